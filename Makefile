@@ -1,0 +1,34 @@
+# make setup | check | test | demo.  Everything lives in .venv; nothing needs root.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: setup check test demo clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "pliant needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	  { echo "the venv module is missing: install your distribution's python3-venv package" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all]' --group dev
+	@touch $(STAMP)
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/pure
+
+test: check
+	$(BIN)/python -m pytest -q tests/live
+
+demo: setup
+	$(BIN)/pliant demo
+
+clean:
+	rm -rf .venv dist .mypy_cache .ruff_cache .hypothesis

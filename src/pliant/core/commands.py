@@ -1,0 +1,67 @@
+"""What the core asks of the world. Commands name nodes; the shell knows how to reach them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pliant.model.nodes import NodeSet
+
+
+class Command(msgspec.Struct, frozen=True, gc=False):
+    """Base of all commands."""
+
+
+class Start(Command, frozen=True):
+    """Start one group of the job on each of ``nodes``: the whole job, or the newcomers of a resize."""
+
+    job: int
+    nodes: NodeSet
+    resize: int = 0
+
+
+class Offer(Command, frozen=True):
+    """Offer the job a resize. Growing, ``nodes`` are the new ones; shrinking, those that must leave.
+
+    ``must`` makes it a drain, which the job cannot decline.
+    """
+
+    job: int
+    resize: int
+    kind: str
+    size: int
+    nodes: NodeSet
+    deadline_s: float
+    must: bool = False
+
+
+class Stay(Command, frozen=True):
+    """Tell a job that asked that it keeps its size."""
+
+    job: int
+
+
+class Withdraw(Command, frozen=True):
+    """Take a resize back; the job still answers."""
+
+    job: int
+    resize: int
+
+
+class Release(Command, frozen=True):
+    """Have ``nodes`` proved clean of the job; answered by Clean."""
+
+    job: int
+    nodes: NodeSet
+
+
+class Kill(Command, frozen=True):
+    """End the job: ask first, and after ``grace_s`` seconds use force."""
+
+    job: int
+    grace_s: float = 0.0
+
+
+class WakeAt(Command, frozen=True):
+    """Send a Tick at this time, unless something happens before."""
+
+    at: float

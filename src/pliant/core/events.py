@@ -1,0 +1,134 @@
+"""What can happen to the core. Events carry nodes; ``job`` is the number given at submission."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pliant.model.jobs import Bounds, JobSpec
+from pliant.model.nodes import NodeSet
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """Base of all events."""
+
+
+class Submitted(Event, frozen=True):
+    """A user submits a job; ``job`` must be above all numbers given before."""
+
+    job: int
+    spec: JobSpec
+
+
+class Cancelled(Event, frozen=True):
+    """A user takes a job back."""
+
+    job: int
+
+
+class Ordered(Event, frozen=True):
+    """An operator orders a running job to ``size`` nodes, giving back ``leave`` among others.
+
+    Size 0 hands the job back to the policy.
+    """
+
+    job: int
+    size: int
+    leave: NodeSet = NodeSet()
+
+
+class Hello(Event, frozen=True):
+    """The job's first session stands; ``bounds`` is what the program itself allows."""
+
+    job: int
+    elastic: bool
+    bounds: Bounds | None = None
+
+
+class Malleable(Event, frozen=True):
+    """The job can be offered resizes from now on, or no more."""
+
+    job: int
+    on: bool
+
+
+class Wants(Event, frozen=True):
+    """The job asks for a size within ``bounds``."""
+
+    job: int
+    bounds: Bounds
+
+
+class Accepted(Event, frozen=True):
+    job: int
+    resize: int
+
+
+class Declined(Event, frozen=True):
+    job: int
+    resize: int
+    reason: str = ""
+
+
+class Resized(Event, frozen=True):
+    """The resize has happened; ``released`` are the nodes the job has given back."""
+
+    job: int
+    resize: int
+    released: NodeSet = NodeSet()
+    blocked_s: float = 0.0
+    phases: dict[str, float] = {}
+
+
+class ResizeFailed(Event, frozen=True):
+    """The resize did not happen; the job goes on at its old size."""
+
+    job: int
+    resize: int
+    error: str = ""
+
+
+class Progressed(Event, frozen=True):
+    """The job reports the fraction of its work that is done, and how well a paced one kept its pace."""
+
+    job: int
+    fraction: float
+    pace_s: float = 0.0
+    paced_s: float = 0.0
+
+
+class Ended(Event, frozen=True):
+    """Nothing of the job computes any more; its nodes still have to be proved clean."""
+
+    job: int
+    exit_code: int
+    result: str | None = None
+    error: str = ""
+
+
+class Granted(Event, frozen=True):
+    """The provider hands over nodes."""
+
+    nodes: NodeSet
+
+
+class Clean(Event, frozen=True):
+    """Agents have proved that nothing of the job is left on ``nodes``."""
+
+    job: int
+    nodes: NodeSet
+
+
+class Lost(Event, frozen=True):
+    """Nodes are gone, with all that ran there."""
+
+    nodes: NodeSet
+
+
+class Back(Event, frozen=True):
+    """Lost nodes can be used again."""
+
+    nodes: NodeSet
+
+
+class Tick(Event, frozen=True):
+    """Time has passed: the answer to a WakeAt."""

@@ -1,0 +1,212 @@
+"""Outcomes, kept. State, metrics, Gantt chart and progress display are folds over them.
+
+Every record has ``at``, seconds since the journal began; a journal is a header and one record a line.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pliant.model.jobs import Bounds, JobSpec, JobState
+from pliant.model.nodes import NodeSet
+from pliant.policy.view import Reason
+
+SCHEMA = 1
+
+
+class Record(msgspec.Struct, frozen=True, tag_field="record", gc=False, omit_defaults=True):
+    """Base of all records."""
+
+    at: float
+
+
+class JobSubmitted(Record, frozen=True):
+    job: int
+    spec: JobSpec
+
+
+class JobPromised(Record, frozen=True):
+    """The head of the queue was promised to start at ``start_by``, by the users' estimates."""
+
+    job: int
+    start_by: float
+
+
+class JobStarted(Record, frozen=True):
+    """The job got its nodes; its processes are being started."""
+
+    job: int
+    nodes: NodeSet
+    reason: Reason
+
+
+class JobRunning(Record, frozen=True):
+    """The job has said hello. ``bounds``: the sizes that both the submission and the program allow."""
+
+    job: int
+    elastic: bool
+    bounds: Bounds
+
+
+class JobMalleable(Record, frozen=True):
+    job: int
+    on: bool
+
+
+class JobPinned(Record, frozen=True):
+    """An operator has ordered the job's size: the policy leaves it alone until it is let go again."""
+
+    job: int
+    on: bool
+
+
+class JobProgressed(Record, frozen=True):
+    job: int
+    fraction: float
+    pace_s: float = 0.0
+    paced_s: float = 0.0
+
+
+class ResizeOffered(Record, frozen=True):
+    """``nodes`` are reserved for an expansion, or have to be among those given back."""
+
+    job: int
+    resize: int
+    kind: str
+    before: int
+    after: int
+    nodes: NodeSet
+    reason: Reason
+
+
+class ResizeWithdrawn(Record, frozen=True):
+    job: int
+    resize: int
+    reason: str
+
+
+class ResizeAccepted(Record, frozen=True):
+    job: int
+    resize: int
+
+
+class ResizeDeclined(Record, frozen=True):
+    job: int
+    resize: int
+    reason: str
+
+
+class ResizeDone(Record, frozen=True):
+    """The commit point of a resize. ``gained`` join the job, ``released`` leave it."""
+
+    job: int
+    resize: int
+    gained: NodeSet
+    released: NodeSet
+    blocked_s: float = 0.0
+    phases: dict[str, float] = {}
+
+
+class ResizeFailed(Record, frozen=True):
+    """``dirty`` are the reserved nodes on which newcomers were already started."""
+
+    job: int
+    resize: int
+    error: str
+    dirty: NodeSet
+
+
+class JobEnding(Record, frozen=True):
+    """The job is being ended by the scheduler; it will get the state ``state``."""
+
+    job: int
+    state: JobState
+    error: str
+
+
+class JobEnded(Record, frozen=True):
+    """``nodes`` were the job's; they are dirty until proved clean."""
+
+    job: int
+    state: JobState
+    exit_code: int
+    nodes: NodeSet
+    result: str | None = None
+    error: str = ""
+
+
+class NodesGranted(Record, frozen=True):
+    nodes: NodeSet
+
+
+class NodesClean(Record, frozen=True):
+    job: int
+    nodes: NodeSet
+
+
+class NodesLost(Record, frozen=True):
+    nodes: NodeSet
+
+
+class NodesBack(Record, frozen=True):
+    nodes: NodeSet
+
+
+AnyRecord = (
+    JobSubmitted
+    | JobPromised
+    | JobStarted
+    | JobRunning
+    | JobMalleable
+    | JobPinned
+    | JobProgressed
+    | ResizeOffered
+    | ResizeWithdrawn
+    | ResizeAccepted
+    | ResizeDeclined
+    | ResizeDone
+    | ResizeFailed
+    | JobEnding
+    | JobEnded
+    | NodesGranted
+    | NodesClean
+    | NodesLost
+    | NodesBack
+)
+
+
+class Header(msgspec.Struct, frozen=True):
+    """The first line of a journal. ``began`` is wall-clock time, ISO 8601; ``names`` are the nodes' names."""
+
+    began: str
+    names: tuple[str, ...]
+    policy: str
+    schema: int = SCHEMA
+
+
+def _encode_hook(value: Any) -> Any:
+    if isinstance(value, NodeSet):
+        return str(value)
+    raise TypeError(f"a record cannot hold {type(value)}")
+
+
+def _decode_hook(kind: type, value: Any) -> Any:
+    if kind is NodeSet:
+        return NodeSet.parse(value)
+    raise TypeError(f"a record cannot hold {kind}")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_encode_hook)
+_decoder = msgspec.json.Decoder(AnyRecord, dec_hook=_decode_hook)
+
+
+def to_line(record: Record | Header) -> bytes:
+    return _encoder.encode(record) + b"\n"
+
+
+def from_line(line: bytes) -> AnyRecord:
+    """One record; msgspec.DecodeError where the line is none."""
+    record: AnyRecord = _decoder.decode(line)
+    return record

@@ -1,0 +1,383 @@
+"""The cluster as the records tell it: a fold, changed by ``apply`` alone. Ended jobs leave nothing behind,
+so that the cost of an event does not grow with them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from pliant.core import records as r
+from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
+from pliant.model.nodes import NodeSet
+from pliant.plan.cost import ResizeCost
+
+NEVER = float("inf")
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The core's patience, in seconds.
+
+    ``cooldown_s`` is the least time between two resizes of a job, ``decline_backoff_s`` the least time
+    between a refusal and the next offer. An offer not answered within ``offer_deadline_s`` is withdrawn,
+    an accepted resize not done within ``resize_deadline_s`` called off; a job that does not follow within
+    ``kill_grace_s`` is ended.
+    """
+
+    cooldown_s: float = 2.0
+    decline_backoff_s: float = 5.0
+    offer_deadline_s: float = 20.0
+    resize_deadline_s: float = 30.0
+    kill_grace_s: float = 5.0
+    cost: ResizeCost = ResizeCost()
+
+
+class Resize:
+    """The one outstanding resize of a job. Its stage is offered, accepted or withdrawn."""
+
+    __slots__ = ("after", "before", "deadline", "id", "kind", "nodes", "stage")
+
+    def __init__(self, record: r.ResizeOffered, deadline: float) -> None:
+        self.id = record.resize
+        self.kind = record.kind
+        self.before = record.before
+        self.after = record.after
+        self.nodes = record.nodes.mask
+        self.stage = "offered"
+        self.deadline = deadline
+
+
+class Job:
+    """A pending or running job. ``used`` is the share of its estimate that was used up at ``settled``."""
+
+    __slots__ = (
+        "bounds", "elastic", "ending", "expected_end", "fraction", "fraction_at", "id", "nodes", "not_before",
+        "on", "pinned", "promised", "resize", "settled", "size", "spec", "started", "state", "target", "used",
+    )  # fmt: skip
+
+    def __init__(self, number: int, spec: JobSpec) -> None:
+        self.id = number
+        self.spec = spec
+        self.bounds: Bounds = spec.nodes
+        self.state = JobState.PENDING
+        self.nodes = 0
+        self.size = 0
+        self.target = 0
+        self.started = 0.0
+        self.expected_end = NEVER
+        self.settled = 0.0
+        self.used = 0.0
+        self.fraction = 0.0
+        self.fraction_at = 0.0
+        self.elastic = False
+        self.on = False
+        self.pinned = False
+        self.not_before = 0.0
+        self.resize: Resize | None = None
+        self.promised: float | None = None
+        self.ending: JobState | None = None
+
+    def remaining_s(self, now: float) -> float:
+        """Seconds to the end at the present size: from progress, else the model, else the estimate."""
+        model = self.spec.model
+        if model is not None:
+            rate = 1.0 / model.time(self.size)
+            return max(0.0, (1.0 - self.fraction) / rate - (now - self.fraction_at))
+        if self.fraction > 0.0:
+            # Without a model the past is the best guide: the same speed as on average so far.
+            took = self.fraction_at - self.started
+            return max(0.0, took * (1.0 - self.fraction) / self.fraction - (now - self.fraction_at))
+        return max(0.0, self.expected_end - now)
+
+    def settle(self, now: float) -> None:
+        """Book the share of work done at the present size up to ``now``, before the size changes."""
+        elapsed = now - self.settled
+        self.used += elapsed / self.spec.estimate(self.size)
+        self.settled = now
+        if self.spec.model is not None:
+            self.fraction = min(
+                1.0, self.fraction + (now - self.fraction_at) / self.spec.model.time(self.size)
+            )
+            self.fraction_at = now
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything that is known of the job, comparable."""
+        values = {name: getattr(self, name) for name in self.__slots__ if name != "resize"}
+        if self.resize is not None:
+            values["resize"] = {name: getattr(self.resize, name) for name in self.resize.__slots__}
+        return values
+
+
+class State:
+    """All nodes and all jobs that have not ended; a policy sees it as a ClusterView."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
+        self.now = 0.0
+        self.jobs: dict[int, Job] = {}
+        self._queue: dict[int, Job] = {}
+        self._elastic: dict[int, Job] = {}
+        self.resizing: dict[int, Job] = {}
+        self.running: list[tuple[float, int, Job]] = []
+        self.free_mask = 0
+        self.all_mask = 0
+        self.lost_mask = 0
+        self.dirty: dict[int, int] = {}
+        self.free = 0
+        self.total = 0
+        self.last_job = 0
+        self.last_resize = 0
+        self._leaving = 0
+        self._fold: dict[type[r.Record], Callable[[Any], None]] = {
+            r.JobSubmitted: self._submitted,
+            r.JobPromised: self._promised,
+            r.JobStarted: self._started,
+            r.JobRunning: self._running,
+            r.JobMalleable: self._malleable,
+            r.JobPinned: self._pinned,
+            r.JobProgressed: self._progressed,
+            r.ResizeOffered: self._offered,
+            r.ResizeWithdrawn: self._withdrawn,
+            r.ResizeAccepted: self._accepted,
+            r.ResizeDeclined: self._declined,
+            r.ResizeDone: self._done,
+            r.ResizeFailed: self._failed,
+            r.JobEnding: self._ending,
+            r.JobEnded: self._ended,
+            r.NodesGranted: self._granted,
+            r.NodesClean: self._clean,
+            r.NodesLost: self._lost,
+            r.NodesBack: self._granted,
+        }
+
+    # ---- what a policy sees --------------------------------------------------------------------------
+
+    @property
+    def queue(self) -> Iterable[Job]:
+        return self._queue.values()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queue)
+
+    @property
+    def elastic(self) -> Iterable[Job]:
+        return self._elastic.values()
+
+    @property
+    def cost(self) -> ResizeCost:
+        return self.settings.cost
+
+    def returning(self) -> int:
+        return sum(mask.bit_count() for mask in self.dirty.values()) + self._leaving
+
+    def resizable(self, job: Any) -> bool:
+        return job.on and job.resize is None and not job.pinned and self.now >= job.not_before
+
+    # ---- the fold ------------------------------------------------------------------------------------
+
+    def apply(self, record: r.Record) -> None:
+        """The only way in which the state changes."""
+        self.now = record.at
+        self._fold[type(record)](record)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything the state knows, comparable: replaying the records must give the same."""
+        return {
+            "jobs": {number: job.snapshot() for number, job in self.jobs.items()},
+            "queue": list(self._queue),
+            "running": [(end, number) for end, number, _ in self.running],
+            "elastic": sorted(self._elastic),
+            "free": self.free_mask,
+            "all": self.all_mask,
+            "lost": self.lost_mask,
+            "dirty": dict(self.dirty),
+            "counts": (self.free, self.total, self.last_job, self.last_resize, self._leaving),
+        }
+
+    def _submitted(self, record: r.JobSubmitted) -> None:
+        job = Job(record.job, record.spec)
+        self.jobs[record.job] = job
+        self._queue[record.job] = job
+        self.last_job = record.job
+
+    def _promised(self, record: r.JobPromised) -> None:
+        self.jobs[record.job].promised = record.start_by
+
+    def _started(self, record: r.JobStarted) -> None:
+        job = self._queue.pop(record.job)
+        mask = record.nodes.mask
+        now = record.at
+        job.state = JobState.CONFIGURING
+        job.nodes = mask
+        job.size = job.target = size = mask.bit_count()
+        job.started = job.settled = job.fraction_at = job.not_before = now
+        job.expected_end = end = now + job.spec.estimate(size)
+        self._take(mask, size)
+        insort(self.running, (end, job.id, job))
+
+    def _running(self, record: r.JobRunning) -> None:
+        job = self.jobs[record.job]
+        job.state = JobState.RUNNING
+        job.bounds = record.bounds
+        job.elastic = record.elastic
+        job.fraction_at = record.at
+
+    def _malleable(self, record: r.JobMalleable) -> None:
+        job = self.jobs[record.job]
+        job.on = record.on
+        if record.on and job.spec.job_class is JobClass.MALLEABLE:
+            self._elastic[job.id] = job
+        else:
+            self._elastic.pop(job.id, None)
+
+    def _pinned(self, record: r.JobPinned) -> None:
+        self.jobs[record.job].pinned = record.on
+
+    def _progressed(self, record: r.JobProgressed) -> None:
+        job = self.jobs[record.job]
+        job.fraction = record.fraction
+        job.fraction_at = record.at
+
+    def _offered(self, record: r.ResizeOffered) -> None:
+        job = self.jobs[record.job]
+        job.resize = Resize(record, record.at + self.settings.offer_deadline_s)
+        job.target = record.after
+        self.resizing[job.id] = job
+        self.last_resize = record.resize
+        if record.kind == "expand":
+            self._take(record.nodes.mask, len(record.nodes))
+        else:
+            self._leaving += record.before - record.after
+
+    def _withdrawn(self, record: r.ResizeWithdrawn) -> None:
+        resize = self._outstanding(record.job)
+        resize.stage = "withdrawn"
+        resize.deadline = record.at + self.settings.kill_grace_s
+
+    def _accepted(self, record: r.ResizeAccepted) -> None:
+        job = self.jobs[record.job]
+        job.state = JobState.RESIZING
+        resize = self._outstanding(record.job)
+        if resize.stage == "offered":
+            resize.stage = "accepted"
+            resize.deadline = record.at + self.settings.resize_deadline_s
+
+    def _declined(self, record: r.ResizeDeclined) -> None:
+        job = self._close(record.job)
+        job.not_before = record.at + self.settings.decline_backoff_s
+
+    def _failed(self, record: r.ResizeFailed) -> None:
+        job = self.jobs[record.job]
+        dirty = record.dirty.mask
+        self._close(record.job)
+        job.not_before = record.at + self.settings.decline_backoff_s
+        if dirty:
+            self._take(dirty & self.free_mask, (dirty & self.free_mask).bit_count())
+            self._soil(job.id, dirty)
+
+    def _done(self, record: r.ResizeDone) -> None:
+        job = self.jobs[record.job]
+        resize = self._outstanding(record.job)
+        released = record.released.mask
+        if resize.kind == "shrink":
+            self._leaving -= resize.before - resize.after
+        self._drop_running(job)
+        job.settle(record.at)
+        job.nodes = (job.nodes | record.gained.mask) & ~released
+        job.size = job.target = job.nodes.bit_count()
+        job.expected_end = record.at + max(0.0, 1.0 - job.used) * job.spec.estimate(job.size)
+        insort(self.running, (job.expected_end, job.id, job))
+        job.resize = None
+        del self.resizing[job.id]
+        job.state = JobState.RUNNING
+        job.not_before = record.at + self.settings.cooldown_s
+        self._soil(job.id, released)
+
+    def _ending(self, record: r.JobEnding) -> None:
+        self.jobs[record.job].ending = record.state
+
+    def _ended(self, record: r.JobEnded) -> None:
+        job = self.jobs.pop(record.job)
+        if job.state is JobState.PENDING:
+            del self._queue[record.job]
+            return
+        if job.resize is not None and job.resize.kind == "shrink":
+            self._leaving -= job.resize.before - job.resize.after
+        self._drop_running(job)
+        self._elastic.pop(job.id, None)
+        self.resizing.pop(job.id, None)
+        self._soil(job.id, record.nodes.mask)
+
+    def _granted(self, record: r.NodesGranted | r.NodesBack) -> None:
+        mask = record.nodes.mask
+        new = mask & ~(self.all_mask & ~self.lost_mask)
+        self.all_mask |= mask
+        self.lost_mask &= ~mask
+        self.total = (self.all_mask & ~self.lost_mask).bit_count()
+        self._give(new)
+
+    def _clean(self, record: r.NodesClean) -> None:
+        mask = record.nodes.mask & self.dirty.get(record.job, 0)
+        left = self.dirty.get(record.job, 0) & ~mask
+        if left:
+            self.dirty[record.job] = left
+        else:
+            self.dirty.pop(record.job, None)
+        self._give(mask & ~self.lost_mask)
+
+    def _lost(self, record: r.NodesLost) -> None:
+        mask = record.nodes.mask
+        self._take(mask & self.free_mask, (mask & self.free_mask).bit_count())
+        self.lost_mask |= mask
+        self.total = (self.all_mask & ~self.lost_mask).bit_count()
+        for number in list(self.dirty):
+            if left := self.dirty[number] & ~mask:
+                self.dirty[number] = left
+            else:
+                del self.dirty[number]
+
+    # ---- parts of it ---------------------------------------------------------------------------------
+
+    def _outstanding(self, number: int) -> Resize:
+        resize = self.jobs[number].resize
+        if resize is None:
+            raise ValueError(f"job {number} has no resize outstanding")
+        return resize
+
+    def _close(self, number: int) -> Job:
+        """The outstanding resize has come to nothing: its nodes are free again."""
+        job = self.jobs[number]
+        resize = self._outstanding(number)
+        if resize.kind == "expand":
+            self._give(resize.nodes & ~self.lost_mask)
+        else:
+            self._leaving -= resize.before - resize.after
+        job.resize = None
+        del self.resizing[job.id]
+        job.target = job.size
+        job.state = JobState.RUNNING
+        return job
+
+    def _take(self, mask: int, count: int) -> None:
+        self.free_mask &= ~mask
+        self.free -= count
+
+    def _give(self, mask: int) -> None:
+        self.free_mask |= mask
+        self.free += mask.bit_count()
+
+    def _soil(self, number: int, mask: int) -> None:
+        if mask := mask & ~self.lost_mask:
+            self.dirty[number] = self.dirty.get(number, 0) | mask
+
+    def _drop_running(self, job: Job) -> None:
+        i = bisect_left(self.running, (job.expected_end, job.id))
+        if self.running[i][1] != job.id:
+            raise ValueError(f"job {job.id} is not where its expected end puts it")
+        del self.running[i]
+
+    def nodes_of(self, job: Job) -> NodeSet:
+        return NodeSet(job.nodes)

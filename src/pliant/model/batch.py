@@ -1,0 +1,223 @@
+"""A batch: a cluster and its jobs, as written in TOML for ``pliant run``. Checked whole before anything
+starts; every error names the file, the job and the key."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+import msgspec
+
+from pliant.model.errors import BatchError
+from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.model.speedup import Amdahl, Model, Table, check_model
+
+CLUSTER_KEYS = ("nodes", "slots", "policy", "start", "cooldown_s", "resize_deadline_s")
+JOB_KEYS = (
+    "name", "submit", "command", "cwd", "env", "nodes", "class", "walltime", "kill", "model", "verify", "user",
+    "count",
+)  # fmt: skip
+NODES_KEYS = ("min", "max", "factor", "preferred")
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    """``nodes`` nodes with ``slots`` processes each; the policy by name, and its settings in seconds."""
+
+    nodes: int = 8
+    slots: int = 1
+    policy: str = "malleable"
+    start: str | None = None
+    cooldown_s: float | None = None
+    resize_deadline_s: float | None = None
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Jobs in order of submission."""
+
+    cluster: Cluster
+    jobs: tuple[JobSpec, ...]
+    source: str
+
+
+def read_batch(data: Mapping[str, Any], source: str) -> Batch:
+    """A batch from parsed TOML; ``source`` is the file's name for messages. Raises BatchError."""
+    _known(data, ("cluster", "jobs"), source)
+    cluster = _cluster(_table(data.get("cluster", {}), f"{source}: cluster"), f"{source}: cluster")
+    entries = data.get("jobs", [])
+    if not isinstance(entries, list) or not entries:
+        raise BatchError(f"{source}: there are no jobs; add at least one [[jobs]] table")
+    jobs: list[JobSpec] = []
+    for number, entry in enumerate(entries, 1):
+        jobs += _job(_table(entry, f"{source}: job {number}"), number, source, cluster)
+    seen: set[str] = set()
+    for job in jobs:
+        if job.name in seen:
+            raise BatchError(f"{source}: job {job.name!r}: name: two jobs have it; names must differ")
+        seen.add(job.name)
+    jobs.sort(key=lambda job: job.submit_s)
+    return Batch(cluster, tuple(jobs), source)
+
+
+def _cluster(data: Mapping[str, Any], where: str) -> Cluster:
+    _known(data, CLUSTER_KEYS, where)
+    nodes = _whole(data, "nodes", where, 8)
+    slots = _whole(data, "slots", where, 1)
+    return Cluster(
+        nodes=nodes,
+        slots=slots,
+        policy=_text(data, "policy", where, "malleable"),
+        start=_text(data, "start", where, "") or None,
+        cooldown_s=_seconds(data, "cooldown_s", where, None),
+        resize_deadline_s=_seconds(data, "resize_deadline_s", where, None),
+    )
+
+
+def _job(data: Mapping[str, Any], number: int, source: str, cluster: Cluster) -> list[JobSpec]:
+    name = _text(data, "name", f"{source}: job {number}", f"job{number}")
+    where = f"{source}: job {name!r}"
+    _known(data, JOB_KEYS, where)
+    bounds = _bounds(data.get("nodes", 1), where)
+    default = JobClass.MALLEABLE if bounds.max > bounds.min else JobClass.RIGID
+    job_class = _class(data, where, default)
+    if job_class is JobClass.RIGID and bounds.min != bounds.max:
+        raise BatchError(f"{where}: class: a rigid job has one size; write nodes = {bounds.preferred}")
+    if bounds.min > cluster.nodes:
+        raise BatchError(
+            f"{where}: nodes: it needs {bounds.min} nodes and the cluster has {cluster.nodes}; it could never start"
+        )
+    command = _command(data, "command", where)
+    if not command:
+        raise BatchError(f"{where}: command: missing; say what the job runs")
+    model = _model(data.get("model"), where)
+    walltime = _seconds(data, "walltime", where, model.time(bounds.preferred) * 1.5 if model else 3600.0)
+    if walltime is None or walltime <= 0:
+        raise BatchError(f"{where}: walltime: it must be above 0 seconds")
+    env = _table(data.get("env", {}), f"{where}: env")
+    if bad := [key for key, value in env.items() if not isinstance(value, str)]:
+        raise BatchError(f"{where}: env.{bad[0]}: values are text; put it in quotes")
+    spec = JobSpec(
+        name=name,
+        nodes=bounds,
+        job_class=job_class,
+        submit_s=_seconds(data, "submit", where, 0.0) or 0.0,
+        command=command,
+        cwd=_text(data, "cwd", where, ""),
+        env=dict(env),
+        walltime_s=walltime,
+        kill=_flag(data, "kill", where),
+        model=model,
+        verify=_command(data, "verify", where),
+        user=_text(data, "user", where, ""),
+    )
+    count = _whole(data, "count", where, 1)
+    if count == 1:
+        return [spec]
+    return [msgspec.structs.replace(spec, name=f"{name}-{i}") for i in range(1, count + 1)]
+
+
+def _bounds(value: Any, where: str) -> Bounds:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = {"min": value, "max": value}
+    if isinstance(value, str):
+        value = dict(
+            zip(("min", "max"), (int(part) for part in value.split(":") if part.isdigit()), strict=False)
+        )
+        value.setdefault("max", value.get("min", 0))
+    table = _table(value, f"{where}: nodes")
+    _known(table, NODES_KEYS, f"{where}: nodes")
+    if "min" not in table or "max" not in table:
+        raise BatchError(f"{where}: nodes: give a number, or min and max")
+    numbers = {key: _whole(table, key, f"{where}: nodes", 1) for key in table}
+    try:
+        return Bounds(**numbers)
+    except ValueError as error:
+        raise BatchError(f"{where}: nodes: {error}") from None
+
+
+def _class(data: Mapping[str, Any], where: str, default: JobClass) -> JobClass:
+    text = _text(data, "class", where, default.value)
+    try:
+        return JobClass(text)
+    except ValueError:
+        raise BatchError(
+            f"{where}: class: {text!r} is none of {', '.join(kind.value for kind in JobClass)}"
+        ) from None
+
+
+def _model(value: Any, where: str) -> Model | None:
+    if value is None:
+        return None
+    table = _table(value, f"{where}: model")
+    kind: type[Amdahl | Table] = Table if "times" in table else Amdahl
+    try:
+        if kind is Table:
+            model: Model = Table({int(n): float(t) for n, t in _table(table["times"], where).items()})
+            _known(table, ("times",), f"{where}: model")
+        else:
+            model = msgspec.convert(dict(table), kind)
+    except (msgspec.ValidationError, ValueError, TypeError) as error:
+        raise BatchError(
+            f"{where}: model: {error}; write {{work_s, serial_fraction}} or {{times = {{1 = 60.0}}}}"
+        ) from None
+    if problem := check_model(model):
+        raise BatchError(f"{where}: {problem}")
+    return model
+
+
+def _command(data: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
+    value = data.get(key, ())
+    if isinstance(value, str):
+        try:
+            return tuple(shlex.split(value))
+        except ValueError as error:
+            raise BatchError(f"{where}: {key}: {error}") from None
+    if not isinstance(value, list | tuple) or not all(isinstance(part, str) for part in value):
+        raise BatchError(f"{where}: {key}: give one text, or a list of texts")
+    return tuple(value)
+
+
+def _known(data: Mapping[str, Any], keys: tuple[str, ...], where: str) -> None:
+    for key in data:
+        if key not in keys:
+            near = get_close_matches(key, keys, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(keys)}"
+            raise BatchError(f"{where}: unknown key {key!r}; {hint}")
+
+
+def _table(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise BatchError(f"{where}: expected a table of keys, got {value!r}")
+    return value
+
+
+def _text(data: Mapping[str, Any], key: str, where: str, default: str) -> str:
+    value = data.get(key, default)
+    if not isinstance(value, str):
+        raise BatchError(f"{where}: {key}: expected a text, got {value!r}")
+    return value
+
+
+def _flag(data: Mapping[str, Any], key: str, where: str) -> bool:
+    value = data.get(key, False)
+    if not isinstance(value, bool):
+        raise BatchError(f"{where}: {key}: expected true or false, got {value!r}")
+    return value
+
+
+def _whole(data: Mapping[str, Any], key: str, where: str, default: int) -> int:
+    value = data.get(key, default)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise BatchError(f"{where}: {key}: expected a whole number of 1 or more, got {value!r}")
+    return value
+
+
+def _seconds(data: Mapping[str, Any], key: str, where: str, default: float | None) -> float | None:
+    value = data.get(key, default)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise BatchError(f"{where}: {key}: expected seconds, 0 or more, got {value!r}")
+    return float(value)

@@ -1,0 +1,169 @@
+"""Jobs: what a user submits, in nodes and seconds."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from enum import StrEnum
+
+import msgspec
+
+from pliant.model.speedup import Model
+
+
+class JobClass(StrEnum):
+    """Feitelson and Rudolph's classes: who chooses the size, and when."""
+
+    RIGID = "rigid"
+    MOLDABLE = "moldable"
+    MALLEABLE = "malleable"
+    EVOLVING = "evolving"
+
+
+class JobState(StrEnum):
+    """Slurm's names."""
+
+    PENDING = "PENDING"
+    CONFIGURING = "CONFIGURING"
+    RUNNING = "RUNNING"
+    RESIZING = "RESIZING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    TIMEOUT = "TIMEOUT"
+    CANCELLED = "CANCELLED"
+    NODE_FAIL = "NODE_FAIL"
+
+
+ENDED = frozenset(
+    {JobState.COMPLETED, JobState.FAILED, JobState.TIMEOUT, JobState.CANCELLED, JobState.NODE_FAIL}
+)
+
+
+class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The sizes a job allows, in nodes: min, min * factor, ... up to max; factor 1 allows every size.
+
+    preferred is one of them.
+    """
+
+    min: int
+    max: int
+    factor: int = 1
+    preferred: int = 0  # 0 stands for min
+
+    def __post_init__(self) -> None:
+        if self.preferred == 0:
+            msgspec.structs.force_setattr(self, "preferred", self.min)
+        if self.min < 1:
+            raise ValueError(f"min is {self.min}; a job needs at least 1 node")
+        if self.max < self.min:
+            raise ValueError(f"max {self.max} is below min {self.min}")
+        if self.factor < 1:
+            raise ValueError(f"factor is {self.factor}; it must be 1 or more")
+        if not self.allows(self.preferred):
+            raise ValueError(
+                f"preferred {self.preferred} is no allowed size ({self.describe()}); "
+                f"nearest below: {self.floor(self.preferred) or self.min}"
+            )
+
+    @classmethod
+    def exactly(cls, nodes: int) -> Bounds:
+        return cls(nodes, nodes)
+
+    def sizes(self) -> list[int]:
+        """All allowed sizes, ascending."""
+        if self.factor == 1:
+            return list(range(self.min, self.max + 1))
+        sizes = [self.min]
+        while sizes[-1] * self.factor <= self.max:
+            sizes.append(sizes[-1] * self.factor)
+        return sizes
+
+    def allows(self, nodes: int) -> bool:
+        return self.floor(nodes) == nodes
+
+    def floor(self, nodes: int) -> int:
+        """The largest allowed size of at most ``nodes``, or 0."""
+        if nodes < self.min:
+            return 0
+        if self.factor == 1:
+            return min(nodes, self.max)
+        size = self.min
+        while size * self.factor <= min(nodes, self.max):
+            size *= self.factor
+        return size
+
+    def above(self, nodes: int) -> int:
+        """The smallest allowed size of more than ``nodes``, or 0."""
+        if self.factor == 1:
+            return max(nodes + 1, self.min) if nodes < self.max else 0
+        sizes = self.sizes()
+        i = bisect_right(sizes, nodes)
+        return sizes[i] if i < len(sizes) else 0
+
+    def intersect(self, other: Bounds) -> Bounds | None:
+        """The sizes both allow, with this one's preferred size where it is left; None if there are none.
+
+        Two factors other than 1 meet only where the common sizes are again a geometric row.
+        """
+        common = [n for n in self.sizes() if other.allows(n)]
+        if not common:
+            return None
+        factor = max(self.factor, other.factor)
+        if factor == 1:
+            low, high = common[0], common[-1]
+        else:
+            low = high = common[0]
+            if len(common) > 1:
+                factor = common[1] // common[0]
+                while high * factor in common:
+                    high *= factor
+        inside = [n for n in common if low <= n <= high]
+        preferred = min(inside, key=lambda n: (abs(n - self.preferred), n))
+        return Bounds(low, high, factor, preferred)
+
+    def describe(self) -> str:
+        if self.min == self.max:
+            return f"{self.min}"
+        return f"{self.min}:{self.max}" + (f" by factor {self.factor}" if self.factor > 1 else "")
+
+
+class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What was submitted. Times in seconds; ``submit_s`` counts from the start of the batch.
+
+    ``walltime_s`` is the user's estimate at the preferred size; ``nodes`` are the allowed sizes.
+    ``verify`` is a command whose last line of output must equal the job's result.
+    """
+
+    name: str
+    nodes: Bounds
+    job_class: JobClass = JobClass.RIGID
+    submit_s: float = 0.0
+    command: tuple[str, ...] = ()
+    cwd: str = ""
+    env: dict[str, str] = {}
+    walltime_s: float = 3600.0
+    kill: bool = False
+    model: Model | None = None
+    verify: tuple[str, ...] = ()
+    user: str = ""
+
+    def speed_ratio(self, nodes: int, base: int) -> float:
+        """Run time on ``nodes`` over run time on ``base``; without a model, speed-up is taken as linear."""
+        if self.model is None:
+            return base / nodes
+        return self.model.time(nodes) / self.model.time(base)
+
+    def estimate(self, nodes: int) -> float:
+        """The walltime scaled from the preferred size to ``nodes``, in seconds.
+
+        Without a model it stays an upper bound: linear below the preferred size, no gain above it.
+        """
+        preferred = self.nodes.preferred
+        if nodes == preferred or (self.model is None and nodes > preferred):
+            return self.walltime_s
+        return self.walltime_s * self.speed_ratio(nodes, preferred)
+
+    def rigid(self) -> JobSpec:
+        """The same job, rigid at its preferred size."""
+        return msgspec.structs.replace(
+            self, nodes=Bounds.exactly(self.nodes.preferred), job_class=JobClass.RIGID
+        )

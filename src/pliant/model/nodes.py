@@ -1,0 +1,168 @@
+"""Sets of nodes as bit masks: a job may hold 300 nodes, so set operations have to be cheap."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+
+class NodeSet:
+    """An immutable set of node numbers, kept as an int bit mask.
+
+    Its text form is a list of ranges, ``0-3,7``; ``hostlist`` writes the nodes' names.
+    """
+
+    __slots__ = ("mask",)
+
+    def __init__(self, mask: int = 0) -> None:
+        self.mask = mask
+
+    @classmethod
+    def of(cls, numbers: Iterable[int]) -> NodeSet:
+        mask = 0
+        for number in numbers:
+            mask |= 1 << number
+        return cls(mask)
+
+    @classmethod
+    def first(cls, count: int) -> NodeSet:
+        """Nodes 0 .. count - 1."""
+        return cls((1 << count) - 1)
+
+    @classmethod
+    def parse(cls, text: str) -> NodeSet:
+        """The inverse of ``str``; raises ValueError where the text is no list of ranges."""
+        mask = 0
+        for part in filter(None, text.split(",")):
+            low, _, high = part.partition("-")
+            a, b = int(low), int(high or low)
+            if b < a:
+                raise ValueError(f"the range {part!r} runs backwards")
+            mask |= ((1 << (b - a + 1)) - 1) << a
+        return cls(mask)
+
+    def lowest(self, count: int) -> NodeSet:
+        """The ``count`` lowest-numbered nodes of this set; ValueError if there are fewer."""
+        return NodeSet(lowest_bits(self.mask, count))
+
+    def __len__(self) -> int:
+        return self.mask.bit_count()
+
+    def __bool__(self) -> bool:
+        return self.mask != 0
+
+    def __iter__(self) -> Iterator[int]:
+        rest = self.mask
+        while rest:
+            low = rest & -rest
+            yield low.bit_length() - 1
+            rest ^= low
+
+    def __contains__(self, number: int) -> bool:
+        return self.mask >> number & 1 == 1
+
+    def __or__(self, other: NodeSet) -> NodeSet:
+        return NodeSet(self.mask | other.mask)
+
+    def __and__(self, other: NodeSet) -> NodeSet:
+        return NodeSet(self.mask & other.mask)
+
+    def __sub__(self, other: NodeSet) -> NodeSet:
+        return NodeSet(self.mask & ~other.mask)
+
+    def __le__(self, other: NodeSet) -> bool:
+        return self.mask & ~other.mask == 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NodeSet) and self.mask == other.mask
+
+    def __hash__(self) -> int:
+        return hash(self.mask)
+
+    def ranges(self) -> list[tuple[int, int]]:
+        """Maximal runs of consecutive nodes, as inclusive pairs."""
+        runs: list[tuple[int, int]] = []
+        rest, base = self.mask, 0
+        while rest:
+            skip = (rest & -rest).bit_length() - 1
+            rest >>= skip
+            base += skip
+            length = (~rest & (rest + 1)).bit_length() - 1
+            runs.append((base, base + length - 1))
+            rest >>= length
+            base += length
+        return runs
+
+    def __str__(self) -> str:
+        return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in self.ranges())
+
+    def __repr__(self) -> str:
+        return f"NodeSet({str(self)!r})"
+
+
+def lowest_bits(mask: int, count: int) -> int:
+    """The lowest ``count`` set bits of ``mask``, by bisection on the width of the prefix."""
+    if count > mask.bit_count():
+        raise ValueError(f"{count} nodes wanted of a set of {mask.bit_count()}")
+    if count <= 0:
+        return 0
+    low, high = count, mask.bit_length()
+    while low < high:
+        middle = (low + high) // 2
+        if (mask & ((1 << middle) - 1)).bit_count() < count:
+            low = middle + 1
+        else:
+            high = middle
+    return mask & ((1 << low) - 1)
+
+
+_NUMBERED = re.compile(r"(.*?)(\d+)")
+
+
+def hostlist(names: Iterable[str]) -> str:
+    """Slurm's short form of host names: ``n0 n1 n2 x7`` becomes ``n[0-2],x7``."""
+    plain: list[str] = []
+    numbered: dict[tuple[str, int], list[int]] = {}
+    for name in names:
+        match = _NUMBERED.fullmatch(name)
+        if match is None:
+            plain.append(name)
+            continue
+        prefix, digits = match.groups()
+        # Only names of one width share a bracket when digits are padded: node01 is not node1.
+        width = len(digits) if digits.startswith("0") and len(digits) > 1 else 0
+        numbered.setdefault((prefix, width), []).append(int(digits))
+    parts = sorted(plain)
+    for (prefix, width), numbers in sorted(numbered.items()):
+        parts.append(prefix + _bracket(sorted(set(numbers)), width))
+    return ",".join(parts)
+
+
+def _bracket(numbers: list[int], width: int) -> str:
+    runs: list[list[int]] = [[numbers[0], numbers[0]]]
+    for before, number in pairwise(numbers):
+        if number == before + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    texts = [f"{a:0{width}d}" if a == b else f"{a:0{width}d}-{b:0{width}d}" for a, b in runs]
+    return texts[0] if len(numbers) == 1 else f"[{','.join(texts)}]"
+
+
+def parse_hostlist(text: str) -> list[str]:
+    """Names of a hostlist such as ``n[0-2,5],x7``; ValueError where it is malformed."""
+    names: list[str] = []
+    for part in re.findall(r"[^,\[\]]+(?:\[[^\[\]]*\])?", text.strip()):
+        prefix, bracket, inside = part.partition("[")
+        if not bracket:
+            names.append(part)
+            continue
+        for piece in inside.rstrip("]").split(","):
+            low, _, high = piece.partition("-")
+            if not low.isdigit() or (high and not high.isdigit()):
+                raise ValueError(f"{text!r} is no hostlist: {piece!r} is no number or range")
+            names.extend(f"{prefix}{n:0{len(low)}d}" for n in range(int(low), int(high or low) + 1))
+    if text.strip() and not names:
+        raise ValueError(f"{text!r} is no hostlist")
+    return names

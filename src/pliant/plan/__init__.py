@@ -1,0 +1,1 @@
+"""Plans as data: they are executed, predicted and drawn by others. Pure."""

@@ -1,0 +1,29 @@
+"""What a resize costs, in seconds: asked by the pay-back test and by the simulator."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class ResizeCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Coefficients of a linear model.
+
+    A group takes ``start_s`` + ``start_each_s`` a group until it can be joined, while the job goes on;
+    the job then stands still for ``blocked_s``. Released nodes are free ``leave_s`` after that.
+    ``answer_s`` is how long a job takes to reach its next reconfiguring point.
+    The defaults are what the local provider shows on two busy cores.
+    """
+
+    start_s: float = 0.35
+    start_each_s: float = 0.15
+    blocked_s: float = 0.03
+    leave_s: float = 0.1
+    answer_s: float = 0.05
+
+    def expand_s(self, before: int, after: int) -> float:
+        """From the offer to the moment the job computes on all its nodes."""
+        return self.answer_s + self.start_s + self.start_each_s * (after - before) + self.blocked_s
+
+    def shrink_s(self) -> float:
+        """From the offer to the moment the released nodes can be used by others."""
+        return self.answer_s + self.blocked_s + self.leave_s

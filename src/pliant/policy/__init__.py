@@ -1,0 +1,1 @@
+"""Scheduling policies: pure objects with ``decide(view) -> decisions``. They inherit nothing."""

@@ -1,0 +1,102 @@
+"""EASY backfilling: the head of the queue holds a reservation; others may pass it only where that does no
+harm to it, by the users' estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pliant.policy.fcfs import FITS, start_size
+from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Start
+
+BACKFILLED = Reason("backfilled")
+
+
+class Reservation:
+    """When the head can start at the latest, and how many nodes are left over then."""
+
+    __slots__ = ("at", "spare")
+
+    def __init__(self, at: float, spare: int) -> None:
+        self.at = at
+        self.spare = spare
+
+
+def reserve(view: ClusterView, need: int, free: int, started: list[tuple[float, int]]) -> Reservation | None:
+    """The first time at which ``need`` nodes are free, counting all releases up to then.
+
+    ``started`` are (expected end, nodes) of this pass' own starts. A job that has outrun its estimate is
+    taken to end any moment. None if the nodes that exist cannot be enough.
+    """
+    now = view.now
+    have = free + view.returning()
+    at = now if have >= need else None
+    entries: Iterable[tuple[float, int]] = ((end, job.target) for end, _, job in view.running)
+    if started:
+        entries = sorted([*entries, *started])
+    for end, nodes in entries:
+        if at is not None and end > at:
+            break
+        have += nodes
+        if at is None and have >= need:
+            at = max(now, end)
+    return None if at is None else Reservation(at, have - need)
+
+
+class Easy:
+    """EASY with moldable starts by rule ``start`` (min, preferred or free)."""
+
+    name = "easy"
+
+    def __init__(self, start: str = "preferred") -> None:
+        self._start = start
+
+    def decide(self, view: ClusterView) -> list[Decision]:
+        return easy_pass(view, self._start)[0]
+
+
+def easy_pass(view: ClusterView, rule: str) -> tuple[list[Decision], JobView | None, Reservation | None, int]:
+    """(decisions, blocked head, its reservation, nodes still free) of one pass in queue order."""
+    decisions: list[Decision] = []
+    free = view.free
+    head: JobView | None = None
+    reservation: Reservation | None = None
+    started: list[tuple[float, int]] = []
+    now = view.now
+    for job in view.queue:
+        size = start_size(job, rule, free)
+        if head is None:
+            if size:
+                decisions.append(Start(job.id, size, FITS))
+                free -= size
+                started.append((now + job.spec.estimate(size), size))
+                continue
+            head = job
+            reservation = reserve(view, job.bounds.min, free, started)
+            if reservation is not None:
+                decisions.append(Promise(job.id, reservation.at))
+        elif size:
+            size = _harmless(job, size, now, reservation)
+            if size:
+                decisions.append(Start(job.id, size, BACKFILLED))
+                free -= size
+        if free == 0:
+            break
+    return decisions, head, reservation, free
+
+
+def _harmless(job: JobView, size: int, now: float, reservation: Reservation | None) -> int:
+    """The largest allowed size up to ``size`` with which ``job`` does not delay the reservation, or 0.
+
+    Where it outlasts the reservation, it uses up some of its spare nodes.
+    """
+    if reservation is None:
+        return size
+    bounds = job.bounds
+    while size:
+        if now + job.spec.estimate(size) <= reservation.at:
+            return size
+        if size <= reservation.spare:
+            reservation.spare -= size
+            return size
+        size = bounds.floor(size - 1) if bounds.min < size else 0
+    return 0

@@ -1,0 +1,43 @@
+"""First come, first served: the head of the queue or nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pliant.policy.view import ClusterView, Decision, JobView, Reason, Start
+
+FITS = Reason("fits")
+
+
+def start_size(job: JobView, rule: str, free: int) -> int:
+    """The size a job would start with when ``free`` nodes are free, or 0 if it does not fit.
+
+    Rigid jobs have one size. ``min``, ``preferred`` (or the largest below it that fits), ``free`` (as many
+    as are free): the start rules of notes on paper 2; the paper's text says min, its program used free.
+    """
+    bounds = job.bounds
+    if bounds.min > free:
+        return 0
+    if rule == "min" or bounds.min == bounds.max:
+        return bounds.min
+    return bounds.floor(min(free, bounds.preferred) if rule == "preferred" else free)
+
+
+class Fcfs:
+    """Starts strictly in order of submission; every job but a rigid one is moldable by ``start``."""
+
+    name = "fcfs"
+
+    def __init__(self, start: str = "preferred") -> None:
+        self._start = start
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        free = view.free
+        decisions: list[Decision] = []
+        for job in view.queue:
+            size = start_size(job, self._start, free)
+            if not size:
+                break
+            decisions.append(Start(job.id, size, FITS))
+            free -= size
+        return decisions

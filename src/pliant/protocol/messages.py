@@ -1,0 +1,295 @@
+"""Every message of protocol version 1. Times are seconds from now; nodes go by their names.
+
+A job's messages carry the epoch that the sender lives in, so that one that crosses a resize is recognised.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pliant.model.jobs import Bounds
+from pliant.model.speedup import Model
+from pliant.protocol import VERSION
+
+
+class Message(msgspec.Struct, frozen=True, tag_field="type", tag=str.lower, omit_defaults=True):
+    """Base of all messages; on the wire one JSON object a line, its ``type`` the class name in lower case."""
+
+
+# ---- job to scheduler -------------------------------------------------------------------------------
+
+
+class Hello(Message, frozen=True, omit_defaults=False):
+    """First on every session: rank 0 of a group says who it is.
+
+    ``bounds`` is what the program itself allows; ``elastic`` is whether it can be resized at all.
+    """
+
+    job: int
+    group: int
+    epoch: int
+    token: str
+    ranks: int
+    bounds: Bounds | None = None
+    elastic: bool = False
+    version: int = VERSION
+
+
+class Ready(Message, frozen=True):
+    """A newcomer group has reached the point where it can be joined."""
+
+    resize: int
+    group: int
+
+
+class Malleable(Message, frozen=True):
+    """The root turns offers on (its loop begins) or off (its loop is over)."""
+
+    epoch: int
+    on: bool
+
+
+class Want(Message, frozen=True):
+    """The root asks for a size within ``bounds``: answered by Offer or Stay."""
+
+    epoch: int
+    bounds: Bounds
+
+
+class Accept(Message, frozen=True):
+    epoch: int
+    resize: int
+
+
+class Decline(Message, frozen=True):
+    epoch: int
+    resize: int
+    reason: str
+
+
+class Done(Message, frozen=True):
+    """The resize has happened: data are redistributed, ``released`` nodes are being left.
+
+    ``root`` is the group that speaks for the job from now on, in epoch ``epoch`` + 1.
+    ``phases`` maps phase names to seconds; ``blocked_s`` is how long the application stood still.
+    """
+
+    epoch: int
+    resize: int
+    root: int
+    released: tuple[str, ...] = ()
+    phases: dict[str, float] = {}
+    blocked_s: float = 0.0
+
+
+class Failed(Message, frozen=True):
+    """The resize did not happen; the job goes on at its old size, in its old epoch."""
+
+    epoch: int
+    resize: int
+    error: str
+
+
+class Progress(Message, frozen=True):
+    """``fraction`` of the work is done; ``pace_s`` and ``paced_s`` are what a paced application should have
+    taken so far and what it took."""
+
+    epoch: int
+    fraction: float
+    note: str = ""
+    pace_s: float = 0.0
+    paced_s: float = 0.0
+
+
+class Put(Message, frozen=True):
+    """Store a value for all groups of the job that live in, or lead to, ``epoch``."""
+
+    epoch: int
+    key: str
+    value: str
+
+
+class Get(Message, frozen=True):
+    """Ask for a value; the answer comes when it is there."""
+
+    epoch: int
+    key: str
+
+
+class Error(Message, frozen=True):
+    """Something broke at the sender's side; ``text`` is for people. It needs no answer."""
+
+    text: str
+
+
+class Bye(Message, frozen=True):
+    """The group leaves in good order; the root adds the job's result."""
+
+    epoch: int
+    result: str | None = None
+
+
+# ---- scheduler to job -------------------------------------------------------------------------------
+
+
+class Welcome(Message, frozen=True, omit_defaults=False):
+    """The session stands. ``groups`` are the groups that were started together with this one, in order."""
+
+    job: int
+    name: str
+    groups: tuple[int, ...]
+    model: Model | None = None
+    version: int = VERSION
+
+
+class Offer(Message, frozen=True):
+    """Grow to ``size`` nodes by the named ``nodes``, or shrink to ``size``, giving back at least ``nodes``.
+
+    ``groups`` are the groups that will be started on ``nodes`` when the offer is accepted.
+    """
+
+    resize: int
+    epoch: int
+    kind: str
+    size: int
+    nodes: tuple[str, ...]
+    deadline_s: float
+    groups: tuple[int, ...] = ()
+
+
+class Drain(Message, frozen=True):
+    """A shrink that cannot be declined: the named nodes must be free within the deadline."""
+
+    resize: int
+    epoch: int
+    size: int
+    nodes: tuple[str, ...]
+    deadline_s: float
+
+
+class Stay(Message, frozen=True):
+    """The answer to Want when nothing changes."""
+
+
+class Withdraw(Message, frozen=True):
+    """Take back an offer: a job that has not answered declines, one that has not begun to move fails it."""
+
+    resize: int
+
+
+class GroupLost(Message, frozen=True):
+    group: int
+
+
+class Value(Message, frozen=True):
+    """The answer to Get."""
+
+    epoch: int
+    key: str
+    value: str
+
+
+# ---- controller to agent ----------------------------------------------------------------------------
+
+
+class StartGroup(Message, frozen=True):
+    """Start ``ranks`` processes of one group; ``output`` is the file their output is appended to."""
+
+    job: int
+    group: int
+    ranks: int
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str
+    output: str
+    token: str
+
+
+class Signal(Message, frozen=True):
+    """Signal every process of the job on this node, or of one group; 9 also covers what they started."""
+
+    job: int
+    number: int
+    group: int | None = None
+
+
+class Prove(Message, frozen=True):
+    """Ask whether anything of the job is left on this node, except the groups named in ``keep``."""
+
+    job: int
+    keep: tuple[int, ...] = ()
+
+
+class Deliver(Message, frozen=True):
+    """A message for the session of one group."""
+
+    job: int
+    group: int
+    message: msgspec.Raw
+
+
+class Shutdown(Message, frozen=True):
+    """End all processes, clean up, leave."""
+
+
+# ---- agent to controller ----------------------------------------------------------------------------
+
+
+class AgentHello(Message, frozen=True, omit_defaults=False):
+    node: str
+    slots: int
+    pid: int
+    version: int = VERSION
+
+
+class Started(Message, frozen=True):
+    job: int
+    group: int
+    pids: tuple[int, ...]
+
+
+class StartFailed(Message, frozen=True):
+    """The group could not be started; ``code`` is what a shell would answer (126, 127)."""
+
+    job: int
+    group: int
+    error: str
+    code: int
+
+
+class Exited(Message, frozen=True):
+    """A rank has ended; a negative code is the signal that ended it."""
+
+    job: int
+    group: int
+    rank: int
+    code: int
+    cpu_s: float = 0.0
+
+
+class Proof(Message, frozen=True):
+    """The answer to Prove: clean, or the processes that are left."""
+
+    job: int
+    clean: bool
+    pids: tuple[int, ...] = ()
+
+
+class Relay(Message, frozen=True):
+    """A message of the session of one group."""
+
+    job: int
+    group: int
+    message: msgspec.Raw
+
+
+class Heartbeat(Message, frozen=True):
+    pass
+
+
+JobMessage = (
+    Hello | Ready | Malleable | Want | Accept | Decline | Done | Failed | Progress | Put | Get | Error | Bye
+)
+SchedulerMessage = Welcome | Offer | Drain | Stay | Withdraw | GroupLost | Value | Error
+ControllerMessage = StartGroup | Signal | Prove | Deliver | Shutdown
+AgentMessage = AgentHello | Started | StartFailed | Exited | Proof | Relay | Heartbeat

@@ -229,7 +229,13 @@ class SchedulerCore:
             mask |= job.resize.nodes
         self._record(
             r.JobEnded(
-                self.state.now, job.id, state, event.exit_code, NodeSet(mask), event.result, event.error
+                self.state.now,
+                job.id,
+                state,
+                event.exit_code,
+                NodeSet(mask),
+                event.result,
+                job.why or event.error,
             )
         )
         if left := mask & ~self.state.lost_mask:

@@ -54,7 +54,7 @@ class Job:
 
     __slots__ = (
         "bounds", "elastic", "ending", "expected_end", "fraction", "fraction_at", "id", "nodes", "not_before",
-        "on", "pinned", "promised", "resize", "settled", "size", "spec", "started", "state", "target", "used",
+        "on", "pinned", "promised", "resize", "settled", "size", "spec", "started", "state", "target", "used", "why",
     )  # fmt: skip
 
     def __init__(self, number: int, spec: JobSpec) -> None:
@@ -78,6 +78,7 @@ class Job:
         self.resize: Resize | None = None
         self.promised: float | None = None
         self.ending: JobState | None = None
+        self.why = ""
 
     def remaining_s(self, now: float) -> float:
         """Seconds to the end at the present size: from progress, else the model, else the estimate."""
@@ -297,7 +298,9 @@ class State:
         self._soil(job.id, released)
 
     def _ending(self, record: r.JobEnding) -> None:
-        self.jobs[record.job].ending = record.state
+        job = self.jobs[record.job]
+        job.ending = record.state
+        job.why = record.error
 
     def _ended(self, record: r.JobEnded) -> None:
         job = self.jobs.pop(record.job)

@@ -214,10 +214,14 @@ class Signal(Message, frozen=True):
 
 
 class Prove(Message, frozen=True):
-    """Ask whether anything of the job is left on this node, except the groups named in ``keep``."""
+    """Ask for the proof that nothing of the job is left on this node, except the groups named in ``keep``.
+
+    The agent waits ``patience_s`` for what is leaving by itself, then ends the rest by force.
+    """
 
     job: int
     keep: tuple[int, ...] = ()
+    patience_s: float = 5.0
 
 
 class Deliver(Message, frozen=True):

@@ -1,0 +1,115 @@
+"""How other commands of the same user find a running controller and talk to it.
+
+Every controller has a directory of its own below one that only its user can enter; in it, a Unix socket
+takes one line of JSON and answers with one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from pliant.model.errors import PliantError
+
+ANSWER_S = 10.0
+
+
+class Request(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``verb`` is resize or queue; ``job`` a number or a name; size 0 hands the job back to the policy."""
+
+    verb: str
+    job: str = ""
+    size: int = 0
+    leave: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``error`` says why nothing was done, else ``text`` what was."""
+
+    text: str = ""
+    error: str = ""
+    jobs: list[dict[str, object]] = []
+
+
+def base() -> Path:
+    """The directory of this user's controllers, made if need be; PliantError if it is not safe to use."""
+    root = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+    path = root / f"pliant-{os.getuid()}"
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = path.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o077 or path.is_symlink():
+        raise PliantError(
+            f"{path} belongs to another user or is open to others; remove it or set XDG_RUNTIME_DIR"
+        )
+    return path
+
+
+def new_runtime() -> tuple[str, Path]:
+    """A new run's id and directory."""
+    run = secrets.token_hex(4)
+    path = base() / run
+    path.mkdir(mode=0o700)
+    return run, path
+
+
+async def listen(runtime: Path, answer: Callable[[Request], Answer]) -> asyncio.Server:
+    """Answer requests on the run's control socket until the server is closed."""
+    decoder = msgspec.json.Decoder(Request)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, TimeoutError, ValueError):
+            line = await asyncio.wait_for(reader.readline(), ANSWER_S)
+            try:
+                result = answer(decoder.decode(line))
+            except (msgspec.DecodeError, PliantError) as error:
+                result = Answer(error=str(error))
+            writer.write(msgspec.json.encode(result) + b"\n")
+            await asyncio.wait_for(writer.drain(), ANSWER_S)
+        writer.close()
+
+    path = runtime / "control.sock"
+    server = await asyncio.start_unix_server(serve, path=str(path))
+    path.chmod(0o600)
+    return server
+
+
+def runs() -> list[str]:
+    """The ids of this user's controllers that answer; what dead ones left behind is removed."""
+    alive = []
+    for path in sorted(base().iterdir(), key=lambda each: each.stat().st_mtime):
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(ANSWER_S)
+            try:
+                probe.connect(str(path / "control.sock"))
+                alive.append(path.name)
+            except OSError:
+                _sweep(path)
+    return alive
+
+
+def _sweep(path: Path) -> None:
+    """Remove a dead controller's directory, unless an agent of it is still clearing up in there."""
+    with contextlib.suppress(OSError):
+        (path / "control.sock").unlink(missing_ok=True)
+        path.rmdir()
+
+
+def ask(run: str, request: Request) -> Answer:
+    """Send one request to the controller ``run``; PliantError if it cannot be reached."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(ANSWER_S)
+        try:
+            connection.connect(str(base() / run / "control.sock"))
+            connection.sendall(msgspec.json.encode(request) + b"\n")
+            with connection.makefile("rb") as file:
+                return msgspec.json.decode(file.readline(), type=Answer)
+        except (OSError, msgspec.DecodeError) as error:
+            raise PliantError(f"run {run} does not answer: {error}") from None

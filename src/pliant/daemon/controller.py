@@ -1,0 +1,380 @@
+"""The controller: one event loop that turns what happens into events for the core and carries out its
+commands. It holds no scheduling logic."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from pliant.core import commands as c
+from pliant.core import events as e
+from pliant.core import records as r
+from pliant.core.core import SchedulerCore
+from pliant.core.state import Settings
+from pliant.daemon.jobs import LiveGroup, LiveJob, log_file
+from pliant.model.errors import PliantError, ProtocolError
+from pliant.model.jobs import JobSpec
+from pliant.model.nodes import NodeSet, hostlist
+from pliant.policy.view import Policy
+from pliant.protocol import codec
+from pliant.protocol import messages as m
+from pliant.protocol.scheduler_side import SchedulerSide
+from pliant.providers.local import LocalNodes
+
+LINGER_S = 30.0
+"""When one group has ended in good order, the others of its job have this long to follow."""
+
+
+class Controller:
+    """A cluster of local nodes and the jobs on it. ``sinks`` get every record as it is made."""
+
+    def __init__(
+        self, policy: Policy, settings: Settings, *,
+        nodes: int, slots: int, runtime: Path, run: str, output: Path,
+        sinks: tuple[Callable[[r.Record], None], ...] = (),
+    ) -> None:  # fmt: skip
+        self.core = SchedulerCore(policy, settings, self._keep)
+        self.provider = LocalNodes(
+            nodes, slots, run, runtime, on_message=self._heard, on_lost=self._lost, on_back=self._back
+        )
+        self.names = self.provider.names
+        self._numbers = {name: i for i, name in enumerate(self.names)}
+        self._output = output
+        self._sinks = sinks
+        self._jobs: dict[int, LiveJob] = {}
+        self._events: list[e.Event] = []
+        self._due = False
+        self._wake: asyncio.TimerHandle | None = None
+        self._timers: list[asyncio.TimerHandle] = []
+        self._began = 0.0
+        self._idle = asyncio.Event()
+        self._unsubmitted = 0
+        self._crash: BaseException | None = None
+        self._from_job = codec.from_job()
+
+    # ---- life ----------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Bring the nodes up; time 0 is when all of them are there."""
+        await self.provider.start()
+        self._began = asyncio.get_running_loop().time()
+        self.happened(e.Granted(NodeSet.first(len(self.names))))
+
+    async def run(self, jobs: tuple[JobSpec, ...]) -> None:
+        """Submit the jobs at their times and return when all have ended and all nodes are clean."""
+        loop = asyncio.get_running_loop()
+        self._unsubmitted = len(jobs)
+        for number, spec in enumerate(jobs, 1):
+            self._timers.append(loop.call_at(self._began + spec.submit_s, self._submit, number, spec))
+        await self._idle.wait()
+        if self._crash is not None:
+            raise self._crash
+
+    async def stop(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        if self._wake is not None:
+            self._wake.cancel()
+        await self.provider.stop()
+
+    @property
+    def now(self) -> float:
+        """Seconds since all nodes were there."""
+        return asyncio.get_running_loop().time() - self._began
+
+    def _submit(self, number: int, spec: JobSpec) -> None:
+        self._unsubmitted -= 1
+        self.happened(e.Submitted(number, spec))
+
+    # ---- the core ------------------------------------------------------------------------------------
+
+    def happened(self, event: e.Event) -> None:
+        """Note an event; all that are noted before the loop turns again are handled together."""
+        self._events.append(event)
+        if not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_soon(self._handle)
+
+    def _handle(self) -> None:
+        self._due = False
+        events, self._events = self._events, []
+        try:
+            for command in self.core.handle(events, self.now):
+                self._carry_out(command)
+        except Exception as error:  # noqa: BLE001 - whatever it is, run() raises it after the clean-up
+            self._crash = error
+            self._idle.set()
+            return
+        state = self.core.state
+        if not (state.jobs or state.dirty or self._unsubmitted or self._events):
+            self._idle.set()
+
+    def _keep(self, record: r.Record) -> None:
+        if isinstance(record, r.ResizeDone):
+            self._resize_done(record)
+        for sink in self._sinks:
+            sink(record)
+
+    def _carry_out(self, command: c.Command) -> None:
+        match command:
+            case c.Start():
+                self._start(command)
+            case c.Offer():
+                self._offer(command)
+            case c.Stay():
+                self._tell_root(self._jobs[command.job], m.Stay())
+            case c.Withdraw():
+                self._tell_root(self._jobs[command.job], m.Withdraw(command.resize))
+            case c.Release():
+                for node in command.nodes:
+                    self.provider.send(self.names[node], m.Prove(command.job))
+            case c.Kill():
+                self._kill(command)
+            case c.WakeAt():
+                if self._wake is not None:
+                    self._wake.cancel()
+                loop = asyncio.get_running_loop()
+                self._wake = loop.call_at(self._began + command.at, self.happened, e.Tick())
+
+    def _start(self, command: c.Start) -> None:
+        state = self.core.state.jobs[command.job]
+        job = self._jobs.get(command.job)
+        if job is None:
+            output = log_file(self._output, state.spec)
+            job = self._jobs[command.job] = LiveJob(command.job, state.spec, output)
+        epoch = 0 if job.side is None else job.side.epoch + 1
+        groups = []
+        for node in command.nodes:
+            number = job.planned.get(node, -1) if command.resize else job.next_group()
+            group = LiveGroup(number, node, self.provider.slots, command.resize, secrets.token_hex(16))
+            job.groups[number] = group
+            groups.append(group)
+        if job.side is None:
+            job.side = SchedulerSide(groups[0].number)
+        env = {**job.spec.env, "PLIANT_EPOCH": str(epoch), "PLIANT_RESIZE": str(command.resize)}
+        for group in groups:
+            order = m.StartGroup(
+                job.number, group.number, self.provider.slots, job.spec.command, env,
+                job.spec.cwd or os.getcwd(), str(job.output), group.token,  # noqa: PTH109
+            )  # fmt: skip
+            self.provider.send(self.names[group.node], order)
+
+    def _offer(self, command: c.Offer) -> None:
+        job = self._jobs[command.job]
+        side = self._side(job)
+        names = tuple(self.names[node] for node in command.nodes)
+        if command.must:
+            self._tell_root(job, m.Drain(command.resize, side.epoch, command.size, names, command.deadline_s))
+            return
+        job.planned = {node: job.next_group() for node in command.nodes} if command.kind == "expand" else {}
+        self._tell_root(
+            job,
+            m.Offer(
+                command.resize, side.epoch, command.kind, command.size, names, command.deadline_s,
+                tuple(job.planned.values()),
+            ),
+        )  # fmt: skip
+
+    def _kill(self, command: c.Kill) -> None:
+        job = self._jobs[command.job]
+        if not job.alive():
+            self._end(job)
+            return
+        if command.grace_s:
+            self._signal(job, signal.SIGTERM)
+            self._later(command.grace_s, self._signal, job, signal.SIGKILL)
+        else:
+            self._signal(job, signal.SIGKILL)
+
+    def _signal(self, job: LiveJob, number: int, group: int | None = None) -> None:
+        for each in job.alive():
+            if group in (None, each.number):
+                self.provider.send(self.names[each.node], m.Signal(job.number, number, each.number))
+
+    def _later(self, delay: float, call: Callable[..., None], *arguments: object) -> None:
+        self._timers.append(asyncio.get_running_loop().call_later(delay, call, *arguments))
+
+    # ---- messages of agents --------------------------------------------------------------------------
+
+    def _heard(self, node: str, message: m.AgentMessage) -> None:
+        if isinstance(message, m.Proof):
+            self._proved(node, message)
+            return
+        job = self._jobs.get(getattr(message, "job", 0))
+        if job is None or job.ended:
+            return
+        match message:
+            case m.Exited():
+                self._exited(job, job.groups[message.group], message)
+            case m.StartFailed():
+                group = job.groups[message.group]
+                job.fail(message.code, message.error)
+                group.alive.clear()
+                self._group_gone(job, group, message.code, message.error)
+            case m.Relay():
+                self._relayed(job, node, message)
+            case _:
+                pass
+
+    def _proved(self, node: str, proof: m.Proof) -> None:
+        nodes = NodeSet.of([self._numbers[node]])
+        if proof.clean:
+            self.happened(e.Clean(proof.job, nodes))
+        else:
+            # Not even SIGKILL removed them: this node cannot be given to anyone.
+            self.happened(e.Lost(nodes))
+
+    def _exited(self, job: LiveJob, group: LiveGroup, message: m.Exited) -> None:
+        group.alive.discard(message.rank)
+        if message.code != 0:
+            how = (
+                f"was ended by signal {-message.code}" if message.code < 0 else f"exited with {message.code}"
+            )
+            error = f"rank {message.rank} of group {group.number} on {self.names[group.node]} {how}"
+            code = message.code if message.code > 0 else 128 - message.code
+            self._group_gone(job, group, code, error)
+        elif not group.alive:
+            self._group_gone(job, group, 0, "")
+
+    def _group_gone(self, job: LiveJob, group: LiveGroup, code: int, error: str) -> None:
+        """A group has ended, or is broken beyond repair."""
+        if code and not group.joined:
+            # What goes wrong with a newcomer concerns nobody but the newcomer.
+            self._tell_root(job, m.GroupLost(group.number))
+            return
+        if code and not group.released:
+            job.fail(code, error)
+            self._signal(job, signal.SIGKILL)
+        if not any(each.joined for each in job.alive()):
+            # The job itself is over; newcomers that still wait have nobody to join.
+            self._signal(job, signal.SIGKILL)
+        if not job.alive():
+            self._end(job)
+        elif not group.released and not code:
+            self._later(LINGER_S, self._linger_over, job, group.number)
+
+    def _linger_over(self, job: LiveJob, group: int) -> None:
+        if not job.ended and not job.groups[group].released:
+            job.fail(1, f"group {group} had ended, but others did not follow within {LINGER_S:g} s")
+            self._signal(job, signal.SIGKILL)
+
+    def _end(self, job: LiveJob) -> None:
+        if job.ended:
+            return
+        job.ended = True
+        error = "; ".join(dict.fromkeys(job.errors))
+        if job.exit_code and (tail := job.tail()):
+            error = f"{error}\n{tail}"
+        self.happened(e.Ended(job.number, job.exit_code, job.result, error))
+
+    def _lost(self, node: str, final: bool) -> None:  # noqa: FBT001 - a callback
+        """The node's agent is gone and everything on it has been ended; ``final``: it will not come back."""
+        number = self._numbers[node]
+        self.happened(e.Lost(NodeSet.of([number])))
+        for job in self._jobs.values():
+            for group in job.groups.values():
+                if group.node == number and group.alive and not job.ended:
+                    group.alive.clear()
+                    self._group_gone(job, group, 128 + signal.SIGKILL, f"node {node} was lost")
+
+        if final:
+            self._later(0.0, self._give_up_oversized)
+
+    def _give_up_oversized(self) -> None:
+        """Pending jobs that need more nodes than are left would wait for ever."""
+        for job in self.core.state.queue:
+            if job.bounds.min > self.core.state.total:
+                self.happened(e.Cancelled(job.id))
+
+    def _back(self, node: str) -> None:
+        self.happened(e.Back(NodeSet.of([self._numbers[node]])))
+
+    # ---- messages of jobs ----------------------------------------------------------------------------
+
+    def _relayed(self, job: LiveJob, node: str, relay: m.Relay) -> None:
+        group = job.groups[relay.group]
+        try:
+            for message in self._side(job).receive(group.number, self._from_job.decode(relay.message)):
+                self._said(job, group, message)
+        except ProtocolError as error:
+            self._tell(job, group, m.Error(f"{error} ({node})"))
+
+    def _said(self, job: LiveJob, group: LiveGroup, message: m.JobMessage) -> None:
+        number = job.number
+        match message:
+            case m.Hello():
+                self._tell(job, group, m.Welcome(number, job.spec.name, job.together(group), job.spec.model))
+                if group.number == self._side(job).root:
+                    self.happened(e.Hello(number, message.elastic, message.bounds))
+            case m.Malleable():
+                self.happened(e.Malleable(number, message.on))
+            case m.Want():
+                self.happened(e.Wants(number, message.bounds))
+            case m.Accept():
+                self.happened(e.Accepted(number, message.resize))
+            case m.Decline():
+                self.happened(e.Declined(number, message.resize, message.reason))
+            case m.Done():
+                released = NodeSet.of(self._numbers[name] for name in message.released)
+                self.happened(e.Resized(number, message.resize, released, message.blocked_s, message.phases))
+            case m.Failed():
+                self._drop_newcomers(job, message.resize)
+                self.happened(e.ResizeFailed(number, message.resize, message.error))
+            case m.Progress():
+                self.happened(e.Progressed(number, message.fraction, message.pace_s, message.paced_s))
+            case m.Put():
+                for waiting in job.board.put(message.epoch, message.key, message.value):
+                    self._tell(job, job.groups[waiting], m.Value(message.epoch, message.key, message.value))
+            case m.Get():
+                value = job.board.get(group.number, message.epoch, message.key)
+                if value is not None:
+                    self._tell(job, group, m.Value(message.epoch, message.key, value))
+            case m.Error():
+                job.errors.append(message.text.strip().splitlines()[-1] if message.text.strip() else "")
+            case m.Bye():
+                job.result = message.result
+            case m.Ready():
+                pass  # the newcomers tell the sources themselves, by the board
+
+    def _resize_done(self, record: r.ResizeDone) -> None:
+        """The commit point: newcomers are members now, released groups may end without harm."""
+        job = self._jobs[record.job]
+        for group in job.groups.values():
+            if group.resize == record.resize:
+                group.joined = True
+            if group.node in record.released and group.joined:
+                group.released = True
+        job.board.forget_before(self._side(job).epoch)
+
+    def _drop_newcomers(self, job: LiveJob, resize: int) -> None:
+        for group in job.alive():
+            if group.resize == resize and not group.joined:
+                self._signal(job, signal.SIGKILL, group.number)
+
+    def _side(self, job: LiveJob) -> SchedulerSide:
+        if job.side is None:
+            raise PliantError(f"job {job.number} has not been started")
+        return job.side
+
+    def _tell_root(self, job: LiveJob, message: m.SchedulerMessage) -> None:
+        side = self._side(job)
+        if side.may_send(message):
+            self._tell(job, job.groups[side.root], side.send(message))
+
+    def _tell(self, job: LiveJob, group: LiveGroup, message: m.SchedulerMessage) -> None:
+        self.provider.send(self.names[group.node], m.Deliver(job.number, group.number, codec.raw(message)))
+
+    def describe(self) -> list[dict[str, object]]:
+        """Pending and running jobs, for people."""
+        return [
+            {
+                "job": job.id, "name": job.spec.name, "state": job.state.value, "nodes": job.size,
+                "nodelist": hostlist(self.names[i] for i in NodeSet(job.nodes)),
+                "sizes": job.bounds.describe(),
+            }
+            for job in self.core.state.jobs.values()
+        ]  # fmt: skip

@@ -1,0 +1,65 @@
+"""Finding and ending the processes of a job by the cookie in their environment: /proc is the witness."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+RUN = "PLIANT_RUN"
+JOB = "PLIANT_JOB"
+GROUP = "PLIANT_GROUP"
+NODE = "PLIANT_NODE"
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when the thread that started it ends."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def become_subreaper() -> None:
+    """Adopt the orphans among this process' descendants, so that none of them gets away."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def cookie_of(pid: int) -> dict[str, str] | None:
+    """The process' Pliant variables; None if it has none, has ended, or belongs to somebody else."""
+    try:
+        block = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return None
+    if RUN.encode() not in block:
+        return None
+    pairs = (entry.partition(b"=") for entry in block.split(b"\0") if entry.startswith(b"PLIANT_"))
+    return {key.decode(errors="replace"): value.decode(errors="replace") for key, _, value in pairs}
+
+
+def find(run: str, *, node: str | None = None, job: int | None = None) -> dict[int, dict[str, str]]:
+    """Live processes, with their cookies, of one run, or of its part on one node or for one job."""
+    found: dict[int, dict[str, str]] = {}
+    me = os.getpid()
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit() or int(entry.name) == me:
+            continue
+        cookie = cookie_of(int(entry.name))
+        if (
+            cookie is not None
+            and cookie.get(RUN) == run
+            and JOB in cookie
+            and (node is None or cookie.get(NODE) == node)
+            and (job is None or cookie.get(JOB) == str(job))
+        ):
+            found[int(entry.name)] = cookie
+    return found
+
+
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
+    """Signal a process that may have ended already."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)

@@ -1,0 +1,99 @@
+"""Starting the ranks of a group by fork and exec. A starter is anything with this ``start``; warm processes
+will be another."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+from pliant.launch import processes
+
+
+class StartError(Exception):
+    """A command that cannot be started; ``code`` is a shell's exit code for it."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Starter(Protocol):
+    def start(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, output: str, pmi: socket.socket
+    ) -> int:
+        """Start one rank with ``pmi`` as its PMI connection; its pid. StartError if that is impossible."""
+
+
+class ExecStarter:
+    """Forks and executes. The rank gets a session of its own, so that a terminal's Ctrl-C is not its own,
+    and dies with the agent."""
+
+    def start(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, output: str, pmi: socket.socket
+    ) -> int:
+        told, tell = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._become(argv, env, cwd, output, pmi, tell, parent)
+        os.close(tell)
+        with open(told, "rb") as pipe:  # noqa: PTH123 - a file descriptor has no path
+            problem = pipe.read().decode(errors="replace")
+        if problem:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+            code, _, text = problem.partition(" ")
+            raise StartError(text, int(code))
+        return pid
+
+    def _become(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str,
+        output: str,
+        pmi: socket.socket,
+        tell: int,
+        parent: int,
+    ) -> NoReturn:
+        try:
+            os.setsid()
+            processes.die_with_parent()
+            if os.getppid() != parent:
+                os._exit(1)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE):
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            if cwd:
+                os.chdir(cwd)
+            out = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            null = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(null, 0)
+            os.dup2(out, 1)
+            os.dup2(out, 2)
+            os.set_inheritable(pmi.fileno(), True)
+            os.execvpe(argv[0], list(argv), {**env, "PMI_FD": str(pmi.fileno())})  # noqa: S606
+        except FileNotFoundError as error:
+            where = f"the directory {cwd!r}" if error.filename == cwd and cwd else f"the command {argv[0]!r}"
+            os.write(tell, f"127 {where} does not exist".encode())
+        except PermissionError:
+            os.write(tell, f"126 the command {argv[0]!r} may not be executed".encode())
+        except OSError as error:
+            os.write(tell, f"126 {argv[0]!r}: {error.strerror}".encode())
+        finally:
+            os._exit(127)
+
+
+def write_secret(path: Path, secret: str) -> None:
+    """Write a file that only its owner can read."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w") as file:  # noqa: PTH123 - a file descriptor has no path
+        file.write(secret)

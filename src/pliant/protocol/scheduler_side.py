@@ -1,0 +1,138 @@
+"""The scheduler's end of a job's sessions, without I/O: one state for the job, whichever group speaks for it.
+
+| state       | meaning                                                                  |
+|-------------|--------------------------------------------------------------------------|
+| new         | the root group has not said Hello                                        |
+| ready       | no resize is open                                                        |
+| asked       | Want has come in; Offer or Stay is due                                   |
+| offering    | an offer waits for its answer                                            |
+| draining    | a drain waits for Accept                                                 |
+| withdrawing | the offer was taken back; its answer is still to come                    |
+| resizing    | accepted; Done or Failed is to come                                      |
+| recalling   | accepted and taken back; Done or Failed is to come, whichever was sooner |
+| closed      | the root has said Bye                                                    |
+"""
+
+from __future__ import annotations
+
+from pliant.model.errors import ProtocolError
+from pliant.protocol import messages as m
+
+START = "new"
+_WAITING = ("offering", "draining", "withdrawing")
+_OPEN = ("ready", "asked", *_WAITING, "resizing", "recalling")
+
+SEND: dict[tuple[str, str], str] = {
+    ("ready", "Offer"): "offering",
+    ("ready", "Drain"): "draining",
+    ("asked", "Offer"): "offering",
+    ("asked", "Drain"): "draining",
+    ("asked", "Stay"): "ready",
+    ("offering", "Withdraw"): "withdrawing",
+    ("draining", "Withdraw"): "withdrawing",
+    ("resizing", "Withdraw"): "recalling",
+}
+"""(state, class name of a message the scheduler sends) -> next state."""
+
+RECEIVE: dict[tuple[str, str], str] = {
+    ("new", "Hello"): "ready",
+    ("ready", "Want"): "asked",
+    ("asked", "Want"): "asked",
+    **{(state, "Want"): state for state in _WAITING},  # they crossed: the offer is the answer
+    ("offering", "Accept"): "resizing",
+    ("draining", "Accept"): "resizing",
+    ("withdrawing", "Accept"): "recalling",
+    ("offering", "Decline"): "ready",
+    ("withdrawing", "Decline"): "ready",
+    **{(state, name): "ready" for state in ("resizing", "recalling") for name in ("Done", "Failed")},
+    **{(state, "Bye"): "closed" for state in _OPEN},
+}
+"""(state, class name of a message the job sends) -> next state."""
+
+NEUTRAL_SEND = frozenset({"Welcome", "GroupLost", "Value", "Error"})
+NEUTRAL_RECEIVE = frozenset({"Ready", "Malleable", "Progress", "Put", "Get", "Error"})
+
+_OF_ROOT = m.Malleable | m.Want | m.Accept | m.Decline | m.Done | m.Failed | m.Progress | m.Bye
+
+
+class SchedulerSide:
+    """All sessions of one job. ``root`` is the group that speaks for it, ``epoch`` counts its resizes."""
+
+    def __init__(self, root: int) -> None:
+        self.state = START
+        self.root = root
+        self.epoch = 0
+        self._early: list[tuple[int, m.JobMessage]] = []
+
+    def receive(self, group: int, message: m.JobMessage) -> list[m.JobMessage]:
+        """The messages that count now because ``message`` has come from ``group``, in order.
+
+        A new root may be heard before the old one's Done, over another connection: what it says is kept
+        until then. ProtocolError where the message is out of place or its epoch is over; nothing changes then.
+        """
+        name = type(message).__name__
+        if isinstance(message, _OF_ROOT):
+            if message.epoch > self.epoch:
+                self._early.append((group, message))
+                return []
+            if group != self.root:
+                if isinstance(message, m.Bye):
+                    return []  # a group that leaves in good order
+                raise ProtocolError(f"group {group} sent {name}, but group {self.root} speaks for the job")
+            if message.epoch < self.epoch:
+                raise ProtocolError(f"{name} is of epoch {message.epoch}; the job is in {self.epoch}")
+        if name in NEUTRAL_RECEIVE or (name == "Hello" and group != self.root):
+            return [message]
+        following = RECEIVE.get((self.state, name))
+        if following is None:
+            raise ProtocolError(f"{name} came in state {self.state!r}")
+        self.state = following
+        if not isinstance(message, m.Done):
+            return [message]
+        self.root = message.root
+        self.epoch += 1
+        early, self._early = self._early, []
+        result: list[m.JobMessage] = [message]
+        for sender, kept in early:
+            result += self.receive(sender, kept)
+        return result
+
+    def may_send(self, message: m.SchedulerMessage) -> bool:
+        name = type(message).__name__
+        return name in NEUTRAL_SEND or (self.state, name) in SEND
+
+    def send(self, message: m.SchedulerMessage) -> m.SchedulerMessage:
+        """Take note of what is sent to the root; ProtocolError if it is not allowed now."""
+        name = type(message).__name__
+        if name not in NEUTRAL_SEND:
+            following = SEND.get((self.state, name))
+            if following is None:
+                raise ProtocolError(f"a scheduler in state {self.state!r} must not send {name}")
+            self.state = following
+        return message
+
+
+class Board:
+    """The values that the groups of one job leave for each other, by epoch and key."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[int, str], str] = {}
+        self._waiting: dict[tuple[int, str], list[int]] = {}
+
+    def put(self, epoch: int, key: str, value: str) -> list[int]:
+        """Store a value; the groups that have been waiting for it."""
+        self._values[epoch, key] = value
+        return self._waiting.pop((epoch, key), [])
+
+    def get(self, group: int, epoch: int, key: str) -> str | None:
+        """The value, or None: then ``group`` waits for it."""
+        value = self._values.get((epoch, key))
+        if value is None:
+            self._waiting.setdefault((epoch, key), []).append(group)
+        return value
+
+    def forget_before(self, epoch: int) -> None:
+        """Drop what belongs to epochs that are over."""
+        for table in (self._values, self._waiting):
+            for key in [key for key in table if key[0] < epoch]:
+                del table[key]

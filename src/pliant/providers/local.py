@@ -1,0 +1,163 @@
+"""Virtual nodes on this machine: one agent process each, linked by a socket pair."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from pliant.launch import processes
+from pliant.model.errors import PliantError, ProtocolError
+from pliant.protocol import codec
+from pliant.protocol import messages as m
+
+START_S = 20.0
+SILENCE_S = 30.0
+"""An agent that has not even sent a heartbeat for so long is taken for dead and ended."""
+STOP_S = 4.0
+RESTARTS = 3
+
+OnMessage = Callable[[str, m.AgentMessage], None]
+OnLost = Callable[[str, bool], None]
+OnBack = Callable[[str], None]
+
+
+class _Link:
+    """The controller's end of one agent."""
+
+    def __init__(self, process: subprocess.Popen[bytes], writer: asyncio.StreamWriter) -> None:
+        self.process = process
+        self.writer = writer
+        self.heard = asyncio.get_running_loop().time()
+        self.ready = asyncio.Event()
+
+
+class LocalNodes:
+    """``count`` nodes n0, n1, ... with ``slots`` slots each.
+
+    An agent that dies takes its node with it: what ran there is ended, ``on_lost`` is called with
+    whether that is final, and the agent is started again (up to three times a node), then ``on_back`` called.
+    """
+
+    def __init__(
+        self, count: int, slots: int, run: str, runtime: Path, *,
+        on_message: OnMessage, on_lost: OnLost, on_back: OnBack,
+    ) -> None:  # fmt: skip
+        self.names = tuple(f"n{i}" for i in range(count))
+        self.slots = slots
+        self._run = run
+        self._runtime = runtime
+        self._on_message = on_message
+        self._on_lost = on_lost
+        self._on_back = on_back
+        self._links: dict[str, _Link] = {}
+        self._restarts = dict.fromkeys(self.names, 0)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
+
+    async def start(self) -> None:
+        """Start all agents; PliantError if one is not there in time."""
+        for name in self.names:
+            await self._launch(name)
+        try:
+            await asyncio.wait_for(
+                asyncio.gather(*(link.ready.wait() for link in self._links.values())), START_S
+            )
+        except TimeoutError:
+            missing = [name for name, link in self._links.items() if not link.ready.is_set()]
+            raise PliantError(
+                f"no word from the agents of {', '.join(missing)} within {START_S:g} s"
+            ) from None
+
+    def send(self, node: str, message: m.ControllerMessage) -> bool:
+        """Send to the node's agent; False if the node is lost."""
+        link = self._links.get(node)
+        if link is None or link.writer.is_closing():
+            return False
+        link.writer.write(codec.encode(message))
+        return True
+
+    def pid(self, node: str) -> int:
+        """The process id of the node's agent."""
+        return self._links[node].process.pid
+
+    async def stop(self) -> None:
+        """End all agents and everything they started; nothing is left afterwards."""
+        self._stopping = True
+        for name in list(self._links):
+            self.send(name, m.Shutdown())
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + STOP_S
+        while (  # noqa: ASYNC110 - the end of a child is polled: it is a matter of milliseconds
+            any(link.process.poll() is None for link in self._links.values()) and loop.time() < deadline
+        ):
+            await asyncio.sleep(0.01)
+        for task in self._tasks:
+            task.cancel()
+        for link in self._links.values():
+            if link.process.poll() is None:
+                link.process.kill()
+                link.process.wait()
+            link.writer.close()
+        for pid in processes.find(self._run):
+            processes.kill(pid)
+
+    async def _launch(self, name: str) -> None:
+        ours, theirs = socket.socketpair()
+        command = [
+            sys.executable, "-m", "pliant.launch.agent", "--node", name, "--slots", str(self.slots),
+            "--run", self._run, "--link", str(theirs.fileno()), "--runtime", str(self._runtime),
+        ]  # fmt: skip
+        process = subprocess.Popen(  # noqa: ASYNC220 - starting takes a few milliseconds, and nobody waits
+            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        theirs.close()
+        reader, writer = await asyncio.open_connection(sock=ours)
+        self._links[name] = link = _Link(process, writer)
+        task = asyncio.ensure_future(self._listen(name, reader, link))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _listen(self, name: str, reader: asyncio.StreamReader, link: _Link) -> None:
+        lines = codec.Lines()
+        decoder = codec.from_agent()
+        try:
+            while data := await asyncio.wait_for(reader.read(65536), SILENCE_S):
+                for line in lines.feed(data):
+                    message = decoder.decode(line)
+                    if isinstance(message, m.AgentHello):
+                        link.ready.set()
+                    elif not isinstance(message, m.Heartbeat):
+                        self._on_message(name, message)
+        except (TimeoutError, ConnectionError, ProtocolError) as error:
+            sys.stderr.write(f"pliant: agent of {name}: {error or 'silent for too long'}\n")
+        if not self._stopping:
+            await self._lose(name, link)
+
+    async def _lose(self, name: str, link: _Link) -> None:
+        """The agent is gone: make sure that nothing of its node lives on, then try a new one."""
+        link.writer.close()
+        if link.process.poll() is None:
+            link.process.kill()
+        await asyncio.to_thread(link.process.wait)
+        # Its ranks died with it; what they had started has not.
+        for _ in range(100):
+            if not (found := processes.find(self._run, node=name)):
+                break
+            for pid in found:
+                processes.kill(pid)
+            await asyncio.sleep(0.02)
+        del self._links[name]
+        final = self._restarts[name] >= RESTARTS
+        self._on_lost(name, final)
+        if self._stopping or final:
+            return
+        self._restarts[name] += 1
+        await self._launch(name)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._links[name].ready.wait(), START_S)
+            self._on_back(name)

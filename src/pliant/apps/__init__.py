@@ -1,0 +1,1 @@
+"""Runnable example programs; each is also a test and a benchmark."""

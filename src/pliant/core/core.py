@@ -93,6 +93,8 @@ class SchedulerCore:
             return f"job {number} is not pending or running"
         if not job.size:
             return f"job {number} ({job.spec.name}) is still pending; only a running job can be resized"
+        if job.ending is not None:
+            return f"job {number} ({job.spec.name}) is being ended"
         if size == 0:
             return None
         if not job.on or job.spec.job_class is JobClass.RIGID:
@@ -156,7 +158,7 @@ class SchedulerCore:
 
     def _malleable(self, event: e.Malleable) -> None:
         job = self._live(event.job)
-        if job is not None and job.on != event.on:
+        if job is not None and job.on != event.on and job.state is not JobState.CONFIGURING:
             self._record(r.JobMalleable(self.state.now, job.id, event.on))
             self._news = True
 
@@ -165,7 +167,7 @@ class SchedulerCore:
         if job is None or job.resize is not None:
             return  # the offer that is under way is the answer
         size = job.bounds.floor(min(max(job.size, event.bounds.min), event.bounds.max))
-        if size == job.size or self.refusal(job.id, size, NodeSet()) is not None:
+        if size in (0, job.size) or self.refusal(job.id, size, NodeSet()) is not None:
             self._commands.append(c.Stay(job.id))
         else:
             self._offer(job, size, WANTED, NodeSet())
@@ -179,7 +181,7 @@ class SchedulerCore:
             self._record(r.ResizeAccepted(self.state.now, job.id, resize.id))
             if resize.kind == "expand":
                 self._commands.append(c.Start(job.id, NodeSet(resize.nodes), resize.id))
-        elif resize.stage == "withdrawn":
+        elif resize.stage == "withdrawn" and job.state is not JobState.RESIZING:
             # It crossed the withdrawal: the job will follow it with a failure, and nothing was started.
             self._record(r.ResizeAccepted(self.state.now, job.id, resize.id))
 
@@ -196,11 +198,18 @@ class SchedulerCore:
         resize = job.resize
         gained = NodeSet(resize.nodes) if resize.kind == "expand" else NodeSet()
         released = event.released & NodeSet(job.nodes)
+        if job.size + len(gained) - len(released) != resize.after:
+            why = f"resize {resize.id} from {resize.before} to {resize.after} nodes gave back {len(released)} nodes"
+            self._end(job, JobState.FAILED, why)
+            return
         self._record(
             r.ResizeDone(self.state.now, job.id, resize.id, gained, released, event.blocked_s, event.phases)
         )
         if released:
             self._commands.append(c.Release(job.id, released))
+        if lost := NodeSet(job.nodes & self.state.lost_mask):
+            # The resize was done before the job heard that a newcomer's node is gone.
+            self._end(job, JobState.NODE_FAIL, f"lost node {lost}")
         self._news = True
 
     def _resize_failed(self, event: e.ResizeFailed) -> None:

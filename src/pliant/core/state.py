@@ -175,7 +175,13 @@ class State:
         return sum(mask.bit_count() for mask in self.dirty.values()) + self._leaving
 
     def resizable(self, job: Any) -> bool:
-        return job.on and job.resize is None and not job.pinned and self.now >= job.not_before
+        return (
+            job.on
+            and job.resize is None
+            and not job.pinned
+            and job.ending is None
+            and self.now >= job.not_before
+        )
 
     # ---- the fold ------------------------------------------------------------------------------------
 
@@ -320,6 +326,11 @@ class State:
         self.all_mask |= mask
         self.lost_mask &= ~mask
         self.total = (self.all_mask & ~self.lost_mask).bit_count()
+        # A node may be back before the job that lost it has ended: it is free when it is proved clean.
+        for job in self.jobs.values():
+            new &= ~job.nodes
+            if job.resize is not None and job.resize.kind == "expand":
+                new &= ~job.resize.nodes
         self._give(new)
 
     def _clean(self, record: r.NodesClean) -> None:
@@ -332,7 +343,7 @@ class State:
         self._give(mask & ~self.lost_mask)
 
     def _lost(self, record: r.NodesLost) -> None:
-        mask = record.nodes.mask
+        mask = record.nodes.mask & self.all_mask
         self._take(mask & self.free_mask, (mask & self.free_mask).bit_count())
         self.lost_mask |= mask
         self.total = (self.all_mask & ~self.lost_mask).bit_count()

@@ -10,16 +10,22 @@ import asyncio
 import contextlib
 import os
 import secrets
+import shutil
 import socket
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
+from pliant.launch import processes, shm
+from pliant.launch.agent import CONTROL
 from pliant.model.errors import PliantError
 
 ANSWER_S = 10.0
+STARTING_S = 10.0
+"""A directory so young may belong to a controller that does not listen yet."""
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,7 +59,8 @@ def base() -> Path:
 
 
 def new_runtime() -> tuple[str, Path]:
-    """A new run's id and directory."""
+    """A new run's id and directory; what runs that were killed have left behind is removed on the way."""
+    runs()
     run = secrets.token_hex(4)
     path = base() / run
     path.mkdir(mode=0o700)
@@ -75,7 +82,7 @@ async def listen(runtime: Path, answer: Callable[[Request], Answer]) -> asyncio.
             await asyncio.wait_for(writer.drain(), ANSWER_S)
         writer.close()
 
-    path = runtime / "control.sock"
+    path = runtime / CONTROL
     server = await asyncio.start_unix_server(serve, path=str(path))
     path.chmod(0o600)
     return server
@@ -88,7 +95,7 @@ def runs() -> list[str]:
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(ANSWER_S)
             try:
-                probe.connect(str(path / "control.sock"))
+                probe.connect(str(path / CONTROL))
                 alive.append(path.name)
             except OSError:
                 _sweep(path)
@@ -96,10 +103,11 @@ def runs() -> list[str]:
 
 
 def _sweep(path: Path) -> None:
-    """Remove a dead controller's directory, unless an agent of it is still clearing up in there."""
-    with contextlib.suppress(OSError):
-        (path / "control.sock").unlink(missing_ok=True)
-        path.rmdir()
+    """Remove a dead controller's directory and what its dead groups have left."""
+    young = time.time() - path.stat().st_mtime < STARTING_S
+    if not young and not processes.find(path.name):
+        shm.sweep(path, path.name)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def ask(run: str, request: Request) -> Answer:
@@ -107,7 +115,7 @@ def ask(run: str, request: Request) -> Answer:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(ANSWER_S)
         try:
-            connection.connect(str(base() / run / "control.sock"))
+            connection.connect(str(base() / run / CONTROL))
             connection.sendall(msgspec.json.encode(request) + b"\n")
             with connection.makefile("rb") as file:
                 return msgspec.json.decode(file.readline(), type=Answer)

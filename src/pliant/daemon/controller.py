@@ -83,8 +83,8 @@ class Controller:
 
     @property
     def now(self) -> float:
-        """Seconds since all nodes were there."""
-        return asyncio.get_running_loop().time() - self._began
+        """Seconds since all nodes were there; 0 before."""
+        return asyncio.get_running_loop().time() - self._began if self._began else 0.0
 
     def _submit(self, number: int, spec: JobSpec) -> None:
         self._unsubmitted -= 1

@@ -25,6 +25,8 @@ from pliant.protocol import codec
 from pliant.protocol import messages as m
 
 HEARTBEAT_S = 2.0
+CONTROL = "control.sock"
+"""The controller's own socket in the run's directory: removed by the agents if it could not do that itself."""
 KILL_S = 3.0
 """How long the kernel gets to remove a killed process before the node counts as not clean."""
 
@@ -32,15 +34,14 @@ KILL_S = 3.0
 class Group:
     """The ranks of one job on this node."""
 
-    def __init__(self, order: m.StartGroup, node: str) -> None:
+    def __init__(self, order: m.StartGroup, run: str, node: str) -> None:
         self.job = order.job
         self.number = order.group
         self.token = order.token
         self.pids: dict[int, int] = {}
-        self.pmi = PmiGroup(order.ranks, f"pliant_{node}_{os.getpid()}_{order.job}_{order.group}")
+        self.pmi = PmiGroup(order.ranks, shm.kvsname(run, node, order.job, order.group))
         self.connections: dict[int, socket.socket] = {}
         self.session: asyncio.StreamWriter | None = None
-        self.shm: set[str] = set()
         self.failed = False
 
 
@@ -59,6 +60,8 @@ class Agent:
         self._stop = asyncio.Event()
         self._left = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._sessions: set[asyncio.Task[None]] = set()
+        self._orphaned = False
         self._socket = runtime / f"{node}.sock"
 
     async def serve(self, link: socket.socket) -> None:
@@ -68,7 +71,9 @@ class Agent:
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
         loop.add_signal_handler(signal.SIGTERM, self._stop.set)
         reader, self._link = await asyncio.open_connection(sock=link)
-        server = await asyncio.start_unix_server(self._session, path=str(self._socket), limit=codec.MAX_LINE)
+        server = await asyncio.start_unix_server(
+            self._connected, path=str(self._socket), limit=codec.MAX_LINE
+        )
         self._socket.chmod(0o600)
         self._send(m.AgentHello(self._node, self._slots, os.getpid()))
         self._spawn(self._obey(reader))
@@ -109,6 +114,7 @@ class Agent:
             while data := await reader.read(65536):
                 for line in lines.feed(data):
                     self._order(decoder.decode(line))
+        self._orphaned = not self._stop.is_set()
         self._stop.set()
 
     def _order(self, order: m.ControllerMessage) -> None:
@@ -127,8 +133,8 @@ class Agent:
                 self._stop.set()
 
     def _start(self, order: m.StartGroup) -> None:
-        group = Group(order, self._node)
-        token = self._runtime / f"{self._node}-{order.job}-{order.group}.token"
+        group = Group(order, self._run, self._node)
+        token = shm.token_file(self._runtime, self._node, order.job, order.group)
         write_secret(token, order.token)
         env = {
             **os.environ,
@@ -171,7 +177,6 @@ class Agent:
         for (job, number), group in self._groups.items():
             if job != order.job or order.group not in (None, number):
                 continue
-            shm.note(group.shm, group.pids.values())
             for pid in group.pids.values():
                 # A rank leads a session: what it started in the foreground gets the signal as well.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -208,10 +213,9 @@ class Agent:
     def _forget(self, order: m.Prove) -> None:
         for job, number in [key for key in self._groups if key[0] == order.job and key[1] not in order.keep]:
             group = self._groups.pop((job, number))
-            shm.remove(group.shm)
+            shm.clear(self._runtime, self._run, self._node, job, number)
             if group.session is not None:
                 group.session.close()
-            (self._runtime / f"{self._node}-{job}-{number}.token").unlink(missing_ok=True)
 
     # ---- ranks ---------------------------------------------------------------------------------------
 
@@ -239,7 +243,6 @@ class Agent:
             self._end_group(group)
 
     def _end_group(self, group: Group) -> None:
-        shm.note(group.shm, group.pids.values())
         for pid in group.pids.values():
             processes.kill(pid)
 
@@ -264,6 +267,11 @@ class Agent:
                 self._left.set()
 
     # ---- sessions ------------------------------------------------------------------------------------
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self._session(reader, writer))
+        self._sessions.add(task)
+        task.add_done_callback(self._sessions.discard)
 
     async def _session(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Pass on what rank 0 of a group says, once it has shown its token."""
@@ -296,7 +304,6 @@ class Agent:
         group = self._groups.get((message.job, message.group))
         if group is None or not hmac.compare_digest(group.token, message.token):
             raise ProtocolError("no such group here, or a wrong token")
-        shm.note(group.shm, group.pids.values())
         return group
 
     # ---- the end -------------------------------------------------------------------------------------
@@ -311,9 +318,12 @@ class Agent:
                 processes.kill(pid)
             await asyncio.sleep(0.02)
         for group in self._groups.values():
-            shm.remove(group.shm)
-            (self._runtime / f"{self._node}-{group.job}-{group.number}.token").unlink(missing_ok=True)
+            shm.clear(self._runtime, self._run, self._node, group.job, group.number)
+        if self._sessions:
+            await asyncio.wait(self._sessions, timeout=KILL_S)  # their peers are dead: they read the end
         self._socket.unlink(missing_ok=True)
+        if self._orphaned:
+            (self._runtime / CONTROL).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self._runtime.rmdir()  # the last one out succeeds
 

@@ -1,26 +1,51 @@
-"""Files that an MPI library leaves in /dev/shm when its processes are killed."""
+"""Files that the MPI library leaves in /dev/shm when its processes are killed.
+
+MPICH names the segment of an MPI_COMM_WORLD after a hash of the kvsname that the launcher gave it. The
+launcher is us, so that the files of a dead group are known by name, whoever else is at work on the machine.
+A token file in the run's directory stands for each group that was started and not yet cleared away.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-SHM = "/dev/shm/"  # noqa: S108 - the place is the MPI library's choice
+SHM = Path("/dev/shm")
 
 
-def note(files: set[str], pids: Iterable[int]) -> None:
-    """Add the files in /dev/shm that these processes have mapped to ``files``."""
-    for pid in pids:
-        with suppress(OSError), Path(f"/proc/{pid}/maps").open() as maps:
-            for line in maps:
-                at = line.find(SHM)
-                if at >= 0 and not line.rstrip().endswith(" (deleted)"):
-                    files.add(line[at:].rstrip())
+def kvsname(run: str, node: str, job: int, group: int) -> str:
+    """The name of a group's key-value space; no two groups share one."""
+    return f"pliant_{run}_{node}_{job}_{group}"
 
 
-def remove(files: Iterable[str]) -> None:
-    """Remove those that are still there."""
-    for name in files:
+def token_file(runtime: Path, node: str, job: int, group: int) -> Path:
+    return runtime / f"{node}.{job}.{group}.token"
+
+
+def segments(run: str, node: str, job: int, group: int) -> list[Path]:
+    """The group's files that are in /dev/shm now."""
+    return list(SHM.glob(f"mpich_shm_{_fnv1a(kvsname(run, node, job, group).encode()):x}_*"))
+
+
+def clear(runtime: Path, run: str, node: str, job: int, group: int) -> None:
+    """Remove what a dead group has left in /dev/shm, and its token."""
+    for path in segments(run, node, job, group):
         with suppress(OSError):
-            Path(name).unlink()
+            path.unlink()
+    with suppress(OSError):
+        token_file(runtime, node, job, group).unlink()
+
+
+def sweep(runtime: Path, run: str, node: str = "*") -> None:
+    """Clear up after all groups of a node (of all nodes) whose agent is dead."""
+    for path in runtime.glob(f"{node}.*.*.token"):
+        name, job, group = path.name.removesuffix(".token").rsplit(".", 2)
+        clear(runtime, run, name, int(job), int(group))
+
+
+def _fnv1a(data: bytes) -> int:
+    """The 32-bit FNV-1a hash."""
+    value = 0x811C9DC5
+    for byte in data:
+        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
+    return value

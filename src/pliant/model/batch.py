@@ -122,10 +122,10 @@ def _bounds(value: Any, where: str) -> Bounds:
     if isinstance(value, int) and not isinstance(value, bool):
         value = {"min": value, "max": value}
     if isinstance(value, str):
-        value = dict(
-            zip(("min", "max"), (int(part) for part in value.split(":") if part.isdigit()), strict=False)
-        )
-        value.setdefault("max", value.get("min", 0))
+        parts = value.split(":")
+        if len(parts) > 2 or not all(part.isdecimal() for part in parts):
+            raise BatchError(f"{where}: nodes: {value!r} is neither a number nor min:max")
+        value = {"min": int(parts[0]), "max": int(parts[-1])}
     table = _table(value, f"{where}: nodes")
     _known(table, NODES_KEYS, f"{where}: nodes")
     if "min" not in table or "max" not in table:

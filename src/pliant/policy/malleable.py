@@ -27,7 +27,7 @@ class Malleable:
     def decide(self, view: ClusterView) -> list[Decision]:
         decisions, head, reservation, free = easy_pass(view, self._start)
         if head is None:
-            if free:
+            if free and view.returning() == 0:  # one resize for all that come back, not one for each
                 decisions += self._grow(view, free)
             return decisions
         shrinks = self._shrink(view, head, reservation, free)
@@ -83,8 +83,8 @@ class Malleable:
 
 
 def _just_enough(donors: list[JobView], need: int, head: int, saved: float) -> list[Resize]:
-    """Shrink the first donors until ``need`` is met; then spare those whose part has become superfluous,
-    since a job with a factor may have to give more than was asked of it."""
+    """Shrink the first donors until ``need`` is met; then let each keep what has become superfluous, since a
+    job with a factor may have to give more than was asked of it."""
     given: dict[int, int] = {}
     lacking = need
     for job in donors:
@@ -94,7 +94,10 @@ def _just_enough(donors: list[JobView], need: int, head: int, saved: float) -> l
         given[job.id] = job.size - size
         lacking -= job.size - size
     for job in donors:
-        if job.id in given and given[job.id] <= -lacking:
-            lacking += given.pop(job.id)
+        if job.id not in given or lacking >= 0:
+            continue
+        size = job.bounds.floor(min(job.size, job.size - given[job.id] - lacking))
+        lacking += given[job.id] - (job.size - size)
+        given[job.id] = job.size - size
     reason = Reason("shrink_for_head", for_job=head, figures={"wait_saved_s": saved})
-    return [Resize(job.id, job.size - given[job.id], reason) for job in donors if job.id in given]
+    return [Resize(job.id, job.size - given[job.id], reason) for job in donors if given.get(job.id)]

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from pliant.launch import processes
+from pliant.launch import processes, shm
 from pliant.model.errors import PliantError, ProtocolError
 from pliant.protocol import codec
 from pliant.protocol import messages as m
@@ -105,6 +105,7 @@ class LocalNodes:
             link.writer.close()
         for pid in processes.find(self._run):
             processes.kill(pid)
+        shm.sweep(self._runtime, self._run)
 
     async def _launch(self, name: str) -> None:
         ours, theirs = socket.socketpair()
@@ -151,6 +152,8 @@ class LocalNodes:
             for pid in found:
                 processes.kill(pid)
             await asyncio.sleep(0.02)
+        shm.sweep(self._runtime, self._run, name)
+        (self._runtime / f"{name}.sock").unlink(missing_ok=True)
         del self._links[name]
         final = self._restarts[name] >= RESTARTS
         self._on_lost(name, final)

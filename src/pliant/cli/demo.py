@@ -1,0 +1,58 @@
+"""``pliant demo``: the bundled batch, rigid and malleable, on this machine."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from pliant.cli import execute
+from pliant.cli.run import OUTPUT, finish
+from pliant.model.batch import Batch, read_batch
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``demo`` to the command."""
+    app.command("demo")(demo)
+
+
+def demo_batch() -> Batch:
+    """The batch that comes with the package."""
+    text = files("pliant.cli").joinpath("demo.toml").read_text(encoding="utf-8")
+    return read_batch(tomllib.loads(text), "demo.toml")
+
+
+def demo(
+    *,
+    report: Annotated[Path, typer.Option(help="The HTML report; JSON goes beside it.")] = Path("report.html"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print report.json instead of tables.")] = False,
+    output: Annotated[Path, typer.Option(help="Directory for the jobs' output and the records.")] = OUTPUT,
+) -> None:
+    """Run a batch of heat solvers twice on 8 virtual nodes: every job rigid, then every job malleable."""
+    batch = demo_batch()
+    console = Console(stderr=as_json)
+    console.print(
+        f"{len(batch.jobs)} heat solvers on {batch.cluster.nodes} virtual nodes, twice: "
+        "rigid under EASY backfilling, then malleable. Two cores cannot show the speed-up of eight nodes,\n"
+        "so each iteration is paced to what the job's speed-up model says. Every result is checked.",
+        highlight=False,
+    )
+    forecasts = {
+        fixed: execute.predicted(batch, "", rigid=fixed).metrics.makespan_s for fixed in (True, False)
+    }
+    console.print(
+        f"Predicted by the simulator: rigid {forecasts[True]:.0f} s, malleable {forecasts[False]:.0f} s.",
+        highlight=False,
+    )
+    runs = [
+        execute.live(
+            batch, "rigid" if fixed else "malleable", rigid=fixed, console=console,
+            output=output / ("rigid" if fixed else "malleable"), predicted_s=forecasts[fixed],
+        )
+        for fixed in (True, False)
+    ]  # fmt: skip
+    finish(runs, console, report=report, as_json=as_json, where=output)

@@ -1,0 +1,142 @@
+"""``pliant doctor``: what this machine offers, and what to do about what is missing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from pliant.core.state import Settings
+from pliant.daemon import control
+from pliant.daemon.session import run_batch
+from pliant.model.errors import PliantError
+from pliant.model.jobs import Bounds, JobSpec, JobState
+from pliant.policy.fcfs import Fcfs
+from pliant.report.runs import Run
+
+SHM = Path("/dev/shm")
+SHM_BYTES = 256 << 20
+_PROGRAM = (
+    "from mpi4py import MPI; w = MPI.COMM_WORLD; "
+    "print(MPI.Get_library_version().split(chr(10))[0], w.allreduce(1) == w.size)"
+)
+
+
+class Finding(NamedTuple):
+    """``remedy`` says what to do where ``ok`` is false."""
+
+    what: str
+    ok: bool
+    found: str
+    remedy: str = ""
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``doctor`` to the command."""
+    app.command("doctor")(doctor)
+
+
+def doctor(
+    *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False
+) -> None:
+    """Check Python, MPI, shared memory, cores and directories; exit code 1 if something is missing."""
+    checks: tuple[Callable[[], Finding], ...] = (
+        _python,
+        _venv,
+        _system,
+        _cores,
+        _shm,
+        _runtime,
+        _mpi,
+        _start,
+    )
+    findings = [check() for check in checks]
+    if as_json:
+        typer.echo(json.dumps([finding._asdict() for finding in findings]))
+    else:
+        table = Table("CHECK", "", "FOUND", "WHAT TO DO")
+        for finding in findings:
+            mark = "[green]ok[/]" if finding.ok else "[bold red]MISSING[/]"
+            table.add_row(finding.what, mark, finding.found, "" if finding.ok else finding.remedy)
+        Console().print(table)
+    if not all(finding.ok for finding in findings):
+        raise typer.Exit(1)
+
+
+def _python() -> Finding:
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    return Finding("Python", sys.version_info >= (3, 11), version, "install Python 3.11 or newer")
+
+
+def _venv() -> Finding:
+    ok = importlib.util.find_spec("venv") is not None and importlib.util.find_spec("ensurepip") is not None
+    return Finding(
+        "venv module", ok, "there" if ok else "not there", "install your distribution's python3-venv"
+    )
+
+
+def _system() -> Finding:
+    ok = sys.platform == "linux" and Path("/proc/self/environ").exists()
+    return Finding("Linux with /proc", ok, sys.platform, "Pliant needs Linux with /proc mounted")
+
+
+def _cores() -> Finding:
+    cores = len(os.sched_getaffinity(0))
+    return Finding(
+        "cores", cores >= 2, str(cores), "with one core, paced runs overrun their pace; use two or more"
+    )
+
+
+def _shm() -> Finding:
+    if not SHM.is_dir():
+        return Finding(
+            "/dev/shm", False, "not there", "mount a tmpfs on /dev/shm; MPI keeps its messages there"
+        )
+    free = shutil.disk_usage(SHM).free
+    remedy = "make it larger (in a container: --shm-size=1g); MPI keeps its messages there"
+    return Finding(
+        "/dev/shm", free >= SHM_BYTES and os.access(SHM, os.W_OK), f"{free >> 20} MiB free", remedy
+    )
+
+
+def _runtime() -> Finding:
+    try:
+        return Finding("runtime directory", True, str(control.base()))
+    except (OSError, PliantError) as error:
+        return Finding(
+            "runtime directory", False, str(error), "set XDG_RUNTIME_DIR to a directory of your own"
+        )
+
+
+def _mpi() -> Finding:
+    found = []
+    for package in ("mpi4py", "mpich", "numpy"):
+        try:
+            found.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            return Finding("MPI packages", False, f"{package} is not installed", "pip install 'pliant[mpi]'")
+    return Finding("MPI packages", True, ", ".join(found))
+
+
+def _start() -> Finding:
+    """Start two ranks for real, under an agent of our own."""
+    job = JobSpec(name="doctor", nodes=Bounds.exactly(1), command=(sys.executable, "-c", _PROGRAM), walltime_s=30.0)
+    with tempfile.TemporaryDirectory() as place:
+        records = run_batch((job,), Fcfs(), Settings(), nodes=1, slots=2, output=Path(place))
+        outcome = Run("doctor", "fcfs", ["n0"], records).metrics.jobs[0]
+        lines = (Path(place) / "doctor.log").read_text(errors="replace").strip().splitlines()
+    took = (outcome.end_s or 0.0) - (outcome.start_s or 0.0)
+    ok = outcome.state is JobState.COMPLETED and bool(lines) and lines[-1].endswith("True")
+    found = f"2 ranks in {took:.2f} s: {lines[-1].rpartition(' ')[0].strip()}" if ok else outcome.error[-200:]
+    return Finding("MPI start", ok, found, "reinstall mpi4py and mpich in this environment: make setup")

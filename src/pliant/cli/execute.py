@@ -1,0 +1,69 @@
+"""Running a batch for real and in the simulator, and bringing the results together. Used by several verbs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+
+from pliant.core import records as r
+from pliant.daemon.session import run_batch
+from pliant.daemon.verify import verify, with_own_python
+from pliant.model.batch import Batch
+from pliant.policy import registry
+from pliant.report.live import LiveView
+from pliant.report.runs import Run
+from pliant.sim.batches import batch_jobs, batch_settings
+from pliant.sim.simulator import simulate
+
+
+def live(
+    batch: Batch, name: str, *, rigid: bool, output: Path, console: Console, predicted_s: float | None = None
+) -> Run:
+    """Run the batch on virtual nodes of this machine, and check the results of jobs that say how."""
+    cluster = batch.cluster
+    policy = registry.make("easy" if rigid else cluster.policy, cluster.start)
+    specs = tuple(job.rigid() for job in batch.jobs) if rigid else batch.jobs
+    path = with_own_python(os.environ)["PATH"]
+    jobs = tuple(msgspec.structs.replace(job, env={"PATH": path, **job.env}) for job in specs)
+    names = tuple(f"n{i}" for i in range(cluster.nodes))
+    with LiveView(name, policy.name, names, console) as view:
+        records = run_batch(
+            jobs,
+            policy,
+            batch_settings(cluster),
+            nodes=cluster.nodes,
+            slots=cluster.slots,
+            output=output,
+            record=view.record,
+            tick=view.tick,
+        )
+    run = Run(name, policy.name, names, records, predicted_makespan_s=predicted_s)
+    if any(job.verify for job in jobs):
+        with console.status("checking the results"):
+            results = {job.name: job.result for job in run.metrics.jobs}
+            run = Run(name, policy.name, names, records, verify(jobs, results), predicted_s)
+    return run
+
+
+def predicted(batch: Batch, name: str, *, rigid: bool) -> Run:
+    """The same batch under a virtual clock; BatchError if a job does not say how long it runs."""
+    cluster = batch.cluster
+    policy = registry.make("easy" if rigid else cluster.policy, cluster.start)
+    records: list[r.Record] = []
+    simulate(
+        batch_jobs(batch, rigid=rigid),
+        cluster.nodes,
+        policy,
+        batch_settings(cluster),
+        records.append,
+        starting=True,
+    )
+    return Run(name, policy.name, [f"n{i}" for i in range(cluster.nodes)], records)
+
+
+def exit_code(runs: list[Run]) -> int:
+    """1 if any job failed, did not end, or has a wrong result."""
+    return int(any(run.failed or run.unfinished or run.differing for run in runs))

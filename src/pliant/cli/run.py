@@ -1,0 +1,137 @@
+"""``pliant run``: a user's own batch, or one command, on virtual nodes of this machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+
+from pliant.cli import execute
+from pliant.model.batch import Batch, read_batch
+from pliant.model.errors import BatchError
+from pliant.policy import registry
+from pliant.report.html import write_report
+from pliant.report.runs import Run, report_json
+from pliant.report.tables import compare_table, job_table
+from pliant.sim.batches import read_batch_file
+
+OUTPUT = Path("pliant-runs")
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``run`` to the command."""
+    app.command("run")(run)
+
+
+def run(
+    batch_or_command: Annotated[
+        list[str] | None, typer.Argument(metavar="BATCH.toml | -- COMMAND...", show_default=False)
+    ] = None,
+    *,
+    size: Annotated[
+        str, typer.Option("-N", help="Without a batch: nodes of the job, as 4 or 1:8 (min:max).")
+    ] = "1",
+    walltime: Annotated[
+        float, typer.Option("-t", "--walltime", help="Without a batch: estimate in seconds.")
+    ] = 3600.0,
+    nodes: Annotated[int, typer.Option(min=0, help="Virtual nodes; 0: what the batch says, or 8.")] = 0,
+    policy: Annotated[str, typer.Option(help=f"One of {', '.join(registry.POLICIES)}.")] = "",
+    start: Annotated[str, typer.Option(help=f"Start rule: {', '.join(registry.START_RULES)}.")] = "",
+    rigid: Annotated[
+        bool, typer.Option("--rigid", help="Every job at its preferred size, under EASY.")
+    ] = False,
+    compare: Annotated[bool, typer.Option("--compare", help="Run twice: rigid, then malleable.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check the batch and predict it; start nothing.")
+    ] = False,
+    report: Annotated[
+        Path | None, typer.Option(help="Write an HTML report here, and JSON beside it.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print report.json instead of tables.")] = False,
+    output: Annotated[Path, typer.Option(help="Directory for the jobs' output and the records.")] = OUTPUT,
+) -> None:
+    """Run a batch of jobs, or one command, and show what became of it."""
+    batch = _batch(batch_or_command or [], size, walltime, nodes, policy, start)
+    registry.make(batch.cluster.policy, batch.cluster.start)
+    console = Console(stderr=as_json)
+    kinds = [True, False] if compare else [rigid]
+    runs: list[Run] = []
+    for fixed in kinds:
+        name = "rigid" if fixed else batch.cluster.policy
+        if dry_run:
+            runs.append(execute.predicted(batch, name, rigid=fixed))
+        else:
+            place = output / name if compare else output
+            runs.append(execute.live(batch, name, rigid=fixed, output=place, console=console))
+    if dry_run:
+        console.print("Predicted by the simulator; nothing was started.")
+    finish(runs, console, report=report, as_json=as_json, where=output if not dry_run else None)
+
+
+def finish(
+    runs: list[Run], console: Console, *, report: Path | None, as_json: bool, where: Path | None
+) -> None:
+    """Tables or JSON, the report, and the exit code."""
+    if as_json:
+        sys.stdout.buffer.write(report_json(runs) + b"\n")
+    else:
+        if len(runs) == 1 or any(run.failed or run.differing for run in runs):
+            for each in runs:
+                console.print(job_table(each))
+        console.print(compare_table(runs))
+        _tell_failures(runs, console)
+    if report is not None:
+        write_report(runs, report, report.with_suffix(".json"))
+        console.print(f"report: {report}, data: {report.with_suffix('.json')}")
+    if where is not None:
+        console.print(f"output of the jobs and records: {where}")
+    if code := execute.exit_code(runs):
+        raise typer.Exit(code)
+
+
+def _tell_failures(runs: list[Run], console: Console) -> None:
+    for each in runs:
+        for job in each.failed:
+            console.print(
+                f"{each.name}: job {job.name} {job.state.value}, exit code {job.exit_code}:", markup=False
+            )
+            console.print(job.error or "(no output)", markup=False, highlight=False)
+        for job in each.differing:
+            console.print(
+                f"{each.name}: the result of job {job.name} is WRONG: {job.result}",
+                markup=False,
+                style="bold red",
+            )
+
+
+def _batch(words: list[str], size: str, walltime: float, nodes: int, policy: str, start: str) -> Batch:
+    """The batch that the command line means, completed by its options; BatchError."""
+    if not words:
+        raise BatchError("nothing to run: name a BATCH.toml, or give a command after --")
+    if len(words) == 1 and words[0].endswith(".toml"):
+        batch = read_batch_file(Path(words[0]))
+    else:
+        name = (
+            Path(words[0]).stem
+            if len(words) == 1
+            else Path(words[1] if words[0] == "python" else words[0]).stem
+        )
+        job: dict[str, Any] = {"name": name or "job", "command": words, "nodes": size, "walltime": walltime}
+        batch = read_batch({"cluster": {"nodes": nodes or 8}, "jobs": [job]}, "the command line")
+    cluster = msgspec.structs.replace(
+        batch.cluster,
+        nodes=nodes or batch.cluster.nodes,
+        policy=policy or batch.cluster.policy,
+        start=start or batch.cluster.start,
+    )
+    for each in batch.jobs:
+        if each.nodes.min > cluster.nodes:
+            raise BatchError(
+                f"{batch.source}: job {each.name!r}: nodes: it needs {each.nodes.min} nodes "
+                f"and the cluster has {cluster.nodes}; it could never start"
+            )
+    return msgspec.structs.replace(batch, cluster=cluster)

@@ -1,0 +1,214 @@
+"""A second opinion on the records: a fold of its own, node by node, that trusts nothing in ``state``.
+
+Used by the tests, and on a journal that someone doubts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pliant.core import records as r
+from pliant.model.jobs import Bounds, JobSpec
+from pliant.model.nodes import NodeSet
+
+FREE = ("free", 0)
+LOST = ("lost", 0)
+
+
+class AuditError(Exception):
+    """The records contradict themselves."""
+
+
+class _Seen:
+    """What the records have said of a job that has not ended."""
+
+    def __init__(self, spec: JobSpec) -> None:
+        self.bounds: Bounds = spec.nodes
+        self.started = False
+        self.nodes: set[int] = set()
+        self.offer: r.ResizeOffered | None = None
+
+
+class Audit:
+    """Add every record in order; AuditError if a node is held twice or given away before it is clean, a size
+    is not allowed, a job has two resizes outstanding or ends twice, or time runs backwards.
+
+    ``use`` maps each node to (use, job): free, held, reserved, dirty or lost.
+    """
+
+    def __init__(self) -> None:
+        self.use: dict[int, tuple[str, int]] = {}
+        self.jobs: dict[int, _Seen] = {}
+        self.ended: dict[int, r.JobEnded] = {}
+        self._now = 0.0
+        self._fold: dict[type[r.Record], Callable[[Any], None]] = {
+            r.JobSubmitted: self._submitted,
+            r.JobStarted: self._started,
+            r.JobRunning: self._running,
+            r.ResizeOffered: self._offered,
+            r.ResizeAccepted: self._accepted,
+            r.ResizeDone: self._done,
+            r.ResizeDeclined: self._declined,
+            r.ResizeFailed: self._failed,
+            r.JobEnded: self._job_ended,
+            r.NodesGranted: self._granted,
+            r.NodesClean: self._clean,
+            r.NodesLost: self._lost,
+            r.NodesBack: self._granted,
+        }
+
+    def add(self, record: r.Record) -> None:
+        if record.at < self._now:
+            raise AuditError(f"time runs backwards, from {self._now} to {record.at}: {record}")
+        self._now = record.at
+        fold = self._fold.get(type(record))
+        if fold is not None:
+            fold(record)
+
+    def nodes(self, use: str) -> NodeSet:
+        """All nodes in this use."""
+        return NodeSet.of(node for node, (now, _) in self.use.items() if now == use)
+
+    def _turn(self, nodes: Iterable[int], before: tuple[str, int], after: tuple[str, int]) -> None:
+        for node in nodes:
+            if self.use.get(node) != before:
+                raise AuditError(
+                    f"at {self._now} node {node} goes from {before} to {after}, but it is {self.use.get(node)}"
+                )
+            self.use[node] = after
+
+    def _abandon(self, nodes: Iterable[int], number: int) -> None:
+        """Whatever the job did there: dirty now, unless lost or already somebody else's again."""
+        for node in nodes:
+            if self.use.get(node) in (("held", number), ("reserved", number)):
+                self.use[node] = ("dirty", number)
+
+    # ---- jobs ----------------------------------------------------------------------------------------
+
+    def _submitted(self, record: r.JobSubmitted) -> None:
+        if record.job in self.jobs or record.job in self.ended:
+            raise AuditError(f"job {record.job} is submitted twice")
+        self.jobs[record.job] = _Seen(record.spec)
+
+    def _started(self, record: r.JobStarted) -> None:
+        job = self._job(record)
+        if job.started:
+            raise AuditError(f"job {record.job} starts twice")
+        job.started = True
+        self._turn(record.nodes, FREE, ("held", record.job))
+        job.nodes = set(record.nodes)
+        self._sized(record.job, job)
+
+    def _running(self, record: r.JobRunning) -> None:
+        job = self._job(record)
+        job.bounds = record.bounds
+        self._sized(record.job, job)
+
+    def _job_ended(self, record: r.JobEnded) -> None:
+        job = self._job(record)
+        reserved = set(job.offer.nodes) if job.offer is not None and job.offer.kind == "expand" else set()
+        if set(record.nodes) != job.nodes | reserved:
+            raise AuditError(f"job {record.job} ended on {record.nodes}, but holds {NodeSet.of(job.nodes)}")
+        self._abandon(record.nodes, record.job)
+        self.ended[record.job] = record
+        del self.jobs[record.job]
+
+    # ---- resizes -------------------------------------------------------------------------------------
+
+    def _offered(self, record: r.ResizeOffered) -> None:
+        job = self._job(record)
+        if job.offer is not None:
+            raise AuditError(f"job {record.job} has resize {job.offer.resize} outstanding: {record}")
+        if record.before != len(job.nodes) or not job.bounds.allows(record.after):
+            raise AuditError(f"job {record.job} on {len(job.nodes)} nodes cannot be offered {record}")
+        if record.kind == "expand":
+            if record.after - record.before != len(record.nodes):
+                raise AuditError(
+                    f"an expansion by {record.after - record.before} nodes reserves others: {record}"
+                )
+            self._turn(record.nodes, FREE, ("reserved", record.job))
+        job.offer = record
+
+    def _accepted(self, record: r.ResizeAccepted) -> None:
+        self._offer(record)
+
+    def _done(self, record: r.ResizeDone) -> None:
+        job, offer = self._job(record), self._offer(record)
+        gained = offer.nodes if offer.kind == "expand" else NodeSet()
+        if record.gained != gained or not set(record.released) <= job.nodes:
+            raise AuditError(f"job {record.job} gained or released other nodes than it could: {record}")
+        for node in gained:
+            if self.use[node] == ("reserved", record.job):
+                self.use[node] = ("held", record.job)
+        job.nodes = (job.nodes | set(gained)) - set(record.released)
+        self._abandon(record.released, record.job)
+        job.offer = None
+        if len(job.nodes) != offer.after:
+            raise AuditError(
+                f"resize {offer.resize} leads to {len(job.nodes)} instead of {offer.after} nodes"
+            )
+        self._sized(record.job, job)
+
+    def _declined(self, record: r.ResizeDeclined) -> None:
+        self._drop(record, NodeSet())
+
+    def _failed(self, record: r.ResizeFailed) -> None:
+        self._drop(record, record.dirty)
+
+    def _drop(self, record: r.ResizeDeclined | r.ResizeFailed, dirty: NodeSet) -> None:
+        job, offer = self._job(record), self._offer(record)
+        if offer.kind == "expand":
+            self._abandon(dirty, record.job)
+            for node in offer.nodes - dirty:
+                if self.use[node] == ("reserved", record.job):
+                    self.use[node] = FREE
+        job.offer = None
+
+    # ---- nodes ---------------------------------------------------------------------------------------
+
+    def _granted(self, record: r.NodesGranted | r.NodesBack) -> None:
+        """New or back: free, unless a job that lost it has not ended, which then has it still."""
+        holder = {node: ("held", number) for number, job in self.jobs.items() for node in job.nodes}
+        for number, job in self.jobs.items():
+            if job.offer is not None and job.offer.kind == "expand":
+                holder |= dict.fromkeys(job.offer.nodes, ("reserved", number))
+        for node in record.nodes:
+            if self.use.get(node, LOST) == LOST:
+                self.use[node] = holder.get(node, FREE)
+
+    def _clean(self, record: r.NodesClean) -> None:
+        for node in record.nodes:
+            if self.use.get(node) == ("dirty", record.job):
+                self.use[node] = FREE
+
+    def _lost(self, record: r.NodesLost) -> None:
+        for node in record.nodes:
+            if node in self.use:
+                self.use[node] = LOST
+
+    # ---- parts of it ---------------------------------------------------------------------------------
+
+    def _job(self, record: Any) -> _Seen:
+        job = self.jobs.get(record.job)
+        if job is None:
+            raise AuditError(f"job {record.job} is not there: {record}")
+        return job
+
+    def _offer(self, record: Any) -> r.ResizeOffered:
+        offer = self._job(record).offer
+        if offer is None or offer.resize != record.resize:
+            raise AuditError(f"job {record.job} has no such resize outstanding: {record}")
+        return offer
+
+    def _sized(self, number: int, job: _Seen) -> None:
+        if not job.bounds.allows(len(job.nodes)):
+            raise AuditError(f"job {number} has {len(job.nodes)} nodes; allowed are {job.bounds.describe()}")
+
+
+def audit(records: Iterable[r.Record]) -> Audit:
+    """Check all records; AuditError where they contradict themselves."""
+    checked = Audit()
+    for record in records:
+        checked.add(record)
+    return checked

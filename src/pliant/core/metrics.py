@@ -1,0 +1,334 @@
+"""What a run was like, in numbers: a fold over records. Definitions are in docs of ``RunMetrics``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from pliant.core import records as r
+from pliant.model.jobs import JobClass, JobSpec, JobState
+from pliant.model.nodes import NodeSet
+from pliant.policy.view import Reason
+
+SLOWDOWN_BOUND_S = 10.0
+"""Shorter run times count as this in the bounded slowdown (Feitelson's usual bound)."""
+
+
+class ResizeOutcome(msgspec.Struct, rename={"before": "from", "after": "to"}, kw_only=True):
+    """One resize of one job; ``nodes`` are those gained or given back (while it is open: those reserved).
+
+    ``outcome`` is done, declined, failed, ended (the job was over first) or open; ``done_s`` is when that
+    was settled. Times in seconds since the journal began.
+    """
+
+    id: int
+    kind: str
+    before: int
+    after: int
+    nodes: NodeSet
+    offered_s: float
+    done_s: float | None = None
+    blocked_s: float = 0.0
+    phases: dict[str, float] = {}
+    outcome: str = "open"
+    reason: Reason
+
+
+class JobOutcome(msgspec.Struct, rename={"job_class": "class"}, kw_only=True):
+    """One job, as report.json tells it. ``start_s`` is None for a job that never started, ``end_s`` and
+    ``exit_code`` for one that has not ended; ``verified`` is for whoever runs the job's verify command."""
+
+    name: str
+    job_class: JobClass
+    state: JobState
+    exit_code: int | None = None
+    verified: bool | None = None
+    submit_s: float
+    start_s: float | None = None
+    end_s: float | None = None
+    resizes: list[ResizeOutcome] = []
+    result: str | None = None
+    error: str = ""
+
+
+class RunMetrics(msgspec.Struct, kw_only=True):
+    """The metrics of one run; times in seconds, means over the jobs that started and ended.
+
+    - makespan: last end minus first submission.
+    - utilisation: node-seconds that running jobs held, over nodes times makespan. Nodes reserved for an
+      expansion count from the moment they are the job's.
+    - bounded slowdown: turnaround over run time, run times below 10 s taken as 10 s, and never below 1.
+    - blocked: how long a job stood still in a resize that was done.
+    - resizing_node_s: node-seconds a job held without computing on them: reserved for an expansion and not
+      yet joined, or left and not yet proved clean.
+    - pace_overrun: by how much paced jobs ran longer than their pace, as a share; None if none was paced.
+    """
+
+    makespan_s: float
+    utilisation: float
+    wait_mean_s: float
+    wait_max_s: float
+    turnaround_mean_s: float
+    bounded_slowdown_mean: float
+    expands: int
+    shrinks: int
+    blocked_mean_s: float
+    blocked_max_s: float
+    resizing_node_s: float
+    pace_overrun: float | None
+    ended: int
+    """Jobs that have ended, in whatever state."""
+    failed: int
+    """Those of them that did not complete."""
+    jobs: list[JobOutcome]
+    """By job number; empty if they were not kept."""
+
+
+class _Open:
+    """A job that has not ended."""
+
+    __slots__ = ("offer", "outcome", "pace", "size", "start", "submit")
+
+    def __init__(self, submit: float, outcome: JobOutcome | None) -> None:
+        self.submit = submit
+        self.start: float | None = None
+        self.size = 0
+        self.offer: r.ResizeOffered | None = None
+        self.pace: tuple[float, float] | None = None
+        self.outcome = outcome
+
+
+class Metrics:
+    """Add every record of a run, in order; ``summary`` may be asked at any time.
+
+    With ``keep_jobs=False`` the memory needed is bounded by the jobs that have not ended.
+    """
+
+    def __init__(self, *, keep_jobs: bool = True) -> None:
+        self._keep = keep_jobs
+        self._open: dict[int, _Open] = {}
+        self._outcomes: list[JobOutcome] = []
+        self._now = 0.0
+        self._first: float | None = None
+        self._last_end = 0.0
+        self._in_use = 0
+        self._area = 0.0
+        self._area_at = 0.0
+        self._counted = self._ended = self._failed = 0
+        self._wait = self._wait_max = self._turnaround = self._slowdown = 0.0
+        self._done = {"expand": 0, "shrink": 0}
+        self._blocked = self._blocked_max = 0.0
+        self._resizing = 0.0
+        self._left: dict[int, list[tuple[int, float]]] = {}
+        self._pace = self._paced = 0.0
+        self._fold: dict[type[r.Record], Callable[[Any], None]] = {
+            r.JobSubmitted: self._submitted,
+            r.JobStarted: self._started,
+            r.JobRunning: self._running,
+            r.JobProgressed: self._progressed,
+            r.ResizeOffered: self._offered,
+            r.ResizeAccepted: self._accepted,
+            r.ResizeDone: self._resized,
+            r.ResizeDeclined: self._declined,
+            r.ResizeFailed: self._failed_resize,
+            r.JobEnded: self._job_ended,
+            r.NodesClean: self._clean,
+            r.NodesLost: self._lost,
+        }
+
+    def add(self, record: r.Record) -> None:
+        self._now = record.at
+        fold = self._fold.get(type(record))
+        if fold is not None:
+            fold(record)
+
+    def summary(self, total_nodes: int) -> RunMetrics:
+        """The metrics so far, on ``total_nodes`` nodes; running jobs count up to the last record."""
+        until = self._now if self._open else self._last_end
+        makespan = until - self._first if self._first is not None else 0.0
+        area = self._area + self._in_use * max(0.0, until - self._area_at)
+        jobs, resizes = max(1, self._counted), max(1, self._done["expand"] + self._done["shrink"])
+        pace, paced = self._pace, self._paced
+        for job in self._open.values():
+            if job.pace is not None:
+                pace, paced = pace + job.pace[0], paced + job.pace[1]
+        return RunMetrics(
+            makespan_s=makespan,
+            utilisation=area / (total_nodes * makespan) if makespan > 0 and total_nodes > 0 else 0.0,
+            wait_mean_s=self._wait / jobs,
+            wait_max_s=self._wait_max,
+            turnaround_mean_s=self._turnaround / jobs,
+            bounded_slowdown_mean=self._slowdown / jobs,
+            expands=self._done["expand"],
+            shrinks=self._done["shrink"],
+            blocked_mean_s=self._blocked / resizes,
+            blocked_max_s=self._blocked_max,
+            resizing_node_s=self._resizing,
+            pace_overrun=paced / pace - 1.0 if pace > 0 else None,
+            ended=self._ended,
+            failed=self._failed,
+            jobs=list(self._outcomes),
+        )
+
+    # ---- the fold ------------------------------------------------------------------------------------
+
+    def _submitted(self, record: r.JobSubmitted) -> None:
+        outcome = _outcome(record.spec, record.at) if self._keep else None
+        if outcome is not None:
+            self._outcomes.append(outcome)
+        self._open[record.job] = _Open(record.at, outcome)
+        if self._first is None:
+            self._first = record.at
+
+    def _started(self, record: r.JobStarted) -> None:
+        job = self._open[record.job]
+        job.start = record.at
+        job.size = len(record.nodes)
+        self._use(job.size)
+        if job.outcome is not None:
+            job.outcome.start_s = record.at
+            job.outcome.state = JobState.CONFIGURING
+
+    def _running(self, record: r.JobRunning) -> None:
+        outcome = self._open[record.job].outcome
+        if outcome is not None:
+            outcome.state = JobState.RUNNING
+
+    def _progressed(self, record: r.JobProgressed) -> None:
+        if record.pace_s > 0:
+            self._open[record.job].pace = (record.pace_s, record.paced_s)
+
+    def _offered(self, record: r.ResizeOffered) -> None:
+        job = self._open[record.job]
+        job.offer = record
+        if job.outcome is not None:
+            job.outcome.resizes.append(
+                ResizeOutcome(
+                    id=record.resize,
+                    kind=record.kind,
+                    before=record.before,
+                    after=record.after,
+                    nodes=record.nodes,
+                    offered_s=record.at,
+                    reason=record.reason,
+                )
+            )
+
+    def _accepted(self, record: r.ResizeAccepted) -> None:
+        outcome = self._open[record.job].outcome
+        if outcome is not None:
+            outcome.state = JobState.RESIZING
+
+    def _resized(self, record: r.ResizeDone) -> None:
+        job = self._open[record.job]
+        grown = len(record.gained) - len(record.released)
+        job.size += grown
+        self._use(grown)
+        offer = job.offer
+        if offer is None:
+            return
+        self._done[offer.kind] += 1
+        self._blocked += record.blocked_s
+        self._blocked_max = max(self._blocked_max, record.blocked_s)
+        self._leave(record.job, record.released)
+        settled = self._settle(job, "done")
+        if settled is not None:
+            settled.nodes = record.released if offer.kind == "shrink" else record.gained
+            settled.blocked_s = record.blocked_s
+            settled.phases = record.phases
+
+    def _declined(self, record: r.ResizeDeclined) -> None:
+        self._settle(self._open[record.job], "declined")
+
+    def _failed_resize(self, record: r.ResizeFailed) -> None:
+        self._settle(self._open[record.job], "failed")
+        self._leave(record.job, record.dirty)
+
+    def _job_ended(self, record: r.JobEnded) -> None:
+        job = self._open.pop(record.job)
+        at = record.at
+        self._ended += 1
+        self._failed += record.state is not JobState.COMPLETED
+        self._last_end = at
+        if job.offer is not None:
+            self._settle(job, "ended")
+        if job.start is not None:
+            self._use(-job.size)
+            wait, turnaround = job.start - job.submit, at - job.submit
+            self._counted += 1
+            self._wait += wait
+            self._turnaround += turnaround
+            self._wait_max = max(self._wait_max, wait)
+            self._slowdown += max(1.0, turnaround / max(SLOWDOWN_BOUND_S, at - job.start))
+        if job.pace is not None:
+            self._pace += job.pace[0]
+            self._paced += job.pace[1]
+        outcome = job.outcome
+        if outcome is not None:
+            outcome.state = record.state
+            outcome.exit_code = record.exit_code
+            outcome.end_s = at
+            outcome.result = record.result
+            outcome.error = record.error
+
+    def _clean(self, record: r.NodesClean) -> None:
+        if record.job in self._left:
+            self._regained(record.job, record.nodes.mask, record.at)
+
+    def _lost(self, record: r.NodesLost) -> None:
+        for number in list(self._left):
+            self._regained(number, record.nodes.mask, record.at)
+
+    # ---- parts of it ---------------------------------------------------------------------------------
+
+    def _use(self, more: int) -> None:
+        self._area += self._in_use * (self._now - self._area_at)
+        self._area_at = self._now
+        self._in_use += more
+
+    def _settle(self, job: _Open, outcome: str) -> ResizeOutcome | None:
+        """Close the open resize; an expansion's nodes were idle since the offer."""
+        offer, job.offer = job.offer, None
+        if offer is None:
+            return None
+        if offer.kind == "expand":
+            self._resizing += len(offer.nodes) * (self._now - offer.at)
+        if job.outcome is None:
+            return None
+        job.outcome.state = JobState.RUNNING
+        settled = job.outcome.resizes[-1]
+        settled.outcome = outcome
+        settled.done_s = self._now
+        return settled
+
+    def _leave(self, number: int, nodes: NodeSet) -> None:
+        if nodes:
+            self._left.setdefault(number, []).append((nodes.mask, self._now))
+
+    def _regained(self, number: int, mask: int, at: float) -> None:
+        """Of the nodes that ``number`` has left, those in ``mask`` are clean, or gone."""
+        rest: list[tuple[int, float]] = []
+        for left, since in self._left[number]:
+            self._resizing += (left & mask).bit_count() * (at - since)
+            if left & ~mask:
+                rest.append((left & ~mask, since))
+        if rest:
+            self._left[number] = rest
+        else:
+            del self._left[number]
+
+
+def _outcome(spec: JobSpec, at: float) -> JobOutcome:
+    return JobOutcome(
+        name=spec.name, job_class=spec.job_class, state=JobState.PENDING, submit_s=at, resizes=[]
+    )
+
+
+def measure(records: Iterable[r.Record], total_nodes: int) -> RunMetrics:
+    """The metrics of a whole run."""
+    metrics = Metrics()
+    for record in records:
+        metrics.add(record)
+    return metrics.summary(total_nodes)

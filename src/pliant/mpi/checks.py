@@ -1,0 +1,105 @@
+"""The agreed check: how all ranks learn, for next to nothing, what the root has decided.
+
+At a check the root posts an 8-byte non-blocking broadcast that all ranks read ``lag`` steps later, when it
+has long arrived. Step and lag are the same everywhere because both travel in the value.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from enum import IntEnum
+from math import ceil
+from typing import NamedTuple
+
+from mpi4py import MPI
+
+from pliant.mpi.wait import Wait
+
+MAX_LAG = 256
+COST_SHARE = 0.005
+"""The share of run time that checking may take."""
+_PACK = struct.Struct("<BxHI")
+
+
+class Action(IntEnum):
+    NONE = 0
+    EXPAND = 1
+    SHRINK = 2
+
+
+class Decision(NamedTuple):
+    """What the root decided, the lag of the next check, and the resize it belongs to (0 for none)."""
+
+    action: Action = Action.NONE
+    lag: int = 1
+    resize: int = 0
+
+    def pack(self) -> bytes:
+        return _PACK.pack(self.action, self.lag, self.resize)
+
+    @classmethod
+    def unpack(cls, data: bytes | bytearray) -> Decision:
+        action, lag, resize = _PACK.unpack(data)
+        return cls(Action(action), lag, resize)
+
+
+def better_lag(cost_s: float, step_s: float) -> int:
+    """Steps between checks so that a check of ``cost_s`` takes under 0.5 % of steps of ``step_s``."""
+    if step_s <= 0:
+        return MAX_LAG
+    return max(1, min(MAX_LAG, ceil(cost_s / (COST_SHARE * step_s))))
+
+
+class Checks:
+    """The checks of one epoch, over the library's communicator ``comm``; rank 0 is the root."""
+
+    def __init__(self, comm: MPI.Intracomm, wait: Wait, step: int, lag: int) -> None:
+        self.due = step
+        self.lag = lag
+        self._comm = comm
+        self._wait = wait
+        self._buffer = bytearray(_PACK.size)
+        self._request: MPI.Request | None = None
+        self._posted_s = 0.0
+        self._cost_s = 0.0
+        self._since = 0.0
+        self._better = lag
+
+    def read(self) -> Decision:
+        """What was decided at the last check; nothing was at the first.
+
+        A peer may still be in user code, so there is no limit to this wait.
+        """
+        start = time.perf_counter()
+        if self._request is None:
+            return Decision(lag=self.lag)
+        self._wait.request(self._request, "the root's decision", limited=False)
+        self._request = None
+        decision = Decision.unpack(self._buffer)
+        now = time.perf_counter()
+        self._account(now - start + self._posted_s, (now - self._since) / self.lag)
+        return decision
+
+    def _account(self, cost_s: float, step_s: float) -> None:
+        """Only the root's numbers count. One slow check must not stretch the lag, so it counts a quarter."""
+        self._cost_s = 0.75 * self._cost_s + 0.25 * cost_s if self._cost_s else cost_s
+        self._better = better_lag(self._cost_s, step_s)
+
+    def post(self, step: int, lag: int, decision: Decision) -> None:
+        """Send (root) or expect what is to be read at ``step + lag``."""
+        self._since = time.perf_counter()
+        self.due, self.lag = step + lag, lag
+        if self._comm.rank == 0:
+            self._buffer[:] = decision._replace(lag=self._better).pack()
+        if self._comm.size > 1:
+            self._request = self._comm.Ibcast([self._buffer, len(self._buffer), MPI.BYTE], root=0)
+        else:
+            self._request = MPI.REQUEST_NULL
+        self._posted_s = time.perf_counter() - self._since
+
+    def drain(self) -> None:
+        """Complete the check that is under way when the loop is over; what it says is no longer wanted."""
+        if self._request is not None:
+            self._wait.request(self._request, "the root's last decision", limited=False)
+            self._request = None

@@ -1,0 +1,61 @@
+"""What the agent tells a rank through its environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from pliant.model.errors import PliantError
+
+DEADLINE_S = 60.0
+
+
+class Environment(NamedTuple):
+    """A rank's place under an agent. ``resize`` is 0 for a group of the job's start."""
+
+    job: int
+    group: int
+    node: str
+    epoch: int
+    resize: int
+    socket: str
+    token_file: str
+
+    def token(self) -> str:
+        """The secret that opens the session; OSError if the file cannot be read."""
+        return Path(self.token_file).read_text("ascii").strip()
+
+
+def read(environ: Mapping[str, str] = os.environ) -> Environment | None:
+    """The rank's place, or None where no agent started it; PliantError if it is told only in part."""
+    if "PLIANT_SOCKET" not in environ:
+        return None
+    try:
+        return Environment(
+            job=int(environ["PLIANT_JOB"]),
+            group=int(environ["PLIANT_GROUP"]),
+            node=environ["PLIANT_NODE"],
+            epoch=int(environ["PLIANT_EPOCH"]),
+            resize=int(environ["PLIANT_RESIZE"]),
+            socket=environ["PLIANT_SOCKET"],
+            token_file=environ["PLIANT_TOKEN_FILE"],
+        )
+    except (KeyError, ValueError) as error:
+        raise PliantError(
+            f"PLIANT_SOCKET is set but the rest of the agent's environment is missing or wrong: {error!r}; "
+            "start the program with `pliant`, or unset PLIANT_SOCKET to run it alone"
+        ) from error
+
+
+def deadline_s(environ: Mapping[str, str] = os.environ) -> float:
+    """How long the library waits for what has to be prompt, in seconds (PLIANT_DEADLINE)."""
+    text = environ.get("PLIANT_DEADLINE", "")
+    try:
+        seconds = float(text) if text else DEADLINE_S
+    except ValueError:
+        seconds = 0.0
+    if seconds <= 0:
+        raise PliantError(f"PLIANT_DEADLINE is {text!r}; it must be a positive number of seconds")
+    return seconds

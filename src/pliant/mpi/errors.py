@@ -1,0 +1,32 @@
+"""What can go wrong on a rank of a malleable program."""
+
+from __future__ import annotations
+
+from pliant.model.errors import PliantError
+
+
+class NotJoined(PliantError):  # noqa: N818 - a state of the rank rather than a fault
+    """A newcomer asked for what it gets only when it is joined, on its first step."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} is not there yet: this rank is a newcomer and is joined when its steps() loop begins; "
+            "guard what comes before with `if job.fresh:`"
+        )
+
+
+class Released(SystemExit):
+    """This rank's node has been given back: the program ends here, with exit code 0."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+
+class Stalled(PliantError):  # noqa: N818
+    """Something that others had to do did not happen in time."""
+
+    def __init__(self, what: str, seconds: float) -> None:
+        super().__init__(
+            f"waited {seconds:g} s for {what}; the peers are lost or very slow "
+            "(the limit is PLIANT_DEADLINE, in seconds)"
+        )

@@ -1,0 +1,257 @@
+"""The public face of a malleable program: ``with malleable(...) as job``."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, Self
+
+from mpi4py import MPI
+from numpy.typing import DTypeLike
+
+from pliant.model.errors import PliantError
+from pliant.model.jobs import Bounds
+from pliant.model.speedup import Model
+from pliant.mpi import environment
+from pliant.mpi.arrays import Array, Block
+from pliant.mpi.context import MAX_NODES, Context, Replicated
+from pliant.mpi.errors import Released
+from pliant.mpi.join import together
+from pliant.mpi.loop import Loop, arrive
+from pliant.mpi.negotiation import Negotiation
+from pliant.mpi.session import Session, abort
+from pliant.mpi.team import Member, assemble, barrier, broadcast, count_members, gather_all
+from pliant.mpi.wait import Wait
+from pliant.plan.join import star
+from pliant.protocol.messages import Bye, Error, GroupLost, SchedulerMessage
+
+
+class Job:
+    """A rank's view of its job; made by :func:`malleable`.
+
+    On a newcomer ``comm``, ``rank``, ``size`` and ``nodes`` raise NotJoined until its ``steps()`` loop begins.
+    On a rank that has been released everything raises Released.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._loop: Loop | None = None
+
+    # ---- who and where ------------------------------------------------------------------------------
+
+    @property
+    def comm(self) -> MPI.Intracomm:
+        """All ranks of the job. It changes at a resize: use it at once, never keep it."""
+        return self._context.joined("job.comm").comm
+
+    @property
+    def rank(self) -> int:
+        return self._context.joined("job.rank").own.rank
+
+    @property
+    def size(self) -> int:
+        """Ranks of the job."""
+        return self._context.joined("job.size").own.size
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of the job; 1 where no agent started it."""
+        return self._context.joined("job.nodes").nodes
+
+    @property
+    def fresh(self) -> bool:
+        """Whether this rank was there from the start and has to set the data up. False on a newcomer."""
+        if self._context.released:
+            raise Released
+        return self._context.fresh
+
+    # ---- data ---------------------------------------------------------------------------------------
+
+    def array(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: DTypeLike = "f8",
+        spread: Block = Block(),  # noqa: B008 - immutable
+    ) -> Array:
+        """Register an array that is spread over all ranks, zero at first, and redistributed at every resize.
+
+        All ranks register the same arrays in the same order before the loop. Raises ValueError if some
+        allowed size of the job would leave a rank without rows, or with fewer than the halo is deep.
+        """
+        context = self._context
+        context.register(name, looping=self._loop is not None)
+        array = Array(name, tuple(shape), dtype, spread, context.seat())
+        if context.place is None:
+            ranks, advice = self.size, "start fewer ranks or use a larger array"
+        else:
+            each = MPI.COMM_WORLD.size
+            ranks = context.team.own.size if context.team else 1
+            if context.bounds.max < MAX_NODES:
+                ranks = max(ranks, context.bounds.max * each)
+            advice = (
+                f"set max, the most nodes of the job with {each} ranks each, lower, or use a larger array"
+            )
+        array.check_ranks(ranks, advice)
+        context.arrays[name] = array
+        if context.team is not None:
+            array.allocate()
+        return array
+
+    def value(self, name: str, initial: Any = None) -> Replicated:
+        """Register a value that all ranks hold alike, in ``.value``; a newcomer gets the job's current one."""
+        self._context.register(name, looping=self._loop is not None)
+        replicated = self._context.values[name] = Replicated(name, initial, self._context)
+        return replicated
+
+    def result(self, text: str) -> None:
+        """Set what the job reports as its result when it ends; rank 0's counts."""
+        self._context.joined("job.result")
+        self._context.result = text
+
+    # ---- the loop -----------------------------------------------------------------------------------
+
+    def steps(self, n: int, *, pace: bool | Model = False) -> Iterator[int]:
+        """Steps 0 .. n - 1, or from the job's current step on a newcomer; the job may be resized at each.
+
+        With ``pace`` a step takes at least ``model.time(nodes) / n`` seconds, by the job's model or by one that
+        is given. Raises Released on a rank whose node is given back.
+        """
+        context = self._context
+        if context.released:
+            raise Released
+        if n < 0:
+            raise ValueError(f"steps({n}): the number of steps must be 0 or more")
+        if self._loop is not None:
+            raise PliantError(
+                "one steps() loop a block: open another `with mpi.malleable(...)` program for more"
+            )
+        begin = arrive(context) if context.team is None else None
+        model = context.model if pace is True else pace or None
+        if pace is True and model is None:
+            raise PliantError(
+                "steps(pace=True) needs the job's speed-up model: state one at submission, "
+                "or pass steps(pace=Amdahl(work_s, serial_fraction))"
+            )
+        self._loop = Loop(context, n, model, begin)
+        return self._loop.run()
+
+    # ---- the block ----------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._context.released:
+            self._leave()
+        elif error is None or (isinstance(error, SystemExit) and error.code in {None, 0}):
+            self._finish()
+        else:
+            self._fail(error)
+
+    def _leave(self) -> None:
+        """After a release: the communicators are gone already."""
+        session = self._context.session
+        if session is not None:
+            # In the epoch this rank lived in: the one before the shrink.
+            session.send(Bye(self._context.epoch - 1))
+
+    def _finish(self) -> None:
+        context = self._context
+        team = context.joined("the end of the job without a steps() loop")
+        if self._loop is not None:
+            self._loop.settle()
+        # Rank 0 may write results while the others are here already: no limit.
+        barrier(team.own, context.wait, "the end of the job", limited=False)
+        if context.session is not None:
+            context.session.send(Bye(context.epoch, context.result if context.speaks else None))
+        team.leave(context.wait)
+
+    def _fail(self, error: BaseException) -> None:
+        code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
+        text = "".join(traceback.format_exception(error))
+        sys.stdout.flush()
+        sys.stderr.write(text)
+        session = self._context.session
+        if session is not None and session.side.state not in {"new", "closed"}:
+            session.send(Error(text=text))
+        abort("the program failed; ending its group", code or 1)
+
+
+def malleable(
+    *,
+    min: int = 1,  # noqa: A002 - the protocol's words
+    max: int | None = None,  # noqa: A002
+    factor: int = 1,
+    preferred: int = 0,
+) -> Job:
+    """Enter a job that may be resized between ``min`` and ``max`` nodes, by ``factor`` (1: to any size).
+
+    ``preferred`` is the size it would rather have (0: ``min``); without ``max`` only the rows of its arrays limit it. What the submission allows is intersected with
+    this. Without an agent the program runs at the size it was started with, alone or under mpiexec.
+    Raises ValueError for bounds that contradict each other.
+    """
+    bounds = Bounds(min, MAX_NODES if max is None else max, factor, preferred)
+    limit_s = environment.deadline_s()
+    place = environment.read()
+    wait = Wait(limit_s)
+    if place is None:
+        own = MPI.COMM_WORLD.Dup()
+        team = assemble(own, (Member(0, MPI.Get_processor_name(), own.size),), wait)
+        return Job(Context(bounds, wait, team=team))
+    context = Context(bounds, wait, place, epoch=place.epoch, fresh=place.resize == 0)
+    try:
+        _register(context, place)
+        if context.fresh:
+            _join_start(context, place)
+    except BaseException as error:  # noqa: BLE001 - the peers in MPI have to go as well
+        traceback.print_exception(error)
+        abort(f"group {place.group} on {place.node} could not start")
+    return Job(context)
+
+
+def _register(context: Context, place: environment.Environment) -> None:
+    """Open the session on rank 0 of the group, and tell its other ranks what came with the welcome."""
+    world, wait = MPI.COMM_WORLD, context.wait
+    news: tuple[tuple[int, ...], Model | None] = ((), None)
+    if world.rank == 0:
+        session = Session.open(place, wait.limit_s)
+        welcome = session.greet(world.size, context.bounds)
+        wait.idle = session.poll
+        session.on_message = _watch(context, session)
+        context.session = session
+        context.negotiation = Negotiation(session, context.bounds)
+        news = (welcome.groups, welcome.model)
+    context.started, context.model = broadcast(world, news, 0, wait, "the scheduler's welcome", limited=False)
+
+
+def _watch(context: Context, session: Session) -> Callable[[SchedulerMessage], None]:
+    """Ends this group at the loss of one that it cannot do without, even in the midst of a wait: one that is
+    joined or is being joined, or was started together with this group while that is not joined."""
+
+    def take(message: SchedulerMessage) -> None:
+        if isinstance(message, GroupLost) and not context.released:
+            if context.team is None:
+                needed = set(context.started)
+            else:
+                needed = {member.group for member in context.team.members} | set(context.joining)
+            if message.group in needed:
+                abort(
+                    f"group {message.group} of this job was lost, and its data with it; the job cannot go on"
+                )
+        session.inbox.append(message)
+
+    return take
+
+
+def _join_start(context: Context, place: environment.Environment) -> None:
+    own = together(star(context.started, 0), place.group, place.epoch, context.session, context.wait)
+    places = gather_all(own, (place.group, place.node), context.wait, "the names of the groups")
+    context.team = assemble(own, count_members(places), context.wait)

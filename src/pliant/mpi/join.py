@@ -1,0 +1,70 @@
+"""Executes join plans: groups with an MPI_COMM_WORLD each become one communicator."""
+
+from __future__ import annotations
+
+from mpi4py import MPI
+
+from pliant.mpi.session import Session
+from pliant.mpi.team import barrier
+from pliant.mpi.wait import Wait
+from pliant.plan.join import JoinPlan
+from pliant.protocol.messages import Put
+
+
+def together(plan: JoinPlan, group: int, epoch: int, session: Session | None, wait: Wait) -> MPI.Intracomm:
+    """The communicator of all groups of the plan, in its order; collective over each group.
+
+    ``session`` is there on rank 0 of each group. The other ranks of a group wait in a barrier, not in Connect,
+    which would burn a core until its turn.
+    """
+    comm = MPI.COMM_WORLD.Dup()
+    if group != plan.leader:
+        if session is not None:
+            session.send(Put(epoch, plan.up[group], "up"))
+    elif session is not None and plan.up:
+        session.fetch(epoch, plan.up.values(), f"groups {sorted(plan.up)} to start")
+    barrier(comm, wait, "the other groups to start")
+    for step in plan.steps:
+        if group in step.accepting:
+            comm = accept(comm, epoch, step.key, session, wait)
+        elif group == step.connecting:
+            port = ""
+            if session is not None:
+                (port,) = session.fetch(epoch, [step.key], f"the port at {step.key}")
+            barrier(comm, wait, "the port of the leader")
+            comm = connect(comm, port, wait)
+    return comm
+
+
+def accept(comm: MPI.Intracomm, epoch: int, key: str, session: Session | None, wait: Wait) -> MPI.Intracomm:
+    """Take in the group that connects to the port stored at ``key``; its ranks come after those of ``comm``.
+
+    ``comm`` is spent. The port is told before Accept blocks; the peer's Connect comes a socket's way later.
+    """
+    port = ""
+    if comm.rank == 0 and session is not None:
+        port = MPI.Open_port()
+        session.send(Put(epoch, key, port))
+    with wait.watchdog(f"accepting at {key}"):
+        between = comm.Accept(port, root=0)
+    joint = _merge(comm, between, wait, high=False)
+    if port:
+        MPI.Close_port(port)
+    return joint
+
+
+def connect(comm: MPI.Intracomm, port: str, wait: Wait) -> MPI.Intracomm:
+    """Join those that accept on ``port``, with the higher ranks; ``comm`` is spent."""
+    with wait.watchdog("connecting"):
+        between = comm.Connect(port, root=0)
+    return _merge(comm, between, wait, high=True)
+
+
+def _merge(comm: MPI.Intracomm, between: MPI.Intercomm, wait: Wait, *, high: bool) -> MPI.Intracomm:
+    with wait.watchdog("merging two groups"):
+        joint = between.Merge(high)
+    barrier(joint, wait, "the merged groups")
+    with wait.watchdog("dropping the communicators of before the merge"):
+        between.Disconnect()
+        comm.Disconnect()
+    return joint

@@ -1,0 +1,143 @@
+"""The steps of a malleable loop: join, pace, check, resize, report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from pliant.model.speedup import Model
+from pliant.mpi import join, resize
+from pliant.mpi.checks import Action, Checks, Decision
+from pliant.mpi.context import Context, Snapshot
+from pliant.mpi.errors import Released
+from pliant.mpi.negotiation import Situation
+from pliant.mpi.pace import Pace, Totals
+from pliant.mpi.team import broadcast, count_members, gather_all
+from pliant.plan.join import joined_key, source_key, star
+from pliant.protocol.messages import Progress, Put, Ready
+
+REPORT_S = 1.0
+
+
+def arrive(context: Context) -> Snapshot:
+    """A newcomer reaches its loop: join the other newcomers, then the job; returns the job's state."""
+    place, session, wait = context.place, context.session, context.wait
+    if place is None:
+        raise RuntimeError("only an agent starts newcomers")
+    if session is not None:
+        session.send(Ready(place.resize, place.group))
+    own = join.together(star(context.started, place.resize), place.group, place.epoch, session, wait)
+    places = gather_all(own, (place.group, place.node), wait, "the newcomers' names")
+    port = ""
+    if own.rank == 0 and session is not None:
+        session.send(Put(place.epoch, joined_key(place.resize), context.signature()))
+        # The sources come when their steps allow; if never, the scheduler ends this group.
+        (port,) = session.fetch(place.epoch, [source_key(place.resize)], "the job", limited=False)
+    port = broadcast(own, port, 0, wait, "the job's port", limited=False)
+    return resize.grow_newcomer(context, own, count_members(places), port)
+
+
+class Loop:
+    """One ``steps()`` loop of ``total`` steps."""
+
+    def __init__(self, context: Context, total: int, model: Model | None, begin: Snapshot | None) -> None:
+        self._context = context
+        self._total = begin.total if begin else total
+        self._step = begin.step if begin else 0
+        self._lag = begin.lag if begin else 1
+        self._pace = Pace(model, self._total)
+        if begin:
+            self._pace.totals = Totals(begin.should_s, begin.paced_s)
+        self._reported = time.perf_counter()
+        self._checks: Checks | None = None
+        self._signature = context.signature()
+        self._start_epoch()
+        if context.speaks and context.negotiation is not None and not begin:
+            context.negotiation.begin(context.epoch)
+
+    def _start_epoch(self) -> None:
+        context = self._context
+        team = context.joined("the job")
+        self._pace.begin(self._step, team.nodes, time.perf_counter())
+        if context.place is not None:
+            self._checks = Checks(team.own, context.wait, self._step, self._lag)
+
+    def run(self) -> Iterator[int]:
+        """The steps, each a point where the job may be resized; Released on a rank that leaves."""
+        try:
+            while self._step < self._total:
+                self._turn()
+                yield self._step
+                self._step += 1
+            self._context.wait.sleep_until(self._pace.start_of(self._step))
+        finally:
+            self._end()
+
+    def _turn(self) -> None:
+        """Everything that happens between two steps of the user."""
+        self._context.wait.sleep_until(self._pace.start_of(self._step))
+        if self._checks is None:
+            return
+        if self._context.session is not None:
+            self._context.session.poll()
+        self._report()
+        if self._step == self._checks.due:
+            decision = self._checks.read()
+            self._lag = decision.lag
+            if decision.action is not Action.NONE:
+                self._resize(decision)
+            self._checks.post(self._step, self._lag, self._decide())
+
+    def _situation(self) -> Situation:
+        context = self._context
+        members = context.joined("the job").members
+        left, most = self._total - self._step, context.most_nodes(members[0].ranks)
+        return Situation(context.epoch, members, left, self._lag, most, self._signature)
+
+    def _decide(self) -> Decision:
+        negotiation = self._context.negotiation
+        if negotiation is None or not self._context.speaks:
+            return Decision()
+        now = self._situation()
+        negotiation.answer(now)
+        return negotiation.decide(now)
+
+    def _resize(self, decision: Decision) -> None:
+        context = self._context
+        self._pace.end(self._step, time.perf_counter())
+        totals = self._pace.totals
+        snapshot = context.snapshot(self._step, self._total, self._lag, totals.should_s, totals.paced_s)
+        resized = resize.perform(context, decision, self._situation(), snapshot)
+        if context.released:
+            raise Released
+        if resized:
+            self._start_epoch()
+        else:
+            self._pace.begin(self._step, context.joined("the job").nodes, time.perf_counter())
+
+    # ---- reports ------------------------------------------------------------------------------------
+
+    def _report(self) -> None:
+        now = time.perf_counter()
+        if now - self._reported >= REPORT_S:
+            self._reported = now
+            self._progress(now)
+
+    def _progress(self, now: float) -> None:
+        context = self._context
+        if context.speaks and context.session is not None:
+            should_s, paced_s = self._pace.sums(self._step, now)
+            fraction = self._step / self._total if self._total else 1.0
+            context.session.send(Progress(context.epoch, fraction, pace_s=should_s, paced_s=paced_s))
+
+    def _end(self) -> None:
+        """No step will come: what is open fails, and the scheduler learns that it need not ask."""
+        context = self._context
+        if context.speaks and context.negotiation is not None:
+            self._progress(time.perf_counter())
+            context.negotiation.end(context.epoch)
+
+    def settle(self) -> None:
+        """Complete the check that is under way; collective, so only where the block ends without error."""
+        if self._checks is not None and not self._context.released:
+            self._checks.drain()

@@ -1,0 +1,132 @@
+"""Executes a resize once all ranks have agreed on it: connect or split, and redistribute."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from mpi4py import MPI
+
+from pliant.mpi import join
+from pliant.mpi.arrays import redistribute
+from pliant.mpi.checks import Action, Decision
+from pliant.mpi.context import Context, Snapshot
+from pliant.mpi.negotiation import Situation
+from pliant.mpi.team import Member, Team, assemble, barrier, broadcast
+from pliant.plan.join import source_key
+from pliant.protocol.messages import Done
+
+
+class Order(NamedTuple):
+    """The root's last word, when all have stopped: go or not, and for a shrink the groups that leave."""
+
+    go: bool
+    leaving: tuple[int, ...] = ()
+
+
+def perform(context: Context, decision: Decision, now: Situation, snapshot: Snapshot) -> bool:
+    """Do what was decided; collective over the job. False if the root called it off at the last moment.
+
+    Afterwards ``context.team`` and ``context.epoch`` are those of the new size; on a rank that leaves the team
+    is None and ``context.released`` is set.
+    """
+    begin = time.perf_counter()
+    order = _order(context, decision, now)
+    if not order.go:
+        return False
+    phases = {"stop": time.perf_counter() - begin}
+    old = context.joined("the job")
+    members = old.members
+    if decision.action is Action.EXPAND:
+        phases |= grow(context, decision.resize, snapshot)
+    else:
+        members = tuple(m for m in old.members if m.group not in order.leaving)
+        phases |= _shrink(context, old, order.leaving, members)
+    if context.negotiation is not None and context.negotiation.resize == decision.resize:
+        done = Done(
+            epoch=context.epoch,
+            resize=decision.resize,
+            root=members[0].group,
+            released=tuple(m.node for m in old.members if m not in members),
+            phases=phases,
+            blocked_s=time.perf_counter() - begin,
+        )
+        context.negotiation.done(done)
+    context.epoch += 1
+    context.joining = ()
+    return True
+
+
+def _order(context: Context, decision: Decision, now: Situation) -> Order:
+    team, wait, negotiation = context.joined("the job"), context.wait, context.negotiation
+    # Peers may still be in user code, so this one wait has no limit.
+    barrier(team.own, wait, "all ranks to stop for the resize", limited=False)
+    order = Order(go=False)
+    if context.speaks and negotiation is not None and negotiation.confirm(decision.resize, now):
+        shrink = decision.action is Action.SHRINK
+        order = Order(go=True, leaving=negotiation.leaving(team.members) if shrink else ())
+        context.joining = negotiation.newcomers
+    order = broadcast(team.own, order, 0, wait, "the root's order")
+    return Order(*order)
+
+
+def grow(context: Context, resize: int, snapshot: Snapshot) -> dict[str, float]:
+    """The sources' part of an expansion; returns its phases in seconds."""
+    begin = time.perf_counter()
+    team, wait = context.joined("the job"), context.wait
+    sources = team.own.size
+    own = join.accept(team.own, context.epoch + 1, source_key(resize), context.session, wait)
+    newcomers = broadcast(own, None, sources, wait, "the newcomers' names")
+    broadcast(own, (snapshot, team.members), 0, wait, "the job's state")
+    with wait.watchdog("leaving the old communicator"):
+        team.comm.Disconnect()
+    context.team = assemble(own, team.members + tuple(newcomers), wait)
+    connected = time.perf_counter()
+    _spread(context, sources)
+    return {"connect": connected - begin, "redistribute": time.perf_counter() - connected}
+
+
+def grow_newcomer(context: Context, own: MPI.Intracomm, members: tuple[Member, ...], port: str) -> Snapshot:
+    """The newcomers' part of an expansion; collective over the newcomers' communicator ``own``."""
+    wait, count = context.wait, own.size
+    own = join.connect(own, port, wait)
+    sources = own.size - count
+    broadcast(own, members, sources, wait, "the newcomers' names")
+    snapshot, old = broadcast(own, None, 0, wait, "the job's state")
+    context.team = assemble(own, (*old, *members), wait)
+    context.restore(snapshot)
+    _spread(context, sources)
+    return Snapshot(*snapshot)
+
+
+def _spread(context: Context, sources: int) -> None:
+    """Redistribute from the first ``sources`` ranks to all, and fill the halos."""
+    team, arrays = context.joined("the job"), list(context.arrays.values())
+    redistribute(arrays, team.own, range(sources), range(team.own.size), context.wait)
+    for array in arrays:
+        array.exchange_halo()
+    barrier(team.own, context.wait, "the end of the redistribution")
+
+
+def _shrink(
+    context: Context, old: Team, gone: tuple[int, ...], members: tuple[Member, ...]
+) -> dict[str, float]:
+    """Groups ``gone`` leave and ``members`` stay; collective over the job. Returns the phases in seconds."""
+    begin = time.perf_counter()
+    own, wait, arrays = old.own, context.wait, list(context.arrays.values())
+    leaving = set(old.ranks_of(gone))
+    targets = [rank for rank in range(own.size) if rank not in leaving]
+    redistribute(arrays, own, range(own.size), targets, wait)
+    moved = time.perf_counter()
+    stays = own.rank not in leaving
+    with wait.watchdog("splitting the communicator"):
+        rest = own.Split(0 if stays else MPI.UNDEFINED, own.rank)
+    context.team = None
+    if isinstance(rest, MPI.Intracomm) and stays:
+        context.team = assemble(rest, members, wait)
+        for array in arrays:
+            array.exchange_halo()
+    barrier(own, wait, "the end of the shrink")
+    old.leave(wait)
+    context.released = not stays
+    return {"redistribute": moved - begin, "split": time.perf_counter() - moved}

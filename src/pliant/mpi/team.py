@@ -1,0 +1,90 @@
+"""The ranks that are joined now: their two communicators, and which group and node each belongs to."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+from mpi4py import MPI
+
+from pliant.mpi.wait import Wait
+
+
+class Member(NamedTuple):
+    """A group: the ranks on one node, consecutive in the job's communicator."""
+
+    group: int
+    node: str
+    ranks: int
+
+
+class Team(NamedTuple):
+    """``comm`` is the user's communicator; ``own`` the library's, so that messages never meet the user's."""
+
+    comm: MPI.Intracomm
+    own: MPI.Intracomm
+    members: tuple[Member, ...]
+
+    @property
+    def nodes(self) -> int:
+        return len(self.members)
+
+    def ranks_of(self, groups: Iterable[int]) -> list[int]:
+        """The ranks of these groups, ascending."""
+        wanted, start = set(groups), 0
+        ranks: list[int] = []
+        for member in self.members:
+            if member.group in wanted:
+                ranks += range(start, start + member.ranks)
+            start += member.ranks
+        return ranks
+
+    def leave(self, wait: Wait) -> None:
+        """Disconnect both communicators. The caller has put a barrier before: Disconnect is none."""
+        with wait.watchdog("leaving the old communicators"):
+            if self.comm != MPI.COMM_NULL:
+                self.comm.Disconnect()
+            self.own.Disconnect()
+
+
+def assemble(own: MPI.Intracomm, members: tuple[Member, ...], wait: Wait) -> Team:
+    """A team over ``own``, with a duplicate for the user."""
+    comm, request = own.Idup()
+    wait.request(request, "the duplicate of the job's communicator")
+    comm.Set_name("pliant")
+    return Team(comm, own, members)
+
+
+def barrier(comm: MPI.Intracomm, wait: Wait, what: str, *, limited: bool = True) -> None:
+    wait.request(comm.Ibarrier(), what, limited=limited)
+
+
+def broadcast(
+    comm: MPI.Intracomm, value: Any, root: int, wait: Wait, what: str, *, limited: bool = True
+) -> Any:
+    """``value`` of ``root`` on every rank, pickled."""
+    data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL) if comm.rank == root else b""
+    length = np.array([len(data)], "i8")
+    wait.request(comm.Ibcast(length, root), what, limited=limited)
+    buffer = np.frombuffer(data, "u1").copy() if comm.rank == root else np.empty(length[0], "u1")
+    wait.request(comm.Ibcast([buffer, MPI.BYTE], root), what, limited=limited)
+    return value if comm.rank == root else pickle.loads(buffer.tobytes())  # noqa: S301 - from our own rank
+
+
+def gather_all(comm: MPI.Intracomm, value: Any, wait: Wait, what: str) -> list[Any]:
+    """Every rank's ``value`` on every rank, pickled, in rank order."""
+    data = np.frombuffer(pickle.dumps(value, pickle.HIGHEST_PROTOCOL), "u1")
+    lengths = np.empty(comm.size, "i8")
+    wait.request(comm.Iallgather(np.array([data.size], "i8"), lengths), what)
+    buffer = np.empty(int(lengths.sum()), "u1")
+    wait.request(comm.Iallgatherv(data, [buffer, lengths.tolist(), MPI.BYTE]), what)
+    parts = np.split(buffer, np.cumsum(lengths)[:-1])
+    return [pickle.loads(part.tobytes()) for part in parts]  # noqa: S301 - from our own ranks
+
+
+def count_members(places: Iterable[tuple[int, str]]) -> tuple[Member, ...]:
+    """The members from every rank's (group, node), in rank order."""
+    return tuple(Member(group, node, len(list(ranks))) for (group, node), ranks in groupby(places))

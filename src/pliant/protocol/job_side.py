@@ -1,0 +1,86 @@
+"""The job's end of a session, without I/O: which message may be sent and received in which state.
+
+An offer gets exactly one answer, Accept or Decline, even after a Withdraw; an accepted one ends with Done or
+Failed. A Drain leaves only Accept. Bye answers whatever is open.
+
+| state     | meaning                                                              |
+|-----------|----------------------------------------------------------------------|
+| new       | before Hello                                                         |
+| ready     | no resize is open                                                    |
+| offered   | an offer waits for its answer                                        |
+| withdrawn | the offer was taken back before it was answered; Decline is due      |
+| draining  | a drain waits for Accept                                             |
+| resizing  | accepted; Done or Failed is due                                      |
+| closed    | after Bye; what was under way to the job is dropped                  |
+"""
+
+from __future__ import annotations
+
+from pliant.model.errors import ProtocolError
+from pliant.protocol.codec import encode
+from pliant.protocol.messages import JobMessage, SchedulerMessage
+
+START = "new"
+_OPEN = ("ready", "offered", "withdrawn", "draining", "resizing")
+
+SEND: dict[tuple[str, str], str] = {
+    ("new", "Hello"): "ready",
+    ("offered", "Accept"): "resizing",
+    ("offered", "Decline"): "ready",
+    ("withdrawn", "Decline"): "ready",
+    ("draining", "Accept"): "resizing",
+    ("resizing", "Done"): "ready",
+    ("resizing", "Failed"): "ready",
+    # The answer to Want is an Offer or Stay; one that crosses with an Offer is answered by that.
+    **{(state, "Want"): state for state in ("ready", "offered")},
+    **{(state, "Bye"): "closed" for state in _OPEN},
+}
+"""(state, class name of a message the job sends) -> next state."""
+
+RECEIVE: dict[tuple[str, str], str] = {
+    ("ready", "Offer"): "offered",
+    ("ready", "Drain"): "draining",
+    ("offered", "Withdraw"): "withdrawn",
+    ("draining", "Withdraw"): "withdrawn",
+    # Too late, the answer is under way; in "resizing" the job may still choose Failed over Done.
+    ("ready", "Withdraw"): "ready",
+    ("resizing", "Withdraw"): "resizing",
+    **{("closed", name): "closed" for name in ("Offer", "Drain", "Withdraw")},
+}
+"""(state, class name of a message the job receives) -> next state."""
+
+NEUTRAL_SEND = frozenset({"Ready", "Malleable", "Progress", "Put", "Get", "Error"})
+"""May be sent in every state between Hello and Bye, and change none."""
+
+NEUTRAL_RECEIVE = frozenset({"Welcome", "Stay", "GroupLost", "Value", "Error"})
+"""May be received in every state after Hello, and change none."""
+
+
+class JobSide:
+    """One session's state, at the job's end."""
+
+    def __init__(self) -> None:
+        self.state = START
+
+    def send(self, message: JobMessage) -> bytes:
+        """The line to write; ProtocolError if the message is not allowed now (nothing changes then)."""
+        name = type(message).__name__
+        if name in NEUTRAL_SEND and self.state not in {"new", "closed"}:
+            return encode(message)
+        following = SEND.get((self.state, name))
+        if following is None:
+            raise ProtocolError(f"a job in state {self.state!r} must not send {name}")
+        line = encode(message)
+        self.state = following
+        return line
+
+    def receive(self, message: SchedulerMessage) -> str:
+        """Take note of a message that has come in and return the new state; ProtocolError if out of place."""
+        name = type(message).__name__
+        if name in NEUTRAL_RECEIVE and self.state != "new":
+            return self.state
+        following = RECEIVE.get((self.state, name))
+        if following is None:
+            raise ProtocolError(f"a job in state {self.state!r} does not expect {name}")
+        self.state = following
+        return following

@@ -1,0 +1,127 @@
+"""What happened, a sentence an event: a fold over records for the live display and plain logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from pliant.core import records as r
+from pliant.model.jobs import JobState
+from pliant.model.nodes import NodeSet, hostlist
+from pliant.report.glyphs import Glyphs
+from pliant.report.words import count, plain, seconds, why
+
+
+class Event(NamedTuple):
+    """``plain_too``: worth a line even where nobody watches a display. ``kind`` names a glyph."""
+
+    at: float
+    kind: str
+    text: str
+    style: str = ""
+    plain_too: bool = True
+
+    def sign(self, glyphs: Glyphs) -> str:
+        return str(getattr(glyphs, self.kind))
+
+
+class Told:
+    """Tells records in words; remembers of each job only what a later sentence needs."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+        self._jobs: dict[int, str] = {}
+        self._since: dict[int, float] = {}
+        self._offers: dict[int, r.ResizeOffered] = {}
+        self._tell: dict[type[r.Record], Callable[[Any], Event | None]] = {
+            r.JobSubmitted: self._submitted,
+            r.JobStarted: self._started,
+            r.ResizeOffered: self._offered,
+            r.ResizeDeclined: self._declined,
+            r.ResizeWithdrawn: self._withdrawn,
+            r.ResizeDone: self._done,
+            r.ResizeFailed: self._failed,
+            r.JobEnded: self._ended,
+            r.NodesLost: self._lost,
+            r.NodesBack: self._back,
+        }
+
+    def tell(self, record: r.Record) -> Event | None:
+        tell = self._tell.get(type(record))
+        return tell(record) if tell is not None else None
+
+    def name(self, job: int) -> str:
+        return self._jobs.get(job, f"job {job}")
+
+    def hosts(self, nodes: NodeSet) -> str:
+        names = self._names
+        return hostlist(names[i] if i < len(names) else f"node{i}" for i in nodes)
+
+    def _submitted(self, record: r.JobSubmitted) -> None:
+        self._jobs[record.job] = plain(record.spec.name)
+
+    def _started(self, record: r.JobStarted) -> Event:
+        self._since[record.job] = record.at
+        text = f"{self.name(record.job)} started on {count(len(record.nodes), 'node')}, {self.hosts(record.nodes)}"
+        if record.reason.code != "fits":
+            text += f": {why(record.reason, self.name)}"
+        return Event(record.at, "started", text)
+
+    def _offered(self, record: r.ResizeOffered) -> Event:
+        self._offers[record.job] = record
+        verb = "can grow" if record.kind == "expand" else "is asked to shrink"
+        text = f"{self.name(record.job)} {verb} from {record.before} to {count(record.after, 'node')}"
+        return Event(
+            record.at, record.kind, f"{text}: {why(record.reason, self.name)}", "dim", plain_too=False
+        )
+
+    def _done(self, record: r.ResizeDone) -> Event:
+        offer = self._offers.pop(record.job)
+        verb = "grew" if offer.kind == "expand" else "shrank"
+        size = offer.before + len(record.gained) - len(record.released)
+        blocked = f"(stood still for {seconds(record.blocked_s)})"
+        text = f"{self.name(record.job)} {verb} from {offer.before} to {count(size, 'node')} {blocked}"
+        return Event(record.at, offer.kind, f"{text}: {why(offer.reason, self.name)}")
+
+    def _declined(self, record: r.ResizeDeclined) -> Event:
+        text = f"{self._resize(record.job)} was declined"
+        return self._settled(record.job, record.at, text, record.reason)
+
+    def _failed(self, record: r.ResizeFailed) -> Event:
+        text = f"{self._resize(record.job)} failed; it goes on as before"
+        return self._settled(record.job, record.at, text, record.error)
+
+    def _withdrawn(self, record: r.ResizeWithdrawn) -> Event:
+        text = f"{self._resize(record.job)} is called off"
+        return Event(record.at, "other", f"{text}: {plain(record.reason)}", "dim", plain_too=False)
+
+    def _settled(self, job: int, at: float, text: str, reason: str) -> Event:
+        self._offers.pop(job, None)
+        said = f"{text}: {plain(reason)}" if reason else text
+        return Event(at, "failed", said, "yellow")
+
+    def _resize(self, job: int) -> str:
+        offer = self._offers.get(job)
+        if offer is None:
+            return f"{self.name(job)}: a resize"
+        kind = "growing" if offer.kind == "expand" else "shrinking"
+        return f"{self.name(job)}: {kind} from {offer.before} to {count(offer.after, 'node')}"
+
+    def _ended(self, record: r.JobEnded) -> Event:
+        name = self._jobs.pop(record.job, f"job {record.job}")
+        self._offers.pop(record.job, None)
+        since = self._since.pop(record.job, None)
+        ran = f" after {seconds(record.at - since)}" if since is not None else " before it started"
+        if record.state is JobState.COMPLETED:
+            return Event(record.at, "completed", f"{name} completed{ran}")
+        code = f" (exit code {record.exit_code})" if record.exit_code else ""
+        why_not = f": {plain(record.error.strip().splitlines()[-1])}" if record.error.strip() else ""
+        return Event(
+            record.at, "failed", f"{name} ended as {record.state}{code}{ran}{why_not}", "bold yellow"
+        )
+
+    def _lost(self, record: r.NodesLost) -> Event:
+        return Event(record.at, "lost", f"lost {self.hosts(record.nodes)}", "bold yellow")
+
+    def _back(self, record: r.NodesBack) -> Event:
+        return Event(record.at, "other", f"{self.hosts(record.nodes)} back in use")

@@ -1,0 +1,100 @@
+"""Node-time without work on it: reserved for an expansion, left but not proved clean, or lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pliant.core import records as r
+from pliant.model.nodes import NodeSet
+
+RESERVED = "reserved"
+CLEANING = "cleaning"
+LOST = "lost"
+
+
+class Held(NamedTuple):
+    """Nobody computed on ``nodes`` from ``from_s`` to ``to_s``, for ``kind``'s reason; job 0 if lost."""
+
+    job: int
+    kind: str
+    nodes: NodeSet
+    from_s: float
+    to_s: float
+
+
+class _Fold:
+    def __init__(self) -> None:
+        self.done: list[Held] = []
+        self.reserved: dict[int, tuple[int, float]] = {}
+        self.dirty: dict[int, list[tuple[int, float]]] = {}
+        self.lost: list[tuple[int, float]] = []
+
+    def add(self, record: r.Record) -> None:
+        at = record.at
+        if isinstance(record, r.ResizeOffered):
+            if record.kind == "expand":
+                self.reserved[record.job] = (record.nodes.mask, at)
+        elif isinstance(record, r.ResizeDone):
+            self._settle(record.job, at)
+            self._left(record.job, record.released, at)
+        elif isinstance(record, r.ResizeFailed):
+            self._settle(record.job, at)
+            self._left(record.job, record.dirty, at)
+        elif isinstance(record, r.ResizeDeclined):
+            self._settle(record.job, at)
+        elif isinstance(record, r.JobEnded):
+            self._settle(record.job, at)
+            self._left(record.job, record.nodes, at)
+        elif isinstance(record, r.NodesClean):
+            self._clean(record.job, record.nodes.mask, at)
+        elif isinstance(record, r.NodesLost):
+            for job in list(self.dirty):
+                self._clean(job, record.nodes.mask, at)
+            self.lost.append((record.nodes.mask, at))
+        elif isinstance(record, r.NodesBack):
+            self.lost = self._split(self.lost, record.nodes.mask, 0, LOST, at)
+
+    def finish(self, at: float) -> list[Held]:
+        """Whatever is still open ends with the records."""
+        for job in list(self.reserved):
+            self._settle(job, at)
+        for job in list(self.dirty):
+            self._clean(job, -1, at)
+        self._split(self.lost, -1, 0, LOST, at)
+        return self.done
+
+    def _settle(self, job: int, at: float) -> None:
+        mask, since = self.reserved.pop(job, (0, at))
+        self._close(job, RESERVED, mask, since, at)
+
+    def _left(self, job: int, nodes: NodeSet, at: float) -> None:
+        if nodes:
+            self.dirty.setdefault(job, []).append((nodes.mask, at))
+
+    def _clean(self, job: int, mask: int, at: float) -> None:
+        rest = self._split(self.dirty.pop(job, []), mask, job, CLEANING, at)
+        if rest:
+            self.dirty[job] = rest
+
+    def _split(
+        self, open_: list[tuple[int, float]], mask: int, job: int, kind: str, at: float
+    ) -> list[tuple[int, float]]:
+        """Close what ``mask`` holds of ``open_``; the rest stays open."""
+        for nodes, since in open_:
+            self._close(job, kind, nodes & mask, since, at)
+        return [(nodes & ~mask, since) for nodes, since in open_ if nodes & ~mask]
+
+    def _close(self, job: int, kind: str, mask: int, since: float, at: float) -> None:
+        if mask and at > since:
+            self.done.append(Held(job, kind, NodeSet(mask), since, at))
+
+
+def held(records: Iterable[r.Record]) -> list[Held]:
+    """All such node-time of a run, in order of its end."""
+    fold = _Fold()
+    at = 0.0
+    for record in records:
+        at = record.at
+        fold.add(record)
+    return fold.finish(at)

@@ -1,0 +1,172 @@
+"""report.html: one file that needs nothing else, and report.json beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+import msgspec
+
+from pliant.report import figures
+from pliant.report.compare import headline, pacing_note, warnings
+from pliant.report.page_data import hover_data
+from pliant.report.page_tables import compare_rows, esc, job_rows, resize_rows
+from pliant.report.palette import fills
+from pliant.report.runs import Run, is_paced, report_json
+from pliant.report.words import count
+
+NO_CHART = "The chart needs matplotlib, which is not installed: pip install 'pliant[report]'."
+JOBS_HINT = (
+    '<p class="hint">Times count from the first submission. In the column of nodes, ▲ stands for an expansion '
+    "and ▼ for a shrink.</p>"
+)
+
+# The chart's own colours, by the page's names for them: so that it follows light and dark.
+THEME = {
+    figures.INK: "ink",
+    figures.FAINT: "faint",
+    figures.GRID: "grid",
+    figures.IDLE: "idle",
+    figures.PAPER: "paper",
+    figures.SOILED: "soiled",
+} | {colour: f"run{i}" for i, (colour, _) in enumerate(figures.RUN_LINES)}
+
+
+def write_report(
+    runs: Sequence[Run], path_html: Path | None, path_json: Path | None, *, paced: bool | None = None
+) -> None:
+    """Write report.html and report.json, or one of them. ``paced`` None: as the records tell."""
+    if path_json is not None:
+        path_json.write_bytes(report_json(runs, paced=paced))
+    if path_html is not None:
+        path_html.write_text(page(runs, paced=paced), encoding="utf-8")
+
+
+def page(runs: Sequence[Run], *, paced: bool | None = None) -> str:
+    """The whole page. It loads nothing from anywhere."""
+    title = headline(runs)
+    looks = fills(runs)
+    note = pacing_note(runs, paced=is_paced(runs) if paced is None else paced)
+    chart, hover = _chart(runs, title)
+    parts = [
+        "<!DOCTYPE html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>Pliant: {esc(title)}</title>",
+        f"<style>{_asset('page.css')}</style></head><body>",
+        f'<header><h1>{esc(_sentence(title))}</h1><p class="about">{esc(_about(runs))}</p></header>',
+        "<main>",
+        *(f'<p class="alarm" role="alert">{esc(text)}</p>' for text in warnings(runs)),
+        f'<p class="note">{esc(note)}</p>' if note else "",
+        _verified(runs),
+        "<h2>Who held which nodes</h2>",
+        chart,
+        _reading(runs),
+        "<h2>The runs side by side</h2>",
+        compare_rows(runs) if runs else "",
+        "<h2>Jobs</h2>",
+        JOBS_HINT,
+        job_rows(runs, looks) if runs else "",
+        "<h2>Resizes</h2>",
+        *(_resizes(run) for run in runs),
+        "</main>",
+        "<footer>Made by Pliant from the records of the runs. report.json has the same figures for programs.</footer>",
+        '<div id="tip" role="tooltip" aria-hidden="true" hidden></div>',
+        f'<script type="application/json" id="runs">{hover}</script>',
+        f"<script>{_asset('page.js')}</script>",
+        "</body></html>",
+    ]
+    return "\n".join(part for part in parts if part) + "\n"
+
+
+def _chart(runs: Sequence[Run], title: str) -> tuple[str, str]:
+    """(the chart, the data it shows on hover)."""
+    try:
+        chart = figures.build(runs)
+        text = figures.render_svg(chart)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in ("matplotlib", "numpy"):
+            raise
+        return f'<p class="note">{NO_CHART}</p>', _script_json({"span": 0, "runs": []})
+    return f'<figure class="scroll">{_inline(text, title)}</figure>', _script_json(hover_data(runs, chart))
+
+
+def _inline(text: str, title: str) -> str:
+    """An SVG document as part of a page: no prolog, no namespaces, named for screen readers, themed."""
+    text = text[text.index("<svg") :]
+    text = re.sub(r'\s+xmlns(:\w+)?="[^"]*"', "", text)
+    text = text.replace("xlink:href=", "href=").replace('<style type="text/css">*{', "<style>figure svg *{")
+    text = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", text, count=1)
+    for colour, name in THEME.items():
+        text = re.sub(f"(fill|stroke): {colour}", rf"\1: var(--{name})", text)
+    described = (
+        "A chart of nodes over time, one for each run on the same time axis. Each job is a coloured shape; upward "
+        "triangles mark expansions, downward triangles shrinks. Below, curves of the nodes in use. The tables "
+        "that follow hold the same facts."
+    )
+    named = f'<title id="chart-title">{esc(title)}</title><desc id="chart-desc">{described}</desc>'
+    text = text.replace(
+        "<svg", '<svg role="img" aria-labelledby="chart-title" aria-describedby="chart-desc"', 1
+    )
+    end = text.index(">") + 1
+    return text[:end] + named + text[end:]
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _about(runs: Sequence[Run]) -> str:
+    if not runs:
+        return ""
+    nodes = {len(run.names) for run in runs}
+    jobs = {len(run.jobs) for run in runs}
+    parts = [
+        count(nodes.pop(), "node") if len(nodes) == 1 else "different numbers of nodes",
+        count(jobs.pop(), "job") if len(jobs) == 1 else "different numbers of jobs",
+    ]
+    parts += [f"{run.name}: policy {run.policy}" for run in runs]
+    return " · ".join(parts)
+
+
+def _verified(runs: Sequence[Run]) -> str:
+    """What the checks of results said; wrong ones are among the warnings already."""
+    checked = [job for run in runs for job in run.metrics.jobs if job.verified is not None]
+    if not checked:
+        return ""
+    right = sum(job.verified is True for job in checked)
+    if right < len(checked):
+        bad = len(checked) - right
+        return f'<p class="wrong">✗ {bad} of {count(len(checked), "checked result")} differ from what is expected.</p>'
+    every = "all" if len(checked) == sum(len(run.jobs) for run in runs) else "those"
+    return f"<p>✓ {count(len(checked), 'result')} checked, {every} as expected, resized or not.</p>"
+
+
+def _reading(runs: Sequence[Run]) -> str:
+    scale = (
+        " All runs share one time scale, and a job has one colour in all of them." if len(runs) > 1 else ""
+    )
+    return (
+        '<p class="hint">How to read it: a row is a node, a coloured shape is a job on the nodes it held. '
+        "▲ marks nodes that joined a job, ▼ nodes that left it. Hatched: reserved for a job that is to grow and not "
+        "yet computing; grey: left by a job and not yet proved clean. Point at anything to learn more."
+        f"{scale}</p>"
+    )
+
+
+def _resizes(run: Run) -> str:
+    done = run.metrics.expands + run.metrics.shrinks
+    summary = f"{esc(run.name)}: {count(done, 'resize')} done"
+    return f"<details open><summary>{summary}</summary>{resize_rows(run)}</details>"
+
+
+def _script_json(data: object) -> str:
+    """JSON that cannot end the script element it stands in."""
+    text = msgspec.json.encode(data).decode()
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _asset(name: str) -> str:
+    return (files("pliant.report") / name).read_text(encoding="utf-8").strip()

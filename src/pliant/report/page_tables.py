@@ -1,0 +1,205 @@
+"""The page's tables. All text that comes from outside goes through ``esc``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from pliant.core.metrics import JobOutcome, ResizeOutcome
+from pliant.model.jobs import ENDED, JobState
+from pliant.report.compare import Cell, Row, change_text, compare
+from pliant.report.palette import Fill
+from pliant.report.runs import Run
+from pliant.report.tables import sizes_text, state_text
+from pliant.report.words import percent, plain, seconds
+
+MOST_ROWS = 400
+"""A page with more rows than this is no longer read; report.json has them all."""
+
+
+def esc(text: str) -> str:
+    """Text from outside, made harmless."""
+    return escape(plain(text), quote=True)
+
+
+def compare_rows(runs: Sequence[Run]) -> str:
+    """The comparison as a table, with a bar a value; values of one row share a scale."""
+    head = "".join(
+        f'<th scope="col">{esc(run.name)}</th>' + ('<th scope="col">change</th>' if i else "")
+        for i, run in enumerate(runs)
+    )
+    body = "\n".join(_compare_row(row) for row in compare(runs))
+    body += _policy_row(runs) + _pace_row(runs)
+    return (
+        '<div class="scroll"><table class="compare"><thead><tr><th scope="col">metric</th>'
+        f"{head}</tr></thead><tbody>\n{body}</tbody></table></div>"
+    )
+
+
+def _compare_row(row: Row) -> str:
+    most = 1.0 if row.metric.share else max([cell.value or 0.0 for cell in row.cells] + [0.0])
+    cells: list[str] = []
+    for i, cell in enumerate(row.cells):
+        width = 100 * (cell.value or 0.0) / most if most > 0 else 0.0
+        bar = (
+            f'<span class="bar" style="width:{width:.1f}%;background:var(--run{i % 4})"></span>'
+            if width
+            else ""
+        )
+        track = f'<span class="track" aria-hidden="true">{bar}</span>'
+        cells.append(f'<td class="value">{esc(cell.text)}{track}</td>')
+        if i:
+            cells.append(_verdict(cell))
+    note = f"<small>{esc(row.metric.note)}</small>"
+    return f'<tr><th scope="row">{esc(row.metric.label)}{note}</th>{"".join(cells)}</tr>'
+
+
+def _verdict(cell: Cell) -> str:
+    text = change_text(cell)
+    if not text:
+        return f'<td class="verdict {cell.verdict}">{cell.verdict}</td>'
+    if cell.verdict == "same":
+        return '<td class="verdict">= same</td>'
+    arrow = "↑" if (cell.change or 0.0) > 0 else "↓"
+    said = f", {cell.verdict}" if cell.verdict else ""
+    return f'<td class="verdict {cell.verdict}">{arrow} {esc(text)}{said}</td>'
+
+
+def _policy_row(runs: Sequence[Run]) -> str:
+    cells = "".join(f"<td>{esc(run.policy)}</td>" + ("<td></td>" if i else "") for i, run in enumerate(runs))
+    return f'<tr><th scope="row">policy</th>{cells}</tr>\n'
+
+
+def _pace_row(runs: Sequence[Run]) -> str:
+    if all(run.metrics.pace_overrun is None for run in runs):
+        return ""
+    cells: list[str] = []
+    for i, run in enumerate(runs):
+        overrun = run.metrics.pace_overrun
+        text = "-" if overrun is None else percent(max(0.0, overrun))
+        if not run.pace_valid:
+            text = f'<span class="wrong">✗ {text}: not valid</span>'
+        cells.append(f"<td>{text}</td>" + ("<td></td>" if i else ""))
+    note = "<small>how much longer paced steps took than their model says</small>"
+    return f'<tr><th scope="row">pace overrun{note}</th>{"".join(cells)}</tr>\n'
+
+
+def job_rows(runs: Sequence[Run], looks: dict[str, Fill]) -> str:
+    """All jobs, a row each, the runs side by side."""
+    by_name = [{job.name: number for number, job in run.jobs.items()} for run in runs]
+    names = list(dict.fromkeys(name for each in by_name for name in each))
+    titles = ("waited", "ran", "ended at", "nodes", "state")
+    first = '<th scope="col" rowspan="2">job</th><th scope="col" rowspan="2">submitted at</th>'
+    groups = "".join(f'<th scope="colgroup" colspan="{len(titles)}">{esc(run.name)}</th>' for run in runs)
+    second = "".join(_head(title) for _ in runs for title in titles)
+    rows = [_job_row(name, runs, by_name, looks) for name in names[:MOST_ROWS]]
+    return (
+        f'<div class="scroll"><table><thead><tr>{first}{groups}</tr><tr>{second}</tr></thead><tbody>\n'
+        + "\n".join(rows)
+        + "</tbody></table></div>"
+        + _rest(len(names))
+    )
+
+
+def _head(title: str) -> str:
+    number = "" if title in ("nodes", "state") else ' class="number"'
+    return f'<th scope="col"{number}>{title}</th>'
+
+
+def _job_row(name: str, runs: Sequence[Run], by_name: list[dict[str, int]], looks: dict[str, Fill]) -> str:
+    cells: list[str] = []
+    submitted, wrong = "", False
+    for run, numbers in zip(runs, by_name, strict=True):
+        number = numbers.get(name)
+        if number is None:
+            cells.append("<td></td>" * 5)
+            continue
+        job = run.jobs[number]
+        submitted = submitted or seconds(job.submit_s - run.origin_s)
+        wrong = wrong or job.verified is False
+        cells.append(_job_cells(run, number, job))
+    row = ' class="wrong-row"' if wrong else ""
+    return (
+        f'<tr data-job="{escape(name, quote=True)}"{row}><th scope="row">{_swatch(looks[name])}{esc(name)}</th>'
+        f'<td class="number">{submitted}</td>{"".join(cells)}</tr>'
+    )
+
+
+# The slopes of matplotlib's hatches, for CSS.
+SLOPES = {"/": ("135deg",), "\\": ("45deg",), "-": ("180deg",), "|": ("90deg",), "x": ("45deg", "135deg")}
+
+
+def _swatch(look: Fill) -> str:
+    """A small sample of how the job looks in the chart."""
+    stripes = "".join(
+        f"repeating-linear-gradient({slope},{look.ink}99 0 1px,transparent 1px 3.5px),"
+        for slope in SLOPES.get(look.hatch[:1], ())
+    )
+    return f'<span class="swatch" style="background:{stripes}{look.colour}" aria-hidden="true"></span>'
+
+
+def _job_cells(run: Run, number: int, job: JobOutcome) -> str:
+    start, end = job.start_s, job.end_s
+    times = (
+        seconds(start - job.submit_s) if start is not None else "-",
+        seconds(end - start) if start is not None and end is not None else "-",
+        seconds(end - run.origin_s) if end is not None else "-",
+    )
+    numbers = "".join(f'<td class="number">{time}</td>' for time in times)
+    return f'{numbers}<td class="sizes">{esc(sizes_text(run, number))}</td><td>{_state(job)}</td>'
+
+
+def _state(job: JobOutcome) -> str:
+    text = esc(state_text(job))
+    if job.state in ENDED and job.state is not JobState.COMPLETED:
+        text = f'<span class="wrong">✗ {text}</span>'
+    if job.error:
+        text += f"<br><small>{esc(job.error.strip().splitlines()[-1] if job.error.strip() else '')}</small>"
+    if job.verified is False:
+        text += '<br><span class="wrong">✗ result is WRONG</span>'
+    elif job.verified:
+        text += "<br><small>✓ verified</small>"
+    return text
+
+
+def resize_rows(run: Run) -> str:
+    """A run's resizes in order of their offers, with the reason for each."""
+    entries = sorted(
+        ((job.name, resize) for job in run.jobs.values() for resize in job.resizes),
+        key=lambda entry: (entry[1].offered_s, entry[1].id),
+    )
+    if not entries:
+        return f"<p>{esc(run.name)}: no job was asked to change size.</p>"
+    titles = ("offered at", "job", "change", "nodes", "why", "outcome", "took", "blocked")
+    numbers = ("offered at", "took", "blocked")
+    head = "".join(
+        f'<th scope="col"{" class=number" if title in numbers else ""}>{title}</th>' for title in titles
+    )
+    rows = "\n".join(_resize_row(run, name, resize) for name, resize in entries[:MOST_ROWS])
+    return (
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table></div>'
+        + _rest(len(entries))
+    )
+
+
+def _resize_row(run: Run, name: str, resize: ResizeOutcome) -> str:
+    sign = "▲" if resize.kind == "expand" else "▼"
+    took = seconds(resize.done_s - resize.offered_s) if resize.done_s is not None else "-"
+    done = resize.outcome == "done"
+    outcome = "done" if done else f'<span class="worse">✗ {esc(resize.outcome)}</span>'
+    if resize.phases:
+        phases = ", ".join(f"{plain(phase)} {seconds(value)}" for phase, value in resize.phases.items())
+        outcome += f"<br><small>{esc(phases)}</small>"
+    return (
+        f'<tr data-job="{escape(name, quote=True)}"><td class="number">{seconds(resize.offered_s - run.origin_s)}</td>'
+        f'<th scope="row">{esc(name)}</th>'
+        f'<td class="sizes">{resize.before} <span class="sign">{sign}</span> {resize.after}</td>'
+        f"<td>{esc(run.hosts(resize.nodes))}</td><td>{esc(run.why(resize.reason))}</td><td>{outcome}</td>"
+        f'<td class="number">{took}</td><td class="number">{seconds(resize.blocked_s) if done else "-"}</td></tr>'
+    )
+
+
+def _rest(rows: int) -> str:
+    if rows <= MOST_ROWS:
+        return ""
+    return f'<p class="hint">The first {MOST_ROWS} of {rows:,} are shown; report.json has them all.</p>'

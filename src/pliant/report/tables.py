@@ -1,0 +1,126 @@
+"""Tables for the terminal. Words and signs say everything; colour only repeats it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from pliant.core.metrics import JobOutcome
+from pliant.model.jobs import JobState
+from pliant.report.compare import Cell, change_text, compare
+from pliant.report.runs import Run
+from pliant.report.words import percent, plain, seconds
+
+# Blue and yellow are told apart in every common kind of colour blindness; red and green are not.
+STYLES = {"better": "bold cyan", "worse": "bold yellow", "same": "dim", "": "dim"}
+STATE_STYLES = {JobState.COMPLETED: "", JobState.RUNNING: "cyan", JobState.RESIZING: "cyan"}
+
+
+def compare_table(runs: Sequence[Run]) -> Table:
+    """The runs side by side, a metric a row; each later run is compared with the first."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("")
+    for i, run in enumerate(runs):
+        table.add_column(Text(plain(run.name)), justify="right", no_wrap=True)
+        if i:
+            table.add_column("", no_wrap=True)
+    table.add_row("policy", *_policy_cells(runs))
+    for row in compare(runs):
+        cells: list[Text] = []
+        for i, cell in enumerate(row.cells):
+            cells.append(Text(cell.text))
+            if i:
+                cells.append(verdict(cell))
+        table.add_row(Text(row.metric.label), *cells)
+    if any(run.metrics.pace_overrun is not None for run in runs):
+        table.add_row("pace overrun", *_pace_cells(runs))
+    return table
+
+
+def verdict(cell: Cell) -> Text:
+    """``↓ 23 % less, better``."""
+    text = change_text(cell)
+    if not text:
+        return Text(cell.verdict, style=STYLES[cell.verdict])
+    if cell.verdict == "same":
+        return Text("= same", style=STYLES["same"])
+    arrow = "↑" if (cell.change or 0.0) > 0 else "↓"
+    said = f"{arrow} {text}" + (f", {cell.verdict}" if cell.verdict else "")
+    return Text(said, style=STYLES[cell.verdict])
+
+
+def _policy_cells(runs: Sequence[Run]) -> list[Text]:
+    cells: list[Text] = []
+    for i, run in enumerate(runs):
+        cells += [Text(plain(run.policy))] + ([Text()] if i else [])
+    return cells
+
+
+def _pace_cells(runs: Sequence[Run]) -> list[Text]:
+    cells: list[Text] = []
+    for i, run in enumerate(runs):
+        overrun = run.metrics.pace_overrun
+        shown = Text("-" if overrun is None else percent(max(0.0, overrun)))
+        said = Text() if run.pace_valid else Text("! not valid", style="bold yellow")
+        if i:
+            cells += [shown, said]
+        else:
+            cells.append(shown if run.pace_valid else shown.append(" !", style="bold yellow"))
+    return cells
+
+
+def job_table(run: Run) -> Table:
+    """A run's jobs. Times in seconds since the first submission."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("job")
+    table.add_column("class")
+    table.add_column("state")
+    for title in ("submitted", "waited", "ran", "ended"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("nodes", no_wrap=True)
+    table.add_column("result")
+    for number, job in run.jobs.items():
+        table.add_row(*_job_cells(run, number, job))
+    return table
+
+
+def _job_cells(run: Run, number: int, job: JobOutcome) -> list[Text]:
+    start, end = job.start_s, job.end_s
+    return [
+        Text(plain(job.name)),
+        Text(str(job.job_class)),
+        Text(state_text(job), style=STATE_STYLES.get(job.state, "bold yellow")),
+        Text(seconds(job.submit_s - run.origin_s)),
+        Text(seconds(start - job.submit_s) if start is not None else "-"),
+        Text(seconds(end - start) if start is not None and end is not None else "-"),
+        Text(seconds(end - run.origin_s) if end is not None else "-"),
+        Text(sizes_text(run, number)),
+        result_text(job),
+    ]
+
+
+def state_text(job: JobOutcome) -> str:
+    return f"{job.state} ({job.exit_code})" if job.exit_code else str(job.state)
+
+
+def sizes_text(run: Run, number: int) -> str:
+    """The sizes a job has had, with a sign between that says which way: ``2 ▲ 4 ▼ 1``."""
+    job = run.jobs[number]
+    done = [resize for resize in job.resizes if resize.outcome == "done"]
+    if not done:
+        size = run.first_size(number)
+        return str(size) if size else "-"
+    parts = [str(done[0].before)]
+    parts += [f"{'▲' if resize.kind == 'expand' else '▼'} {resize.after}" for resize in done]
+    return " ".join(parts)
+
+
+def result_text(job: JobOutcome) -> Text:
+    """What the check of the result said, else what went wrong."""
+    if job.verified is False:
+        return Text("✗ WRONG", style="bold yellow reverse")
+    if job.error:
+        return Text(plain(job.error))
+    return Text("✓ as expected" if job.verified else "")

@@ -1,0 +1,91 @@
+"""Plain English and plain numbers: what a person reads where the records hold codes and floats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from pliant.policy.view import Reason
+
+SENTENCES = {
+    "fits": "its turn had come and enough nodes were free",
+    "backfilled": "it fitted ahead of its turn without delaying the head of the queue",
+    "idle_nodes": "nobody was waiting for the free nodes",
+    "shrink_for_head": "nodes were needed for the head of the queue",
+    "ordered": "an operator ordered it",
+    "wanted": "the job asked for it",
+}
+
+
+def why(reason: Reason, name_of: Callable[[int], str]) -> str:
+    """The reason as a clause that follows "because" or a colon."""
+    if reason.code == "shrink_for_head" and reason.for_job:
+        head = name_of(reason.for_job)
+        saved = reason.figures.get("wait_saved_s", math.inf)
+        if math.isfinite(saved):
+            return f"{head} could then start, up to {seconds(saved)} sooner"
+        return f"{head} could then start"
+    if reason.code == "idle_nodes" and "remaining_s" in reason.figures:
+        return f"nobody was waiting for the free nodes, and it had {seconds(reason.figures['remaining_s'])} to go"
+    known = SENTENCES.get(reason.code)
+    if known is not None:
+        return known
+    # A policy of the user's own: its code is all there is to say.
+    text = plain(reason.code.replace("_", " "))
+    return f"{text} (for {name_of(reason.for_job)})" if reason.for_job else text
+
+
+def plain(text: str) -> str:
+    """One printable line: no control characters, which could move a terminal's cursor or forge a line."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def shorten(text: str, width: int) -> str:
+    """``plain`` text of at most ``width`` characters."""
+    text = plain(text)
+    return text if len(text) <= width else text[: max(0, width - 1)] + "…"
+
+
+def seconds(value: float) -> str:
+    """A time with three significant digits and a unit that suits it: 31 ms, 4.27 s, 62.0 s, 1 h 03 min."""
+    if not math.isfinite(value):
+        return "unknown"
+    size = abs(value)
+    if size == 0:
+        return "0 s"
+    if size < 0.9995:
+        milli = value * 1000
+        return f"{milli:.0f} ms" if abs(milli) >= 9.95 else f"{milli:.2g} ms"
+    if size < 9.995:
+        return f"{value:.2f} s"
+    if size < 99.95:
+        return f"{value:.1f} s"
+    if size < 999.5:
+        return f"{value:.0f} s"
+    minutes = round(value / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours / 24:.1f} days"
+
+
+def alike(a: float, b: float) -> tuple[str, str]:
+    """Two times to be compared: in one unit, and told apart if they differ."""
+    one, other = seconds(a), seconds(b)
+    mixed = one.endswith(" s") != other.endswith(" s")
+    if mixed and max(a, b) < 7200 and min(a, b) >= 1:
+        one, other = f"{a:,.0f} s", f"{b:,.0f} s"
+    if one == other and a != b and max(a, b) < 7200:
+        one, other = f"{a:,.2f} s", f"{b:,.2f} s"
+    return one, other
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """``1 node``, ``4 nodes``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def percent(share: float) -> str:
+    """A share as a percentage: one decimal below ten per cent, none above."""
+    value = abs(share) * 100
+    return f"{value:.1f} %" if value < 9.95 else f"{value:.0f} %"

@@ -1,0 +1,51 @@
+"""Batches, as ``pliant run`` takes them, for the simulator: each job runs as long as its model says."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from pliant.core.state import Settings
+from pliant.model.batch import Batch, Cluster, read_batch
+from pliant.model.errors import BatchError
+from pliant.sim.simulator import SimJob
+
+
+def read_batch_file(path: Path) -> Batch:
+    """The batch in a TOML file; BatchError names the file and what is wrong with it."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BatchError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise BatchError(f"{path}: is no text in UTF-8: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise BatchError(f"{path}: is no TOML: {error}") from None
+    return read_batch(data, str(path))
+
+
+def batch_jobs(batch: Batch, *, rigid: bool = False) -> list[SimJob]:
+    """The batch's jobs; ``rigid`` fixes each at its preferred size.
+
+    BatchError if a job has no model: then nobody knows how long it would run.
+    """
+    jobs: list[SimJob] = []
+    for spec in batch.jobs:
+        if spec.model is None:
+            raise BatchError(
+                f"{batch.source}: job {spec.name!r}: model: missing; the simulator has to know how long it runs: "
+                "add model = {work_s = ..., serial_fraction = ...}"
+            )
+        jobs.append(SimJob(spec.rigid() if rigid else spec))
+    return jobs
+
+
+def batch_settings(cluster: Cluster) -> Settings:
+    """The core's settings, with those that the batch states."""
+    default = Settings()
+    return Settings(
+        cooldown_s=default.cooldown_s if cluster.cooldown_s is None else cluster.cooldown_s,
+        resize_deadline_s=(
+            default.resize_deadline_s if cluster.resize_deadline_s is None else cluster.resize_deadline_s
+        ),
+    )

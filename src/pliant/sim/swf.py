@@ -1,0 +1,142 @@
+"""The Standard Workload Format: one job a line, 18 numbers, -1 where unknown; header lines begin with ``;``.
+
+Definition: Chapin et al., Benchmarks and Standards for the Evaluation of Parallel Job Schedulers, 1999.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from pliant.model.errors import TraceError
+from pliant.model.jobs import Bounds, JobSpec
+from pliant.sim.simulator import SimJob
+
+
+class SwfJob(NamedTuple):
+    """The 18 fields in their order; times in seconds, memory in kilobytes a processor."""
+
+    number: float
+    submit: float
+    wait: float
+    run: float
+    allocated: float
+    cpu: float = -1
+    memory: float = -1
+    requested: float = -1
+    requested_time: float = -1
+    requested_memory: float = -1
+    status: float = -1
+    user: float = -1
+    group: float = -1
+    executable: float = -1
+    queue: float = -1
+    partition: float = -1
+    preceding: float = -1
+    think: float = -1
+
+    @property
+    def processors(self) -> int:
+        return int(max(self.requested, self.allocated))
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """``header`` holds the ``; Key: value`` comments."""
+
+    source: str
+    header: dict[str, str]
+    jobs: list[SwfJob]
+
+    @property
+    def processors(self) -> int | None:
+        """The size of the machine by the header, if it says."""
+        for key in ("MaxProcs", "MaxNodes"):
+            words = self.header.get(key, "").split()
+            if words and words[0].isdigit() and int(words[0]) > 0:
+                return int(words[0])
+        return None
+
+
+LEAST_FIELDS = 5
+"""A line may end early, but without submission, run time and processors it describes no job."""
+
+
+def read_swf(path: Path) -> Trace:
+    """The trace in ``path``, plain or gzipped; TraceError names file and line of what is wrong."""
+    try:
+        with path.open("rb") as file:
+            zipped = file.read(2) == b"\x1f\x8b"
+        if zipped:
+            with gzip.open(path, "rt", encoding="latin-1") as lines:
+                return parse_swf(lines, str(path))
+        with path.open(encoding="latin-1") as lines:
+            return parse_swf(lines, str(path))
+    except (OSError, EOFError, zlib.error) as error:
+        raise TraceError(f"{path}: cannot be read: {error}") from None
+
+
+def parse_swf(lines: Iterable[str], source: str) -> Trace:
+    """A trace from its lines. Numbers may be written with a fraction; fields may be missing at the end."""
+    header: dict[str, str] = {}
+    jobs: list[SwfJob] = []
+    for at, line in enumerate(lines, 1):
+        words = line.split()
+        if not words:
+            continue
+        if words[0].startswith(";"):
+            key, colon, value = line.strip().lstrip("; ").partition(":")
+            if colon:
+                header.setdefault(key.strip(), value.strip())
+            continue
+        if not LEAST_FIELDS <= len(words) <= len(SwfJob._fields):
+            raise TraceError(
+                f"{source}:{at}: {len(words)} fields, where {len(SwfJob._fields)} describe a job in SWF"
+            )
+        try:
+            jobs.append(SwfJob(*map(float, words)))
+        except ValueError:
+            raise TraceError(f"{source}:{at}: {_culprit(words)}") from None
+    return Trace(source, header, jobs)
+
+
+def _culprit(words: list[str]) -> str:
+    for name, word in zip(SwfJob._fields, words, strict=False):
+        try:
+            float(word)
+        except ValueError:
+            return f"field {name} is {word!r}, which is no number"
+    return "not a job in SWF"
+
+
+def rigid_jobs(trace: Trace, processors: int) -> list[SimJob]:
+    """The trace's jobs as rigid ones, one node a processor.
+
+    A job takes as many processors as it requested or got, whichever is more; its estimate is the requested
+    time, or the run time where that is longer or nothing was requested. Jobs without a run time or without
+    processors did not run and are left out. TraceError if a job does not fit on ``processors``.
+    """
+    jobs: list[SimJob] = []
+    for job in trace.jobs:
+        if not (job.run > 0 and job.processors > 0):
+            continue
+        name = f"{job.number:.0f}"
+        if job.processors > processors:
+            raise TraceError(
+                f"{trace.source}: job {name} needs {job.processors} processors and there are {processors}"
+            )
+        spec = JobSpec(
+            name=name,
+            nodes=Bounds.exactly(job.processors),
+            submit_s=max(0.0, job.submit),
+            walltime_s=max(job.requested_time, job.run),
+            user="" if job.user < 0 else f"{job.user:.0f}",
+        )
+        jobs.append(SimJob(spec, job.run))
+    if not jobs:
+        raise TraceError(f"{trace.source}: there is no job with a run time and processors in it")
+    return jobs

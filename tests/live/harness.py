@@ -1,0 +1,159 @@
+"""A ``pliant run`` in a process of its own, watched through its journal."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from pliant.core import records as r
+from pliant.launch import processes, shm
+
+PLIANT = str(Path(sys.executable).with_name("pliant"))
+PROGRAMS = Path(__file__).with_name("programs")
+HEAT = "python -m pliant.apps.heat --rows 64 --cols 64"
+PATIENCE_S = 40.0
+
+
+class Failure(AssertionError):  # noqa: N818 - it is a test that fails
+    """What was waited for did not come; the journal so far is in the message."""
+
+
+def heat(name: str, nodes: str, steps: int = 150, work_s: float = 6.0, **keys: Any) -> str:
+    """A [[jobs]] table for a paced and verified heat solver."""
+    table = {
+        "name": name,
+        "command": f"{HEAT} --steps {steps} --pace",
+        "verify": f"{HEAT} --steps {steps} --serial",
+        "walltime": 60,
+        **keys,
+    }
+    lines = [f"{key} = {json.dumps(value)}" for key, value in table.items()]
+    lines += [f"nodes = {nodes}", f"model = {{ work_s = {work_s} }}"]
+    return "\n[[jobs]]\n" + "\n".join(lines) + "\n"
+
+
+def job(name: str, command: str, nodes: str = "1", **keys: Any) -> str:
+    table = {"name": name, "command": command, "walltime": 60, **keys}
+    return (
+        "\n[[jobs]]\n"
+        + "\n".join(f"{k} = {json.dumps(v)}" for k, v in table.items())
+        + f"\nnodes = {nodes}\n"
+    )
+
+
+class BatchRun:
+    """A running batch. ``runtime`` is an empty, short directory: it becomes XDG_RUNTIME_DIR."""
+
+    def __init__(
+        self, place: Path, runtime: Path, cluster: str, *jobs: str, options: tuple[str, ...] = ()
+    ) -> None:
+        self.place = place
+        self.runtime = runtime / f"pliant-{os.getuid()}"
+        self.env = {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
+        batch = place / "batch.toml"
+        batch.write_text(f"[cluster]\n{cluster}\n" + "".join(jobs))
+        self.out = place / "out"
+        self._run = ""
+        with (place / "stdout").open("w") as out, (place / "stderr").open("w") as err:
+            self.process = subprocess.Popen(
+                [PLIANT, "run", str(batch), "--output", str(self.out), "--json", *options],
+                env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+            )  # fmt: skip
+
+    @property
+    def run(self) -> str:
+        """The run's id, once its directory is there; remembered."""
+        if not self._run and self.runtime.exists():
+            self._run = next((path.name for path in self.runtime.iterdir()), "")
+        return self._run
+
+    def records(self) -> list[r.AnyRecord]:
+        try:
+            lines = (self.out / "records.ndjson").read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return []
+        return [r.from_line(line) for line in lines[1:-1]]
+
+    def wait_for(self, kind: type[r.Record], where: Callable[[Any], bool] = lambda _: True) -> Any:
+        """The first record of this kind that fits; Failure if it does not come in time."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            for record in self.records():
+                if isinstance(record, kind) and where(record):
+                    return record
+            if self.process.poll() is not None and self.run:
+                break
+            time.sleep(0.02)
+        raise Failure(f"no {kind.__name__}: {self.story()}")
+
+    def story(self) -> str:
+        text = "\n".join(repr(record)[:200] for record in self.records())
+        return f"{text}\n{(self.place / 'stderr').read_text()}"
+
+    def finish(self, code: int | None = 0) -> dict[str, Any]:
+        """Wait for the end; the jobs of report.json by name."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not self.run and self.process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        try:
+            got = self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise Failure(f"the run does not end: {self.story()}") from None
+        if code is not None and got != code:
+            raise Failure(f"exit code {got}, expected {code}: {self.story()}")
+        report = json.loads((self.place / "stdout").read_text() or "{}")
+        return {job["name"]: job for job in report["runs"][0]["jobs"]} if report else {}
+
+    def order(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """``pliant resize`` from another terminal."""
+        return subprocess.run(
+            [PLIANT, "resize", *words], env=self.env, capture_output=True, text=True, timeout=20, check=False
+        )
+
+    def ranks(self, name_or_number: int) -> dict[int, dict[str, str]]:
+        """Pids of a job's processes, with their cookies."""
+        return processes.find(self.run, job=name_or_number)
+
+    def agents(self) -> dict[str, int]:
+        """Pids of the agents by node."""
+        found: dict[str, int] = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    words = (entry / "cmdline").read_bytes().decode().split("\0")
+                except OSError:
+                    continue
+                if "pliant.launch.agent" in words and self.run and self.run in words:
+                    found[words[words.index("--node") + 1]] = int(entry.name)
+        return found
+
+    def leftovers(self, run: str) -> list[str]:
+        """Processes, runtime files and shared memory of the run that are still there."""
+        left = [f"process {pid}" for pid in processes.find(run)]
+        left += [f"agent {node}" for node in self.agents()]
+        for node, number, group in product(range(4), range(1, 5), range(16)):
+            left += [str(path) for path in shm.segments(run, f"n{node}", number, group)]
+        if self.runtime.exists():
+            left += [str(path) for path in self.runtime.glob("*/*")]
+        return left
+
+    def end(self) -> None:
+        """Whatever happened, leave nothing behind."""
+        run = self.run
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(10)
+        for pid in [*processes.find(run), *self.agents().values()] if run else []:
+            processes.kill(pid)

@@ -1,0 +1,26 @@
+"""A malleable program that gets stuck where it is told to: ``newcomer`` before its first step (only on
+groups that join later), ``source`` inside its loop once a file appears, ``crash`` on a newcomer."""
+
+import os
+import pathlib
+import sys
+import time
+
+from pliant import mpi
+
+where, flag, steps = sys.argv[1], pathlib.Path(sys.argv[2]), int(sys.argv[3])
+with mpi.malleable(min=1, max=8) as job:
+    data = job.array("data", (64, 4), "f8", mpi.Block(axis=0))
+    if job.fresh:
+        data.local[...] = 1.0
+    elif where == "crash":
+        os._exit(7)
+    elif where == "newcomer":
+        time.sleep(600)
+    for _ in job.steps(steps):
+        time.sleep(0.02)
+        if where == "source" and flag.exists():
+            time.sleep(600)
+    whole = data.gather()
+    if whole is not None:
+        job.result(f"{whole.sum():.0f}")

@@ -1,0 +1,144 @@
+"""Each thing that can go wrong, made to go wrong: the job ends or goes on, its nodes come back, nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from harness import PROGRAMS, BatchRun, Failure, heat, job
+
+from pliant.core import records as r
+
+Start = Callable[..., BatchRun]
+
+
+def stuck(where: str, flag: Path, steps: int = 150) -> str:
+    return f"python {PROGRAMS / 'stuck.py'} {where} {flag} {steps}"
+
+
+def test_a_failing_command_is_reported_with_code_and_tail_and_the_others_go_on(start: Start) -> None:
+    run = start(
+        "nodes = 2",
+        job("missing", "no-such-command-here"),
+        job("bad", "sh -c 'echo the last words; exit 3'"),
+        heat("good", "1", work_s=1.0),
+    )
+    jobs = run.finish(code=1)
+    assert (jobs["missing"]["state"], jobs["missing"]["exit_code"]) == ("FAILED", 127)
+    assert "no-such-command-here" in jobs["missing"]["error"]
+    assert (jobs["bad"]["state"], jobs["bad"]["exit_code"]) == ("FAILED", 3)
+    assert "the last words" in jobs["bad"]["error"]
+    assert (jobs["good"]["state"], jobs["good"]["verified"]) == ("COMPLETED", True)
+
+
+def test_a_killed_rank_ends_its_job_and_its_nodes_serve_the_next(start: Start) -> None:
+    run = start("nodes = 3", heat("victim", "3", work_s=60.0), heat("next", "3", submit=0.1, work_s=3.0))
+    run.wait_for(r.JobProgressed, lambda x: x.job == 1)
+    os.kill(next(iter(run.ranks(1))), signal.SIGKILL)
+    jobs = run.finish(code=1)
+    assert (jobs["victim"]["state"], jobs["victim"]["exit_code"]) == ("FAILED", 137)
+    assert "signal 9" in jobs["victim"]["error"]
+    assert (jobs["next"]["state"], jobs["next"]["verified"]) == ("COMPLETED", True)
+
+
+def test_a_newcomer_that_crashes_or_never_comes_costs_the_job_nothing(start: Start, tmp_path: Path) -> None:
+    run = start(
+        "nodes = 4\nresize_deadline_s = 2.0\ncooldown_s = 60",
+        job("slow", stuck("newcomer", tmp_path / "flag", 250), "{ min = 1, max = 2 }"),
+        job("crash", stuck("crash", tmp_path / "flag", 100), "{ min = 1, max = 2 }"),
+    )
+    jobs = run.finish()
+    for name in ("slow", "crash"):
+        assert (jobs[name]["state"], jobs[name]["result"]) == ("COMPLETED", "256")
+        assert jobs[name]["resizes"][0]["outcome"] == "failed", run.story()
+
+
+def test_a_rank_stuck_in_a_resize_past_its_deadline_ends_its_job(start: Start, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    run = start(
+        "nodes = 3\nresize_deadline_s = 1.5\ncooldown_s = 0.1",
+        job("stuck", stuck("source", flag, 5000), "{ min = 1, max = 2 }"),
+        heat("next", "3", submit=1.0, work_s=2.0),
+    )
+    run.wait_for(r.ResizeAccepted)
+    flag.touch()
+    jobs = run.finish(code=1)
+    assert jobs["stuck"]["state"] == "FAILED"
+    assert (jobs["next"]["state"], jobs["next"]["verified"]) == ("COMPLETED", True)
+
+
+def test_a_killed_agent_loses_its_jobs_and_the_node_comes_back(start: Start) -> None:
+    run = start(
+        "nodes = 3",
+        heat("hit", "2", work_s=60.0),
+        heat("spared", "1", work_s=4.0),
+        heat("next", "3", submit=0.5, work_s=3.0),
+    )
+    run.wait_for(r.JobProgressed, lambda x: x.job == 1)
+    os.kill(run.agents()["n0"], signal.SIGKILL)
+    jobs = run.finish(code=1)
+    assert jobs["hit"]["state"] == "NODE_FAIL"
+    assert [(jobs[name]["state"], jobs[name]["verified"]) for name in ("spared", "next")] == [
+        ("COMPLETED", True)
+    ] * 2
+    kinds = [type(record) for record in run.records()]
+    assert r.NodesLost in kinds
+    assert r.NodesBack in kinds
+
+
+def test_an_exception_in_the_program_shows_its_traceback(start: Start, tmp_path: Path) -> None:
+    program = tmp_path / "broken.py"
+    program.write_text(
+        "from pliant import mpi\n"
+        "with mpi.malleable(min=1, max=2) as job:\n"
+        "    for step in job.steps(10):\n"
+        "        raise KeyError('what went wrong')\n"
+    )
+    run = start("nodes = 2", job("broken", f"python {program}", "2"))
+    broken = run.finish(code=1)["broken"]
+    assert (broken["state"], broken["exit_code"]) == ("FAILED", 1)
+    assert "what went wrong" in broken["error"]
+
+
+def test_a_rigid_job_is_ended_at_its_walltime(start: Start) -> None:
+    run = start("nodes = 1", job("late", "sleep 600", walltime=1.0), heat("next", "1", work_s=1.0))
+    jobs = run.finish(code=1)
+    assert jobs["late"]["state"] == "TIMEOUT"
+    assert "walltime" in jobs["late"]["error"]
+    assert jobs["next"]["state"] == "COMPLETED"
+
+
+def test_background_processes_do_not_outlive_their_job(start: Start) -> None:
+    run = start(
+        "nodes = 1",
+        job("leaver", "sh -c 'sleep 600 & setsid sleep 601 & exit 0'"),
+        heat("n", "1", work_s=1.0),
+    )
+    assert run.finish()["n"]["verified"] is True
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("moment", ["starting", "running", "resizing"])
+def test_a_signal_to_the_controller_leaves_nothing_within_five_seconds(
+    start: Start, number: signal.Signals, moment: str
+) -> None:
+    run = start(
+        "nodes = 4",
+        heat("a", "{ min = 1, max = 3 }", work_s=60.0),
+        job("b", "sh -c 'sleep 600 & setsid sleep 601 & wait'"),
+    )
+    kinds = {"starting": r.JobStarted, "running": r.JobProgressed, "resizing": r.ResizeAccepted}
+    run.wait_for(kinds[moment])
+    name = run.run
+    run.process.send_signal(number)
+    deadline = time.monotonic() + 5.0
+    while run.process.poll() is None or run.leftovers(name):
+        if time.monotonic() > deadline:
+            raise Failure(f"after 5 s: {run.process.poll()}, {run.leftovers(name)}: {run.story()}")
+        time.sleep(0.02)
+    expected = -signal.SIGKILL if number == signal.SIGKILL else 128 + number
+    assert run.process.returncode == expected

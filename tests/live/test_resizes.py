@@ -1,0 +1,97 @@
+"""Real MPI processes that grow and shrink, under the policy and by order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from harness import BatchRun, heat
+
+from pliant.core import records as r
+from pliant.model.jobs import JobState
+from pliant.model.nodes import NodeSet
+
+Start = Callable[..., BatchRun]
+KEEP = 'policy = "easy"'  # never resizes by itself: only orders do
+
+
+def test_a_lone_malleable_job_grows_to_what_is_free_and_its_result_is_right(start: Start) -> None:
+    run = start("nodes = 4", heat("solo", "{ min = 1, max = 4 }"))
+    job = run.finish()["solo"]
+    assert job["verified"] is True
+    assert [(x["from"], x["to"], x["outcome"]) for x in job["resizes"]] == [(1, 4, "done")]
+    assert job["resizes"][0]["blocked_s"] > 0
+
+
+def test_a_job_shrinks_for_the_one_that_waits_and_grows_again(start: Start) -> None:
+    run = start(
+        "nodes = 4\ncooldown_s = 0.5",
+        heat("long", "{ min = 1, max = 4 }", steps=300, work_s=24.0),
+        heat("late", "2", submit=2.0, work_s=2.0),
+    )
+    jobs = run.finish()
+    assert [jobs[name]["verified"] for name in ("long", "late")] == [True, True]
+    done = [(x["from"], x["to"]) for x in jobs["long"]["resizes"] if x["outcome"] == "done"]
+    assert done == [(1, 4), (4, 2), (2, 4)]
+    assert jobs["long"]["resizes"][1]["reason"]["code"] == "shrink_for_head"
+
+
+def test_jobs_expand_while_others_queue_and_no_node_is_held_twice(start: Start) -> None:
+    run = start(
+        "nodes = 4\ncooldown_s = 0.2",
+        heat("a", "{ min = 1, max = 3 }", work_s=8.0),
+        heat("wide", "4", submit=0.5, work_s=4.0),
+        heat("b", "{ min = 1, max = 2 }", submit=0.6, work_s=3.0),
+    )
+    jobs = run.finish()
+    assert all(job["verified"] for job in jobs.values())
+    held: dict[int, int] = {}
+    for record in run.records():
+        match record:
+            case r.JobStarted(job=number, nodes=nodes):
+                assert not any(nodes.mask & mask for mask in held.values())
+                held[number] = nodes.mask
+            case r.ResizeDone(job=number, gained=gained, released=released):
+                assert not any(gained.mask & mask for mask in held.values())
+                held[number] = (held[number] | gained.mask) & ~released.mask
+            case r.JobEnded(job=number):
+                held.pop(number, None)
+
+
+def test_orders_from_another_terminal_grow_shrink_and_take_the_first_group(start: Start) -> None:
+    run = start(f"nodes = 4\n{KEEP}", heat("job", "{ min = 1, max = 4 }", steps=400, work_s=12.0))
+    run.wait_for(r.JobMalleable)
+    for size, leave in (("3", ""), ("2", "n0"), ("4", ""), ("1", "n[1-2]")):
+        ordered = run.order("job", size, *(("--leave", leave) if leave else ()))
+        assert ordered.returncode == 0, ordered.stderr
+        before = len([x for x in run.records() if isinstance(x, r.ResizeOffered)])
+        run.wait_for(r.ResizeDone, lambda x, n=before: x.resize >= n)
+        run.wait_for(r.NodesClean if leave else r.ResizeDone)
+    job = run.finish()["job"]
+    assert job["verified"] is True, run.story()
+    assert [(x["from"], x["to"]) for x in job["resizes"]] == [(1, 3), (3, 2), (2, 4), (4, 1)]
+    gone = [x.released for x in run.records() if isinstance(x, r.ResizeDone) and x.released]
+    assert gone[0] == NodeSet.of([0])  # the first group, and the root with it
+    assert NodeSet.of([1, 2]) <= gone[1]
+
+
+def test_an_order_that_cannot_be_followed_is_refused_with_the_reason(start: Start) -> None:
+    run = start(f"nodes = 2\n{KEEP}", heat("job", "{ min = 1, max = 4 }", work_s=3.0))
+    run.wait_for(r.JobMalleable)
+    for words, said in (
+        (("job", "5"), "no allowed size"),
+        (("job", "3"), "would need 2 more nodes"),
+        (("nobody", "1"), "there are: 1 (job)"),
+        (("job", "0"), "whole number"),
+    ):
+        ordered = run.order(*words)
+        assert ordered.returncode == 2
+        assert said in ordered.stderr
+    assert run.finish()["job"]["resizes"] == []
+
+
+def test_a_node_with_two_slots_runs_groups_of_two_ranks(start: Start) -> None:
+    run = start("nodes = 2\nslots = 2", heat("pair", "{ min = 1, max = 2 }", work_s=4.0))
+    job = run.finish()["pair"]
+    assert job["verified"] is True
+    assert [(x["from"], x["to"]) for x in job["resizes"]] == [(1, 2)]
+    assert job["state"] == JobState.COMPLETED

@@ -131,7 +131,11 @@ def test_a_signal_to_the_controller_leaves_nothing_within_five_seconds(
         heat("a", "{ min = 1, max = 3 }", work_s=60.0),
         job("b", "sh -c 'sleep 600 & setsid sleep 601 & wait'"),
     )
-    kinds = {"starting": r.JobStarted, "running": r.JobProgressed, "resizing": r.ResizeAccepted}
+    kinds: dict[str, type[r.Record]] = {
+        "starting": r.JobStarted,
+        "running": r.JobProgressed,
+        "resizing": r.ResizeAccepted,
+    }
     run.wait_for(kinds[moment])
     name = run.run
     run.process.send_signal(number)

@@ -131,7 +131,9 @@ def _mpi() -> Finding:
 
 def _start() -> Finding:
     """Start two ranks for real, under an agent of our own."""
-    job = JobSpec(name="doctor", nodes=Bounds.exactly(1), command=(sys.executable, "-c", _PROGRAM), walltime_s=30.0)
+    job = JobSpec(
+        name="doctor", nodes=Bounds.exactly(1), command=(sys.executable, "-c", _PROGRAM), walltime_s=30.0
+    )
     with tempfile.TemporaryDirectory() as place:
         records = run_batch((job,), Fcfs(), Settings(), nodes=1, slots=2, output=Path(place))
         outcome = Run("doctor", "fcfs", ["n0"], records).metrics.jobs[0]

@@ -77,7 +77,7 @@ def finish(
 ) -> None:
     """Tables or JSON, the report, and the exit code."""
     if as_json:
-        sys.stdout.buffer.write(report_json(runs) + b"\n")
+        sys.stdout.buffer.write(report_json(runs))
     else:
         if len(runs) == 1 or any(run.failed or run.differing for run in runs):
             for each in runs:
@@ -135,3 +135,11 @@ def _batch(words: list[str], size: str, walltime: float, nodes: int, policy: str
                 f"and the cluster has {cluster.nodes}; it could never start"
             )
     return msgspec.structs.replace(batch, cluster=cluster)
+
+
+def _name(command: list[str]) -> str:
+    """What a person would call this command: the script or module that Python runs, else the program."""
+    words = [word for word in command[1:] if not word.startswith("-")]
+    if Path(command[0]).name.startswith("python") and words:
+        return Path(words[0]).stem if words[0].endswith(".py") else words[0].rpartition(".")[2]
+    return Path(command[0]).name

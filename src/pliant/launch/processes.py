@@ -34,29 +34,32 @@ def cookie_of(pid: int) -> dict[str, str] | None:
         block = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return None
-    if RUN.encode() not in block:
+    if f"{RUN}=".encode() not in block:
         return None
     pairs = (entry.partition(b"=") for entry in block.split(b"\0") if entry.startswith(b"PLIANT_"))
     return {key.decode(errors="replace"): value.decode(errors="replace") for key, _, value in pairs}
 
 
+def find_any() -> dict[int, dict[str, str]]:
+    """Live processes, with their cookies, of any job of any run of this user."""
+    found: dict[int, dict[str, str]] = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            cookie = cookie_of(int(entry.name))
+            if cookie is not None and JOB in cookie:
+                found[int(entry.name)] = cookie
+    return found
+
+
 def find(run: str, *, node: str | None = None, job: int | None = None) -> dict[int, dict[str, str]]:
     """Live processes, with their cookies, of one run, or of its part on one node or for one job."""
-    found: dict[int, dict[str, str]] = {}
-    me = os.getpid()
-    for entry in os.scandir("/proc"):
-        if not entry.name.isdigit() or int(entry.name) == me:
-            continue
-        cookie = cookie_of(int(entry.name))
-        if (
-            cookie is not None
-            and cookie.get(RUN) == run
-            and JOB in cookie
-            and (node is None or cookie.get(NODE) == node)
-            and (job is None or cookie.get(JOB) == str(job))
-        ):
-            found[int(entry.name)] = cookie
-    return found
+    return {
+        pid: cookie
+        for pid, cookie in find_any().items()
+        if cookie.get(RUN) == run
+        and (node is None or cookie.get(NODE) == node)
+        and (job is None or cookie.get(JOB) == str(job))
+    }
 
 
 def kill(pid: int, number: int = signal.SIGKILL) -> None:

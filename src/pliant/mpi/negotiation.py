@@ -89,8 +89,8 @@ class Negotiation:
 
     def answer(self, now: Situation) -> None:
         """Take all messages that have come and answer what can be answered."""
-        while self._session.inbox:
-            self._take(self._session.inbox.popleft(), now)
+        while (message := self._session.take()) is not None:
+            self._take(message, now)
         self._accept_drain(now)
         if self._broken and not self._committed:
             self._fail(now.epoch, self._broken)
@@ -216,8 +216,7 @@ class Negotiation:
         if self._accepted:
             self._fail(epoch, "the loop has ended")
         self._session.poll()
-        while self._session.inbox:
-            message = self._session.inbox.popleft()
+        while (message := self._session.take()) is not None:
             if isinstance(message, Offer):
                 self._open = message
                 self._decline(epoch, "the loop has ended")

@@ -85,7 +85,7 @@ class Session:
             )
         )
         self.wait(lambda: bool(self.inbox), "the scheduler's welcome")
-        first = self.inbox.popleft()
+        first = self.take()
         if isinstance(first, Welcome):
             return first
         raise PliantError(f"the scheduler refused group {place.group}: {first}")
@@ -119,12 +119,11 @@ class Session:
                 self._lost("it closed the connection")
                 return
             for line in self._lines.feed(data):
-                self._take(line)
+                self._sort(line)
 
-    def _take(self, line: bytes) -> None:
+    def _sort(self, line: bytes) -> None:
         try:
             message = self._decoder.decode(line)
-            self.side.receive(message)
         except ProtocolError as error:
             # The scheduler may be newer: what is unknown is answered, and changes nothing.
             self.send(Error(text=str(error)))
@@ -133,6 +132,22 @@ class Session:
             self.values[message.epoch, message.key] = message.value
         else:
             self.on_message(message)
+
+    def take(self) -> SchedulerMessage | None:
+        """The next message of the inbox, or None.
+
+        It counts as received only now: the session's state follows what was dealt with, so that an offer and
+        its withdrawal that arrive together are answered one after the other.
+        """
+        while self.inbox:
+            message = self.inbox.popleft()
+            try:
+                self.side.receive(message)
+            except ProtocolError as error:
+                self.send(Error(text=str(error)))
+            else:
+                return message
+        return None
 
     def _lost(self, why: str) -> None:
         if self.side.state != "closed":

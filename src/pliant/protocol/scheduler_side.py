@@ -52,6 +52,9 @@ RECEIVE: dict[tuple[str, str], str] = {
 NEUTRAL_SEND = frozenset({"Welcome", "GroupLost", "Value", "Error"})
 NEUTRAL_RECEIVE = frozenset({"Ready", "Malleable", "Progress", "Put", "Get", "Error"})
 
+EARLY = 64
+"""How many messages of a new root are kept until the old one's Done comes."""
+
 _OF_ROOT = m.Malleable | m.Want | m.Accept | m.Decline | m.Done | m.Failed | m.Progress | m.Bye
 
 
@@ -73,6 +76,10 @@ class SchedulerSide:
         name = type(message).__name__
         if isinstance(message, _OF_ROOT):
             if message.epoch > self.epoch:
+                if len(self._early) >= EARLY:
+                    raise ProtocolError(
+                        f"{name} is of epoch {message.epoch}, and too many came early already"
+                    )
                 self._early.append((group, message))
                 return []
             if group != self.root:
@@ -81,7 +88,7 @@ class SchedulerSide:
                 raise ProtocolError(f"group {group} sent {name}, but group {self.root} speaks for the job")
             if message.epoch < self.epoch:
                 raise ProtocolError(f"{name} is of epoch {message.epoch}; the job is in {self.epoch}")
-        if name in NEUTRAL_RECEIVE or (name == "Hello" and group != self.root):
+        if name in NEUTRAL_RECEIVE or (name == "Hello" and not self._awaited(group)):
             return [message]
         following = RECEIVE.get((self.state, name))
         if following is None:
@@ -96,6 +103,10 @@ class SchedulerSide:
         for sender, kept in early:
             result += self.receive(sender, kept)
         return result
+
+    def _awaited(self, group: int) -> bool:
+        """Whether this group's Hello is the one that opens the job; all others only open their session."""
+        return self.state == START and group == self.root
 
     def may_send(self, message: m.SchedulerMessage) -> bool:
         name = type(message).__name__

@@ -45,7 +45,7 @@ def _number(value: float) -> str:
 
 
 def _node_seconds(value: float) -> str:
-    return f"{value:,.0f} node s" if value >= 99.5 else f"{value:.1f} node s"
+    return f"{value:,.0f} node s" if value >= 99.5 or value == 0 else f"{value:.1f} node s"
 
 
 METRICS = (

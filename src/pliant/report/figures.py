@@ -194,31 +194,23 @@ class _RunChart:
         from matplotlib.path import Path as Shape
 
         look = self.looks[segments[0].name]
-        # One path with many closed pieces: pieces that touch leave no hairline between them.
-        vertices: list[tuple[float, float]] = []
-        codes: list[Any] = []
-        for box in area(segments):
-            vertices += _corners(box)
-            codes += [Shape.MOVETO, Shape.LINETO, Shape.LINETO, Shape.LINETO, Shape.CLOSEPOLY]
         patch = PathPatch(
-            Shape(vertices, codes), facecolor=look.colour, edgecolor=_faded(look), linewidth=0,
-            hatch=None if self.crowded else look.hatch or None, zorder=3, rasterized=self.raster,
+            _filled(area(segments)), facecolor=look.colour, edgecolor=_faded(look), linewidth=0, zorder=3,
+            hatch=None if self.crowded else look.hatch or None, rasterized=self.raster,
         )  # fmt: skip
         patch.set_gid(f"run{self.index}-job{number}")
-        self.axes.add_patch(patch)
+        self.axes.add_artist(patch)
         lines = outline(segments)
+        points = [point for line in lines for point in ((line.x0, line.y0), (line.x1, line.y1))]
+        width = 0.35 if self.crowded else 1.3 if self.per_node > 0.05 else 0.6
         border = PathPatch(
-            Shape(
-                [point for line in lines for point in ((line.x0, line.y0), (line.x1, line.y1))],
-                [Shape.MOVETO, Shape.LINETO] * len(lines),
-            ),
-            facecolor="none", edgecolor=PAPER, linewidth=0.35 if self.crowded else 1.3 if self.per_node > 0.05 else 0.6, zorder=4,
-            capstyle="projecting", rasterized=self.raster,
+            Shape(points, [Shape.MOVETO, Shape.LINETO] * len(lines)), facecolor="none", edgecolor=PAPER,
+            linewidth=width, zorder=4, capstyle="projecting", rasterized=self.raster,
         )  # fmt: skip
-        self.axes.add_patch(border)
+        self.axes.add_artist(border)
 
     def _held(self, stay: Held) -> None:
-        from matplotlib.patches import Rectangle
+        from matplotlib.patches import PathPatch
 
         origin = self.run.origin_s
         look = self.looks.get(self.run.job_name(stay.job))
@@ -227,13 +219,12 @@ class _RunChart:
             CLEANING: {"facecolor": SOILED, "edgecolor": "none"},
             LOST: {"facecolor": FAINT, "edgecolor": PAPER, "hatch": "xx"},
         }[stay.kind]
-        for low, high in stay.nodes.ranges():
-            self.axes.add_patch(
-                Rectangle(
-                    (stay.from_s - origin, low), stay.to_s - stay.from_s, high + 1 - low, linewidth=0, zorder=2,
-                    rasterized=self.raster, **style,
-                )
-            )  # fmt: skip
+        boxes = [
+            Box(stay.from_s - origin, stay.to_s - origin, low, high) for low, high in stay.nodes.ranges()
+        ]
+        self.axes.add_artist(
+            PathPatch(_filled(boxes), linewidth=0, zorder=2, rasterized=self.raster, **style)
+        )
 
     def _name(self, number: int, segments: list[Segment]) -> None:
         """The job's name where there is most room for it, cut short if need be, else nowhere. A job on
@@ -325,6 +316,8 @@ def _curves(axes: Any, runs: Sequence[Run], span: float) -> None:
     for name, side in axes.spines.items():
         side.set_visible(name == "bottom")
         side.set_color(GRID)
+    if not runs:
+        return
     legend = axes.legend(
         loc="lower left", bbox_to_anchor=(-0.004, 0.99), ncols=max(1, len(runs)), frameon=False, fontsize=FONT,
         labelcolor=INK, handlelength=2.6, borderaxespad=0.1,
@@ -385,6 +378,14 @@ def _above(axes: Any) -> Any:
     from matplotlib.transforms import ScaledTranslation
 
     return axes.transAxes + ScaledTranslation(0, 4 / 72, axes.figure.dpi_scale_trans)
+
+
+def _filled(boxes: Sequence[Box]) -> Any:
+    """One path with many closed pieces: pieces that touch leave no hairline between them."""
+    from matplotlib.path import Path as Shape
+
+    codes: list[Any] = [Shape.MOVETO, Shape.LINETO, Shape.LINETO, Shape.LINETO, Shape.CLOSEPOLY]
+    return Shape([corner for box in boxes for corner in _corners(box)], codes * len(boxes))
 
 
 def _corners(box: Box) -> list[tuple[float, float]]:

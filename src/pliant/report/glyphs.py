@@ -26,3 +26,8 @@ ASCII = Glyphs("#", ".", ".", "%", "X", ">", "^", "v", "+", "!", "-")
 
 def glyphs(*, ascii_only: bool) -> Glyphs:
     return ASCII if ascii_only else UNICODE
+
+
+def spelled(text: str, *, ascii_only: bool) -> str:
+    """``text`` in letters that the terminal has."""
+    return text.replace("…", "~").encode("ascii", "replace").decode() if ascii_only else text

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group, OverflowMethod, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -16,7 +16,7 @@ from pliant.core import records as r
 from pliant.core.state import Job, State
 from pliant.model.jobs import JobState
 from pliant.report.events import Event, Told
-from pliant.report.glyphs import glyphs
+from pliant.report.glyphs import glyphs, spelled
 from pliant.report.words import count, plain, shorten
 
 REFRESH_S = 0.2
@@ -49,12 +49,15 @@ class LiveView:
     """
 
     def __init__(self, title: str, policy: str, names: Sequence[str], console: Console | None = None) -> None:
-        self.title = plain(title)
-        self.policy = plain(policy)
         self.console = console or Console()
         self.state = State()
         self._told = Told(list(names))
-        self._glyphs = glyphs(ascii_only=self.console.options.ascii_only)
+        self._ascii = self.console.options.ascii_only
+        self._glyphs = glyphs(ascii_only=self._ascii)
+        # Rich marks what it cuts off with a sign that ASCII does not have.
+        self.title = self._spelled(plain(title))
+        self.policy = self._spelled(plain(policy))
+        self._overflow: OverflowMethod = "crop" if self._ascii else "ellipsis"
         self._events: deque[Event] = deque(maxlen=EVENTS_SHOWN)
         self._letters: dict[int, str] = {}
         self._next_letter = 0
@@ -121,7 +124,13 @@ class LiveView:
     # ---- plain lines ---------------------------------------------------------------------------------
 
     def _line(self, event: Event) -> str:
-        return f"{event.at:8.1f} s  {event.sign(self._glyphs)} {event.text}"
+        return self._spelled(f"{event.at:8.1f} s  {event.sign(self._glyphs)} {event.text}")
+
+    def _spelled(self, text: str) -> str:
+        return spelled(text, ascii_only=self._ascii)
+
+    def _name(self, job: Job) -> str:
+        return self._spelled(shorten(job.spec.name, NAME_WIDTH))
 
     def _closing(self, *, stopped: bool) -> Text:
         """The one line that stays."""
@@ -147,7 +156,7 @@ class LiveView:
         if self._events:
             parts.append(Text())
             parts += [
-                Text(self._line(event), style=event.style, no_wrap=True, overflow="ellipsis")
+                Text(self._line(event), style=event.style, no_wrap=True, overflow=self._overflow)
                 for event in self._events
             ]
         return Group(*parts)
@@ -156,7 +165,7 @@ class LiveView:
         state = self.state
         used = state.total - state.free
         minutes, secs = divmod(int(self._now), 60)
-        text = Text(no_wrap=True, overflow="ellipsis")
+        text = Text(no_wrap=True, overflow=self._overflow)
         text.append(self.title, style="bold")
         text.append(f"  policy {self.policy}  ", style="dim")
         text.append(f"{minutes:02d}:{secs:02d}", style="bold")
@@ -168,7 +177,7 @@ class LiveView:
 
     def _nodes(self) -> Text:
         """A letter a node, that of the job which holds it; a node that is changing hands has a sign."""
-        text = Text.assemble(("nodes  ", "dim"), no_wrap=True, overflow="ellipsis")
+        text = Text.assemble(("nodes  ", "dim"), no_wrap=True, overflow=self._overflow)
         width = self.state.all_mask.bit_length()
         step = max(1, -(-width // NODES_WIDTH))
         owners = {job.id: job.nodes for _, _, job in self.state.running}
@@ -193,7 +202,7 @@ class LiveView:
             text.append(glyph.between, style="dim")
 
     def _queue(self) -> Text:
-        text = Text.assemble(("queue  ", "dim"), no_wrap=True, overflow="ellipsis")
+        text = Text.assemble(("queue  ", "dim"), no_wrap=True, overflow=self._overflow)
         waiting = self.state.waiting
         if not waiting:
             return text.append("empty", style="dim")
@@ -202,7 +211,7 @@ class LiveView:
         for job in self.state.queue:
             if len(first) == QUEUE_SHOWN:
                 break
-            first.append(f"{shorten(job.spec.name, NAME_WIDTH)} ({job.bounds.describe()})")
+            first.append(f"{self._name(job)} ({job.bounds.describe()})")
         text.append(", ".join(first))
         if waiting > QUEUE_SHOWN:
             text.append(f" and {waiting - QUEUE_SHOWN} more", style="dim")
@@ -214,7 +223,7 @@ class LiveView:
         for _ in range(3):
             table.add_column(no_wrap=True)
         table.add_column(justify="right", no_wrap=True)
-        table.add_column(no_wrap=True, overflow="ellipsis")
+        table.add_column(no_wrap=True, overflow=self._overflow)
         room = max(3, self.console.size.height - EVENTS_SHOWN - 8)
         jobs = sorted((job for _, _, job in self.state.running), key=lambda job: job.id)
         for job in jobs[:room]:
@@ -235,7 +244,7 @@ class LiveView:
         shown = Text(f"{'' if known else '~'}{share * 100:.0f} %")
         return [
             Text(letter, style=f"bold {colour}"),
-            Text(shorten(job.spec.name, NAME_WIDTH)),
+            Text(self._name(job)),
             bar,
             shown,
             self._size(job),

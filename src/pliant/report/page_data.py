@@ -25,7 +25,7 @@ def hover_data(runs: Sequence[Run], chart: Chart) -> dict[str, Any]:
 def _run(run: Run, panel: Sequence[float]) -> dict[str, Any]:
     origin = run.origin_s
     jobs: dict[int, dict[str, Any]] = {
-        number: {"name": job.name, "text": job_text(run, number, job), "pieces": []}
+        number: {"name": plain(job.name), "text": job_text(run, number, job), "pieces": []}
         for number, job in run.jobs.items()
     }
     for segment in run.chart.segments + run.chart.running():
@@ -89,7 +89,7 @@ def _mark(run: Run, mark: Mark) -> dict[str, Any]:
     return {
         "at": _ms(mark.at - run.origin_s),
         "row": (low + high + 1) / 2,
-        "job": run.job_name(mark.job),
+        "job": name,
         "title": title,
         "text": "\n".join(lines),
     }
@@ -107,7 +107,7 @@ def _held(run: Run, stay: Held) -> dict[str, Any]:
         "to": _ms(stay.to_s - run.origin_s),
         "ranges": stay.nodes.ranges(),
         "title": title,
-        "job": run.job_name(stay.job) if stay.job else "",
+        "job": name if stay.job else "",
     }
 
 

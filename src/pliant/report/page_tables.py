@@ -120,7 +120,7 @@ def _job_row(name: str, runs: Sequence[Run], by_name: list[dict[str, int]], look
         cells.append(_job_cells(run, number, job))
     row = ' class="wrong-row"' if wrong else ""
     return (
-        f'<tr data-job="{escape(name, quote=True)}"{row}><th scope="row">{_swatch(looks[name])}{esc(name)}</th>'
+        f'<tr data-job="{esc(name)}"{row}><th scope="row">{_swatch(looks[name])}{esc(name)}</th>'
         f'<td class="number">{submitted}</td>{"".join(cells)}</tr>'
     )
 
@@ -191,7 +191,7 @@ def _resize_row(run: Run, name: str, resize: ResizeOutcome) -> str:
         phases = ", ".join(f"{plain(phase)} {seconds(value)}" for phase, value in resize.phases.items())
         outcome += f"<br><small>{esc(phases)}</small>"
     return (
-        f'<tr data-job="{escape(name, quote=True)}"><td class="number">{seconds(resize.offered_s - run.origin_s)}</td>'
+        f'<tr data-job="{esc(name)}"><td class="number">{seconds(resize.offered_s - run.origin_s)}</td>'
         f'<th scope="row">{esc(name)}</th>'
         f'<td class="sizes">{resize.before} <span class="sign">{sign}</span> {resize.after}</td>'
         f"<td>{esc(run.hosts(resize.nodes))}</td><td>{esc(run.why(resize.reason))}</td><td>{outcome}</td>"

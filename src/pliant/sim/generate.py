@@ -10,15 +10,21 @@ from pliant.sim.simulator import SimJob
 
 
 def malleable_batch(
-    seed: int, jobs: int = 20, nodes: int = 8, malleable: float = 0.75, gap_s: float = 10.0
+    seed: int,
+    jobs: int = 20,
+    nodes: int = 8,
+    malleable: float = 0.75,
+    gap_s: float = 10.0,
+    work_s: tuple[float, float] = (30.0, 600.0),
 ) -> list[SimJob]:
     """``jobs`` jobs for ``nodes`` nodes, a share of them malleable, the others rigid at their preferred size.
 
-    They arrive as a Poisson process with mean distance ``gap_s``; work is log-uniform between 30 and 600
-    node-seconds; estimates exceed run times by up to a half, and 5 s for starting.
+    They arrive as a Poisson process with mean distance ``gap_s``; work is log-uniform between the two
+    ``work_s``, in node-seconds; estimates exceed run times by up to a half, and 5 s for starting.
     """
     random = Random(seed)  # noqa: S311 - a workload, not a secret
     batch: list[SimJob] = []
+    low_s, high_s = work_s
     at = 0.0
     for number in range(1, jobs + 1):
         at += random.expovariate(1.0 / gap_s)
@@ -27,7 +33,10 @@ def malleable_batch(
         factor = random.choice((1, 2))
         sizes = Bounds(low, high, factor).sizes()
         bounds = Bounds(low, sizes[-1], factor, preferred=sizes[len(sizes) // 2])
-        model = Amdahl(work_s=30.0 * 20.0 ** random.random(), serial_fraction=random.choice((0.0, 0.02, 0.1)))
+        model = Amdahl(
+            work_s=low_s * (high_s / low_s) ** random.random(),
+            serial_fraction=random.choice((0.0, 0.02, 0.1)),
+        )
         spec = JobSpec(
             name=f"job{number}",
             nodes=bounds,

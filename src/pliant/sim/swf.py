@@ -77,7 +77,8 @@ def read_swf(path: Path) -> Trace:
         with path.open(encoding="latin-1") as lines:
             return parse_swf(lines, str(path))
     except (OSError, EOFError, zlib.error) as error:
-        raise TraceError(f"{path}: cannot be read: {error}") from None
+        why = (error.strerror if isinstance(error, OSError) else None) or error
+        raise TraceError(f"{path}: cannot be read: {why}") from None
 
 
 def parse_swf(lines: Iterable[str], source: str) -> Trace:

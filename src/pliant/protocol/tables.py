@@ -1,0 +1,38 @@
+"""The state tables of docs/protocol.md, made from the ones that the machines run on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pliant.protocol import job_side, scheduler_side
+
+
+def markdown(sends: Mapping[tuple[str, str], str], receives: Mapping[tuple[str, str], str]) -> str:
+    """One table: a row a state, its transitions as ``message -> next state``."""
+    states = list(dict.fromkeys(state for state, _ in [*sends, *receives]))
+    rows = ["| state | may send | may receive |", "|---|---|---|"]
+    for state in states:
+        cells = [
+            "<br>".join(f"`{name}` → {after}" for (at, name), after in table.items() if at == state)
+            for table in (sends, receives)
+        ]
+        rows.append(f"| **{state}** | {cells[0]} | {cells[1]} |")
+    return "\n".join(rows)
+
+
+def sections() -> dict[str, str]:
+    """The generated parts of docs/protocol.md by their marker."""
+    return {
+        "job": markdown(job_side.SEND, job_side.RECEIVE),
+        "scheduler": markdown(scheduler_side.SEND, scheduler_side.RECEIVE),
+    }
+
+
+def refresh(text: str) -> str:
+    """``text`` with every part between ``<!-- table: X -->`` and ``<!-- end -->`` made anew."""
+    for marker, table in sections().items():
+        head, found, rest = text.partition(f"<!-- table: {marker} -->\n")
+        if not found:
+            raise ValueError(f"no marker for the table {marker!r}")
+        text = f"{head}{found}\n{table}\n\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
+    return text

@@ -1,0 +1,152 @@
+"""Batches in TOML: what they mean, and that every mistake is named by file, job and key."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from pliant.core.metrics import measure
+from pliant.core.records import Record
+from pliant.model.batch import read_batch
+from pliant.model.errors import BatchError
+from pliant.model.jobs import Bounds, JobClass, JobState
+from pliant.model.speedup import Amdahl, Table
+from pliant.policy.registry import make
+from pliant.sim.batches import batch_jobs, batch_settings, read_batch_file
+from pliant.sim.generate import malleable_batch
+from pliant.sim.simulator import simulate
+
+GOOD = """
+[cluster]
+nodes = 8
+cooldown_s = 1.5
+[[jobs]]
+name = "late"
+submit = 9
+command = "python app.py 'two words'"
+nodes = {min = 1, max = 8, factor = 2, preferred = 4}
+model = {work_s = 40, serial_fraction = 0.05}
+[[jobs]]
+name = "first"
+command = ["sleep", "1"]
+nodes = 3
+walltime = 30
+kill = true
+model.times = {1 = 60.0, 3 = 20.0}
+[[jobs]]
+name = "many"
+count = 2
+command = "true"
+nodes = "2:6"
+class = "moldable"
+model = {work_s = 10}
+"""
+
+
+def test_a_batch() -> None:
+    batch = read_batch(tomllib.loads(GOOD), "b.toml")
+    assert [job.name for job in batch.jobs] == ["first", "many-1", "many-2", "late"]
+    late, first, many = batch.jobs[3], batch.jobs[0], batch.jobs[1]
+    assert late.command == ("python", "app.py", "two words")
+    assert late.nodes == Bounds(1, 8, 2, 4)
+    assert late.job_class is JobClass.MALLEABLE
+    assert late.model == Amdahl(40.0, 0.05)
+    assert (first.job_class, first.kill, first.walltime_s) == (JobClass.RIGID, True, 30.0)
+    assert first.model == Table({1: 60.0, 3: 20.0})
+    assert (many.nodes, many.job_class) == (Bounds(2, 6), JobClass.MOLDABLE)
+    assert batch_settings(batch.cluster).cooldown_s == 1.5
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("comand = 'x'", ["unknown key 'comand'", "did you mean 'command'"]),
+        ("command = ''", ["command", "missing"]),
+        ("nodes = {min = 4, max = 2}", ["nodes", "max 2 is below min 4"]),
+        ("nodes = {min = 1, max = 8, factor = 2, preferred = 3}", ["nodes", "preferred 3"]),
+        ("nodes = {min = 1, max = 8, factor = 0}", ["nodes: factor", "1 or more"]),
+        ("nodes = {min = 1, max = 8, factr = 2}", ["nodes", "unknown key 'factr'"]),
+        ("nodes = {max = 8}", ["nodes", "give a number, or min and max"]),
+        ("nodes = 0", ["nodes", "1 or more"]),
+        ("nodes = 'x'", ["nodes"]),
+        ("nodes = '4:2'", ["nodes", "max 2 is below min 4"]),
+        ("nodes = '1:x'", ["nodes", "1:x"]),
+        ("nodes = 9", ["nodes", "needs 9 nodes and the cluster has 8", "never start"]),
+        ("submit = -1", ["submit", "0 or more"]),
+        ("submit = 'noon'", ["submit", "seconds"]),
+        ("walltime = -5", ["walltime", "0 or more"]),
+        ("walltime = 0", ["walltime", "above 0"]),
+        ("class = 'bendy'", ["class", "'bendy'", "malleable"]),
+        ("class = 'rigid'\nnodes = {min = 1, max = 2}", ["class", "rigid job has one size"]),
+        ("kill = 1", ["kill", "true or false"]),
+        ("count = 0", ["count", "1 or more"]),
+        ("env = {A = 1}", ["env.A", "quotes"]),
+        ("model = {work_s = 0}", ["model.work_s", "above 0"]),
+        ("model = {work = 1}", ["model", "work"]),
+        ("model = {times = {x = 1}}", ["model"]),
+        ("command = 'unclosed \"'", ["command", "quotation"]),
+    ],
+)
+def test_mistakes_in_a_job_are_named(tmp_path: Path, lines: str, words: list[str]) -> None:
+    given = "" if "command" in lines.partition(" =")[0] else "command = 'true'\n"
+    file = tmp_path / "bad.toml"
+    file.write_text(f"[cluster]\nnodes = 8\n[[jobs]]\nname = 'anna'\n{given}{lines}\n")
+    with pytest.raises(BatchError) as caught:
+        read_batch_file(file)
+    message = str(caught.value)
+    for word in [f"{file}", "job 'anna'", *words]:
+        assert word in message
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ["no jobs"]),
+        ("x = 1", ["unknown key 'x'"]),
+        ("[cluster]\nnode = 4", ["cluster", "did you mean 'nodes'"]),
+        ("[cluster]\nnodes = 0\n[[jobs]]\ncommand = 'a'", ["cluster: nodes"]),
+        ("[cluster]\ncooldown_s = -1\n[[jobs]]\ncommand = 'a'", ["cluster: cooldown_s"]),
+        (
+            "[[jobs]]\nname = 'a'\ncommand = 'a'\n[[jobs]]\nname = 'a'\ncommand = 'a'",
+            ["job 'a': name: two jobs"],
+        ),
+        ("[[jobs]\n", ["is no TOML"]),
+    ],
+)
+def test_mistakes_in_a_batch_are_named(tmp_path: Path, text: str, words: list[str]) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_text(text)
+    with pytest.raises(BatchError) as caught:
+        read_batch_file(file)
+    for word in [f"{file}", *words]:
+        assert word in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BatchError, match=r"none\.toml: cannot be read: No such file"):
+        read_batch_file(tmp_path / "none.toml")
+
+
+def test_a_batch_is_simulated_as_its_models_say() -> None:
+    batch = read_batch(tomllib.loads(GOOD), "b.toml")
+    records: list[Record] = []
+    simulate(batch_jobs(batch), 8, make("malleable"), batch_settings(batch.cluster), records.append)
+    figures = measure(records, 8)
+    assert [job.state for job in figures.jobs] == [JobState.COMPLETED] * 4
+    first = figures.jobs[0]
+    assert (first.start_s, first.end_s) == (0.0, 20.0)
+    assert all(job.spec.job_class is JobClass.RIGID for job in batch_jobs(batch, rigid=True))
+
+
+def test_the_simulator_wants_models() -> None:
+    batch = read_batch({"jobs": [{"name": "a", "command": "true"}]}, "b.toml")
+    with pytest.raises(BatchError, match=r"b\.toml: job 'a': model: missing"):
+        batch_jobs(batch)
+
+
+def test_generated_batches_depend_on_the_seed_alone() -> None:
+    assert malleable_batch(3) == malleable_batch(3)
+    assert malleable_batch(3) != malleable_batch(4)
+    assert {job.spec.job_class for job in malleable_batch(1)} == {JobClass.MALLEABLE, JobClass.RIGID}

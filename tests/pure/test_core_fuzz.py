@@ -1,0 +1,287 @@
+"""The core under events that come late, twice, out of order, or from a job that lies."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pliant.core import events as e
+from pliant.core import records as r
+from pliant.core.audit import audit
+from pliant.core.commands import Start
+from pliant.core.core import SchedulerCore, replay
+from pliant.core.state import Job, Settings, State
+from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.model.nodes import NodeSet, lowest_bits
+from pliant.model.speedup import Amdahl
+from pliant.policy.easy import Easy
+from pliant.policy.registry import POLICIES, make
+
+NODES = 12
+BOUNDS = [Bounds(1, 4), Bounds(1, 8, 2), Bounds(2, 12), Bounds(3, 9, 3), Bounds(12, 12), Bounds(1, 6, 1, 3)]
+MODELS = [None, Amdahl(4000.0), Amdahl(900.0, 0.2)]
+
+Step = tuple[str, int, int, int]
+"""What happens, three numbers that choose among what is possible."""
+
+KINDS = {
+    "submit": 3, "greet": 2, "malleable": 2, "accept": 10, "resized": 10, "decline": 2, "fail": 3, "ended": 2,
+    "cancel": 1, "clean": 6, "lost": 1, "back": 3, "order": 6, "want": 5, "progress": 2, "tick": 5, "granted": 1,
+}  # fmt: skip
+steps_ = st.lists(
+    st.tuples(
+        st.sampled_from([kind for kind in KINDS for _ in range(KINDS[kind])]),
+        st.integers(0, 50),
+        st.integers(0, 50),
+        st.integers(0, 4095),
+    ),
+    min_size=60,
+    max_size=160,
+)
+
+
+class World:
+    """Makes events of steps: mostly such as fit the state, so that the run gets somewhere."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def event(self, step: Step) -> e.Event:
+        kind, a, b, mask = step
+        number = self._number(a)
+        resize = self._resize(number, b)
+        match kind:
+            case "submit":
+                return e.Submitted(self._state.last_job + 1, self._spec(a, b))
+            case "greet":
+                own = BOUNDS[b % len(BOUNDS)] if b % 5 == 0 else None
+                return e.Hello(number, elastic=True, bounds=own)
+            case "malleable":
+                return e.Malleable(number, on=b % 4 != 0)
+            case "accept":
+                return e.Accepted(number, resize)
+            case "resized":
+                return e.Resized(number, resize, self._released(number, b, mask), 0.1)
+            case "decline":
+                return e.Declined(number, resize, "no")
+            case "fail":
+                return e.ResizeFailed(number, resize, "broken")
+            case "ended":
+                return e.Ended(number, b % 3)
+            case "cancel":
+                return e.Cancelled(number)
+            case "clean":
+                return self._clean(a, b, mask)
+            case "lost":
+                return e.Lost(NodeSet(1 << mask % (NODES + 1)))
+            case "back":
+                return e.Back(NodeSet(mask & self._state.lost_mask if b % 4 else 1 << a % NODES))
+            case "order":
+                return e.Ordered(number, b % 13, NodeSet(mask if b % 2 else 0))
+            case "want":
+                return e.Wants(number, BOUNDS[b % len(BOUNDS)])
+            case "progress":
+                return e.Progressed(number, b / 50, 1.0, 1.1)
+            case "granted":
+                return e.Granted(NodeSet(mask))
+            case _:
+                return e.Tick()
+
+    def _number(self, a: int) -> int:
+        live = list(self._state.jobs)
+        if live and a % 8:
+            return live[a % len(live)]
+        return a % (self._state.last_job + 2)
+
+    def _resize(self, number: int, b: int) -> int:
+        job = self._state.jobs.get(number)
+        if job is not None and job.resize is not None and b % 6:
+            return job.resize.id
+        return b % (self._state.last_resize + 2)
+
+    def _released(self, number: int, b: int, mask: int) -> NodeSet:
+        job = self._state.jobs.get(number)
+        if job is None or job.resize is None or b % 7 == 0:
+            return NodeSet(mask)
+        return NodeSet(job.nodes & ~lowest_bits(job.nodes, min(job.size, job.resize.after)))
+
+    def _clean(self, a: int, b: int, mask: int) -> e.Event:
+        dirty = self._state.dirty
+        if dirty and b % 5:
+            number = list(dirty)[a % len(dirty)]
+            return e.Clean(number, NodeSet(dirty[number] if b % 3 else mask))
+        return e.Clean(self._number(a), NodeSet(mask))
+
+    @staticmethod
+    def _spec(a: int, b: int) -> JobSpec:
+        spec = JobSpec(
+            name=f"{a}-{b}",
+            nodes=BOUNDS[a % len(BOUNDS)],
+            job_class=(JobClass.MALLEABLE, JobClass.MALLEABLE, JobClass.EVOLVING, JobClass.MOLDABLE)[b % 4],
+            walltime_s=float(10 + b * b),
+            kill=b % 3 == 0,
+            model=MODELS[b % len(MODELS)],
+        )
+        return spec.rigid() if a % 5 == 0 else spec
+
+
+def reserved(job: Job) -> int:
+    return job.resize.nodes if job.resize is not None and job.resize.kind == "expand" else 0
+
+
+def check(state: State) -> None:
+    """Every node is in exactly one place, and what is counted is what is there."""
+    held = dirty = 0
+    for job in state.jobs.values():
+        mine = job.nodes | reserved(job)
+        assert job.nodes & reserved(job) == 0
+        assert held & mine == 0
+        held |= mine
+        assert job.size == job.nodes.bit_count()
+        assert not job.size or job.bounds.allows(job.size)
+        assert (job.resize is not None) == (job.id in state.resizing)
+    for mask in state.dirty.values():
+        assert mask
+        assert dirty & mask == 0
+        dirty |= mask
+    held &= ~state.lost_mask
+    assert state.free_mask & (held | dirty | state.lost_mask) == 0
+    assert dirty & (held | state.lost_mask) == 0
+    assert state.free_mask | held | dirty | state.lost_mask == state.all_mask
+    assert state.free == state.free_mask.bit_count()
+    assert state.total == (state.all_mask & ~state.lost_mask).bit_count()
+    leaving = [job.resize for job in state.resizing.values() if job.resize and job.resize.kind == "shrink"]
+    assert state.returning() == dirty.bit_count() + sum(x.before - x.after for x in leaving)
+    assert state.running == sorted(state.running, key=lambda entry: entry[:2])
+    assert {n for _, n, _ in state.running} == {job.id for job in state.jobs.values() if job.size}
+    assert {job.id for job in state.queue} == {job.id for job in state.jobs.values() if not job.size}
+
+
+def finish(core: SchedulerCore, now: float) -> None:
+    """From any state a world that behaves gets all jobs done and all nodes back."""
+    state = core.state
+    core.handle([e.Granted(NodeSet.first(NODES)), e.Back(NodeSet(state.lost_mask))], now)
+    for _ in range(1000):
+        if not state.jobs and not state.dirty:
+            return
+        now += 1.0
+        over: list[e.Event] = [e.Ended(job.id, 0) for job in state.jobs.values() if job.size]
+        over += [e.Clean(number, NodeSet(mask)) for number, mask in state.dirty.items()]
+        core.handle(over, now)
+        check(state)
+    raise AssertionError(f"left: {state.jobs.keys()}, dirty: {state.dirty}")
+
+
+@settings(max_examples=250)
+@given(
+    steps_,
+    st.sampled_from([*POLICIES, "malleable", "malleable"]),
+    st.sampled_from([0.0, 3.0]),
+    st.integers(1, 4),
+)
+def test_nothing_that_a_job_or_a_node_does_upsets_the_core(
+    steps: list[Step], policy: str, cooldown: float, together: int
+) -> None:
+    records: list[r.Record] = []
+    options = Settings(cooldown_s=cooldown, decline_backoff_s=1.0, offer_deadline_s=4.0, kill_grace_s=2.0)
+    core = SchedulerCore(make(policy), options, records.append)
+    world = World(core.state)
+    now = 0.0
+    core.handle([e.Granted(NodeSet.first(NODES))], now)
+    for i in range(0, len(steps), together):
+        now += steps[i][1] % 4 / 2
+        events = [world.event(step) for step in steps[i : i + together] if step[0] != "submit"]
+        events += [world.event(step) for step in steps[i : i + together] if step[0] == "submit"][:1]
+        commands = core.handle(events, now)
+        check(core.state)
+        if steps[i][2] % 5:  # most jobs come up and take part
+            started = [c.job for c in commands if isinstance(c, Start) and not c.resize]
+            core.handle([e.Hello(job, elastic=True) for job in started], now)
+            core.handle([e.Malleable(job, on=True) for job in started], now)
+            check(core.state)
+        if i % 16 == 0:
+            assert replay_equal(core.state, records, options)
+    finish(core, now)
+    checked = audit(records)
+    assert not checked.jobs
+    assert checked.nodes("free") == NodeSet(core.state.free_mask)
+    assert replay_equal(core.state, [r.from_line(r.to_line(record)) for record in records], options)
+
+
+def replay_equal(state: State, records: list[r.Record], options: Settings) -> bool:
+    return replay(records, options).snapshot() == state.snapshot()
+
+
+def test_time_must_not_run_backwards() -> None:
+    core = SchedulerCore(Easy())
+    core.handle([e.Granted(NodeSet.first(2))], 5.0)
+    with pytest.raises(ValueError, match="time ran backwards"):
+        core.handle([e.Tick()], 4.0)
+
+
+# ---- races that were found, one by one ---------------------------------------------------------------
+
+
+def running(
+    policy: str = "fcfs", nodes: int = 4, bounds: Bounds | None = None
+) -> tuple[SchedulerCore, list[r.Record]]:
+    """A core with one malleable job of 2 to 4 nodes that runs on 2 of ``nodes`` and takes offers."""
+    records: list[r.Record] = []
+    core = SchedulerCore(make(policy, "min"), None, records.append)
+    spec = JobSpec(name="a", nodes=bounds or Bounds(2, 4), job_class=JobClass.MALLEABLE)
+    core.handle([e.Granted(NodeSet.first(nodes)), e.Submitted(1, spec)], 0.0)
+    core.handle([e.Hello(1, elastic=True), e.Malleable(1, on=True)], 0.0)
+    return core, records
+
+
+def test_a_node_that_is_back_before_its_job_has_ended_is_not_given_away() -> None:
+    core, _ = running()
+    core.handle([e.Lost(NodeSet.of([1]))], 1.0)
+    core.handle([e.Back(NodeSet.of([1]))], 2.0)
+    assert core.state.free_mask == 0b1100
+    core.handle([e.Ended(1, 1)], 3.0)
+    assert core.state.dirty == {1: 0b0011}
+
+
+def test_a_reserved_node_that_is_back_before_the_answer_is_free_only_then() -> None:
+    core, _ = running()
+    core.handle([e.Ordered(1, 4)], 1.0)
+    core.handle([e.Lost(NodeSet.of([3]))], 2.0)
+    core.handle([e.Back(NodeSet.of([3]))], 3.0)
+    assert core.state.free_mask == 0
+    core.handle([e.Declined(1, 1)], 4.0)
+    assert (core.state.free_mask, core.state.free) == (0b1100, 2)
+
+
+def test_a_resize_that_is_done_on_a_lost_node_ends_the_job() -> None:
+    core, records = running()
+    core.handle([e.Ordered(1, 4)], 1.0)
+    core.handle([e.Accepted(1, 1)], 1.0)
+    core.handle([e.Lost(NodeSet.of([3]))], 2.0)
+    core.handle([e.Resized(1, 1)], 2.5)
+    assert isinstance(records[-1], r.JobEnding)
+    assert "lost node 3" in records[-1].error
+
+
+def test_a_job_that_gives_back_the_wrong_number_of_nodes_is_ended() -> None:
+    core, records = running(bounds=Bounds(1, 2, 1, 2))
+    core.handle([e.Ordered(1, 2)], 1.0)
+    core.handle([e.Accepted(1, 1)], 1.0)
+    core.handle([e.Resized(1, 1, NodeSet.of([0]))], 2.0)
+    assert isinstance(records[-1], r.JobEnding)
+    assert "gave back 1 nodes" in records[-1].error
+
+
+def test_a_job_that_is_being_ended_is_offered_nothing() -> None:
+    core, _ = running("malleable", nodes=2)
+    core.handle([e.Cancelled(1)], 1.0)
+    assert core.state.resizing == {}
+    assert core.handle([e.Granted(NodeSet.of([2, 3]))], 2.0) == []
+    assert core.refusal(1, 3, NodeSet()) == "job 1 (a) is being ended"
+
+
+def test_a_wish_below_all_allowed_sizes_is_answered_by_stay() -> None:
+    core, _ = running()
+    commands = core.handle([e.Wants(1, Bounds(1, 1))], 1.0)
+    assert [type(command).__name__ for command in commands] == ["Stay"]

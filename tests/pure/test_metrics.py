@@ -1,0 +1,122 @@
+"""Metrics and chart of a run that was made by hand, so that every figure can be checked on paper."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from pliant.core import records as r
+from pliant.core.gantt import Mark, Segment, gantt
+from pliant.core.metrics import Metrics, ResizeOutcome, measure
+from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
+from pliant.model.nodes import NodeSet
+from pliant.policy.view import Reason
+
+WHY = Reason("idle_nodes", figures={"remaining_s": 9.0})
+A = JobSpec(name="a", nodes=Bounds(1, 4), job_class=JobClass.MALLEABLE)
+B = JobSpec(name="b", nodes=Bounds.exactly(2))
+
+
+def nodes(text: str) -> NodeSet:
+    return NodeSet.parse(text)
+
+
+RECORDS: list[r.Record] = [
+    r.NodesGranted(0.0, nodes("0-3")),
+    r.JobSubmitted(10.0, 1, A),
+    r.JobStarted(10.0, 1, nodes("0-1"), Reason("fits")),
+    r.JobRunning(10.0, 1, elastic=True, bounds=A.nodes),
+    r.ResizeOffered(12.0, 1, 1, "expand", 2, 4, nodes("2-3"), WHY),
+    r.JobProgressed(13.0, 1, 0.1, pace_s=2.0, paced_s=9.0),
+    r.ResizeAccepted(13.0, 1, 1),
+    r.ResizeDone(14.0, 1, 1, nodes("2-3"), NodeSet(), 0.5, {"join": 0.2}),
+    r.JobSubmitted(15.0, 2, B),
+    r.ResizeOffered(16.0, 1, 2, "shrink", 4, 2, NodeSet(), Reason("shrink_for_head", for_job=2)),
+    r.ResizeAccepted(16.0, 1, 2),
+    r.ResizeDone(17.0, 1, 2, NodeSet(), nodes("1,3"), 0.1, {}),
+    r.NodesClean(18.0, 1, nodes("1")),
+    r.NodesClean(20.0, 1, nodes("3")),
+    r.JobStarted(20.0, 2, nodes("1,3"), Reason("fits")),
+    r.ResizeOffered(21.0, 1, 3, "shrink", 2, 1, NodeSet(), WHY),
+    r.ResizeDeclined(22.0, 1, 3, "busy"),
+    r.JobProgressed(23.0, 1, 0.9, pace_s=10.0, paced_s=12.0),
+    r.JobEnded(24.0, 2, JobState.FAILED, 3, nodes("1,3"), None, "it broke"),
+    r.JobEnded(30.0, 1, JobState.COMPLETED, 0, nodes("0,2"), "42"),
+    r.NodesClean(31.0, 1, nodes("0,2")),
+]
+
+
+def test_every_figure() -> None:
+    figures = measure(RECORDS, 4)
+    held = 2 * 4 + 4 * 3 + 2 * 13 + 2 * 4
+    assert figures.makespan_s == 20.0
+    assert figures.utilisation == pytest.approx(held / (4 * 20.0))
+    assert (figures.wait_mean_s, figures.wait_max_s) == (2.5, 5.0)
+    assert figures.turnaround_mean_s == pytest.approx((20.0 + 9.0) / 2)
+    assert figures.bounded_slowdown_mean == pytest.approx((1.0 + 1.0) / 2)
+    assert (figures.expands, figures.shrinks) == (1, 1)
+    assert figures.blocked_mean_s == pytest.approx(0.3)
+    assert figures.blocked_max_s == 0.5
+    assert figures.resizing_node_s == pytest.approx(2 * 2.0 + 1.0 + 3.0)
+    assert figures.pace_overrun == pytest.approx(0.2)
+    assert (figures.ended, figures.failed) == (2, 1)
+
+
+def test_the_jobs_of_the_report() -> None:
+    a, b = json.loads(msgspec.json.encode(measure(RECORDS, 4).jobs, enc_hook=str))
+    assert {key: a[key] for key in a if key != "resizes"} == {
+        "name": "a", "class": "malleable", "state": "COMPLETED", "exit_code": 0, "verified": None,
+        "submit_s": 10.0, "start_s": 10.0, "end_s": 30.0, "result": "42", "error": "",
+    }  # fmt: skip
+    assert a["resizes"][0] == {
+        "id": 1, "kind": "expand", "from": 2, "to": 4, "nodes": "2-3", "offered_s": 12.0, "done_s": 14.0,
+        "blocked_s": 0.5, "phases": {"join": 0.2}, "outcome": "done",
+        "reason": {"code": "idle_nodes", "figures": {"remaining_s": 9.0}},
+    }  # fmt: skip
+    assert [(x["outcome"], x["nodes"], x["done_s"]) for x in a["resizes"][1:]] == [
+        ("done", "1,3", 17.0),
+        ("declined", "", 22.0),
+    ]
+    assert (b["state"], b["exit_code"], b["error"]) == ("FAILED", 3, "it broke")
+
+
+def test_a_summary_may_be_asked_at_any_time_and_jobs_need_not_be_kept() -> None:
+    metrics = Metrics(keep_jobs=False)
+    assert metrics.summary(4).utilisation == 0.0
+    for record in RECORDS:
+        metrics.add(record)
+        figures = metrics.summary(4)
+        assert 0.0 <= figures.utilisation <= 1.0
+        assert figures.jobs == []
+    assert figures == msgspec.structs.replace(measure(RECORDS, 4), jobs=[])
+    assert measure(RECORDS[:2], 4).pace_overrun is None
+
+
+def test_a_resize_that_comes_to_nothing_still_held_its_nodes() -> None:
+    ended = r.JobEnded(16.0, 1, JobState.NODE_FAIL, 1, nodes("0-3"))
+    figures = measure([*RECORDS[:6], ended], 4)
+    assert figures.expands == 0
+    assert figures.resizing_node_s == pytest.approx(2 * 4.0)
+    [resize] = figures.jobs[0].resizes
+    assert (resize.outcome, resize.done_s) == ("ended", 16.0)
+    failed = r.ResizeFailed(15.0, 1, 1, "no", nodes("2-3"))
+    figures = measure([*RECORDS[:6], failed, r.NodesLost(17.0, nodes("2"))], 4)
+    assert figures.resizing_node_s == pytest.approx(2 * 3.0 + 2.0)
+    assert isinstance(figures.jobs[0].resizes[0], ResizeOutcome)
+    assert figures.jobs[0].resizes[0].outcome == "failed"
+
+
+def test_the_chart() -> None:
+    chart = gantt(RECORDS)
+    assert chart.segments == [
+        Segment(1, "a", nodes("0-1"), 10.0, 14.0),
+        Segment(1, "a", nodes("0-3"), 14.0, 17.0),
+        Segment(2, "b", nodes("1,3"), 20.0, 24.0),
+        Segment(1, "a", nodes("0,2"), 17.0, 30.0),
+    ]
+    assert chart.marks == [Mark(1, 14.0, "expand", nodes("2-3")), Mark(1, 17.0, "shrink", nodes("1,3"))]
+    assert chart.curve == [(10.0, 2), (14.0, 4), (17.0, 2), (20.0, 4), (24.0, 2), (30.0, 0)]
+    assert chart.running() == []
+    assert gantt(RECORDS[:5]).running() == [Segment(1, "a", nodes("0-1"), 10.0, 12.0)]

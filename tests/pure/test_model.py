@@ -1,0 +1,140 @@
+"""Sets of nodes, bounds and speed-up models."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.model.nodes import NodeSet, hostlist, lowest_bits, parse_hostlist
+from pliant.model.speedup import Amdahl, Table, check_model
+
+sets_ = st.sets(st.integers(0, 400))
+
+
+@given(sets_, sets_)
+def test_a_node_set_is_a_set(a: set[int], b: set[int]) -> None:
+    x, y = NodeSet.of(a), NodeSet.of(b)
+    assert set(x) == a
+    assert len(x) == len(a)
+    assert bool(x) == bool(a)
+    assert set(x | y) == a | b
+    assert set(x & y) == a & b
+    assert set(x - y) == a - b
+    assert (x <= y) == (a <= b)
+    assert (x == y) == (a == b)
+    assert all((n in x) == (n in a) for n in range(0, 401, 7))
+    assert NodeSet.parse(str(x)) == x
+    assert sum(high - low + 1 for low, high in x.ranges()) == len(a)
+
+
+@given(sets_, st.integers(0, 400))
+def test_the_lowest_nodes(a: set[int], count: int) -> None:
+    count %= len(a) + 1
+    assert sorted(NodeSet.of(a).lowest(count)) == sorted(a)[:count]
+    with pytest.raises(ValueError, match="nodes wanted"):
+        lowest_bits(NodeSet.of(a).mask, len(a) + 1)
+
+
+def test_text_of_node_sets() -> None:
+    assert str(NodeSet.of([0, 1, 2, 3, 7])) == "0-3,7"
+    assert str(NodeSet()) == ""
+    assert NodeSet.first(3) == NodeSet.of([0, 1, 2])
+    with pytest.raises(ValueError, match="backwards"):
+        NodeSet.parse("7-3")
+    with pytest.raises(ValueError, match="invalid literal"):
+        NodeSet.parse("a")
+
+
+@given(st.lists(st.tuples(st.sampled_from(["n", "x-", "rack1-n"]), st.integers(0, 120)), unique=True))
+def test_hostlists_lose_nothing(hosts: list[tuple[str, int]]) -> None:
+    for width in (1, 3):
+        names = [f"{prefix}{number:0{width}d}" for prefix, number in hosts]
+        assert sorted(parse_hostlist(hostlist(names))) == sorted(names)
+
+
+def test_hostlists_by_hand() -> None:
+    assert hostlist(["n0", "n2", "n1", "x7", "login"]) == "login,n[0-2],x7"
+    assert hostlist(["node01", "node03", "node02"]) == "node[01-03]"
+    assert hostlist([]) == ""
+    assert parse_hostlist("n[0-2,5],x7") == ["n0", "n1", "n2", "n5", "x7"]
+    with pytest.raises(ValueError, match="no hostlist"):
+        parse_hostlist("n[a-b]")
+
+
+@st.composite
+def bounds_(draw: st.DrawFn) -> Bounds:
+    low = draw(st.integers(1, 12))
+    return Bounds(low, draw(st.integers(low, 64)), draw(st.integers(1, 4)))
+
+
+@given(bounds_(), st.integers(0, 80))
+def test_allowed_sizes(bounds: Bounds, nodes: int) -> None:
+    sizes = bounds.sizes()
+    assert sizes == [n for n in range(1, bounds.max + 1) if bounds.allows(n)]
+    assert bounds.floor(nodes) == max((n for n in sizes if n <= nodes), default=0)
+    assert bounds.above(nodes) == min((n for n in sizes if n > nodes), default=0)
+    assert bounds.preferred in sizes
+
+
+@given(bounds_(), bounds_())
+def test_the_intersection_allows_what_both_allow(a: Bounds, b: Bounds) -> None:
+    both = a.intersect(b)
+    common = [n for n in a.sizes() if b.allows(n)]
+    if both is None:
+        assert not common
+    else:
+        assert set(both.sizes()) <= set(common)
+        assert common[0] in both.sizes()
+        if a.factor == b.factor:
+            assert both.sizes() == common
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ((0, 4), "min is 0"),
+        ((4, 2), "max 2 is below min 4"),
+        ((1, 8, 0), "factor is 0"),
+        ((1, 8, 2, 3), r"preferred 3 is no allowed size \(1:8 by factor 2\); nearest below: 2"),
+    ],
+)
+def test_bounds_say_what_is_wrong(numbers: tuple[int, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Bounds(*numbers)
+
+
+def test_amdahl_and_tables() -> None:
+    assert Amdahl(100.0, 0.1).time(1) == 100.0
+    assert Amdahl(100.0, 0.1).time(9) == pytest.approx(20.0)
+    table = Table({4: 30.0, 1: 100.0})
+    assert (table.time(1), table.time(4), table.time(99)) == (100.0, 30.0, 30.0)
+    assert table.time(2) == pytest.approx(math.sqrt(100.0 * 30.0))
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (Amdahl(0.0), "work_s is 0"),
+        (Amdahl(math.inf), "work_s is inf"),
+        (Amdahl(1.0, 1.5), "serial_fraction is 1.5"),
+        (Table({}), "times is empty"),
+        (Table({1: 5.0, 2: -1.0}), "no positive run time for 2 nodes"),
+    ],
+)
+def test_models_say_what_is_wrong(model: Amdahl | Table, message: str) -> None:
+    assert message in (check_model(model) or "")
+    assert check_model(Amdahl(5.0, 0.5)) is None
+
+
+def test_estimates_follow_the_model_and_stay_upper_bounds_without() -> None:
+    bounds = Bounds(2, 16, 2, 4)
+    plain = JobSpec(name="a", nodes=bounds, walltime_s=100.0)
+    assert (plain.estimate(2), plain.estimate(4), plain.estimate(16)) == (200.0, 100.0, 100.0)
+    modelled = JobSpec(name="a", nodes=bounds, walltime_s=100.0, model=Amdahl(400.0))
+    assert modelled.estimate(16) == pytest.approx(25.0)
+    assert modelled.rigid().nodes == Bounds.exactly(4)
+    assert modelled.rigid().job_class is JobClass.RIGID

@@ -1,0 +1,156 @@
+"""The live view: plain lines where nobody watches, a display where somebody does."""
+
+import io
+
+import pytest
+from report_runs import NAMES, finished, one_resize, realistic
+from rich.console import Console, RenderableType
+
+from pliant.core import records as r
+from pliant.model.jobs import Bounds, JobSpec
+from pliant.model.nodes import NodeSet
+from pliant.policy.view import Reason
+from pliant.report.live import LiveView, done_share
+from pliant.report.runs import Run
+
+IDLE = "nobody was waiting for the free nodes, and it had 20.0 s to go"
+HEAD = "head could then start, up to 3.00 s sooner"
+
+
+def plain_lines(run: Run) -> list[str]:
+    out = io.StringIO()
+    with LiveView(run.name, run.policy, run.names, Console(file=out, width=60)) as view:
+        for record in run.records:
+            view.record(record)
+            view.tick(record.at)
+    return out.getvalue().splitlines()
+
+
+def shown(view: LiveView) -> str:
+    console = Console(file=io.StringIO(), width=100, height=30, force_terminal=True, color_system=None)
+    with console.capture() as capture:
+        console.print(view.render())
+    return capture.get()
+
+
+def test_plain_lines_tell_what_happened_and_nothing_else() -> None:
+    assert plain_lines(one_resize()) == [
+        "     2.0 s  ▶ solver started on 1 node, n0",
+        f"     5.0 s  ▲ solver grew from 1 to 3 nodes (stood still for 40 ms): {IDLE}",
+        f"     9.0 s  ▼ solver shrank from 3 to 2 nodes (stood still for 20 ms): {HEAD}",
+        "     9.5 s  ▶ head started on 1 node, n1: it fitted ahead of its turn without delaying the head of the queue",
+        "    12.0 s  ✗ head ended as FAILED (exit code 3) after 2.50 s: ValueError: no",
+        "    13.0 s  ✓ solver completed after 11.0 s",
+        "✗ malleable: done after 13.0 s, 2 jobs ended, 1 of them not completed, 2 resizes",
+    ]
+
+
+def test_plain_lines_hold_no_control_characters() -> None:
+    lines = plain_lines(finished("evil\x1b[2J", 3.0, jobs="a\x1b]0;b\x07\nfake line"))
+    assert len(lines) == 3
+    assert not any(ord(c) < 32 for line in lines for c in line)
+
+
+def test_a_failed_resize_and_a_lost_node_are_told() -> None:
+    run = one_resize()
+    records = [
+        *run.records[:7],
+        r.ResizeFailed(5.0, 1, 1, "connect: refused", NodeSet.of([1])),
+        r.NodesLost(6.0, NodeSet.of([2])),
+    ]
+    out = io.StringIO()
+    view = LiveView("m", "p", run.names, Console(file=out, width=200))
+    for record in records:
+        view.record(record)
+    lines = out.getvalue().splitlines()
+    assert lines[-2] == (
+        "     5.0 s  ✗ solver: growing from 1 to 3 nodes failed; it goes on as before: connect: refused"
+    )
+    assert lines[-1] == "     6.0 s  ✗ lost n2"
+    text = shown(view)
+    assert "nodes  a▒✗" in text  # solver's, not proved clean, lost
+
+
+def test_the_display_shows_queue_bars_and_resizes_under_way() -> None:
+    run = one_resize()
+    view = LiveView("malleable", "malleable", run.names, Console(file=io.StringIO(), force_terminal=True))
+    for record in run.records[:7]:
+        view.record(record)
+    view.record(r.JobProgressed(4.3, 1, 0.25))
+    view.record(r.JobSubmitted(4.5, 2, JobSpec(name="next", nodes=Bounds(2, 4))))
+    view.tick(4.6)
+    text = shown(view)
+    assert "00:04  3 of 3 nodes in use, 0 free" in text
+    assert "nodes  a▒▒" in text
+    assert "1 job: next (2:4)" in text
+    assert "25 %" in text
+    assert "1 node  ▲ 3 (under way)" in text
+    assert "solver can grow from 1 to 3 nodes" in text
+
+
+def test_a_display_is_drawn_at_most_five_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=100, height=30)
+    run = realistic()[1]
+    drawn = 0
+    with LiveView("malleable", "malleable", NAMES, console) as view:
+        render, before = view.render, 0
+
+        def counted() -> RenderableType:
+            nonlocal before
+            before += 1
+            return render()
+
+        monkeypatch.setattr(view, "render", counted)
+        for record in run.records[:40]:
+            view.record(record)
+        for i in range(1001):
+            view.tick(10.0 + i / 1000)
+        drawn = before
+    assert 5 <= drawn <= 6
+    assert "malleable: stopped after 11.0 s" in out.getvalue()
+
+
+def test_letters_are_not_handed_on_at_once() -> None:
+    run = finished("rigid", *[float(i + 2) for i in range(8)])
+    view = LiveView("rigid", "easy", run.names, Console(file=io.StringIO(), force_terminal=True))
+    for record in run.records:
+        if record.at <= 1.0:
+            view.record(record)
+    assert "nodes  abcdefgh" in shown(view)
+
+
+def test_ascii_terminals_get_ascii() -> None:
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, encoding="ascii")
+    run = one_resize()
+    view = LiveView("malleable", "malleable", run.names, Console(file=out, width=200))
+    for record in run.records:
+        view.record(record)
+    out.flush()
+    assert b"^ solver grew" in raw.getvalue()
+    assert view.render() is not None
+    printed = Console(file=io.StringIO(), width=40, force_terminal=True, color_system=None)
+    with printed.capture() as capture:
+        printed.print(view.render())
+    assert capture.get().isascii()
+
+
+def test_progress_comes_from_the_job_else_the_estimate() -> None:
+    run = one_resize()
+    view = LiveView("m", "p", run.names, Console(file=io.StringIO(), force_terminal=True))
+    for record in run.records[:5]:
+        view.record(record)
+    job = view.state.jobs[1]
+    assert done_share(job, 2.0 + 900.0) == (0.25, False)  # of an hour's walltime
+    view.record(r.JobProgressed(3.0, 1, 0.5))
+    assert done_share(job, 3.0) == (0.5, True)
+
+
+def test_many_nodes_share_letters() -> None:
+    view = LiveView("m", "p", [], Console(file=io.StringIO(), force_terminal=True))
+    view.record(r.NodesGranted(0.0, NodeSet.first(300)))
+    view.record(r.JobSubmitted(0.0, 1, JobSpec(name="wide", nodes=Bounds.exactly(150))))
+    view.record(r.JobStarted(0.0, 1, NodeSet.first(150), Reason("fits")))
+    text = shown(view)
+    assert "nodes  " + "a" * 30 + "·" * 30 + "  (5 nodes a letter)" in text

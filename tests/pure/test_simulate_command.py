@@ -1,0 +1,135 @@
+"""``pliant simulate`` and ``pliant bench simulator`` as commands; and simulations that cannot go on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from pliant.cli import bench, simulate
+from pliant.core.state import Settings
+from pliant.model.errors import BatchError, PliantError, PolicyError, TraceError
+from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.plan.cost import ResizeCost
+from pliant.policy.malleable import Malleable
+from pliant.policy.view import ClusterView, Decision, Reason, Start
+from pliant.sim.simulator import SimJob, measured
+from pliant.sim.simulator import simulate as run_simulation
+
+TRACE = "; MaxProcs: 4\n1 0 0 10 3 -1 -1 3 10\n2 0 0 5 4 -1 -1 4 5\n3 0 0 10 1 -1 -1 1 10\n"
+BATCH = """
+[cluster]
+nodes = 4
+policy = "malleable"
+[[jobs]]
+name = "a"
+command = "true"
+nodes = {min = 1, max = 4}
+model = {work_s = 100}
+"""
+
+
+def command(*arguments: str) -> str:
+    app = typer.Typer()
+    simulate.register(app)
+    bench.register(app)
+    result = CliRunner().invoke(app, arguments)
+    if isinstance(result.exception, PliantError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_a_trace_as_json(tmp_path: Path) -> None:
+    (tmp_path / "x.swf").write_text(TRACE)
+    figures = json.loads(command("simulate", str(tmp_path / "x.swf"), "--json"))
+    assert (figures["jobs"], figures["failed"]) == (3, 0)
+    assert figures["wait_mean_s"] == pytest.approx(10 / 3)
+    assert figures["makespan_s"] == 15.0
+    assert set(figures) >= {
+        "wait_max_s", "bounded_slowdown_mean", "utilisation", "turnaround_mean_s", "expands", "shrinks", "cpu_s",
+        "jobs_per_cpu_s", "peak_mb",
+    }  # fmt: skip
+
+
+def test_a_batch_as_a_table_and_rigid(tmp_path: Path) -> None:
+    (tmp_path / "b.toml").write_text(BATCH)
+    assert "malleable on 4 nodes" in command("simulate", str(tmp_path / "b.toml"))
+    malleable = json.loads(command("simulate", str(tmp_path / "b.toml"), "--json"))
+    rigid = json.loads(command("simulate", str(tmp_path / "b.toml"), "--rigid", "--policy", "easy", "--json"))
+    assert malleable["expands"] == 1
+    assert malleable["makespan_s"] < 30
+    assert rigid["makespan_s"] > 100
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "arguments", "message"),
+    [
+        ("x.csv", "", [], "neither a trace"),
+        ("x.swf", "1 0 0 10 3", [], "give --nodes"),
+        ("x.swf", TRACE, ["--policy", "esay"], "did you mean 'easy'"),
+        ("x.swf", TRACE, ["--start", "max"], "no start rule 'max'"),
+        ("x.swf", TRACE, ["--nodes", "2"], "needs 3 processors"),
+        ("b.toml", BATCH.replace("min = 1", "min = 3"), ["--nodes", "2"], "could never start"),
+    ],
+)
+def test_what_cannot_be_simulated(
+    tmp_path: Path, name: str, text: str, arguments: list[str], message: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises((TraceError, BatchError, PolicyError), match=message):
+        command("simulate", str(tmp_path / name), *arguments)
+
+
+def test_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / bench.TRACE).write_text(TRACE)
+    figures = json.loads(command("bench", "simulator", "--traces", str(tmp_path), "--quick", "--json"))
+    assert (figures["jobs"], figures["nodes_placed"], len(figures["runs"])) == (3, 8, 1)
+    monkeypatch.setenv("PLIANT_TRACES", str(tmp_path / "elsewhere"))
+    with pytest.raises(TraceError, match="elsewhere; name its folder by --traces"):
+        command("bench", "simulator")
+
+
+class Lazy:
+    """A policy that starts nothing."""
+
+    name = "lazy"
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:  # noqa: ARG002
+        return []
+
+
+class Greedy(Lazy):
+    """A policy that starts what does not fit."""
+
+    name = "greedy"
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        return [Start(job.id, job.bounds.max, Reason("now")) for job in view.queue]
+
+
+def test_policies_that_do_nothing_or_too_much_are_named() -> None:
+    jobs = [SimJob(JobSpec(name=name, nodes=Bounds.exactly(3)), 5.0) for name in ("anna", "berta")]
+    with pytest.raises(
+        PolicyError, match=r"'lazy' is stuck at 0\.000 s: 2 jobs wait \(anna, berta\), 4 of 4"
+    ):
+        run_simulation(jobs, 4, Lazy())
+    with pytest.raises(PolicyError, match=r"'greedy' .* only 1 nodes are free"):
+        run_simulation(jobs, 4, Greedy())
+
+
+def test_work_progresses_at_the_size_in_use() -> None:
+    """100 node-seconds: alone on 4 nodes after an expansion from 1, with every cost of it on paper."""
+    spec = JobSpec(name="a", nodes=Bounds(1, 4, 4), job_class=JobClass.MALLEABLE, walltime_s=100.0)
+    cost = ResizeCost(start_s=1.0, start_each_s=1.0, blocked_s=2.0, leave_s=0.5, answer_s=3.0)
+    figures = measured([SimJob(spec, 100.0)], 4, Malleable("min"), Settings(cost=cost))
+    # Offered at 0, done after 3 + 1 + 3 + 2 s, of which it computes 7 s on 1 node; without a model its
+    # speed-up counts as linear.
+    [resize] = figures.jobs[0].resizes
+    assert (resize.offered_s, resize.done_s) == (0.0, 9.0)
+    assert figures.jobs[0].end_s == pytest.approx(9.0 + 93.0 / 4)
+    assert figures.resizing_node_s == pytest.approx(3 * 9.0)

@@ -256,6 +256,8 @@ class SchedulerCore:
         self._news = True
 
     def _clean(self, event: e.Clean) -> None:
+        if not self.state.dirty.get(event.job, 0) & event.nodes.mask:
+            return  # lost meanwhile, or proved twice
         self._record(r.NodesClean(self.state.now, event.job, event.nodes))
         self._news = True
 

@@ -20,6 +20,8 @@ JOB_KEYS = (
     "name", "submit", "command", "cwd", "env", "nodes", "class", "walltime", "kill", "model", "verify", "user",
     "count",
 )  # fmt: skip
+START_S = 10.0
+"""What a walltime that was not stated allows for starting, beside half as much again as the model says."""
 NODES_KEYS = ("min", "max", "factor", "preferred")
 
 
@@ -92,7 +94,9 @@ def _job(data: Mapping[str, Any], number: int, source: str, cluster: Cluster) ->
     if not command:
         raise BatchError(f"{where}: command: missing; say what the job runs")
     model = _model(data.get("model"), where)
-    walltime = _seconds(data, "walltime", where, model.time(bounds.preferred) * 1.5 if model else 3600.0)
+    walltime = _seconds(
+        data, "walltime", where, model.time(bounds.preferred) * 1.5 + START_S if model else 3600.0
+    )
     if walltime is None or walltime <= 0:
         raise BatchError(f"{where}: walltime: it must be above 0 seconds")
     env = _table(data.get("env", {}), f"{where}: env")

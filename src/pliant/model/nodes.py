@@ -122,16 +122,14 @@ _NUMBERED = re.compile(r"(.*?)(\d+)")
 
 def hostlist(names: Iterable[str]) -> str:
     """Slurm's short form of host names: ``n0 n1 n2 x7`` becomes ``n[0-2],x7``."""
-    plain: list[str] = []
+    matches = [(name, _NUMBERED.fullmatch(name)) for name in names]
+    plain = [name for name, match in matches if match is None]
+    split = [match.groups() for _, match in matches if match is not None]
+    # Names of one width share a bracket where any of them is padded: node01 is not node1.
+    padded = {(prefix, len(digits)) for prefix, digits in split if digits[0] == "0" and len(digits) > 1}
     numbered: dict[tuple[str, int], list[int]] = {}
-    for name in names:
-        match = _NUMBERED.fullmatch(name)
-        if match is None:
-            plain.append(name)
-            continue
-        prefix, digits = match.groups()
-        # Only names of one width share a bracket when digits are padded: node01 is not node1.
-        width = len(digits) if digits.startswith("0") and len(digits) > 1 else 0
+    for prefix, digits in split:
+        width = len(digits) if (prefix, len(digits)) in padded else 0
         numbered.setdefault((prefix, width), []).append(int(digits))
     parts = sorted(plain)
     for (prefix, width), numbers in sorted(numbered.items()):

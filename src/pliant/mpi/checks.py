@@ -61,9 +61,9 @@ class Checks:
         self._wait = wait
         self._buffer = bytearray(_PACK.size)
         self._request: MPI.Request | None = None
-        self._posted_s = 0.0
         self._cost_s = 0.0
-        self._since = 0.0
+        self._read_at = 0.0
+        self._posted_at = 0.0
         self._better = lag
 
     def read(self) -> Decision:
@@ -71,32 +71,34 @@ class Checks:
 
         A peer may still be in user code, so there is no limit to this wait.
         """
-        start = time.perf_counter()
+        self._read_at = time.perf_counter()
         if self._request is None:
             return Decision(lag=self.lag)
         self._wait.request(self._request, "the root's decision", limited=False)
         self._request = None
-        decision = Decision.unpack(self._buffer)
-        now = time.perf_counter()
-        self._account(now - start + self._posted_s, (now - self._since) / self.lag)
-        return decision
-
-    def _account(self, cost_s: float, step_s: float) -> None:
-        """Only the root's numbers count. One slow check must not stretch the lag, so it counts a quarter."""
-        self._cost_s = 0.75 * self._cost_s + 0.25 * cost_s if self._cost_s else cost_s
-        self._better = better_lag(self._cost_s, step_s)
+        return Decision.unpack(self._buffer)
 
     def post(self, step: int, lag: int, decision: Decision) -> None:
         """Send (root) or expect what is to be read at ``step + lag``."""
-        self._since = time.perf_counter()
-        self.due, self.lag = step + lag, lag
         if self._comm.rank == 0:
             self._buffer[:] = decision._replace(lag=self._better).pack()
         if self._comm.size > 1:
             self._request = self._comm.Ibcast([self._buffer, len(self._buffer), MPI.BYTE], root=0)
         else:
             self._request = MPI.REQUEST_NULL
-        self._posted_s = time.perf_counter() - self._since
+        self._account(time.perf_counter())
+        self.due, self.lag = step + lag, lag
+
+    def _account(self, now: float) -> None:
+        """What a check costs, from reading to posting, and the lag that follows; only the root's counts.
+
+        One slow check must not stretch the lag, so each counts a quarter.
+        """
+        if self._read_at and self._posted_at:
+            cost_s = now - self._read_at
+            self._cost_s = 0.75 * self._cost_s + 0.25 * cost_s if self._cost_s else cost_s
+            self._better = better_lag(self._cost_s, (self._read_at - self._posted_at) / self.lag)
+        self._posted_at = now
 
     def drain(self) -> None:
         """Complete the check that is under way when the loop is over; what it says is no longer wanted."""

@@ -139,6 +139,7 @@ class BatchRun:
         """Processes, runtime files and shared memory of the run that are still there."""
         left = [f"process {pid}" for pid in processes.find(run)]
         left += [f"agent {node}" for node in self.agents()]
+        left += [str(path) for path in shm.SHM.glob(f"pliant-{run}-*")]
         for node, number, group in product(range(4), range(1, 5), range(16)):
             left += [str(path) for path in shm.segments(run, f"n{node}", number, group)]
         if self.runtime.exists():

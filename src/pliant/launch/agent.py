@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import hmac
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -63,11 +64,13 @@ class Agent:
         self._sessions: set[asyncio.Task[None]] = set()
         self._orphaned = False
         self._socket = runtime / f"{node}.sock"
+        self._shm = shm.directory(run, node)
 
     async def serve(self, link: socket.socket) -> None:
         """Work until the controller says Shutdown or goes away, or a SIGTERM comes."""
         loop = asyncio.get_running_loop()
         processes.become_subreaper()
+        self._shm.mkdir(mode=0o700, exist_ok=True)
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
         loop.add_signal_handler(signal.SIGTERM, self._stop.set)
         reader, self._link = await asyncio.open_connection(sock=link)
@@ -139,6 +142,7 @@ class Agent:
         env = {
             **os.environ,
             "MPIR_CVAR_CH4_NETMOD": "ucx",
+            "UCX_POSIX_DIR": str(self._shm),
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
             **order.env,
@@ -319,6 +323,7 @@ class Agent:
             await asyncio.sleep(0.02)
         for group in self._groups.values():
             shm.clear(self._runtime, self._run, self._node, group.job, group.number)
+        shutil.rmtree(self._shm, ignore_errors=True)
         if self._sessions:
             await asyncio.wait(self._sessions, timeout=KILL_S)  # their peers are dead: they read the end
         self._socket.unlink(missing_ok=True)

@@ -160,6 +160,9 @@ class SchedulerCore:
         job = self._live(event.job)
         if job is not None and job.on != event.on and job.state is not JobState.CONFIGURING:
             self._record(r.JobMalleable(self.state.now, job.id, event.on))
+            if not event.on and job.resize is not None and job.state is not JobState.RESIZING:
+                # They crossed: the job will read the offer when it next looks, at its very end perhaps.
+                self._record(r.ResizeDeclined(self.state.now, job.id, job.resize.id, "its loop is over"))
             self._news = True
 
     def _wants(self, event: e.Wants) -> None:

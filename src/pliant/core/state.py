@@ -23,7 +23,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``cooldown_s`` is the least time between two resizes of a job, ``decline_backoff_s`` the least time
     between a refusal and the next offer. An offer not answered within ``offer_deadline_s`` is withdrawn,
     an accepted resize not done within ``resize_deadline_s`` called off; a job that does not follow within
-    ``kill_grace_s`` is ended.
+    ``kill_grace_s`` is ended. All three allow three steps more, as long as the job's longest so far.
     """
 
     cooldown_s: float = 2.0
@@ -53,7 +53,8 @@ class Job:
     """A pending or running job. ``used`` is the share of its estimate that was used up at ``settled``."""
 
     __slots__ = (
-        "bounds", "elastic", "ending", "expected_end", "fraction", "fraction_at", "id", "nodes", "not_before",
+        "bounds", "elastic", "ending", "expected_end", "fraction", "fraction_at", "gap", "heard", "id", "nodes",
+        "not_before",
         "on", "pinned", "promised", "resize", "settled", "size", "spec", "started", "state", "target", "used", "why",
     )  # fmt: skip
 
@@ -71,6 +72,8 @@ class Job:
         self.used = 0.0
         self.fraction = 0.0
         self.fraction_at = 0.0
+        self.heard = 0.0
+        self.gap = 0.0
         self.elastic = False
         self.on = False
         self.pinned = False
@@ -91,6 +94,15 @@ class Job:
             took = self.fraction_at - self.started
             return max(0.0, took * (1.0 - self.fraction) / self.fraction - (now - self.fraction_at))
         return max(0.0, self.expected_end - now)
+
+    def hear(self, now: float) -> None:
+        """The job has reported from its loop: the longest gap between reports tells how long its steps are."""
+        self.gap = max(self.gap, now - self.heard)
+        self.heard = now
+
+    def patience_s(self, now: float) -> float:
+        """How long a job may well stay silent because it is inside a step: it answers between steps only."""
+        return 3.0 * max(self.gap, now - self.heard)
 
     def settle(self, now: float) -> None:
         """Book the share of work done at the present size up to ``now``, before the size changes."""
@@ -235,6 +247,7 @@ class State:
     def _malleable(self, record: r.JobMalleable) -> None:
         job = self.jobs[record.job]
         job.on = record.on
+        job.heard = record.at
         if record.on and job.spec.job_class is JobClass.MALLEABLE:
             self._elastic[job.id] = job
         else:
@@ -247,10 +260,12 @@ class State:
         job = self.jobs[record.job]
         job.fraction = record.fraction
         job.fraction_at = record.at
+        job.hear(record.at)
 
     def _offered(self, record: r.ResizeOffered) -> None:
         job = self.jobs[record.job]
-        job.resize = Resize(record, record.at + self.settings.offer_deadline_s)
+        patience = self.settings.offer_deadline_s + job.patience_s(record.at)
+        job.resize = Resize(record, record.at + patience)
         job.target = record.after
         self.resizing[job.id] = job
         self.last_resize = record.resize
@@ -260,9 +275,12 @@ class State:
             self._leaving += record.before - record.after
 
     def _withdrawn(self, record: r.ResizeWithdrawn) -> None:
+        job = self.jobs[record.job]
         resize = self._outstanding(record.job)
+        accepted = resize.stage == "accepted"
         resize.stage = "withdrawn"
-        resize.deadline = record.at + self.settings.kill_grace_s
+        # A job that has accepted has to follow; one that has not even answered may be in a long step.
+        resize.deadline = self._last_deadline(job, record.at) if accepted else NEVER
 
     def _accepted(self, record: r.ResizeAccepted) -> None:
         job = self.jobs[record.job]
@@ -270,7 +288,12 @@ class State:
         resize = self._outstanding(record.job)
         if resize.stage == "offered":
             resize.stage = "accepted"
-            resize.deadline = record.at + self.settings.resize_deadline_s
+            resize.deadline = record.at + self.settings.resize_deadline_s + job.patience_s(record.at)
+        else:
+            resize.deadline = self._last_deadline(job, record.at)
+
+    def _last_deadline(self, job: Job, now: float) -> float:
+        return now + self.settings.kill_grace_s + job.patience_s(now)
 
     def _declined(self, record: r.ResizeDeclined) -> None:
         job = self._close(record.job)

@@ -1,0 +1,66 @@
+"""Who is waited for, and for how long: jobs answer between two steps, and steps may be long."""
+
+from __future__ import annotations
+
+import pytest
+
+from pliant.core import commands as c
+from pliant.core import events as e
+from pliant.core.core import SchedulerCore
+from pliant.core.state import Settings
+from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.model.nodes import NodeSet
+from pliant.policy.malleable import Malleable
+
+SETTINGS = Settings(offer_deadline_s=20.0, resize_deadline_s=30.0, kill_grace_s=5.0)
+
+
+@pytest.fixture
+def core() -> SchedulerCore:
+    """A job on 1 of 4 nodes that has been offered the others at time 0."""
+    core = SchedulerCore(Malleable(), SETTINGS)
+    spec = JobSpec(name="j", nodes=Bounds(1, 4), job_class=JobClass.MALLEABLE, walltime_s=3600.0)
+    core.handle([e.Granted(NodeSet.first(4)), e.Submitted(1, spec)], 0.0)
+    commands = core.handle([e.Hello(1, elastic=True), e.Malleable(1, on=True)], 0.0)
+    assert [type(command) for command in commands] == [c.Offer, c.WakeAt]
+    return core
+
+
+def until(core: SchedulerCore, end: float, commands: list[c.Command]) -> list[tuple[float, str]]:
+    """Give the core its ticks up to ``end``; what it commanded besides, with the times."""
+    seen: list[tuple[float, str]] = []
+    wake = next((x.at for x in commands if isinstance(x, c.WakeAt)), None)
+    while wake is not None and wake <= end:
+        commands = core.handle([e.Tick()], wake)
+        seen += [(wake, type(x).__name__) for x in commands if not isinstance(x, c.WakeAt)]
+        wake = next((x.at for x in commands if isinstance(x, c.WakeAt)), None)
+    return seen
+
+
+def test_a_job_that_does_not_answer_keeps_running_and_its_nodes_stay_reserved(core: SchedulerCore) -> None:
+    seen = until(core, 10_000.0, [*core.handle([e.Progressed(1, 0.01)], 1.0), c.WakeAt(20.0)])
+    assert [what for _, what in seen] == ["Withdraw"]
+    assert (core.state.free, core.state.running[0][2].size) == (0, 1)
+    core.handle([e.Declined(1, 1, "withdrawn")], 10_001.0)
+    assert core.state.free == 3
+
+
+def test_a_job_with_long_steps_is_given_three_of_them(core: SchedulerCore) -> None:
+    core.handle([e.Progressed(1, 0.1)], 15.0)  # so long does a step take
+    commands = core.handle([e.Accepted(1, 1)], 15.0)
+    assert [type(x) for x in commands if not isinstance(x, c.WakeAt)] == [c.Start]
+    seen = until(core, 10_000.0, commands)
+    assert seen == [(15.0 + 30.0 + 45.0, "Withdraw"), (90.0 + 5.0 + 3 * 75.0, "Kill")]
+
+
+def test_a_job_that_is_stuck_after_it_accepted_is_ended(core: SchedulerCore) -> None:
+    core.handle([e.Progressed(1, 0.1)], 1.0)
+    seen = until(core, 1000.0, core.handle([e.Accepted(1, 1)], 1.0))
+    assert seen == [(34.0, "Withdraw"), (34.0 + 5.0 + 3 * 33.0, "Kill")]
+
+
+def test_the_end_of_the_loop_answers_an_offer_that_crossed_it(core: SchedulerCore) -> None:
+    core.handle([e.Malleable(1, on=False)], 1.0)
+    assert core.state.free == 3
+    assert core.handle([e.Declined(1, 1, "the loop has ended")], 500.0) == []
+    assert core.state.jobs[1].ending is None

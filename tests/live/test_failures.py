@@ -104,6 +104,17 @@ def test_an_exception_in_the_program_shows_its_traceback(start: Start, tmp_path:
     assert "what went wrong" in broken["error"]
 
 
+def test_a_job_that_breaks_the_protocol_harms_nobody(start: Start) -> None:
+    run = start(
+        "nodes = 2",
+        job("liar", f"python {PROGRAMS / 'liar.py'}"),
+        heat("good", "1", work_s=4.0),
+    )
+    jobs = run.finish()
+    assert (run.out / "liar.log").read_text().strip() == "held"
+    assert (jobs["good"]["state"], jobs["good"]["verified"]) == ("COMPLETED", True)
+
+
 def test_a_rigid_job_is_ended_at_its_walltime(start: Start) -> None:
     run = start("nodes = 1", job("late", "sleep 600", walltime=1.0), heat("next", "1", work_s=1.0))
     jobs = run.finish(code=1)

@@ -24,6 +24,8 @@ from pliant.launch.agent import CONTROL
 from pliant.model.errors import PliantError
 
 ANSWER_S = 10.0
+ROOT_CHARACTERS = 60
+"""The kernel allows 107 characters for a socket's path; ours add up to 40 to the directory's."""
 STARTING_S = 10.0
 """A directory so young may belong to a controller that does not listen yet."""
 
@@ -48,9 +50,16 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 def base() -> Path:
     """The directory of this user's controllers, made if need be; PliantError if it is not safe to use."""
     root = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+    if len(str(root)) > ROOT_CHARACTERS:
+        root = Path(tempfile.gettempdir())
     path = root / f"pliant-{os.getuid()}"
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = path.lstat()
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = path.lstat()
+    except OSError as error:
+        raise PliantError(
+            f"{path}: {error.strerror}; set XDG_RUNTIME_DIR to a directory of your own"
+        ) from None
     if status.st_uid != os.getuid() or status.st_mode & 0o077 or path.is_symlink():
         raise PliantError(
             f"{path} belongs to another user or is open to others; remove it or set XDG_RUNTIME_DIR"

@@ -7,6 +7,7 @@ import asyncio
 import os
 import secrets
 import signal
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,10 +50,11 @@ class Controller:
         self._events: list[e.Event] = []
         self._due = False
         self._wake: asyncio.TimerHandle | None = None
-        self._timers: list[asyncio.TimerHandle] = []
+        self._timers: set[asyncio.TimerHandle] = set()
         self._began = 0.0
         self._idle = asyncio.Event()
         self._unsubmitted = 0
+        self._last_job = 0
         self._crash: BaseException | None = None
         self._from_job = codec.from_job()
 
@@ -66,10 +68,8 @@ class Controller:
 
     async def run(self, jobs: tuple[JobSpec, ...]) -> None:
         """Submit the jobs at their times and return when all have ended and all nodes are clean."""
-        loop = asyncio.get_running_loop()
         self._unsubmitted = len(jobs)
-        for number, spec in enumerate(jobs, 1):
-            self._timers.append(loop.call_at(self._began + spec.submit_s, self._submit, number, spec))
+        self._submit_due(deque(sorted(jobs, key=lambda job: job.submit_s)))
         await self._idle.wait()
         if self._crash is not None:
             raise self._crash
@@ -86,9 +86,17 @@ class Controller:
         """Seconds since all nodes were there; 0 before."""
         return asyncio.get_running_loop().time() - self._began if self._began else 0.0
 
-    def _submit(self, number: int, spec: JobSpec) -> None:
-        self._unsubmitted -= 1
-        self.happened(e.Submitted(number, spec))
+    def _submit_due(self, waiting: deque[JobSpec]) -> None:
+        """Submit what is due, in order, and come back for the next."""
+        while waiting and waiting[0].submit_s <= self.now:
+            self._unsubmitted -= 1
+            self.happened(e.Submitted(self._next_job(), waiting.popleft()))
+        if waiting:
+            self._later(waiting[0].submit_s - self.now, self._submit_due, waiting)
+
+    def _next_job(self) -> int:
+        self._last_job += 1
+        return self._last_job
 
     # ---- the core ------------------------------------------------------------------------------------
 
@@ -116,8 +124,17 @@ class Controller:
     def _keep(self, record: r.Record) -> None:
         if isinstance(record, r.ResizeDone):
             self._resize_done(record)
+        elif isinstance(record, r.NodesClean | r.NodesLost):
+            self._forget_ended()
         for sink in self._sinks:
             sink(record)
+
+    def _forget_ended(self) -> None:
+        """Jobs that have ended and whose nodes are clean: nothing more can come from them."""
+        state = self.core.state
+        for number in [n for n, job in self._jobs.items() if job.ended]:
+            if number not in state.jobs and number not in state.dirty:
+                del self._jobs[number]
 
     def _carry_out(self, command: c.Command) -> None:
         match command:
@@ -196,11 +213,23 @@ class Controller:
                 self.provider.send(self.names[each.node], m.Signal(job.number, number, each.number))
 
     def _later(self, delay: float, call: Callable[..., None], *arguments: object) -> None:
-        self._timers.append(asyncio.get_running_loop().call_later(delay, call, *arguments))
+        def fire() -> None:
+            self._timers.discard(handle)
+            call(*arguments)
+
+        handle = asyncio.get_running_loop().call_later(delay, fire)
+        self._timers.add(handle)
 
     # ---- messages of agents --------------------------------------------------------------------------
 
     def _heard(self, node: str, message: m.AgentMessage) -> None:
+        try:
+            self._take(node, message)
+        except Exception as error:  # noqa: BLE001 - a defect of ours: run() raises it after the clean-up
+            self._crash = error
+            self._idle.set()
+
+    def _take(self, node: str, message: m.AgentMessage) -> None:
         if isinstance(message, m.Proof):
             self._proved(node, message)
             return
@@ -298,10 +327,20 @@ class Controller:
     def _relayed(self, job: LiveJob, node: str, relay: m.Relay) -> None:
         group = job.groups[relay.group]
         try:
-            for message in self._side(job).receive(group.number, self._from_job.decode(relay.message)):
+            said = self._from_job.decode(relay.message)
+            if isinstance(said, m.Done):
+                self._check_done(job, said)
+            for message in self._side(job).receive(group.number, said):
                 self._said(job, group, message)
         except ProtocolError as error:
             self._tell(job, group, m.Error(f"{error} ({node})"))
+
+    def _check_done(self, job: LiveJob, done: m.Done) -> None:
+        """A program may say what it likes; names and groups have to be ones that exist."""
+        if done.root not in job.groups:
+            raise ProtocolError(f"done names group {done.root} as root, which the job does not have")
+        if unknown := sorted(set(done.released) - set(self._numbers)):
+            raise ProtocolError(f"done releases {', '.join(unknown)}, which are no nodes of this cluster")
 
     def _said(self, job: LiveJob, group: LiveGroup, message: m.JobMessage) -> None:
         number = job.number

@@ -13,7 +13,7 @@ TAIL_LINES = 12
 
 def log_file(output: Path, spec: JobSpec) -> Path:
     """Where a job's output goes, in the directory ``output``."""
-    return output / f"{spec.name.replace('/', '_')}.log"
+    return output / f"{spec.name}.log"
 
 
 class LiveGroup:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
+import fcntl
 import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 from pliant.core import events as e
 from pliant.core import records as r
@@ -49,14 +51,33 @@ def run_batch(
     ``tick`` five times a second with the time in seconds. Raises Interrupted on SIGINT and SIGTERM, after
     everything has been cleaned up.
     """
-    output.mkdir(parents=True, exist_ok=True)
+    journal = _open_journal(output)
     for job in jobs:
         log_file(output, job).unlink(missing_ok=True)
     run, runtime = control.new_runtime()
     try:
-        return asyncio.run(_run(jobs, policy, settings, nodes, slots, output, run, runtime, record, tick))
+        return asyncio.run(
+            _run(jobs, policy, settings, nodes, slots, output, journal, run, runtime, record, tick)
+        )
     finally:
         shutil.rmtree(runtime, ignore_errors=True)
+
+
+def _open_journal(output: Path) -> BinaryIO:
+    """The empty journal of a new run in ``output``, locked; PliantError if it cannot be written."""
+    path = output / "records.ndjson"
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        journal = path.open("ab")
+    except OSError as error:
+        raise PliantError(f"{path}: cannot be written: {error.strerror}; choose another --output") from None
+    try:
+        fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        journal.close()
+        raise PliantError(f"{path}: another run is writing there; choose another --output") from None
+    journal.truncate(0)
+    return journal
 
 
 async def _run(
@@ -66,6 +87,7 @@ async def _run(
     nodes: int,
     slots: int,
     output: Path,
+    opened: BinaryIO,
     run: str,
     runtime: Path,
     record: Callable[[r.Record], None] | None,
@@ -73,7 +95,7 @@ async def _run(
 ) -> list[r.AnyRecord]:
     kept: list[r.AnyRecord] = []
     began = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
-    with (output / "records.ndjson").open("wb") as journal:
+    with opened as journal:
 
         def sink(each: r.Record) -> None:
             kept.append(each)  # type: ignore[arg-type]

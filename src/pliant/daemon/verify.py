@@ -6,9 +6,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from pliant.launch import processes
 from pliant.model.errors import PliantError
 from pliant.model.jobs import JobSpec
 
@@ -27,21 +27,20 @@ def verify(jobs: Sequence[JobSpec], results: Mapping[str, str | None]) -> dict[s
     Each distinct command runs once. PliantError names the command that fails, since then nothing is known.
     """
     wanted = {(job.verify, job.cwd): job.name for job in jobs if job.verify}
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        expected = dict(zip(wanted, pool.map(_last_line, wanted), strict=True))
+    expected = {key: _last_line(*key) for key in wanted}
     return {
         job.name: expected[job.verify, job.cwd] == results.get(job.name) if job.verify else None
         for job in jobs
     }
 
 
-def _last_line(command_and_cwd: tuple[tuple[str, ...], str]) -> str:
-    command, cwd = command_and_cwd
+def _last_line(command: tuple[str, ...], cwd: str) -> str:
     shown = " ".join(command)
     try:
         done = subprocess.run(
             command, cwd=cwd or None, env=with_own_python(os.environ), stdin=subprocess.DEVNULL,
             capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+            preexec_fn=processes.die_with_parent,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise PliantError(f"verify: {shown}: {error}") from None

@@ -26,6 +26,7 @@ from pliant.protocol import codec
 from pliant.protocol import messages as m
 
 HEARTBEAT_S = 2.0
+LAUNCHERS = ("PMI_", "PMIX_", "HYDI_", "HYDRA_", "OMPI_")
 CONTROL = "control.sock"
 """The controller's own socket in the run's directory: removed by the agents if it could not do that itself."""
 KILL_S = 3.0
@@ -139,8 +140,10 @@ class Agent:
         group = Group(order, self._run, self._node)
         token = shm.token_file(self._runtime, self._node, order.job, order.group)
         write_secret(token, order.token)
+        # A launcher around us is not the launcher of our ranks.
+        outer = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHERS)}
         env = {
-            **os.environ,
+            **outer,
             "MPIR_CVAR_CH4_NETMOD": "ucx",
             "UCX_POSIX_DIR": str(self._shm),
             "OMP_NUM_THREADS": "1",

@@ -274,8 +274,7 @@ class Controller:
         if code and not group.joined:
             # What goes wrong with a newcomer concerns nobody but the newcomer.
             self._tell_root(job, m.GroupLost(group.number))
-            return
-        if code and not group.released:
+        elif code and not group.released:
             job.fail(code, error)
             self._signal(job, signal.SIGKILL)
         if not any(each.joined for each in job.alive()):

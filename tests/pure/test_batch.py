@@ -12,7 +12,7 @@ from pliant.core.records import Record
 from pliant.model.batch import read_batch
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobState
-from pliant.model.speedup import Amdahl, Table
+from pliant.model.speedup import Amdahl, Downey, Table
 from pliant.policy.registry import make
 from pliant.sim.batches import batch_jobs, batch_settings, read_batch_file
 from pliant.sim.generate import malleable_batch
@@ -41,7 +41,7 @@ count = 2
 command = "true"
 nodes = "2:6"
 class = "moldable"
-model = {work_s = 10}
+model = {work_s = 10, parallelism = 8, sigma = 0.5}
 """
 
 
@@ -55,6 +55,7 @@ def test_a_batch() -> None:
     assert late.model == Amdahl(40.0, 0.05)
     assert (first.job_class, first.kill, first.walltime_s) == (JobClass.RIGID, True, 30.0)
     assert first.model == Table({1: 60.0, 3: 20.0})
+    assert many.model == Downey(10.0, 8.0, 0.5)
     assert (many.nodes, many.job_class) == (Bounds(2, 6), JobClass.MOLDABLE)
     assert batch_settings(batch.cluster).cooldown_s == 1.5
 
@@ -85,6 +86,11 @@ def test_a_batch() -> None:
         ("env = {A = 1}", ["env.A", "quotes"]),
         ("model = {work_s = 0}", ["model.work_s", "above 0"]),
         ("model = {work = 1}", ["model", "work"]),
+        (
+            "model = {work_s = 1, sigma = 1}",
+            ["model", "parallelism", "write {work_s, serial_fraction}, {work_s,"],
+        ),
+        ("model = {work_s = 1, parallelism = 0.5}", ["model.parallelism", "1 or more"]),
         ("model = {times = {x = 1}}", ["model"]),
         ("command = 'unclosed \"'", ["command", "quotation"]),
     ],

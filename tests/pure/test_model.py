@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.nodes import NodeSet, hostlist, lowest_bits, parse_hostlist
-from pliant.model.speedup import Amdahl, Table, check_model
+from pliant.model.speedup import Amdahl, Downey, Model, Table, check_model
 
 sets_ = st.sets(st.integers(0, 400))
 
@@ -121,13 +122,48 @@ def test_amdahl_and_tables() -> None:
         (Amdahl(0.0), "work_s is 0"),
         (Amdahl(math.inf), "work_s is inf"),
         (Amdahl(1.0, 1.5), "serial_fraction is 1.5"),
+        (Downey(-1.0, 8.0), "work_s is -1"),
+        (Downey(1.0, 0.5), "parallelism is 0.5; it must be 1 or more"),
+        (Downey(1.0, 8.0, -1.0), "sigma is -1"),
+        (Downey(1.0, 8.0, math.nan), "sigma is nan"),
         (Table({}), "times is empty"),
         (Table({1: 5.0, 2: -1.0}), "no positive run time for 2 nodes"),
     ],
 )
-def test_models_say_what_is_wrong(model: Amdahl | Table, message: str) -> None:
+def test_models_say_what_is_wrong(model: Model, message: str) -> None:
     assert message in (check_model(model) or "")
     assert check_model(Amdahl(5.0, 0.5)) is None
+
+
+@given(st.floats(1.0, 500.0), st.floats(0.0, 4.0))
+def test_downeys_speed_up_is_continuous(parallelism: float, sigma: float) -> None:
+    model = Downey(100.0, parallelism, sigma)
+    assert model.speedup(1) == pytest.approx(1.0)
+    assert model.time(1) == pytest.approx(100.0)
+    assert check_model(model) is None
+    a, s = parallelism, sigma
+    for edge in (a, max(a, 2 * a - 1), a + a * s - s if s >= 1 else a):
+        below, above = model.speedup(edge * (1 - 1e-9)), model.speedup(edge * (1 + 1e-9))
+        if edge * (1 - 1e-9) >= 1:
+            assert below == pytest.approx(above, rel=1e-6)
+    ups = [model.speedup(n) for n in range(1, 60)]
+    assert all(x <= y + 1e-9 for x, y in pairwise(ups))
+    assert all(up <= min(n, a) + 1e-9 for n, up in enumerate(ups, 1))
+
+
+@given(st.floats(1.0, 500.0), st.integers(1, 2000))
+def test_downeys_two_forms_meet_at_sigma_1(parallelism: float, nodes: int) -> None:
+    low, high = Downey(1.0, parallelism, 1.0 - 1e-10), Downey(1.0, parallelism, 1.0)
+    assert low.speedup(nodes) == pytest.approx(high.speedup(nodes), rel=1e-6)
+
+
+def test_downeys_speed_up_by_hand() -> None:
+    assert Downey(1.0, 8.0).speedup(8) == 8.0  # no variation: perfect up to the average
+    assert Downey(1.0, 8.0, 0.5).speedup(4) == pytest.approx(8 * 4 / (8 + 0.25 * 3))
+    assert Downey(1.0, 8.0, 0.5).speedup(10) == pytest.approx(8 * 10 / (0.5 * 7.5 + 10 * 0.75))
+    assert Downey(1.0, 8.0, 0.5).speedup(15) == 8.0
+    assert Downey(1.0, 8.0, 2.0).speedup(4) == pytest.approx(4 * 8 * 3 / (2 * 11 + 8))
+    assert Downey(1.0, 8.0, 2.0).speedup(22) == 8.0
 
 
 def test_estimates_follow_the_model_and_stay_upper_bounds_without() -> None:

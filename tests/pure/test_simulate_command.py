@@ -86,9 +86,13 @@ def test_what_cannot_be_simulated(
 
 
 def test_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "QUICK_JOBS", 100)
     (tmp_path / bench.TRACE).write_text(TRACE)
     figures = json.loads(command("bench", "simulator", "--traces", str(tmp_path), "--quick", "--json"))
     assert (figures["jobs"], figures["nodes_placed"], len(figures["runs"])) == (3, 8, 1)
+    for key in ("easy_kth_jobs_per_cpu_s", "lublin_jobs_per_cpu_s", "malleable_jobs_per_cpu_s", "peak_mb"):
+        assert figures[key] > 0
+    assert "malleable" in command("bench", "simulator", "--traces", str(tmp_path), "--quick")
     monkeypatch.setenv("PLIANT_TRACES", str(tmp_path / "elsewhere"))
     with pytest.raises(TraceError, match="elsewhere; name its folder by --traces"):
         command("bench", "simulator")

@@ -19,7 +19,7 @@ from pliant.plan.cost import ResizeCost
 from pliant.policy import view as p
 from pliant.policy.easy import Easy
 from pliant.policy.malleable import Malleable
-from pliant.policy.registry import POLICIES, START_RULES, make
+from pliant.policy.registry import POLICIES, START_RULES, has_start_rule, make
 from pliant.sim.simulator import INSTANT, SimJob, Simulator, simulate
 
 EXAMPLES = 100
@@ -81,7 +81,13 @@ settings_ = st.builds(
     resize_deadline_s=st.sampled_from([1.0, 30.0]),  # the short one calls most expansions off
     cost=st.sampled_from([INSTANT, ResizeCost(), ResizeCost(start_s=3.0, blocked_s=1.0, leave_s=0.0)]),
 )
-policies_ = st.tuples(st.sampled_from(sorted(POLICIES)), st.sampled_from(START_RULES))
+policies_ = st.sampled_from(
+    [
+        (name, rule)
+        for name in sorted(POLICIES)
+        for rule in (START_RULES if has_start_rule(POLICIES[name]) else [None])
+    ]
+)
 
 
 def run(
@@ -96,7 +102,7 @@ def run(
 @given(elastic_jobs(), policies_, settings_, st.booleans())
 def test_records_hold_together_and_every_job_ends(
     jobs: list[SimJob],
-    policy: tuple[str, str],
+    policy: tuple[str, str | None],
     options: Settings,
     starting: bool,  # noqa: FBT001 - Hypothesis passes it
 ) -> None:
@@ -115,7 +121,7 @@ def test_records_hold_together_and_every_job_ends(
 @settings(max_examples=EXAMPLES)
 @given(elastic_jobs(), policies_, settings_, st.integers(1, 9))
 def test_replaying_the_records_gives_the_same_state(
-    jobs: list[SimJob], policy: tuple[str, str], options: Settings, every: int
+    jobs: list[SimJob], policy: tuple[str, str | None], options: Settings, every: int
 ) -> None:
     records: list[r.Record] = []
     seen = []
@@ -137,14 +143,16 @@ def test_replaying_the_records_gives_the_same_state(
 @settings(max_examples=EXAMPLES // 2)
 @given(elastic_jobs(), policies_, settings_)
 def test_the_same_input_gives_the_same_records(
-    jobs: list[SimJob], policy: tuple[str, str], options: Settings
+    jobs: list[SimJob], policy: tuple[str, str | None], options: Settings
 ) -> None:
     assert run(jobs, NODES, make(*policy), options) == run(jobs, NODES, make(*policy), options)
 
 
 @settings(max_examples=EXAMPLES)
 @given(elastic_jobs(), policies_, settings_)
-def test_metrics_agree_with_the_chart(jobs: list[SimJob], policy: tuple[str, str], options: Settings) -> None:
+def test_metrics_agree_with_the_chart(
+    jobs: list[SimJob], policy: tuple[str, str | None], options: Settings
+) -> None:
     records = run(jobs, NODES, make(*policy), options)
     figures, chart = measure(records, NODES), gantt(records)
     area = sum(len(s.nodes) * (s.to_s - s.from_s) for s in chart.segments)

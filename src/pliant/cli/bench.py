@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +19,10 @@ from pliant.core import records as r
 from pliant.core.state import Settings
 from pliant.model.errors import TraceError
 from pliant.policy.easy import Easy
+from pliant.policy.malleable import Malleable
+from pliant.policy.view import Policy
+from pliant.sim.generate import malleable_batch
+from pliant.sim.lublin import lublin_jobs
 from pliant.sim.simulator import INSTANT, SimJob, simulate
 from pliant.sim.swf import read_swf, rigid_jobs
 
@@ -24,6 +30,12 @@ bench_app = typer.Typer(no_args_is_help=True, help="Measure Pliant on this machi
 
 TRACE = "KTH-SP2.filtered.swf.gz"
 PROCESSORS = 100
+LUBLIN_NODES = 1152
+LUBLIN_LOAD = 0.8
+SEED = 42
+MALLEABLE_NODES = 32
+MALLEABLE_GAP_S = 8.0
+"""Mean time between two arrivals: keeps about nine tenths of the 32 nodes busy."""
 QUICK_JOBS = 5000
 
 
@@ -52,39 +64,71 @@ def simulator(
         Path | None, typer.Option(help="Where the traces are; else $PLIANT_TRACES, or ../shared/traces.")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help=f"Only the first {QUICK_JOBS:,} jobs, and once.")
+        bool, typer.Option("--quick", help=f"At most {QUICK_JOBS:,} jobs of each workload, and once.")
     ] = False,
     repeat: Annotated[int, typer.Option(min=1, help="Runs; the median counts.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Jobs per CPU second of EASY on the KTH-SP2 trace, 100 processors, with records and placement."""
+    """Jobs per CPU second, with records, placement and every check of the core.
+
+    EASY on the KTH-SP2 trace with 100 processors; EASY on 100,000 jobs of the Lublin model on 1,152 nodes;
+    the malleable policy on 10,000 generated jobs on 32 nodes, with what resizes cost by default.
+    """
     path = find_trace(TRACE, traces)
-    jobs = rigid_jobs(read_swf(path), PROCESSORS)
+    instant = Settings(cost=INSTANT)
+    most = QUICK_JOBS if quick else 10**9
     if quick:
-        jobs, repeat = jobs[:QUICK_JOBS], 1
-    figures = measure_simulator(jobs, repeat)
+        repeat = 1
+    kth = measure_simulator(rigid_jobs(read_swf(path), PROCESSORS)[:most], PROCESSORS, Easy, instant, repeat)
+    lublin = measure_simulator(
+        lublin_jobs(min(100_000, most), LUBLIN_NODES, SEED, load=LUBLIN_LOAD),
+        LUBLIN_NODES,
+        Easy,
+        instant,
+        repeat,
+    )
+    malleable = measure_simulator(
+        malleable_batch(SEED, min(10_000, most), MALLEABLE_NODES, gap_s=MALLEABLE_GAP_S),
+        MALLEABLE_NODES,
+        Malleable,
+        Settings(),
+        repeat,
+    )
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     if as_json:
+        figures = {
+            **kth,
+            "easy_kth_jobs_per_cpu_s": kth["jobs_per_cpu_s"],
+            "lublin_jobs_per_cpu_s": lublin["jobs_per_cpu_s"],
+            "malleable_jobs_per_cpu_s": malleable["jobs_per_cpu_s"],
+            "peak_mb": peak_mb,
+        }
         typer.echo(json.dumps(figures))
         return
-    table = Table(title=f"EASY on {path.name}, {PROCESSORS} processors", show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_row("jobs", f"{figures['jobs']:,}")
-    table.add_row("jobs per CPU second (median)", f"{figures['jobs_per_cpu_s']:,.0f}")
-    table.add_row("of runs", ", ".join(f"{jobs / 1000:,.1f}k" for jobs in figures["runs"]))
-    table.add_row("records", f"{figures['records']:,}")
-    table.add_row("nodes placed", f"{figures['nodes_placed']:,}")
+    table = Table(title=f"The simulator, jobs per CPU second; peak memory {peak_mb:.0f} MB")
+    for heading in ("workload", "jobs", "records", "nodes placed", "jobs per CPU second (median)", "of runs"):
+        table.add_column(heading, justify="left" if heading == "workload" else "right")
+    for name, figures in (
+        (f"EASY, {path.name}, {PROCESSORS} processors", kth),
+        (f"EASY, Lublin's model, {LUBLIN_NODES:,} nodes", lublin),
+        (f"malleable, generated, {MALLEABLE_NODES} nodes", malleable),
+    ):
+        runs = ", ".join(f"{speed / 1000:,.1f}k" for speed in figures["runs"])
+        counts = (f"{figures[key]:,}" for key in ("jobs", "records", "nodes_placed"))
+        table.add_row(name, *counts, f"{figures['jobs_per_cpu_s']:,.0f}", runs)
     Console().print(table)
 
 
-def measure_simulator(jobs: list[SimJob], repeat: int) -> dict[str, Any]:
-    """Simulate ``jobs`` ``repeat`` times under EASY; CPU seconds are this process' own, without reading."""
+def measure_simulator(
+    jobs: list[SimJob], nodes: int, policy: Callable[[], Policy], settings: Settings, repeat: int
+) -> dict[str, Any]:
+    """Simulate ``jobs`` ``repeat`` times; CPU seconds are this process' own, without reading or drawing."""
     speeds: list[float] = []
     sink = Counting()
     for _ in range(repeat):
         sink = Counting()
         began = time.process_time()
-        simulate(jobs, PROCESSORS, Easy(), Settings(cost=INSTANT), sink)
+        simulate(jobs, nodes, policy(), settings, sink)
         speeds.append(len(jobs) / (time.process_time() - began))
     return {
         "jobs": len(jobs),

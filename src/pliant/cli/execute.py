@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
+from pliant.cli.policies import choose
 from pliant.core import records as r
 from pliant.daemon.session import run_batch
 from pliant.daemon.verify import verify, with_own_python
 from pliant.model.batch import Batch
-from pliant.policy import registry
 from pliant.report.live import LiveView
 from pliant.report.runs import Run
 from pliant.sim.batches import batch_jobs, batch_settings
@@ -24,7 +24,7 @@ def live(
 ) -> Run:
     """Run the batch on virtual nodes of this machine, and check the results of jobs that say how."""
     cluster = batch.cluster
-    policy = registry.make("easy" if rigid else cluster.policy, cluster.start)
+    policy = choose("easy" if rigid else cluster.policy, cluster.start)
     specs = tuple(job.rigid() for job in batch.jobs) if rigid else batch.jobs
     path = with_own_python(os.environ)["PATH"]
     jobs = tuple(msgspec.structs.replace(job, env={"PATH": path, **job.env}) for job in specs)
@@ -51,7 +51,7 @@ def live(
 def predicted(batch: Batch, name: str, *, rigid: bool) -> Run:
     """The same batch under a virtual clock; BatchError if a job does not say how long it runs."""
     cluster = batch.cluster
-    policy = registry.make("easy" if rigid else cluster.policy, cluster.start)
+    policy = choose("easy" if rigid else cluster.policy, cluster.start)
     records: list[r.Record] = []
     simulate(
         batch_jobs(batch, rigid=rigid),

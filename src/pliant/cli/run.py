@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from pliant.cli import execute
+from pliant.cli.policies import choose
 from pliant.model.batch import Batch, read_batch
 from pliant.model.errors import BatchError
 from pliant.policy import registry
@@ -39,7 +40,9 @@ def run(
         float, typer.Option("-t", "--walltime", help="Without a batch: estimate in seconds.")
     ] = 3600.0,
     nodes: Annotated[int, typer.Option(min=0, help="Virtual nodes; 0: what the batch says, or 8.")] = 0,
-    policy: Annotated[str, typer.Option(help=f"One of {', '.join(registry.POLICIES)}.")] = "",
+    policy: Annotated[
+        str, typer.Option(help=f"One of {', '.join(registry.POLICIES)}, or FILE.py[:CLASS].")
+    ] = "",
     start: Annotated[str, typer.Option(help=f"Start rule: {', '.join(registry.START_RULES)}.")] = "",
     rigid: Annotated[
         bool, typer.Option("--rigid", help="Every job at its preferred size, under EASY.")
@@ -56,12 +59,12 @@ def run(
 ) -> None:
     """Run a batch of jobs, or one command, and show what became of it."""
     batch = _batch(batch_or_command or [], size, walltime, nodes, policy, start)
-    registry.make(batch.cluster.policy, batch.cluster.start)
+    chosen = choose(batch.cluster.policy, batch.cluster.start)
     console = Console(stderr=as_json)
     kinds = [True, False] if compare else [rigid]
     runs: list[Run] = []
     for fixed in kinds:
-        name = "rigid" if fixed else batch.cluster.policy
+        name = "rigid" if fixed else chosen.name
         if dry_run:
             runs.append(execute.predicted(batch, name, rigid=fixed))
         else:

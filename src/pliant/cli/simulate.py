@@ -7,34 +7,25 @@ import resource
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Self
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from pliant.cli.shares import Chosen, percentages, study, table
 from pliant.core.metrics import Metrics, RunMetrics
-from pliant.core.state import Settings
-from pliant.model.errors import BatchError, TraceError
+from pliant.model.errors import BatchError
 from pliant.policy import registry
-from pliant.sim.batches import batch_jobs, batch_settings, read_batch_file
-from pliant.sim.simulator import INSTANT, SimEnd, SimJob, simulate
-from pliant.sim.swf import read_swf, rigid_jobs
+from pliant.policy.order import HALF_LIFE_S, ORDERS
+from pliant.sim.estimates import REQUESTED
+from pliant.sim.instant import Instant
+from pliant.sim.simulator import SimEnd, simulate
+from pliant.sim.sources import FORMS, Wish, read_workload
 
 QUIET_S = 2.0
 """Work that is over sooner shows no progress."""
-
-
-class Workload(NamedTuple):
-    """What a file says, completed by the command line; ``starting`` as for the simulator."""
-
-    jobs: list[SimJob]
-    nodes: int
-    policy: str
-    start: str | None
-    settings: Settings
-    starting: bool
 
 
 def register(app: typer.Typer) -> None:
@@ -43,21 +34,65 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate_file(
-    file: Annotated[Path, typer.Argument(help="A trace in SWF (.swf, .swf.gz), or a batch (.toml).")],
+    workload: Annotated[str, typer.Argument(help=f"One of: {FORMS}.")],
     *,
-    nodes: Annotated[int, typer.Option(min=0, help="Nodes of the machine; 0: what the file says.")] = 0,
+    nodes: Annotated[int, typer.Option(min=0, help="Nodes of the machine; 0: what the workload says.")] = 0,
     policy: Annotated[
-        str, typer.Option(help=f"One of {', '.join(registry.POLICIES)}; else the batch's own, or easy.")
+        str,
+        typer.Option(
+            help=f"One of {', '.join(registry.POLICIES)}, or FILE.py[:CLASS]; else the batch's own, "
+            "easy, or with --malleable malleable."
+        ),
     ] = "",
     start: Annotated[
         str, typer.Option(help=f"Start rule of jobs with a choice: {', '.join(registry.START_RULES)}.")
     ] = "",
     rigid: Annotated[bool, typer.Option("--rigid", help="Fix every job at its preferred size.")] = False,
+    order: Annotated[str, typer.Option(help=f"Queue order: {', '.join(ORDERS)}.")] = "submission",
+    weight: Annotated[
+        list[str] | None, typer.Option(help="USER=WEIGHT, for the orders fairshare and weight; repeatable.")
+    ] = None,
+    half_life_s: Annotated[
+        float, typer.Option("--half-life", min=1.0, help="Seconds in which fairshare's usage halves.")
+    ] = HALF_LIFE_S,
+    instant: Annotated[
+        Instant, typer.Option(help="Events of one instant: together, or in pyss' order, for its exact waits.")
+    ] = Instant.TOGETHER,
+    malleable: Annotated[
+        str, typer.Option(help="Percentages of rigid jobs to make malleable, as in 0,50,100; a row for each.")
+    ] = "",
+    compat: Annotated[
+        bool, typer.Option("--compat", help="With --malleable: run times in the published, longer form.")
+    ] = False,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of generators, of --malleable and --estimates.")
+    ] = 42,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Repeat with so many seeds, and show means and 95 % intervals.")
+    ] = 1,
+    workers: Annotated[
+        int, typer.Option(min=0, help="Processes for several simulations; 0: one a processor.")
+    ] = 0,
+    estimates: Annotated[
+        str,
+        typer.Option(help="Users' estimates: requested, exact, or factor:F (up to F + 1 times too long)."),
+    ] = REQUESTED,
+    node_flops: Annotated[
+        float | None, typer.Option(min=1.0, help="Speed of a node in FLOP/s, for ElastiSim's jobs.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Simulate a trace or a batch and show waits, utilisation and resizes."""
-    load = _workload(file, nodes, policy, start, rigid=rigid)
-    chosen = registry.make(load.policy, load.start)
+    """Simulate a trace, a batch or a generated workload and show waits, utilisation and resizes."""
+    wish = Wish(workload, nodes, seed, rigid, None, compat, estimates, node_flops)
+    if compat and not malleable:
+        raise BatchError("--compat changes nothing without --malleable")
+    which = Chosen(policy, start, order, tuple(weight or ()), half_life_s)
+    if malleable or seeds > 1:
+        shares = percentages(malleable) if malleable else None
+        _study(wish, shares, seeds, which, instant, workers, as_json=as_json)
+        return
+    load = read_workload(wish)
+    chosen = which.make(load)
     metrics = Metrics(keep_jobs=False)
     with _Progress(len(load.jobs)) as progress:
         began = time.process_time()
@@ -68,6 +103,7 @@ def simulate_file(
             load.settings,
             metrics.add,
             starting=load.starting,
+            instant=instant,
             progress=progress.show,
         )
         cpu_s = time.process_time() - began
@@ -75,35 +111,26 @@ def simulate_file(
     if as_json:
         typer.echo(json.dumps(figures))
     else:
-        Console().print(_table(f"{file.name}: {load.policy} on {load.nodes} nodes", figures))
+        Console().print(_table(f"{Path(workload).name}: {chosen.name} on {load.nodes} nodes", figures))
 
 
-def _workload(file: Path, nodes: int, policy: str, start: str, *, rigid: bool) -> Workload:
-    if file.suffix == ".toml":
-        batch = read_batch_file(file)
-        cluster = batch.cluster
-        return Workload(
-            batch_jobs(batch, rigid=rigid),
-            nodes or cluster.nodes,
-            policy or cluster.policy,
-            start or cluster.start,
-            batch_settings(cluster),
-            starting=True,
-        )
-    if not {".swf", ".txt"} & set(file.suffixes):
-        raise TraceError(f"{file}: neither a trace (.swf, .swf.gz) nor a batch (.toml)")
-    trace = read_swf(file)
-    nodes = nodes or trace.processors or 0
-    if not nodes:
-        raise BatchError(f"{file}: its header does not say how large the machine is; give --nodes")
-    return Workload(
-        rigid_jobs(trace, nodes),
-        nodes,
-        policy or "easy",
-        start or None,
-        Settings(cost=INSTANT),
-        starting=False,
-    )
+def _study(
+    wish: Wish,
+    shares: list[float] | None,
+    seeds: int,
+    chosen: Chosen,
+    instant: Instant,
+    workers: int,
+    *,
+    as_json: bool,
+) -> None:
+    """Several simulations, and a row for each share of malleable jobs."""
+    with _Progress(len(shares or (0,)) * seeds, "simulations") as progress:
+        result = study(wish, shares, seeds, chosen, instant=instant, workers=workers, progress=progress.show)
+    if as_json:
+        typer.echo(json.dumps(result))
+    else:
+        Console().print(table(result))
 
 
 def _figures(summary: RunMetrics, end: SimEnd, cpu_s: float) -> dict[str, Any]:
@@ -154,8 +181,9 @@ def _table(title: str, figures: dict[str, Any]) -> Table:
 class _Progress:
     """A bar on standard error, if that is a terminal, for work of more than ``QUIET_S`` seconds."""
 
-    def __init__(self, jobs: int) -> None:
-        self._jobs = jobs
+    def __init__(self, count: int, what: str = "jobs") -> None:
+        self._count = count
+        self._what = what
         self._console = Console(stderr=True)
         self._began = time.monotonic()
         self._bar: Progress | None = None
@@ -172,12 +200,12 @@ class _Progress:
                 TextColumn("simulating"),
                 BarColumn(),
                 MofNCompleteColumn(),
-                TextColumn("jobs"),
+                TextColumn(self._what),
                 TimeRemainingColumn(),
                 console=self._console,
                 transient=True,
             )
-            self._task = self._bar.add_task("", total=self._jobs, completed=ended)
+            self._task = self._bar.add_task("", total=self._count, completed=ended)
             self._bar.start()
 
     def __exit__(

@@ -13,12 +13,12 @@ import msgspec
 
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
-from pliant.model.speedup import Amdahl, Model, Table, check_model
+from pliant.model.speedup import Amdahl, Downey, Model, Table, check_model
 
 CLUSTER_KEYS = ("nodes", "slots", "policy", "start", "cooldown_s", "resize_deadline_s")
 JOB_KEYS = (
     "name", "submit", "command", "cwd", "env", "nodes", "class", "walltime", "kill", "model", "verify", "user",
-    "count",
+    "priority", "count",
 )  # fmt: skip
 START_S = 10.0
 """What a walltime that was not stated allows for starting, beside half as much again as the model says."""
@@ -80,6 +80,8 @@ def _cluster(data: Mapping[str, Any], where: str) -> Cluster:
 def _job(data: Mapping[str, Any], number: int, source: str, cluster: Cluster) -> list[JobSpec]:
     name = _text(data, "name", f"{source}: job {number}", f"job{number}")
     where = f"{source}: job {name!r}"
+    if not name or "/" in name or "\0" in name or name in (".", ".."):
+        raise BatchError(f"{where}: name: it also names the file of the job's output; leave out '/'")
     _known(data, JOB_KEYS, where)
     bounds = _bounds(data.get("nodes", 1), where)
     default = JobClass.MALLEABLE if bounds.max > bounds.min else JobClass.RIGID
@@ -115,6 +117,7 @@ def _job(data: Mapping[str, Any], number: int, source: str, cluster: Cluster) ->
         model=model,
         verify=_command(data, "verify", where),
         user=_text(data, "user", where, ""),
+        priority=_priority(data, where),
     )
     count = _whole(data, "count", where, 1)
     if count == 1:
@@ -155,16 +158,17 @@ def _model(value: Any, where: str) -> Model | None:
     if value is None:
         return None
     table = _table(value, f"{where}: model")
-    kind: type[Amdahl | Table] = Table if "times" in table else Amdahl
     try:
-        if kind is Table:
+        if "times" in table:
             model: Model = Table({int(n): float(t) for n, t in _table(table["times"], where).items()})
             _known(table, ("times",), f"{where}: model")
         else:
-            model = msgspec.convert(dict(table), kind)
+            downey = "parallelism" in table or "sigma" in table
+            model = msgspec.convert(dict(table), Downey) if downey else msgspec.convert(dict(table), Amdahl)
     except (msgspec.ValidationError, ValueError, TypeError) as error:
         raise BatchError(
-            f"{where}: model: {error}; write {{work_s, serial_fraction}} or {{times = {{1 = 60.0}}}}"
+            f"{where}: model: {error}; write {{work_s, serial_fraction}}, {{work_s, parallelism, sigma}} "
+            "or {times = {1 = 60.0}}"
         ) from None
     if problem := check_model(model):
         raise BatchError(f"{where}: {problem}")
@@ -215,6 +219,13 @@ def _whole(data: Mapping[str, Any], key: str, where: str, default: int) -> int:
     value = data.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise BatchError(f"{where}: {key}: expected a whole number of 1 or more, got {value!r}")
+    return value
+
+
+def _priority(data: Mapping[str, Any], where: str) -> int:
+    value = data.get("priority", 0)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise BatchError(f"{where}: priority: expected a whole number, got {value!r}")
     return value
 
 

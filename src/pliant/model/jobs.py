@@ -130,7 +130,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What was submitted. Times in seconds; ``submit_s`` counts from the start of the batch.
 
     ``walltime_s`` is the user's estimate at the preferred size; ``nodes`` are the allowed sizes.
-    ``verify`` is a command whose last line of output must equal the job's result.
+    ``verify`` is a command whose last line of output must equal the job's result. A higher ``priority``
+    goes first, where the policy's order is by priority.
     """
 
     name: str
@@ -145,6 +146,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     model: Model | None = None
     verify: tuple[str, ...] = ()
     user: str = ""
+    priority: int = 0
 
     def speed_ratio(self, nodes: int, base: int) -> float:
         """Run time on ``nodes`` over run time on ``base``; without a model, speed-up is taken as linear."""

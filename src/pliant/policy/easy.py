@@ -43,7 +43,10 @@ def reserve(view: ClusterView, need: int, free: int, started: list[tuple[float, 
 
 
 class Easy:
-    """EASY with moldable starts by rule ``start`` (min, preferred or free)."""
+    """EASY backfilling: others may pass the head of the queue where that does not delay it by the estimates.
+
+    Jobs with a choice start by rule ``start`` (min, preferred or free).
+    """
 
     name = "easy"
 

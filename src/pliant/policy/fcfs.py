@@ -24,7 +24,10 @@ def start_size(job: JobView, rule: str, free: int) -> int:
 
 
 class Fcfs:
-    """Starts strictly in order of submission; every job but a rigid one is moldable by ``start``."""
+    """First come, first served: nobody passes the head of the queue.
+
+    Every job but a rigid one is moldable by ``start``.
+    """
 
     name = "fcfs"
 

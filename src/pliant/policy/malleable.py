@@ -4,11 +4,14 @@ largest for whoever waits, grow the smallest with what nobody waits for."""
 from __future__ import annotations
 
 from pliant.policy.easy import Reservation, easy_pass
+from pliant.policy.resizing import grow, just_enough, largest, smallest
 from pliant.policy.view import ClusterView, Decision, JobView, Reason, Resize
 
 
 class Malleable:
-    """Three steps a pass.
+    """Starts jobs small, shrinks the largest for the head of the queue, grows the smallest into idle nodes.
+
+    Three steps a pass:
 
     1. Waiting jobs start by EASY at their minimum (``start`` = min), or at the preferred size or what is
        free, if that does not delay the head.
@@ -47,57 +50,10 @@ class Malleable:
         if saved <= view.cost.shrink_s():
             return []
         donors = [job for job in view.elastic if job.size > job.bounds.min and view.resizable(job)]
-        if sum(job.size - job.bounds.min for job in donors) < need:
-            return []
         donors.sort(key=lambda job: (-job.size, job.id))
-        return _just_enough(donors, need, head.id, saved)
+        reason = Reason("shrink_for_head", for_job=head.id, figures={"wait_saved_s": saved})
+        return just_enough(donors, need, smallest, reason)
 
     def _grow(self, view: ClusterView, free: int) -> list[Resize]:
-        """Raise the smallest allocations step by step, then keep what pays for itself."""
         takers = [job for job in view.elastic if view.resizable(job)]
-        sizes = {job.id: job.size for job in takers}
-        open_ = sorted(takers, key=lambda job: (job.size, job.id))
-        while open_ and free > 0:
-            job = open_[0]
-            size = job.bounds.above(sizes[job.id])
-            if not size or size - sizes[job.id] > free or not self._pays(view, job, size):
-                open_.pop(0)
-                continue
-            free -= size - sizes[job.id]
-            sizes[job.id] = size
-            open_.sort(key=lambda job: (sizes[job.id], job.id))
-        return [
-            Resize(
-                job.id,
-                sizes[job.id],
-                Reason("idle_nodes", figures={"remaining_s": job.remaining_s(view.now)}),
-            )
-            for job in takers
-            if sizes[job.id] > job.size
-        ]
-
-    def _pays(self, view: ClusterView, job: JobView, size: int) -> bool:
-        cost = view.cost.expand_s(job.size, size)
-        left = job.remaining_s(view.now) - cost
-        return left * (1.0 - job.spec.speed_ratio(size, job.size)) > self._payback * cost
-
-
-def _just_enough(donors: list[JobView], need: int, head: int, saved: float) -> list[Resize]:
-    """Shrink the first donors until ``need`` is met; then let each keep what has become superfluous, since a
-    job with a factor may have to give more than was asked of it."""
-    given: dict[int, int] = {}
-    lacking = need
-    for job in donors:
-        if lacking <= 0:
-            break
-        size = job.bounds.floor(max(job.size - lacking, job.bounds.min))
-        given[job.id] = job.size - size
-        lacking -= job.size - size
-    for job in donors:
-        if job.id not in given or lacking >= 0:
-            continue
-        size = job.bounds.floor(min(job.size, job.size - given[job.id] - lacking))
-        lacking += given[job.id] - (job.size - size)
-        given[job.id] = job.size - size
-    reason = Reason("shrink_for_head", for_job=head, figures={"wait_saved_s": saved})
-    return [Resize(job.id, job.size - given[job.id], reason) for job in donors if given.get(job.id)]
+        return grow(view, takers, free, largest, self._payback)

@@ -2,31 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from inspect import signature
 
 from pliant.model.errors import PolicyError
+from pliant.policy.conservative import Conservative
 from pliant.policy.easy import Easy
+from pliant.policy.equipartition import Equipartition
 from pliant.policy.fcfs import Fcfs
+from pliant.policy.firstfit import FirstFit
+from pliant.policy.keep_preferred import KeepPreferred
 from pliant.policy.malleable import Malleable
+from pliant.policy.order import HALF_LIFE_S, ORDERS, ordered
 from pliant.policy.view import Policy
 
 START_RULES = ("min", "preferred", "free")
 
-POLICIES: dict[str, Callable[..., Policy]] = {"fcfs": Fcfs, "easy": Easy, "malleable": Malleable}
+POLICIES: dict[str, Callable[..., Policy]] = {
+    "fcfs": Fcfs,
+    "firstfit": FirstFit,
+    "easy": Easy,
+    "conservative": Conservative,
+    "malleable": Malleable,
+    "keep-preferred": KeepPreferred,
+    "equipartition": Equipartition,
+}
 
 
-def make(name: str, start: str | None = None) -> Policy:
-    """The policy ``name``, starting jobs that have a choice by rule ``start`` (else its own default).
+def make(
+    name: str,
+    start: str | None = None,
+    *,
+    order: str = "submission",
+    weights: Mapping[str, float] | None = None,
+    half_life_s: float = HALF_LIFE_S,
+) -> Policy:
+    """The policy ``name``, starting jobs that have a choice by rule ``start`` (else its own default), in one
+    of ``ORDERS``: the last two parameters are those of ``ordered``.
 
     PolicyError names the nearest policy where ``name`` is unknown.
     """
     if name not in POLICIES:
-        near = get_close_matches(name, POLICIES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise PolicyError(f"there is no policy {name!r}{hint} (known: {', '.join(POLICIES)})")
+        raise PolicyError(f"there is no policy {name!r}{nearest(name, POLICIES)}")
+    return build(POLICIES[name], name, start, order=order, weights=weights, half_life_s=half_life_s)
+
+
+def build(
+    kind: Callable[..., Policy],
+    name: str,
+    start: str | None = None,
+    *,
+    order: str = "submission",
+    weights: Mapping[str, float] | None = None,
+    half_life_s: float = HALF_LIFE_S,
+) -> Policy:
+    """A policy of ``kind``, known as ``name``; the rest as for ``make``."""
+    if order not in ORDERS:
+        raise PolicyError(f"there is no order {order!r}{nearest(order, ORDERS)}")
     if start is None:
-        return POLICIES[name]()
-    if start not in START_RULES:
+        policy = kind()
+    elif start not in START_RULES:
         raise PolicyError(f"there is no start rule {start!r} (known: {', '.join(START_RULES)})")
-    return POLICIES[name](start=start)
+    elif not has_start_rule(kind):
+        raise PolicyError(f"policy {name!r} has no start rule: it chooses the sizes itself")
+    else:
+        policy = kind(start=start)
+    return ordered(policy, order, weights, half_life_s)
+
+
+def has_start_rule(kind: Callable[..., Policy]) -> bool:
+    return "start" in signature(kind).parameters
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """What may have been meant by ``name``, and what there is: the end of a message."""
+    names = list(known)
+    near = get_close_matches(name, names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"{hint} (known: {', '.join(names)})"

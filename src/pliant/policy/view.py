@@ -66,6 +66,10 @@ class JobView(Protocol):
     def expected_end(self) -> float:
         """By the user's estimate, settled at each resize; may lie in the past."""
 
+    @property
+    def promised(self) -> float | None:
+        """The start that it was last promised, if any was."""
+
     def remaining_s(self, now: float) -> float:
         """Seconds to its end at its present size: from progress, else the model, else the estimate."""
 

@@ -21,6 +21,7 @@ from pliant.model.jobs import JobClass, JobSpec
 from pliant.model.nodes import NodeSet, lowest_bits
 from pliant.plan.cost import ResizeCost
 from pliant.policy.view import Policy
+from pliant.sim.instant import Instant
 
 INSTANT = ResizeCost(start_s=0.0, start_each_s=0.0, blocked_s=0.0, leave_s=0.0, answer_s=0.0)
 """Nothing but the work takes time: the usual assumption for traces of rigid jobs."""
@@ -81,8 +82,8 @@ class _Run:
 class Simulator:
     """Runs ``jobs`` on ``nodes`` nodes; ``sink`` gets every record.
 
-    ``starting``: a job computes only after its groups have started, at the cost of the settings. All events
-    of one instant reach the core in one call, ends before submissions. A job answers an offer after
+    ``starting``: a job computes only after its groups have started, at the cost of the settings. ``instant``
+    is the order in which events of one instant reach the core. A job answers an offer after
     ``answer_s``, stands still for ``blocked_s`` before a resize is done, and its former nodes are clean
     ``leave_s`` later (0: in the same instant, and the same call). ``progress`` is told the number of ended
     jobs now and then.
@@ -99,6 +100,7 @@ class Simulator:
         sink: Callable[[r.Record], None] | None = None,
         *,
         starting: bool = False,
+        instant: Instant = Instant.TOGETHER,
         progress: Callable[[int], None] | None = None,
     ) -> None:
         _check(jobs, nodes)
@@ -109,6 +111,7 @@ class Simulator:
         self._cost = self._settings.cost
         self.core = SchedulerCore(policy, self._settings, sink)
         self._starting = starting
+        self._happen = self._in_pyss_order if instant is Instant.PYSS else self._together
         self._progress = progress
         self._heap: list[tuple[float, int, Callable[[_Run, int], None], _Run, int]] = []
         self._order = 0
@@ -116,7 +119,9 @@ class Simulator:
         self._events: list[e.Event] = []
         self._wake = NEVER
         self._now = 0.0
+        self._submitted = 0
         self._ended = 0
+        self._calls = 0
         self._carry_out: dict[type[c.Command], Callable[[Any], None]] = {
             c.Start: self._start,
             c.Offer: self._offer,
@@ -133,34 +138,70 @@ class Simulator:
         Raises PolicyError if jobs are left and nothing will ever happen again.
         """
         jobs, heap = self._jobs, self._heap
-        count, submitted, calls = len(jobs), 0, 0
+        count = len(jobs)
         self._events.append(e.Granted(NodeSet.first(self._nodes)))
         while True:
-            now = self._now
-            while heap and heap[0][0] <= now:
-                _, _, happen, run, turn = heappop(heap)
-                happen(run, turn)
-            while submitted < count and jobs[submitted].spec.submit_s <= now:
-                spec = jobs[submitted].spec
-                submitted += 1
-                self._events.append(e.Submitted(submitted, spec))
-            if self._wake <= now:
-                self._wake = NEVER
-                self._events.append(e.Tick())
-            while self._events:
-                events, self._events = self._events, []
-                calls += 1
-                for command in self.core.handle(events, now):
-                    self._carry_out[type(command)](command)
+            self._happen()
             later = heap[0][0] if heap else NEVER
-            if submitted < count:
-                later = min(later, jobs[submitted].spec.submit_s)
+            if self._submitted < count:
+                later = min(later, jobs[self._submitted].spec.submit_s)
             elif not heap and self._ended == count:
-                return SimEnd(now, count, calls)
+                return SimEnd(self._now, count, self._calls)
             later = min(later, self._wake)
             if later == NEVER:
                 raise self._stuck()
             self._now = later
+
+    def _together(self) -> None:
+        """All that happens now, in one call of the core."""
+        now, heap = self._now, self._heap
+        while heap and heap[0][0] <= now:
+            _, _, happen, run, turn = heappop(heap)
+            happen(run, turn)
+        while self._submit_next():
+            pass
+        self._tick()
+        self._tell()
+
+    def _in_pyss_order(self) -> None:
+        """All that happens now, in the calls that ``Instant.PYSS`` describes."""
+        now, heap, known = self._now, self._heap, self.core.state.jobs
+        early: list[tuple[_Run, int]] = []
+        while heap and heap[0][0] <= now:
+            _, _, happen, run, turn = heappop(heap)
+            if happen == self._finish and turn == run.turn and known[run.number].expected_end > now:
+                early.append((run, turn))
+            else:
+                happen(run, turn)
+        self._tick()
+        self._tell()
+        while self._submit_next():
+            self._tell()
+        for run, turn in early:
+            self._finish(run, turn)
+            self._tell()
+
+    def _submit_next(self) -> bool:
+        """Submit the next job, if it is due."""
+        i = self._submitted
+        if i == len(self._jobs) or self._jobs[i].spec.submit_s > self._now:
+            return False
+        self._submitted = i + 1
+        self._events.append(e.Submitted(i + 1, self._jobs[i].spec))
+        return True
+
+    def _tick(self) -> None:
+        if self._wake <= self._now:
+            self._wake = NEVER
+            self._events.append(e.Tick())
+
+    def _tell(self) -> None:
+        """Let the core handle the events, and what its commands cause in the same instant."""
+        while self._events:
+            events, self._events = self._events, []
+            self._calls += 1
+            for command in self.core.handle(events, self._now):
+                self._carry_out[type(command)](command)
 
     def _at(self, time: float, happen: Callable[[_Run, int], None], run: _Run) -> None:
         self._order += 1
@@ -316,10 +357,14 @@ def simulate(
     sink: Callable[[r.Record], None] | None = None,
     *,
     starting: bool = False,
+    instant: Instant = Instant.TOGETHER,
     progress: Callable[[int], None] | None = None,
 ) -> SimEnd:
     """Run ``jobs`` on ``nodes`` nodes under ``policy``; see Simulator. Job numbers follow submission, from 1."""
-    return Simulator(jobs, nodes, policy, settings, sink, starting=starting, progress=progress).run()
+    simulator = Simulator(
+        jobs, nodes, policy, settings, sink, starting=starting, instant=instant, progress=progress
+    )
+    return simulator.run()
 
 
 def measured(
@@ -329,11 +374,12 @@ def measured(
     settings: Settings | None = None,
     *,
     starting: bool = False,
+    instant: Instant = Instant.TOGETHER,
     keep_jobs: bool = True,
 ) -> RunMetrics:
     """``simulate``, and the metrics of it."""
     metrics = Metrics(keep_jobs=keep_jobs)
-    simulate(jobs, nodes, policy, settings, metrics.add, starting=starting)
+    simulate(jobs, nodes, policy, settings, metrics.add, starting=starting, instant=instant)
     return metrics.summary(nodes)
 
 

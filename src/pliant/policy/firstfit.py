@@ -1,0 +1,29 @@
+"""First-fit backfilling: whoever fits starts, and nobody holds a reservation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pliant.policy.fcfs import FITS, start_size
+from pliant.policy.view import ClusterView, Decision, Start
+
+
+class FirstFit:
+    """First-fit backfilling without reservation: whoever fits starts, and wide jobs may starve (a bound)."""
+
+    name = "firstfit"
+
+    def __init__(self, start: str = "preferred") -> None:
+        self._start = start
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        free = view.free
+        decisions: list[Decision] = []
+        for job in view.queue:
+            if not free:
+                break
+            size = start_size(job, self._start, free)
+            if size:
+                decisions.append(Start(job.id, size, FITS))
+                free -= size
+        return decisions

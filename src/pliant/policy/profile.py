@@ -1,0 +1,106 @@
+"""How many nodes will be free when, by the estimates of all that runs and all that is reserved."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+
+from pliant.policy.view import ClusterView
+
+
+class Profile:
+    """Free nodes as a step function: ``free[i]`` from ``times[i]`` on, the last for ever.
+
+    Index 0 is what can be used at once. Where nodes are on their way back, or held by jobs that have outrun
+    their estimate, a second entry with the same time counts them too: they may be free any moment, so that
+    can be promised, but not used.
+    """
+
+    __slots__ = ("free", "times")
+
+    def __init__(self, view: ClusterView) -> None:
+        now, have = view.now, view.free
+        self.times = times = [now]
+        self.free = free = [have]
+        if returning := view.returning():
+            have += returning
+            times.append(now)
+            free.append(have)
+        for end, _, job in view.running:
+            at = max(end, now)
+            have += job.target
+            if len(times) > 1 and times[-1] == at:
+                free[-1] = have
+            else:
+                times.append(at)
+                free.append(have)
+
+    def advance(self, now: float) -> None:
+        """Forget what lies before ``now``."""
+        past = bisect_right(self.times, now) - 1
+        if past > 0:
+            del self.times[:past]
+            del self.free[:past]
+        self.times[0] = now
+
+    def earliest(self, nodes: int, length: float, first: int = 0) -> int | None:
+        """The first entry, not before ``first``, from which ``nodes`` nodes stay free for ``length`` seconds."""
+        times, free = self.times, self.free
+        count = len(times)
+        while first < count:
+            if free[first] < nodes:
+                first += 1
+                continue
+            end = times[first] + length
+            i = first + 1
+            while i < count and times[i] < end and free[i] >= nodes:
+                i += 1
+            if i == count or times[i] >= end:
+                return first
+            first = i + 1
+        return None
+
+    def least(self, length: float) -> int:
+        """How many nodes are free at once and stay so for ``length`` seconds."""
+        end = self.times[0] + length
+        least = self.free[0]
+        for time, free in zip(self.times, self.free, strict=True):
+            if time >= end:
+                break
+            least = min(least, free)
+        return least
+
+    def take(self, entry: int, nodes: int, length: float) -> None:
+        """Reserve ``nodes`` nodes from ``entry`` on for ``length`` seconds."""
+        last = self._split(self.times[entry] + length)
+        free = self.free
+        for i in range(entry, last):
+            free[i] -= nodes
+
+    def hold(self, at: float, nodes: int, length: float) -> tuple[float, int] | None:
+        """Reserve from ``at`` on, or from the earliest time after it that what was reserved before allows.
+
+        Gives that time, and 1 if it stands for nodes that may be free any moment, else 0. None if there is
+        no such time.
+        """
+        entry = self.earliest(nodes, length, self._split(at))
+        if entry is None:
+            return None
+        times = self.times
+        place = times[entry], int(entry == 1 and times[0] == times[1])
+        self.take(entry, nodes, length)
+        return place
+
+    def give_back(self, at: float, nodes: int, length: float, later: int) -> None:
+        """Undo ``hold``, which gave ``at`` and ``later``."""
+        times, free = self.times, self.free
+        for i in range(bisect_left(times, at) + later, bisect_left(times, at + length)):
+            free[i] += nodes
+
+    def _split(self, at: float) -> int:
+        """The entry that begins at ``at``, made if there is none; ``at`` lies after the first entry."""
+        times = self.times
+        i = bisect_left(times, at)
+        if i == len(times) or times[i] != at:
+            times.insert(i, at)
+            self.free.insert(i, self.free[i - 1])
+        return i

@@ -1,0 +1,77 @@
+"""Which running jobs give or take nodes: what the policies that resize have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from pliant.policy.view import ClusterView, JobView, Reason, Resize
+
+Limit = Callable[[JobView], int]
+"""An allowed size of the job that it shall not pass."""
+
+
+def smallest(job: JobView) -> int:
+    return job.bounds.min
+
+
+def preferred(job: JobView) -> int:
+    return job.bounds.preferred
+
+
+def largest(job: JobView) -> int:
+    return job.bounds.floor(job.bounds.max)
+
+
+def pays(view: ClusterView, job: JobView, size: int, payback: float) -> bool:
+    """Whether the rest of the work saves ``payback`` times what growing to ``size`` takes."""
+    cost = view.cost.expand_s(job.size, size)
+    left = job.remaining_s(view.now) - cost
+    return left * (1.0 - job.spec.speed_ratio(size, job.size)) > payback * cost
+
+
+def just_enough(donors: list[JobView], need: int, floor: Limit, reason: Reason) -> list[Resize]:
+    """Shrink the first donors until ``need`` nodes are met; then let each keep what has become superfluous,
+    since a job with a factor may have to give more than was asked of it. Nothing if it cannot be met."""
+    if sum(job.size - floor(job) for job in donors) < need:
+        return []
+    given: dict[int, int] = {}
+    lacking = need
+    for job in donors:
+        if lacking <= 0:
+            break
+        size = job.bounds.floor(max(job.size - lacking, floor(job)))
+        given[job.id] = job.size - size
+        lacking -= job.size - size
+    for job in donors:
+        if job.id not in given or lacking >= 0:
+            continue
+        size = job.bounds.floor(min(job.size, job.size - given[job.id] - lacking))
+        lacking += given[job.id] - (job.size - size)
+        given[job.id] = job.size - size
+    return [Resize(job.id, job.size - given[job.id], reason) for job in donors if given.get(job.id)]
+
+
+def grow(
+    view: ClusterView, takers: Iterable[JobView], free: int, ceiling: Limit, payback: float
+) -> list[Resize]:
+    """Raise the smallest sizes step by step up to ``ceiling`` while ``free`` lasts and each step pays."""
+    jobs = list(takers)
+    sizes = {job.id: job.size for job in jobs}
+    open_ = sorted(jobs, key=lambda job: (job.size, job.id))
+    while open_ and free > 0:
+        job = open_[0]
+        size = job.bounds.above(sizes[job.id])
+        step = size - sizes[job.id]
+        if not size or size > ceiling(job) or step > free or not pays(view, job, size, payback):
+            open_.pop(0)
+            continue
+        free -= step
+        sizes[job.id] = size
+        open_.sort(key=lambda job: (sizes[job.id], job.id))
+    return [
+        Resize(
+            job.id, sizes[job.id], Reason("idle_nodes", figures={"remaining_s": job.remaining_s(view.now)})
+        )
+        for job in jobs
+        if sizes[job.id] > job.size
+    ]

@@ -1,0 +1,162 @@
+"""Workloads by what a user writes: a file, or a generator with its options."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NamedTuple
+
+from pliant.core.state import Settings
+from pliant.model.errors import BatchError, TraceError
+from pliant.sim import paper2
+from pliant.sim.batches import batch_jobs, batch_settings, read_batch_file
+from pliant.sim.elastisim import read_elastisim
+from pliant.sim.estimates import REQUESTED, with_estimates
+from pliant.sim.feitelson import LOAD, UNIT_S, feitelson_jobs
+from pliant.sim.lublin import FITTED_NODES, lublin_jobs
+from pliant.sim.malleability import make_malleable
+from pliant.sim.simulator import INSTANT, SimJob
+from pliant.sim.swf import read_swf, rigid_jobs
+
+FORMS = (
+    "a trace in SWF (.swf, .swf.gz), a batch (.toml), ElastiSim's jobs (.json), or a generator: lublin:JOBS, "
+    "feitelson:JOBS or paper2:SEED, with options as in lublin:10000,load=0.8 "
+    "(lublin: load, kinds=1|2; feitelson: load, gap, unit; paper2: window)"
+)
+
+
+class Workload(NamedTuple):
+    """What is to be simulated; ``starting`` as for the simulator. ``policy`` and ``start`` are the batch's own
+    wishes, ``fixed`` says that no seed changes the jobs."""
+
+    jobs: list[SimJob]
+    nodes: int
+    settings: Settings
+    starting: bool
+    policy: str = ""
+    start: str | None = None
+    fixed: bool = True
+
+
+class Wish(NamedTuple):
+    """What the user asks of a workload beside its name ``text``.
+
+    ``nodes`` 0 stands for what the workload says. ``percent`` of rigid jobs are made malleable, in the
+    published form if ``compat``; None leaves all as they are. ``node_flops`` is for ElastiSim's jobs.
+    ``run`` counts the runs of a study: each has the next seed, and of paper 2's batches the next.
+    """
+
+    text: str
+    nodes: int = 0
+    seed: int = 42
+    rigid: bool = False
+    percent: float | None = None
+    compat: bool = False
+    estimates: str = REQUESTED
+    node_flops: float | None = None
+    run: int = 0
+
+
+def read_workload(wish: Wish) -> Workload:
+    """The workload; BatchError or TraceError says what is wrong with it."""
+    name, colon, rest = wish.text.partition(":")
+    load = _generated(name, rest, wish) if colon and name in GENERATORS else _from_file(wish)
+    jobs = [SimJob(job.spec.rigid(), job.runtime_s) for job in load.jobs] if wish.rigid else load.jobs
+    seed = wish.seed + wish.run
+    jobs = with_estimates(jobs, wish.estimates, seed)
+    if wish.percent is not None and name != "paper2":
+        jobs = make_malleable(jobs, wish.percent, load.nodes, seed, compat=wish.compat)
+    fixed = load.fixed and ":" not in wish.estimates and wish.percent in (None, 0, 100)
+    return load._replace(jobs=jobs, fixed=fixed)
+
+
+def _from_file(wish: Wish) -> Workload:
+    file = Path(wish.text)
+    if file.suffix == ".toml":
+        batch = read_batch_file(file)
+        cluster = batch.cluster
+        return Workload(
+            batch_jobs(batch),
+            wish.nodes or cluster.nodes,
+            batch_settings(cluster),
+            starting=True,
+            policy=cluster.policy,
+            start=cluster.start,
+        )
+    if file.suffix == ".json":
+        jobs = read_elastisim(file, wish.node_flops)
+        if not wish.nodes:
+            raise BatchError(f"{file}: it does not say how large the machine is; give --nodes")
+        return Workload(jobs, wish.nodes, Settings(cost=INSTANT), starting=False)
+    if not {".swf", ".txt"} & set(file.suffixes):
+        raise TraceError(f"{file}: neither {FORMS}")
+    trace = read_swf(file)
+    nodes = wish.nodes or trace.processors or 0
+    if not nodes:
+        raise BatchError(f"{file}: its header does not say how large the machine is; give --nodes")
+    return Workload(rigid_jobs(trace, nodes), nodes, Settings(cost=INSTANT), starting=False)
+
+
+def _generated(name: str, text: str, wish: Wish) -> Workload:
+    """``text`` is NUMBER[,OPTION=VALUE...]."""
+    first, *others = text.split(",")
+    if not first.isdecimal():
+        raise BatchError(f"{wish.text}: {first!r} is no whole number; write {name}:NUMBER")
+    known = OPTIONS[name]
+    options = dict(known)
+    for other in others:
+        key, _, value = other.partition("=")
+        if key not in known:
+            near = get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+            raise BatchError(f"{wish.text}: {name} has no option {key!r}; {hint}")
+        try:
+            options[key] = float(value)
+        except ValueError:
+            raise BatchError(f"{wish.text}: {key}: {value!r} is no number") from None
+        if not 0 < (options[key] or 0) < math.inf:
+            raise BatchError(f"{wish.text}: {key}: it must be above 0")
+    return GENERATORS[name](int(first), options, wish)
+
+
+def _lublin(count: int, options: dict[str, float | None], wish: Wish) -> Workload:
+    nodes = wish.nodes or FITTED_NODES
+    if options["kinds"] not in (1, 2):
+        raise BatchError(f"{wish.text}: kinds: {options['kinds']:g}; there are 1 and 2")
+    jobs = lublin_jobs(
+        count, nodes, wish.seed + wish.run, one_kind=options["kinds"] == 1, load=options["load"]
+    )
+    return Workload(jobs, nodes, Settings(cost=INSTANT), starting=False, fixed=False)
+
+
+def _feitelson(count: int, options: dict[str, float | None], wish: Wish) -> Workload:
+    nodes = wish.nodes or FITTED_NODES
+    jobs = feitelson_jobs(
+        count,
+        nodes,
+        wish.seed + wish.run,
+        unit_s=options["unit"] or UNIT_S,
+        load=options["load"] or LOAD,
+        gap_s=options["gap"],
+    )
+    return Workload(jobs, nodes, Settings(cost=INSTANT), starting=False, fixed=False)
+
+
+def _paper2(number: int, options: dict[str, float | None], wish: Wish) -> Workload:
+    window_s = int(options["window"] or paper2.WINDOW_S)
+    jobs = paper2.paper2_jobs(number + wish.run, int(wish.percent or 0), window_s=window_s)
+    return Workload(jobs, wish.nodes or paper2.NODES, paper2.paper2_settings(), starting=False, fixed=False)
+
+
+GENERATORS: dict[str, Callable[[int, dict[str, float | None], Wish], Workload]] = {
+    "lublin": _lublin,
+    "feitelson": _feitelson,
+    "paper2": _paper2,
+}
+OPTIONS: dict[str, dict[str, float | None]] = {
+    "lublin": {"load": None, "kinds": 2},
+    "feitelson": {"load": LOAD, "gap": None, "unit": UNIT_S},
+    "paper2": {"window": paper2.WINDOW_S},
+}

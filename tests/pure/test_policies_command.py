@@ -1,0 +1,139 @@
+"""``pliant policies``, and policies from a user's own file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from pliant.cli import policies, simulate
+from pliant.model.errors import PolicyError
+from pliant.policy.order import ORDERS
+from pliant.policy.registry import POLICIES
+
+TRACE = "; MaxProcs: 4\n1 0 0 10 3 -1 -1 3 10\n2 0 0 5 4 -1 -1 4 5\n3 0 0 10 1 -1 -1 1 10\n"
+OWN = '''
+from dataclasses import dataclass
+
+from pliant.policy.easy import Easy
+from pliant.policy.view import Promise, Reason, Resize, Start
+
+@dataclass
+class Widest:
+    """Starts the widest job that fits."""
+    start: str = "min"
+    name: str = "widest"
+    def decide(self, view):
+        fits = [job for job in view.queue if job.bounds.min <= view.free]
+        wide = max(fits, key=lambda job: job.bounds.min, default=None)
+        return [Start(wide.id, wide.bounds.min, Reason("widest"))] if wide else []
+
+class Greedy:
+    name = "greedy"
+    def decide(self, view):
+        return [Start(job.id, job.bounds.max, Reason("now")) for job in view.queue]
+
+class Lazy:
+    name = "lazy"
+    def decide(self, view):
+        return []
+
+class Buggy:
+    name = "buggy"
+    def decide(self, view):
+        return 1 / (view.free - view.free)
+
+class Odd:
+    name = "odd"
+    def decide(self, view):
+        yield "start"
+
+class Vague:
+    name = "vague"
+    def decide(self, view):
+        for job in view.queue:
+            yield Start(job.id, 1.0, Reason("half"))
+
+class Nameless:
+    def decide(self, view):
+        return []
+
+class NoPolicy:
+    pass
+'''
+
+
+def command(*arguments: str) -> str:
+    app = typer.Typer()
+    simulate.register(app)
+    policies.register(app)
+    result = CliRunner().invoke(app, arguments)
+    if isinstance(result.exception, PolicyError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "x.swf").write_text(TRACE)
+    (tmp_path / "own.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_policy_has_a_line() -> None:
+    listed = json.loads(command("policies", "--json"))
+    assert [entry["name"] for entry in listed["policies"]] == list(POLICIES)
+    for entry in listed["policies"]:
+        assert 20 < len(entry["summary"]) <= 110, entry
+    assert set(listed["orders"]) == set(ORDERS)
+    table = command("policies")
+    assert all(name in table for name in [*POLICIES, *ORDERS])
+
+
+def test_a_policy_of_ones_own(files: Path) -> None:
+    figures = json.loads(command("simulate", "x.swf", "--policy", "own.py:Widest", "--json"))
+    assert figures["wait_mean_s"] == pytest.approx((5 + 0 + 15) / 3)
+    assert "widest on 4 nodes" in command("simulate", "x.swf", "--policy", f"{files}/own.py:Widest")
+    command("simulate", "x.swf", "--policy", "own.py:Widest", "--start", "free", "--order", "shortest")
+    (files / "one.py").write_text(OWN[: OWN.index("class Greedy")])
+    command("simulate", "x.swf", "--policy", "one.py")
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ("conservatve", "did you mean 'conservative'"),
+        ("nowhere.py", r"nowhere\.py: there is no such file"),
+        ("own.py", r"own\.py: has several policies: name one as own\.py:Widest"),
+        ("own.py:Greed", r"own\.py: there is no class 'Greed'; did you mean 'Greedy'"),
+        ("own.py:NoPolicy", "class NoPolicy is no policy: it has no decide"),
+        ("own.py:Nameless", "class Nameless: AttributeError: .* 'name'"),
+        ("own.py:Greedy", r"'greedy' at 0\.000 s decided Start.* only 1 nodes are free \(free 1 of 4, pending 2"),
+        ("own.py:Lazy", r"'lazy' is stuck at 0\.000 s: 3 jobs wait \(1, 2, 3\), 4 of 4 nodes are free"),
+        ("own.py:Buggy", r"'buggy' at 0\.000 s raised ZeroDivisionError: .* \(own\.py, line 30\) \(free 4 of 4, pend"),
+        ("own.py:Odd", r"'odd' at 0\.000 s decided 'start', which is no Start, Resize or Promise"),
+        ("own.py:Vague", r"'vague' at 0\.000 s decided Start\(job=1, size=1\.0.* not of the types"),
+        ("broken.py", r"broken\.py, line 2: NameError"),
+        ("empty.py", r"empty\.py: has no policy"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_policy_is_said(files: Path, policy: str, message: str) -> None:
+    (files / "broken.py").write_text("import os\nnothing\n")
+    (files / "empty.py").write_text("X = 1\n")
+    with pytest.raises(PolicyError, match=message):
+        command("simulate", "x.swf", "--policy", policy)
+
+
+def test_options_that_a_policy_does_not_take(files: Path) -> None:
+    with pytest.raises(PolicyError, match="class Lazy takes no start rule"):
+        command("simulate", "x.swf", "--policy", "own.py:Lazy", "--start", "min")
+    with pytest.raises(PolicyError, match="no order 'shortes'; did you mean 'shortest'"):
+        command("simulate", "x.swf", "--order", "shortes")
+    for weight in ("anna", "anna=0", "=2", "anna=much"):
+        with pytest.raises(PolicyError, match="write USER=WEIGHT"):
+            command("simulate", "x.swf", "--order", "weight", "--weight", weight)

@@ -47,12 +47,13 @@ def test_a_killed_rank_ends_its_job_and_its_nodes_serve_the_next(start: Start) -
 
 def test_a_newcomer_that_crashes_or_never_comes_costs_the_job_nothing(start: Start, tmp_path: Path) -> None:
     run = start(
-        "nodes = 4\nresize_deadline_s = 2.0\ncooldown_s = 60",
+        "nodes = 6\nresize_deadline_s = 2.0\ncooldown_s = 60",
         job("slow", stuck("newcomer", tmp_path / "flag", 250), "{ min = 1, max = 2 }"),
         job("crash", stuck("crash", tmp_path / "flag", 100), "{ min = 1, max = 2 }"),
+        job("raise", stuck("raise", tmp_path / "flag", 100), "{ min = 1, max = 2 }"),
     )
     jobs = run.finish()
-    for name in ("slow", "crash"):
+    for name in ("slow", "crash", "raise"):
         assert (jobs[name]["state"], jobs[name]["result"]) == ("COMPLETED", "256")
         assert jobs[name]["resizes"][0]["outcome"] == "failed", run.story()
 
@@ -69,6 +70,20 @@ def test_a_rank_stuck_in_a_resize_past_its_deadline_ends_its_job(start: Start, t
     jobs = run.finish(code=1)
     assert jobs["stuck"]["state"] == "FAILED"
     assert (jobs["next"]["state"], jobs["next"]["verified"]) == ("COMPLETED", True)
+
+
+def test_a_job_that_dies_while_newcomers_start_ends_and_so_do_they(start: Start) -> None:
+    run = start(
+        "nodes = 4",
+        heat("victim", "{ min = 1, max = 4 }", work_s=60.0),
+        heat("n", "4", submit=0.5, work_s=3.0),
+    )
+    run.wait_for(r.ResizeAccepted)
+    root = next(pid for pid, cookie in run.ranks(1).items() if cookie["PLIANT_GROUP"] == "0")
+    os.kill(root, signal.SIGKILL)
+    jobs = run.finish(code=1)
+    assert jobs["victim"]["state"] == "FAILED"
+    assert (jobs["n"]["state"], jobs["n"]["verified"]) == ("COMPLETED", True)
 
 
 def test_a_killed_agent_loses_its_jobs_and_the_node_comes_back(start: Start) -> None:

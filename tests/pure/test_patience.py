@@ -64,3 +64,21 @@ def test_the_end_of_the_loop_answers_an_offer_that_crossed_it(core: SchedulerCor
     assert core.state.free == 3
     assert core.handle([e.Declined(1, 1, "the loop has ended")], 500.0) == []
     assert core.state.jobs[1].ending is None
+
+
+def test_a_cooldown_that_is_over_is_noticed_whatever_event_comes_first(core: SchedulerCore) -> None:
+    core.handle([e.Accepted(1, 1)], 1.0)
+    core.handle([e.Resized(1, 1)], 2.0)
+    core.handle([e.Submitted(2, JobSpec(name="k", nodes=Bounds(2, 2), walltime_s=100.0))], 3.0)
+    over = SETTINGS.cooldown_s + 2.0
+    commands = core.handle([e.Progressed(1, 0.1)], over + 0.001)  # a hair before its Tick would have come
+    assert [x.kind for x in commands if isinstance(x, c.Offer)] == ["shrink"]
+
+
+def test_a_tick_that_comes_too_early_is_asked_for_again() -> None:
+    core = SchedulerCore(Malleable(), SETTINGS)
+    spec = JobSpec(name="r", nodes=Bounds(1, 1), walltime_s=100.0)
+    first = core.handle([e.Granted(NodeSet.first(1)), e.Submitted(1, spec)], 0.0)
+    assert [x.at for x in first if isinstance(x, c.WakeAt)] == [100.0]
+    again = core.handle([e.Tick()], 99.9999)
+    assert [x.at for x in again if isinstance(x, c.WakeAt)] == [100.0]

@@ -174,3 +174,14 @@ def test_the_explorer_notices_a_missing_transition(
     monkeypatch.setattr(scheduler_side, "RECEIVE", table)
     with pytest.raises(ProtocolError, match=lost[1]):
         explore()
+
+
+def test_an_early_message_that_proves_wrong_does_not_take_done_with_it() -> None:
+    side = scheduler_side.SchedulerSide(0)
+    side.receive(0, m.Hello(1, 0, 0, "token", 1))
+    side.send(m.Offer(1, 0, "expand", 2, ("n1",), 1.0))
+    side.receive(0, m.Accept(0, 1))
+    assert side.receive(1, m.Decline(1, 1, "too early, and not the root")) == []
+    done = m.Done(0, 1, 0)
+    assert side.receive(0, done) == [done]
+    assert (side.state, side.epoch) == ("ready", 1)

@@ -13,6 +13,7 @@ from pliant.core import records as r
 from pliant.daemon.session import run_batch
 from pliant.daemon.verify import verify, with_own_python
 from pliant.model.batch import Batch
+from pliant.model.jobs import JobState
 from pliant.report.live import LiveView
 from pliant.report.runs import Run
 from pliant.sim.batches import batch_jobs, batch_settings
@@ -43,8 +44,12 @@ def live(
     run = Run(name, policy.name, names, records, predicted_makespan_s=predicted_s)
     if any(job.verify for job in jobs):
         with console.status("checking the results"):
-            results = {job.name: job.result for job in run.metrics.jobs}
-            run = Run(name, policy.name, names, records, verify(jobs, results), predicted_s)
+            outcomes = run.metrics.jobs
+            results = {job.name: job.result for job in outcomes if job.state is JobState.COMPLETED}
+            verified, problems = verify(jobs, results)
+        for problem in problems:
+            console.print(problem, style="bold red", markup=False, highlight=False)
+        run = Run(name, policy.name, names, records, verified, predicted_s)
     return run
 
 

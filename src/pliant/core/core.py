@@ -69,6 +69,9 @@ class SchedulerCore:
         for event in events:
             self._handlers[type(event)](event)
         self._expire(now)
+        if now >= self._woken:
+            # The time that a Tick was asked for has come, whichever event was first to notice.
+            self._news, self._woken = True, NEVER
         if self._news:
             self._news = False
             if state.free or state.waiting:
@@ -126,10 +129,12 @@ class SchedulerCore:
         if job is None:
             return
         if job.state is JobState.PENDING:
-            self._record(r.JobEnded(self.state.now, job.id, JobState.CANCELLED, 0, NodeSet()))
+            self._record(
+                r.JobEnded(self.state.now, job.id, JobState.CANCELLED, 0, NodeSet(), None, event.why)
+            )
             self._news = True
         else:
-            self._end(job, JobState.CANCELLED, "cancelled")
+            self._end(job, JobState.CANCELLED, event.why or "cancelled")
 
     def _ordered(self, event: e.Ordered) -> None:
         if self.refusal(event.job, event.size, event.leave) is not None:
@@ -280,6 +285,7 @@ class SchedulerCore:
 
     def _tick(self, _event: e.Tick) -> None:
         self._news = True
+        self._woken = NEVER  # it may have come a hair too early: then it is asked for again
 
     def _live(self, number: int) -> Job | None:
         """The running job, unless it is already being ended: then nothing it says matters any more."""

@@ -20,9 +20,10 @@ class Submitted(Event, frozen=True):
 
 
 class Cancelled(Event, frozen=True):
-    """A user takes a job back."""
+    """A job is taken back, by its user or because it cannot be run any more; ``why`` is for people."""
 
     job: int
+    why: str = ""
 
 
 class Ordered(Event, frozen=True):

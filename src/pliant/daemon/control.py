@@ -100,7 +100,7 @@ async def listen(runtime: Path, answer: Callable[[Request], Answer]) -> asyncio.
 def runs() -> list[str]:
     """The ids of this user's controllers that answer; what dead ones left behind is removed."""
     alive = []
-    for path in sorted(base().iterdir(), key=lambda each: each.stat().st_mtime):
+    for path in sorted(base().iterdir()):
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(ANSWER_S)
             try:
@@ -113,7 +113,10 @@ def runs() -> list[str]:
 
 def _sweep(path: Path) -> None:
     """Remove a dead controller's directory and what its dead groups have left."""
-    young = time.time() - path.stat().st_mtime < STARTING_S
+    try:
+        young = time.time() - path.stat().st_mtime < STARTING_S
+    except FileNotFoundError:
+        return
     if not young and not processes.find(path.name):
         shm.sweep(path, path.name)
         shutil.rmtree(path, ignore_errors=True)

@@ -54,6 +54,7 @@ class Controller:
         self._began = 0.0
         self._idle = asyncio.Event()
         self._unsubmitted = 0
+        self._gone: set[int] = set()
         self._last_job = 0
         self._crash: BaseException | None = None
         self._from_job = codec.from_job()
@@ -117,6 +118,8 @@ class Controller:
             self._crash = error
             self._idle.set()
             return
+        self._forget_ended()
+        self._give_up_oversized()
         state = self.core.state
         if not (state.jobs or state.dirty or self._unsubmitted or self._events):
             self._idle.set()
@@ -124,10 +127,14 @@ class Controller:
     def _keep(self, record: r.Record) -> None:
         if isinstance(record, r.ResizeDone):
             self._resize_done(record)
-        elif isinstance(record, r.NodesClean | r.NodesLost):
-            self._forget_ended()
         for sink in self._sinks:
             sink(record)
+
+    def _is_over(self, command: c.Start | c.Offer | c.Stay | c.Withdraw | c.Kill) -> bool:
+        job = self._jobs.get(command.job)
+        if job is None:
+            return not isinstance(command, c.Start) or command.job not in self.core.state.jobs
+        return job.ended
 
     def _forget_ended(self) -> None:
         """Jobs that have ended and whose nodes are clean: nothing more can come from them."""
@@ -137,6 +144,8 @@ class Controller:
                 del self._jobs[number]
 
     def _carry_out(self, command: c.Command) -> None:
+        if isinstance(command, c.Start | c.Offer | c.Stay | c.Withdraw | c.Kill) and self._is_over(command):
+            return  # it crossed the job's end; what was reserved for it is released by that
         match command:
             case c.Start():
                 self._start(command)
@@ -241,7 +250,6 @@ class Controller:
                 self._exited(job, job.groups[message.group], message)
             case m.StartFailed():
                 group = job.groups[message.group]
-                job.fail(message.code, message.error)
                 group.alive.clear()
                 self._group_gone(job, group, message.code, message.error)
             case m.Relay():
@@ -255,6 +263,7 @@ class Controller:
             self.happened(e.Clean(proof.job, nodes))
         else:
             # Not even SIGKILL removed them: this node cannot be given to anyone.
+            self._gone.update(nodes)
             self.happened(e.Lost(nodes))
 
     def _exited(self, job: LiveJob, group: LiveGroup, message: m.Exited) -> None:
@@ -271,7 +280,7 @@ class Controller:
 
     def _group_gone(self, job: LiveJob, group: LiveGroup, code: int, error: str) -> None:
         """A group has ended, or is broken beyond repair."""
-        if code and not group.joined:
+        if not group.joined:
             # What goes wrong with a newcomer concerns nobody but the newcomer.
             self._tell_root(job, m.GroupLost(group.number))
         elif code and not group.released:
@@ -282,11 +291,15 @@ class Controller:
             self._signal(job, signal.SIGKILL)
         if not job.alive():
             self._end(job)
-        elif not group.released and not code:
+        elif group.joined and not group.released and not code and self._in_session(job):
             self._later(LINGER_S, self._linger_over, job, group.number)
 
+    def _in_session(self, job: LiveJob) -> bool:
+        """Whether the job's groups belong together as an open session tells, and its root has not said Bye."""
+        return self._side(job).state not in ("new", "closed")
+
     def _linger_over(self, job: LiveJob, group: int) -> None:
-        if not job.ended and not job.groups[group].released:
+        if not job.ended and not job.groups[group].released and self._in_session(job):
             job.fail(1, f"group {group} had ended, but others did not follow within {LINGER_S:g} s")
             self._signal(job, signal.SIGKILL)
 
@@ -297,7 +310,7 @@ class Controller:
         error = "; ".join(dict.fromkeys(job.errors))
         if job.exit_code and (tail := job.tail()):
             error = f"{error}\n{tail}"
-        self.happened(e.Ended(job.number, job.exit_code, job.result, error))
+        self.happened(e.Ended(job.number, job.exit_code, job.result, error if job.exit_code else ""))
 
     def _lost(self, node: str, final: bool) -> None:  # noqa: FBT001 - a callback
         """The node's agent is gone and everything on it has been ended; ``final``: it will not come back."""
@@ -310,13 +323,16 @@ class Controller:
                     self._group_gone(job, group, 128 + signal.SIGKILL, f"node {node} was lost")
 
         if final:
-            self._later(0.0, self._give_up_oversized)
+            self._gone.add(number)
 
     def _give_up_oversized(self) -> None:
-        """Pending jobs that need more nodes than are left would wait for ever."""
+        """Pending jobs that need more nodes than will ever be there again would wait for ever."""
+        left = len(self.names) - len(self._gone)
         for job in self.core.state.queue:
-            if job.bounds.min > self.core.state.total:
-                self.happened(e.Cancelled(job.id))
+            if job.bounds.min > left:
+                self.happened(
+                    e.Cancelled(job.id, f"it needs {job.bounds.min} nodes, and only {left} are left")
+                )
 
     def _back(self, node: str) -> None:
         self.happened(e.Back(NodeSet.of([self._numbers[node]])))
@@ -372,7 +388,8 @@ class Controller:
                 if value is not None:
                     self._tell(job, group, m.Value(message.epoch, message.key, value))
             case m.Error():
-                job.errors.append(message.text.strip().splitlines()[-1] if message.text.strip() else "")
+                if group.joined and message.text.strip():
+                    job.errors.append(message.text.strip().splitlines()[-1])
             case m.Bye():
                 job.result = message.result
             case m.Ready():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
+import os
 from pathlib import Path
 
 from pliant.model.jobs import JobSpec
 from pliant.protocol.scheduler_side import Board, SchedulerSide
 
 TAIL_LINES = 12
+TAIL_BYTES = 1 << 16
 
 
 def log_file(output: Path, spec: JobSpec) -> Path:
@@ -66,7 +67,9 @@ class LiveJob:
     def tail(self) -> str:
         """The last lines of the job's output."""
         try:
-            with self.output.open(errors="replace") as file:
-                return "".join(deque(file, TAIL_LINES)).rstrip()
+            with self.output.open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+                lines = file.read().decode(errors="replace").splitlines()
         except OSError:
             return ""
+        return "\n".join(lines[-TAIL_LINES:]).rstrip()

@@ -51,6 +51,7 @@ def run_batch(
     ``tick`` five times a second with the time in seconds. Raises Interrupted on SIGINT and SIGTERM, after
     everything has been cleaned up.
     """
+    output = output.absolute()  # jobs have directories of their own
     journal = _open_journal(output)
     for job in jobs:
         log_file(output, job).unlink(missing_ok=True)

@@ -21,25 +21,38 @@ def with_own_python(env: Mapping[str, str]) -> dict[str, str]:
     return {**env, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{path}"}
 
 
-def verify(jobs: Sequence[JobSpec], results: Mapping[str, str | None]) -> dict[str, bool | None]:
-    """By job name whether its result is right; None where the job states no verify command.
+def verify(
+    jobs: Sequence[JobSpec], results: Mapping[str, str | None]
+) -> tuple[dict[str, bool | None], list[str]]:
+    """By job name whether its result is right, and what kept verify commands from telling.
 
-    Each distinct command runs once. PliantError names the command that fails, since then nothing is known.
+    ``results`` are those of the jobs that completed. None: the job states no verify command, or did not
+    complete. A command that fails vouches for nothing: its jobs count as wrong. Each distinct one runs once.
     """
-    wanted = {(job.verify, job.cwd): job.name for job in jobs if job.verify}
-    expected = {key: _last_line(*key) for key in wanted}
-    return {
-        job.name: expected[job.verify, job.cwd] == results.get(job.name) if job.verify else None
-        for job in jobs
-    }
+    expected: dict[tuple[object, ...], str | None] = {}
+    problems: list[str] = []
+    verified: dict[str, bool | None] = {}
+    for job in jobs:
+        if not job.verify or job.name not in results:
+            verified[job.name] = None
+            continue
+        key = (job.verify, job.cwd, tuple(sorted(job.env.items())))
+        if key not in expected:
+            try:
+                expected[key] = _last_line(job)
+            except PliantError as error:
+                expected[key] = None
+                problems.append(f"job {job.name}: {error}")
+        verified[job.name] = expected[key] is not None and expected[key] == results[job.name]
+    return verified, problems
 
 
-def _last_line(command: tuple[str, ...], cwd: str) -> str:
-    shown = " ".join(command)
+def _last_line(job: JobSpec) -> str:
+    shown = " ".join(job.verify)
     try:
         done = subprocess.run(
-            command, cwd=cwd or None, env=with_own_python(os.environ), stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+            job.verify, cwd=job.cwd or None, env=with_own_python(os.environ) | job.env,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
             preexec_fn=processes.die_with_parent,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -112,7 +112,7 @@ class Agent:
     # ---- the controller's orders ---------------------------------------------------------------------
 
     async def _obey(self, reader: asyncio.StreamReader) -> None:
-        lines = codec.Lines()
+        lines = codec.Lines(codec.MAX_LINE + codec.WRAPPING)
         decoder = codec.from_controller()
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(65536):
@@ -124,7 +124,10 @@ class Agent:
     def _order(self, order: m.ControllerMessage) -> None:
         match order:
             case m.StartGroup():
-                self._start(order)
+                try:
+                    self._start(order)
+                except (OSError, StartError) as error:
+                    self._not_started(order, error)
             case m.Signal():
                 self._signal(order)
             case m.Prove():
@@ -165,13 +168,9 @@ class Agent:
             rank_env = {**env, "PMI_RANK": str(rank), "PMI_ID": str(rank)}
             try:
                 pid = self._starter.start(order.argv, rank_env, order.cwd, order.output, theirs)
-            except StartError as error:
+            except (OSError, StartError):
                 ours.close()
-                self._end_group(group)
-                if not group.pids:
-                    del self._groups[order.job, order.group]
-                self._send(m.StartFailed(order.job, order.group, str(error), error.code))
-                return
+                raise
             finally:
                 theirs.close()
             group.pids[rank] = pid
@@ -179,6 +178,17 @@ class Agent:
             self._ranks[pid] = (group, rank)
             loop.add_reader(ours, self._pmi, group, rank, ours, codec.Lines(65536))
         self._send(m.Started(order.job, order.group, tuple(group.pids.values())))
+
+    def _not_started(self, order: m.StartGroup, error: OSError | StartError) -> None:
+        """A rank could not be started: the group's others end, and the controller learns why."""
+        group = self._groups.get((order.job, order.group))
+        if group is not None:
+            self._end_group(group)
+        if group is None or not group.pids:
+            self._groups.pop((order.job, order.group), None)
+            shm.clear(self._runtime, self._run, self._node, order.job, order.group)
+        code = error.code if isinstance(error, StartError) else 126
+        self._send(m.StartFailed(order.job, order.group, str(error), code))
 
     def _signal(self, order: m.Signal) -> None:
         for (job, number), group in self._groups.items():
@@ -202,6 +212,7 @@ class Agent:
         while True:
             found = processes.find(self._run, node=self._node, job=order.job)
             pids = tuple(pid for pid, cookie in found.items() if cookie.get(processes.GROUP) not in kept)
+            pids += self._strays(set(pids))
             if not pids or loop.time() > deadline:
                 break
             for pid in pids:
@@ -210,6 +221,11 @@ class Agent:
         if not pids:
             self._forget(order)
         self._send(m.Proof(order.job, not pids, pids))
+
+    def _strays(self, known: set[int]) -> tuple[int, ...]:
+        """Orphans that this agent has adopted: they belong to no rank, whatever their environment says now."""
+        ranks = set(self._ranks)
+        return tuple(pid for pid in processes.orphans(ranks) if pid not in known)
 
     def _alive(self, order: m.Prove) -> bool:
         return any(
@@ -320,7 +336,9 @@ class Agent:
             self._end_group(group)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + KILL_S
-        while (found := processes.find(self._run, node=self._node)) and loop.time() < deadline:
+        while (
+            found := {*processes.find(self._run, node=self._node), *processes.orphans(set())}
+        ) and loop.time() < deadline:
             for pid in found:
                 processes.kill(pid)
             await asyncio.sleep(0.02)

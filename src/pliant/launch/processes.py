@@ -62,6 +62,31 @@ def find(run: str, *, node: str | None = None, job: int | None = None) -> dict[i
     }
 
 
+def orphans(ranks: set[int]) -> set[int]:
+    """This process' descendants other than ``ranks`` and theirs; ended ones that wait to be reaped excepted."""
+    found: set[int] = set()
+    new = _children(os.getpid()) - ranks
+    while new:
+        found |= new
+        new = {child for pid in new for child in _children(pid)} - found
+    return {pid for pid in found if not _is_zombie(pid)}
+
+
+def _children(pid: int) -> set[int]:
+    children: set[int] = set()
+    for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            children.update(map(int, tasks.read_text().split()))
+    return children
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
 def kill(pid: int, number: int = signal.SIGKILL) -> None:
     """Signal a process that may have ended already."""
     with suppress(ProcessLookupError, PermissionError):

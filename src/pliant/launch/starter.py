@@ -72,22 +72,25 @@ class ExecStarter:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE):
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            out = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             if cwd:
                 os.chdir(cwd)
-            out = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             null = os.open(os.devnull, os.O_RDONLY)
             os.dup2(null, 0)
             os.dup2(out, 1)
             os.dup2(out, 2)
             os.set_inheritable(pmi.fileno(), True)
             os.execvpe(argv[0], list(argv), {**env, "PMI_FD": str(pmi.fileno())})  # noqa: S606
-        except FileNotFoundError as error:
-            where = f"the directory {cwd!r}" if error.filename == cwd and cwd else f"the command {argv[0]!r}"
-            os.write(tell, f"127 {where} does not exist".encode())
-        except PermissionError:
-            os.write(tell, f"126 the command {argv[0]!r} may not be executed".encode())
         except OSError as error:
-            os.write(tell, f"126 {argv[0]!r}: {error.strerror}".encode())
+            what = (
+                f"the file or directory {error.filename!r}"
+                if error.filename in (cwd, output)
+                else f"{argv[0]!r}"
+            )
+            missing = isinstance(error, FileNotFoundError)
+            os.write(tell, f"{127 if missing else 126} {what}: {error.strerror}".encode(errors="replace"))
+        except Exception as error:  # noqa: BLE001 - this process is about to end; its parent tells
+            os.write(tell, f"126 {argv[0]!r}: {error}".encode(errors="replace"))
         finally:
             os._exit(127)
 

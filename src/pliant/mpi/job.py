@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -26,6 +27,9 @@ from pliant.mpi.team import Member, assemble, barrier, broadcast, count_members,
 from pliant.mpi.wait import Wait
 from pliant.plan.join import star
 from pliant.protocol.messages import Bye, Error, GroupLost, SchedulerMessage
+
+RESULT_BYTES = 1 << 16
+"""The longest result, and the longest part of a traceback, that is sent."""
 
 
 class Job:
@@ -107,8 +111,17 @@ class Job:
         return replicated
 
     def result(self, text: str) -> None:
-        """Set what the job reports as its result when it ends; rank 0's counts."""
+        """Set what the job reports as its result when it ends; rank 0's counts.
+
+        TypeError unless it is a str, ValueError if it is longer than 64 KiB or no valid text.
+        """
         self._context.joined("job.result")
+        if not isinstance(text, str):
+            raise TypeError(f"a result is a text; str() of this {type(text).__name__} would be one")
+        if len(text.encode()) > RESULT_BYTES:
+            raise ValueError(
+                f"a result may have {RESULT_BYTES} bytes; write more to a file and report its name"
+            )
         self._context.result = text
 
     # ---- the loop -----------------------------------------------------------------------------------
@@ -181,7 +194,9 @@ class Job:
         sys.stderr.write(text)
         session = self._context.session
         if session is not None and session.side.state not in {"new", "closed"}:
-            session.send(Error(text=text))
+            # The end of a traceback tells most; what cannot be sent must not keep the group from ending.
+            with suppress(Exception):
+                session.send(Error(text=text[-RESULT_BYTES:].encode(errors="replace").decode()))
         abort("the program failed; ending its group", code or 1)
 
 

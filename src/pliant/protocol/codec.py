@@ -19,6 +19,9 @@ from pliant.protocol.messages import (
 MAX_LINE = 1 << 20
 """The longest line that is accepted, in bytes; tracebacks and key exchange stay far below."""
 
+WRAPPING = 4096
+"""What an agent's envelope may add to a job's line."""
+
 T = TypeVar("T")
 _encoder = msgspec.json.Encoder()
 

@@ -15,6 +15,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from pliant.model.errors import ProtocolError
 from pliant.protocol import messages as m
 
@@ -101,7 +103,9 @@ class SchedulerSide:
         early, self._early = self._early, []
         result: list[m.JobMessage] = [message]
         for sender, kept in early:
-            result += self.receive(sender, kept)
+            # What turns out to be out of place must not take Done with it.
+            with suppress(ProtocolError):
+                result += self.receive(sender, kept)
         return result
 
     def _awaited(self, group: int) -> bool:

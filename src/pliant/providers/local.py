@@ -18,6 +18,7 @@ from pliant.protocol import messages as m
 START_S = 20.0
 SILENCE_S = 30.0
 """An agent that has not even sent a heartbeat for so long is taken for dead and ended."""
+GRACE_S = 5.0
 STOP_S = 4.0
 RESTARTS = 3
 
@@ -124,10 +125,10 @@ class LocalNodes:
         task.add_done_callback(self._tasks.discard)
 
     async def _listen(self, name: str, reader: asyncio.StreamReader, link: _Link) -> None:
-        lines = codec.Lines()
+        lines = codec.Lines(codec.MAX_LINE + codec.WRAPPING)
         decoder = codec.from_agent()
         try:
-            while data := await asyncio.wait_for(reader.read(65536), SILENCE_S):
+            while data := await self._read(reader):
                 for line in lines.feed(data):
                     message = decoder.decode(line)
                     if isinstance(message, m.AgentHello):
@@ -138,6 +139,16 @@ class LocalNodes:
             sys.stderr.write(f"pliant: agent of {name}: {error or 'silent for too long'}\n")
         if not self._stopping:
             await self._lose(name, link)
+
+    async def _read(self, reader: asyncio.StreamReader) -> bytes:
+        """What the agent sends next; TimeoutError if it is silent for too long.
+
+        After a stop of this very process (Ctrl-Z), what the agent sent meanwhile waits in the socket: so a
+        time-out counts only when it is not followed by a word.
+        """
+        with contextlib.suppress(TimeoutError):
+            return await asyncio.wait_for(reader.read(65536), SILENCE_S)
+        return await asyncio.wait_for(reader.read(65536), GRACE_S)
 
     async def _lose(self, name: str, link: _Link) -> None:
         """The agent is gone: make sure that nothing of its node lives on, then try a new one."""
@@ -160,7 +171,10 @@ class LocalNodes:
         if self._stopping or final:
             return
         self._restarts[name] += 1
-        await self._launch(name)
-        with contextlib.suppress(TimeoutError):
+        try:
+            await self._launch(name)
             await asyncio.wait_for(self._links[name].ready.wait(), START_S)
-            self._on_back(name)
+        except (OSError, TimeoutError):
+            self._on_lost(name, True)
+            return
+        self._on_back(name)

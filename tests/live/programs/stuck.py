@@ -1,5 +1,5 @@
 """A malleable program that gets stuck where it is told to: ``newcomer`` before its first step (only on
-groups that join later), ``source`` inside its loop once a file appears, ``crash`` on a newcomer."""
+groups that join later), ``source`` inside its loop once a file appears, ``crash`` or ``raise`` on a newcomer."""
 
 import os
 import pathlib
@@ -15,6 +15,8 @@ with mpi.malleable(min=1, max=8) as job:
         data.local[...] = 1.0
     elif where == "crash":
         os._exit(7)
+    elif where == "raise":
+        raise KeyError("newcomer")
     elif where == "newcomer":
         time.sleep(600)
     for _ in job.steps(steps):

@@ -34,8 +34,11 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate_file(
-    workload: Annotated[str, typer.Argument(help=f"One of: {FORMS}.")],
+    workload: Annotated[str, typer.Argument(help=f"One of: {FORMS}.", show_default=False)] = "",
     *,
+    from_records: Annotated[
+        str, typer.Option(help="What a live run was given (its records.ndjson), under --policy: what if?")
+    ] = "",
     nodes: Annotated[int, typer.Option(min=0, help="Nodes of the machine; 0: what the workload says.")] = 0,
     policy: Annotated[
         str,
@@ -83,6 +86,11 @@ def simulate_file(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Simulate a trace, a batch or a generated workload and show waits, utilisation and resizes."""
+    if bool(workload) == bool(from_records):
+        raise BatchError(
+            "name one workload to simulate, or a journal by --from-records (pliant simulate --help)"
+        )
+    workload = workload or from_records
     wish = Wish(workload, nodes, seed, rigid, None, compat, estimates, node_flops)
     if compat and not malleable:
         raise BatchError("--compat changes nothing without --malleable")

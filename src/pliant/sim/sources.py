@@ -17,11 +17,13 @@ from pliant.sim.estimates import REQUESTED, with_estimates
 from pliant.sim.feitelson import LOAD, UNIT_S, feitelson_jobs
 from pliant.sim.lublin import FITTED_NODES, lublin_jobs
 from pliant.sim.malleability import make_malleable
+from pliant.sim.shadow import read_journal
 from pliant.sim.simulator import INSTANT, SimJob
 from pliant.sim.swf import read_swf, rigid_jobs
 
 FORMS = (
-    "a trace in SWF (.swf, .swf.gz), a batch (.toml), ElastiSim's jobs (.json), or a generator: lublin:JOBS, "
+    "a trace in SWF (.swf, .swf.gz), a batch (.toml), ElastiSim's jobs (.json), the journal of a live "
+    "run (.ndjson), or a generator: lublin:JOBS, "
     "feitelson:JOBS or paper2:SEED, with options as in lublin:10000,load=0.8 "
     "(lublin: load, kinds=1|2; feitelson: load, gap, unit; paper2: window)"
 )
@@ -84,6 +86,11 @@ def _from_file(wish: Wish) -> Workload:
             starting=True,
             policy=cluster.policy,
             start=cluster.start,
+        )
+    if file.suffix == ".ndjson":
+        recorded = read_journal(file)
+        return Workload(
+            recorded.jobs, wish.nodes or recorded.nodes, Settings(), starting=True, policy=recorded.policy
         )
     if file.suffix == ".json":
         jobs = read_elastisim(file, wish.node_flops)

@@ -1,0 +1,104 @@
+"""The coefficients of ``plan.cost.ResizeCost`` from the resizes that live runs have recorded."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from pliant.core import records as r
+from pliant.model.errors import TraceError
+from pliant.plan.cost import ResizeCost
+
+
+class Estimate(NamedTuple):
+    """A coefficient in seconds, its standard error (nan where it cannot be told), and from how many cases."""
+
+    value: float
+    error: float
+    cases: int
+
+
+class Samples(msgspec.Struct):
+    """What the journals tell, in seconds; ``growth`` pairs the groups of an expansion with its time from the
+    acceptance to its end, less what blocked the job."""
+
+    growth: list[tuple[int, float]] = []
+    blocked: list[float] = []
+    leave: list[float] = []
+    answer: list[float] = []
+
+
+def collect(journals: Iterable[Iterable[r.AnyRecord]]) -> Samples:
+    """All samples of several journals."""
+    samples = Samples()
+    for journal in journals:
+        offered: dict[int, r.ResizeOffered] = {}
+        accepted: dict[int, float] = {}
+        left: dict[tuple[int, int], float] = {}
+        for record in journal:
+            match record:
+                case r.ResizeOffered():
+                    offered[record.resize] = record
+                case r.ResizeAccepted(at=at, resize=resize):
+                    accepted[resize] = at
+                    samples.answer.append(at - offered[resize].at)
+                case r.ResizeDone(at=at, resize=resize, blocked_s=blocked):
+                    samples.blocked.append(blocked)
+                    if gained := len(record.gained):
+                        samples.growth.append((gained, at - accepted[resize] - blocked))
+                    left |= {(record.job, node): at for node in record.released}
+                case r.NodesClean(at=at, job=job, nodes=nodes):
+                    samples.leave += [at - left.pop((job, node)) for node in nodes if (job, node) in left]
+                case _:
+                    pass
+    return samples
+
+
+def fit(samples: Samples) -> dict[str, Estimate]:
+    """The coefficients by name: means, and a least-squares line for the start of groups.
+
+    TraceError if there is no expansion to learn from.
+    """
+    if not samples.growth:
+        raise TraceError("the journals hold no expansion that was done; there is nothing to calibrate by")
+    start, each = _line(samples.growth)
+    return {
+        "start_s": start,
+        "start_each_s": each,
+        "blocked_s": _mean(samples.blocked),
+        "leave_s": _mean(samples.leave),
+        "answer_s": _mean(samples.answer),
+    }
+
+
+def cost(fitted: dict[str, Estimate]) -> ResizeCost:
+    """The model with the fitted coefficients, none below 0; the default where there was no case."""
+    return ResizeCost(**{name: max(0.0, each.value) for name, each in fitted.items() if each.cases})
+
+
+def _mean(values: Sequence[float]) -> Estimate:
+    if not values:
+        return Estimate(math.nan, math.nan, 0)
+    error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    return Estimate(statistics.fmean(values), error, len(values))
+
+
+def _line(points: Sequence[tuple[int, float]]) -> tuple[Estimate, Estimate]:
+    """Intercept and slope with their standard errors; all intercept where only one size occurs."""
+    xs, ys = [float(x) for x, _ in points], [y for _, y in points]
+    if len(set(xs)) < 2:
+        flat = _mean(ys)
+        return flat, Estimate(0.0, math.nan, 0)
+    slope, intercept = statistics.linear_regression(xs, ys)
+    n, middle = len(xs), statistics.fmean(xs)
+    spread = sum((x - middle) ** 2 for x in xs)
+    rest = sum((y - intercept - slope * x) ** 2 for x, y in points)
+    variance = rest / (n - 2) if n > 2 else math.nan
+    return (
+        Estimate(intercept, math.sqrt(variance * (1 / n + middle**2 / spread)), n),
+        Estimate(slope, math.sqrt(variance / spread), n),
+    )

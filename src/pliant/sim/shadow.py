@@ -1,0 +1,118 @@
+"""What a live system was given, as a workload: its journal replayed under another policy ("what if")."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from pliant.core import records as r
+from pliant.model.errors import TraceError
+from pliant.model.jobs import JobSpec, JobState
+from pliant.model.speedup import Table
+from pliant.sim.simulator import SimJob
+
+
+class Recorded(NamedTuple):
+    """The jobs of a journal, in order of submission, and the machine and policy they had."""
+
+    jobs: list[SimJob]
+    nodes: int
+    policy: str
+
+
+class _Ran:
+    """How much of a job was computed: shares of its run time, by its model or by linear speed-up."""
+
+    def __init__(self, spec: JobSpec) -> None:
+        self.spec = spec
+        self.done = 0.0
+        self.ended = False
+        self._size = 0
+        self._since: float | None = None
+
+    def compute(self, at: float, size: int) -> None:
+        """From ``at`` on, the job computes on ``size`` nodes."""
+        if self._since is not None and self._size:
+            self.done += (at - self._since) / self._time(self._size)
+        self._since, self._size = at, size
+
+    def _time(self, size: int) -> float:
+        """Seconds for the whole job; without a model, of one that takes a second at the preferred size."""
+        if self.spec.model is not None:
+            return self.spec.model.time(size)
+        return self.spec.speed_ratio(size, self.spec.nodes.preferred)
+
+    def job(self) -> SimJob:
+        """The job with the run time it turned out to have; the estimate where it did not complete a run."""
+        model = self.spec.model
+        if not self.ended or self.done <= 0:
+            return SimJob(self.spec, None if model else self.spec.walltime_s)
+        if model is None:
+            return SimJob(self.spec, self.done)
+        if isinstance(model, Table):
+            real: object = Table({n: t * self.done for n, t in model.times.items()})
+        else:
+            real = msgspec.structs.replace(model, work_s=model.work_s * self.done)
+        return SimJob(msgspec.structs.replace(self.spec, model=real))
+
+
+def read_journal(path: Path) -> Recorded:
+    """The jobs that a journal (records.ndjson) tells of; TraceError names file and line.
+
+    A job runs as long as it did, converted from the sizes it had: by its model, else by linear speed-up.
+    What it did not get to compute, because it was ended or the journal stops, is not made up for.
+    """
+    header, records = read_records(path)
+    ran: dict[int, _Ran] = {}
+    sizes: dict[int, int] = {}
+    for number, record in enumerate(records, 2):
+        try:
+            _follow(record, ran, sizes)
+        except KeyError as error:
+            raise TraceError(f"{path}: line {number}: job {error} was never submitted or started") from None
+    if not ran:
+        raise TraceError(f"{path}: no job was ever submitted")
+    return Recorded([each.job() for each in ran.values()], len(header.names), header.policy)
+
+
+def read_records(path: Path) -> tuple[r.Header, list[r.AnyRecord]]:
+    """A whole journal; TraceError names file and line."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        header = msgspec.json.decode(lines[0] if lines else b"", type=r.Header)
+    except msgspec.DecodeError:
+        raise TraceError(f"{path}: line 1: this is no journal of a run (records.ndjson)") from None
+    if header.schema != r.SCHEMA:
+        raise TraceError(f"{path}: line 1: schema {header.schema}; this version reads {r.SCHEMA}")
+    records: list[r.AnyRecord] = []
+    for number, line in enumerate(lines[1:], 2):
+        try:
+            records.append(r.from_line(line))
+        except (msgspec.DecodeError, ValueError) as error:
+            raise TraceError(f"{path}: line {number}: {error}") from None
+    return header, records
+
+
+def _follow(record: r.AnyRecord, ran: dict[int, _Ran], sizes: dict[int, int]) -> None:
+    match record:
+        case r.JobSubmitted(at=at, job=job, spec=spec):
+            ran[job] = _Ran(msgspec.structs.replace(spec, submit_s=at))
+        case r.JobStarted(at=at, job=job, nodes=nodes):
+            sizes[job] = len(nodes)
+            ran[job].compute(at, sizes[job])
+        case r.JobRunning(at=at, job=job):
+            ran[job].compute(at, sizes[job])
+            ran[job].done = 0.0  # what went before was starting
+        case r.ResizeDone(at=at, job=job, gained=gained, released=released):
+            sizes[job] += len(gained) - len(released)
+            ran[job].compute(at, sizes[job])
+        case r.JobEnded(at=at, job=job, state=state):
+            ran[job].ended = state is not JobState.CANCELLED or job in sizes
+            ran[job].compute(at, 0)
+        case _:
+            pass

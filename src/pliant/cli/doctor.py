@@ -28,8 +28,8 @@ from pliant.report.runs import Run
 SHM = Path("/dev/shm")
 SHM_BYTES = 256 << 20
 _PROGRAM = (
-    "from mpi4py import MPI; w = MPI.COMM_WORLD; "
-    "print(MPI.Get_library_version().split(chr(10))[0], w.allreduce(1) == w.size)"
+    "from mpi4py import MPI; w = MPI.COMM_WORLD; ok = w.allreduce(1) == w.size\n"
+    "if w.rank == 0: print(*MPI.Get_library_version().split(chr(10))[0].split(), ok)"
 )
 
 

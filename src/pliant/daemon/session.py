@@ -44,7 +44,7 @@ def run_batch(
     output: Path,
     record: Callable[[r.Record], None] | None = None,
     tick: Callable[[float], None] | None = None,
-) -> list[r.AnyRecord]:
+) -> list[r.Record]:
     """Run a batch on virtual nodes of this machine and return its records.
 
     ``output`` gets a file for each job's output and ``records.ndjson``. ``record`` is called for each record,
@@ -93,13 +93,13 @@ async def _run(
     runtime: Path,
     record: Callable[[r.Record], None] | None,
     tick: Callable[[float], None] | None,
-) -> list[r.AnyRecord]:
-    kept: list[r.AnyRecord] = []
+) -> list[r.Record]:
+    kept: list[r.Record] = []
     began = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
     with opened as journal:
 
         def sink(each: r.Record) -> None:
-            kept.append(each)  # type: ignore[arg-type]
+            kept.append(each)
             journal.write(r.to_line(each))
             journal.flush()
             if record is not None:
@@ -115,8 +115,8 @@ async def _run(
         work = asyncio.ensure_future(_work(controller, jobs, runtime))
         clock = asyncio.ensure_future(_tick(controller, tick))
         try:
-            futures: set[asyncio.Future[object]] = {work, stopped}  # type: ignore[arg-type]
-            await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+            work.add_done_callback(lambda _: _stop(stopped, 0))
+            await stopped
             if not work.done():
                 work.cancel()
                 with contextlib.suppress(asyncio.CancelledError):

@@ -16,7 +16,9 @@ import signal
 import socket
 import struct
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 from pliant.launch import processes, shm
 from pliant.launch.pmi import PmiError, PmiGroup
@@ -88,8 +90,8 @@ class Agent:
         for task in self._tasks:
             task.cancel()
 
-    def _spawn(self, coroutine: object) -> None:
-        task: asyncio.Task[None] = asyncio.ensure_future(coroutine)  # type: ignore[call-overload]
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._finished)
 

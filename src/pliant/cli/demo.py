@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from pliant.cli import execute
-from pliant.cli.run import OUTPUT, finish
+from pliant.cli.run import OUTPUT, check_report, finish
 from pliant.model.batch import Batch, read_batch
 
 
@@ -33,6 +33,7 @@ def demo(
     output: Annotated[Path, typer.Option(help="Directory for the jobs' output and the records.")] = OUTPUT,
 ) -> None:
     """Run a batch of heat solvers twice on 8 virtual nodes: every job rigid, then every job malleable."""
+    check_report(report)
     batch = demo_batch()
     console = Console(stderr=as_json)
     console.print(

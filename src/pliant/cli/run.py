@@ -58,6 +58,7 @@ def run(
     output: Annotated[Path, typer.Option(help="Directory for the jobs' output and the records.")] = OUTPUT,
 ) -> None:
     """Run a batch of jobs, or one command, and show what became of it."""
+    check_report(report)
     batch = _batch(batch_or_command or [], size, walltime, nodes, policy, start)
     chosen = choose(batch.cluster.policy, batch.cluster.start)
     console = Console(stderr=as_json)
@@ -73,6 +74,16 @@ def run(
     if dry_run:
         console.print("Predicted by the simulator; nothing was started.")
     finish(runs, console, report=report, as_json=as_json, where=output if not dry_run else None)
+
+
+def check_report(report: Path | None) -> None:
+    """BatchError before anything starts if the report could not be written at the end."""
+    if report is None:
+        return
+    if report.suffix == ".json":
+        raise BatchError(f"--report {report}: name the HTML file; the JSON is written beside it")
+    if not report.absolute().parent.is_dir():
+        raise BatchError(f"--report {report}: there is no directory {report.absolute().parent}")
 
 
 def finish(

@@ -1,0 +1,71 @@
+"""``pliant run`` refuses what cannot work before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pliant.cli import app
+from pliant.model.errors import PliantError
+
+BATCH = """
+[cluster]
+nodes = 4
+[[jobs]]
+name = "a"
+command = "true"
+nodes = {nodes}
+{more}
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "nothing to run"),
+        (["no.toml"], "cannot be read"),
+        (["-N", "9", "--", "true"], "needs 9 nodes and the cluster has 8"),
+        (["-N", "3:1", "--", "true"], "max 1 is below min 3"),
+        (["--policy", "eazy", "--", "true"], "did you mean 'easy'"),
+        (["--report", "x.json", "--", "true"], "name the HTML file"),
+        (["--report", "/no/such/x.html", "--", "true"], "no directory"),
+    ],
+)
+def test_a_command_line_that_cannot_work_is_refused(arguments: list[str], said: str) -> None:
+    result = CliRunner().invoke(app, ["run", *arguments])
+    assert isinstance(result.exception, PliantError)
+    assert said in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "more", "said"),
+    [
+        ("{ min = 3, max = 2 }", "", "job 'a': nodes: max 2 is below min 3"),
+        ("{ min = 1, max = 4, factor = 2, preferred = 3 }", "", "job 'a': nodes: preferred 3"),
+        ("5", "", "job 'a': nodes: it needs 5 nodes and the cluster has 4"),
+        ("1", "submit = -1", "job 'a': submit"),
+        ("1", "nods = 2", "job 'a': unknown key 'nods'; did you mean 'nodes'"),
+    ],
+)
+def test_a_batch_that_cannot_work_names_file_job_and_key(
+    tmp_path: Path, nodes: str, more: str, said: str
+) -> None:
+    path = tmp_path / "batch.toml"
+    path.write_text(BATCH.format(nodes=nodes, more=more))
+    result = CliRunner().invoke(app, ["run", str(path), "--output", str(tmp_path / "out")])
+    assert isinstance(result.exception, PliantError)
+    assert str(result.exception).startswith(f"{path}: {said}")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_dry_run_predicts_and_starts_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "batch.toml"
+    path.write_text(BATCH.format(nodes="{ min = 1, max = 4 }", more="model = { work_s = 40.0 }"))
+    result = CliRunner().invoke(
+        app, ["run", str(path), "--dry-run", "--compare", "--output", str(tmp_path / "out")]
+    )
+    assert result.exit_code == 0, result.output
+    assert "nothing was started" in result.output
+    assert not (tmp_path / "out").exists()

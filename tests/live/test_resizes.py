@@ -32,8 +32,8 @@ def test_a_lone_malleable_job_grows_to_what_is_free_and_its_result_is_right(star
 def test_a_job_shrinks_for_the_one_that_waits_and_grows_again(start: Start) -> None:
     run = start(
         "nodes = 4\ncooldown_s = 0.5",
-        heat("long", "{ min = 1, max = 4 }", steps=300, work_s=24.0),
-        heat("late", "2", submit=2.0, work_s=2.0),
+        heat("long", "{ min = 1, max = 4 }", steps=300, work_s=32.0),
+        heat("late", "2", submit=4.0, work_s=2.0),
     )
     jobs = run.finish()
     assert [jobs[name]["verified"] for name in ("long", "late")] == [True, True]

@@ -153,6 +153,7 @@ def check(state: State) -> None:
     assert state.total == (state.all_mask & ~state.lost_mask).bit_count()
     leaving = [job.resize for job in state.resizing.values() if job.resize and job.resize.kind == "shrink"]
     assert state.returning() == dirty.bit_count() + sum(x.before - x.after for x in leaving)
+    assert state.returning() == sum(state.returning(number) for number in {*state.dirty, *state.resizing})
     assert state.running == sorted(state.running, key=lambda entry: entry[:2])
     assert {n for _, n, _ in state.running} == {job.id for job in state.jobs.values() if job.size}
     assert {job.id for job in state.queue} == {job.id for job in state.jobs.values() if not job.size}

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from pliant.core import records as r
 from pliant.core.audit import Audit, audit
@@ -287,6 +288,21 @@ def test_fcfs_and_easy_by_hand() -> None:
     # c outlasts the reservation, but b leaves a node over, then; d would need that node, too.
     jobs = [job("a", 2, 10.0), job("b", 3, 5.0), job("c", 1, 50.0), job("d", 1, 50.0)]
     assert starts("easy", jobs) == [0.0, 0.0, 10.0, 15.0]
+
+
+@settings(max_examples=50)
+@given(elastic_jobs(), policies_, settings_, st.sampled_from([0.1, 5.0]))
+def test_passes_are_made_at_multiples_of_the_interval(
+    jobs: list[SimJob], policy: tuple[str, str | None], options: Settings, interval_s: float
+) -> None:
+    """Paper 2's scheduler looks every five seconds: nothing starts and nothing is offered in between."""
+    options = structs.replace(options, pass_interval_s=interval_s)
+    records = run(jobs, NODES, make(*policy), options)
+    assert not audit(records).jobs
+    for record in records:
+        if isinstance(record, r.JobStarted | r.ResizeOffered):
+            multiples = record.at / interval_s
+            assert abs(multiples - round(multiples)) < 1e-6, record
 
 
 def test_an_unfinished_audit_shows_who_holds_what() -> None:

@@ -19,7 +19,7 @@ from rich.table import Table
 from pliant.model.errors import PolicyError
 from pliant.policy import registry
 from pliant.policy.order import HALF_LIFE_S, ORDERS
-from pliant.policy.view import ClusterView, Decision, Policy, Promise, Reason, Resize, Start
+from pliant.policy.view import ClusterView, Decision, Policy, Promise, Reason, Resize, Start, rebalances
 
 
 def register(app: typer.Typer) -> None:
@@ -151,6 +151,7 @@ class Checked:
 
     def __init__(self, policy: Policy) -> None:
         self.name = str(policy.name)
+        self.rebalances = rebalances(policy)
         self._policy = policy
 
     def decide(self, view: ClusterView) -> list[Decision]:

@@ -7,6 +7,7 @@ resize is absorbed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -18,6 +19,7 @@ from pliant.model.errors import PolicyError
 from pliant.model.jobs import ENDED, JobClass, JobState
 from pliant.model.nodes import NodeSet, lowest_bits
 from pliant.policy import view as p
+from pliant.policy.view import rebalances
 
 ORDERED = p.Reason("ordered")
 WANTED = p.Reason("wanted")
@@ -38,6 +40,8 @@ class SchedulerCore:
         self._commands: list[c.Command] = []
         self._news = False
         self._woken = NEVER
+        self._always = rebalances(policy)
+        self._pass_at = NEVER
         self._handlers: dict[type[e.Event], Callable[[Any], None]] = {
             e.Submitted: self._submitted,
             e.Cancelled: self._cancelled,
@@ -72,16 +76,27 @@ class SchedulerCore:
         if now >= self._woken:
             # The time that a Tick was asked for has come, whichever event was first to notice.
             self._news, self._woken = True, NEVER
-        if self._news:
-            self._news = False
-            if state.free or state.waiting:
+        if self._news and self._due(now):
+            self._news, self._pass_at = False, NEVER
+            if state.free or state.waiting or self._always:
                 self._schedule()
         wake = self._next_deadline(now)
+        if self._news:
+            wake = min(wake, self._pass_at)
         if wake != self._woken:
             self._woken = wake
             if wake != NEVER:
                 commands.append(c.WakeAt(wake))
         return commands
+
+    def _due(self, now: float) -> bool:
+        """Whether a pass may be made now: else the next multiple of the interval is set for it."""
+        interval = self.state.settings.pass_interval_s
+        if not interval:
+            return True
+        if self._pass_at == NEVER:
+            self._pass_at = math.ceil(now / interval - 1e-9) * interval
+        return now >= self._pass_at - 1e-9 * interval
 
     def _record(self, record: r.Record) -> None:
         self.state.apply(record)

@@ -24,6 +24,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     between a refusal and the next offer. An offer not answered within ``offer_deadline_s`` is withdrawn,
     an accepted resize not done within ``resize_deadline_s`` called off; a job that does not follow within
     ``kill_grace_s`` is ended. All three allow three steps more, as long as the job's longest so far.
+    Scheduling passes are made at multiples of ``pass_interval_s`` only; 0 makes one whenever one may matter.
     """
 
     cooldown_s: float = 2.0
@@ -31,6 +32,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     offer_deadline_s: float = 20.0
     resize_deadline_s: float = 30.0
     kill_grace_s: float = 5.0
+    pass_interval_s: float = 0.0
     cost: ResizeCost = ResizeCost()
 
 
@@ -143,6 +145,7 @@ class State:
         self.last_job = 0
         self.last_resize = 0
         self._leaving = 0
+        self._dirty = 0
         self._fold: dict[type[r.Record], Callable[[Any], None]] = {
             r.JobSubmitted: self._submitted,
             r.JobPromised: self._promised,
@@ -183,8 +186,15 @@ class State:
     def cost(self) -> ResizeCost:
         return self.settings.cost
 
-    def returning(self) -> int:
-        return sum(mask.bit_count() for mask in self.dirty.values()) + self._leaving
+    def returning(self, job: int = 0) -> int:
+        if not job:
+            return self._dirty + self._leaving
+        count = self.dirty.get(job, 0).bit_count()
+        shrinking = self.resizing.get(job)
+        resize = shrinking.resize if shrinking is not None else None
+        if resize is not None and resize.kind == "shrink":
+            count += resize.before - resize.after
+        return count
 
     def resizable(self, job: Any) -> bool:
         return (
@@ -213,7 +223,7 @@ class State:
             "all": self.all_mask,
             "lost": self.lost_mask,
             "dirty": dict(self.dirty),
-            "counts": (self.free, self.total, self.last_job, self.last_resize, self._leaving),
+            "counts": (self.free, self.total, self.last_job, self.last_resize, self._leaving, self._dirty),
         }
 
     def _submitted(self, record: r.JobSubmitted) -> None:
@@ -359,6 +369,7 @@ class State:
     def _clean(self, record: r.NodesClean) -> None:
         mask = record.nodes.mask & self.dirty.get(record.job, 0)
         left = self.dirty.get(record.job, 0) & ~mask
+        self._dirty -= mask.bit_count()
         if left:
             self.dirty[record.job] = left
         else:
@@ -371,6 +382,7 @@ class State:
         self.lost_mask |= mask
         self.total = (self.all_mask & ~self.lost_mask).bit_count()
         for number in list(self.dirty):
+            self._dirty -= (self.dirty[number] & mask).bit_count()
             if left := self.dirty[number] & ~mask:
                 self.dirty[number] = left
             else:
@@ -408,7 +420,9 @@ class State:
 
     def _soil(self, number: int, mask: int) -> None:
         if mask := mask & ~self.lost_mask:
-            self.dirty[number] = self.dirty.get(number, 0) | mask
+            before = self.dirty.get(number, 0)
+            self.dirty[number] = before | mask
+            self._dirty += (mask & ~before).bit_count()
 
     def _drop_running(self, job: Job) -> None:
         i = bisect_left(self.running, (job.expected_end, job.id))

@@ -52,6 +52,7 @@ class Equipartition:
     """
 
     name = "equipartition"
+    rebalances = True
 
     def __init__(self, least: int = 2, payback: float = 2.0) -> None:
         self._least = least

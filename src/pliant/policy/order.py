@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from pliant.plan.cost import ResizeCost
-from pliant.policy.view import ClusterView, Decision, JobView, Policy, Start
+from pliant.policy.view import ClusterView, Decision, JobView, Policy, Start, rebalances
 
 DAY_S = 86400.0
 HALF_LIFE_S = 7 * DAY_S
@@ -100,6 +100,7 @@ class Ordered:
 
     def __init__(self, policy: Policy, order: Order, name: str) -> None:
         self.name = f"{policy.name} by {name}"
+        self.rebalances = rebalances(policy)
         self._policy = policy
         self._order = order
 

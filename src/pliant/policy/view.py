@@ -102,18 +102,30 @@ class ClusterView(Protocol):
     @property
     def cost(self) -> ResizeCost: ...
 
-    def returning(self) -> int:
-        """Nodes on their way back: left by a job but not proved clean, or about to leave in a shrink."""
+    def returning(self, job: int = 0) -> int:
+        """Nodes on their way back: left by a job but not proved clean, or about to leave in a shrink.
+
+        With ``job``, only those that come from the job of this number, which may have ended.
+        """
 
     def resizable(self, job: JobView) -> bool:
         """Whether an offer can be made to this job now: none outstanding, cooled down, not pinned."""
 
 
 class Policy(Protocol):
-    """Anything with these two members is a policy."""
+    """Anything with these two members is a policy.
+
+    One that moves nodes between running jobs although none is free and nobody waits says so by a third,
+    ``rebalances = True``: else such passes are skipped.
+    """
 
     @property
     def name(self) -> str: ...
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
         """All decisions of one scheduling pass."""
+
+
+def rebalances(policy: Policy) -> bool:
+    """Whether it wants passes in which nothing is free and nobody waits."""
+    return bool(getattr(policy, "rebalances", False))

@@ -27,13 +27,16 @@ def reserve(view: ClusterView, need: int, free: int, started: list[tuple[float, 
     ``started`` are (expected end, nodes) of this pass' own starts. A job that has outrun its estimate is
     taken to end any moment. None if the nodes that exist cannot be enough.
     """
-    now = view.now
-    have = free + view.returning()
-    at = now if have >= need else None
     entries: Iterable[tuple[float, int]] = ((end, job.target) for end, _, job in view.running)
     if started:
         entries = sorted([*entries, *started])
-    for end, nodes in entries:
+    return first_time(view.now, need, free + view.returning(), entries)
+
+
+def first_time(now: float, need: int, have: int, releases: Iterable[tuple[float, int]]) -> Reservation | None:
+    """``reserve``, where ``have`` nodes are free and ``releases`` are (when, nodes) in order of time."""
+    at = now if have >= need else None
+    for end, nodes in releases:
         if at is not None and end > at:
             break
         have += nodes

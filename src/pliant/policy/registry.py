@@ -14,6 +14,7 @@ from pliant.policy.fcfs import Fcfs
 from pliant.policy.firstfit import FirstFit
 from pliant.policy.keep_preferred import KeepPreferred
 from pliant.policy.malleable import Malleable
+from pliant.policy.marginal import Marginal
 from pliant.policy.order import HALF_LIFE_S, ORDERS, ordered
 from pliant.policy.view import Policy
 
@@ -24,6 +25,7 @@ POLICIES: dict[str, Callable[..., Policy]] = {
     "firstfit": FirstFit,
     "easy": Easy,
     "conservative": Conservative,
+    "marginal": Marginal,
     "malleable": Malleable,
     "keep-preferred": KeepPreferred,
     "equipartition": Equipartition,

@@ -11,7 +11,10 @@ SENTENCES = {
     "fits": "its turn had come and enough nodes were free",
     "backfilled": "it fitted ahead of its turn without delaying the head of the queue",
     "idle_nodes": "nobody was waiting for the free nodes",
+    "best_use": "nobody could make better use of the free nodes",
     "shrink_for_head": "nodes were needed for the head of the queue",
+    "shrink_for_waiting": "a waiting job could make better use of the nodes",
+    "shrink_for_share": "others had less than their share",
     "ordered": "an operator ordered it",
     "wanted": "the job asked for it",
 }
@@ -25,8 +28,11 @@ def why(reason: Reason, name_of: Callable[[int], str]) -> str:
         if math.isfinite(saved):
             return f"{head} could then start, up to {seconds(saved)} sooner"
         return f"{head} could then start"
-    if reason.code == "idle_nodes" and "remaining_s" in reason.figures:
-        return f"nobody was waiting for the free nodes, and it had {seconds(reason.figures['remaining_s'])} to go"
+    if reason.code == "shrink_for_waiting" and reason.for_job:
+        return f"{name_of(reason.for_job)} was waiting and could make better use of the nodes"
+    if reason.code in ("idle_nodes", "best_use") and "remaining_s" in reason.figures:
+        left = seconds(reason.figures["remaining_s"])
+        return f"{SENTENCES[reason.code]}, and it had {left} to go"
     known = SENTENCES.get(reason.code)
     if known is not None:
         return known

@@ -1,0 +1,289 @@
+"""Pliant's own policy: a node goes where it brings forward most, within what EASY has promised.
+
+Every moment that a job is in the system, it loses what it does not compute. Written as a rate, the mean
+turnaround falls quickest where the sum over all jobs of 1 / (time left at the present size) is largest: that
+is the rate at which jobs end. A waiting job adds nothing to it, so starting it is worth 1 / (its estimate), and
+a node more or less for a running job is worth the difference that it makes to 1 / (time left). Growing, shrinking
+and starting are thus compared in one unit, and short jobs, and jobs that scale, come out ahead.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+
+from pliant.model.jobs import JobClass
+from pliant.policy.easy import BACKFILLED, Reservation, first_time
+from pliant.policy.fcfs import FITS
+from pliant.policy.resizing import pays
+from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Resize, Start
+
+LEAST_S = 60.0
+"""Less time left than this counts as this: below, an estimate says little, and a resize is soon too late."""
+DEPTH = 100
+"""So many waiting jobs behind the head are tried in a pass once no node is free."""
+
+Entry = tuple[float, int, JobView]
+"""A running job and what its next node is worth, ready for a heap."""
+
+
+class Marginal:
+    """Sizes by marginal speed-up: a node goes where it brings forward most, within what EASY has promised.
+
+    1. Waiting jobs start in order, malleable ones at their minimum; behind a blocked head only those that do
+       not delay it. Whoever lacks nodes gets them from the malleable jobs that lose least by it, if all of them
+       lose less than the start is worth; a head that is blocked by more than that waits for its promise.
+    2. Nodes left over go, one after the other, to the malleable job that gains most by the next one, where
+       the growth pays for itself ``payback`` times and does the head no harm.
+    """
+
+    name = "marginal"
+
+    def __init__(self, payback: float = 2.0) -> None:
+        self._payback = payback
+
+    def decide(self, view: ClusterView) -> list[Decision]:
+        return _Pass(view, self._payback).decide()
+
+
+class _Pass:
+    """What is still to be had, and what has been decided; ``coming`` nodes are free in a moment."""
+
+    def __init__(self, view: ClusterView, payback: float) -> None:
+        self.view = view
+        self.now = view.now
+        self.free = view.free
+        self.coming = view.returning()
+        self._payback = payback
+        self._able = {job.id: job for job in view.elastic if view.resizable(job)}
+        self._sizes: dict[int, int] = {}
+        self._starts: list[tuple[JobView, Reason]] = []
+        self._claims: list[JobView] = []
+        self._for: dict[int, JobView] = {}
+        self._donors: list[Entry] | None = None
+        self._left: dict[int, float] = {}
+        self._reservation: Reservation | None = None
+        self._blocked = False
+
+    def decide(self) -> list[Decision]:
+        decisions: list[Decision] = []
+        tries = DEPTH
+        for job in self.view.queue:
+            if self.free <= 0:
+                tries -= self._blocked
+                if tries < 0 or (self._blocked and not self.donors()):
+                    break
+            size = self._wanted(job)
+            if not self._blocked:
+                if not self._claim(job, size, FITS):
+                    self._blocked = True
+                    self._reservation = self._first_time(size)
+                    if self._reservation is not None:
+                        decisions.append(Promise(job.id, self._reservation.at))
+            elif size := self._harmless(job, size):
+                self._claim(job, size, BACKFILLED)
+        self._grow()
+        return decisions + self._resizes()
+
+    # ---- waiting jobs --------------------------------------------------------------------------------
+
+    def _wanted(self, job: JobView) -> int:
+        """The size to start with: a moldable job takes less than it prefers only if it ends no later so."""
+        bounds = job.bounds
+        if job.spec.job_class is JobClass.MALLEABLE or bounds.min == bounds.max:
+            return bounds.min
+        preferred = bounds.preferred
+        size = bounds.floor(min(preferred, self.free))
+        if size in (0, preferred):
+            return preferred
+        later = self._first_time(preferred)
+        if later is None or self.now + job.spec.estimate(size) <= later.at + job.spec.estimate(preferred):
+            return size
+        return preferred
+
+    def _harmless(self, job: JobView, size: int) -> int:
+        """``size``, or for a malleable job the next larger, with which it does not delay the head; or 0."""
+        reservation = self._reservation
+        if reservation is None or size <= reservation.spare:
+            return size
+        room = reservation.at - self.now
+        if job.spec.job_class is JobClass.MALLEABLE:
+            preferred = job.bounds.preferred
+            while size < preferred and job.spec.estimate(size) > room:
+                size = min(preferred, _up(job, size) or preferred)
+        return size if job.spec.estimate(size) <= room else 0
+
+    def _claim(self, job: JobView, size: int, reason: Reason) -> bool:
+        """Give ``job`` its nodes: now if they are free, else when others have left them."""
+        if size > self.free:
+            lack = size - self.free - self.coming
+            if lack > 0 and not self._take(job, size, lack):
+                return False
+            back = min(self.coming, size)
+            self.coming -= back
+            self.free -= size - back
+        else:
+            self.free -= size
+            self._starts.append((job, reason))
+        self._sizes[job.id] = size
+        self._claims.append(job)
+        reservation = self._reservation
+        if reservation is not None and self.now + job.spec.estimate(size) > reservation.at:
+            reservation.spare -= size
+        return True
+
+    # ---- what nodes are worth ------------------------------------------------------------------------
+
+    def _time_left(self, job: JobView, size: int) -> float:
+        """Seconds that ``job`` still takes on ``size`` nodes."""
+        preferred = job.bounds.preferred
+        left = self._left.get(job.id)
+        if left is None:
+            if job.size:
+                left = job.remaining_s(self.now) * job.spec.speed_ratio(preferred, job.size)
+            else:
+                left = job.spec.estimate(preferred)
+            left = self._left[job.id] = max(LEAST_S, left)
+        return left * job.spec.speed_ratio(size, preferred)
+
+    def _worth(self, job: JobView, size: int, more: int) -> float:
+        """What each node between ``size`` and ``more`` adds to the rate at which jobs end, in 1 / s."""
+        return (1.0 / self._time_left(job, more) - 1.0 / self._time_left(job, size)) / (more - size)
+
+    def donors(self) -> list[Entry]:
+        """Those who could give nodes, the next node that is worth least first."""
+        if self._donors is None:
+            self._donors = []
+            for job in self._able.values():
+                if below := _down(job, job.size):
+                    self._donors.append((self._worth(job, below, job.size), job.id, job))
+            heapify(self._donors)
+        return self._donors
+
+    def _take(self, waiting: JobView, size: int, lack: int) -> bool:
+        """Take ``lack`` nodes from where they are worth least, if that is less than the start is worth."""
+        gain = 1.0 / self._time_left(waiting, size)
+        donors = self.donors()
+        if not donors or donors[0][0] * lack >= gain:
+            return False
+        heap = donors.copy()
+        sizes: dict[int, int] = {}
+        while lack > 0:
+            if not heap:
+                return False
+            worth, number, job = heappop(heap)
+            have = sizes.get(number) or self._sizes.get(number, job.size)
+            below = _down(job, have, lack)
+            if self._harms(job, below):
+                continue
+            gain -= worth * (have - below)
+            if gain <= 0.0:
+                return False
+            lack -= have - below
+            sizes[number] = below
+            if further := _down(job, below):
+                heappush(heap, (self._worth(job, further, below), number, job))
+        cost = self.view.cost.shrink_s()
+        soon = self._first_time(size) if cost > 0.0 else None
+        if soon is not None and soon.at - self.now <= cost:
+            return False
+        self._donors = heap
+        self._sizes.update(sizes)
+        self._for.update(dict.fromkeys(sizes, waiting))
+        self.coming += sum((self._able[n].size for n in sizes), -sum(sizes.values()))
+        return True
+
+    def _harms(self, job: JobView, size: int) -> bool:
+        """Whether the head counts on nodes of ``job`` that it would hold for too long on ``size`` nodes."""
+        reservation = self._reservation
+        if reservation is None or job.expected_end > reservation.at:
+            return False
+        return self._end(job, size) > reservation.at
+
+    def _end(self, job: JobView, size: int) -> float:
+        """When ``job`` would end on ``size`` nodes by the user's estimate."""
+        if not job.size:
+            return self.now + job.spec.estimate(size)
+        return self.now + (job.expected_end - self.now) * job.spec.speed_ratio(size, job.size)
+
+    def _first_time(self, need: int) -> Reservation | None:
+        """When ``need`` nodes are there, after all that has been decided."""
+        releases = [
+            (self._end(job, self._sizes[number]), self._sizes[number])
+            if number in self._sizes
+            else (end, job.target)
+            for end, number, job in self.view.running
+        ]
+        releases += [(self._end(job, self._sizes[job.id]), self._sizes[job.id]) for job in self._claims]
+        return first_time(self.now, need, self.free + self.coming, sorted(releases))
+
+    # ---- what is left over ---------------------------------------------------------------------------
+
+    def _grow(self) -> None:
+        """Hand out the free nodes; if more are coming, only to those who start now: one resize for all."""
+        if self.free <= 0:
+            return
+        takers = [job for job, _ in self._starts if job.spec.job_class is JobClass.MALLEABLE]
+        if self.coming <= 0:
+            takers += [job for number, job in self._able.items() if number not in self._sizes]
+        heap: list[Entry] = []
+        for job in takers:
+            size = self._sizes.get(job.id, job.size)
+            if more := _up(job, size):
+                heap.append((-self._worth(job, size, more), job.id, job))
+        heapify(heap)
+        while heap and self.free > 0:
+            _, number, job = heappop(heap)
+            size = self._sizes.get(number, job.size)
+            more = _up(job, size, self.free)
+            if (
+                more
+                and (not job.size or pays(self.view, job, more, self._payback))
+                and self._spares(job, size, more)
+            ):
+                self.free -= more - size
+                self._sizes[number] = more
+                if further := _up(job, more):
+                    heappush(heap, (-self._worth(job, more, further), number, job))
+
+    def _spares(self, job: JobView, size: int, more: int) -> bool:
+        """Whether the head can do without the nodes by which ``job`` grows; if so, they are booked."""
+        if not self._blocked:
+            return True
+        reservation = self._reservation
+        if reservation is None:
+            return False
+        if self._end(job, more) > reservation.at:
+            if more - size > reservation.spare:
+                return False
+            reservation.spare -= more - size
+        return True
+
+    def _resizes(self) -> list[Decision]:
+        decisions: list[Decision] = [
+            Start(job.id, self._sizes[job.id], reason) for job, reason in self._starts
+        ]
+        for number, job in self._able.items():
+            size = self._sizes.get(number, job.size)
+            if size > job.size:
+                left = {"remaining_s": job.remaining_s(self.now)}
+                decisions.append(Resize(number, size, Reason("best_use", figures=left)))
+            elif size < job.size:
+                decisions.append(
+                    Resize(number, size, Reason("shrink_for_waiting", for_job=self._for[number].id))
+                )
+        return decisions
+
+
+def _down(job: JobView, size: int, most: int = 0) -> int:
+    """An allowed size a little below ``size``, by a sixteenth or ``most`` nodes; 0 if there is none."""
+    step = max(1, size >> 4)
+    return job.bounds.floor(size - (min(step, most) if most else step)) or job.bounds.floor(size - 1)
+
+
+def _up(job: JobView, size: int, most: int = 0) -> int:
+    """An allowed size a little above ``size``, by a sixteenth, but no more than ``most`` nodes; else 0."""
+    step = max(1, size >> 4)
+    more = job.bounds.floor(size + (min(step, most) if most else step))
+    if more <= size:
+        more = job.bounds.above(size)
+    return 0 if most and more - size > most else more

@@ -27,12 +27,15 @@ def reserve(view: ClusterView, need: int, free: int, started: list[tuple[float, 
     ``started`` are (expected end, nodes) of this pass' own starts. A job that has outrun its estimate is
     taken to end any moment. None if the nodes that exist cannot be enough.
     """
-    now = view.now
-    have = free + view.returning()
-    at = now if have >= need else None
     entries: Iterable[tuple[float, int]] = ((end, job.target) for end, _, job in view.running)
     if started:
         entries = sorted([*entries, *started])
+    return earliest(view.now, free + view.returning(), need, entries)
+
+
+def earliest(now: float, have: int, need: int, entries: Iterable[tuple[float, int]]) -> Reservation | None:
+    """As ``reserve``, where ``have`` nodes are free at once and ``entries`` are (end, nodes) in order."""
+    at = now if have >= need else None
     for end, nodes in entries:
         if at is not None and end > at:
             break
@@ -57,13 +60,18 @@ class Easy:
         return easy_pass(view, self._start)[0]
 
 
-def easy_pass(view: ClusterView, rule: str) -> tuple[list[Decision], JobView | None, Reservation | None, int]:
-    """(decisions, blocked head, its reservation, nodes still free) of one pass in queue order."""
+def easy_pass(
+    view: ClusterView, rule: str, soon: Iterable[tuple[float, int]] = ()
+) -> tuple[list[Decision], JobView | None, Reservation | None, int]:
+    """(decisions, blocked head, its reservation, nodes still free) of one pass in queue order.
+
+    ``soon`` are (expected end, nodes) of jobs that start on nodes which the view does not count.
+    """
     decisions: list[Decision] = []
     free = view.free
     head: JobView | None = None
     reservation: Reservation | None = None
-    started: list[tuple[float, int]] = []
+    started = list(soon)
     now = view.now
     for job in view.queue:
         size = start_size(job, rule, free)

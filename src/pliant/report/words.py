@@ -12,6 +12,8 @@ SENTENCES = {
     "backfilled": "it fitted ahead of its turn without delaying the head of the queue",
     "idle_nodes": "nobody was waiting for the free nodes",
     "shrink_for_head": "nodes were needed for the head of the queue",
+    "agreement_met": "the nodes that were kept for it are free",
+    "agreement_exchanged": "free nodes kept for others were enough, and those get the ones it waited for",
     "ordered": "an operator ordered it",
     "wanted": "the job asked for it",
 }
@@ -25,6 +27,8 @@ def why(reason: Reason, name_of: Callable[[int], str]) -> str:
         if math.isfinite(saved):
             return f"{head} could then start, up to {seconds(saved)} sooner"
         return f"{head} could then start"
+    if reason.code == "shrink_for_agreement":
+        return f"{name_of(reason.for_job)} waits for the nodes that this frees"
     if reason.code == "idle_nodes" and "remaining_s" in reason.figures:
         return f"nobody was waiting for the free nodes, and it had {seconds(reason.figures['remaining_s'])} to go"
     known = SENTENCES.get(reason.code)

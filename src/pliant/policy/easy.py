@@ -30,13 +30,13 @@ def reserve(view: ClusterView, need: int, free: int, started: list[tuple[float, 
     entries: Iterable[tuple[float, int]] = ((end, job.target) for end, _, job in view.running)
     if started:
         entries = sorted([*entries, *started])
-    return first_time(view.now, need, free + view.returning(), entries)
+    return earliest(view.now, free + view.returning(), need, entries)
 
 
-def first_time(now: float, need: int, have: int, releases: Iterable[tuple[float, int]]) -> Reservation | None:
-    """``reserve``, where ``have`` nodes are free and ``releases`` are (when, nodes) in order of time."""
+def earliest(now: float, have: int, need: int, entries: Iterable[tuple[float, int]]) -> Reservation | None:
+    """As ``reserve``, where ``have`` nodes are free at once and ``entries`` are (end, nodes) in order."""
     at = now if have >= need else None
-    for end, nodes in releases:
+    for end, nodes in entries:
         if at is not None and end > at:
             break
         have += nodes
@@ -60,13 +60,18 @@ class Easy:
         return easy_pass(view, self._start)[0]
 
 
-def easy_pass(view: ClusterView, rule: str) -> tuple[list[Decision], JobView | None, Reservation | None, int]:
-    """(decisions, blocked head, its reservation, nodes still free) of one pass in queue order."""
+def easy_pass(
+    view: ClusterView, rule: str, soon: Iterable[tuple[float, int]] = ()
+) -> tuple[list[Decision], JobView | None, Reservation | None, int]:
+    """(decisions, blocked head, its reservation, nodes still free) of one pass in queue order.
+
+    ``soon`` are (expected end, nodes) of jobs that start on nodes which the view does not count.
+    """
     decisions: list[Decision] = []
     free = view.free
     head: JobView | None = None
     reservation: Reservation | None = None
-    started: list[tuple[float, int]] = []
+    started = list(soon)
     now = view.now
     for job in view.queue:
         size = start_size(job, rule, free)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 
 from pliant.model.jobs import JobClass
-from pliant.policy.easy import BACKFILLED, Reservation, first_time
+from pliant.policy.easy import BACKFILLED, Reservation, earliest
 from pliant.policy.fcfs import FITS
 from pliant.policy.resizing import pays
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Resize, Start
@@ -187,9 +187,10 @@ class _Pass:
         if soon is not None and soon.at - self.now <= cost:
             return False
         self._donors = heap
-        self._sizes.update(sizes)
-        self._for.update(dict.fromkeys(sizes, waiting))
-        self.coming += sum((self._able[n].size for n in sizes), -sum(sizes.values()))
+        for number, below in sizes.items():
+            self.coming += self._sizes.get(number, self._able[number].size) - below
+            self._sizes[number] = below
+            self._for[number] = waiting
         return True
 
     def _harms(self, job: JobView, size: int) -> bool:
@@ -207,14 +208,13 @@ class _Pass:
 
     def _first_time(self, need: int) -> Reservation | None:
         """When ``need`` nodes are there, after all that has been decided."""
-        releases = [
-            (self._end(job, self._sizes[number]), self._sizes[number])
-            if number in self._sizes
-            else (end, job.target)
-            for end, number, job in self.view.running
-        ]
+        releases: list[tuple[float, int]] = []
+        for end, number, job in self.view.running:
+            size = self._sizes.get(number, job.target)
+            # An end by the estimate holds for the size that a job has, not for the one that it goes to.
+            releases.append((end if size == job.size else self._end(job, size), size))
         releases += [(self._end(job, self._sizes[job.id]), self._sizes[job.id]) for job in self._claims]
-        return first_time(self.now, need, self.free + self.coming, sorted(releases))
+        return earliest(self.now, self.free + self.coming, need, sorted(releases))
 
     # ---- what is left over ---------------------------------------------------------------------------
 

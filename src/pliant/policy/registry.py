@@ -7,18 +7,32 @@ from difflib import get_close_matches
 from inspect import signature
 
 from pliant.model.errors import PolicyError
+from pliant.policy.agreement import AGREEMENT, POOL, STEAL
 from pliant.policy.conservative import Conservative
 from pliant.policy.easy import Easy
 from pliant.policy.equipartition import Equipartition
+from pliant.policy.family import member
 from pliant.policy.fcfs import Fcfs
 from pliant.policy.firstfit import FirstFit
 from pliant.policy.keep_preferred import KeepPreferred
 from pliant.policy.malleable import Malleable
 from pliant.policy.marginal import Marginal
 from pliant.policy.order import HALF_LIFE_S, ORDERS, ordered
+from pliant.policy.sizing import AVERAGE, MIN, PREFERRED
 from pliant.policy.view import Policy
 
 START_RULES = ("min", "preferred", "free")
+
+SIZINGS = {
+    MIN: "Starts at min; who has most above min shrinks for others",
+    PREFERRED: "Starts at preferred; shrinks to preferred, else to min",
+    AVERAGE: "Starts at min; evens out how far jobs are from min to max",
+}
+RULES = {
+    AGREEMENT: "nodes are kept for whom they were freed",
+    STEAL: "jobs swap kept nodes to start sooner",
+    POOL: "freed nodes are pooled",
+}
 
 POLICIES: dict[str, Callable[..., Policy]] = {
     "fcfs": Fcfs,
@@ -29,6 +43,10 @@ POLICIES: dict[str, Callable[..., Policy]] = {
     "malleable": Malleable,
     "keep-preferred": KeepPreferred,
     "equipartition": Equipartition,
+} | {
+    f"{sizing.name}-{rule.name}": member(sizing, rule, f"{gives}; {keeps}.")
+    for sizing, gives in SIZINGS.items()
+    for rule, keeps in RULES.items()
 }
 
 

@@ -1,0 +1,268 @@
+"""The 3 x 3 malleable policies of PECS'23 (10.1007/978-3-031-48803-0_14): a sizing and a rule of agreement,
+with true EASY in between. The published program's faults are mended as the notes list them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from pliant.plan.cost import ResizeCost
+from pliant.policy.agreement import ANYONE, Agreement, Ledger, Rule
+from pliant.policy.easy import Reservation, earliest, easy_pass
+from pliant.policy.sizing import Sizing
+from pliant.policy.view import ClusterView, Decision, JobView, Reason, Resize, Start
+
+ROUNDING_S = 1e-9
+PATIENCE_S = 120.0
+"""An agreement is dropped after so long: a donor inside a long step may not answer for any time."""
+
+
+class Agreeing:
+    """Starts jobs by EASY; for those that still wait, shrinks others and keeps the nodes for them.
+
+    A pass: jobs start whose agreements are met; others start by EASY on nodes that are not bound; whoever
+    waits then, in the order of the queue, gets an agreement if all it lacks can be had at once, if that is
+    quicker than to wait, and if no job ahead that has none would wait longer; nodes that none of them
+    could use let jobs grow, where that pays for itself ``payback`` times.
+    """
+
+    def __init__(self, sizing: Sizing, rule: Rule, payback: float = 2.0) -> None:
+        self.name = f"{sizing.name}-{rule.name}"
+        self._sizing = sizing
+        self._payback = payback
+        self._pools = rule.pools
+        self.ledger = Ledger(rule, PATIENCE_S)
+
+    def decide(self, view: ClusterView) -> list[Decision]:
+        ledger = self.ledger
+        ledger.repair(view)
+        met = ledger.resolve(self._poolable(view)) if ledger.held else []
+        decisions: list[Decision] = [Start(each.job, each.size, reason) for each, reason in met]
+        soon = ledger.soon(view.now, view.cost.shrink_s())
+        seen: ClusterView = view
+        if met or ledger.held or view.returning():
+            seen = _Unbound(view, ledger, [each for each, _ in met])
+            soon += [(view.now + each.run_s, each.size) for each, _ in met]
+        starts, head, reservation, free = easy_pass(seen, self._sizing.start, soon)
+        decisions += starts
+        shrinks = self._agree(seen, starts, soon)
+        decisions += shrinks
+        if head is not None:
+            free = min(free, reservation.spare) if reservation is not None else 0
+        if free and not shrinks and seen.returning() == 0:
+            takers = [job for job in view.elastic if view.resizable(job)]
+            decisions += self._sizing.give(view, takers, free, self._payback)
+        return decisions
+
+    def _poolable(self, view: ClusterView) -> int:
+        """Unbound free nodes that a pool may lend: not those with which the first job without agreement can
+        start now, since they may be what it was promised."""
+        unbound = view.free - self.ledger.bound
+        if self._pools and unbound:
+            first = next((job for job in view.queue if job.id not in self.ledger.held), None)
+            if first is not None and first.bounds.min <= unbound:
+                return unbound - first.bounds.min
+        return unbound
+
+    def _agree(
+        self, seen: ClusterView, starts: list[Decision], soon: list[tuple[float, int]]
+    ) -> list[Resize]:
+        """New agreements in the order of the queue, and the shrinks that they need."""
+        donors = [job for job in seen.elastic if job.size > job.bounds.min and seen.resizable(job)]
+        if not donors:
+            return []
+        begun = {each.job: each.size for each in starts if type(each) is Start}
+        prospect = _Prospect(seen, donors, begun, soon)
+        cost = seen.cost.shrink_s()
+        guard: _Guard | None = None
+        asked: dict[int, int] = {}
+        for job in seen.queue:
+            if job.id in begun:
+                continue
+            plan = self._plan(prospect, job, guard, cost)
+            if plan is None and guard is None:
+                guard = _Guard(job.bounds.min, prospect.earliest(job.bounds.min))
+            elif plan is not None:
+                for donor in plan.given:
+                    asked.setdefault(donor, job.id)
+                agreement, sizes = prospect.carry_out(plan)
+                self.ledger.add(agreement, sizes)
+                if guard is not None:
+                    guard = _Guard(guard.need, prospect.earliest(guard.need))
+            if not prospect.surplus:
+                break
+        return [
+            Resize(number, prospect.sizes[number], Reason("shrink_for_agreement", for_job=beneficiary))
+            for number, beneficiary in asked.items()
+        ]
+
+    def _plan(self, prospect: _Prospect, job: JobView, guard: _Guard | None, cost: float) -> _Plan | None:
+        """How ``job`` could have an agreement that is worth it and does no harm to the guarded one."""
+        low = job.bounds.min
+        have = prospect.free + prospect.back
+        if low > have + prospect.surplus or (guard is None and low <= have):
+            return None
+        for wanted, floor in self._sizing.attempts:
+            size = wanted(job)
+            end = prospect.now + cost + job.spec.estimate(size)
+            usable = have
+            if guard is not None and guard.reservation is not None and end > guard.reservation.at:
+                usable = min(have, guard.reservation.spare)
+            need = size - usable
+            if need <= 0:
+                return None  # all is on its way back
+            if need > prospect.surplus:
+                continue
+            alone = prospect.earliest(low)
+            starts_at = alone.at if alone is not None else float("inf")
+            if guard is not None and low <= have and guard.reservation is not None:
+                starts_at = guard.reservation.at
+            if starts_at - prospect.now <= cost:
+                return None
+            given = self._sizing.take(prospect.donors, prospect.sizes, need, floor)
+            if given is None:
+                continue
+            plan = _Plan(job, size, usable, given, end, prospect.now)
+            if guard is None or guard.keeps(prospect.after(plan)):
+                return plan
+        return None
+
+
+class _Plan(NamedTuple):
+    """``job`` on ``size`` nodes until ``end``: ``usable`` from free or returning ones, ``given`` by donors."""
+
+    job: JobView
+    size: int
+    usable: int
+    given: dict[int, int]
+    end: float
+    since: float
+
+
+class _Guard(NamedTuple):
+    """The first job without agreement: its need and its reservation, which nobody behind it may delay."""
+
+    need: int
+    reservation: Reservation | None
+
+    def keeps(self, outlook: tuple[float, int, list[tuple[float, int]]]) -> bool:
+        if self.reservation is None:
+            return True
+        now, have, entries = outlook
+        later = earliest(now, have, self.need, entries)
+        return later is not None and later.at <= self.reservation.at + ROUNDING_S
+
+
+class _Prospect:
+    """What is free, what comes back and what ends when, as the pass goes on."""
+
+    def __init__(
+        self,
+        seen: ClusterView,
+        donors: list[JobView],
+        begun: dict[int, int],
+        soon: list[tuple[float, int]],
+    ) -> None:
+        self.now = seen.now
+        self.donors = donors
+        self.sizes = {job.id: job.size for job in donors}
+        self.surplus = sum(job.size - job.bounds.min for job in donors)
+        self.free = seen.free - sum(begun.values())
+        self.back = seen.returning()
+        self._by_number = {job.id: job for job in donors}
+        self._fixed = [(end, job.target) for end, number, job in seen.running if number not in self.sizes]
+        self._fixed += soon
+        left = len(begun)
+        for job in seen.queue:
+            if not left:
+                break
+            if job.id in begun:
+                left -= 1
+                self._fixed.append((self.now + job.spec.estimate(begun[job.id]), begun[job.id]))
+        self._entries = self._with(self.sizes)
+
+    def _with(self, sizes: dict[int, int]) -> list[tuple[float, int]]:
+        """(expected end, nodes) of all, in order, with the donors at ``sizes``."""
+        ends = [(end_at(self._by_number[n], size, self.now), size) for n, size in sizes.items()]
+        return sorted([*self._fixed, *ends])
+
+    def earliest(self, need: int) -> Reservation | None:
+        return earliest(self.now, self.free + self.back, need, self._entries)
+
+    def after(self, plan: _Plan) -> tuple[float, int, list[tuple[float, int]]]:
+        """(now, free or returning, entries) if ``plan`` were carried out."""
+        sizes = {n: size - plan.given.get(n, 0) for n, size in self.sizes.items()}
+        have = self.free + self.back + sum(plan.given.values()) - plan.size
+        return self.now, have, sorted([*self._with(sizes), (plan.end, plan.size)])
+
+    def carry_out(self, plan: _Plan) -> tuple[Agreement, dict[int, int]]:
+        """The agreement, and the sizes that its donors go to."""
+        total = sum(plan.given.values())
+        bound = min(self.free, plan.usable)
+        self.free -= bound
+        self.back += total - (plan.size - bound)
+        self.surplus -= total
+        awaited = {ANYONE: plan.usable - bound} if plan.usable > bound else {}
+        lacking = plan.size - plan.usable
+        for number, nodes in plan.given.items():
+            self.sizes[number] -= nodes
+            if part := min(nodes, lacking):
+                awaited[number] = part
+                lacking -= part
+        self._fixed.append((plan.end, plan.size))
+        self._entries = self._with(self.sizes)
+        agreement = Agreement(plan.job, plan.size, bound, awaited, plan.since)
+        return agreement, {number: self.sizes[number] for number in plan.given}
+
+
+class _Unbound:
+    """The cluster without what agreements bind, their jobs, and what has been started in this pass."""
+
+    def __init__(self, view: ClusterView, ledger: Ledger, started: list[Agreement]) -> None:
+        self.now: float = view.now
+        self.total: int = view.total
+        self.free: int = view.free - ledger.bound - sum(each.size for each in started)
+        self.cost: ResizeCost = view.cost
+        self.resizable = view.resizable
+        self.queue: Iterable[JobView] = view.queue
+        if ledger.held or started:
+            without = {*ledger.held, *(each.job for each in started)}
+            self.queue = [job for job in view.queue if job.id not in without]
+        self.running: Sequence[tuple[float, int, JobView]] = _running(view)
+        self._back = view.returning() - ledger.awaited
+        self._view = view
+
+    @property
+    def elastic(self) -> Iterable[JobView]:
+        return self._view.elastic
+
+    def returning(self, job: int = 0) -> int:
+        return self._view.returning(job) if job else self._back
+
+
+def _running(view: ClusterView) -> Sequence[tuple[float, int, JobView]]:
+    """The running jobs, those that are shrinking with the later ends that this gives them."""
+    if all(job.target >= job.size for _, _, job in view.running):
+        return view.running
+    later = [
+        (end_at(job, job.target, view.now) if job.target < job.size else end, number, job)
+        for end, number, job in view.running
+    ]
+    return sorted(later, key=lambda entry: entry[:2])
+
+
+def end_at(job: JobView, size: int, now: float) -> float:
+    """The expected end, if ``job`` goes on with ``size`` nodes."""
+    if size == job.size:
+        return job.expected_end
+    return now + max(0.0, job.expected_end - now) * job.spec.estimate(size) / job.spec.estimate(job.size)
+
+
+def member(sizing: Sizing, rule: Rule, line: str) -> Callable[..., Agreeing]:
+    """What makes the policy ``sizing.name``-``rule.name``, described by ``line``."""
+
+    def made(payback: float = 2.0) -> Agreeing:
+        return Agreeing(sizing, rule, payback)
+
+    made.__doc__ = line
+    return made

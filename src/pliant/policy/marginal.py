@@ -112,12 +112,13 @@ class _Pass:
         reservation = self._reservation
         if reservation is None or size <= reservation.spare:
             return size
-        room = reservation.at - self.now
+        # The sum, not the difference, as EASY does: rounding must not tell the two apart.
+        now, at = self.now, reservation.at
         if job.spec.job_class is JobClass.MALLEABLE:
             preferred = job.bounds.preferred
-            while size < preferred and job.spec.estimate(size) > room:
+            while size < preferred and now + job.spec.estimate(size) > at:
                 size = min(preferred, _up(job, size) or preferred)
-        return size if job.spec.estimate(size) <= room else 0
+        return size if now + job.spec.estimate(size) <= at else 0
 
     def _claim(self, job: JobView, size: int, reason: Reason) -> bool:
         """Give ``job`` its nodes: now if they are free, else when others have left them."""

@@ -17,8 +17,8 @@ from pliant.policy.fcfs import FITS
 from pliant.policy.resizing import pays
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Resize, Start
 
-LEAST_S = 60.0
-"""Less time left than this counts as this: below, an estimate says little, and a resize is soon too late."""
+LEAST_S = 10.0
+"""Less time left than this counts as this, as in the bounded slowdown: else a job's last moments outweigh all."""
 DEPTH = 100
 """So many waiting jobs behind the head are tried in a pass once no node is free."""
 

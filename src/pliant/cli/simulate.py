@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import resource
 import time
 from pathlib import Path
@@ -19,10 +20,11 @@ from pliant.core.metrics import Metrics, RunMetrics
 from pliant.model.errors import BatchError
 from pliant.policy import registry
 from pliant.policy.order import HALF_LIFE_S, ORDERS
+from pliant.sim.calibration import read_cost
 from pliant.sim.estimates import REQUESTED
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import SimEnd, simulate
-from pliant.sim.sources import FORMS, Wish, read_workload
+from pliant.sim.sources import FORMS, Overrides, Wish, read_workload
 
 QUIET_S = 2.0
 """Work that is over sooner shows no progress."""
@@ -83,6 +85,13 @@ def simulate_file(
     node_flops: Annotated[
         float | None, typer.Option(min=1.0, help="Speed of a node in FLOP/s, for ElastiSim's jobs.")
     ] = None,
+    pass_interval: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Seconds between scheduling passes; 0: one whenever it may matter."),
+    ] = None,
+    cost: Annotated[
+        str, typer.Option(help="What resizes cost: a file by pliant calibrate --out, none, or default.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Simulate a trace, a batch or a generated workload and show waits, utilisation and resizes."""
@@ -91,7 +100,8 @@ def simulate_file(
             "name one workload to simulate, or a journal by --from-records (pliant simulate --help)"
         )
     workload = workload or from_records
-    wish = Wish(workload, nodes, seed, rigid, None, compat, estimates, node_flops)
+    overrides = Overrides(_finite(pass_interval, "--pass-interval"), read_cost(cost) if cost else None)
+    wish = Wish(workload, nodes, seed, rigid, None, compat, estimates, node_flops, overrides=overrides)
     if compat and not malleable:
         raise BatchError("--compat changes nothing without --malleable")
     which = Chosen(policy, start, order, tuple(weight or ()), half_life_s)
@@ -120,6 +130,12 @@ def simulate_file(
         typer.echo(json.dumps(figures))
     else:
         Console().print(_table(f"{Path(workload).name}: {chosen.name} on {load.nodes} nodes", figures))
+
+
+def _finite(value: float | None, option: str) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise BatchError(f"{option}: {value:g} is no number of seconds")
+    return value
 
 
 def _study(

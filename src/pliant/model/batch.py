@@ -15,7 +15,7 @@ from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl, Downey, Model, Table, check_model
 
-CLUSTER_KEYS = ("nodes", "slots", "policy", "start", "cooldown_s", "resize_deadline_s")
+CLUSTER_KEYS = ("nodes", "slots", "policy", "start", "cooldown_s", "resize_deadline_s", "pass_interval_s")
 JOB_KEYS = (
     "name", "submit", "command", "cwd", "env", "nodes", "class", "walltime", "kill", "model", "verify", "user",
     "priority", "count",
@@ -34,6 +34,7 @@ class Cluster(msgspec.Struct, frozen=True):
     start: str | None = None
     cooldown_s: float | None = None
     resize_deadline_s: float | None = None
+    pass_interval_s: float | None = None
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -74,6 +75,7 @@ def _cluster(data: Mapping[str, Any], where: str) -> Cluster:
         start=_text(data, "start", where, "") or None,
         cooldown_s=_seconds(data, "cooldown_s", where, None),
         resize_deadline_s=_seconds(data, "resize_deadline_s", where, None),
+        pass_interval_s=_seconds(data, "pass_interval_s", where, None),
     )
 
 

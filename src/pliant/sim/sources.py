@@ -8,8 +8,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from pliant.core.state import Settings
 from pliant.model.errors import BatchError, TraceError
+from pliant.plan.cost import ResizeCost
 from pliant.sim import paper2
 from pliant.sim.batches import batch_jobs, batch_settings, read_batch_file
 from pliant.sim.elastisim import read_elastisim
@@ -42,6 +45,17 @@ class Workload(NamedTuple):
     fixed: bool = True
 
 
+class Overrides(NamedTuple):
+    """Settings that the user wants whatever the workload says; None leaves them alone."""
+
+    pass_interval_s: float | None = None
+    cost: ResizeCost | None = None
+
+    def settings(self, settings: Settings) -> Settings:
+        stated = {name: value for name, value in self._asdict().items() if value is not None}
+        return msgspec.structs.replace(settings, **stated)
+
+
 class Wish(NamedTuple):
     """What the user asks of a workload beside its name ``text``.
 
@@ -59,6 +73,7 @@ class Wish(NamedTuple):
     estimates: str = REQUESTED
     node_flops: float | None = None
     run: int = 0
+    overrides: Overrides = Overrides()
 
 
 def read_workload(wish: Wish) -> Workload:
@@ -71,7 +86,7 @@ def read_workload(wish: Wish) -> Workload:
     if wish.percent is not None and name != "paper2":
         jobs = make_malleable(jobs, wish.percent, load.nodes, seed, compat=wish.compat)
     fixed = load.fixed and ":" not in wish.estimates and wish.percent in (None, 0, 100)
-    return load._replace(jobs=jobs, fixed=fixed)
+    return load._replace(jobs=jobs, fixed=fixed, settings=wish.overrides.settings(load.settings))
 
 
 def _from_file(wish: Wish) -> Workload:

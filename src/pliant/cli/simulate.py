@@ -22,6 +22,8 @@ from pliant.policy import registry
 from pliant.policy.order import HALF_LIFE_S, ORDERS
 from pliant.sim.calibration import read_cost
 from pliant.sim.estimates import REQUESTED
+from pliant.sim.failures import FORM as FAILURES
+from pliant.sim.failures import read_failures
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import SimEnd, simulate
 from pliant.sim.sources import FORMS, Overrides, Wish, read_workload
@@ -92,6 +94,10 @@ def simulate_file(
     cost: Annotated[
         str, typer.Option(help="What resizes cost: a file by pliant calibrate --out, none, or default.")
     ] = "",
+    failures: Annotated[str, typer.Option(help=f"Nodes fail and return: {FAILURES}.")] = "",
+    requeue: Annotated[
+        bool, typer.Option(help="Submit jobs that lose a node again; else they end as NODE_FAIL.")
+    ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Simulate a trace, a batch or a generated workload and show waits, utilisation and resizes."""
@@ -102,6 +108,8 @@ def simulate_file(
     workload = workload or from_records
     overrides = Overrides(_finite(pass_interval, "--pass-interval"), read_cost(cost) if cost else None)
     wish = Wish(workload, nodes, seed, rigid, None, compat, estimates, node_flops, overrides=overrides)
+    if failures:
+        wish = wish._replace(failures=read_failures(failures, requeue=requeue))
     if compat and not malleable:
         raise BatchError("--compat changes nothing without --malleable")
     which = Chosen(policy, start, order, tuple(weight or ()), half_life_s)
@@ -123,6 +131,7 @@ def simulate_file(
             starting=load.starting,
             instant=instant,
             progress=progress.show,
+            failures=load.failures,
         )
         cpu_s = time.process_time() - began
     figures = _figures(metrics.summary(load.nodes), end, cpu_s)
@@ -168,7 +177,10 @@ def _figures(summary: RunMetrics, end: SimEnd, cpu_s: float) -> dict[str, Any]:
         "turnaround_mean_s": summary.turnaround_mean_s,
         "expands": summary.expands,
         "shrinks": summary.shrinks,
-        "failed": summary.failed,
+        "failed": summary.failed - end.requeued,
+        "node_failures": end.node_failures,
+        "requeued": end.requeued,
+        "lost_node_s": end.lost_node_s,
         "cpu_s": cpu_s,
         "jobs_per_cpu_s": end.jobs / cpu_s if cpu_s > 0 else None,
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
@@ -178,6 +190,9 @@ def _figures(summary: RunMetrics, end: SimEnd, cpu_s: float) -> dict[str, Any]:
 _ROWS = {
     "jobs": ("jobs", "{:,}"),
     "failed": ("of them failed", "{:,}"),
+    "node_failures": ("node failures", "{:,}"),
+    "requeued": ("jobs requeued for them", "{:,}"),
+    "lost_node_s": ("work lost", "{:,.0f} node-s"),
     "wait_mean_s": ("mean wait", "{:,.2f} s"),
     "wait_max_s": ("longest wait", "{:,.2f} s"),
     "turnaround_mean_s": ("mean turnaround", "{:,.2f} s"),
@@ -192,12 +207,16 @@ _ROWS = {
 }
 
 
+FAILED = ("node_failures", "requeued", "lost_node_s")
+"""Shown only if there were any."""
+
+
 def _table(title: str, figures: dict[str, Any]) -> Table:
     table = Table(title=title, show_header=False)
     table.add_column()
     table.add_column(justify="right")
     for key, (label, form) in _ROWS.items():
-        if figures[key] is not None:
+        if figures[key] is not None and (figures[key] or key not in FAILED):
             table.add_row(label, form.format(figures[key]))
     return table
 

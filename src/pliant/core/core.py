@@ -286,7 +286,7 @@ class SchedulerCore:
 
     def _lost(self, event: e.Lost) -> None:
         self._record(r.NodesLost(self.state.now, event.nodes))
-        for job in list(self.state.jobs.values()):
+        for _, _, job in list(self.state.running):
             newcomers = job.resize.nodes if job.resize is not None and job.resize.kind == "expand" else 0
             if job.nodes & event.nodes.mask:
                 self._end(job, JobState.NODE_FAIL, f"lost node {event.nodes}")

@@ -360,7 +360,7 @@ class State:
         self.lost_mask &= ~mask
         self.total = (self.all_mask & ~self.lost_mask).bit_count()
         # A node may be back before the job that lost it has ended: it is free when it is proved clean.
-        for job in self.jobs.values():
+        for _, _, job in self.running:
             new &= ~job.nodes
             if job.resize is not None and job.resize.kind == "expand":
                 new &= ~job.resize.nodes

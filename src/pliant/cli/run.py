@@ -14,6 +14,7 @@ from pliant.cli import execute
 from pliant.cli.policies import choose
 from pliant.model.batch import Batch, read_batch
 from pliant.model.errors import BatchError
+from pliant.model.speedup import Phases
 from pliant.policy import registry
 from pliant.report.html import write_report
 from pliant.report.runs import Run, report_json
@@ -65,6 +66,8 @@ def run(
     check_report(report)
     costs = read_cost(cost)
     batch = _batch(batch_or_command or [], size, walltime, nodes, policy, start)
+    if not dry_run and (compare or not rigid):
+        _check_live(batch)
     chosen = choose(batch.cluster.policy, batch.cluster.start)
     console = Console(stderr=as_json)
     kinds = [True, False] if compare else [rigid]
@@ -79,6 +82,16 @@ def run(
     if dry_run:
         console.print("Predicted by the simulator; nothing was started.")
     finish(runs, console, report=report, as_json=as_json, where=output if not dry_run else None)
+
+
+def _check_live(batch: Batch) -> None:
+    """BatchError for jobs that only the simulator can run as they are described."""
+    for job in batch.jobs:
+        if isinstance(job.model, Phases):
+            raise BatchError(
+                f"{batch.source}: job {job.name!r}: phases: evolving jobs by phases can only be simulated: use "
+                "pliant simulate or --dry-run, or --rigid to run each at its preferred size"
+            )
 
 
 def check_report(report: Path | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pliant.core import commands as c
+from pliant.model.jobs import Bounds
 
 if TYPE_CHECKING:
     from pliant.sim.simulator import SimJob
@@ -30,6 +31,18 @@ class Run:
         self.turn = 0
         self.offer: c.Offer | None = None
         self.accepted = False
+
+    def time(self, nodes: int) -> float:
+        """Seconds that ``whole`` stands for on ``nodes`` nodes."""
+        return self.job.time(nodes)
+
+    def advance(self) -> bool:
+        """What there was to do is done: whether there is more."""
+        return False
+
+    def wish(self) -> Bounds | None:
+        """The sizes that the job itself wants, if not the present one."""
+        return None
 
     def settle(self, now: float) -> None:
         """Book the work done up to ``now``."""

@@ -16,17 +16,21 @@ from pliant.core import records as r
 from pliant.core.core import SchedulerCore
 from pliant.core.metrics import Metrics, RunMetrics
 from pliant.core.state import NEVER, Settings
-from pliant.model.errors import BatchError, PolicyError
 from pliant.model.jobs import JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet, lowest_bits
 from pliant.plan.cost import ResizeCost
 from pliant.policy.view import Policy
+from pliant.sim.evolving import new_run
 from pliant.sim.failures import MOST_REQUEUES, Breakdowns, Failures
 from pliant.sim.instant import Instant
+from pliant.sim.refusals import check_jobs, stuck
 from pliant.sim.running import Former, Run
 
 INSTANT = ResizeCost(start_s=0.0, start_each_s=0.0, blocked_s=0.0, leave_s=0.0, answer_s=0.0)
 """Nothing but the work takes time: the usual assumption for traces of rigid jobs."""
+
+ELASTIC = (JobClass.MALLEABLE, JobClass.EVOLVING)
+"""Jobs that can be resized: by the scheduler's wish, or only by their own."""
 
 KILLED = 143
 """Exit code of a job that was ended: 128 + SIGTERM, as a shell shows it."""
@@ -89,7 +93,7 @@ class Simulator:
         progress: Callable[[int], None] | None = None,
         failures: Failures | None = None,
     ) -> None:
-        _check(jobs, nodes)
+        check_jobs(jobs, nodes)
         self._jobs = sorted(jobs, key=attrgetter("spec.submit_s"))
         self._nodes = nodes
         self._policy = policy
@@ -105,6 +109,7 @@ class Simulator:
         self._order = 0
         self._runs: dict[int, Run] = {}
         self._events: list[e.Event] = []
+        self._wishes: list[e.Event] = []
         self._wake = NEVER
         self._now = 0.0
         self._next = 0
@@ -146,9 +151,9 @@ class Simulator:
                 later = breakdowns.at
                 idle = not self._runs and self._next == count
                 if idle and breakdowns.hopeless(self._ended + self._submitted, self.core.state.total):
-                    raise self._stuck()
+                    later = NEVER
             if later == NEVER:
-                raise self._stuck()
+                raise stuck(self.core.state, self._policy.name, self._nodes, breakdowns)
             self._now = later
 
     def _end(self) -> SimEnd:
@@ -215,8 +220,11 @@ class Simulator:
 
     def _tell(self) -> None:
         """Let the core handle the events, and what its commands cause in the same instant."""
-        while self._events:
+        while self._events or self._wishes:
             events, self._events = self._events, []
+            if self._wishes:
+                events += self._wishes
+                self._wishes = []
             self._calls += 1
             for command in self.core.handle(events, self._now):
                 self._carry_out[type(command)](command)
@@ -225,24 +233,6 @@ class Simulator:
         self._order += 1
         heappush(self._heap, (time, self._order, happen, run, run.turn))
 
-    def _stuck(self) -> PolicyError | BatchError:
-        state = self.core.state
-        most = max(state.total, self._breakdowns.most_up)
-        for job in state.queue:
-            if job.bounds.min > most:
-                return BatchError(
-                    f"job {job.spec.name!r} waits for {job.bounds.min} nodes and cannot start at {self._now:.3f} s: "
-                    f"of {self._nodes} nodes, {self._nodes - state.total} have failed"
-                    + (f", and never more than {most} are there at once" if self._failures else "")
-                    + "; give the nodes shorter repairs, or the job fewer nodes"
-                )
-        waiting = [job.spec.name for job in state.queue]
-        shown = ", ".join(waiting[:10]) + (", ..." if len(waiting) > 10 else "")
-        return PolicyError(
-            f"policy {self._policy.name!r} is stuck at {self._now:.3f} s: {len(waiting)} jobs wait "
-            f"({shown}), {self.core.state.free} of {self._nodes} nodes are free, and nothing is left to happen"
-        )
-
     # ---- commands ------------------------------------------------------------------------------------
 
     def _start(self, command: c.Start) -> None:
@@ -250,7 +240,7 @@ class Simulator:
             return  # the newcomers of an expansion; their time is part of expand_s
         number = command.job
         mask = command.nodes.mask
-        run = self._runs[number] = Run(number, self._waiting.pop(number), mask, self._now)
+        run = self._runs[number] = new_run(number, self._waiting.pop(number), mask, self._now)
         if self._starting:
             cost = self._cost
             self._at(self._now + cost.start_s + cost.start_each_s * mask.bit_count(), self._begin, run)
@@ -302,22 +292,34 @@ class Simulator:
         if run.number not in self._runs:
             return
         spec = run.job.spec
-        elastic = spec.job_class is JobClass.MALLEABLE
+        elastic = spec.job_class in ELASTIC
         self._events.append(e.Hello(run.number, elastic))
         if elastic:
             self._events.append(e.Malleable(run.number, on=True))
         self._compute(run)
+        self._ask(run)
+
+    def _ask(self, run: Run) -> None:
+        """An evolving job says which size it wants, if not the one it has; told after all else that happens."""
+        wish = run.wish()
+        if wish is not None:
+            self._wishes.append(e.Wants(run.number, wish))
 
     def _compute(self, run: Run) -> None:
         """Go on computing at the present size; the end moves accordingly."""
         now = self._now
         run.since = now
-        run.whole = run.job.time(run.mask.bit_count())
+        run.whole = run.time(run.mask.bit_count())
         run.turn += 1
         self._at(now + run.left * run.whole, self._finish, run)
 
     def _finish(self, run: Run, turn: int) -> None:
-        if turn == run.turn:
+        if turn != run.turn:
+            return
+        if run.advance():
+            self._compute(run)
+            self._ask(run)
+        else:
             self._over(run, 0)
 
     def _over(self, run: Run, exit_code: int) -> None:
@@ -384,6 +386,7 @@ class Simulator:
         if released and not self._cost.leave_s:
             self._events.append(e.Clean(run.number, released))
         self._compute(run)
+        self._ask(run)
 
     def _current(self, run: Run) -> c.Offer | None:
         """The outstanding offer, if the job still runs."""
@@ -434,19 +437,3 @@ def measured(
     metrics = Metrics(keep_jobs=keep_jobs)
     simulate(jobs, nodes, policy, settings, metrics.add, starting=starting, instant=instant)
     return metrics.summary(nodes)
-
-
-def _check(jobs: Sequence[SimJob], nodes: int) -> None:
-    if not jobs:
-        raise BatchError("there are no jobs to simulate")
-    for job in jobs:
-        spec = job.spec
-        if spec.nodes.min > nodes:
-            raise BatchError(
-                f"job {spec.name!r}: nodes: it needs {spec.nodes.min} nodes and there are {nodes}; "
-                "it could never start"
-            )
-        if spec.submit_s < 0:
-            raise BatchError(f"job {spec.name!r}: submit: {spec.submit_s:g} s lies before the start")
-        if not job.time(spec.nodes.preferred) > 0:
-            raise BatchError(f"job {spec.name!r}: its run time must be above 0 seconds")

@@ -9,7 +9,7 @@ from bisect import bisect_left
 import msgspec
 
 
-class Amdahl(msgspec.Struct, frozen=True, tag="amdahl", forbid_unknown_fields=True):
+class Amdahl(msgspec.Struct, frozen=True, tag="amdahl", forbid_unknown_fields=True, gc=False):
     """T(n) = io_s + work_s * (serial_fraction + (1 - serial_fraction) / n), in seconds.
 
     ``io_s`` is the time of input and output, which a shared file system sets and more nodes do not shorten.
@@ -23,7 +23,7 @@ class Amdahl(msgspec.Struct, frozen=True, tag="amdahl", forbid_unknown_fields=Tr
         return self.io_s + self.work_s * (self.serial_fraction + (1.0 - self.serial_fraction) / nodes)
 
 
-class Table(msgspec.Struct, frozen=True, tag="table", forbid_unknown_fields=True):
+class Table(msgspec.Struct, frozen=True, tag="table", forbid_unknown_fields=True, gc=False):
     """Measured run times by node count; log T is interpolated over log n, and clamped outside."""
 
     times: dict[int, float]
@@ -42,7 +42,7 @@ class Table(msgspec.Struct, frozen=True, tag="table", forbid_unknown_fields=True
         return math.exp((1 - share) * math.log(self.times[a]) + share * math.log(self.times[b]))
 
 
-class Downey(msgspec.Struct, frozen=True, tag="downey", forbid_unknown_fields=True):
+class Downey(msgspec.Struct, frozen=True, tag="downey", forbid_unknown_fields=True, gc=False):
     """T(n) = io_s + work_s / S(n), in seconds, with Downey's speed-up S and ``io_s`` as for Amdahl.
 
     ``parallelism`` is the average number of nodes that the job keeps busy if it may have any number, and
@@ -102,6 +102,11 @@ class Phases(msgspec.Struct, frozen=True, tag="phases", forbid_unknown_fields=Tr
 
 
 Model = Amdahl | Table | Downey | Phases
+
+
+def falls(model: Model | None) -> bool:
+    """Whether more nodes never take longer, whatever the numbers; without a model, speed-up is linear."""
+    return model is None or isinstance(model, Amdahl | Downey)
 
 
 def scaled(model: Model, factor: float) -> Model:

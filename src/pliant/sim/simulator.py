@@ -36,7 +36,7 @@ KILLED = 143
 """Exit code of a job that was ended: 128 + SIGTERM, as a shell shows it."""
 
 
-class SimJob(msgspec.Struct, frozen=True):
+class SimJob(msgspec.Struct, frozen=True, gc=False):
     """A job and how long it really runs: ``runtime_s`` at its preferred size, else by its model."""
 
     spec: JobSpec
@@ -113,6 +113,7 @@ class Simulator:
         self._wake = NEVER
         self._now = 0.0
         self._next = 0
+        self._due = self._jobs[0].spec.submit_s
         self._submitted = 0
         self._waiting: dict[int, SimJob] = {}
         self._ended = 0
@@ -136,20 +137,18 @@ class Simulator:
         Raises PolicyError if jobs are left and nothing will ever happen again, BatchError if that is because
         too many nodes stay away.
         """
-        jobs, heap, breakdowns, dirty = self._jobs, self._heap, self._breakdowns, self.core.state.dirty
-        count = len(jobs)
+        heap, breakdowns, dirty = self._heap, self._breakdowns, self.core.state.dirty
+        count = len(self._jobs)
         self._events.append(e.Granted(NodeSet.first(self._nodes)))
         while True:
             self._happen()
             later = heap[0][0] if heap else NEVER
-            if self._next < count:
-                later = min(later, jobs[self._next].spec.submit_s)
-            elif self._ended == count and not dirty:
+            if self._ended == count and not dirty:
                 return self._end()
-            later = min(later, self._wake)
+            later = min(later, self._due, self._wake)
             if breakdowns.at <= later:
                 later = breakdowns.at
-                idle = not self._runs and self._next == count
+                idle = not self._runs and self._due == NEVER
                 if idle and breakdowns.hopeless(self._ended + self._submitted, self.core.state.total):
                     later = NEVER
             if later == NEVER:
@@ -174,9 +173,10 @@ class Simulator:
             happen(run, turn)
         if self._breakdowns.at <= now:
             self._events += self._breakdowns.events(now)
-        while self._submit_next():
-            pass
-        self._tick()
+        while self._due <= now:
+            self._submit_next()
+        if self._wake <= now:
+            self._tick()
         self._tell()
 
     def _in_pyss_order(self) -> None:
@@ -191,22 +191,21 @@ class Simulator:
                 happen(run, turn)
         if self._breakdowns.at <= now:
             self._events += self._breakdowns.events(now)
-        self._tick()
+        if self._wake <= now:
+            self._tick()
         self._tell()
-        while self._submit_next():
+        while self._due <= now:
+            self._submit_next()
             self._tell()
         for run, turn in early:
             self._finish(run, turn)
             self._tell()
 
-    def _submit_next(self) -> bool:
-        """Submit the next job, if it is due."""
-        i = self._next
-        if i == len(self._jobs) or self._jobs[i].spec.submit_s > self._now:
-            return False
-        self._next = i + 1
-        self._submit(self._jobs[i])
-        return True
+    def _submit_next(self) -> None:
+        """Submit the next job, which is due."""
+        self._submit(self._jobs[self._next])
+        self._next += 1
+        self._due = self._jobs[self._next].spec.submit_s if self._next < len(self._jobs) else NEVER
 
     def _submit(self, job: SimJob) -> None:
         self._submitted = number = self._submitted + 1
@@ -214,9 +213,8 @@ class Simulator:
         self._events.append(e.Submitted(number, job.spec))
 
     def _tick(self) -> None:
-        if self._wake <= self._now:
-            self._wake = NEVER
-            self._events.append(e.Tick())
+        self._wake = NEVER
+        self._events.append(e.Tick())
 
     def _tell(self) -> None:
         """Let the core handle the events, and what its commands cause in the same instant."""

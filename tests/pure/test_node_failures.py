@@ -188,6 +188,8 @@ def test_the_command_shows_failures(tmp_path: Path) -> None:
     (tmp_path / "y.swf").write_text("; MaxProcs: 1\n1 0 0 10 1\n")
     with pytest.raises(BatchError, match=r"failures: node 1: there are nodes 0 \.\. 0"):
         command(str(tmp_path / "y.swf"), "--failures", listed)
+    with pytest.raises(BatchError, match="--no-requeue changes nothing without --failures"):
+        command(trace, "--no-requeue")
     drawn = "mtbf=1h,repair=1min"
     runs = ("lublin:30", "--nodes", "8", "--workers", "1", "--json", "--failures", drawn, "--seeds", "2")
     [row] = json.loads(command(*runs))["rows"]

@@ -35,8 +35,10 @@ FIGURES = {
     "lost_node_s": ("lost,\nnode-s", 1.0),
 }
 """What a row has: its title and unit in the table."""
-IF_ANY = ("failed", "node_failures", "requeued", "lost_node_s")
+IF_ANY = ("failed", "requeued")
 """Shown only if there were any."""
+IN_JSON = ("node_failures", "lost_node_s")
+"""Not shown in the table, which has no room for more."""
 
 
 class Chosen(NamedTuple):
@@ -181,7 +183,9 @@ def table(result: Mapping[str, Any]) -> Table:
     shown = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     shown.add_column("mall-\neable")
     shown.add_column("runs", justify="right")
-    keys = [key for key in FIGURES if key not in IF_ANY or any(row[key]["mean"] for row in result["rows"])]
+    rows = result["rows"]
+    keys = [key for key in FIGURES if key not in IN_JSON]
+    keys = [key for key in keys if key not in IF_ANY or any(row[key]["mean"] for row in rows)]
     for key in keys:
         shown.add_column(FIGURES[key][0], justify="right")
     for row in result["rows"]:

@@ -110,6 +110,8 @@ def simulate_file(
     wish = Wish(workload, nodes, seed, rigid, None, compat, estimates, node_flops, overrides=overrides)
     if failures:
         wish = wish._replace(failures=read_failures(failures, requeue=requeue))
+    elif not requeue:
+        raise BatchError("--no-requeue changes nothing without --failures")
     if compat and not malleable:
         raise BatchError("--compat changes nothing without --malleable")
     which = Chosen(policy, start, order, tuple(weight or ()), half_life_s)

@@ -56,8 +56,8 @@ class SimJob(msgspec.Struct, frozen=True, gc=False):
 class SimEnd(NamedTuple):
     """``jobs`` jobs were simulated until ``at`` seconds, in ``calls`` calls of the core.
 
-    ``node_failures`` times a node has failed; so jobs have been ended, and ``requeued`` times one of them was
-    submitted again. ``lost_node_s`` are the node-seconds that those jobs had held until then.
+    ``node_failures`` times a node has failed, and ``requeued`` times a job that lost one was submitted again.
+    ``lost_node_s`` are the node-seconds that jobs had held when a failing node ended them.
     """
 
     at: float

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pliant.model.speedup import falls
 from pliant.policy.fcfs import FITS, start_size
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Start
 
@@ -102,12 +103,13 @@ def _harmless(job: JobView, size: int, now: float, reservation: Reservation | No
     """
     if reservation is None:
         return size
-    bounds = job.bounds
-    while size:
-        if now + job.spec.estimate(size) <= reservation.at:
+    bounds, spec = job.bounds, job.spec
+    while size > reservation.spare:
+        if now + spec.estimate(size) <= reservation.at:
             return size
-        if size <= reservation.spare:
-            reservation.spare -= size
-            return size
-        size = bounds.floor(size - 1) if bounds.min < size else 0
-    return 0
+        # Where fewer nodes take longer in any case, the next size that can do is one that is spare.
+        below = reservation.spare if falls(spec.model) else size - 1
+        size = bounds.floor(below)
+    if size and now + spec.estimate(size) > reservation.at:
+        reservation.spare -= size
+    return size

@@ -6,7 +6,19 @@ import sys
 
 import typer
 
-from pliant.cli import bench, bench_live, calibrate, demo, doctor, operate, policies, reproduce, run, simulate
+from pliant.cli import (
+    bench,
+    bench_agreement,
+    bench_live,
+    calibrate,
+    demo,
+    doctor,
+    operate,
+    policies,
+    reproduce,
+    run,
+    simulate,
+)
 from pliant.daemon.session import Interrupted
 from pliant.model.errors import PliantError
 
@@ -17,7 +29,19 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for module in (demo, run, simulate, reproduce, calibrate, policies, operate, doctor, bench, bench_live):
+for module in (
+    demo,
+    run,
+    simulate,
+    reproduce,
+    calibrate,
+    policies,
+    operate,
+    doctor,
+    bench,
+    bench_live,
+    bench_agreement,
+):
     module.register(app)
 
 

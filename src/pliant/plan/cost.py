@@ -10,7 +10,8 @@ class ResizeCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     A group takes ``start_s`` + ``start_each_s`` a group until it can be joined, while the job goes on;
     the job then stands still for ``blocked_s``. Released nodes are free ``leave_s`` after that.
-    ``answer_s`` is how long a job takes to reach its next reconfiguring point.
+    ``answer_s`` is how long a job takes to reach its next reconfiguring point, ``end_s`` how long it takes
+    from its last step until all of it has ended.
     The defaults are what the local provider shows on two busy cores.
     """
 
@@ -19,6 +20,7 @@ class ResizeCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     blocked_s: float = 0.03
     leave_s: float = 0.1
     answer_s: float = 0.05
+    end_s: float = 0.0
 
     def expand_s(self, before: int, after: int) -> float:
         """From the offer to the moment the job computes on all its nodes."""

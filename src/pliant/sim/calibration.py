@@ -16,6 +16,8 @@ import msgspec
 
 from pliant.core import records as r
 from pliant.model.errors import BatchError, TraceError
+from pliant.model.jobs import JobState
+from pliant.model.speedup import Model
 from pliant.plan.cost import ResizeCost
 from pliant.sim.simulator import INSTANT
 
@@ -32,13 +34,15 @@ class Estimate(NamedTuple):
 
 
 class Samples(msgspec.Struct):
-    """What the journals tell, in seconds; ``growth`` pairs the groups of an expansion with its time from the
-    acceptance to its end, less what blocked the job."""
+    """What the journals tell, in seconds; ``starts`` pairs groups that started together with the time that it
+    took: of a job until it ran, of an expansion from the acceptance to its end, less what blocked the job."""
 
-    growth: list[tuple[int, float]] = []
+    starts: list[tuple[int, float]] = []
+    expansions: int = 0
     blocked: list[float] = []
     leave: list[float] = []
     answer: list[float] = []
+    end: list[float] = []
 
 
 def collect(journals: Iterable[Iterable[r.AnyRecord]]) -> Samples:
@@ -48,8 +52,15 @@ def collect(journals: Iterable[Iterable[r.AnyRecord]]) -> Samples:
         offered: dict[int, r.ResizeOffered] = {}
         accepted: dict[int, float] = {}
         left: dict[tuple[int, int], float] = {}
+        started: dict[int, r.JobStarted] = {}
+        work = _Work()
         for record in journal:
+            work.add(record)
             match record:
+                case r.JobStarted():
+                    started[record.job] = record
+                case r.JobRunning(at=at, job=job) if at > started[job].at:
+                    samples.starts.append((len(started[job].nodes), at - started[job].at))
                 case r.ResizeOffered():
                     offered[record.resize] = record
                 case r.ResizeAccepted(at=at, resize=resize):
@@ -58,13 +69,47 @@ def collect(journals: Iterable[Iterable[r.AnyRecord]]) -> Samples:
                 case r.ResizeDone(at=at, resize=resize, blocked_s=blocked):
                     samples.blocked.append(blocked)
                     if gained := len(record.gained):
-                        samples.growth.append((gained, at - accepted[resize] - blocked))
+                        samples.starts.append((gained, at - accepted[resize] - blocked))
+                        samples.expansions += 1
                     left |= {(record.job, node): at for node in record.released}
                 case r.NodesClean(at=at, job=job, nodes=nodes):
                     samples.leave += [at - left.pop((job, node)) for node in nodes if (job, node) in left]
                 case _:
                     pass
+        samples.end += work.ends
     return samples
+
+
+class _Work:
+    """When jobs should have done their work: those that keep pace with their model show how long an end takes."""
+
+    def __init__(self) -> None:
+        self.ends: list[float] = []
+        self._models: dict[int, Model] = {}
+        self._since: dict[int, tuple[float, float, int]] = {}  # from when on, the share left, nodes
+        self._paced: set[int] = set()
+
+    def add(self, record: r.AnyRecord) -> None:
+        match record:
+            case r.JobSubmitted(job=job, spec=spec) if spec.model is not None:
+                self._models[job] = spec.model
+            case r.JobStarted(at=at, job=job, nodes=nodes) if job in self._models:
+                self._since[job] = (at, 1.0, len(nodes))
+            case r.JobRunning(at=at, job=job) if job in self._since:
+                self._since[job] = (at, *self._since[job][1:])
+            case r.JobProgressed(job=job, pace_s=pace_s) if pace_s > 0:
+                self._paced.add(job)
+            case r.ResizeDone(at=at, job=job, blocked_s=blocked) if job in self._since:
+                since, left, size = self._since[job]
+                left -= (at - blocked - since) / self._models[job].time(size)
+                self._since[job] = (at, left, size + len(record.gained) - len(record.released))
+            case r.JobEnded(at=at, job=job, state=JobState.COMPLETED) if (
+                job in self._paced & self._since.keys()
+            ):
+                since, left, size = self._since[job]
+                self.ends.append(at - since - left * self._models[job].time(size))
+            case _:
+                pass
 
 
 def fit(samples: Samples) -> dict[str, Estimate]:
@@ -72,15 +117,16 @@ def fit(samples: Samples) -> dict[str, Estimate]:
 
     TraceError if there is no expansion to learn from.
     """
-    if not samples.growth:
+    if not samples.expansions:
         raise TraceError("the journals hold no expansion that was done; there is nothing to calibrate by")
-    start, each = _line(samples.growth)
+    start, each = _line(samples.starts)
     return {
         "start_s": start,
         "start_each_s": each,
         "blocked_s": _mean(samples.blocked),
         "leave_s": _mean(samples.leave),
         "answer_s": _mean(samples.answer),
+        "end_s": _mean(samples.end),
     }
 
 

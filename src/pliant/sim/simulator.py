@@ -309,7 +309,8 @@ class Simulator:
         run.since = now
         run.whole = run.time(run.mask.bit_count())
         run.turn += 1
-        self._at(now + run.left * run.whole, self._finish, run)
+        ending = self._cost.end_s if self._starting else 0.0
+        self._at(now + run.left * run.whole + ending, self._finish, run)
 
     def _finish(self, run: Run, turn: int) -> None:
         if turn != run.turn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
@@ -14,6 +15,7 @@ from pliant.core.core import replay
 from pliant.core.gantt import gantt
 from pliant.core.metrics import measure
 from pliant.core.state import Settings
+from pliant.model.errors import PolicyError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.speedup import Amdahl
 from pliant.plan.cost import ResizeCost
@@ -303,6 +305,28 @@ def test_passes_are_made_at_multiples_of_the_interval(
         if isinstance(record, r.JobStarted | r.ResizeOffered):
             multiples = record.at / interval_s
             assert abs(multiples - round(multiples)) < 1e-6, record
+
+
+class Restless:
+    """Gives a job a node when it has one, and takes it back at once."""
+
+    name = "restless"
+    rebalances = True
+
+    def decide(self, view: p.ClusterView) -> Iterable[p.Decision]:
+        for job in view.queue:
+            yield p.Start(job.id, 1, p.Reason("start"))
+        for job in view.elastic:
+            if view.resizable(job):
+                yield p.Resize(job.id, 3 - job.size, p.Reason("why not"))
+
+
+def test_a_policy_that_resizes_to_and_fro_is_stopped() -> None:
+    spec = JobSpec(name="ball", nodes=Bounds(1, 2), job_class=JobClass.MALLEABLE, model=Amdahl(60.0))
+    with pytest.raises(PolicyError, match=r"'restless' makes no end of resizing at 0.000 s.*ball has"):
+        run([SimJob(spec)], 2, Restless(), Settings(cost=INSTANT, cooldown_s=0.0))
+    records = run([SimJob(spec)], 2, Restless(), Settings(cost=INSTANT, cooldown_s=1.0))
+    assert not audit(records).jobs  # with a rest between two resizes, it is merely wasteful
 
 
 def test_an_unfinished_audit_shows_who_holds_what() -> None:

@@ -363,7 +363,8 @@ class SchedulerCore:
     # ---- decisions -----------------------------------------------------------------------------------
 
     def _schedule(self) -> None:
-        for decision in self._policy.decide(self.state):
+        # All of them first: a policy that yields must not see what its own decisions change.
+        for decision in list(self._policy.decide(self.state)):
             job = self.state.jobs.get(decision.job)
             if job is None:
                 raise self._wrong(decision, "there is no such job")

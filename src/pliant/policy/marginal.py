@@ -265,22 +265,26 @@ class _Pass:
         donors = [entry for entry in self.donors() if entry[1] not in self._sizes]
         heapify(donors)
         grown: dict[int, int] = {}
-        lack = 0
-        while takers and lack <= 0:
+        spare = self.free
+        while takers:
             worth, number, taker = heappop(takers)
             size = grown.get(number, taker.size)
             more = grown[number] = _up(taker, size)
-            lack += more - size
+            spare -= more - size
+            taken: dict[int, int] = {}
+            while spare < 0 and donors and donors[0][1] not in grown and -worth >= MARGIN * donors[0][0]:
+                _, other, donor = heappop(donors)
+                have = taken.get(other) or self._sizes.get(other, donor.size)
+                below = taken[other] = _down(donor, have, -spare)
+                spare += have - below
+                if further := _down(donor, below):
+                    heappush(donors, (self._worth(donor, further, below), other, donor))
+            if spare < 0:
+                return  # not enough for the whole step: then nobody gives anything for it
+            self._sizes.update(taken)
+            self._for.update(dict.fromkeys(taken, taker))
             if further := _up(taker, more):
                 heappush(takers, (-self._worth(taker, more, further), number, taker))
-            while lack > 0 and donors and donors[0][1] not in grown and -worth >= MARGIN * donors[0][0]:
-                _, number, donor = heappop(donors)
-                size = self._sizes.get(number, donor.size)
-                below = self._sizes[number] = _down(donor, size, lack)
-                self._for[number] = taker
-                lack -= size - below
-                if further := _down(donor, below):
-                    heappush(donors, (self._worth(donor, further, below), number, donor))
 
     def _spares(self, job: JobView, size: int, more: int) -> bool:
         """Whether the head can do without the nodes by which ``job`` grows; if so, they are booked."""
@@ -305,9 +309,9 @@ class _Pass:
                 left = {"remaining_s": job.remaining_s(self.now)}
                 decisions.append(Resize(number, size, Reason("best_use", figures=left)))
             elif size < job.size:
-                decisions.append(
-                    Resize(number, size, Reason("shrink_for_waiting", for_job=self._for[number].id))
-                )
+                other = self._for[number]
+                code = "shrink_for_better_use" if other.size else "shrink_for_waiting"
+                decisions.append(Resize(number, size, Reason(code, for_job=other.id)))
         return decisions
 
 

@@ -46,3 +46,12 @@ def stuck(state: State, policy: str, nodes: int, breakdowns: Breakdowns) -> Poli
         f"policy {policy!r} is stuck at {state.now:.3f} s: {len(waiting)} jobs wait "
         f"({shown}), {state.free} of {nodes} nodes are free, and nothing is left to happen"
     )
+
+
+def restless(state: State, policy: str) -> PolicyError:
+    """``policy`` resizes jobs to and fro while no time passes."""
+    sizes = ", ".join(f"{job.spec.name} has {job.size}" for _, _, job in state.running[:5])
+    return PolicyError(
+        f"policy {policy!r} makes no end of resizing at {state.now:.3f} s: {state.last_resize} resizes so far "
+        f"({sizes}{', ...' if len(state.running) > 5 else ''}); what it gives it must not take back at once"
+    )

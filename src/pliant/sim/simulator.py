@@ -23,7 +23,7 @@ from pliant.policy.view import Policy
 from pliant.sim.evolving import new_run
 from pliant.sim.failures import MOST_REQUEUES, Breakdowns, Failures
 from pliant.sim.instant import Instant
-from pliant.sim.refusals import check_jobs, stuck
+from pliant.sim.refusals import check_jobs, restless, stuck
 from pliant.sim.running import Former, Run
 
 INSTANT = ResizeCost(start_s=0.0, start_each_s=0.0, blocked_s=0.0, leave_s=0.0, answer_s=0.0)
@@ -51,6 +51,10 @@ class SimJob(msgspec.Struct, frozen=True, gc=False):
         if nodes == preferred:
             return self.runtime_s
         return self.runtime_s * spec.speed_ratio(nodes, preferred)
+
+
+ROUNDS = 1000
+"""So many times, and 20 more for each running job, may something follow in no time from what was before."""
 
 
 class SimEnd(NamedTuple):
@@ -134,11 +138,12 @@ class Simulator:
     def run(self) -> SimEnd:
         """Simulate until every job has ended and every node is clean.
 
-        Raises PolicyError if jobs are left and nothing will ever happen again, BatchError if that is because
-        too many nodes stay away.
+        Raises PolicyError if jobs are left and nothing will ever happen again, or if resizes follow one another
+        without end in one instant; BatchError if too many nodes stay away for what waits.
         """
         heap, breakdowns, dirty = self._heap, self._breakdowns, self.core.state.dirty
         count = len(self._jobs)
+        rounds = 0
         self._events.append(e.Granted(NodeSet.first(self._nodes)))
         while True:
             self._happen()
@@ -153,6 +158,9 @@ class Simulator:
                     later = NEVER
             if later == NEVER:
                 raise stuck(self.core.state, self._policy.name, self._nodes, breakdowns)
+            rounds = rounds + 1 if later == self._now else 0
+            if rounds > ROUNDS + 20 * len(self._runs):
+                raise restless(self.core.state, self._policy.name)
             self._now = later
 
     def _end(self) -> SimEnd:

@@ -18,20 +18,29 @@ from pliant.model.errors import BatchError
 from pliant.policy.view import Policy
 from pliant.sim.confidence import interval
 from pliant.sim.instant import Instant
+from pliant.sim.references import reference_times
 from pliant.sim.simulator import simulate
 from pliant.sim.sources import Wish, Workload, read_workload
 
 FIGURES = {
     "wait_mean_s": ("wait,\ns", 1.0),
-    "turnaround_mean_s": ("turn-\naround, s", 1.0),
-    "bounded_slowdown_mean": ("bounded\nslowdown", 1.0),
-    "makespan_s": ("makespan,\ns", 1.0),
+    "turnaround_mean_s": ("turn-\naround", 1.0),
+    "bounded_slowdown_mean": ("bounded\nslowd.", 1.0),
+    "bounded_slowdown_preferred_mean": ("by pre-\nferred", 1.0),
+    "malleable_to_rigid_turnaround": ("mall./\nrigid", 1.0),
+    "makespan_s": ("make-\nspan, s", 1.0),
     "utilisation": ("util.,\n%", 100.0),
     "expands": ("expan-\nsions", 1.0),
     "shrinks": ("shrinks", 1.0),
     "failed": ("failed", 1.0),
 }
 """What a row has: its title and unit in the table."""
+
+
+NOTHING = {"mean": None, "half": None}
+"""In place of an interval, where no run has the figure."""
+OFTEN_EMPTY = ("failed", "malleable_to_rigid_turnaround")
+"""Shown only if some row has it."""
 
 
 class Chosen(NamedTuple):
@@ -62,7 +71,7 @@ class Run(NamedTuple):
     fixed: bool
     nodes: int
     policy: str
-    figures: dict[str, float]
+    figures: dict[str, float | None]
 
 
 def percentages(text: str) -> list[float]:
@@ -83,12 +92,12 @@ def one(wish: Wish, chosen: Chosen, instant: Instant) -> Run:
     """A simulation of the workload, in this process."""
     load = read_workload(wish)
     policy = chosen.make(load, "easy" if wish.percent is None else "malleable")
-    metrics = Metrics(keep_jobs=False)
+    metrics = Metrics(keep_jobs=False, reference=reference_times(load.jobs))
     simulate(
         load.jobs, load.nodes, policy, load.settings, metrics.add, starting=load.starting, instant=instant
     )
     summary = metrics.summary(load.nodes)
-    figures = {key: float(getattr(summary, key)) for key in FIGURES}
+    figures = {key: getattr(summary, key) for key in FIGURES}
     return Run(wish.percent, wish.run, load.fixed, load.nodes, policy.name, figures)
 
 
@@ -132,7 +141,8 @@ def _row(percent: float | None, runs: list[Run]) -> dict[str, Any]:
     runs.sort(key=lambda run: run.run)  # sums must not depend on which process was first
     row: dict[str, Any] = {"malleable_percent": percent, "runs": len(runs)}
     for key in FIGURES:
-        row[key] = interval([run.figures[key] for run in runs])._asdict()
+        values = [value for run in runs if (value := run.figures[key]) is not None]
+        row[key] = interval([float(value) for value in values])._asdict() if values else NOTHING
     return row
 
 
@@ -168,20 +178,24 @@ def table(result: Mapping[str, Any]) -> Table:
     shown = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     shown.add_column("mall-\neable")
     shown.add_column("runs", justify="right")
-    keys = [key for key in FIGURES if key != "failed" or any(row[key]["mean"] for row in result["rows"])]
+    keys = [
+        key for key in FIGURES if key not in OFTEN_EMPTY or any(row[key]["mean"] for row in result["rows"])
+    ]
     for key in keys:
         shown.add_column(FIGURES[key][0], justify="right")
     for row in result["rows"]:
         percent = row["malleable_percent"]
         cells = ["as is" if percent is None else f"{percent:g} %", str(row["runs"])]
-        for key in keys:
-            unit = FIGURES[key][1]
-            cell = _short(row[key]["mean"] * unit)
-            if row[key]["half"] is not None:
-                cell += f"\n± {_short(row[key]['half'] * unit)}"
-            cells.append(cell)
+        cells += [_cell(row[key], FIGURES[key][1]) for key in keys]
         shown.add_row(*cells)
     return shown
+
+
+def _cell(figure: Mapping[str, float | None], unit: float) -> str:
+    mean, half = figure["mean"], figure["half"]
+    if mean is None:
+        return "-"
+    return _short(mean * unit) + (f"\n± {_short(half * unit)}" if half is not None else "")
 
 
 def _short(number: float) -> str:

@@ -9,18 +9,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Self
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from pliant.cli.shares import Chosen, percentages, study, table
-from pliant.core.metrics import Metrics, RunMetrics
+from pliant.core.metrics import THRASH_S, Metrics, RunMetrics
 from pliant.model.errors import BatchError
 from pliant.policy import registry
 from pliant.policy.order import HALF_LIFE_S, ORDERS
 from pliant.sim.estimates import REQUESTED
 from pliant.sim.instant import Instant
+from pliant.sim.references import reference_times
 from pliant.sim.simulator import SimEnd, simulate
 from pliant.sim.sources import FORMS, Wish, read_workload
 
@@ -101,7 +103,7 @@ def simulate_file(
         return
     load = read_workload(wish)
     chosen = which.make(load)
-    metrics = Metrics(keep_jobs=False)
+    metrics = Metrics(keep_jobs=False, reference=reference_times(load.jobs))
     with _Progress(len(load.jobs)) as progress:
         began = time.process_time()
         end = simulate(
@@ -141,49 +143,97 @@ def _study(
         Console().print(table(result))
 
 
+NOT_SHOWN = ("jobs", "ended", "pace_overrun")
+"""Metrics of no interest here: jobs are not kept, all of them end, and none is paced."""
+
+
 def _figures(summary: RunMetrics, end: SimEnd, cpu_s: float) -> dict[str, Any]:
+    metrics = msgspec.to_builtins(summary, str_keys=True)
     return {
         "jobs": end.jobs,
-        "wait_mean_s": summary.wait_mean_s,
-        "wait_max_s": summary.wait_max_s,
-        "bounded_slowdown_mean": summary.bounded_slowdown_mean,
-        "makespan_s": summary.makespan_s,
-        "utilisation": summary.utilisation,
-        "turnaround_mean_s": summary.turnaround_mean_s,
-        "expands": summary.expands,
-        "shrinks": summary.shrinks,
-        "failed": summary.failed,
+        **{key: value for key, value in metrics.items() if key not in NOT_SHOWN},
         "cpu_s": cpu_s,
         "jobs_per_cpu_s": end.jobs / cpu_s if cpu_s > 0 else None,
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
 
 
-_ROWS = {
-    "jobs": ("jobs", "{:,}"),
-    "failed": ("of them failed", "{:,}"),
-    "wait_mean_s": ("mean wait", "{:,.2f} s"),
-    "wait_max_s": ("longest wait", "{:,.2f} s"),
-    "turnaround_mean_s": ("mean turnaround", "{:,.2f} s"),
-    "bounded_slowdown_mean": ("mean bounded slowdown", "{:,.4f}"),
-    "makespan_s": ("makespan", "{:,.2f} s"),
-    "utilisation": ("utilisation", "{:.2%}"),
-    "expands": ("expansions", "{:,}"),
-    "shrinks": ("shrinks", "{:,}"),
-    "cpu_s": ("CPU time", "{:.2f} s"),
-    "jobs_per_cpu_s": ("jobs per CPU second", "{:,.0f}"),
-    "peak_mb": ("peak memory", "{:.0f} MB"),
-}
+_SPREAD = ("median", "p95", "p99", "max")
+_SECONDS = "{:,.2f} s"
+_SECTIONS: tuple[tuple[tuple[str, str, str], ...], ...] = (
+    (
+        ("jobs", "jobs", "{:,}"),
+        ("failed", "of them failed", "{:,}"),
+        ("makespan_s", "makespan", _SECONDS),
+        ("utilisation", "utilisation", "{:.2%}"),
+        ("useful_utilisation", "  less what stood still", "{:.2%}"),
+        ("goodput", "goodput", "{:.2%}"),
+    ),
+    (
+        ("wait_mean_s", "mean wait", _SECONDS),
+        ("wait_spread", "  median, 95 %, 99 %, longest", "{}"),
+        ("turnaround_mean_s", "mean turnaround", _SECONDS),
+        ("turnaround_spread", "  median, 95 %, 99 %, longest", "{}"),
+        ("bounded_slowdown_mean", "mean bounded slowdown", "{:,.4f}"),
+        ("bounded_slowdown_preferred_mean", "  by run time at preferred size", "{:,.4f}"),
+    ),
+    (
+        ("class_rigid", "rigid: mean wait, turnaround", "{}"),
+        ("class_moldable", "moldable: mean wait, turnaround", "{}"),
+        ("class_malleable", "malleable: mean wait, turnaround", "{}"),
+        ("class_evolving", "evolving: mean wait, turnaround", "{}"),
+        ("malleable_to_rigid_turnaround", "stretch, malleable over rigid", "{:,.4f}"),
+        ("users", "users", "{:,}"),
+        ("users_jain", "  Jain's index of their stretches", "{:.4f}"),
+    ),
+    (
+        ("expands", "expansions", "{:,}"),
+        ("expands_per_malleable_job", "  per malleable job", "{:,.2f}"),
+        ("shrinks", "shrinks", "{:,}"),
+        ("shrinks_per_malleable_job", "  per malleable job", "{:,.2f}"),
+        ("thrash", f"  undone within {THRASH_S:g} s", "{:,}"),
+        ("blocked_mean_s", "blocked by a resize, mean", _SECONDS),
+        ("resizing_node_s", "lost to joining and leaving", "{:,.0f} node s"),
+        ("paused_node_s", "lost to standing still", "{:,.0f} node s"),
+    ),
+    (
+        ("cpu_s", "CPU time", "{:.2f} s"),
+        ("jobs_per_cpu_s", "jobs per CPU second", "{:,.0f}"),
+        ("peak_mb", "peak memory", "{:.0f} MB"),
+    ),
+)
+"""What the table shows: key, label and form, by sections."""
 
 
 def _table(title: str, figures: dict[str, Any]) -> Table:
     table = Table(title=title, show_header=False)
     table.add_column()
     table.add_column(justify="right")
-    for key, (label, form) in _ROWS.items():
-        if figures[key] is not None:
-            table.add_row(label, form.format(figures[key]))
+    values = _worth_showing(figures)
+    for section in _SECTIONS:
+        for key, label, form in section:
+            if values.get(key) is not None:
+                table.add_row(label, form.format(values[key]))
+        table.add_section()
     return table
+
+
+def _worth_showing(figures: dict[str, Any]) -> dict[str, Any]:
+    """The figures without those that say nothing here, and several that make one row together."""
+    values = dict(figures)
+    for what in ("wait", "turnaround"):
+        values[f"{what}_spread"] = ", ".join(f"{figures[f'{what}_{each}_s']:,.0f}" for each in _SPREAD) + " s"
+    if len(figures["classes"]) > 1:
+        for name, each in figures["classes"].items():
+            values[f"class_{name}"] = f"{each['wait_mean_s']:,.2f}, {each['turnaround_mean_s']:,.2f} s"
+    if figures["users"] < 2:
+        del values["users"], values["users_jain"]
+    if not figures["expands"] + figures["shrinks"]:
+        resizing = {key for key, _, _ in _SECTIONS[3]} - {"expands", "shrinks"}
+        values = {key: value for key, value in values.items() if key not in resizing or figures[key]}
+    if not figures["paused_node_s"]:
+        del values["useful_utilisation"]
+    return values
 
 
 class _Progress:

@@ -22,6 +22,7 @@ from pliant.model.nodes import NodeSet, lowest_bits
 from pliant.plan.cost import ResizeCost
 from pliant.policy.view import Policy
 from pliant.sim.instant import Instant
+from pliant.sim.references import reference_times
 
 INSTANT = ResizeCost(start_s=0.0, start_each_s=0.0, blocked_s=0.0, leave_s=0.0, answer_s=0.0)
 """Nothing but the work takes time: the usual assumption for traces of rigid jobs."""
@@ -378,7 +379,7 @@ def measured(
     keep_jobs: bool = True,
 ) -> RunMetrics:
     """``simulate``, and the metrics of it."""
-    metrics = Metrics(keep_jobs=keep_jobs)
+    metrics = Metrics(keep_jobs=keep_jobs, reference=reference_times(jobs))
     simulate(jobs, nodes, policy, settings, metrics.add, starting=starting, instant=instant)
     return metrics.summary(nodes)
 

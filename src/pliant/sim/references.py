@@ -1,0 +1,32 @@
+"""How long simulated jobs would run at their preferred size all the way: what their slowdown is measured by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from pliant.model.jobs import JobSpec
+
+if TYPE_CHECKING:
+    from pliant.sim.simulator import SimJob
+
+
+def reference_times(jobs: Sequence[SimJob]) -> Callable[[int, JobSpec], float | None]:
+    """For ``Metrics``: seconds by number and specification, None for a job that is not one of ``jobs``.
+
+    Numbers follow submission, from 1, as in ``Simulator``; a job that has another number is known by the
+    identity of its specification.
+    """
+    by_number = sorted(jobs, key=attrgetter("spec.submit_s"))
+    by_spec: dict[int, SimJob] = {}
+
+    def reference(number: int, spec: JobSpec) -> float | None:
+        job = by_number[number - 1] if number <= len(by_number) else None
+        if job is None or job.spec is not spec:
+            if not by_spec:
+                by_spec.update((id(each.spec), each) for each in by_number)
+            job = by_spec.get(id(spec))
+        return job.time(spec.nodes.preferred) if job is not None else None
+
+    return reference

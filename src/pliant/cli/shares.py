@@ -1,4 +1,4 @@
-"""``pliant simulate`` over several shares of malleable jobs and several seeds, in parallel processes."""
+"""``pliant simulate`` over several policies, shares of malleable jobs and seeds, in parallel processes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from rich.table import Table
 
 from pliant.cli.policies import choose
 from pliant.core.metrics import Metrics
-from pliant.model.errors import BatchError
+from pliant.model.errors import BatchError, PolicyError
 from pliant.policy.view import Policy
 from pliant.sim.confidence import interval
 from pliant.sim.instant import Instant
+from pliant.sim.jobs_csv import JobsCsv
 from pliant.sim.references import reference_times
 from pliant.sim.simulator import simulate
 from pliant.sim.sources import Wish, Workload, read_workload
@@ -52,6 +53,16 @@ class Chosen(NamedTuple):
     weights: tuple[str, ...] = ()
     half_life_s: float = 0.0
 
+    def check(self) -> None:
+        """PolicyError if what is named does not exist, or does not go together."""
+        choose(
+            self.name or "malleable",
+            self.start or None,
+            order=self.order,
+            weights=self.weights,
+            half_life_s=self.half_life_s,
+        )
+
     def make(self, load: Workload, default: str = "easy") -> Policy:
         """This policy, else the workload's own, else ``default``."""
         return choose(
@@ -64,9 +75,11 @@ class Chosen(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One simulation; ``fixed`` says that other seeds would give the same."""
+    """One simulation; ``fixed`` says that other seeds would give the same. ``policy`` is what ``chosen`` is
+    called: of two users' own, it may be the same."""
 
     percent: float | None
+    chosen: Chosen
     run: int
     fixed: bool
     nodes: int
@@ -88,58 +101,96 @@ def percentages(text: str) -> list[float]:
     return list(dict.fromkeys(numbers))
 
 
-def one(wish: Wish, chosen: Chosen, instant: Instant) -> Run:
+def policies(text: str) -> list[str]:
+    """``easy,malleable`` as names, each once; a file's name may have a comma. PolicyError if one is empty."""
+    file, colon, kind = text.rpartition(".py:")
+    path = f"{file}.py" if colon and "," not in kind else text
+    if ".py" in path and Path(path).is_file():
+        return [text]
+    names = [name.strip() for name in text.split(",")]
+    if len(names) > 1 and "" in names:
+        raise PolicyError(f"policy: {text!r} has an empty name; write --policy easy,malleable")
+    return list(dict.fromkeys(names))
+
+
+def one(wish: Wish, chosen: Chosen, instant: Instant, jobs_csv: Path | None = None) -> Run:
     """A simulation of the workload, in this process."""
+    if jobs_csv is not None:
+        with JobsCsv(jobs_csv) as lines:
+            return _one(wish, chosen, instant, lines)
+    return _one(wish, chosen, instant)
+
+
+def _one(wish: Wish, chosen: Chosen, instant: Instant, lines: JobsCsv | None = None) -> Run:
     load = read_workload(wish)
     policy = chosen.make(load, "easy" if wish.percent is None else "malleable")
     metrics = Metrics(keep_jobs=False, reference=reference_times(load.jobs))
-    simulate(
-        load.jobs, load.nodes, policy, load.settings, metrics.add, starting=load.starting, instant=instant
-    )
+    sink = lines.beside(metrics.add) if lines is not None else metrics.add
+    simulate(load.jobs, load.nodes, policy, load.settings, sink, starting=load.starting, instant=instant)
     summary = metrics.summary(load.nodes)
     figures = {key: getattr(summary, key) for key in FIGURES}
-    return Run(wish.percent, wish.run, load.fixed, load.nodes, policy.name, figures)
+    return Run(wish.percent, chosen, wish.run, load.fixed, load.nodes, policy.name, figures)
 
 
 def study(
     wish: Wish,
     percents: Sequence[float] | None,
     seeds: int,
-    chosen: Chosen,
+    several: Sequence[Chosen],
     *,
     instant: Instant = Instant.TOGETHER,
     workers: int = 0,
+    jobs_csv: Path | None = None,
     progress: Callable[[int], None] = lambda _done: None,
 ) -> dict[str, Any]:
-    """Every percentage with ``seeds`` seeds from the wish's on, in ``workers`` processes (0: one a processor).
+    """Every percentage under every policy with ``seeds`` seeds from the wish's on, in ``workers`` processes
+    (0: one a processor). ``jobs_csv`` is for a study of one simulation.
 
-    What no seed changes runs once. The result has a row for each percentage, with means and half the width
-    of their 95 % confidence intervals, None if there was one run.
+    What no seed changes runs once. The result has a row for each percentage and policy, with means and half
+    the width of their 95 % confidence intervals, None if there was one run. PolicyError before anything is
+    simulated if a policy is unknown.
     """
+    for chosen in several:
+        chosen.check()
     shares: Sequence[float | None] = percents if percents is not None else (None,)
-    firsts = [wish._replace(percent=percent) for percent in shares]
+    firsts = [(wish._replace(percent=percent), chosen) for percent in shares for chosen in several]
     done: list[Run] = []
     with _Pool(workers) as pool:
-        for run in pool.each(firsts, chosen, instant):
+        for run in pool.each(firsts, instant, jobs_csv):
             done.append(run)
             progress(len(done))
         vary = {run.percent for run in done if not run.fixed}
-        more = [first._replace(run=i) for first in firsts if first.percent in vary for i in range(1, seeds)]
-        for run in pool.each(more, chosen, instant):
+        more = [
+            (first._replace(run=i), chosen)
+            for first, chosen in firsts
+            if first.percent in vary
+            for i in range(1, seeds)
+        ]
+        for run in pool.each(more, instant):
             done.append(run)
             progress(len(done))
+    rows = [
+        _row([run for run in done if run.percent == first.percent and run.chosen == chosen])
+        for first, chosen in firsts
+    ]
     return {
         "workload": wish.text,
         "nodes": done[0].nodes,
-        "policy": done[0].policy,
+        "policy": ", ".join(dict.fromkeys(row["policy"] for row in rows)),
         "seed": wish.seed,
-        "rows": [_row(percent, [run for run in done if run.percent == percent]) for percent in shares],
+        "rows": rows,
     }
 
 
-def _row(percent: float | None, runs: list[Run]) -> dict[str, Any]:
+def _row(runs: list[Run]) -> dict[str, Any]:
+    """Of the runs of one percentage under one policy."""
     runs.sort(key=lambda run: run.run)  # sums must not depend on which process was first
-    row: dict[str, Any] = {"malleable_percent": percent, "runs": len(runs)}
+    first = runs[0]
+    row: dict[str, Any] = {
+        "malleable_percent": first.percent,
+        "policy": first.policy,
+        "runs": len(runs),
+    }
     for key in FIGURES:
         values = [value for run in runs if (value := run.figures[key]) is not None]
         row[key] = interval([float(value) for value in values])._asdict() if values else NOTHING
@@ -156,15 +207,17 @@ class _Pool:
     def __enter__(self) -> Self:
         return self
 
-    def each(self, wishes: Sequence[Wish], chosen: Chosen, instant: Instant) -> Iterator[Run]:
+    def each(
+        self, wanted: Sequence[tuple[Wish, Chosen]], instant: Instant, jobs_csv: Path | None = None
+    ) -> Iterator[Run]:
         """Their runs as they end."""
-        if self._workers == 1 or (len(wishes) == 1 and self._pool is None):
-            yield from (one(wish, chosen, instant) for wish in wishes)
+        if self._workers == 1 or (len(wanted) == 1 and self._pool is None):
+            yield from (one(wish, chosen, instant, jobs_csv) for wish, chosen in wanted)
             return
         if self._pool is None:
             # Fresh processes: a fork would copy whatever threads the display has running.
             self._pool = ProcessPoolExecutor(self._workers, multiprocessing.get_context("spawn"))
-        for future in as_completed([self._pool.submit(one, wish, chosen, instant) for wish in wishes]):
+        for future in as_completed([self._pool.submit(one, *each, instant) for each in wanted]):
             yield future.result()
 
     def __exit__(self, *_error: object) -> None:
@@ -174,18 +227,25 @@ class _Pool:
 
 def table(result: Mapping[str, Any]) -> Table:
     """The rows for people: means, and where there were several runs their intervals."""
-    title = f"{Path(result['workload']).name}: {result['policy']} on {result['nodes']} nodes; mean ± 95 % interval"
+    rows = result["rows"]
+    compared = len({row["policy"] for row in rows}) > 1
+    policy = "" if compared else f"{result['policy']} on "
+    title = f"{Path(result['workload']).name}: {policy}{result['nodes']} nodes; mean ± 95 % interval"
     shown = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    shown.add_column("mall-\neable")
-    shown.add_column("runs", justify="right")
-    keys = [
-        key for key in FIGURES if key not in OFTEN_EMPTY or any(row[key]["mean"] for row in result["rows"])
-    ]
+    # Where policies are compared, the table is wide: what is the same everywhere gives way.
+    shares = not compared or any(row["malleable_percent"] is not None for row in rows)
+    counts = not compared or any(row["runs"] > 1 for row in rows)
+    heads = (("mall-\neable", shares), ("policy", compared), ("runs", counts))
+    for head, wanted in heads:
+        if wanted:
+            shown.add_column(head, justify="right" if head == "runs" else "left")
+    keys = [key for key in FIGURES if key not in OFTEN_EMPTY or any(row[key]["mean"] for row in rows)]
     for key in keys:
         shown.add_column(FIGURES[key][0], justify="right")
-    for row in result["rows"]:
+    for row in rows:
         percent = row["malleable_percent"]
-        cells = ["as is" if percent is None else f"{percent:g} %", str(row["runs"])]
+        first = ("as is" if percent is None else f"{percent:g} %", row["policy"], str(row["runs"]))
+        cells = [cell for cell, (_, wanted) in zip(first, heads, strict=True) if wanted]
         cells += [_cell(row[key], FIGURES[key][1]) for key in keys]
         shown.add_row(*cells)
     return shown

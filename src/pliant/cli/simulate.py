@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Self
@@ -16,12 +17,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from pliant.cli.shares import Chosen, percentages, study, table
+from pliant.cli.shares import policies as named_policies
 from pliant.core.metrics import THRASH_S, Metrics, RunMetrics
 from pliant.model.errors import BatchError
 from pliant.policy import registry
 from pliant.policy.order import HALF_LIFE_S, ORDERS
 from pliant.sim.estimates import REQUESTED
 from pliant.sim.instant import Instant
+from pliant.sim.jobs_csv import JobsCsv
 from pliant.sim.references import reference_times
 from pliant.sim.simulator import SimEnd, simulate
 from pliant.sim.sources import FORMS, Wish, read_workload
@@ -46,7 +49,7 @@ def simulate_file(
         str,
         typer.Option(
             help=f"One of {', '.join(registry.POLICIES)}, or FILE.py[:CLASS]; else the batch's own, "
-            "easy, or with --malleable malleable."
+            "easy, or with --malleable malleable. Several, as in easy,malleable, are compared."
         ),
     ] = "",
     start: Annotated[
@@ -85,6 +88,9 @@ def simulate_file(
     node_flops: Annotated[
         float | None, typer.Option(min=1.0, help="Speed of a node in FLOP/s, for ElastiSim's jobs.")
     ] = None,
+    jobs_csv: Annotated[
+        Path | None, typer.Option(help="Write a line for each job to this file, in order of submission.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Simulate a trace, a batch or a generated workload and show waits, utilisation and resizes."""
@@ -96,11 +102,29 @@ def simulate_file(
     wish = Wish(workload, nodes, seed, rigid, None, compat, estimates, node_flops)
     if compat and not malleable:
         raise BatchError("--compat changes nothing without --malleable")
-    which = Chosen(policy, start, order, tuple(weight or ()), half_life_s)
-    if malleable or seeds > 1:
-        shares = percentages(malleable) if malleable else None
-        _study(wish, shares, seeds, which, instant, workers, as_json=as_json)
+    several = [
+        Chosen(name, start, order, tuple(weight or ()), half_life_s) for name in named_policies(policy)
+    ]
+    shares = percentages(malleable) if malleable else None
+    if jobs_csv is not None and len(shares or (0,)) * seeds * len(several) > 1:
+        raise BatchError(
+            f"--jobs-csv {jobs_csv}: it has the jobs of one simulation; name one policy, at most one "
+            "percentage, and no --seeds"
+        )
+    if shares or seeds > 1 or len(several) > 1:
+        _study(wish, shares, seeds, several, instant, workers, jobs_csv, as_json=as_json)
         return
+    with ExitStack() as stack:
+        lines = stack.enter_context(JobsCsv(jobs_csv)) if jobs_csv is not None else None
+        figures, title = _single(wish, several[0], instant, lines)
+    if as_json:
+        typer.echo(json.dumps(figures))
+    else:
+        Console().print(_table(title, figures))
+
+
+def _single(wish: Wish, which: Chosen, instant: Instant, lines: JobsCsv | None) -> tuple[dict[str, Any], str]:
+    """One simulation: its figures, and what it was. ``lines`` gets its records too."""
     load = read_workload(wish)
     chosen = which.make(load)
     metrics = Metrics(keep_jobs=False, reference=reference_times(load.jobs))
@@ -111,32 +135,39 @@ def simulate_file(
             load.nodes,
             chosen,
             load.settings,
-            metrics.add,
+            lines.beside(metrics.add) if lines is not None else metrics.add,
             starting=load.starting,
             instant=instant,
             progress=progress.show,
         )
         cpu_s = time.process_time() - began
-    figures = _figures(metrics.summary(load.nodes), end, cpu_s)
-    if as_json:
-        typer.echo(json.dumps(figures))
-    else:
-        Console().print(_table(f"{Path(workload).name}: {chosen.name} on {load.nodes} nodes", figures))
+    title = f"{Path(wish.text).name}: {chosen.name} on {load.nodes} nodes"
+    return _figures(metrics.summary(load.nodes), end, cpu_s), title
 
 
 def _study(
     wish: Wish,
     shares: list[float] | None,
     seeds: int,
-    chosen: Chosen,
+    several: list[Chosen],
     instant: Instant,
     workers: int,
+    jobs_csv: Path | None,
     *,
     as_json: bool,
 ) -> None:
-    """Several simulations, and a row for each share of malleable jobs."""
-    with _Progress(len(shares or (0,)) * seeds, "simulations") as progress:
-        result = study(wish, shares, seeds, chosen, instant=instant, workers=workers, progress=progress.show)
+    """Several simulations, and a row for each share of malleable jobs and policy."""
+    with _Progress(len(shares or (0,)) * seeds * len(several), "simulations") as progress:
+        result = study(
+            wish,
+            shares,
+            seeds,
+            several,
+            instant=instant,
+            workers=workers,
+            jobs_csv=jobs_csv,
+            progress=progress.show,
+        )
     if as_json:
         typer.echo(json.dumps(result))
     else:

@@ -231,6 +231,29 @@ def test_policies_by_shares_and_seeds() -> None:
     assert result["rows"][3]["malleable_to_rigid_turnaround"]["mean"] > 0
 
 
+def test_a_narrow_table_leaves_columns_out_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = (
+        "lublin:40",
+        "--nodes",
+        "64",
+        "--malleable",
+        "50",
+        "--policy",
+        "easy,malleable",
+        "--workers",
+        "1",
+    )
+    monkeypatch.setenv("COLUMNS", "200")
+    wide = command(*options)
+    assert "shrinks" in wide
+    assert "No room" not in wide
+    monkeypatch.setenv("COLUMNS", "60")
+    narrow = command(*options)
+    assert "No room for shrinks" in narrow
+    assert "malleable" in narrow
+    assert "…" not in narrow
+
+
 def test_names_of_policies(tmp_path: Path) -> None:
     own = tmp_path / "a,b.py"
     own.write_text("")

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from rich import box
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from pliant.cli.policies import choose
@@ -42,6 +44,8 @@ NOTHING = {"mean": None, "half": None}
 """In place of an interval, where no run has the figure."""
 OFTEN_EMPTY = ("failed", "malleable_to_rigid_turnaround")
 """Shown only if some row has it."""
+DISPENSABLE = ("shrinks", "expands", "bounded_slowdown_mean", "malleable_to_rigid_turnaround", "makespan_s")
+"""What a narrow table does without, first to last."""
 
 
 class Chosen(NamedTuple):
@@ -225,8 +229,30 @@ class _Pool:
             self._pool.shutdown(cancel_futures=True)
 
 
-def table(result: Mapping[str, Any]) -> Table:
-    """The rows for people: means, and where there were several runs their intervals."""
+def table(result: Mapping[str, Any], console: Console) -> Table:
+    """The rows for people: means, and where there were several runs their intervals.
+
+    Columns that ``console`` has no room for are left out, and named below: numbers cut short would mislead.
+    """
+    rows = result["rows"]
+    keys = [key for key in FIGURES if key not in OFTEN_EMPTY or any(row[key]["mean"] for row in rows)]
+    shown = _table(result, keys)
+    wide = console.options.update(max_width=1000)
+    left_out: list[str] = []
+    for key in DISPENSABLE:
+        if Measurement.get(console, wide, shown).maximum <= console.width:
+            break
+        if key in keys:
+            keys.remove(key)
+            left_out.append(key)
+            shown = _table(result, keys)
+    if left_out:
+        shown.caption = f"No room for {', '.join(left_out)}: see --json, or widen the terminal."
+        shown.caption_justify = "left"
+    return shown
+
+
+def _table(result: Mapping[str, Any], keys: Sequence[str]) -> Table:
     rows = result["rows"]
     compared = len({row["policy"] for row in rows}) > 1
     policy = "" if compared else f"{result['policy']} on "
@@ -238,8 +264,7 @@ def table(result: Mapping[str, Any]) -> Table:
     heads = (("mall-\neable", shares), ("policy", compared), ("runs", counts))
     for head, wanted in heads:
         if wanted:
-            shown.add_column(head, justify="right" if head == "runs" else "left")
-    keys = [key for key in FIGURES if key not in OFTEN_EMPTY or any(row[key]["mean"] for row in rows)]
+            shown.add_column(head, justify="right" if head == "runs" else "left", no_wrap=head == "policy")
     for key in keys:
         shown.add_column(FIGURES[key][0], justify="right")
     for row in rows:

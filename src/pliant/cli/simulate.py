@@ -171,7 +171,8 @@ def _study(
     if as_json:
         typer.echo(json.dumps(result))
     else:
-        Console().print(table(result))
+        console = Console()
+        console.print(table(result, console))
 
 
 NOT_SHOWN = ("jobs", "ended", "pace_overrun")

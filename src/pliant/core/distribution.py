@@ -60,7 +60,8 @@ class EndedJobs:
         self._turnaround.append(turnaround_s)
         self._reference.append(reference_s)
         self._kind.append(CLASSES.index(spec.job_class))
-        self._user.append(self._users.setdefault(spec.user, len(self._users)))
+        users = self._users
+        self._user.append(users.setdefault(spec.user, len(users)))
 
     def waits(self) -> Spread:
         return spread(self._wait)

@@ -143,11 +143,14 @@ class Metrics:
 
     With ``keep_jobs=False`` the memory needed is bounded by the jobs that have not ended, but for 29 bytes
     of each that has: percentiles are exact. ``reference`` gives a job's reference time in seconds by its
-    number and what was submitted; where it is missing or None, ``RunMetrics`` says what counts instead.
+    number and what was submitted; where that is None, ``RunMetrics`` says what counts instead.
     """
 
     def __init__(
-        self, *, keep_jobs: bool = True, reference: Callable[[int, JobSpec], float | None] | None = None
+        self,
+        *,
+        keep_jobs: bool = True,
+        reference: Callable[[int, JobSpec], float | None] = lambda _number, _spec: None,
     ) -> None:
         self._keep = keep_jobs
         self._reference = reference
@@ -331,10 +334,13 @@ class Metrics:
             self._turnaround += turnaround
             run = at - job.start
             self._slowdown += max(1.0, turnaround / max(SLOWDOWN_BOUND_S, run))
-            reference = self._reference_time(record.job, job.spec, run)
-            self._over.add(job.spec, wait, turnaround, reference)
+            spec = job.spec
+            reference = self._reference(record.job, spec)
+            if reference is None:
+                reference = spec.model.time(spec.nodes.preferred) if spec.model is not None else run
+            self._over.add(spec, wait, turnaround, reference)
             if record.state is JobState.COMPLETED:
-                self._asked += reference * job.spec.nodes.preferred
+                self._asked += reference * spec.nodes.preferred
         if job.pace is not None:
             self._pace += job.pace[0]
             self._paced += job.pace[1]
@@ -370,13 +376,6 @@ class Metrics:
             last, at = job.resized
             self._thrash += last != kind and self._now - at <= THRASH_S
         job.resized = (kind, self._now)
-
-    def _reference_time(self, number: int, spec: JobSpec, run_s: float) -> float:
-        if self._reference is not None:
-            told = self._reference(number, spec)
-            if told is not None:
-                return told
-        return spec.model.time(spec.nodes.preferred) if spec.model is not None else run_s
 
     def _per_malleable_job(self, kind: str) -> float | None:
         return self._malleable[kind] / self._malleable_jobs if self._malleable_jobs else None

@@ -19,14 +19,18 @@ def reference_times(jobs: Sequence[SimJob]) -> Callable[[int, JobSpec], float | 
     identity of its specification.
     """
     by_number = sorted(jobs, key=attrgetter("spec.submit_s"))
+    count = len(by_number)
     by_spec: dict[int, SimJob] = {}
 
     def reference(number: int, spec: JobSpec) -> float | None:
-        job = by_number[number - 1] if number <= len(by_number) else None
+        job = by_number[number - 1] if number <= count else None
         if job is None or job.spec is not spec:
             if not by_spec:
                 by_spec.update((id(each.spec), each) for each in by_number)
             job = by_spec.get(id(spec))
-        return job.time(spec.nodes.preferred) if job is not None else None
+            if job is None:
+                return None
+        # What time() says of the preferred size, without the call: this is asked of every job.
+        return job.time(spec.nodes.preferred) if job.runtime_s is None else job.runtime_s
 
     return reference

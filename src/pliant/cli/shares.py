@@ -1,4 +1,4 @@
-"""``pliant simulate`` over several shares of malleable jobs and several seeds, in parallel processes."""
+"""``pliant simulate`` over several policies, shares of malleable jobs and seeds, in parallel processes."""
 
 from __future__ import annotations
 
@@ -10,22 +10,28 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from rich import box
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from pliant.cli.policies import choose
 from pliant.core.metrics import Metrics
-from pliant.model.errors import BatchError
+from pliant.model.errors import BatchError, PolicyError
 from pliant.policy.view import Policy
 from pliant.sim.confidence import interval
 from pliant.sim.instant import Instant
+from pliant.sim.jobs_csv import JobsCsv
+from pliant.sim.references import reference_times
 from pliant.sim.simulator import simulate
 from pliant.sim.sources import Wish, Workload, read_workload
 
 FIGURES = {
     "wait_mean_s": ("wait,\ns", 1.0),
-    "turnaround_mean_s": ("turn-\naround, s", 1.0),
-    "bounded_slowdown_mean": ("bounded\nslowdown", 1.0),
-    "makespan_s": ("makespan,\ns", 1.0),
+    "turnaround_mean_s": ("turn-\naround", 1.0),
+    "bounded_slowdown_mean": ("bounded\nslowd.", 1.0),
+    "bounded_slowdown_preferred_mean": ("by pre-\nferred", 1.0),
+    "malleable_to_rigid_turnaround": ("mall./\nrigid", 1.0),
+    "makespan_s": ("make-\nspan, s", 1.0),
     "utilisation": ("util.,\n%", 100.0),
     "expands": ("expan-\nsions", 1.0),
     "shrinks": ("shrinks", 1.0),
@@ -35,10 +41,16 @@ FIGURES = {
     "lost_node_s": ("lost,\nnode-s", 1.0),
 }
 """What a row has: its title and unit in the table."""
-IF_ANY = ("failed", "requeued")
-"""Shown only if there were any."""
 IN_JSON = ("node_failures", "lost_node_s")
 """Not shown in the table, which has no room for more."""
+
+
+NOTHING = {"mean": None, "half": None}
+"""In place of an interval, where no run has the figure."""
+OFTEN_EMPTY = ("failed", "requeued", "malleable_to_rigid_turnaround")
+"""Shown only if some row has it."""
+DISPENSABLE = ("shrinks", "expands", "bounded_slowdown_mean", "malleable_to_rigid_turnaround", "makespan_s")
+"""What a narrow table does without, first to last."""
 
 
 class Chosen(NamedTuple):
@@ -49,6 +61,16 @@ class Chosen(NamedTuple):
     order: str = "submission"
     weights: tuple[str, ...] = ()
     half_life_s: float = 0.0
+
+    def check(self) -> None:
+        """PolicyError if what is named does not exist, or does not go together."""
+        choose(
+            self.name or "malleable",
+            self.start or None,
+            order=self.order,
+            weights=self.weights,
+            half_life_s=self.half_life_s,
+        )
 
     def make(self, load: Workload, default: str = "easy") -> Policy:
         """This policy, else the workload's own, else ``default``."""
@@ -62,14 +84,16 @@ class Chosen(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One simulation; ``fixed`` says that other seeds would give the same."""
+    """One simulation; ``fixed`` says that other seeds would give the same. ``policy`` is what ``chosen`` is
+    called: of two users' own, it may be the same."""
 
     percent: float | None
+    chosen: Chosen
     run: int
     fixed: bool
     nodes: int
     policy: str
-    figures: dict[str, float]
+    figures: dict[str, float | None]
 
 
 def percentages(text: str) -> list[float]:
@@ -86,68 +110,109 @@ def percentages(text: str) -> list[float]:
     return list(dict.fromkeys(numbers))
 
 
-def one(wish: Wish, chosen: Chosen, instant: Instant) -> Run:
+def policies(text: str) -> list[str]:
+    """``easy,malleable`` as names, each once; a file's name may have a comma. PolicyError if one is empty."""
+    file, colon, kind = text.rpartition(".py:")
+    path = f"{file}.py" if colon and "," not in kind else text
+    if ".py" in path and Path(path).is_file():
+        return [text]
+    names = [name.strip() for name in text.split(",")]
+    if len(names) > 1 and "" in names:
+        raise PolicyError(f"policy: {text!r} has an empty name; write --policy easy,malleable")
+    return list(dict.fromkeys(names))
+
+
+def one(wish: Wish, chosen: Chosen, instant: Instant, jobs_csv: Path | None = None) -> Run:
     """A simulation of the workload, in this process."""
+    if jobs_csv is not None:
+        with JobsCsv(jobs_csv) as lines:
+            return _one(wish, chosen, instant, lines)
+    return _one(wish, chosen, instant)
+
+
+def _one(wish: Wish, chosen: Chosen, instant: Instant, lines: JobsCsv | None = None) -> Run:
     load = read_workload(wish)
     policy = chosen.make(load, "easy" if wish.percent is None else "malleable")
-    metrics = Metrics(keep_jobs=False)
+    metrics = Metrics(keep_jobs=False, reference=reference_times(load.jobs))
+    sink = lines.beside(metrics.add) if lines is not None else metrics.add
     end = simulate(
         load.jobs,
         load.nodes,
         policy,
         load.settings,
-        metrics.add,
+        sink,
         starting=load.starting,
         instant=instant,
         failures=load.failures,
     )
     summary = metrics.summary(load.nodes)
-    figures = {key: float(getattr(end if key in end._fields else summary, key)) for key in FIGURES}
+    figures = {key: getattr(end if key in end._fields else summary, key) for key in FIGURES}
     figures["failed"] -= end.requeued
-    return Run(wish.percent, wish.run, load.fixed, load.nodes, policy.name, figures)
+    return Run(wish.percent, chosen, wish.run, load.fixed, load.nodes, policy.name, figures)
 
 
 def study(
     wish: Wish,
     percents: Sequence[float] | None,
     seeds: int,
-    chosen: Chosen,
+    several: Sequence[Chosen],
     *,
     instant: Instant = Instant.TOGETHER,
     workers: int = 0,
+    jobs_csv: Path | None = None,
     progress: Callable[[int], None] = lambda _done: None,
 ) -> dict[str, Any]:
-    """Every percentage with ``seeds`` seeds from the wish's on, in ``workers`` processes (0: one a processor).
+    """Every percentage under every policy with ``seeds`` seeds from the wish's on, in ``workers`` processes
+    (0: one a processor). ``jobs_csv`` is for a study of one simulation.
 
-    What no seed changes runs once. The result has a row for each percentage, with means and half the width
-    of their 95 % confidence intervals, None if there was one run.
+    What no seed changes runs once. The result has a row for each percentage and policy, with means and half
+    the width of their 95 % confidence intervals, None if there was one run. PolicyError before anything is
+    simulated if a policy is unknown.
     """
+    for chosen in several:
+        chosen.check()
     shares: Sequence[float | None] = percents if percents is not None else (None,)
-    firsts = [wish._replace(percent=percent) for percent in shares]
+    firsts = [(wish._replace(percent=percent), chosen) for percent in shares for chosen in several]
     done: list[Run] = []
     with _Pool(workers) as pool:
-        for run in pool.each(firsts, chosen, instant):
+        for run in pool.each(firsts, instant, jobs_csv):
             done.append(run)
             progress(len(done))
         vary = {run.percent for run in done if not run.fixed}
-        more = [first._replace(run=i) for first in firsts if first.percent in vary for i in range(1, seeds)]
-        for run in pool.each(more, chosen, instant):
+        more = [
+            (first._replace(run=i), chosen)
+            for first, chosen in firsts
+            if first.percent in vary
+            for i in range(1, seeds)
+        ]
+        for run in pool.each(more, instant):
             done.append(run)
             progress(len(done))
+    rows = [
+        _row([run for run in done if run.percent == first.percent and run.chosen == chosen])
+        for first, chosen in firsts
+    ]
     return {
         "workload": wish.text,
         "nodes": done[0].nodes,
-        "policy": done[0].policy,
+        "policy": ", ".join(dict.fromkeys(row["policy"] for row in rows)),
         "seed": wish.seed,
-        "rows": [_row(percent, [run for run in done if run.percent == percent]) for percent in shares],
+        "rows": rows,
     }
 
 
-def _row(percent: float | None, runs: list[Run]) -> dict[str, Any]:
+def _row(runs: list[Run]) -> dict[str, Any]:
+    """Of the runs of one percentage under one policy."""
     runs.sort(key=lambda run: run.run)  # sums must not depend on which process was first
-    row: dict[str, Any] = {"malleable_percent": percent, "runs": len(runs)}
+    first = runs[0]
+    row: dict[str, Any] = {
+        "malleable_percent": first.percent,
+        "policy": first.policy,
+        "runs": len(runs),
+    }
     for key in FIGURES:
-        row[key] = interval([run.figures[key] for run in runs])._asdict()
+        values = [value for run in runs if (value := run.figures[key]) is not None]
+        row[key] = interval([float(value) for value in values])._asdict() if values else NOTHING
     return row
 
 
@@ -161,15 +226,17 @@ class _Pool:
     def __enter__(self) -> Self:
         return self
 
-    def each(self, wishes: Sequence[Wish], chosen: Chosen, instant: Instant) -> Iterator[Run]:
+    def each(
+        self, wanted: Sequence[tuple[Wish, Chosen]], instant: Instant, jobs_csv: Path | None = None
+    ) -> Iterator[Run]:
         """Their runs as they end."""
-        if self._workers == 1 or (len(wishes) == 1 and self._pool is None):
-            yield from (one(wish, chosen, instant) for wish in wishes)
+        if self._workers == 1 or (len(wanted) == 1 and self._pool is None):
+            yield from (one(wish, chosen, instant, jobs_csv) for wish, chosen in wanted)
             return
         if self._pool is None:
             # Fresh processes: a fork would copy whatever threads the display has running.
             self._pool = ProcessPoolExecutor(self._workers, multiprocessing.get_context("spawn"))
-        for future in as_completed([self._pool.submit(one, wish, chosen, instant) for wish in wishes]):
+        for future in as_completed([self._pool.submit(one, *each, instant) for each in wanted]):
             yield future.result()
 
     def __exit__(self, *_error: object) -> None:
@@ -177,28 +244,59 @@ class _Pool:
             self._pool.shutdown(cancel_futures=True)
 
 
-def table(result: Mapping[str, Any]) -> Table:
-    """The rows for people: means, and where there were several runs their intervals."""
-    title = f"{Path(result['workload']).name}: {result['policy']} on {result['nodes']} nodes; mean ± 95 % interval"
-    shown = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    shown.add_column("mall-\neable")
-    shown.add_column("runs", justify="right")
+def table(result: Mapping[str, Any], console: Console) -> Table:
+    """The rows for people: means, and where there were several runs their intervals.
+
+    Columns that ``console`` has no room for are left out, and named below: numbers cut short would mislead.
+    """
     rows = result["rows"]
     keys = [key for key in FIGURES if key not in IN_JSON]
-    keys = [key for key in keys if key not in IF_ANY or any(row[key]["mean"] for row in rows)]
+    keys = [key for key in keys if key not in OFTEN_EMPTY or any(row[key]["mean"] for row in rows)]
+    shown = _table(result, keys)
+    wide = console.options.update(max_width=1000)
+    left_out: list[str] = []
+    for key in DISPENSABLE:
+        if Measurement.get(console, wide, shown).maximum <= console.width:
+            break
+        if key in keys:
+            keys.remove(key)
+            left_out.append(key)
+            shown = _table(result, keys)
+    if left_out:
+        shown.caption = f"No room for {', '.join(left_out)}: see --json, or widen the terminal."
+        shown.caption_justify = "left"
+    return shown
+
+
+def _table(result: Mapping[str, Any], keys: Sequence[str]) -> Table:
+    rows = result["rows"]
+    compared = len({row["policy"] for row in rows}) > 1
+    policy = "" if compared else f"{result['policy']} on "
+    title = f"{Path(result['workload']).name}: {policy}{result['nodes']} nodes; mean ± 95 % interval"
+    shown = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    # Where policies are compared, the table is wide: what is the same everywhere gives way.
+    shares = not compared or any(row["malleable_percent"] is not None for row in rows)
+    counts = not compared or any(row["runs"] > 1 for row in rows)
+    heads = (("mall-\neable", shares), ("policy", compared), ("runs", counts))
+    for head, wanted in heads:
+        if wanted:
+            shown.add_column(head, justify="right" if head == "runs" else "left", no_wrap=head == "policy")
     for key in keys:
         shown.add_column(FIGURES[key][0], justify="right")
-    for row in result["rows"]:
+    for row in rows:
         percent = row["malleable_percent"]
-        cells = ["as is" if percent is None else f"{percent:g} %", str(row["runs"])]
-        for key in keys:
-            unit = FIGURES[key][1]
-            cell = _short(row[key]["mean"] * unit)
-            if row[key]["half"] is not None:
-                cell += f"\n± {_short(row[key]['half'] * unit)}"
-            cells.append(cell)
+        first = ("as is" if percent is None else f"{percent:g} %", row["policy"], str(row["runs"]))
+        cells = [cell for cell, (_, wanted) in zip(first, heads, strict=True) if wanted]
+        cells += [_cell(row[key], FIGURES[key][1]) for key in keys]
         shown.add_row(*cells)
     return shown
+
+
+def _cell(figure: Mapping[str, float | None], unit: float) -> str:
+    mean, half = figure["mean"], figure["half"]
+    if mean is None:
+        return "-"
+    return _short(mean * unit) + (f"\n± {_short(half * unit)}" if half is not None else "")
 
 
 def _short(number: float) -> str:

@@ -6,17 +6,20 @@ import json
 import math
 import resource
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Self
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from pliant.cli.shares import Chosen, percentages, study, table
-from pliant.core.metrics import Metrics, RunMetrics
+from pliant.cli.shares import policies as named_policies
+from pliant.core.metrics import THRASH_S, Metrics, RunMetrics
 from pliant.model.errors import BatchError
 from pliant.policy import registry
 from pliant.policy.order import HALF_LIFE_S, ORDERS
@@ -25,6 +28,8 @@ from pliant.sim.estimates import REQUESTED
 from pliant.sim.failures import FORM as FAILURES
 from pliant.sim.failures import read_failures
 from pliant.sim.instant import Instant
+from pliant.sim.jobs_csv import JobsCsv
+from pliant.sim.references import reference_times
 from pliant.sim.simulator import SimEnd, simulate
 from pliant.sim.sources import FORMS, Overrides, Wish, read_workload
 
@@ -48,7 +53,7 @@ def simulate_file(
         str,
         typer.Option(
             help=f"One of {', '.join(registry.POLICIES)}, or FILE.py[:CLASS]; else the batch's own, "
-            "easy, or with --malleable malleable."
+            "easy, or with --malleable malleable. Several, as in easy,malleable, are compared."
         ),
     ] = "",
     start: Annotated[
@@ -98,6 +103,9 @@ def simulate_file(
     requeue: Annotated[
         bool, typer.Option(help="Submit jobs that lose a node again; else they end as NODE_FAIL.")
     ] = True,
+    jobs_csv: Annotated[
+        Path | None, typer.Option(help="Write a line for each job to this file, in order of submission.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Simulate a trace, a batch or a generated workload and show waits, utilisation and resizes."""
@@ -114,14 +122,32 @@ def simulate_file(
         raise BatchError("--no-requeue changes nothing without --failures")
     if compat and not malleable:
         raise BatchError("--compat changes nothing without --malleable")
-    which = Chosen(policy, start, order, tuple(weight or ()), half_life_s)
-    if malleable or seeds > 1:
-        shares = percentages(malleable) if malleable else None
-        _study(wish, shares, seeds, which, instant, workers, as_json=as_json)
+    several = [
+        Chosen(name, start, order, tuple(weight or ()), half_life_s) for name in named_policies(policy)
+    ]
+    shares = percentages(malleable) if malleable else None
+    if jobs_csv is not None and len(shares or (0,)) * seeds * len(several) > 1:
+        raise BatchError(
+            f"--jobs-csv {jobs_csv}: it has the jobs of one simulation; name one policy, at most one "
+            "percentage, and no --seeds"
+        )
+    if shares or seeds > 1 or len(several) > 1:
+        _study(wish, shares, seeds, several, instant, workers, jobs_csv, as_json=as_json)
         return
+    with ExitStack() as stack:
+        lines = stack.enter_context(JobsCsv(jobs_csv)) if jobs_csv is not None else None
+        figures, title = _single(wish, several[0], instant, lines)
+    if as_json:
+        typer.echo(json.dumps(figures))
+    else:
+        Console().print(_table(title, figures))
+
+
+def _single(wish: Wish, which: Chosen, instant: Instant, lines: JobsCsv | None) -> tuple[dict[str, Any], str]:
+    """One simulation: its figures, and what it was. ``lines`` gets its records too."""
     load = read_workload(wish)
     chosen = which.make(load)
-    metrics = Metrics(keep_jobs=False)
+    metrics = Metrics(keep_jobs=False, reference=reference_times(load.jobs))
     with _Progress(len(load.jobs)) as progress:
         began = time.process_time()
         end = simulate(
@@ -129,18 +155,15 @@ def simulate_file(
             load.nodes,
             chosen,
             load.settings,
-            metrics.add,
+            lines.beside(metrics.add) if lines is not None else metrics.add,
             starting=load.starting,
             instant=instant,
             progress=progress.show,
             failures=load.failures,
         )
         cpu_s = time.process_time() - began
-    figures = _figures(metrics.summary(load.nodes), end, cpu_s)
-    if as_json:
-        typer.echo(json.dumps(figures))
-    else:
-        Console().print(_table(f"{Path(workload).name}: {chosen.name} on {load.nodes} nodes", figures))
+    title = f"{Path(wish.text).name}: {chosen.name} on {load.nodes} nodes"
+    return _figures(metrics.summary(load.nodes), end, cpu_s), title
 
 
 def _finite(value: float | None, option: str) -> float | None:
@@ -153,32 +176,41 @@ def _study(
     wish: Wish,
     shares: list[float] | None,
     seeds: int,
-    chosen: Chosen,
+    several: list[Chosen],
     instant: Instant,
     workers: int,
+    jobs_csv: Path | None,
     *,
     as_json: bool,
 ) -> None:
-    """Several simulations, and a row for each share of malleable jobs."""
-    with _Progress(len(shares or (0,)) * seeds, "simulations") as progress:
-        result = study(wish, shares, seeds, chosen, instant=instant, workers=workers, progress=progress.show)
+    """Several simulations, and a row for each share of malleable jobs and policy."""
+    with _Progress(len(shares or (0,)) * seeds * len(several), "simulations") as progress:
+        result = study(
+            wish,
+            shares,
+            seeds,
+            several,
+            instant=instant,
+            workers=workers,
+            jobs_csv=jobs_csv,
+            progress=progress.show,
+        )
     if as_json:
         typer.echo(json.dumps(result))
     else:
-        Console().print(table(result))
+        console = Console()
+        console.print(table(result, console))
+
+
+NOT_SHOWN = ("jobs", "ended", "pace_overrun")
+"""Metrics of no interest here: jobs are not kept, all of them end, and none is paced."""
 
 
 def _figures(summary: RunMetrics, end: SimEnd, cpu_s: float) -> dict[str, Any]:
+    metrics = msgspec.to_builtins(summary, str_keys=True)
     return {
         "jobs": end.jobs,
-        "wait_mean_s": summary.wait_mean_s,
-        "wait_max_s": summary.wait_max_s,
-        "bounded_slowdown_mean": summary.bounded_slowdown_mean,
-        "makespan_s": summary.makespan_s,
-        "utilisation": summary.utilisation,
-        "turnaround_mean_s": summary.turnaround_mean_s,
-        "expands": summary.expands,
-        "shrinks": summary.shrinks,
+        **{key: value for key, value in metrics.items() if key not in NOT_SHOWN},
         "failed": summary.failed - end.requeued,
         "node_failures": end.node_failures,
         "requeued": end.requeued,
@@ -189,38 +221,87 @@ def _figures(summary: RunMetrics, end: SimEnd, cpu_s: float) -> dict[str, Any]:
     }
 
 
-_ROWS = {
-    "jobs": ("jobs", "{:,}"),
-    "failed": ("of them failed", "{:,}"),
-    "node_failures": ("node failures", "{:,}"),
-    "requeued": ("jobs requeued for them", "{:,}"),
-    "lost_node_s": ("work lost", "{:,.0f} node-s"),
-    "wait_mean_s": ("mean wait", "{:,.2f} s"),
-    "wait_max_s": ("longest wait", "{:,.2f} s"),
-    "turnaround_mean_s": ("mean turnaround", "{:,.2f} s"),
-    "bounded_slowdown_mean": ("mean bounded slowdown", "{:,.4f}"),
-    "makespan_s": ("makespan", "{:,.2f} s"),
-    "utilisation": ("utilisation", "{:.2%}"),
-    "expands": ("expansions", "{:,}"),
-    "shrinks": ("shrinks", "{:,}"),
-    "cpu_s": ("CPU time", "{:.2f} s"),
-    "jobs_per_cpu_s": ("jobs per CPU second", "{:,.0f}"),
-    "peak_mb": ("peak memory", "{:.0f} MB"),
-}
-
-
-FAILED = ("node_failures", "requeued", "lost_node_s")
-"""Shown only if there were any."""
+_SPREAD = ("median", "p95", "p99", "max")
+_SECONDS = "{:,.2f} s"
+_SECTIONS: tuple[tuple[tuple[str, str, str], ...], ...] = (
+    (
+        ("jobs", "jobs", "{:,}"),
+        ("failed", "of them failed", "{:,}"),
+        ("node_failures", "node failures", "{:,}"),
+        ("requeued", "  jobs requeued for them", "{:,}"),
+        ("lost_node_s", "  work lost", "{:,.0f} node s"),
+        ("makespan_s", "makespan", _SECONDS),
+        ("utilisation", "utilisation", "{:.2%}"),
+        ("useful_utilisation", "  less what stood still", "{:.2%}"),
+        ("goodput", "goodput", "{:.2%}"),
+    ),
+    (
+        ("wait_mean_s", "mean wait", _SECONDS),
+        ("wait_spread", "  median, 95 %, 99 %, longest", "{}"),
+        ("turnaround_mean_s", "mean turnaround", _SECONDS),
+        ("turnaround_spread", "  median, 95 %, 99 %, longest", "{}"),
+        ("bounded_slowdown_mean", "mean bounded slowdown", "{:,.4f}"),
+        ("bounded_slowdown_preferred_mean", "  by run time at preferred size", "{:,.4f}"),
+    ),
+    (
+        ("class_rigid", "rigid: mean wait, turnaround", "{}"),
+        ("class_moldable", "moldable: mean wait, turnaround", "{}"),
+        ("class_malleable", "malleable: mean wait, turnaround", "{}"),
+        ("class_evolving", "evolving: mean wait, turnaround", "{}"),
+        ("malleable_to_rigid_turnaround", "stretch, malleable over rigid", "{:,.4f}"),
+        ("users", "users", "{:,}"),
+        ("users_jain", "  Jain's index of their stretches", "{:.4f}"),
+    ),
+    (
+        ("expands", "expansions", "{:,}"),
+        ("expands_per_malleable_job", "  per malleable job", "{:,.2f}"),
+        ("shrinks", "shrinks", "{:,}"),
+        ("shrinks_per_malleable_job", "  per malleable job", "{:,.2f}"),
+        ("thrash", f"  undone within {THRASH_S:g} s", "{:,}"),
+        ("blocked_mean_s", "blocked by a resize, mean", _SECONDS),
+        ("resizing_node_s", "lost to joining and leaving", "{:,.0f} node s"),
+        ("paused_node_s", "lost to standing still", "{:,.0f} node s"),
+    ),
+    (
+        ("cpu_s", "CPU time", "{:.2f} s"),
+        ("jobs_per_cpu_s", "jobs per CPU second", "{:,.0f}"),
+        ("peak_mb", "peak memory", "{:.0f} MB"),
+    ),
+)
+"""What the table shows: key, label and form, by sections."""
 
 
 def _table(title: str, figures: dict[str, Any]) -> Table:
     table = Table(title=title, show_header=False)
     table.add_column()
     table.add_column(justify="right")
-    for key, (label, form) in _ROWS.items():
-        if figures[key] is not None and (figures[key] or key not in FAILED):
-            table.add_row(label, form.format(figures[key]))
+    values = _worth_showing(figures)
+    for section in _SECTIONS:
+        for key, label, form in section:
+            if values.get(key) is not None:
+                table.add_row(label, form.format(values[key]))
+        table.add_section()
     return table
+
+
+def _worth_showing(figures: dict[str, Any]) -> dict[str, Any]:
+    """The figures without those that say nothing here, and several that make one row together."""
+    values = dict(figures)
+    for what in ("wait", "turnaround"):
+        values[f"{what}_spread"] = ", ".join(f"{figures[f'{what}_{each}_s']:,.0f}" for each in _SPREAD) + " s"
+    if len(figures["classes"]) > 1:
+        for name, each in figures["classes"].items():
+            values[f"class_{name}"] = f"{each['wait_mean_s']:,.2f}, {each['turnaround_mean_s']:,.2f} s"
+    if figures["users"] < 2:
+        del values["users"], values["users_jain"]
+    if not figures["expands"] + figures["shrinks"]:
+        resizing = {key for key, _, _ in _SECTIONS[3]} - {"expands", "shrinks"}
+        values = {key: value for key, value in values.items() if key not in resizing or figures[key]}
+    if not figures["paused_node_s"]:
+        del values["useful_utilisation"]
+    if not figures["node_failures"]:
+        del values["node_failures"], values["requeued"], values["lost_node_s"]
+    return values
 
 
 class _Progress:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from pliant.core import records as r
+from pliant.core.distribution import SLOWDOWN_BOUND_S, ClassMetrics, EndedJobs
 from pliant.model.jobs import JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Reason
 
-SLOWDOWN_BOUND_S = 10.0
-"""Shorter run times count as this in the bounded slowdown (Feitelson's usual bound)."""
+THRASH_S = 60.0
+"""A resize that is undone within this time was made in vain."""
 
 
 class ResizeOutcome(msgspec.Struct, rename={"before": "from", "after": "to"}, kw_only=True):
@@ -59,24 +60,58 @@ class RunMetrics(msgspec.Struct, kw_only=True):
     - makespan: last end minus first submission.
     - utilisation: node-seconds that running jobs held, over nodes times makespan. Nodes reserved for an
       expansion count from the moment they are the job's.
+      Useful utilisation is without paused_node_s; resizing_node_s is in neither of the two.
+    - goodput: reference time times preferred nodes of completed jobs, over nodes times makespan: work that was
+      asked for and done, whatever size it was done at. Above 1 where small sizes are more efficient.
+    - reference time: of a job at its preferred size all the way; what ``Metrics`` was told, else by the job's
+      model, else its actual run time. Stretch is turnaround over reference time, of jobs where that is above 0.
+    - wait, turnaround: percentiles interpolate linearly (``distribution.percentile``).
     - bounded slowdown: turnaround over run time, run times below 10 s taken as 10 s, and never below 1.
+      bounded_slowdown_preferred: with the reference time in place of the run time, which malleability changes.
+    - classes: the jobs of each class; malleable_to_rigid_turnaround: mean stretch of malleable jobs over
+      that of rigid ones, None if either class has none.
+    - users_jain: Jain's index, (sum x)^2 / (n sum x^2), of the users' mean stretches: 1 if all are alike,
+      1 / users if one has it all; jobs without a user belong to one more. None if no job has a stretch.
     - blocked: how long a job stood still in a resize that was done.
     - resizing_node_s: node-seconds a job held without computing on them: reserved for an expansion and not
       yet joined, or left and not yet proved clean.
+    - paused_node_s: node-seconds of jobs that stood still: blocked times the size before the resize.
+    - thrash: resizes done that undid the one before of the same job (grown then shrunk, or the reverse), at
+      most 60 s after that was done.
+    - expands, shrinks: resizes done; per malleable job: those of malleable jobs, over the malleable jobs that
+      started, None if there are none.
     - pace_overrun: by how much paced jobs ran longer than their pace, as a share; None if none was paced.
     """
 
     makespan_s: float
     utilisation: float
+    useful_utilisation: float
+    goodput: float
     wait_mean_s: float
+    wait_median_s: float
+    wait_p95_s: float
+    wait_p99_s: float
     wait_max_s: float
     turnaround_mean_s: float
+    turnaround_median_s: float
+    turnaround_p95_s: float
+    turnaround_p99_s: float
+    turnaround_max_s: float
     bounded_slowdown_mean: float
+    bounded_slowdown_preferred_mean: float
+    classes: dict[JobClass, ClassMetrics]
+    malleable_to_rigid_turnaround: float | None
+    users: int
+    users_jain: float | None
     expands: int
     shrinks: int
+    expands_per_malleable_job: float | None
+    shrinks_per_malleable_job: float | None
+    thrash: int
     blocked_mean_s: float
     blocked_max_s: float
     resizing_node_s: float
+    paused_node_s: float
     pace_overrun: float | None
     ended: int
     """Jobs that have ended, in whatever state."""
@@ -89,25 +124,36 @@ class RunMetrics(msgspec.Struct, kw_only=True):
 class _Open:
     """A job that has not ended."""
 
-    __slots__ = ("offer", "outcome", "pace", "size", "start", "submit")
+    __slots__ = ("offer", "outcome", "pace", "resized", "size", "spec", "start", "submit")
 
-    def __init__(self, submit: float, outcome: JobOutcome | None) -> None:
+    def __init__(self, submit: float, spec: JobSpec, outcome: JobOutcome | None) -> None:
         self.submit = submit
+        self.spec = spec
         self.start: float | None = None
         self.size = 0
         self.offer: r.ResizeOffered | None = None
         self.pace: tuple[float, float] | None = None
+        self.resized: tuple[str, float] | None = None
+        """Kind and time of the last resize that was done."""
         self.outcome = outcome
 
 
 class Metrics:
     """Add every record of a run, in order; ``summary`` may be asked at any time.
 
-    With ``keep_jobs=False`` the memory needed is bounded by the jobs that have not ended.
+    With ``keep_jobs=False`` the memory needed is bounded by the jobs that have not ended, but for 29 bytes
+    of each that has: percentiles are exact. ``reference`` gives a job's reference time in seconds by its
+    number and what was submitted; where that is None, ``RunMetrics`` says what counts instead.
     """
 
-    def __init__(self, *, keep_jobs: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        keep_jobs: bool = True,
+        reference: Callable[[int, JobSpec], float | None] = lambda _number, _spec: None,
+    ) -> None:
         self._keep = keep_jobs
+        self._reference = reference
         self._open: dict[int, _Open] = {}
         self._outcomes: list[JobOutcome] = []
         self._now = 0.0
@@ -117,10 +163,14 @@ class Metrics:
         self._area = 0.0
         self._area_at = 0.0
         self._counted = self._ended = self._failed = 0
-        self._wait = self._wait_max = self._turnaround = self._slowdown = 0.0
+        self._wait = self._turnaround = self._slowdown = 0.0
+        self._over = EndedJobs()
+        self._asked = 0.0
         self._done = {"expand": 0, "shrink": 0}
+        self._malleable = {"expand": 0, "shrink": 0}
+        self._malleable_jobs = self._thrash = 0
         self._blocked = self._blocked_max = 0.0
-        self._resizing = 0.0
+        self._resizing = self._paused = 0.0
         self._left: dict[int, list[tuple[int, float]]] = {}
         self._pace = self._paced = 0.0
         self._fold: dict[type[r.Record], Callable[[Any], None]] = {
@@ -150,23 +200,41 @@ class Metrics:
         makespan = until - self._first if self._first is not None else 0.0
         area = self._area + self._in_use * max(0.0, until - self._area_at)
         jobs, resizes = max(1, self._counted), max(1, self._done["expand"] + self._done["shrink"])
-        pace, paced = self._pace, self._paced
-        for job in self._open.values():
-            if job.pace is not None:
-                pace, paced = pace + job.pace[0], paced + job.pace[1]
+        # The whole machine's node-seconds; an empty run has none, and every share of it is 0.
+        whole = total_nodes * makespan if makespan > 0 and total_nodes > 0 else float("inf")
+        waits, turnarounds = self._over.waits(), self._over.turnarounds()
+        classes, fairness = self._over.classes(), self._over.fairness()
         return RunMetrics(
             makespan_s=makespan,
-            utilisation=area / (total_nodes * makespan) if makespan > 0 and total_nodes > 0 else 0.0,
+            utilisation=area / whole,
+            useful_utilisation=(area - self._paused) / whole,
+            goodput=self._asked / whole,
             wait_mean_s=self._wait / jobs,
-            wait_max_s=self._wait_max,
+            wait_median_s=waits.median,
+            wait_p95_s=waits.p95,
+            wait_p99_s=waits.p99,
+            wait_max_s=waits.max,
             turnaround_mean_s=self._turnaround / jobs,
+            turnaround_median_s=turnarounds.median,
+            turnaround_p95_s=turnarounds.p95,
+            turnaround_p99_s=turnarounds.p99,
+            turnaround_max_s=turnarounds.max,
             bounded_slowdown_mean=self._slowdown / jobs,
+            bounded_slowdown_preferred_mean=self._over.bounded_slowdown_preferred(),
+            classes=classes,
+            malleable_to_rigid_turnaround=_to_rigid(classes),
+            users=fairness.users,
+            users_jain=fairness.jain,
             expands=self._done["expand"],
             shrinks=self._done["shrink"],
+            expands_per_malleable_job=self._per_malleable_job("expand"),
+            shrinks_per_malleable_job=self._per_malleable_job("shrink"),
+            thrash=self._thrash,
             blocked_mean_s=self._blocked / resizes,
             blocked_max_s=self._blocked_max,
             resizing_node_s=self._resizing,
-            pace_overrun=paced / pace - 1.0 if pace > 0 else None,
+            paused_node_s=self._paused,
+            pace_overrun=self._pace_overrun(),
             ended=self._ended,
             failed=self._failed,
             jobs=list(self._outcomes),
@@ -178,7 +246,7 @@ class Metrics:
         outcome = _outcome(record.spec, record.at) if self._keep else None
         if outcome is not None:
             self._outcomes.append(outcome)
-        self._open[record.job] = _Open(record.at, outcome)
+        self._open[record.job] = _Open(record.at, record.spec, outcome)
         if self._first is None:
             self._first = record.at
 
@@ -187,6 +255,8 @@ class Metrics:
         job.start = record.at
         job.size = len(record.nodes)
         self._use(job.size)
+        if job.spec.job_class is JobClass.MALLEABLE:
+            self._malleable_jobs += 1
         if job.outcome is not None:
             job.outcome.start_s = record.at
             job.outcome.state = JobState.CONFIGURING
@@ -224,12 +294,14 @@ class Metrics:
     def _resized(self, record: r.ResizeDone) -> None:
         job = self._open[record.job]
         grown = len(record.gained) - len(record.released)
+        before = job.size
         job.size += grown
         self._use(grown)
         offer = job.offer
         if offer is None:
             return
-        self._done[offer.kind] += 1
+        self._count(job, offer.kind)
+        self._paused += record.blocked_s * before
         self._blocked += record.blocked_s
         self._blocked_max = max(self._blocked_max, record.blocked_s)
         self._leave(record.job, record.released)
@@ -260,8 +332,15 @@ class Metrics:
             self._counted += 1
             self._wait += wait
             self._turnaround += turnaround
-            self._wait_max = max(self._wait_max, wait)
-            self._slowdown += max(1.0, turnaround / max(SLOWDOWN_BOUND_S, at - job.start))
+            run = at - job.start
+            self._slowdown += max(1.0, turnaround / max(SLOWDOWN_BOUND_S, run))
+            spec = job.spec
+            reference = self._reference(record.job, spec)
+            if reference is None:
+                reference = spec.model.time(spec.nodes.preferred) if spec.model is not None else run
+            self._over.add(spec, wait, turnaround, reference)
+            if record.state is JobState.COMPLETED:
+                self._asked += reference * spec.nodes.preferred
         if job.pace is not None:
             self._pace += job.pace[0]
             self._paced += job.pace[1]
@@ -287,6 +366,26 @@ class Metrics:
         self._area += self._in_use * (self._now - self._area_at)
         self._area_at = self._now
         self._in_use += more
+
+    def _count(self, job: _Open, kind: str) -> None:
+        """A resize was done."""
+        self._done[kind] += 1
+        if job.spec.job_class is JobClass.MALLEABLE:
+            self._malleable[kind] += 1
+        if job.resized is not None:
+            last, at = job.resized
+            self._thrash += last != kind and self._now - at <= THRASH_S
+        job.resized = (kind, self._now)
+
+    def _per_malleable_job(self, kind: str) -> float | None:
+        return self._malleable[kind] / self._malleable_jobs if self._malleable_jobs else None
+
+    def _pace_overrun(self) -> float | None:
+        pace, paced = self._pace, self._paced
+        for job in self._open.values():
+            if job.pace is not None:
+                pace, paced = pace + job.pace[0], paced + job.pace[1]
+        return paced / pace - 1.0 if pace > 0 else None
 
     def _settle(self, job: _Open, outcome: str) -> ResizeOutcome | None:
         """Close the open resize; an expansion's nodes were idle since the offer."""
@@ -318,6 +417,13 @@ class Metrics:
             self._left[number] = rest
         else:
             del self._left[number]
+
+
+def _to_rigid(classes: Mapping[JobClass, ClassMetrics]) -> float | None:
+    malleable, rigid = classes.get(JobClass.MALLEABLE), classes.get(JobClass.RIGID)
+    if malleable is None or rigid is None or malleable.stretch_mean is None or not rigid.stretch_mean:
+        return None
+    return malleable.stretch_mean / rigid.stretch_mean
 
 
 def _outcome(spec: JobSpec, at: float) -> JobOutcome:

@@ -150,8 +150,7 @@ def _run_data(run: Run) -> dict[str, Any]:
     data: dict[str, Any] = {"name": run.name, "policy": run.policy, "nodes": run.hosts(_all(run))}
     for key in metrics.__struct_fields__:
         if key != "jobs":
-            value = getattr(metrics, key)
-            data[key] = _rounded(value) if isinstance(value, float) else value
+            data[key] = _plain(getattr(metrics, key))
     data["predicted_makespan_s"] = _maybe(run.predicted_makespan_s)
     data["origin_s"] = _rounded(run.origin_s)
     data["jobs"] = [_job_data(run, number, job) for number, job in run.jobs.items()]
@@ -210,6 +209,15 @@ def _all(run: Run) -> NodeSet:
 def _rounded(value: float) -> float:
     """To the microsecond: clocks tell no more, and 0.1 stays 0.1."""
     return round(value, 6)
+
+
+def _plain(value: Any) -> Any:
+    """A figure, or figures by class, as plain data."""
+    if isinstance(value, float):
+        return _rounded(value)
+    if isinstance(value, dict):
+        return {str(key): _plain(msgspec.to_builtins(each)) for key, each in value.items()}
+    return value
 
 
 def _maybe(value: float | None) -> float | None:

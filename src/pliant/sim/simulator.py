@@ -23,6 +23,7 @@ from pliant.policy.view import Policy
 from pliant.sim.evolving import new_run
 from pliant.sim.failures import MOST_REQUEUES, Breakdowns, Failures
 from pliant.sim.instant import Instant
+from pliant.sim.references import reference_times
 from pliant.sim.refusals import check_jobs, restless, stuck
 from pliant.sim.running import Former, Run
 
@@ -441,6 +442,6 @@ def measured(
     keep_jobs: bool = True,
 ) -> RunMetrics:
     """``simulate``, and the metrics of it."""
-    metrics = Metrics(keep_jobs=keep_jobs)
+    metrics = Metrics(keep_jobs=keep_jobs, reference=reference_times(jobs))
     simulate(jobs, nodes, policy, settings, metrics.add, starting=starting, instant=instant)
     return metrics.summary(nodes)

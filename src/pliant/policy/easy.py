@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pliant.policy.fcfs import FITS, start_size
+from pliant.policy.fcfs import FITS, least_size, start_size
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Start
 
 BACKFILLED = Reason("backfilled")
@@ -48,7 +48,7 @@ def earliest(now: float, have: int, need: int, entries: Iterable[tuple[float, in
 class Easy:
     """EASY backfilling: others may pass the head of the queue where that does not delay it by the estimates.
 
-    Jobs with a choice start by rule ``start`` (min, preferred or free).
+    Jobs with a choice start by rule ``start`` (min, preferred, free or max).
     """
 
     name = "easy"
@@ -72,9 +72,9 @@ def easy_pass(
     head: JobView | None = None
     reservation: Reservation | None = None
     started = list(soon)
-    now = view.now
+    now, total = view.now, view.total
     for job in view.queue:
-        size = start_size(job, rule, free)
+        size = start_size(job, rule, free, total)
         if head is None:
             if size:
                 decisions.append(Start(job.id, size, FITS))
@@ -82,11 +82,11 @@ def easy_pass(
                 started.append((now + job.spec.estimate(size), size))
                 continue
             head = job
-            reservation = reserve(view, job.bounds.min, free, started)
+            reservation = reserve(view, least_size(job, rule, total), free, started)
             if reservation is not None:
                 decisions.append(Promise(job.id, reservation.at))
         elif size:
-            size = _harmless(job, size, now, reservation)
+            size = _harmless(job, size, size if rule == "max" else job.bounds.min, now, reservation)
             if size:
                 decisions.append(Start(job.id, size, BACKFILLED))
                 free -= size
@@ -95,8 +95,8 @@ def easy_pass(
     return decisions, head, reservation, free
 
 
-def _harmless(job: JobView, size: int, now: float, reservation: Reservation | None) -> int:
-    """The largest allowed size up to ``size`` with which ``job`` does not delay the reservation, or 0.
+def _harmless(job: JobView, size: int, least: int, now: float, reservation: Reservation | None) -> int:
+    """The largest allowed size from ``least`` to ``size`` with which ``job`` does not delay the reservation, or 0.
 
     Where it outlasts the reservation, it uses up some of its spare nodes.
     """
@@ -109,5 +109,5 @@ def _harmless(job: JobView, size: int, now: float, reservation: Reservation | No
         if size <= reservation.spare:
             reservation.spare -= size
             return size
-        size = bounds.floor(size - 1) if bounds.min < size else 0
+        size = bounds.floor(size - 1) if least < size else 0
     return 0

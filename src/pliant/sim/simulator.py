@@ -3,6 +3,7 @@ with arithmetic."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from operator import attrgetter
@@ -31,10 +32,15 @@ KILLED = 143
 
 
 class SimJob(msgspec.Struct, frozen=True):
-    """A job and how long it really runs: ``runtime_s`` at its preferred size, else by its model."""
+    """A job and how long it really runs: ``runtime_s`` at its preferred size, else by its model.
+
+    It looks for offers ``period_s`` after it began to compute and at multiples of that (paper 3, section 5.1:
+    the checking inhibitor); 0 is at any time.
+    """
 
     spec: JobSpec
     runtime_s: float | None = None
+    period_s: float = 0.0
 
     def time(self, nodes: int) -> float:
         """Run time on ``nodes`` all the way, in seconds; without a model, speed-up is linear."""
@@ -59,13 +65,14 @@ class _Run:
     """A job that has been started. ``left`` is the share of its work still to do at ``since``; it computes
     at rate 1 / ``whole``, or stands still if that is None. ``turn`` tells stale ends from the valid one."""
 
-    __slots__ = ("accepted", "job", "left", "mask", "number", "offer", "since", "turn", "whole")
+    __slots__ = ("accepted", "began", "job", "left", "mask", "number", "offer", "since", "turn", "whole")
 
     def __init__(self, number: int, job: SimJob, mask: int, now: float) -> None:
         self.number = number
         self.job = job
         self.mask = mask
         self.left = 1.0
+        self.began = now
         self.since = now
         self.whole: float | None = None
         self.turn = 0
@@ -235,7 +242,10 @@ class Simulator:
             return
         run.offer = command
         run.accepted = False
-        self._at(self._now + self._cost.answer_s, self._accept, run)
+        looks = self._now
+        if period := run.job.period_s:
+            looks = max(looks, run.began + (math.floor((looks - run.began) / period) + 1) * period)
+        self._at(looks + self._cost.answer_s, self._accept, run)
 
     def _withdraw(self, command: c.Withdraw) -> None:
         run = self._runs.get(command.job)
@@ -270,6 +280,7 @@ class Simulator:
         """Say hello and compute."""
         if run.number not in self._runs:
             return
+        run.began = self._now
         spec = run.job.spec
         elastic = spec.job_class is JobClass.MALLEABLE
         self._events.append(e.Hello(run.number, elastic))

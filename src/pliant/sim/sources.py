@@ -8,6 +8,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec import structs
+
 from pliant.core.state import Settings
 from pliant.model.errors import BatchError, TraceError
 from pliant.sim import paper2
@@ -65,7 +67,7 @@ def read_workload(wish: Wish) -> Workload:
     """The workload; BatchError or TraceError says what is wrong with it."""
     name, colon, rest = wish.text.partition(":")
     load = _generated(name, rest, wish) if colon and name in GENERATORS else _from_file(wish)
-    jobs = [SimJob(job.spec.rigid(), job.runtime_s) for job in load.jobs] if wish.rigid else load.jobs
+    jobs = [structs.replace(job, spec=job.spec.rigid()) for job in load.jobs] if wish.rigid else load.jobs
     seed = wish.seed + wish.run
     jobs = with_estimates(jobs, wish.estimates, seed)
     if wish.percent is not None and name != "paper2":

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pliant.policy.easy import easy_pass
-from pliant.policy.fcfs import least_size
+from pliant.policy.fcfs import least_size, start_size
 from pliant.policy.order import Reordered
 from pliant.policy.view import ClusterView, Decision, JobView, Reason, Resize, Start
 
@@ -60,8 +60,7 @@ class DmrWide:
 
     Waiting jobs start by EASY, by rule ``start``; paper 3 starts them at their maximum. For the first waiting
     job that a single shrink lets start, the job that gives the fewest nodes shrinks, to its largest size that
-    suffices; the job so served is the first in the queue until it starts, and until then nobody else is
-    resized. If there is no such job and none that could start with free nodes but for EASY, jobs grow as far
+    suffices. The job so served is the next to start: until then nobody else starts or is resized. If there is no such job and none that could start with free nodes but for EASY, jobs grow as far
     as free nodes allow. As in the paper, both may delay who was first in the queue.
     """
 
@@ -72,14 +71,14 @@ class DmrWide:
         self._boosted = 0
 
     def decide(self, view: ClusterView) -> list[Decision]:
+        seen = view
         boosted = self._still_boosted(view)
-        seen = view if boosted is None else Reordered(view, _first(boosted, view.queue))
-        decisions, _, _, free = easy_pass(seen, self._start)
         if boosted is not None:
-            started = {decision.job for decision in decisions if type(decision) is Start}
-            if boosted.id not in started:
-                return decisions
+            if not start_size(boosted, self._start, view.free, view.total):
+                return []
+            seen = Reordered(view, _first(boosted, view.queue))
             self._boosted = 0
+        decisions, _, _, free = easy_pass(seen, self._start)
         asking = _asking(view)
         if not asking:
             return decisions

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from pliant.cli.policies import choose
 from pliant.core.metrics import Metrics
@@ -165,7 +166,9 @@ class _Pool:
 def table(result: Mapping[str, Any]) -> Table:
     """The rows for people: means, and where there were several runs their intervals."""
     title = f"{Path(result['workload']).name}: {result['policy']} on {result['nodes']} nodes; mean ± 95 % interval"
-    shown = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    shown = Table(
+        title=Text(title, style="table.title"), box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
+    )
     shown.add_column("mall-\neable")
     shown.add_column("runs", justify="right")
     keys = [key for key in FIGURES if key != "failed" or any(row[key]["mean"] for row in result["rows"])]

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from pliant.cli.shares import Chosen, percentages, study, table
 from pliant.core.metrics import Metrics, RunMetrics
@@ -177,7 +178,7 @@ _ROWS = {
 
 
 def _table(title: str, figures: dict[str, Any]) -> Table:
-    table = Table(title=title, show_header=False)
+    table = Table(title=Text(title, style="table.title"), show_header=False)
     table.add_column()
     table.add_column(justify="right")
     for key, (label, form) in _ROWS.items():

@@ -97,7 +97,11 @@ class Weighed:
             if sizes[number] < running[number].size
         )
         claims = [job for job in view.queue if job.id not in sizes]
-        assert loss <= 0.0 or loss < sum(1.0 / left(view, job, job.bounds.preferred) for job in claims)
+        assert (
+            loss <= 0.0
+            or not claims
+            or loss < sum(1.0 / left(view, job, job.bounds.preferred) for job in claims)
+        )
         return decisions
 
 

@@ -66,6 +66,25 @@ def test_a_batch_as_a_table_and_rigid(tmp_path: Path) -> None:
     assert rigid["makespan_s"] > 100
 
 
+def test_passes_at_multiples_of_an_interval(tmp_path: Path) -> None:
+    """The second job is there at 0, waits for a node until 5, and for the pass until 8; the third until 16."""
+    path = tmp_path / "x.swf"
+    path.write_text("; MaxProcs: 1\n1 0 0 5 1\n2 0 0 5 1\n3 3 0 5 1\n")
+    waits = [json.loads(command("simulate", str(path), *more, "--json"))["wait_mean_s"] for more in PASSES]
+    assert waits == [pytest.approx((0 + 5 + 7) / 3), pytest.approx((0 + 8 + 13) / 3)]
+    (tmp_path / "b.toml").write_text(
+        "[cluster]\nnodes = 1\npass_interval_s = 8\n"
+        '[[jobs]]\ncount = 2\ncommand = "true"\nmodel = {work_s = 5}\n'
+    )
+    figures = json.loads(command("simulate", str(tmp_path / "b.toml"), "--cost", "none", "--json"))
+    assert figures["wait_mean_s"] == 4.0
+    with pytest.raises(BatchError, match="--pass-interval: inf is no number of seconds"):
+        command("simulate", str(path), "--pass-interval", "inf")
+
+
+PASSES: list[list[str]] = [[], ["--pass-interval", "8"]]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "arguments", "message"),
     [

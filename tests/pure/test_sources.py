@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from pliant.cli import simulate
 from pliant.model.errors import BatchError, PliantError, TraceError
 from pliant.model.jobs import Bounds, JobClass
-from pliant.model.speedup import Amdahl, Table
+from pliant.model.speedup import Amdahl, Phases, Table
 from pliant.sim.confidence import interval
 from pliant.sim.elastisim import read_elastisim
 from pliant.sim.estimates import with_estimates
@@ -196,6 +196,38 @@ def test_elastisims_performance_models(tmp_path: Path) -> None:
     assert job.time(77) == pytest.approx(16 / 77**0.8)  # a power law is straight in log-log
 
 
+def test_elastisims_evolving_jobs_ask_for_what_their_phases_request(tmp_path: Path) -> None:
+    model: dict[str, Any] = {
+        "phases": [
+            {"iterations": 2, "tasks": [{"type": "idle", "delay": 5}]},
+            {"evolving_request": "2 * x", "tasks": [TASK]},
+            {"evolving_request": 1, "tasks": [{"type": "busy_wait", "delay": "x"}]},
+        ]
+    }
+    job = {
+        "type": "evolving", "submit_time": 0, "num_nodes_min": 1, "num_nodes_max": 8,
+        "application_model": "models/a.json", "arguments": {"x": 4},
+    }  # fmt: skip
+    path = elastisim(tmp_path, job, model=model)
+    [read] = read_elastisim(path, 1e9)
+    assert read.spec.job_class is JobClass.EVOLVING
+    assert isinstance(read.spec.model, Phases)
+    assert [(part.min, part.max) for part in read.spec.model.phases] == [(1, None), (8, 8), (1, 1)]
+    assert [part.time(8) for part in read.spec.model.phases] == [10.0, 1.0, 4.0]
+    options = ("--nodes", "8", "--node-flops", "1e9", "--start", "min", "--json")
+    figures = json.loads(command(str(path), *options))
+    assert figures["makespan_s"] == 10.0 + 1.0 + 4.0
+    assert (figures["expands"], figures["shrinks"]) == (1, 1)
+    model["phases"][2]["evolving_request"] = "x / 8"
+    with pytest.raises(TraceError, match=r"phase 3: evolving_request: 0\.5 is no size of the job, 1:8"):
+        read_elastisim(elastisim(tmp_path, job, model=model), 1e9)
+    with pytest.raises(TraceError, match=r"phase 2: evolving_request: only evolving jobs can make one"):
+        read_elastisim(elastisim(tmp_path, job | {"type": "malleable"}, model=model), 1e9)
+
+
+TASK = {"type": "cpu", "flops": 8e9, "computation_pattern": "all_ranks"}
+
+
 def test_elastisims_jobs_are_simulated(tmp_path: Path) -> None:
     path = elastisim(tmp_path, RIGID, MALLEABLE)
     figures = json.loads(command(str(path), "--nodes", "16", "--node-flops", "1e9", "--json"))
@@ -207,7 +239,10 @@ def test_elastisims_jobs_are_simulated(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"type": "evolving"}, r"job 1: type: 'evolving' is not simulated"),
+        (
+            {"type": "adaptive"},
+            r"job 1: type: 'adaptive' is not simulated; rigid, moldable, malleable, evolving",
+        ),
         ({"num_gpus_per_node": 2}, r"job 1: num_gpus_per_node: GPUs"),
         ({"deadline": 2}, r"job 1: deadline: not known"),
         ({"attributes": {"dependency": "x"}}, r"job 1: attributes: dependency: not known"),

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from pliant.cli import bench, bench_live, calibrate, demo, doctor, operate, policies, run, simulate
+from pliant.cli import bench, bench_live, calibrate, demo, doctor, operate, policies, reproduce, run, simulate
 from pliant.daemon.session import Interrupted
 from pliant.model.errors import PliantError
 
@@ -17,7 +17,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for module in (demo, run, simulate, calibrate, policies, operate, doctor, bench, bench_live):
+for module in (demo, run, simulate, reproduce, calibrate, policies, operate, doctor, bench, bench_live):
     module.register(app)
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from pliant.sim.calibration import collect, cost, fit
+from pliant.model.errors import BatchError
+from pliant.sim.calibration import collect, fit, to_json
 from pliant.sim.shadow import read_records
 
 MEANING = {
@@ -32,17 +31,20 @@ def register(app: typer.Typer) -> None:
 def calibrate(
     records: Annotated[list[Path], typer.Argument(help="Journals of live runs (records.ndjson).")],
     *,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the costs to this file, for simulate --cost and run --cost.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Fit the cost of resizes to recorded runs, and print each coefficient with its standard error."""
     fitted = fit(collect(read_records(path)[1] for path in records))
+    if out is not None:
+        try:
+            out.write_bytes(to_json(fitted) + b"\n")
+        except OSError as error:
+            raise BatchError(f"--out {out}: cannot be written: {error.strerror or error}") from None
     if as_json:
-        rows = {name: each._asdict() for name, each in fitted.items()}
-        clean = {
-            name: {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()}
-            for name, row in rows.items()
-        }
-        typer.echo(json.dumps({"coefficients": clean, "cost": msgspec.to_builtins(cost(fitted))}))
+        typer.echo(to_json(fitted))
         return
     table = Table("coefficient", "seconds", "standard error", "cases", "what it is")
     for name, each in fitted.items():

@@ -14,6 +14,7 @@ from pliant.daemon.session import run_batch
 from pliant.daemon.verify import verify, with_own_python
 from pliant.model.batch import Batch
 from pliant.model.jobs import JobState
+from pliant.plan.cost import ResizeCost
 from pliant.report.live import LiveView
 from pliant.report.runs import Run
 from pliant.sim.batches import batch_jobs, batch_settings
@@ -21,9 +22,19 @@ from pliant.sim.simulator import simulate
 
 
 def live(
-    batch: Batch, name: str, *, rigid: bool, output: Path, console: Console, predicted_s: float | None = None
+    batch: Batch,
+    name: str,
+    *,
+    rigid: bool,
+    output: Path,
+    console: Console,
+    predicted_s: float | None = None,
+    cost: ResizeCost | None = None,
 ) -> Run:
-    """Run the batch on virtual nodes of this machine, and check the results of jobs that say how."""
+    """Run the batch on virtual nodes of this machine, and check the results of jobs that say how.
+
+    ``cost`` is what its policy takes resizes to cost, else the default.
+    """
     cluster = batch.cluster
     policy = choose("easy" if rigid else cluster.policy, cluster.start)
     specs = tuple(job.rigid() for job in batch.jobs) if rigid else batch.jobs
@@ -34,7 +45,7 @@ def live(
         records = run_batch(
             jobs,
             policy,
-            batch_settings(cluster),
+            batch_settings(cluster, cost),
             nodes=cluster.nodes,
             slots=cluster.slots,
             output=output,
@@ -53,7 +64,7 @@ def live(
     return run
 
 
-def predicted(batch: Batch, name: str, *, rigid: bool) -> Run:
+def predicted(batch: Batch, name: str, *, rigid: bool, cost: ResizeCost | None = None) -> Run:
     """The same batch under a virtual clock; BatchError if a job does not say how long it runs."""
     cluster = batch.cluster
     policy = choose("easy" if rigid else cluster.policy, cluster.start)
@@ -62,7 +73,7 @@ def predicted(batch: Batch, name: str, *, rigid: bool) -> Run:
         batch_jobs(batch, rigid=rigid),
         cluster.nodes,
         policy,
-        batch_settings(cluster),
+        batch_settings(cluster, cost),
         records.append,
         starting=True,
     )

@@ -14,11 +14,13 @@ from pliant.cli import execute
 from pliant.cli.policies import choose
 from pliant.model.batch import Batch, read_batch
 from pliant.model.errors import BatchError
+from pliant.model.speedup import Phases
 from pliant.policy import registry
 from pliant.report.html import write_report
 from pliant.report.runs import Run, report_json
 from pliant.report.tables import compare_table, job_table
 from pliant.sim.batches import read_batch_file
+from pliant.sim.calibration import read_cost
 
 OUTPUT = Path("pliant-runs")
 
@@ -48,6 +50,9 @@ def run(
         bool, typer.Option("--rigid", help="Every job at its preferred size, under EASY.")
     ] = False,
     compare: Annotated[bool, typer.Option("--compare", help="Run twice: rigid, then malleable.")] = False,
+    cost: Annotated[
+        str, typer.Option(help="What resizes cost: a file by pliant calibrate --out, none, or default.")
+    ] = "default",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the batch and predict it; start nothing.")
     ] = False,
@@ -59,7 +64,10 @@ def run(
 ) -> None:
     """Run a batch of jobs, or one command, and show what became of it."""
     check_report(report)
+    costs = read_cost(cost)
     batch = _batch(batch_or_command or [], size, walltime, nodes, policy, start)
+    if not dry_run and (compare or not rigid):
+        _check_live(batch)
     chosen = choose(batch.cluster.policy, batch.cluster.start)
     console = Console(stderr=as_json)
     kinds = [True, False] if compare else [rigid]
@@ -67,13 +75,23 @@ def run(
     for fixed in kinds:
         name = "rigid" if fixed else chosen.name
         if dry_run:
-            runs.append(execute.predicted(batch, name, rigid=fixed))
+            runs.append(execute.predicted(batch, name, rigid=fixed, cost=costs))
         else:
             place = output / name if compare else output
-            runs.append(execute.live(batch, name, rigid=fixed, output=place, console=console))
+            runs.append(execute.live(batch, name, rigid=fixed, output=place, console=console, cost=costs))
     if dry_run:
         console.print("Predicted by the simulator; nothing was started.")
     finish(runs, console, report=report, as_json=as_json, where=output if not dry_run else None)
+
+
+def _check_live(batch: Batch) -> None:
+    """BatchError for jobs that only the simulator can run as they are described."""
+    for job in batch.jobs:
+        if isinstance(job.model, Phases):
+            raise BatchError(
+                f"{batch.source}: job {job.name!r}: phases: evolving jobs by phases can only be simulated: use "
+                "pliant simulate or --dry-run, or --rigid to run each at its preferred size"
+            )
 
 
 def check_report(report: Path | None) -> None:

@@ -31,8 +31,15 @@ FIGURES = {
     "expands": ("expan-\nsions", 1.0),
     "shrinks": ("shrinks", 1.0),
     "failed": ("failed", 1.0),
+    "node_failures": ("node\nfailures", 1.0),
+    "requeued": ("re-\nqueued", 1.0),
+    "lost_node_s": ("lost,\nnode-s", 1.0),
 }
 """What a row has: its title and unit in the table."""
+IF_ANY = ("failed", "requeued")
+"""Shown only if there were any."""
+IN_JSON = ("node_failures", "lost_node_s")
+"""Not shown in the table, which has no room for more."""
 
 
 class Chosen(NamedTuple):
@@ -85,11 +92,19 @@ def one(wish: Wish, chosen: Chosen, instant: Instant) -> Run:
     load = read_workload(wish)
     policy = chosen.make(load, "easy" if wish.percent is None else "malleable")
     metrics = Metrics(keep_jobs=False)
-    simulate(
-        load.jobs, load.nodes, policy, load.settings, metrics.add, starting=load.starting, instant=instant
+    end = simulate(
+        load.jobs,
+        load.nodes,
+        policy,
+        load.settings,
+        metrics.add,
+        starting=load.starting,
+        instant=instant,
+        failures=load.failures,
     )
     summary = metrics.summary(load.nodes)
-    figures = {key: float(getattr(summary, key)) for key in FIGURES}
+    figures = {key: float(getattr(end if key in end._fields else summary, key)) for key in FIGURES}
+    figures["failed"] -= end.requeued
     return Run(wish.percent, wish.run, load.fixed, load.nodes, policy.name, figures)
 
 
@@ -171,7 +186,9 @@ def table(result: Mapping[str, Any]) -> Table:
     )
     shown.add_column("mall-\neable")
     shown.add_column("runs", justify="right")
-    keys = [key for key in FIGURES if key != "failed" or any(row[key]["mean"] for row in result["rows"])]
+    rows = result["rows"]
+    keys = [key for key in FIGURES if key not in IN_JSON]
+    keys = [key for key in keys if key not in IF_ANY or any(row[key]["mean"] for row in rows)]
     for key in keys:
         shown.add_column(FIGURES[key][0], justify="right")
     for row in result["rows"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import resource
 import time
 from pathlib import Path
@@ -20,10 +21,13 @@ from pliant.core.metrics import Metrics, RunMetrics
 from pliant.model.errors import BatchError
 from pliant.policy import registry
 from pliant.policy.order import HALF_LIFE_S, ORDERS
+from pliant.sim.calibration import read_cost
 from pliant.sim.estimates import REQUESTED
+from pliant.sim.failures import FORM as FAILURES
+from pliant.sim.failures import read_failures
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import SimEnd, simulate
-from pliant.sim.sources import FORMS, Wish, read_workload
+from pliant.sim.sources import FORMS, Overrides, Wish, read_workload
 
 QUIET_S = 2.0
 """Work that is over sooner shows no progress."""
@@ -84,6 +88,17 @@ def simulate_file(
     node_flops: Annotated[
         float | None, typer.Option(min=1.0, help="Speed of a node in FLOP/s, for ElastiSim's jobs.")
     ] = None,
+    pass_interval: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Seconds between scheduling passes; 0: one whenever it may matter."),
+    ] = None,
+    cost: Annotated[
+        str, typer.Option(help="What resizes cost: a file by pliant calibrate --out, none, or default.")
+    ] = "",
+    failures: Annotated[str, typer.Option(help=f"Nodes fail and return: {FAILURES}.")] = "",
+    requeue: Annotated[
+        bool, typer.Option(help="Submit jobs that lose a node again; else they end as NODE_FAIL.")
+    ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Simulate a trace, a batch or a generated workload and show waits, utilisation and resizes."""
@@ -92,7 +107,12 @@ def simulate_file(
             "name one workload to simulate, or a journal by --from-records (pliant simulate --help)"
         )
     workload = workload or from_records
-    wish = Wish(workload, nodes, seed, rigid, None, compat, estimates, node_flops)
+    overrides = Overrides(_finite(pass_interval, "--pass-interval"), read_cost(cost) if cost else None)
+    wish = Wish(workload, nodes, seed, rigid, None, compat, estimates, node_flops, overrides=overrides)
+    if failures:
+        wish = wish._replace(failures=read_failures(failures, requeue=requeue))
+    elif not requeue:
+        raise BatchError("--no-requeue changes nothing without --failures")
     if compat and not malleable:
         raise BatchError("--compat changes nothing without --malleable")
     which = Chosen(policy, start, order, tuple(weight or ()), half_life_s)
@@ -114,6 +134,7 @@ def simulate_file(
             starting=load.starting,
             instant=instant,
             progress=progress.show,
+            failures=load.failures,
         )
         cpu_s = time.process_time() - began
     figures = _figures(metrics.summary(load.nodes), end, cpu_s)
@@ -121,6 +142,12 @@ def simulate_file(
         typer.echo(json.dumps(figures))
     else:
         Console().print(_table(f"{Path(workload).name}: {chosen.name} on {load.nodes} nodes", figures))
+
+
+def _finite(value: float | None, option: str) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise BatchError(f"{option}: {value:g} is no number of seconds")
+    return value
 
 
 def _study(
@@ -153,7 +180,10 @@ def _figures(summary: RunMetrics, end: SimEnd, cpu_s: float) -> dict[str, Any]:
         "turnaround_mean_s": summary.turnaround_mean_s,
         "expands": summary.expands,
         "shrinks": summary.shrinks,
-        "failed": summary.failed,
+        "failed": summary.failed - end.requeued,
+        "node_failures": end.node_failures,
+        "requeued": end.requeued,
+        "lost_node_s": end.lost_node_s,
         "cpu_s": cpu_s,
         "jobs_per_cpu_s": end.jobs / cpu_s if cpu_s > 0 else None,
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
@@ -163,6 +193,9 @@ def _figures(summary: RunMetrics, end: SimEnd, cpu_s: float) -> dict[str, Any]:
 _ROWS = {
     "jobs": ("jobs", "{:,}"),
     "failed": ("of them failed", "{:,}"),
+    "node_failures": ("node failures", "{:,}"),
+    "requeued": ("jobs requeued for them", "{:,}"),
+    "lost_node_s": ("work lost", "{:,.0f} node-s"),
     "wait_mean_s": ("mean wait", "{:,.2f} s"),
     "wait_max_s": ("longest wait", "{:,.2f} s"),
     "turnaround_mean_s": ("mean turnaround", "{:,.2f} s"),
@@ -177,12 +210,16 @@ _ROWS = {
 }
 
 
+FAILED = ("node_failures", "requeued", "lost_node_s")
+"""Shown only if there were any."""
+
+
 def _table(title: str, figures: dict[str, Any]) -> Table:
     table = Table(title=Text(title, style="table.title"), show_header=False)
     table.add_column()
     table.add_column(justify="right")
     for key, (label, form) in _ROWS.items():
-        if figures[key] is not None:
+        if figures[key] is not None and (figures[key] or key not in FAILED):
             table.add_row(label, form.format(figures[key]))
     return table
 

@@ -286,7 +286,7 @@ class SchedulerCore:
 
     def _lost(self, event: e.Lost) -> None:
         self._record(r.NodesLost(self.state.now, event.nodes))
-        for job in list(self.state.jobs.values()):
+        for _, _, job in list(self.state.running):
             newcomers = job.resize.nodes if job.resize is not None and job.resize.kind == "expand" else 0
             if job.nodes & event.nodes.mask:
                 self._end(job, JobState.NODE_FAIL, f"lost node {event.nodes}")
@@ -317,8 +317,10 @@ class SchedulerCore:
         for end, _, job in state.running:
             if end > now:
                 break
-            if job.ending is None and (job.spec.kill or job.spec.job_class is JobClass.RIGID):
+            if job.limited and job.ending is None:
                 self._end(job, JobState.TIMEOUT, f"walltime of {job.spec.estimate(job.size):.6g} s is over")
+        if not state.resizing:
+            return
         for job in list(state.resizing.values()):
             resize = job.resize
             if resize is None or resize.deadline > now or job.ending is not None:
@@ -332,16 +334,17 @@ class SchedulerCore:
         """The next time at which a Tick could matter."""
         state = self.state
         wake = NEVER
-        for end, _, job in state.running:
-            if end > now and job.ending is None and (job.spec.kill or job.spec.job_class is JobClass.RIGID):
+        for end, _, job in state.running if state.limited else ():
+            if end > now and job.limited and job.ending is None:
                 wake = end
                 break
         for job in state.resizing.values():
             if job.resize is not None and now < job.resize.deadline < wake and job.ending is None:
                 wake = job.resize.deadline
-        for job in state.elastic:
-            if now < job.not_before < wake:
-                wake = job.not_before
+        if now < state.resting:
+            for job in state.elastic:
+                if now < job.not_before < wake:
+                    wake = job.not_before
         return wake
 
     def _withdraw(self, job: Job, why: str) -> None:

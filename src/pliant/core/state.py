@@ -52,18 +52,19 @@ class Resize:
 
 
 class Job:
-    """A pending or running job. ``used`` is the share of its estimate that was used up at ``settled``."""
+    """A pending or running job. ``used`` is the share of its estimate that was used up at ``settled``;
+    ``limited`` jobs are ended when their walltime is over."""
 
     __slots__ = (
-        "bounds", "elastic", "ending", "expected_end", "fraction", "fraction_at", "gap", "heard", "id", "nodes",
-        "not_before",
-        "on", "pinned", "promised", "resize", "settled", "size", "spec", "started", "state", "target", "used", "why",
+        "bounds", "elastic", "ending", "expected_end", "fraction", "fraction_at", "gap", "heard", "id", "limited",
+        "nodes", "not_before", "on", "pinned", "promised", "resize", "settled", "size", "spec", "started", "state", "target", "used", "why",
     )  # fmt: skip
 
     def __init__(self, number: int, spec: JobSpec) -> None:
         self.id = number
         self.spec = spec
         self.bounds: Bounds = spec.nodes
+        self.limited = spec.kill or spec.job_class is JobClass.RIGID
         self.state = JobState.PENDING
         self.nodes = 0
         self.size = 0
@@ -126,7 +127,11 @@ class Job:
 
 
 class State:
-    """All nodes and all jobs that have not ended; a policy sees it as a ClusterView."""
+    """All nodes and all jobs that have not ended; a policy sees it as a ClusterView.
+
+    ``limited`` counts the running jobs that have a walltime to keep; from ``resting`` on, every job may be
+    offered a resize again.
+    """
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
@@ -136,6 +141,8 @@ class State:
         self._elastic: dict[int, Job] = {}
         self.resizing: dict[int, Job] = {}
         self.running: list[tuple[float, int, Job]] = []
+        self.limited = 0
+        self.resting = 0.0
         self.free_mask = 0
         self.all_mask = 0
         self.lost_mask = 0
@@ -246,6 +253,7 @@ class State:
         job.expected_end = end = now + job.spec.estimate(size)
         self._take(mask, size)
         insort(self.running, (end, job.id, job))
+        self.limited += job.limited
 
     def _running(self, record: r.JobRunning) -> None:
         job = self.jobs[record.job]
@@ -307,13 +315,13 @@ class State:
 
     def _declined(self, record: r.ResizeDeclined) -> None:
         job = self._close(record.job)
-        job.not_before = record.at + self.settings.decline_backoff_s
+        self._rest(job, record.at + self.settings.decline_backoff_s)
 
     def _failed(self, record: r.ResizeFailed) -> None:
         job = self.jobs[record.job]
         dirty = record.dirty.mask
         self._close(record.job)
-        job.not_before = record.at + self.settings.decline_backoff_s
+        self._rest(job, record.at + self.settings.decline_backoff_s)
         if dirty:
             self._take(dirty & self.free_mask, (dirty & self.free_mask).bit_count())
             self._soil(job.id, dirty)
@@ -333,7 +341,7 @@ class State:
         job.resize = None
         del self.resizing[job.id]
         job.state = JobState.RUNNING
-        job.not_before = record.at + self.settings.cooldown_s
+        self._rest(job, record.at + self.settings.cooldown_s)
         self._soil(job.id, released)
 
     def _ending(self, record: r.JobEnding) -> None:
@@ -349,6 +357,7 @@ class State:
         if job.resize is not None and job.resize.kind == "shrink":
             self._leaving -= job.resize.before - job.resize.after
         self._drop_running(job)
+        self.limited -= job.limited
         self._elastic.pop(job.id, None)
         self.resizing.pop(job.id, None)
         self._soil(job.id, record.nodes.mask)
@@ -360,7 +369,7 @@ class State:
         self.lost_mask &= ~mask
         self.total = (self.all_mask & ~self.lost_mask).bit_count()
         # A node may be back before the job that lost it has ended: it is free when it is proved clean.
-        for job in self.jobs.values():
+        for _, _, job in self.running:
             new &= ~job.nodes
             if job.resize is not None and job.resize.kind == "expand":
                 new &= ~job.resize.nodes
@@ -395,6 +404,10 @@ class State:
         if resize is None:
             raise ValueError(f"job {number} has no resize outstanding")
         return resize
+
+    def _rest(self, job: Job, until: float) -> None:
+        job.not_before = until
+        self.resting = max(self.resting, until)
 
     def _close(self, number: int) -> Job:
         """The outstanding resize has come to nothing: its nodes are free again."""

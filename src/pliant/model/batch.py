@@ -13,15 +13,16 @@ import msgspec
 
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
-from pliant.model.speedup import Amdahl, Downey, Model, Table, check_model
+from pliant.model.speedup import Amdahl, Downey, Model, Phase, Phases, Simple, Table, check_model
 
-CLUSTER_KEYS = ("nodes", "slots", "policy", "start", "cooldown_s", "resize_deadline_s")
+CLUSTER_KEYS = ("nodes", "slots", "policy", "start", "cooldown_s", "resize_deadline_s", "pass_interval_s")
 JOB_KEYS = (
     "name", "submit", "command", "cwd", "env", "nodes", "class", "walltime", "kill", "model", "verify", "user",
-    "priority", "count",
+    "priority", "count", "phases",
 )  # fmt: skip
 START_S = 10.0
 """What a walltime that was not stated allows for starting, beside half as much again as the model says."""
+PHASE_KEYS = ("share", "model", "nodes")
 NODES_KEYS = ("min", "max", "factor", "preferred")
 
 
@@ -34,6 +35,7 @@ class Cluster(msgspec.Struct, frozen=True):
     start: str | None = None
     cooldown_s: float | None = None
     resize_deadline_s: float | None = None
+    pass_interval_s: float | None = None
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -74,6 +76,7 @@ def _cluster(data: Mapping[str, Any], where: str) -> Cluster:
         start=_text(data, "start", where, "") or None,
         cooldown_s=_seconds(data, "cooldown_s", where, None),
         resize_deadline_s=_seconds(data, "resize_deadline_s", where, None),
+        pass_interval_s=_seconds(data, "pass_interval_s", where, None),
     )
 
 
@@ -85,6 +88,8 @@ def _job(data: Mapping[str, Any], number: int, source: str, cluster: Cluster) ->
     _known(data, JOB_KEYS, where)
     bounds = _bounds(data.get("nodes", 1), where)
     default = JobClass.MALLEABLE if bounds.max > bounds.min else JobClass.RIGID
+    if "phases" in data:
+        default = JobClass.EVOLVING
     job_class = _class(data, where, default)
     if job_class is JobClass.RIGID and bounds.min != bounds.max:
         raise BatchError(f"{where}: class: a rigid job has one size; write nodes = {bounds.preferred}")
@@ -95,7 +100,12 @@ def _job(data: Mapping[str, Any], number: int, source: str, cluster: Cluster) ->
     command = _command(data, "command", where)
     if not command:
         raise BatchError(f"{where}: command: missing; say what the job runs")
-    model = _model(data.get("model"), where)
+    whole = _model(data.get("model"), where)
+    model: Model | None = whole
+    if "phases" in data:
+        if job_class is not JobClass.EVOLVING:
+            raise BatchError(f"{where}: phases: a {job_class} job has none; write class = 'evolving'")
+        model = _phases(data["phases"], whole, bounds, where)
     walltime = _seconds(
         data, "walltime", where, model.time(bounds.preferred) * 1.5 + START_S if model else 3600.0
     )
@@ -154,13 +164,56 @@ def _class(data: Mapping[str, Any], where: str, default: JobClass) -> JobClass:
         ) from None
 
 
-def _model(value: Any, where: str) -> Model | None:
+def _phases(value: Any, whole: Simple | None, bounds: Bounds, where: str) -> Phases:
+    """The phases of an evolving job: shares of the job's model ``whole``, or with models of their own."""
+    if not isinstance(value, list) or not value:
+        raise BatchError(f"{where}: phases: expected a list of tables, one for each phase, got {value!r}")
+    phases: list[Phase] = []
+    shares = 0.0
+    for number, entry in enumerate(value, 1):
+        at = f"{where}: phase {number}"
+        table = _table(entry, at)
+        _known(table, PHASE_KEYS, at)
+        if ("share" in table) == ("model" in table):
+            raise BatchError(f"{at}: give either its share of the job's model, or a model of its own")
+        low, high = _phase_sizes(table, bounds, at)
+        model, share = _model(table.get("model"), at), 1.0
+        if model is None:
+            if whole is None:
+                raise BatchError(f"{at}: share: the job has no model that it could be a share of")
+            model, share = whole, _seconds(table, "share", at, 0.0) or 0.0
+            if share <= 0:
+                raise BatchError(f"{at}: share: {table['share']!r}; it must be above 0")
+            shares += share
+        phases.append(Phase(model, share, low, high))
+    if whole is not None and abs(shares - 1.0) > 1e-6:
+        raise BatchError(
+            f"{where}: phases: their shares of the job's model sum up to {shares:g} instead of 1"
+        )
+    return Phases(tuple(phases))
+
+
+def _phase_sizes(table: Mapping[str, Any], bounds: Bounds, where: str) -> tuple[int, int | None]:
+    """What a phase asks for; it must be left with a size that the job allows."""
+    if "nodes" not in table:
+        return 1, None
+    if isinstance(table["nodes"], Mapping):
+        _known(table["nodes"], ("min", "max"), f"{where}: nodes")
+    wanted = _bounds(table["nodes"], where)
+    if bounds.floor(wanted.max) < wanted.min:
+        raise BatchError(
+            f"{where}: nodes: none of the job's sizes, {bounds.describe()}, is in {wanted.min}:{wanted.max}"
+        )
+    return wanted.min, wanted.max
+
+
+def _model(value: Any, where: str) -> Simple | None:
     if value is None:
         return None
     table = _table(value, f"{where}: model")
     try:
         if "times" in table:
-            model: Model = Table({int(n): float(t) for n, t in _table(table["times"], where).items()})
+            model: Simple = Table({int(n): float(t) for n, t in _table(table["times"], where).items()})
             _known(table, ("times",), f"{where}: model")
         else:
             downey = "parallelism" in table or "sigma" in table
@@ -168,7 +221,7 @@ def _model(value: Any, where: str) -> Model | None:
     except (msgspec.ValidationError, ValueError, TypeError) as error:
         raise BatchError(
             f"{where}: model: {error}; write {{work_s, serial_fraction}}, {{work_s, parallelism, sigma}} "
-            "or {times = {1 = 60.0}}"
+            "(both with io_s, if it does any) or {times = {1 = 60.0}}"
         ) from None
     if problem := check_model(model):
         raise BatchError(f"{where}: {problem}")

@@ -38,7 +38,7 @@ ENDED = frozenset(
 )
 
 
-class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """The sizes a job allows, in nodes: min, min * factor, ... up to max; factor 1 allows every size.
 
     preferred is one of them.
@@ -126,7 +126,7 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{self.min}:{self.max}" + (f" by factor {self.factor}" if self.factor > 1 else "")
 
 
-class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
+class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What was submitted. Times in seconds; ``submit_s`` counts from the start of the batch.
 
     ``walltime_s`` is the user's estimate at the preferred size; ``nodes`` are the allowed sizes.

@@ -9,17 +9,21 @@ from bisect import bisect_left
 import msgspec
 
 
-class Amdahl(msgspec.Struct, frozen=True, tag="amdahl", forbid_unknown_fields=True):
-    """T(n) = work_s * (serial_fraction + (1 - serial_fraction) / n), in seconds."""
+class Amdahl(msgspec.Struct, frozen=True, tag="amdahl", forbid_unknown_fields=True, gc=False):
+    """T(n) = io_s + work_s * (serial_fraction + (1 - serial_fraction) / n), in seconds.
+
+    ``io_s`` is the time of input and output, which a shared file system sets and more nodes do not shorten.
+    """
 
     work_s: float
     serial_fraction: float = 0.0
+    io_s: float = 0.0
 
     def time(self, nodes: int) -> float:
-        return self.work_s * (self.serial_fraction + (1.0 - self.serial_fraction) / nodes)
+        return self.io_s + self.work_s * (self.serial_fraction + (1.0 - self.serial_fraction) / nodes)
 
 
-class Table(msgspec.Struct, frozen=True, tag="table", forbid_unknown_fields=True):
+class Table(msgspec.Struct, frozen=True, tag="table", forbid_unknown_fields=True, gc=False):
     """Measured run times by node count; log T is interpolated over log n, and clamped outside."""
 
     times: dict[int, float]
@@ -38,8 +42,8 @@ class Table(msgspec.Struct, frozen=True, tag="table", forbid_unknown_fields=True
         return math.exp((1 - share) * math.log(self.times[a]) + share * math.log(self.times[b]))
 
 
-class Downey(msgspec.Struct, frozen=True, tag="downey", forbid_unknown_fields=True):
-    """T(n) = work_s / S(n), in seconds, with Downey's speed-up S.
+class Downey(msgspec.Struct, frozen=True, tag="downey", forbid_unknown_fields=True, gc=False):
+    """T(n) = io_s + work_s / S(n), in seconds, with Downey's speed-up S and ``io_s`` as for Amdahl.
 
     ``parallelism`` is the average number of nodes that the job keeps busy if it may have any number, and
     ``sigma`` the variation around it: 0 is a perfect speed-up up to there, 1 and more gains slowly.
@@ -49,9 +53,10 @@ class Downey(msgspec.Struct, frozen=True, tag="downey", forbid_unknown_fields=Tr
     work_s: float
     parallelism: float
     sigma: float = 0.0
+    io_s: float = 0.0
 
     def time(self, nodes: int) -> float:
-        return self.work_s / self.speedup(nodes)
+        return self.io_s + self.work_s / self.speedup(nodes)
 
     def speedup(self, nodes: float) -> float:
         a, s, n = self.parallelism, self.sigma, nodes
@@ -64,11 +69,64 @@ class Downey(msgspec.Struct, frozen=True, tag="downey", forbid_unknown_fields=Tr
         return a
 
 
-Model = Amdahl | Table | Downey
+Simple = Amdahl | Table | Downey
+
+
+class Phase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of an evolving job, which takes the ``share`` of ``model.time(n)`` seconds on n nodes.
+
+    When it begins, a job of fewer than ``min`` nodes, or more than ``max``, asks for the nearest size in between.
+    """
+
+    model: Simple
+    share: float = 1.0
+    min: int = 1
+    max: int | None = None
+
+    def time(self, nodes: int) -> float:
+        return self.share * self.model.time(nodes)
+
+    def wants(self, nodes: int) -> bool:
+        """Whether a job of ``nodes`` nodes asks for another size."""
+        return not self.min <= nodes <= (nodes if self.max is None else self.max)
+
+
+class Phases(msgspec.Struct, frozen=True, tag="phases", forbid_unknown_fields=True):
+    """What an evolving job does, one phase after the other. T(n), all of it on n nodes, is for estimates; how
+    long the job takes depends on the sizes it gets."""
+
+    phases: tuple[Phase, ...]
+
+    def time(self, nodes: int) -> float:
+        return sum(phase.time(nodes) for phase in self.phases)
+
+
+Model = Amdahl | Table | Downey | Phases
+
+
+def falls(model: Model | None) -> bool:
+    """Whether more nodes never take longer, whatever the numbers; without a model, speed-up is linear."""
+    return model is None or isinstance(model, Amdahl | Downey)
+
+
+def scaled(model: Model, factor: float) -> Model:
+    """The model with all times ``factor`` times as long."""
+    if isinstance(model, Table):
+        return Table({nodes: time * factor for nodes, time in model.times.items()})
+    if isinstance(model, Phases):
+        return Phases(
+            tuple(msgspec.structs.replace(phase, share=phase.share * factor) for phase in model.phases)
+        )
+    return msgspec.structs.replace(model, work_s=model.work_s * factor, io_s=model.io_s * factor)
 
 
 def check_model(model: Model) -> str | None:
     """What is wrong with the model's numbers, or None."""
+    if isinstance(model, Phases):
+        problems = (check_model(phase.model) for phase in model.phases)
+        return next((problem for problem in problems if problem), None)
+    if isinstance(model, Amdahl | Downey) and not 0 <= model.io_s < math.inf:
+        return f"model.io_s is {model.io_s:g}; it must be 0 or more seconds"
     if isinstance(model, Amdahl | Downey) and not (model.work_s > 0 and math.isfinite(model.work_s)):
         return f"model.work_s is {model.work_s:g}; it must be above 0 seconds"
     if isinstance(model, Downey):

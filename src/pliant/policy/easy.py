@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pliant.model.speedup import falls
 from pliant.policy.fcfs import FITS, least_size, start_size
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Start
 
@@ -86,7 +87,7 @@ def easy_pass(
             if reservation is not None:
                 decisions.append(Promise(job.id, reservation.at))
         elif size:
-            size = _harmless(job, size, size if rule == "max" else job.bounds.min, now, reservation)
+            size = _harmless(job, size, now, reservation, size if rule == "max" else 0)
             if size:
                 decisions.append(Start(job.id, size, BACKFILLED))
                 free -= size
@@ -95,19 +96,20 @@ def easy_pass(
     return decisions, head, reservation, free
 
 
-def _harmless(job: JobView, size: int, least: int, now: float, reservation: Reservation | None) -> int:
+def _harmless(job: JobView, size: int, now: float, reservation: Reservation | None, least: int = 0) -> int:
     """The largest allowed size from ``least`` to ``size`` with which ``job`` does not delay the reservation, or 0.
 
     Where it outlasts the reservation, it uses up some of its spare nodes.
     """
     if reservation is None:
         return size
-    bounds = job.bounds
-    while size:
-        if now + job.spec.estimate(size) <= reservation.at:
+    bounds, spec = job.bounds, job.spec
+    while size > reservation.spare:
+        if now + spec.estimate(size) <= reservation.at:
             return size
-        if size <= reservation.spare:
-            reservation.spare -= size
-            return size
-        size = bounds.floor(size - 1) if least < size else 0
-    return 0
+        # Where fewer nodes take longer in any case, the next size that can do is one that is spare.
+        below = reservation.spare if falls(spec.model) else size - 1
+        size = bounds.floor(below) if least <= below else 0
+    if size and now + spec.estimate(size) > reservation.at:
+        reservation.spare -= size
+    return size

@@ -17,10 +17,13 @@ from pliant.policy.fcfs import FITS
 from pliant.policy.resizing import pays
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Resize, Start
 
-LEAST_S = 60.0
-"""Less time left than this counts as this: below, an estimate says little, and a resize is soon too late."""
+LEAST_S = 10.0
+"""Less time left than this counts as this, as in the bounded slowdown: else a job's last moments outweigh all."""
 DEPTH = 100
 """So many waiting jobs behind the head are tried in a pass once no node is free."""
+
+MARGIN = 2.0
+"""Nodes move between running jobs only if they are worth so many times more where they go."""
 
 Entry = tuple[float, int, JobView]
 """A running job and what its next node is worth, ready for a heap."""
@@ -34,9 +37,11 @@ class Marginal:
        lose less than the start is worth; a head that is blocked by more than that waits for its promise.
     2. Nodes left over go, one after the other, to the malleable job that gains most by the next one, where
        the growth pays for itself ``payback`` times and does the head no harm.
+    3. While nobody waits, nodes move from the malleable jobs that lose least to those that gain far more.
     """
 
     name = "marginal"
+    rebalances = True
 
     def __init__(self, payback: float = 2.0) -> None:
         self._payback = payback
@@ -82,6 +87,8 @@ class _Pass:
             elif size := self._harmless(job, size):
                 self._claim(job, size, BACKFILLED)
         self._grow()
+        if not self._blocked and not self._claims and self.coming <= 0:
+            self._move()
         return decisions + self._resizes()
 
     # ---- waiting jobs --------------------------------------------------------------------------------
@@ -105,12 +112,13 @@ class _Pass:
         reservation = self._reservation
         if reservation is None or size <= reservation.spare:
             return size
-        room = reservation.at - self.now
+        # The sum, not the difference, as EASY does: rounding must not tell the two apart.
+        now, at = self.now, reservation.at
         if job.spec.job_class is JobClass.MALLEABLE:
             preferred = job.bounds.preferred
-            while size < preferred and job.spec.estimate(size) > room:
+            while size < preferred and now + job.spec.estimate(size) > at:
                 size = min(preferred, _up(job, size) or preferred)
-        return size if job.spec.estimate(size) <= room else 0
+        return size if now + job.spec.estimate(size) <= at else 0
 
     def _claim(self, job: JobView, size: int, reason: Reason) -> bool:
         """Give ``job`` its nodes: now if they are free, else when others have left them."""
@@ -244,6 +252,35 @@ class _Pass:
                 self._sizes[number] = more
                 if further := _up(job, more):
                     heappush(heap, (-self._worth(job, more, further), number, job))
+
+    def _move(self) -> None:
+        """Nobody waits: nodes leave where they are worth least, for those to whom they are worth ``MARGIN`` times
+        that; these get them in the next pass, once they are free."""
+        takers: list[Entry] = []
+        for number, job in self._able.items():
+            more = 0 if number in self._sizes else _up(job, job.size)
+            if more and pays(self.view, job, more, self._payback):
+                takers.append((-self._worth(job, job.size, more), number, job))
+        heapify(takers)
+        donors = [entry for entry in self.donors() if entry[1] not in self._sizes]
+        heapify(donors)
+        grown: dict[int, int] = {}
+        lack = 0
+        while takers and lack <= 0:
+            worth, number, taker = heappop(takers)
+            size = grown.get(number, taker.size)
+            more = grown[number] = _up(taker, size)
+            lack += more - size
+            if further := _up(taker, more):
+                heappush(takers, (-self._worth(taker, more, further), number, taker))
+            while lack > 0 and donors and donors[0][1] not in grown and -worth >= MARGIN * donors[0][0]:
+                _, number, donor = heappop(donors)
+                size = self._sizes.get(number, donor.size)
+                below = self._sizes[number] = _down(donor, size, lack)
+                self._for[number] = taker
+                lack -= size - below
+                if further := _down(donor, below):
+                    heappush(donors, (self._worth(donor, further, below), number, donor))
 
     def _spares(self, job: JobView, size: int, more: int) -> bool:
         """Whether the head can do without the nodes by which ``job`` grows; if so, they are booked."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heapreplace
 
 from pliant.policy.view import ClusterView, JobView, Reason, Resize
 
@@ -24,9 +25,12 @@ def largest(job: JobView) -> int:
 
 def pays(view: ClusterView, job: JobView, size: int, payback: float) -> bool:
     """Whether the rest of the work saves ``payback`` times what growing to ``size`` takes."""
-    cost = view.cost.expand_s(job.size, size)
-    left = job.remaining_s(view.now) - cost
-    return left * (1.0 - job.spec.speed_ratio(size, job.size)) > payback * cost
+    return _saves(job, size, job.remaining_s(view.now), view.cost.expand_s(job.size, size), payback)
+
+
+def _saves(job: JobView, size: int, left_s: float, cost_s: float, payback: float) -> bool:
+    """``pays``, with what is left of the job at its present size and the cost of growing, in seconds."""
+    return (left_s - cost_s) * (1.0 - job.spec.speed_ratio(size, job.size)) > payback * cost_s
 
 
 def just_enough(donors: list[JobView], need: int, floor: Limit, reason: Reason) -> list[Resize]:
@@ -56,22 +60,27 @@ def grow(
 ) -> list[Resize]:
     """Raise the smallest sizes step by step up to ``ceiling`` while ``free`` lasts and each step pays."""
     jobs = list(takers)
+    now, cost = view.now, view.cost
     sizes = {job.id: job.size for job in jobs}
-    open_ = sorted(jobs, key=lambda job: (job.size, job.id))
-    while open_ and free > 0:
-        job = open_[0]
-        size = job.bounds.above(sizes[job.id])
-        step = size - sizes[job.id]
-        if not size or size > ceiling(job) or step > free or not pays(view, job, size, payback):
-            open_.pop(0)
+    lefts = {job.id: job.remaining_s(now) for job in jobs}
+    smallest_first = [(job.size, job.id, job, ceiling(job)) for job in jobs]
+    heapify(smallest_first)
+    while smallest_first and free > 0:
+        before, number, job, most = smallest_first[0]
+        size = job.bounds.above(before)
+        if (
+            not size
+            or size > most
+            or size - before > free
+            or not _saves(job, size, lefts[number], cost.expand_s(job.size, size), payback)
+        ):
+            heappop(smallest_first)
             continue
-        free -= step
-        sizes[job.id] = size
-        open_.sort(key=lambda job: (sizes[job.id], job.id))
+        free -= size - before
+        sizes[number] = size
+        heapreplace(smallest_first, (size, number, job, most))
     return [
-        Resize(
-            job.id, sizes[job.id], Reason("idle_nodes", figures={"remaining_s": job.remaining_s(view.now)})
-        )
+        Resize(job.id, sizes[job.id], Reason("idle_nodes", figures={"remaining_s": lefts[job.id]}))
         for job in jobs
         if sizes[job.id] > job.size
     ]

@@ -14,6 +14,7 @@ SENTENCES = {
     "best_use": "nobody could make better use of the free nodes",
     "shrink_for_head": "nodes were needed for the head of the queue",
     "shrink_for_waiting": "a waiting job could make better use of the nodes",
+    "shrink_for_better_use": "another job could make better use of the nodes",
     "shrink_for_share": "others had less than their share",
     "agreement_met": "the nodes that were kept for it are free",
     "agreement_exchanged": "free nodes kept for others were enough, and those get the ones it waited for",
@@ -30,10 +31,11 @@ def why(reason: Reason, name_of: Callable[[int], str]) -> str:
         if math.isfinite(saved):
             return f"{head} could then start, up to {seconds(saved)} sooner"
         return f"{head} could then start"
+    if reason.code in ("shrink_for_waiting", "shrink_for_better_use") and reason.for_job:
+        waiting = "was waiting and " if reason.code == "shrink_for_waiting" else ""
+        return f"{name_of(reason.for_job)} {waiting}could make better use of the nodes"
     if reason.code == "shrink_for_agreement":
         return f"{name_of(reason.for_job)} waits for the nodes that this frees"
-    if reason.code == "shrink_for_waiting" and reason.for_job:
-        return f"{name_of(reason.for_job)} was waiting and could make better use of the nodes"
     if reason.code in ("idle_nodes", "best_use") and "remaining_s" in reason.figures:
         left = seconds(reason.figures["remaining_s"])
         return f"{SENTENCES[reason.code]}, and it had {left} to go"

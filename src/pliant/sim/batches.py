@@ -5,9 +5,12 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+import msgspec
+
 from pliant.core.state import Settings
 from pliant.model.batch import Batch, Cluster, read_batch
 from pliant.model.errors import BatchError
+from pliant.plan.cost import ResizeCost
 from pliant.sim.simulator import SimJob
 
 
@@ -40,12 +43,13 @@ def batch_jobs(batch: Batch, *, rigid: bool = False) -> list[SimJob]:
     return jobs
 
 
-def batch_settings(cluster: Cluster) -> Settings:
-    """The core's settings, with those that the batch states."""
-    default = Settings()
-    return Settings(
-        cooldown_s=default.cooldown_s if cluster.cooldown_s is None else cluster.cooldown_s,
-        resize_deadline_s=(
-            default.resize_deadline_s if cluster.resize_deadline_s is None else cluster.resize_deadline_s
-        ),
-    )
+def batch_settings(cluster: Cluster, cost: ResizeCost | None = None) -> Settings:
+    """The core's settings, with those that the batch states; ``cost`` is what resizes cost, if known."""
+    stated = {
+        "cooldown_s": cluster.cooldown_s,
+        "resize_deadline_s": cluster.resize_deadline_s,
+        "pass_interval_s": cluster.pass_interval_s,
+        "cost": cost,
+    }
+    known = {name: value for name, value in stated.items() if value is not None}
+    return msgspec.structs.replace(Settings(), **known)

@@ -1,17 +1,26 @@
-"""The coefficients of ``plan.cost.ResizeCost`` from the resizes that live runs have recorded."""
+"""The coefficients of ``plan.cost.ResizeCost`` from the resizes that live runs have recorded, and cost files.
+
+A cost file is JSON: the coefficients in seconds under ``cost``; what else it holds, such as their standard
+errors, is for people.
+"""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
 from pliant.core import records as r
-from pliant.model.errors import TraceError
+from pliant.model.errors import BatchError, TraceError
 from pliant.plan.cost import ResizeCost
+from pliant.sim.simulator import INSTANT
+
+NAMED_COSTS = {"default": ResizeCost(), "none": INSTANT}
+"""Costs that need no file; with none, nothing takes time."""
 
 
 class Estimate(NamedTuple):
@@ -78,6 +87,44 @@ def fit(samples: Samples) -> dict[str, Estimate]:
 def cost(fitted: dict[str, Estimate]) -> ResizeCost:
     """The model with the fitted coefficients, none below 0; the default where there was no case."""
     return ResizeCost(**{name: max(0.0, each.value) for name, each in fitted.items() if each.cases})
+
+
+def to_json(fitted: dict[str, Estimate]) -> bytes:
+    """A cost file's text: each coefficient with its standard error and cases, and the model of them."""
+    rows: dict[str, dict[str, Any]] = {}
+    for name, each in fitted.items():
+        rows[name] = {k: None if math.isnan(v) else v for k, v in each._asdict().items()}
+    return msgspec.json.format(msgspec.json.encode({"coefficients": rows, "cost": cost(fitted)}))
+
+
+def read_cost(name: str) -> ResizeCost:
+    """The costs of ``name``: one of ``NAMED_COSTS``, or a cost file. BatchError says what is wrong with it."""
+    if name in NAMED_COSTS:
+        return NAMED_COSTS[name]
+    wrong = f"cost: {name}:"
+    try:
+        text = Path(name).read_bytes()
+    except OSError as error:
+        raise BatchError(
+            f"{wrong} cannot be read: {error.strerror or error}; give a file that pliant calibrate --out "
+            f"has written, or one of {', '.join(NAMED_COSTS)}"
+        ) from None
+    try:
+        read = msgspec.json.decode(text, type=_CostFile).cost
+    except msgspec.ValidationError as error:
+        raise BatchError(f"{wrong} is no cost file: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BatchError(f"{wrong} is no JSON: {error}") from None
+    for key, value in msgspec.structs.asdict(read).items():
+        if not 0 <= value < math.inf:
+            raise BatchError(f"{wrong} {key} is {value:g}; it must be 0 or more seconds")
+    return read
+
+
+class _CostFile(msgspec.Struct, frozen=True):
+    """What the reader of a cost file looks at; a coefficient that is not there has its default."""
+
+    cost: ResizeCost
 
 
 def _mean(values: Sequence[float]) -> Estimate:

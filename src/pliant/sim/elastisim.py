@@ -2,37 +2,41 @@
 
 What maps is read, all else is refused by name:
 
-- Rigid, moldable and malleable jobs on nodes, their submission, time limit, arguments, and the attributes
+- Rigid, moldable, malleable and evolving jobs on nodes, their submission, time limit, arguments, and the attributes
   name, user and priority. A rigid job is ended at its limit; for other jobs the limit is the estimate.
 - Phases of computing, waiting and sequences of them, with performance models. The phases are taken together:
   a job's run time on n nodes is their sum, and it may be resized at any time.
+- The phases of an evolving job remain apart. One with an ``evolving_request``, which may depend on the job's
+  arguments, asks for that number of nodes when it begins, and once, not before each iteration.
 
-GPUs, communication, storage, evolving and adaptive jobs, and tasks run on a reconfiguration are not
-simulated, so a job with any of them would seem faster than it is.
+GPUs, communication, storage, adaptive jobs, and tasks run on a reconfiguration are not simulated, so a job
+with any of them would seem faster than it is.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pliant.model.errors import TraceError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
-from pliant.model.speedup import Amdahl, Model, Table
+from pliant.model.speedup import Amdahl, Model, Phase, Phases, Simple, Table
 from pliant.sim.expression import evaluate
 from pliant.sim.simulator import SimJob
 
-CLASSES = {kind.value: kind for kind in (JobClass.RIGID, JobClass.MOLDABLE, JobClass.MALLEABLE)}
+CLASSES = {kind.value: kind for kind in JobClass}
 JOB_KEYS = (
     "type", "submit_time", "application_model", "walltime", "arguments", "attributes", "num_nodes",
     "num_nodes_min", "num_nodes_max",
 )  # fmt: skip
 GPU_KEYS = ("num_gpus_per_node", "num_gpus_per_node_min", "num_gpus_per_node_max")
 ATTRIBUTES = ("name", "user", "priority")
-PHASE_KEYS = ("name", "iterations", "scheduling_point", "final_scheduling_point", "barrier", "tasks")
+PHASE_KEYS = (
+    "name", "iterations", "scheduling_point", "final_scheduling_point", "barrier", "tasks", "evolving_request",
+)  # fmt: skip
 WAITS = ("busy_wait", "idle")
 DISTRIBUTED = ("all_ranks", "total")
 """The first is the present name: the load is divided among the nodes."""
@@ -113,7 +117,8 @@ def _job(
     arguments = {
         key: _number(value, f"{where}: {key}", {}) for key, value in _table(entry, "arguments", where).items()
     }
-    model = _model(phases, f"{where}: {file}", sizes, arguments, node_flops)
+    evolving = job_class is JobClass.EVOLVING
+    model = _model(phases, f"{where}: {file}", sizes, arguments, node_flops, evolving=evolving)
     limit = _number(entry.get("walltime", 0), f"{where}: walltime", {})
     priority = attributes.get("priority", 0)
     if not isinstance(priority, int):
@@ -155,8 +160,10 @@ def _model(
     sizes: Bounds,
     arguments: Mapping[str, float],
     node_flops: float | None,
+    *,
+    evolving: bool,
 ) -> Model:
-    """The job's run time by its nodes: Amdahl's law where it fits exactly, else a table."""
+    """The job's run time by its nodes, phase by phase if it is evolving."""
     _refuse_others(application, ("phases", "on_init", "on_reconfiguration", "on_expansion"), where)
     for key in ("on_reconfiguration", "on_expansion"):
         if application.get(key):
@@ -167,17 +174,48 @@ def _model(
     first = application.get("on_init") or []
     first = first if isinstance(first, list) else _list(first, "tasks", f"{where}: on_init")
 
-    def time(nodes: int) -> float:
+    def time(nodes: int, chosen: Sequence[tuple[int, Any]]) -> float:
         known = {**arguments, "num_nodes": float(nodes)}
-        whole = _tasks(first, f"{where}: on_init", known, node_flops)
-        for number, phase in enumerate(phases, 1):
+        whole = _tasks(first, f"{where}: on_init", known, node_flops) if chosen[0][0] == 1 else 0.0
+        for number, phase in chosen:
             whole += _phase(phase, f"{where}: phase {number}", arguments, known, node_flops)
         return whole
 
-    times = {n: time(n) for n in _tabulated(sizes)}
+    numbered = list(enumerate(phases, 1))
+    if not evolving:
+        for number, phase in numbered:
+            if isinstance(phase, Mapping) and "evolving_request" in phase:
+                raise TraceError(
+                    f"{where}: phase {number}: evolving_request: only evolving jobs can make one"
+                )
+        return _fitted({n: time(n, numbered) for n in _tabulated(sizes)}, where)
+    parts: list[Phase] = []
+    for number, phase in numbered:
+        at = f"{where}: phase {number}"
+        model = _fitted({n: time(n, [(number, phase)]) for n in _tabulated(sizes)}, at)
+        low, high = _request(phase, at, sizes, arguments)
+        parts.append(Phase(model, 1.0, low, high))
+    return Phases(tuple(parts))
+
+
+def _request(
+    phase: Mapping[str, Any], where: str, sizes: Bounds, arguments: Mapping[str, float]
+) -> tuple[int, int | None]:
+    """The least and largest number of nodes that a phase wants."""
+    if "evolving_request" not in phase:
+        return 1, None
+    at = f"{where}: evolving_request"
+    number = _number(phase["evolving_request"], at, arguments)
+    if not number.is_integer() or not sizes.allows(int(number)):
+        raise TraceError(f"{at}: {number:g} is no size of the job, {sizes.describe()}")
+    return int(number), int(number)
+
+
+def _fitted(times: Mapping[int, float], where: str) -> Simple:
+    """Amdahl's law where it fits the times exactly, else a table of them."""
     if bad := [n for n, t in times.items() if not 0 < t < float("inf")]:
         raise TraceError(f"{where}: runs {times[bad[0]]:g} s on {bad[0]} nodes; it must be above 0")
-    return _amdahl(times) or Table(times)
+    return _amdahl(times) or Table(dict(times))
 
 
 def _tabulated(sizes: Bounds) -> list[int]:

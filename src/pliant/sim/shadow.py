@@ -10,7 +10,7 @@ import msgspec
 from pliant.core import records as r
 from pliant.model.errors import TraceError
 from pliant.model.jobs import JobSpec, JobState
-from pliant.model.speedup import Table
+from pliant.model.speedup import scaled
 from pliant.sim.simulator import SimJob
 
 
@@ -51,11 +51,7 @@ class _Ran:
             return SimJob(self.spec, None if model else self.spec.walltime_s)
         if model is None:
             return SimJob(self.spec, self.done)
-        if isinstance(model, Table):
-            real: object = Table({n: t * self.done for n, t in model.times.items()})
-        else:
-            real = msgspec.structs.replace(model, work_s=model.work_s * self.done)
-        return SimJob(msgspec.structs.replace(self.spec, model=real))
+        return SimJob(msgspec.structs.replace(self.spec, model=scaled(model, self.done)))
 
 
 def read_journal(path: Path) -> Recorded:

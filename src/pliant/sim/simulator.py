@@ -17,21 +17,27 @@ from pliant.core import records as r
 from pliant.core.core import SchedulerCore
 from pliant.core.metrics import Metrics, RunMetrics
 from pliant.core.state import NEVER, Settings
-from pliant.model.errors import BatchError, PolicyError
-from pliant.model.jobs import JobClass, JobSpec
+from pliant.model.jobs import JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet, lowest_bits
 from pliant.plan.cost import ResizeCost
 from pliant.policy.view import Policy
+from pliant.sim.evolving import new_run
+from pliant.sim.failures import MOST_REQUEUES, Breakdowns, Failures
 from pliant.sim.instant import Instant
+from pliant.sim.refusals import check_jobs, stuck
+from pliant.sim.running import Former, Run
 
 INSTANT = ResizeCost(start_s=0.0, start_each_s=0.0, blocked_s=0.0, leave_s=0.0, answer_s=0.0)
 """Nothing but the work takes time: the usual assumption for traces of rigid jobs."""
+
+ELASTIC = (JobClass.MALLEABLE, JobClass.EVOLVING)
+"""Jobs that can be resized: by the scheduler's wish, or only by their own."""
 
 KILLED = 143
 """Exit code of a job that was ended: 128 + SIGTERM, as a shell shows it."""
 
 
-class SimJob(msgspec.Struct, frozen=True):
+class SimJob(msgspec.Struct, frozen=True, gc=False):
     """A job and how long it really runs: ``runtime_s`` at its preferred size, else by its model.
 
     It looks for offers ``period_s`` after it began to compute and at multiples of that (paper 3, section 5.1:
@@ -54,36 +60,18 @@ class SimJob(msgspec.Struct, frozen=True):
 
 
 class SimEnd(NamedTuple):
-    """``jobs`` jobs were simulated until ``at`` seconds, in ``calls`` calls of the core."""
+    """``jobs`` jobs were simulated until ``at`` seconds, in ``calls`` calls of the core.
+
+    ``node_failures`` times a node has failed, and ``requeued`` times a job that lost one was submitted again.
+    ``lost_node_s`` are the node-seconds that jobs had held when a failing node ended them.
+    """
 
     at: float
     jobs: int
     calls: int
-
-
-class _Run:
-    """A job that has been started. ``left`` is the share of its work still to do at ``since``; it computes
-    at rate 1 / ``whole``, or stands still if that is None. ``turn`` tells stale ends from the valid one."""
-
-    __slots__ = ("accepted", "began", "job", "left", "mask", "number", "offer", "since", "turn", "whole")
-
-    def __init__(self, number: int, job: SimJob, mask: int, now: float) -> None:
-        self.number = number
-        self.job = job
-        self.mask = mask
-        self.left = 1.0
-        self.began = now
-        self.since = now
-        self.whole: float | None = None
-        self.turn = 0
-        self.offer: c.Offer | None = None
-        self.accepted = False
-
-    def settle(self, now: float) -> None:
-        """Book the work done up to ``now``."""
-        if self.whole is not None:
-            self.left = max(0.0, self.left - (now - self.since) / self.whole)
-        self.since = now
+    node_failures: int = 0
+    requeued: int = 0
+    lost_node_s: float = 0.0
 
 
 class Simulator:
@@ -93,7 +81,7 @@ class Simulator:
     is the order in which events of one instant reach the core. A job answers an offer after
     ``answer_s``, stands still for ``blocked_s`` before a resize is done, and its former nodes are clean
     ``leave_s`` later (0: in the same instant, and the same call). ``progress`` is told the number of ended
-    jobs now and then.
+    jobs now and then. With ``failures`` nodes fail and return, until all jobs have ended.
 
     Raises BatchError for jobs that cannot be simulated.
     """
@@ -109,8 +97,9 @@ class Simulator:
         starting: bool = False,
         instant: Instant = Instant.TOGETHER,
         progress: Callable[[int], None] | None = None,
+        failures: Failures | None = None,
     ) -> None:
-        _check(jobs, nodes)
+        check_jobs(jobs, nodes)
         self._jobs = sorted(jobs, key=attrgetter("spec.submit_s"))
         self._nodes = nodes
         self._policy = policy
@@ -120,15 +109,24 @@ class Simulator:
         self._starting = starting
         self._happen = self._in_pyss_order if instant is Instant.PYSS else self._together
         self._progress = progress
-        self._heap: list[tuple[float, int, Callable[[_Run, int], None], _Run, int]] = []
+        self._failures = failures
+        self._breakdowns = Breakdowns(failures.outages(nodes) if failures is not None else (), nodes)
+        self._heap: list[tuple[float, int, Callable[[Any, int], None], Run | Former, int]] = []
         self._order = 0
-        self._runs: dict[int, _Run] = {}
+        self._runs: dict[int, Run] = {}
         self._events: list[e.Event] = []
+        self._wishes: list[e.Event] = []
         self._wake = NEVER
         self._now = 0.0
+        self._next = 0
+        self._due = self._jobs[0].spec.submit_s
         self._submitted = 0
+        self._waiting: dict[int, SimJob] = {}
         self._ended = 0
         self._calls = 0
+        self._requeues: dict[int, int] = {}
+        self._requeued = 0
+        self._lost_node_s = 0.0
         self._carry_out: dict[type[c.Command], Callable[[Any], None]] = {
             c.Start: self._start,
             c.Offer: self._offer,
@@ -142,22 +140,36 @@ class Simulator:
     def run(self) -> SimEnd:
         """Simulate until every job has ended and every node is clean.
 
-        Raises PolicyError if jobs are left and nothing will ever happen again.
+        Raises PolicyError if jobs are left and nothing will ever happen again, BatchError if that is because
+        too many nodes stay away.
         """
-        jobs, heap = self._jobs, self._heap
-        count = len(jobs)
+        heap, breakdowns, dirty = self._heap, self._breakdowns, self.core.state.dirty
+        count = len(self._jobs)
         self._events.append(e.Granted(NodeSet.first(self._nodes)))
         while True:
             self._happen()
             later = heap[0][0] if heap else NEVER
-            if self._submitted < count:
-                later = min(later, jobs[self._submitted].spec.submit_s)
-            elif not heap and self._ended == count:
-                return SimEnd(self._now, count, self._calls)
-            later = min(later, self._wake)
+            if self._ended == count and not dirty:
+                return self._end()
+            later = min(later, self._due, self._wake)
+            if breakdowns.at <= later:
+                later = breakdowns.at
+                idle = not self._runs and self._due == NEVER
+                if idle and breakdowns.hopeless(self._ended + self._submitted, self.core.state.total):
+                    later = NEVER
             if later == NEVER:
-                raise self._stuck()
+                raise stuck(self.core.state, self._policy.name, self._nodes, breakdowns)
             self._now = later
+
+    def _end(self) -> SimEnd:
+        return SimEnd(
+            self._now,
+            len(self._jobs),
+            self._calls,
+            self._breakdowns.failed,
+            self._requeued,
+            self._lost_node_s,
+        )
 
     def _together(self) -> None:
         """All that happens now, in one call of the core."""
@@ -165,62 +177,65 @@ class Simulator:
         while heap and heap[0][0] <= now:
             _, _, happen, run, turn = heappop(heap)
             happen(run, turn)
-        while self._submit_next():
-            pass
-        self._tick()
+        if self._breakdowns.at <= now:
+            self._events += self._breakdowns.events(now)
+        while self._due <= now:
+            self._submit_next()
+        if self._wake <= now:
+            self._tick()
         self._tell()
 
     def _in_pyss_order(self) -> None:
         """All that happens now, in the calls that ``Instant.PYSS`` describes."""
         now, heap, known = self._now, self._heap, self.core.state.jobs
-        early: list[tuple[_Run, int]] = []
+        early: list[tuple[Any, int]] = []
         while heap and heap[0][0] <= now:
             _, _, happen, run, turn = heappop(heap)
             if happen == self._finish and turn == run.turn and known[run.number].expected_end > now:
                 early.append((run, turn))
             else:
                 happen(run, turn)
-        self._tick()
+        if self._breakdowns.at <= now:
+            self._events += self._breakdowns.events(now)
+        if self._wake <= now:
+            self._tick()
         self._tell()
-        while self._submit_next():
+        while self._due <= now:
+            self._submit_next()
             self._tell()
         for run, turn in early:
             self._finish(run, turn)
             self._tell()
 
-    def _submit_next(self) -> bool:
-        """Submit the next job, if it is due."""
-        i = self._submitted
-        if i == len(self._jobs) or self._jobs[i].spec.submit_s > self._now:
-            return False
-        self._submitted = i + 1
-        self._events.append(e.Submitted(i + 1, self._jobs[i].spec))
-        return True
+    def _submit_next(self) -> None:
+        """Submit the next job, which is due."""
+        self._submit(self._jobs[self._next])
+        self._next += 1
+        self._due = self._jobs[self._next].spec.submit_s if self._next < len(self._jobs) else NEVER
+
+    def _submit(self, job: SimJob) -> None:
+        self._submitted = number = self._submitted + 1
+        self._waiting[number] = job
+        self._events.append(e.Submitted(number, job.spec))
 
     def _tick(self) -> None:
-        if self._wake <= self._now:
-            self._wake = NEVER
-            self._events.append(e.Tick())
+        self._wake = NEVER
+        self._events.append(e.Tick())
 
     def _tell(self) -> None:
         """Let the core handle the events, and what its commands cause in the same instant."""
-        while self._events:
+        while self._events or self._wishes:
             events, self._events = self._events, []
+            if self._wishes:
+                events += self._wishes
+                self._wishes = []
             self._calls += 1
             for command in self.core.handle(events, self._now):
                 self._carry_out[type(command)](command)
 
-    def _at(self, time: float, happen: Callable[[_Run, int], None], run: _Run) -> None:
+    def _at(self, time: float, happen: Callable[[Any, int], None], run: Run | Former) -> None:
         self._order += 1
         heappush(self._heap, (time, self._order, happen, run, run.turn))
-
-    def _stuck(self) -> PolicyError:
-        waiting = [job.spec.name for job in self.core.state.queue]
-        shown = ", ".join(waiting[:10]) + (", ..." if len(waiting) > 10 else "")
-        return PolicyError(
-            f"policy {self._policy.name!r} is stuck at {self._now:.3f} s: {len(waiting)} jobs wait "
-            f"({shown}), {self.core.state.free} of {self._nodes} nodes are free, and nothing is left to happen"
-        )
 
     # ---- commands ------------------------------------------------------------------------------------
 
@@ -229,7 +244,7 @@ class Simulator:
             return  # the newcomers of an expansion; their time is part of expand_s
         number = command.job
         mask = command.nodes.mask
-        run = self._runs[number] = _Run(number, self._jobs[number - 1], mask, self._now)
+        run = self._runs[number] = new_run(number, self._waiting.pop(number), mask, self._now)
         if self._starting:
             cost = self._cost
             self._at(self._now + cost.start_s + cost.start_each_s * mask.bit_count(), self._begin, run)
@@ -263,44 +278,59 @@ class Simulator:
 
     def _release(self, command: c.Release) -> None:
         if leave_s := self._cost.leave_s:
-            former = _Run(command.job, self._jobs[command.job - 1], command.nodes.mask, self._now)
-            self._at(self._now + leave_s, self._clean, former)
+            self._at(self._now + leave_s, self._clean, Former(command.job, command.nodes.mask))
 
     def _kill(self, command: c.Kill) -> None:
         run = self._runs.get(command.job)
-        if run is not None:
-            self._over(run, KILLED)
+        if run is None:
+            return
+        failed = self.core.state.jobs[command.job].ending is JobState.NODE_FAIL
+        self._over(run, KILLED)
+        if failed:
+            self._lose(run)
 
     def _wake_at(self, command: c.WakeAt) -> None:
         self._wake = command.at
 
     # ---- what jobs do --------------------------------------------------------------------------------
 
-    def _begin(self, run: _Run, _turn: int) -> None:
+    def _begin(self, run: Run, _turn: int) -> None:
         """Say hello and compute."""
         if run.number not in self._runs:
             return
         run.began = self._now
         spec = run.job.spec
-        elastic = spec.job_class is JobClass.MALLEABLE
+        elastic = spec.job_class in ELASTIC
         self._events.append(e.Hello(run.number, elastic))
         if elastic:
             self._events.append(e.Malleable(run.number, on=True))
         self._compute(run)
+        self._ask(run)
 
-    def _compute(self, run: _Run) -> None:
+    def _ask(self, run: Run) -> None:
+        """An evolving job says which size it wants, if not the one it has; told after all else that happens."""
+        wish = run.wish()
+        if wish is not None:
+            self._wishes.append(e.Wants(run.number, wish))
+
+    def _compute(self, run: Run) -> None:
         """Go on computing at the present size; the end moves accordingly."""
         now = self._now
         run.since = now
-        run.whole = run.job.time(run.mask.bit_count())
+        run.whole = run.time(run.mask.bit_count())
         run.turn += 1
         self._at(now + run.left * run.whole, self._finish, run)
 
-    def _finish(self, run: _Run, turn: int) -> None:
-        if turn == run.turn:
+    def _finish(self, run: Run, turn: int) -> None:
+        if turn != run.turn:
+            return
+        if run.advance():
+            self._compute(run)
+            self._ask(run)
+        else:
             self._over(run, 0)
 
-    def _over(self, run: _Run, exit_code: int) -> None:
+    def _over(self, run: Run, exit_code: int) -> None:
         run.turn += 1
         del self._runs[run.number]
         self._ended += 1
@@ -313,7 +343,19 @@ class Simulator:
         if self._progress is not None and not self._ended % 500:
             self._progress(self._ended)
 
-    def _accept(self, run: _Run, _turn: int) -> None:
+    def _lose(self, run: Run) -> None:
+        """A node of the job has failed and its work is lost: submit it again, but not for ever."""
+        self._lost_node_s += run.hold(self._now)
+        times = self._requeues.pop(run.number, 0) + 1
+        if self._failures is None or not self._failures.requeue or times > MOST_REQUEUES:
+            return
+        self._ended -= 1
+        self._requeued += 1
+        spec = msgspec.structs.replace(run.job.spec, submit_s=self._now)
+        self._submit(msgspec.structs.replace(run.job, spec=spec))
+        self._requeues[self._submitted] = times
+
+    def _accept(self, run: Run, _turn: int) -> None:
         offer = self._current(run)
         if offer is None or run.accepted:
             return
@@ -325,7 +367,7 @@ class Simulator:
         else:
             self._block(run, run.turn)
 
-    def _block(self, run: _Run, _turn: int) -> None:
+    def _block(self, run: Run, _turn: int) -> None:
         """Stand still: the last part of every resize."""
         if self._current(run) is None:
             return
@@ -334,11 +376,12 @@ class Simulator:
         run.turn += 1
         self._at(self._now + self._cost.blocked_s, self._resized, run)
 
-    def _resized(self, run: _Run, turn: int) -> None:
+    def _resized(self, run: Run, turn: int) -> None:
         offer = self._current(run)
         if offer is None or turn != run.turn:
             return
         run.offer = None
+        run.hold(self._now)
         released = NodeSet()
         if offer.kind == "expand":
             run.mask |= offer.nodes.mask
@@ -351,12 +394,13 @@ class Simulator:
         if released and not self._cost.leave_s:
             self._events.append(e.Clean(run.number, released))
         self._compute(run)
+        self._ask(run)
 
-    def _current(self, run: _Run) -> c.Offer | None:
+    def _current(self, run: Run) -> c.Offer | None:
         """The outstanding offer, if the job still runs."""
         return run.offer if self._runs.get(run.number) is run else None
 
-    def _clean(self, former: _Run, _turn: int) -> None:
+    def _clean(self, former: Former, _turn: int) -> None:
         self._events.append(e.Clean(former.number, NodeSet(former.mask)))
 
 
@@ -370,10 +414,19 @@ def simulate(
     starting: bool = False,
     instant: Instant = Instant.TOGETHER,
     progress: Callable[[int], None] | None = None,
+    failures: Failures | None = None,
 ) -> SimEnd:
     """Run ``jobs`` on ``nodes`` nodes under ``policy``; see Simulator. Job numbers follow submission, from 1."""
     simulator = Simulator(
-        jobs, nodes, policy, settings, sink, starting=starting, instant=instant, progress=progress
+        jobs,
+        nodes,
+        policy,
+        settings,
+        sink,
+        starting=starting,
+        instant=instant,
+        progress=progress,
+        failures=failures,
     )
     return simulator.run()
 
@@ -392,19 +445,3 @@ def measured(
     metrics = Metrics(keep_jobs=keep_jobs)
     simulate(jobs, nodes, policy, settings, metrics.add, starting=starting, instant=instant)
     return metrics.summary(nodes)
-
-
-def _check(jobs: Sequence[SimJob], nodes: int) -> None:
-    if not jobs:
-        raise BatchError("there are no jobs to simulate")
-    for job in jobs:
-        spec = job.spec
-        if spec.nodes.min > nodes:
-            raise BatchError(
-                f"job {spec.name!r}: nodes: it needs {spec.nodes.min} nodes and there are {nodes}; "
-                "it could never start"
-            )
-        if spec.submit_s < 0:
-            raise BatchError(f"job {spec.name!r}: submit: {spec.submit_s:g} s lies before the start")
-        if not job.time(spec.nodes.preferred) > 0:
-            raise BatchError(f"job {spec.name!r}: its run time must be above 0 seconds")

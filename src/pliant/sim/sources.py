@@ -8,14 +8,16 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
-from msgspec import structs
+import msgspec
 
 from pliant.core.state import Settings
 from pliant.model.errors import BatchError, TraceError
+from pliant.plan.cost import ResizeCost
 from pliant.sim import paper2, paper3
 from pliant.sim.batches import batch_jobs, batch_settings, read_batch_file
 from pliant.sim.elastisim import read_elastisim
 from pliant.sim.estimates import REQUESTED, with_estimates
+from pliant.sim.failures import Failures
 from pliant.sim.feitelson import LOAD, UNIT_S, feitelson_jobs
 from pliant.sim.lublin import FITTED_NODES, lublin_jobs
 from pliant.sim.malleability import make_malleable
@@ -42,6 +44,18 @@ class Workload(NamedTuple):
     policy: str = ""
     start: str | None = None
     fixed: bool = True
+    failures: Failures | None = None
+
+
+class Overrides(NamedTuple):
+    """Settings that the user wants whatever the workload says; None leaves them alone."""
+
+    pass_interval_s: float | None = None
+    cost: ResizeCost | None = None
+
+    def settings(self, settings: Settings) -> Settings:
+        stated = {name: value for name, value in self._asdict().items() if value is not None}
+        return msgspec.structs.replace(settings, **stated)
 
 
 class Wish(NamedTuple):
@@ -61,19 +75,29 @@ class Wish(NamedTuple):
     estimates: str = REQUESTED
     node_flops: float | None = None
     run: int = 0
+    overrides: Overrides = Overrides()
+    failures: Failures | None = None
 
 
 def read_workload(wish: Wish) -> Workload:
     """The workload; BatchError or TraceError says what is wrong with it."""
     name, colon, rest = wish.text.partition(":")
     load = _generated(name, rest, wish) if colon and name in GENERATORS else _from_file(wish)
-    jobs = [structs.replace(job, spec=job.spec.rigid()) for job in load.jobs] if wish.rigid else load.jobs
+    jobs = (
+        [msgspec.structs.replace(job, spec=job.spec.rigid()) for job in load.jobs]
+        if wish.rigid
+        else load.jobs
+    )
     seed = wish.seed + wish.run
     jobs = with_estimates(jobs, wish.estimates, seed)
     if wish.percent is not None and name not in OWN_SHARES:
         jobs = make_malleable(jobs, wish.percent, load.nodes, seed, compat=wish.compat)
     fixed = load.fixed and ":" not in wish.estimates and wish.percent in (None, 0, 100)
-    return load._replace(jobs=jobs, fixed=fixed)
+    failures = wish.failures.seeded(wish.seed, wish.run) if wish.failures is not None else None
+    if failures is not None and failures.drawn is not None:
+        fixed = False
+    settings = wish.overrides.settings(load.settings)
+    return load._replace(jobs=jobs, fixed=fixed, settings=settings, failures=failures)
 
 
 def _from_file(wish: Wish) -> Workload:

@@ -1,0 +1,83 @@
+"""``pliant reproduce``: the papers' experiments, run again."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from pliant.cli.bench import find_trace
+from pliant.model.errors import TraceError
+from pliant.reproduce.scheduling import STUDIES, reproduce
+from pliant.reproduce.traces import FULL
+
+reproduce_app = typer.Typer(no_args_is_help=True, help="Run the papers' experiments again, with figures.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``reproduce`` and its verbs to the command."""
+    app.add_typer(reproduce_app, name="reproduce")
+
+
+@reproduce_app.callback()
+def _verbs() -> None:
+    """One verb a subject."""
+
+
+@reproduce_app.command()
+def scheduling(
+    *,
+    out: Annotated[
+        Path, typer.Option(help="The folder to write; one that this command wrote before is replaced.")
+    ] = Path("reproduced-scheduling"),
+    only: Annotated[
+        list[str] | None, typer.Option(help=f"One of the studies: {', '.join(STUDIES)}; repeatable.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter workloads.")] = False,
+    traces: Annotated[
+        Path | None, typer.Option(help="Where the traces are; else $PLIANT_TRACES, or ../shared/traces.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one a processor.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
+    """Paper 2's and paper 3's experiments, and all policies on real traces: figures, tables, and a README.md."""
+    try:
+        found = find_trace(FULL[0].file, traces).parent
+    except TraceError:
+        if traces is not None:
+            raise
+        found = None
+        sys.stderr.write("pliant: no traces found: the study of traces takes Lublin's model only\n")
+    began = time.monotonic()
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("simulating"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as bar:
+        task = bar.add_task("", total=None)
+        files = reproduce(
+            out,
+            studies=tuple(only) if only else STUDIES,
+            trace_folder=found,
+            quick=quick,
+            workers=workers,
+            progress=lambda done, count: bar.update(task, completed=done, total=count),
+        )
+    took = time.monotonic() - began
+    if as_json:
+        typer.echo(
+            json.dumps({"folder": str(out), "seconds": round(took, 1), "files": ["README.md", *files]})
+        )
+    else:
+        typer.echo(f"{out / 'README.md'}: what agrees and what differs; {len(files)} files, {took:.0f} s")

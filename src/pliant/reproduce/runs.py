@@ -1,0 +1,83 @@
+"""Many simulations in parallel processes, and what a study keeps of each."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import Any, NamedTuple
+
+from pliant.core.metrics import Metrics, RunMetrics
+from pliant.core.state import Settings
+from pliant.model.jobs import JobClass
+from pliant.policy.view import Policy
+from pliant.sim.simulator import SimJob, simulate
+
+
+class Outcome(NamedTuple):
+    """One simulation: times in seconds, means over the jobs; resizes per malleable job."""
+
+    jobs: int
+    makespan_s: float
+    utilisation: float
+    wait_mean_s: float
+    turnaround_mean_s: float
+    bounded_slowdown_mean: float
+    expands_per_malleable: float
+    shrinks_per_malleable: float
+
+    @property
+    def run_mean_s(self) -> float:
+        return self.turnaround_mean_s - self.wait_mean_s
+
+
+Task = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A function of a module and its arguments: both go to another process."""
+
+
+def outcome(jobs: Sequence[SimJob], nodes: int, policy: Policy, settings: Settings) -> Outcome:
+    """Simulate ``jobs``; nothing of the single jobs is kept."""
+    metrics = Metrics(keep_jobs=False)
+    simulate(jobs, nodes, policy, settings, metrics.add)
+    return summed(metrics.summary(nodes), jobs)
+
+
+def summed(summary: RunMetrics, jobs: Sequence[SimJob]) -> Outcome:
+    malleable = sum(job.spec.job_class is JobClass.MALLEABLE for job in jobs) or 1
+    return Outcome(
+        len(jobs),
+        summary.makespan_s,
+        summary.utilisation,
+        summary.wait_mean_s,
+        summary.turnaround_mean_s,
+        summary.bounded_slowdown_mean,
+        summary.expands / malleable,
+        summary.shrinks / malleable,
+    )
+
+
+def run_all(tasks: Sequence[Task], workers: int, progress: Callable[[int], None]) -> list[Any]:
+    """The results in the order of ``tasks``, from ``workers`` processes (0: one a processor).
+
+    ``progress`` is told how many are done. The first error stops all.
+    """
+    workers = workers or os.cpu_count() or 1
+    if workers == 1:
+        results = []
+        for function, arguments in tasks:
+            results.append(function(*arguments))
+            progress(len(results))
+        return results
+    found: dict[int, Any] = {}
+    # Fresh processes: a fork would copy whatever threads the display has running.
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        try:
+            waiting = {pool.submit(function, *arguments): i for i, (function, arguments) in enumerate(tasks)}
+            for future in as_completed(waiting):
+                found[waiting[future]] = future.result()
+                progress(len(found))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [found[i] for i in range(len(tasks))]

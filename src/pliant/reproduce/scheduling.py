@@ -1,0 +1,69 @@
+"""``pliant reproduce scheduling``: all studies of scheduling, in one folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pliant.model.errors import BatchError
+from pliant.reproduce import paper2, traces
+from pliant.reproduce.folder import Folder
+from pliant.reproduce.runs import run_all
+
+STUDIES = ("paper2", "traces")
+
+
+def reproduce(
+    path: Path,
+    *,
+    studies: tuple[str, ...] = STUDIES,
+    trace_folder: Path | None = None,
+    quick: bool = False,
+    workers: int = 0,
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
+) -> list[str]:
+    """Run ``studies`` and write their figures and tables to the folder ``path``; the result is its files.
+
+    ``trace_folder`` has the traces; without it the study of traces has Lublin's model only. ``quick`` takes
+    fewer and shorter workloads. ``progress`` is told how many simulations are done, and of how many.
+    BatchError if the folder cannot be written; nothing is half-written.
+    """
+    if unknown := [name for name in studies if name not in STUDIES]:
+        raise BatchError(f"there is no study {unknown[0]!r} (known: {', '.join(STUDIES)})")
+    with Folder(path) as folder:
+        found = traces.sources(trace_folder, quick=quick)
+        tasks = {
+            "paper2": paper2.tasks() if "paper2" in studies else [],
+            "traces": traces.tasks(found, trace_folder, quick=quick) if "traces" in studies else [],
+        }
+        count = sum(len(each) for each in tasks.values())
+        results = run_all(
+            [task for each in tasks.values() for task in each], workers, lambda done: progress(done, count)
+        )
+        parts: dict[str, list[Any]] = {}
+        for name, each in tasks.items():
+            parts[name], results = results[: len(each)], results[len(each) :]
+        sections = [_heading(studies, quick=quick)]
+        if "paper2" in studies:
+            sections.append(paper2.write(folder, paper2.collect(parts["paper2"])))
+        if "traces" in studies:
+            if len(found) < len(traces.FULL):
+                sections.append(
+                    "The real traces were not found (--traces, or PLIANT_TRACES): this has Lublin's model only.\n"
+                )
+            sections.append(traces.write(folder, traces.collect(found, parts["traces"], quick=quick)))
+        sections.append("## Files\n\n" + "\n".join(f"- [{name}]({name})" for name in folder.files) + "\n")
+        folder.readme("\n".join(sections))
+    return folder.files
+
+
+def _heading(studies: tuple[str, ...], *, quick: bool) -> str:
+    options = "".join(f" --only {name}" for name in studies) if studies != STUDIES else ""
+    return (
+        "# Scheduling of malleable jobs, reproduced\n\n"
+        f"Written by `pliant reproduce scheduling{' --quick' if quick else ''}{options}`: simulations with the "
+        "scheduler that runs live, every one with a fixed seed, so that another run gives the same numbers. "
+        + ("**Quick**: fewer and shorter windows of traces than the whole study has. " if quick else "")
+        + "\n"
+    )

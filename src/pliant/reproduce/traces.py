@@ -1,0 +1,323 @@
+"""Every policy on real traces and Lublin's model, at six shares of malleable jobs, against rigid EASY.
+
+The method is that of arXiv 2602.17318 (its transformation of rigid jobs, its shares), with what it lacks: a true
+EASY as the baseline, and differences that are paired. Each window of a trace, or seed of the model, is simulated
+rigid under EASY and then under each policy with each share; the relative differences of the pairs are averaged,
+with 95 % intervals over the windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import structs
+
+from pliant.core.state import Settings
+from pliant.policy.registry import POLICIES, make
+from pliant.reproduce import charts
+from pliant.reproduce.folder import Folder
+from pliant.reproduce.runs import Outcome, Task, outcome
+from pliant.sim.confidence import Interval, interval
+from pliant.sim.lublin import lublin_jobs
+from pliant.sim.malleability import make_malleable
+from pliant.sim.paper2 import COST
+from pliant.sim.simulator import INSTANT, SimJob
+from pliant.sim.swf import read_swf, rigid_jobs
+
+SEED = 42
+BASE = "easy"
+LUBLIN_NODES, LUBLIN_LOAD = 256, 0.8
+SHARES = (0.0, 20.0, 40.0, 60.0, 80.0, 100.0)
+METRICS = ("turnaround_mean_s", "wait_mean_s", "bounded_slowdown_mean", "makespan_s", "utilisation")
+LINES = ("marginal", "malleable", "keep-preferred", "equipartition", "conservative", "dmr-wide")
+"""Those that are drawn as lines; all are in the tables."""
+COSTLY = ("marginal", "malleable", "keep-preferred", "min-agreement", "min-steal", "min-pool")
+"""Those that are run once more with what resizes cost in paper 2."""
+LIMIT = 60.0
+"""The worst change in the line charts, in per cent."""
+TABLE_SHARES = (20.0, 60.0, 100.0)
+
+
+class Source(NamedTuple):
+    """Where ``windows`` windows of ``jobs`` jobs come from; no file stands for Lublin's model."""
+
+    name: str
+    file: str
+    nodes: int
+    windows: int
+    jobs: int
+
+
+FULL = (
+    Source("KTH-SP2", "KTH-SP2.filtered.swf.gz", 100, 8, 1500),
+    Source("Theta 2022", "theta_2022.swf.gz", 4360, 8, 1000),
+    Source("Lublin-Feitelson", "", LUBLIN_NODES, 12, 1000),
+)
+QUICK = (
+    Source("KTH-SP2", "KTH-SP2.filtered.swf.gz", 100, 3, 600),
+    Source("Theta 2022", "theta_2022.swf.gz", 4360, 3, 400),
+    Source("Lublin-Feitelson", "", LUBLIN_NODES, 4, 400),
+)
+QUICK_SHARES = (0.0, 20.0, 60.0, 100.0)
+
+
+class Case(NamedTuple):
+    """A simulation of window ``window`` of ``source``; ``costly``: resizes take the time they took in paper 2."""
+
+    source: Source
+    window: int
+    policy: str
+    percent: float
+    costly: bool
+
+
+class Study(NamedTuple):
+    """The outcomes of all cases."""
+
+    sources: Sequence[Source]
+    shares: Sequence[float]
+    by: dict[Case, Outcome]
+
+    def changes(
+        self, source: Source, policy: str, percent: float, metric: str, *, costly: bool = False
+    ) -> Interval:
+        """Relative difference to rigid EASY in per cent, over the windows."""
+        return interval(
+            [
+                100 * (getattr(self.by[Case(source, i, policy, percent, costly)], metric) / base - 1)
+                for i in range(source.windows)
+                if (base := getattr(self.by[Case(source, i, BASE, 0.0, costly=False)], metric)) > 0
+            ]
+        )
+
+
+def sources(traces: Path | None, *, quick: bool) -> list[Source]:
+    """Those that there are: without the traces, only the model."""
+    return [
+        each
+        for each in (QUICK if quick else FULL)
+        if not each.file or (traces and (traces / each.file).is_file())
+    ]
+
+
+def cases(found: Sequence[Source], *, quick: bool) -> Iterator[Case]:
+    shares = QUICK_SHARES if quick else SHARES
+    for source in found:
+        for policy in POLICIES:
+            for percent in shares:
+                for index in range(source.windows):
+                    yield Case(source, index, policy, percent, costly=False)
+        for policy in COSTLY:
+            for percent in TABLE_SHARES:
+                for index in range(source.windows):
+                    yield Case(source, index, policy, percent, costly=True)
+
+
+def tasks(found: Sequence[Source], traces: Path | None, *, quick: bool) -> list[Task]:
+    return [(one, (case, str(traces) if traces else "")) for case in cases(found, quick=quick)]
+
+
+def collect(found: Sequence[Source], outcomes: Sequence[Outcome], *, quick: bool) -> Study:
+    """The outcomes of ``tasks``, in their order."""
+    by = dict(zip(cases(found, quick=quick), outcomes, strict=True))
+    return Study(found, QUICK_SHARES if quick else SHARES, by)
+
+
+def one(case: Case, traces: str) -> Outcome:
+    """A window under a policy."""
+    source = case.source
+    jobs = make_malleable(
+        window_jobs(source, case.window, traces), case.percent, source.nodes, SEED + case.window
+    )
+    settings = Settings(cost=COST if case.costly else INSTANT)
+    return outcome(jobs, source.nodes, make(case.policy), settings)
+
+
+def window_jobs(source: Source, number: int, traces: str) -> list[SimJob]:
+    """Rigid jobs: of a trace, one of its windows, evenly spread, its first submission at 0."""
+    if not source.file:
+        return lublin_jobs(source.jobs, source.nodes, SEED + number, load=LUBLIN_LOAD)
+    jobs = _trace(str(Path(traces) / source.file), source.nodes)
+    first = (len(jobs) - source.jobs) * (2 * number + 1) // (2 * source.windows)
+    cut = jobs[first : first + source.jobs]
+    start = cut[0].spec.submit_s
+    return [
+        structs.replace(job, spec=structs.replace(job.spec, submit_s=job.spec.submit_s - start))
+        for job in cut
+    ]
+
+
+@lru_cache(maxsize=4)
+def _trace(path: str, nodes: int) -> tuple[SimJob, ...]:
+    return tuple(sorted(rigid_jobs(read_swf(Path(path)), nodes), key=lambda job: job.spec.submit_s))
+
+
+# ---- what comes of it --------------------------------------------------------------------------------------
+
+
+def write(folder: Folder, study: Study) -> str:
+    """Figures and tables; the result is this study's section of the README."""
+    folder.table(
+        "traces-runs",
+        ("workload", "window", "policy", "malleable_percent", "resize_costs", *Outcome._fields),
+        [
+            (
+                case.source.name,
+                case.window,
+                case.policy,
+                case.percent,
+                "paper 2" if case.costly else "none",
+                *found,
+            )
+            for case, found in study.by.items()
+        ],
+    )
+    folder.table(
+        "traces-changes",
+        ("workload", "policy", "malleable_percent", "metric", "change_percent", "half_width_95"),
+        [
+            (source.name, policy, percent, metric, *study.changes(source, policy, percent, metric))
+            for source in study.sources
+            for policy in POLICIES
+            for percent in study.shares
+            for metric in METRICS
+        ],
+    )
+    _heat(folder, study)
+    for metric, name in (
+        ("turnaround_mean_s", "turnaround"),
+        ("wait_mean_s", "wait"),
+        ("makespan_s", "makespan"),
+    ):
+        _lines(folder, study, metric, name)
+    return _section(study)
+
+
+def _heat(folder: Folder, study: Study) -> None:
+    made, axes = charts.figure(len(study.sources), wide=4.6, high=0.34 * len(POLICIES) + 1.2)
+    columns = [f"{share:g} %" for share in study.shares]
+    for ax, source in zip(axes, study.sources, strict=True):
+        values = [
+            [study.changes(source, policy, share, "turnaround_mean_s").mean for share in study.shares]
+            for policy in POLICIES
+        ]
+        charts.heat(ax, list(POLICIES), columns, values, 100.0)
+        ax.set_title(source.name, fontsize=10)
+        ax.set_xlabel("malleable jobs")
+    made.suptitle("Mean turnaround against rigid EASY, change in per cent (less is better)", fontsize=11)
+    folder.figure("traces-turnaround-all", made)
+
+
+def _lines(folder: Folder, study: Study, metric: str, name: str) -> None:
+    made, axes = charts.figure(len(study.sources), wide=4.6, high=4.2)
+    shown = [policy for policy in LINES if policy in POLICIES]
+    for ax, source in zip(axes, study.sources, strict=True):
+        series = []
+        for policy in shown:
+            found = [study.changes(source, policy, share, metric) for share in study.shares]
+            series.append(
+                charts.Series(
+                    policy,
+                    study.shares,
+                    [i.mean for i in found],
+                    [i.half for i in found],
+                    LINES.index(policy),
+                )
+            )
+        charts.lines(ax, series)
+        ax.axhline(0.0, color="#444444", linewidth=0.9)
+        ax.set_ylim(-100.0, LIMIT)  # what is worse than that leaves the picture, but not the tables
+        ax.set_title(source.name, fontsize=10)
+        ax.set_xlabel("malleable jobs, %")
+    axes[0].set_ylabel(f"change of the {name} against rigid EASY, %")
+    charts.legend(made, axes[0], 6)
+    folder.figure(f"traces-{name}", made)
+
+
+def _section(study: Study) -> str:
+    lines = [
+        "## Real traces and Lublin's model: all policies, all shares",
+        "",
+        (
+            "Changes against rigid EASY on the same window, in per cent, mean over the windows ± half the width of the "
+            "95 % interval; resizes cost nothing, as in the studies before. "
+            "An interval that does not reach 0 is a difference that the choice of windows does not explain."
+        ),
+        "",
+    ]
+    for source in study.sources:
+        origin = "windows" if source.file else "seeds"
+        lines += [
+            f"### {source.name}: {source.windows} {origin} of {source.jobs:,} jobs, {source.nodes:,} nodes",
+            "",
+            "| policy | "
+            + " | ".join(f"turnaround, {share:g} %" for share in TABLE_SHARES)
+            + " | makespan, 100 % |",
+            "|---|" + "---|" * (len(TABLE_SHARES) + 1),
+        ]
+        ranked = sorted(
+            POLICIES,
+            key=lambda policy: sum(
+                study.changes(source, policy, share, "turnaround_mean_s").mean for share in TABLE_SHARES
+            ),
+        )
+        for policy in ranked:
+            cells = [
+                _cell(study.changes(source, policy, share, "turnaround_mean_s")) for share in TABLE_SHARES
+            ]
+            cells.append(_cell(study.changes(source, policy, 100.0, "makespan_s")))
+            lines.append(f"| {policy} | {' | '.join(cells)} |")
+        lines += [
+            "",
+            "With what resizes cost in paper 2 (14.55 s to grow, 7.41 s to shrink), turnaround:",
+            "",
+        ]
+        lines += [
+            f"- {policy}: "
+            + ", ".join(
+                f"{share:g} % {_cell(study.changes(source, policy, share, 'turnaround_mean_s', costly=True))}"
+                for share in TABLE_SHARES
+            )
+            for policy in COSTLY
+        ]
+        lines.append("")
+    figures = [f"![]({name}.png)" for name in ("traces-turnaround-all", "traces-turnaround", "traces-wait")]
+    return "\n".join([*lines, *_verdict(study), *figures, ""])
+
+
+def _cell(found: Interval) -> str:
+    return f"{found.mean:+.1f}" + (f" ± {found.half:.1f}" if found.half is not None else "")
+
+
+def _verdict(study: Study) -> list[str]:
+    """Whether ours is ever worse than rigid EASY, and who is better than ours, from these runs."""
+    worse: list[str] = []
+    beaten: list[str] = []
+    for source in study.sources:
+        for share in study.shares[1:]:
+            ours = study.changes(source, "marginal", share, "turnaround_mean_s")
+            if ours.mean > 0:
+                worse.append(f"{source.name} at {share:g} % ({_cell(ours)})")
+            better = [
+                (found.mean, policy)
+                for policy in POLICIES
+                if policy != "marginal"
+                and (found := study.changes(source, policy, share, "turnaround_mean_s")).mean < ours.mean
+            ]
+            beaten += [
+                f"{source.name} at {share:g} %: {policy} {mean:+.1f}, ours {ours.mean:+.1f}"
+                for mean, policy in sorted(better)[:1]
+            ]
+    count = len(study.sources) * (len(study.shares) - 1)
+    lines = [
+        f"**marginal** has a longer mean turnaround than rigid EASY in {len(worse)} of {count} cases "
+        f"(workload and share){': ' + '; '.join(worse) if worse else ''}. "
+        f"Another policy has a shorter one than marginal in {len(beaten)} of {count}"
+        + (":" if beaten else "."),
+        "",
+    ]
+    lines += [f"- {each}" for each in beaten]
+    return [*lines, ""]

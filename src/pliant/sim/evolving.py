@@ -1,0 +1,54 @@
+"""Evolving jobs: their phases, and the sizes that they ask for when one begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pliant.model.jobs import Bounds, JobClass
+from pliant.model.speedup import Phase, Phases
+from pliant.sim.running import Run
+
+if TYPE_CHECKING:
+    from pliant.sim.simulator import SimJob
+
+
+class EvolvingRun(Run):
+    """A job with phases. ``left`` and ``whole`` are those of the present phase."""
+
+    __slots__ = ("_next", "_phase", "_phases", "_scale")
+
+    def __init__(self, number: int, job: SimJob, phases: Phases, mask: int, now: float) -> None:
+        super().__init__(number, job, mask, now)
+        preferred = job.spec.nodes.preferred
+        self._scale = job.time(preferred) / phases.time(preferred)
+        self._phases = phases.phases
+        self._next = 0
+        self._phase: Phase = self._phases[0]
+        self.advance()
+
+    def time(self, nodes: int) -> float:
+        return self._scale * self._phase.time(nodes)
+
+    def advance(self) -> bool:
+        if self._next == len(self._phases):
+            return False
+        self._phase = self._phases[self._next]
+        self._next += 1
+        self.left = 1.0
+        return True
+
+    def wish(self) -> Bounds | None:
+        phase, bounds = self._phase, self.job.spec.nodes
+        if not phase.wants(self.mask.bit_count()):
+            return None
+        low = phase.min if bounds.allows(phase.min) else bounds.above(phase.min)
+        high = bounds.floor(phase.max or bounds.max)
+        return Bounds(low, high) if 0 < low <= high else None
+
+
+def new_run(number: int, job: SimJob, mask: int, now: float) -> Run:
+    """A run of ``job``, by its phases if it has some."""
+    spec = job.spec
+    if spec.job_class is JobClass.EVOLVING and isinstance(spec.model, Phases):
+        return EvolvingRun(number, job, spec.model, mask, now)
+    return Run(number, job, mask, now)

@@ -1,0 +1,238 @@
+"""Nodes that fail and return: drawn by a seed, or listed in a file. They become the core's Lost and Back."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heappush
+from itertools import chain
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from pliant.core import events as e
+from pliant.core.state import NEVER
+from pliant.model.errors import BatchError
+from pliant.model.nodes import NodeSet
+
+FORM = "mtbf=1000h,repair=30min[,seed=N], or a CSV file of node,fail_s,return_s"
+UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+FIXED = "fixed:"
+HEADER = ["node", "fail_s", "return_s"]
+MOST_REQUEUES = 100
+"""A job that has been ended so often by failing nodes is not submitted again: it would never be done."""
+PATIENCE = 100
+"""So many failures and returns of each node, on average, may pass while jobs wait and none can start."""
+
+
+class Outage(NamedTuple):
+    """At ``at`` seconds ``node`` fails, or is back; of one instant, what is back comes first."""
+
+    at: float
+    fails: bool
+    node: int
+
+
+class Down(NamedTuple):
+    """``node`` is away from ``fail_s`` until ``return_s``; NEVER if it does not return."""
+
+    node: int
+    fail_s: float
+    return_s: float
+
+
+class Drawn(NamedTuple):
+    """Every node fails after an exponential time of mean ``mtbf_s`` in use or idle, and is back after one of
+    mean ``repair_s``, or after exactly that if ``fixed``. Each node has its own numbers, so that with the same
+    seed a larger machine has the failures of a smaller one, and more."""
+
+    mtbf_s: float
+    repair_s: float
+    fixed: bool = False
+    seed: int | None = None
+
+
+class Failures(NamedTuple):
+    """What fails: as ``drawn``, else as ``listed``. ``requeue``: jobs that lose a node are submitted again, as
+    Slurm does by default (JobRequeue=1); else that was the end of them (NODE_FAIL)."""
+
+    drawn: Drawn | None = None
+    listed: tuple[Down, ...] = ()
+    requeue: bool = True
+
+    def seeded(self, seed: int, run: int) -> Failures:
+        """The same for run number ``run``: by its own seed if it has one, else by ``seed``."""
+        if self.drawn is None:
+            return self
+        own = seed if self.drawn.seed is None else self.drawn.seed
+        return self._replace(drawn=self.drawn._replace(seed=own + run))
+
+    def outages(self, nodes: int) -> Iterator[Outage]:
+        """What happens to nodes 0 .. ``nodes`` - 1, in order of time; without end if drawn.
+
+        BatchError if one that is listed does not exist.
+        """
+        if self.drawn is not None:
+            return _draw(self.drawn, nodes)
+        for down in self.listed:
+            if down.node >= nodes:
+                raise BatchError(f"failures: node {down.node}: there are nodes 0 .. {nodes - 1}")
+        both = chain.from_iterable(
+            (Outage(down.fail_s, True, down.node), Outage(down.return_s, False, down.node))
+            for down in self.listed
+        )
+        return iter(sorted(outage for outage in both if outage.at < NEVER))
+
+
+def read_failures(text: str, *, requeue: bool = True) -> Failures:
+    """Failures as a user writes them: see ``FORM``. BatchError says what is wrong."""
+    if "=" in text and not Path(text).is_file():
+        return Failures(drawn=_parse(text), requeue=requeue)
+    return Failures(listed=_read(Path(text)), requeue=requeue)
+
+
+def _parse(text: str) -> Drawn:
+    wrong = f"failures: {text}:"
+    given: dict[str, str] = {}
+    for part in text.split(","):
+        key, _, value = part.partition("=")
+        if key.strip() not in ("mtbf", "repair", "seed"):
+            raise BatchError(f"{wrong} {key.strip()!r} is none of mtbf, repair and seed; write {FORM}")
+        given[key.strip()] = value.strip()
+    for key in ("mtbf", "repair"):
+        if key not in given:
+            raise BatchError(f"{wrong} {key} is missing; write {FORM}")
+    seed = given.get("seed")
+    if seed is not None and not seed.isdecimal():
+        raise BatchError(f"{wrong} seed: {seed!r} is no whole number")
+    repair = given["repair"]
+    return Drawn(
+        mtbf_s=_duration(given["mtbf"], f"{wrong} mtbf"),
+        repair_s=_duration(repair.removeprefix(FIXED), f"{wrong} repair"),
+        fixed=repair.startswith(FIXED),
+        seed=None if seed is None else int(seed),
+    )
+
+
+def _duration(text: str, where: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|min|h|d)", text)
+    seconds = float(match[1]) * UNITS[match[2]] if match is not None else 0.0
+    if not seconds > 0:
+        raise BatchError(
+            f"{where}: {text!r} is no time above 0 with a unit; write it as in 90s, 30min, 12h, 7d"
+        )
+    return seconds
+
+
+def _read(path: Path) -> tuple[Down, ...]:
+    """The outages listed in ``path``; BatchError names file and line."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise BatchError(
+            f"failures: {path}: cannot be read: {error.strerror or error}; give {FORM}"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise BatchError(f"failures: {path}: is no text in UTF-8: {error}") from None
+    listed: list[tuple[Down, int]] = []
+    for number, line in enumerate(lines, 1):
+        words = [word.strip() for word in next(csv.reader([line]), [])]
+        if words and not words[0].startswith("#") and words != HEADER:
+            listed.append((_down(words, f"failures: {path}:{number}"), number))
+    if not listed:
+        raise BatchError(f"failures: {path}: there is no failure in it; a line is {','.join(HEADER)}")
+    last: dict[int, Down] = {}
+    for down, number in sorted(listed):
+        before = last.get(down.node)
+        if before is not None and down.fail_s < before.return_s:
+            raise BatchError(
+                f"failures: {path}:{number}: node {down.node} fails at {down.fail_s:g} s, but it is away from "
+                f"{before.fail_s:g} s on, until {before.return_s:g} s"
+            )
+        last[down.node] = down
+    return tuple(down for down, _ in sorted(listed))
+
+
+def _down(words: list[str], where: str) -> Down:
+    if len(words) not in (2, 3):
+        raise BatchError(f"{where}: {len(words)} fields; a line is {','.join(HEADER)}")
+    if not words[0].isdecimal():
+        raise BatchError(f"{where}: node: {words[0]!r} is no number of a node; they count from 0")
+    times: list[float] = []
+    for name, word in zip(HEADER[1:], words[1:], strict=False):
+        try:
+            time = float(word) if word or name == "fail_s" else NEVER
+        except ValueError:
+            time = math.nan
+        if not time >= 0 or (time == NEVER and word):
+            raise BatchError(f"{where}: {name}: {word!r} is no number of seconds, 0 or more")
+        times.append(time)
+    fail_s, return_s = times[0], times[1] if len(times) > 1 else NEVER
+    if return_s <= fail_s:
+        raise BatchError(f"{where}: return_s: the node returns at {return_s:g} s, but fails at {fail_s:g} s")
+    return Down(int(words[0]), fail_s, return_s)
+
+
+def _draw(drawn: Drawn, nodes: int) -> Iterator[Outage]:
+    randoms = [Random(f"failures {drawn.seed or 0} {node}") for node in range(nodes)]  # noqa: S311 - no secret
+    mtbf, repair = 1.0 / drawn.mtbf_s, 1.0 / drawn.repair_s
+    ahead = [Outage(randoms[node].expovariate(mtbf), True, node) for node in range(nodes)]
+    heapify(ahead)
+    while ahead:
+        outage = heappop(ahead)
+        yield outage
+        at, fails, node = outage
+        if fails:
+            away = drawn.repair_s if drawn.fixed else randoms[node].expovariate(repair)
+        else:
+            away = randoms[node].expovariate(mtbf)
+        heappush(ahead, Outage(math.nextafter(at + away, NEVER), not fails, node))
+
+
+class Breakdowns:
+    """The outages as the simulator meets them: ``at`` is the time of the next, NEVER if there is none.
+
+    ``failed`` counts the failures so far. ``most_up`` is the largest number of nodes that were up at once
+    since jobs wait, none runs, and nothing but outages happens.
+    """
+
+    __slots__ = ("_idle", "_nodes", "_outages", "_progress", "_soon", "at", "failed", "most_up")
+
+    def __init__(self, outages: Iterable[Outage] = (), nodes: int = 0) -> None:
+        self._outages = iter(outages)
+        self._nodes = nodes
+        self._soon: Outage | None = None
+        self._idle = self._progress = 0
+        self.at = NEVER
+        self.failed = 0
+        self.most_up = 0
+        self._advance()
+
+    def _advance(self) -> None:
+        self._soon = next(self._outages, None)
+        self.at = NEVER if self._soon is None else self._soon.at
+
+    def events(self, now: float) -> list[e.Event]:
+        """All that happens to nodes up to ``now``: first those that are back, then those that fail."""
+        back = lost = 0
+        while self._soon is not None and self._soon.at <= now:
+            bit = 1 << self._soon.node
+            if self._soon.fails:
+                lost |= bit
+                self.failed += 1
+            else:
+                back |= bit
+            self._advance()
+        events: list[e.Event] = [e.Back(NodeSet(back))] if back else []
+        return [*events, e.Lost(NodeSet(lost))] if lost else events
+
+    def hopeless(self, progress: int, up: int) -> bool:
+        """Asked before each outage while no job runs and none will be submitted, with ``up`` nodes there:
+        whether it has gone on for too long with the same ``progress``."""
+        if progress != self._progress:
+            self._progress, self._idle, self.most_up = progress, 0, 0
+        self._idle += 1
+        self.most_up = max(self.most_up, up)
+        return self._idle > PATIENCE * self._nodes

@@ -1,0 +1,48 @@
+"""What cannot be simulated, or cannot go on, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pliant.core.state import State
+from pliant.model.errors import BatchError, PolicyError
+from pliant.sim.failures import Breakdowns
+
+if TYPE_CHECKING:
+    from pliant.sim.simulator import SimJob
+
+
+def check_jobs(jobs: Sequence[SimJob], nodes: int) -> None:
+    """BatchError for jobs that cannot be simulated on ``nodes`` nodes."""
+    if not jobs:
+        raise BatchError("there are no jobs to simulate")
+    for job in jobs:
+        spec = job.spec
+        if spec.nodes.min > nodes:
+            raise BatchError(
+                f"job {spec.name!r}: nodes: it needs {spec.nodes.min} nodes and there are {nodes}; "
+                "it could never start"
+            )
+        if spec.submit_s < 0:
+            raise BatchError(f"job {spec.name!r}: submit: {spec.submit_s:g} s lies before the start")
+        if not job.time(spec.nodes.preferred) > 0:
+            raise BatchError(f"job {spec.name!r}: its run time must be above 0 seconds")
+
+
+def stuck(state: State, policy: str, nodes: int, breakdowns: Breakdowns) -> PolicyError | BatchError:
+    """Jobs wait and nothing will ever happen again: too many nodes stay away, or ``policy`` does nothing."""
+    most = max(state.total, breakdowns.most_up)
+    for job in state.queue:
+        if job.bounds.min > most:
+            return BatchError(
+                f"job {job.spec.name!r} waits for {job.bounds.min} nodes and cannot start at {state.now:.3f} s: of "
+                f"{nodes} nodes, {nodes - state.total} have failed, and never more than {most} are there at "
+                "once; give the nodes shorter repairs, or the job fewer nodes"
+            )
+    waiting = [job.spec.name for job in state.queue]
+    shown = ", ".join(waiting[:10]) + (", ..." if len(waiting) > 10 else "")
+    return PolicyError(
+        f"policy {policy!r} is stuck at {state.now:.3f} s: {len(waiting)} jobs wait "
+        f"({shown}), {state.free} of {nodes} nodes are free, and nothing is left to happen"
+    )

@@ -1,0 +1,256 @@
+"""Nodes that fail and return in a simulation: by hand, and as properties of all policies."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_simulation import NODES, elastic_jobs, policies_, settings_
+from typer.testing import CliRunner
+from workloads import rigid
+
+from pliant.cli import app
+from pliant.core import records as r
+from pliant.core.audit import audit
+from pliant.core.core import replay
+from pliant.core.metrics import measure
+from pliant.core.state import NEVER, Settings
+from pliant.model.errors import BatchError, PliantError
+from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
+from pliant.plan.cost import ResizeCost
+from pliant.policy.registry import make
+from pliant.sim.failures import MOST_REQUEUES, Down, Drawn, Failures, read_failures
+from pliant.sim.instant import Instant
+from pliant.sim.simulator import INSTANT, SimEnd, SimJob, Simulator, simulate
+
+
+def run(
+    jobs: list[SimJob], nodes: int, failures: Failures, policy: str = "easy", cost: ResizeCost = INSTANT
+) -> tuple[SimEnd, list[r.Record]]:
+    records: list[r.Record] = []
+    return simulate(
+        jobs, nodes, make(policy), Settings(cost=cost), records.append, failures=failures
+    ), records
+
+
+def test_a_job_starts_anew_when_its_node_is_back() -> None:
+    end, records = run([rigid("a", 2, 10.0)], 2, Failures(listed=(Down(1, 4.0, 6.0),)))
+    assert end[:2] == (16.0, 1)
+    assert end[3:] == (1, 1, 2 * 4.0)
+    told = [(record.at, type(record).__name__) for record in records]
+    assert told[4:] == [
+        (4.0, "NodesLost"), (4.0, "JobEnding"), (4.0, "JobEnded"), (4.0, "NodesClean"), (4.0, "JobSubmitted"),
+        (6.0, "NodesBack"), (6.0, "JobStarted"), (6.0, "JobRunning"), (16.0, "JobEnded"), (16.0, "NodesClean"),
+    ]  # fmt: skip
+    states = [record.state for record in records if isinstance(record, r.JobEnded)]
+    assert states == [JobState.NODE_FAIL, JobState.COMPLETED]
+    again = [record for record in records if isinstance(record, r.JobSubmitted)]
+    assert [(each.job, each.spec.name, each.spec.submit_s) for each in again] == [
+        (1, "a", 0.0),
+        (2, "a", 4.0),
+    ]
+
+
+def test_a_job_that_is_not_requeued_has_failed() -> None:
+    failures = Failures(listed=(Down(0, 4.0, NEVER),), requeue=False)
+    end, records = run([rigid("a", 2, 10.0), rigid("b", 1, 3.0, at=5.0)], 2, failures)
+    assert end == SimEnd(8.0, 2, end.calls, 1, 0, 8.0)
+    assert [job.state for job in measure(records, 2).jobs] == [JobState.NODE_FAIL, JobState.COMPLETED]
+
+
+def test_failures_after_the_last_end_do_not_matter() -> None:
+    alone, _ = run([rigid("a", 2, 10.0)], 2, Failures())
+    failures = Failures(listed=(Down(0, 10.0, 11.0), Down(1, 30.0, 40.0)))
+    assert run([rigid("a", 2, 10.0)], 2, failures)[0][:2] == alone[:2] == (10.0, 1)
+
+
+def test_a_node_that_fails_in_an_expansion_costs_the_expansion_alone() -> None:
+    """One node grows to three at 0, done at 2; node 2 fails at 1, and again after the job has got it."""
+    spec = JobSpec(name="a", nodes=Bounds(1, 3), job_class=JobClass.MALLEABLE, walltime_s=60.0)
+    cost = ResizeCost(start_s=2.0, start_each_s=0.0, blocked_s=0.0, leave_s=0.0, answer_s=0.0)
+    end, records = run([SimJob(spec, 60.0)], 3, Failures(listed=(Down(2, 1.0, NEVER),)), "malleable", cost)
+    assert end[3:] == (1, 0, 0.0)
+    [failed] = [record for record in records if isinstance(record, r.ResizeFailed)]
+    assert failed.at == 1.0
+    grown = [record for record in records if isinstance(record, r.ResizeDone)]
+    assert [len(record.gained) for record in grown] == [1]
+    end, _ = run([SimJob(spec, 60.0)], 3, Failures(listed=(Down(2, 10.0, NEVER),)), "malleable", cost)
+    assert end[3:] == (1, 1, 1 * 2.0 + 3 * 8.0)  # held 1 node for 2 s, then 3
+
+
+def test_a_job_that_can_never_start_is_named() -> None:
+    jobs = [rigid("wide", 3, 5.0, at=2.0), rigid("small", 1, 50.0)]
+    with pytest.raises(
+        BatchError, match=r"job 'wide' waits for 3 nodes and cannot start at 51.* 2 have failed"
+    ):
+        run(jobs, 4, Failures(listed=(Down(0, 1.0, NEVER), Down(3, 1.5, NEVER))))
+    with pytest.raises(BatchError, match=r"'wide' .* never more than \d are there at once"):
+        run(jobs, 4, Failures(drawn=Drawn(10.0, 50_000.0)), "firstfit")
+
+
+def test_a_job_that_is_never_done_is_given_up() -> None:
+    end, records = run([rigid("a", 1, 1e6)], 1, Failures(drawn=Drawn(50.0, 1.0, fixed=True)))
+    assert (end.requeued, end.node_failures) == (MOST_REQUEUES, MOST_REQUEUES + 1)
+    assert measure(records, 1).failed == MOST_REQUEUES + 1
+
+
+def test_drawn_failures_have_the_means_that_were_asked_for() -> None:
+    outages = list(islice(Failures(drawn=Drawn(100.0, 20.0)).outages(10), 20_000))
+    assert outages == sorted(outages)
+    assert len({outage.at for outage in outages}) == len(outages)
+    at: dict[int, float] = {}
+    up: list[float] = []
+    down: list[float] = []
+    for outage in outages:
+        (up if outage.fails else down).append(outage.at - at.get(outage.node, 0.0))
+        at[outage.node] = outage.at
+    assert fmean(up) == pytest.approx(100.0, rel=0.05)  # five standard errors of 10,000 draws
+    assert fmean(down) == pytest.approx(20.0, rel=0.05)
+    few = [outage for outage in outages if outage.node < 3]
+    assert list(islice(Failures(drawn=Drawn(100.0, 20.0)).outages(3), 100)) == few[:100]
+    fails, returns = islice(Failures(drawn=Drawn(100.0, 7.0, fixed=True)).outages(1), 2)
+    assert (fails.fails, returns.fails) == (True, False)
+    assert returns.at == pytest.approx(fails.at + 7.0)
+
+
+def test_failures_as_users_write_them(tmp_path: Path) -> None:
+    assert read_failures("mtbf=1000h,repair=30min") == Failures(Drawn(3.6e6, 1800.0))
+    assert read_failures("mtbf=7d, repair=fixed:90s, seed=4") == Failures(Drawn(604800.0, 90.0, True, 4))
+    path = tmp_path / "f.csv"
+    path.write_text("node,fail_s,return_s\n# a comment\n\n3, 10, 20.5\n0,5\n3,30,\n")
+    listed = (Down(0, 5.0, NEVER), Down(3, 10.0, 20.5), Down(3, 30.0, NEVER))
+    assert read_failures(str(path), requeue=False) == Failures(None, listed, requeue=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("mtbf=5h", "repair is missing; write mtbf=1000h"),
+        ("mtbf=5h,repairs=3h", "'repairs' is none of mtbf, repair and seed"),
+        ("mtbf=5,repair=3h", "mtbf: '5' is no time above 0 with a unit"),
+        ("mtbf=0h,repair=3h", "mtbf: '0h' is no time above 0"),
+        ("mtbf=5h,repair=1w", "repair: '1w' is no time"),
+        ("mtbf=5h,repair=1h,seed=x", "seed: 'x' is no whole number"),
+        ("none.csv", r"none\.csv: cannot be read: No such file or directory; give mtbf="),
+    ],
+)
+def test_failures_that_are_none(text: str, message: str) -> None:
+    with pytest.raises(BatchError, match=f"failures: .*{message}"):
+        read_failures(text)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("", "there is no failure in it"),
+        ("1", ":1: 1 fields"),
+        ("n1,5,6", ":1: node: 'n1' is no number of a node"),
+        ("1,x,6", ":1: fail_s: 'x' is no number of seconds"),
+        ("1,,6", ":1: fail_s: '' is no number"),
+        ("1,-1,6", ":1: fail_s: '-1'"),
+        ("1,5,inf", ":1: return_s: 'inf'"),
+        ("1,5,nan", ":1: return_s: 'nan'"),
+        ("1,5,5", ":1: return_s: the node returns at 5 s, but fails at 5 s"),
+        ("1,5,9\n1,2,6", ":1: node 1 fails at 5 s, but it is away from 2 s on, until 6 s"),
+    ],
+)
+def test_lists_of_failures_that_are_none(tmp_path: Path, lines: str, message: str) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text(lines)
+    with pytest.raises(BatchError, match=rf"failures: .*f\.csv{'' if message[0] == ':' else ': '}{message}"):
+        read_failures(str(path))
+
+
+def command(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["simulate", *arguments])
+    if isinstance(result.exception, PliantError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_command_shows_failures(tmp_path: Path) -> None:
+    (tmp_path / "x.swf").write_text("; MaxProcs: 2\n1 0 0 10 2\n")
+    (tmp_path / "f.csv").write_text("1,4,6\n")
+    trace, listed = str(tmp_path / "x.swf"), str(tmp_path / "f.csv")
+    figures = json.loads(command(trace, "--failures", listed, "--json"))
+    names = ("jobs", "failed", "node_failures", "requeued", "lost_node_s", "makespan_s")
+    assert [figures[name] for name in names] == [1, 0, 1, 1, 8.0, 16.0]
+    figures = json.loads(command(trace, "--failures", listed, "--no-requeue", "--json"))
+    assert [figures[name] for name in names] == [1, 1, 1, 0, 8.0, 4.0]
+    assert "node failures" in command(trace, "--failures", listed)
+    assert "node failures" not in command(trace)
+    (tmp_path / "y.swf").write_text("; MaxProcs: 1\n1 0 0 10 1\n")
+    with pytest.raises(BatchError, match=r"failures: node 1: there are nodes 0 \.\. 0"):
+        command(str(tmp_path / "y.swf"), "--failures", listed)
+    with pytest.raises(BatchError, match="--no-requeue changes nothing without --failures"):
+        command(trace, "--no-requeue")
+    drawn = "mtbf=1h,repair=1min"
+    runs = ("lublin:30", "--nodes", "8", "--workers", "1", "--json", "--failures", drawn, "--seeds", "2")
+    [row] = json.loads(command(*runs))["rows"]
+    assert row["runs"] == 2
+    assert row["node_failures"]["half"] > 0
+    assert row["failed"]["mean"] >= 0
+
+
+drawn_ = st.builds(
+    Drawn,
+    mtbf_s=st.sampled_from([3000.0, 30_000.0]),
+    repair_s=st.sampled_from([1.0, 100.0]),
+    fixed=st.booleans(),
+    seed=st.integers(0, 9),
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    elastic_jobs(),
+    policies_,
+    settings_,
+    drawn_,
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(Instant),
+)
+def test_whatever_fails_the_records_hold_together_and_every_job_ends(
+    jobs: list[SimJob],
+    policy: tuple[str, str | None],
+    options: Settings,
+    drawn: Drawn,
+    requeue: bool,  # noqa: FBT001 - Hypothesis passes it
+    starting: bool,  # noqa: FBT001
+    instant: Instant,
+) -> None:
+    records: list[r.Record] = []
+    failures = Failures(drawn, requeue=requeue)
+    simulator = Simulator(
+        jobs,
+        NODES,
+        make(*policy),
+        options,
+        records.append,
+        starting=starting,
+        instant=instant,
+        failures=failures,
+    )
+    end = simulator.run()
+    checked = audit(records)
+    assert not checked.jobs
+    assert len(checked.ended) == len(jobs) + end.requeued
+    assert len(checked.nodes("free")) + len(checked.nodes("lost")) == NODES
+    ends = [record for record in records if isinstance(record, r.JobEnded)]
+    lost = sum(record.state is JobState.NODE_FAIL for record in ends)
+    assert lost == end.requeued if requeue else not end.requeued
+    assert end.node_failures == sum(
+        len(record.nodes) for record in records if isinstance(record, r.NodesLost)
+    )
+    assert {record.state for record in ends} <= {JobState.COMPLETED, JobState.TIMEOUT, JobState.NODE_FAIL}
+    figures = measure(records, NODES)
+    assert 0.0 <= figures.utilisation <= 1.0 + 1e-9
+    assert 0.0 <= end.lost_node_s <= figures.utilisation * NODES * figures.makespan_s * (1 + 1e-9)
+    assert replay(records, options).snapshot() == simulator.core.state.snapshot()

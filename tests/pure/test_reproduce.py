@@ -1,0 +1,130 @@
+"""The papers' experiments: their figures, their folder, and what must come out of them."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import pytest
+
+from pliant.model.errors import BatchError
+from pliant.policy.registry import POLICIES
+from pliant.reproduce import paper2, traces
+from pliant.reproduce.folder import MARK, Folder
+from pliant.reproduce.runs import run_all
+from pliant.reproduce.scheduling import reproduce
+from pliant.reproduce.traces import Case, Source
+
+
+@pytest.fixture(scope="module")
+def runs() -> paper2.Runs:
+    return paper2.collect(run_all(paper2.tasks(), 1, lambda _done: None))
+
+
+def test_paper_2_at_both_ends(runs: paper2.Runs) -> None:
+    """FCFS and first fit within 5 % of the article's makespans; true EASY better than FCFS; malleable best."""
+
+    def makespan(label: str, percent: int) -> float:
+        return mean(o.makespan_s for o in runs.by[label, percent])
+
+    for label in ("FCFS", "Backfilling"):
+        for percent in (0, 100):
+            article = paper2.PUBLISHED[label, percent].makespan_s
+            assert makespan(label, percent) == pytest.approx(article, rel=0.05)
+    assert makespan("EASY", 0) < makespan("FCFS", 0)
+    flexible = min(makespan(label, 100) for label in ("Malleable", "Malleable from min", "marginal (ours)"))
+    assert flexible < min(makespan(label, 100) for label in ("FCFS", "Backfilling", "EASY"))
+    assert mean(o.run_mean_s for o in runs.by["FCFS", 0]) == pytest.approx(195.36, rel=0.01)
+
+
+def test_paper_2_leaves_its_figures(runs: paper2.Runs, tmp_path: Path) -> None:
+    with Folder(tmp_path / "out") as folder:
+        text = paper2.write(folder, runs)
+        folder.readme(text)
+    for name in paper2.FIGURES:
+        assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (tmp_path / "out" / f"{name}.svg").read_text()
+        assert f"![]({name}.png)" in text
+    with (tmp_path / "out" / "paper2-figure-9-makespan.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(paper2.ALGORITHMS) * 6
+    first = rows[0]
+    assert (first["algorithm"], first["malleable_percent"], first["article"]) == ("FCFS", "0", "1157.46")
+    assert float(first["mean"]) == pytest.approx(mean(o.makespan_s for o in runs.by["FCFS", 0]), rel=1e-5)
+
+
+SMALL = (Source("Lublin-Feitelson", "", 64, 2, 60),)
+
+
+def test_a_small_study_of_all_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole, from the tasks to the folder, with Lublin's model alone; without malleable jobs, nothing changes."""
+    monkeypatch.setattr(traces, "QUICK", SMALL)
+    out = tmp_path / "out"
+    files = reproduce(out, studies=("traces",), quick=True, workers=1)
+    text = (out / MARK).read_text()
+    assert "traces were not found" in text
+    assert all(f"| {policy} |" in text for policy in POLICIES)
+    assert {path.name for path in out.iterdir()} == {MARK, *files}
+    with (out / "traces-changes.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    still = [
+        r for r in rows if r["malleable_percent"] == "0" and r["policy"] in ("easy", "marginal", "malleable")
+    ]
+    assert len(still) == 3 * len(traces.METRICS)
+    assert all(float(row["change_percent"]) == 0.0 for row in still)
+    with Folder(out) as folder:  # one may replace one's own
+        folder.readme("anew")
+    assert [path.name for path in out.iterdir()] == [MARK]
+
+
+def test_windows_are_cut_from_the_trace() -> None:
+    folder = Path(os.environ.get("PLIANT_TRACES", "../shared/traces"))
+    source = traces.QUICK[0]
+    if not (folder / source.file).is_file():
+        pytest.skip(f"{source.file} is not in {folder}")
+    windows = [traces.window_jobs(source, number, str(folder)) for number in range(source.windows)]
+    assert all(len(jobs) == source.jobs and jobs[0].spec.submit_s == 0 for jobs in windows)
+    assert len({job.spec.name for jobs in windows for job in jobs}) == source.windows * source.jobs
+    again = traces.one(Case(source, 0, "easy", 0.0, costly=False), str(folder))
+    assert again == traces.one(Case(source, 0, "marginal", 0.0, costly=False), str(folder))
+
+
+def fail(number: int) -> int:
+    raise BatchError(f"task {number}")
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_results_are_in_the_order_of_the_tasks(workers: int) -> None:
+    told: list[int] = []
+    tasks: Any = [(double, (number,)) for number in range(5)]
+    assert run_all(tasks, workers, told.append) == [0, 2, 4, 6, 8]
+    assert told == [1, 2, 3, 4, 5]
+    with pytest.raises(BatchError, match="task 7"):
+        run_all([(fail, (7,)), *tasks], workers, told.append)
+
+
+def test_a_folder_is_written_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    def break_off() -> None:
+        with Folder(tmp_path / "out") as folder:
+            folder.table("a", ("x",), [(1.0 / 3.0,)])
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        break_off()
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "precious").write_text("")
+    with pytest.raises(BatchError, match="is no folder of results"):
+        Folder(tmp_path / "mine")
+    with pytest.raises(BatchError, match="there is no study 'paper9'"):
+        reproduce(tmp_path / "out", studies=("paper9",))
+    with pytest.raises(BatchError, match="cannot be written"):
+        Folder(Path("/proc/nowhere/out"))
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]

@@ -91,7 +91,7 @@ PASSES: list[list[str]] = [[], ["--pass-interval", "8"]]
         ("x.csv", "", [], "neither a trace"),
         ("x.swf", "1 0 0 10 3", [], "give --nodes"),
         ("x.swf", TRACE, ["--policy", "esay"], "did you mean 'easy'"),
-        ("x.swf", TRACE, ["--start", "max"], "no start rule 'max'"),
+        ("x.swf", TRACE, ["--start", "most"], "no start rule 'most'"),
         ("x.swf", TRACE, ["--nodes", "2"], "needs 3 processors"),
         ("b.toml", BATCH.replace("min = 1", "min = 3"), ["--nodes", "2"], "could never start"),
     ],

@@ -21,6 +21,7 @@ from pliant.model.speedup import Amdahl
 from pliant.plan.cost import ResizeCost
 from pliant.policy import view as p
 from pliant.policy.easy import Easy
+from pliant.policy.fcfs import least_size
 from pliant.policy.malleable import Malleable
 from pliant.policy.registry import POLICIES, START_RULES, has_start_rule, make
 from pliant.sim.simulator import INSTANT, SimJob, Simulator, simulate
@@ -188,6 +189,7 @@ class Watched:
 
     def __init__(self, start: str) -> None:
         self._policy = Malleable(start)
+        self._start = start
 
     def decide(self, view: p.ClusterView) -> Iterable[p.Decision]:
         decisions = list(self._policy.decide(view))
@@ -202,7 +204,7 @@ class Watched:
         assert growth <= free
         if shrinks:
             assert growth == 0
-            need = heads[0].bounds.min - free - view.returning()
+            need = least_size(heads[0], self._start, view.total) - free - view.returning()
             given_back = sum(elastic[n].size - d.size for n, d in shrinks.items())
             assert given_back >= need > 0  # all or nothing
             for number, decision in shrinks.items():  # just enough: no donor could keep one size more

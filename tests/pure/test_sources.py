@@ -120,6 +120,8 @@ def test_the_published_form_is_longer(tmp_path: Path) -> None:
 def test_several_seeds_without_shares() -> None:
     result = json.loads(command("lublin:50", "--nodes", "64", "--seeds", "2", "--workers", "1", "--json"))
     assert [(row["malleable_percent"], row["runs"]) for row in result["rows"]] == [(None, 2)]
+    shown = command("paper3:100", "--malleable", "0")
+    assert "paper3:100: " in shown  # the name is no markup: ":100:" would be a picture
     single = json.loads(command("lublin:50", "--nodes", "64", "--json"))
     assert single["jobs"] == 50
 

@@ -13,6 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 from pliant.cli.policies import choose
 from pliant.core.metrics import Metrics
@@ -273,7 +274,8 @@ def _table(result: Mapping[str, Any], keys: Sequence[str]) -> Table:
     compared = len({row["policy"] for row in rows}) > 1
     policy = "" if compared else f"{result['policy']} on "
     title = f"{Path(result['workload']).name}: {policy}{result['nodes']} nodes; mean ± 95 % interval"
-    shown = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    heading = Text(title, style="table.title")
+    shown = Table(title=heading, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     # Where policies are compared, the table is wide: what is the same everywhere gives way.
     shares = not compared or any(row["malleable_percent"] is not None for row in rows)
     counts = not compared or any(row["runs"] > 1 for row in rows)

@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from pliant.cli.shares import Chosen, percentages, study, table
 from pliant.cli.shares import policies as named_policies
@@ -272,7 +273,7 @@ _SECTIONS: tuple[tuple[tuple[str, str, str], ...], ...] = (
 
 
 def _table(title: str, figures: dict[str, Any]) -> Table:
-    table = Table(title=title, show_header=False)
+    table = Table(title=Text(title, style="table.title"), show_header=False)
     table.add_column()
     table.add_column(justify="right")
     values = _worth_showing(figures)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import insort
 
 from pliant.policy.easy import BACKFILLED
-from pliant.policy.fcfs import FITS, start_size
+from pliant.policy.fcfs import FITS, least_size, start_size
 from pliant.policy.profile import Profile
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Start
 
@@ -19,7 +19,7 @@ class Conservative:
 
     After something has ended, each waiting job in its turn gives up its place for the earliest one there is
     now: with estimates that are upper bounds its old place is one of them. Places are for the smallest
-    size; a job that can start at once takes more, by rule ``start``, where that moves nobody's place.
+    size that rule ``start`` allows; a job that can start at once takes more, by rule ``start``, where that moves nobody's place.
 
     All that counts is in the view. What is kept between passes only saves the work of reserving anew what
     nothing has changed for.
@@ -56,7 +56,7 @@ class Conservative:
         promised = [(job.promised, job.id, job) for job in queue if job.promised is not None]
         promised.sort()
         for at, number, job in promised:
-            nodes = job.bounds.min
+            nodes = least_size(job, self._start, view.total)
             place = profile.hold(max(at, now), nodes, job.spec.estimate(nodes))
             if place is not None:
                 held[number] = place
@@ -75,12 +75,12 @@ class Conservative:
         now = view.now
         passed = False
         for job in jobs:
-            nodes = job.bounds.min
+            nodes = least_size(job, self._start, view.total)
             length = job.spec.estimate(nodes)
             if job.id in held:
                 at, later = held[job.id]
                 profile.give_back(at, nodes, length, later)
-            size = self._size_now(job, profile)
+            size = self._size_now(job, profile, view.total)
             if size:
                 length = job.spec.estimate(size)
                 profile.take(0, size, length)
@@ -100,12 +100,14 @@ class Conservative:
         self._placed = waiting
         return decisions
 
-    def _size_now(self, job: JobView, profile: Profile) -> int:
+    def _size_now(self, job: JobView, profile: Profile, total: int) -> int:
         """The largest size by the start rule with which ``job`` can start at once, or 0."""
-        size = start_size(job, self._start, profile.free[0])
+        size = start_size(job, self._start, profile.free[0], total)
         while size:
             least = profile.least(job.spec.estimate(size))
             if least >= size:
                 break
-            size = job.bounds.floor(least)  # those in between take longer, and find no more
+            size = start_size(
+                job, self._start, least, total
+            )  # those in between take longer, and find no more
         return size

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pliant.model.speedup import falls
-from pliant.policy.fcfs import FITS, start_size
+from pliant.policy.fcfs import FITS, least_size, start_size
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Start
 
 BACKFILLED = Reason("backfilled")
@@ -49,7 +49,7 @@ def earliest(now: float, have: int, need: int, entries: Iterable[tuple[float, in
 class Easy:
     """EASY backfilling: others may pass the head of the queue where that does not delay it by the estimates.
 
-    Jobs with a choice start by rule ``start`` (min, preferred or free).
+    Jobs with a choice start by rule ``start`` (min, preferred, free or max).
     """
 
     name = "easy"
@@ -73,9 +73,9 @@ def easy_pass(
     head: JobView | None = None
     reservation: Reservation | None = None
     started = list(soon)
-    now = view.now
+    now, total = view.now, view.total
     for job in view.queue:
-        size = start_size(job, rule, free)
+        size = start_size(job, rule, free, total)
         if head is None:
             if size:
                 decisions.append(Start(job.id, size, FITS))
@@ -83,11 +83,11 @@ def easy_pass(
                 started.append((now + job.spec.estimate(size), size))
                 continue
             head = job
-            reservation = reserve(view, job.bounds.min, free, started)
+            reservation = reserve(view, least_size(job, rule, total), free, started)
             if reservation is not None:
                 decisions.append(Promise(job.id, reservation.at))
         elif size:
-            size = _harmless(job, size, now, reservation)
+            size = _harmless(job, size, now, reservation, size if rule == "max" else 0)
             if size:
                 decisions.append(Start(job.id, size, BACKFILLED))
                 free -= size
@@ -96,8 +96,8 @@ def easy_pass(
     return decisions, head, reservation, free
 
 
-def _harmless(job: JobView, size: int, now: float, reservation: Reservation | None) -> int:
-    """The largest allowed size up to ``size`` with which ``job`` does not delay the reservation, or 0.
+def _harmless(job: JobView, size: int, now: float, reservation: Reservation | None, least: int = 0) -> int:
+    """The largest allowed size from ``least`` to ``size`` with which ``job`` does not delay the reservation, or 0.
 
     Where it outlasts the reservation, it uses up some of its spare nodes.
     """
@@ -109,7 +109,7 @@ def _harmless(job: JobView, size: int, now: float, reservation: Reservation | No
             return size
         # Where fewer nodes take longer in any case, the next size that can do is one that is spare.
         below = reservation.spare if falls(spec.model) else size - 1
-        size = bounds.floor(below)
+        size = bounds.floor(below) if least <= below else 0
     if size and now + spec.estimate(size) > reservation.at:
         reservation.spare -= size
     return size

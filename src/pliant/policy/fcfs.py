@@ -9,18 +9,28 @@ from pliant.policy.view import ClusterView, Decision, JobView, Reason, Start
 FITS = Reason("fits")
 
 
-def start_size(job: JobView, rule: str, free: int) -> int:
-    """The size a job would start with when ``free`` nodes are free, or 0 if it does not fit.
+def start_size(job: JobView, rule: str, free: int, total: int) -> int:
+    """The size a job would start with when ``free`` of ``total`` nodes are free, or 0 if it does not fit.
 
     Rigid jobs have one size. ``min``, ``preferred`` (or the largest below it that fits), ``free`` (as many
     as are free): the start rules of notes on paper 2; the paper's text says min, its program used free.
+    ``max`` is paper 3's: the largest size that the machine has, or wait.
     """
     bounds = job.bounds
     if bounds.min > free:
         return 0
     if rule == "min" or bounds.min == bounds.max:
         return bounds.min
+    if rule == "max":
+        size = bounds.floor(total)
+        return size if size <= free else 0
     return bounds.floor(min(free, bounds.preferred) if rule == "preferred" else free)
+
+
+def least_size(job: JobView, rule: str, total: int) -> int:
+    """The fewest nodes with which ``rule`` lets a job start on a machine of ``total`` nodes."""
+    bounds = job.bounds
+    return (bounds.floor(total) or bounds.min) if rule == "max" else bounds.min
 
 
 class Fcfs:
@@ -38,7 +48,7 @@ class Fcfs:
         free = view.free
         decisions: list[Decision] = []
         for job in view.queue:
-            size = start_size(job, self._start, free)
+            size = start_size(job, self._start, free, view.total)
             if not size:
                 break
             decisions.append(Start(job.id, size, FITS))

@@ -22,7 +22,7 @@ class FirstFit:
         for job in view.queue:
             if not free:
                 break
-            size = start_size(job, self._start, free)
+            size = start_size(job, self._start, free, view.total)
             if size:
                 decisions.append(Start(job.id, size, FITS))
                 free -= size

@@ -7,6 +7,7 @@ reconstruction.
 from __future__ import annotations
 
 from pliant.policy.easy import Reservation, easy_pass
+from pliant.policy.fcfs import least_size
 from pliant.policy.resizing import Limit, grow, just_enough, largest, preferred, smallest
 from pliant.policy.view import ClusterView, Decision, JobView, Reason, Resize
 
@@ -44,14 +45,18 @@ class KeepPreferred:
         self, view: ClusterView, head: JobView, reservation: Reservation | None, free: int
     ) -> list[Resize]:
         have = free + view.returning()
-        if head.bounds.min <= have:
+        least = least_size(head, self._start, view.total)
+        if least <= have:
             return []
         saved = reservation.at - view.now if reservation is not None else float("inf")
         if saved <= view.cost.shrink_s():
             return []
-        attempts: list[tuple[int, Limit]] = [(head.bounds.preferred, preferred), (head.bounds.min, preferred)]
+        attempts: list[tuple[int, Limit]] = [
+            (max(least, head.bounds.preferred), preferred),
+            (least, preferred),
+        ]
         if saved > self._patience_s:
-            attempts.append((head.bounds.min, smallest))
+            attempts.append((least, smallest))
         reason = Reason("shrink_for_head", for_job=head.id, figures={"wait_saved_s": saved})
         able = [job for job in view.elastic if view.resizable(job)]
         able.sort(key=lambda job: (job.bounds.preferred - job.size, job.id))

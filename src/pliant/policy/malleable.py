@@ -4,6 +4,7 @@ largest for whoever waits, grow the smallest with what nobody waits for."""
 from __future__ import annotations
 
 from pliant.policy.easy import Reservation, easy_pass
+from pliant.policy.fcfs import least_size
 from pliant.policy.resizing import grow, just_enough, largest, smallest
 from pliant.policy.view import ClusterView, Decision, JobView, Reason, Resize
 
@@ -43,7 +44,7 @@ class Malleable:
     def _shrink(
         self, view: ClusterView, head: JobView, reservation: Reservation | None, free: int
     ) -> list[Resize]:
-        need = head.bounds.min - free - view.returning()
+        need = least_size(head, self._start, view.total) - free - view.returning()
         if need <= 0:
             return []  # what is on its way back is enough
         saved = reservation.at - view.now if reservation is not None else float("inf")

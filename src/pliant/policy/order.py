@@ -76,7 +76,7 @@ class FairShare:
         self._usage = usage
 
 
-class _Reordered:
+class Reordered:
     """The cluster with its queue in another order."""
 
     def __init__(self, view: ClusterView, queue: list[JobView]) -> None:
@@ -106,7 +106,7 @@ class Ordered:
 
     def decide(self, view: ClusterView) -> list[Decision]:
         queue = self._order.sort(view)
-        decisions = list(self._policy.decide(_Reordered(view, queue)))
+        decisions = list(self._policy.decide(Reordered(view, queue)))
         sizes = {decision.job: decision.size for decision in decisions if type(decision) is Start}
         self._order.started(view, [(job, sizes[job.id]) for job in queue if job.id in sizes])
         return decisions

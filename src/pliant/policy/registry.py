@@ -9,6 +9,7 @@ from inspect import signature
 from pliant.model.errors import PolicyError
 from pliant.policy.agreement import AGREEMENT, POOL, STEAL
 from pliant.policy.conservative import Conservative
+from pliant.policy.dmr import DmrPreferred, DmrWide
 from pliant.policy.easy import Easy
 from pliant.policy.equipartition import Equipartition
 from pliant.policy.family import member
@@ -21,7 +22,7 @@ from pliant.policy.order import HALF_LIFE_S, ORDERS, ordered
 from pliant.policy.sizing import AVERAGE, MIN, PREFERRED
 from pliant.policy.view import Policy
 
-START_RULES = ("min", "preferred", "free")
+START_RULES = ("min", "preferred", "free", "max")
 
 SIZINGS = {
     MIN: "Starts at min; who has most above min shrinks for others",
@@ -43,6 +44,8 @@ POLICIES: dict[str, Callable[..., Policy]] = {
     "malleable": Malleable,
     "keep-preferred": KeepPreferred,
     "equipartition": Equipartition,
+    "dmr-preferred": DmrPreferred,
+    "dmr-wide": DmrWide,
 } | {
     f"{sizing.name}-{rule.name}": member(sizing, rule, f"{gives}; {keeps}.")
     for sizing, gives in SIZINGS.items()

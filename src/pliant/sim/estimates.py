@@ -45,4 +45,4 @@ def _estimated(job: SimJob, factor: float, seed: int) -> SimJob:
     spec = job.spec
     drawn = Random(f"estimate {seed} {spec.name}").random() if factor else 0.0  # noqa: S311 - no secret
     estimate = job.time(spec.nodes.preferred) * (1.0 + factor * drawn)
-    return SimJob(msgspec.structs.replace(spec, walltime_s=estimate), job.runtime_s)
+    return msgspec.structs.replace(job, spec=msgspec.structs.replace(spec, walltime_s=estimate))

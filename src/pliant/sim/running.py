@@ -17,7 +17,7 @@ class Run:
     ``held`` are the node-seconds it had held at ``held_at``."""
 
     __slots__ = (
-        "accepted", "held", "held_at", "job", "left", "mask", "number", "offer", "since", "turn", "whole",
+        "accepted", "began", "held", "held_at", "job", "left", "mask", "number", "offer", "since", "turn", "whole",
     )  # fmt: skip
 
     def __init__(self, number: int, job: SimJob, mask: int, now: float) -> None:
@@ -25,7 +25,7 @@ class Run:
         self.job = job
         self.mask = mask
         self.left = 1.0
-        self.since = self.held_at = now
+        self.began = self.since = self.held_at = now
         self.held = 0.0
         self.whole: float | None = None
         self.turn = 0

@@ -3,6 +3,7 @@ with arithmetic."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from operator import attrgetter
@@ -38,10 +39,15 @@ KILLED = 143
 
 
 class SimJob(msgspec.Struct, frozen=True, gc=False):
-    """A job and how long it really runs: ``runtime_s`` at its preferred size, else by its model."""
+    """A job and how long it really runs: ``runtime_s`` at its preferred size, else by its model.
+
+    It looks for offers ``period_s`` after it began to compute and at multiples of that (paper 3, section 5.1:
+    the checking inhibitor); 0 is at any time.
+    """
 
     spec: JobSpec
     runtime_s: float | None = None
+    period_s: float = 0.0
 
     def time(self, nodes: int) -> float:
         """Run time on ``nodes`` all the way, in seconds; without a model, speed-up is linear."""
@@ -260,7 +266,10 @@ class Simulator:
             return
         run.offer = command
         run.accepted = False
-        self._at(self._now + self._cost.answer_s, self._accept, run)
+        looks = self._now
+        if period := run.job.period_s:
+            looks = max(looks, run.began + (math.floor((looks - run.began) / period) + 1) * period)
+        self._at(looks + self._cost.answer_s, self._accept, run)
 
     def _withdraw(self, command: c.Withdraw) -> None:
         run = self._runs.get(command.job)
@@ -298,6 +307,7 @@ class Simulator:
         """Say hello and compute."""
         if run.number not in self._runs:
             return
+        run.began = self._now
         spec = run.job.spec
         elastic = spec.job_class in ELASTIC
         self._events.append(e.Hello(run.number, elastic))

@@ -13,7 +13,7 @@ import msgspec
 from pliant.core.state import Settings
 from pliant.model.errors import BatchError, TraceError
 from pliant.plan.cost import ResizeCost
-from pliant.sim import paper2
+from pliant.sim import paper2, paper3
 from pliant.sim.batches import batch_jobs, batch_settings, read_batch_file
 from pliant.sim.elastisim import read_elastisim
 from pliant.sim.estimates import REQUESTED, with_estimates
@@ -28,8 +28,8 @@ from pliant.sim.swf import read_swf, rigid_jobs
 FORMS = (
     "a trace in SWF (.swf, .swf.gz), a batch (.toml), ElastiSim's jobs (.json), the journal of a live "
     "run (.ndjson), or a generator: lublin:JOBS, "
-    "feitelson:JOBS or paper2:SEED, with options as in lublin:10000,load=0.8 "
-    "(lublin: load, kinds=1|2; feitelson: load, gap, unit; paper2: window)"
+    "feitelson:JOBS, paper2:SEED or paper3:JOBS, with options as in lublin:10000,load=0.8 "
+    "(lublin: load, kinds=1|2; feitelson: load, gap, unit; paper2: window; paper3: seed)"
 )
 
 
@@ -83,10 +83,14 @@ def read_workload(wish: Wish) -> Workload:
     """The workload; BatchError or TraceError says what is wrong with it."""
     name, colon, rest = wish.text.partition(":")
     load = _generated(name, rest, wish) if colon and name in GENERATORS else _from_file(wish)
-    jobs = [SimJob(job.spec.rigid(), job.runtime_s) for job in load.jobs] if wish.rigid else load.jobs
+    jobs = (
+        [msgspec.structs.replace(job, spec=job.spec.rigid()) for job in load.jobs]
+        if wish.rigid
+        else load.jobs
+    )
     seed = wish.seed + wish.run
     jobs = with_estimates(jobs, wish.estimates, seed)
-    if wish.percent is not None and name != "paper2":
+    if wish.percent is not None and name not in OWN_SHARES:
         jobs = make_malleable(jobs, wish.percent, load.nodes, seed, compat=wish.compat)
     fixed = load.fixed and ":" not in wish.estimates and wish.percent in (None, 0, 100)
     failures = wish.failures.seeded(wish.seed, wish.run) if wish.failures is not None else None
@@ -179,13 +183,28 @@ def _paper2(number: int, options: dict[str, float | None], wish: Wish) -> Worklo
     return Workload(jobs, wish.nodes or paper2.NODES, paper2.paper2_settings(), starting=False, fixed=False)
 
 
+def _paper3(count: int, options: dict[str, float | None], wish: Wish) -> Workload:
+    """The programs' order is the calibrated one, unless the user names another seed by ``seed``."""
+    if wish.percent not in (None, 0, 100):
+        raise BatchError(
+            f"{wish.text}: {wish.percent:g} % of malleable jobs; its jobs are all fixed (0) or all flexible (100)"
+        )
+    seed = int(options["seed"] or paper3.SEED) + wish.run
+    jobs = paper3.paper3_jobs(count, seed, flexible=wish.percent == 100)
+    return Workload(jobs, wish.nodes or paper3.NODES, paper3.paper3_settings(), starting=False, fixed=False)
+
+
+OWN_SHARES = ("paper2", "paper3")
+"""Generators that make their jobs malleable themselves."""
 GENERATORS: dict[str, Callable[[int, dict[str, float | None], Wish], Workload]] = {
     "lublin": _lublin,
     "feitelson": _feitelson,
     "paper2": _paper2,
+    "paper3": _paper3,
 }
 OPTIONS: dict[str, dict[str, float | None]] = {
     "lublin": {"load": None, "kinds": 2},
     "feitelson": {"load": LOAD, "gap": None, "unit": UNIT_S},
     "paper2": {"window": paper2.WINDOW_S},
+    "paper3": {"seed": paper3.SEED},
 }

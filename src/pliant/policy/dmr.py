@@ -1,0 +1,148 @@
+"""DMR's policies: Iserte et al., DMR API: Improving the Cluster Productivity by Turning Applications into
+Malleable (paper 3), sections 4 and 5.1.
+
+Its Slurm plug-in has three modes. In the first the application itself asks for a size, which is granted if
+there are nodes enough: that is the core's answer to the event ``Wants``, under any policy. The second and
+the third are the policies here. In all of them a resize goes to an allowed size of the job (its factor), and
+one job at a time is looked at, here in the order of their numbers, as if they had asked one after the other.
+Between two looks an application may leave some time (the checking inhibitor): ``Settings.cooldown_s``, and
+in simulations ``SimJob.period_s``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pliant.policy.easy import easy_pass
+from pliant.policy.fcfs import least_size, start_size
+from pliant.policy.order import Reordered
+from pliant.policy.view import ClusterView, Decision, JobView, Reason, Resize, Start
+
+TO_PREFERRED = Reason("to_preferred")
+
+
+class DmrPreferred:
+    """DMR's mode 2: jobs go to their preferred size while others wait, above it when nobody does.
+
+    Waiting jobs start by EASY, by rule ``start``; paper 3 starts them at their maximum. A job at its
+    preferred size stays as it is; with ``idle_growth`` only as long as somebody waits. Any other job grows as
+    far as free nodes allow if nobody waits, and else goes to its preferred size, or towards it. As in the
+    paper, growth to the preferred size may delay the first in the queue.
+    """
+
+    name = "dmr-preferred"
+
+    def __init__(self, start: str = "max", *, idle_growth: bool = False) -> None:
+        self._start = start
+        self._idle_growth = idle_growth
+
+    def decide(self, view: ClusterView) -> list[Decision]:
+        decisions, _, _, free = easy_pass(view, self._start)
+        waiting = next(_waiting(view, decisions), None)
+        for job in _asking(view):
+            size, bounds = job.size, job.bounds
+            if size == bounds.preferred and (waiting is not None or not self._idle_growth):
+                continue
+            if size > bounds.preferred and waiting is not None:
+                reason = Reason("to_preferred", for_job=waiting.id)
+                decisions.append(Resize(job.id, bounds.preferred, reason))
+                continue
+            limit = bounds.max if waiting is None else bounds.preferred
+            after = bounds.floor(min(limit, size + free))
+            if after > size:
+                free -= after - size
+                decisions.append(Resize(job.id, after, TO_PREFERRED if waiting else _idle(view, job)))
+        return decisions
+
+
+class DmrWide:
+    """DMR's mode 3: a job shrinks if that lets a waiting job start at once, else jobs grow into free nodes.
+
+    Waiting jobs start by EASY, by rule ``start``; paper 3 starts them at their maximum. For the first waiting
+    job that a single shrink lets start, the job that gives the fewest nodes shrinks, to its largest size that
+    suffices. The job so served is the next to start: until then nobody else starts or is resized. If there is no such job and none that could start with free nodes but for EASY, jobs grow as far
+    as free nodes allow. As in the paper, both may delay who was first in the queue.
+    """
+
+    name = "dmr-wide"
+
+    def __init__(self, start: str = "max") -> None:
+        self._start = start
+        self._boosted = 0
+
+    def decide(self, view: ClusterView) -> list[Decision]:
+        seen = view
+        boosted = self._still_boosted(view)
+        if boosted is not None:
+            if not start_size(boosted, self._start, view.free, view.total):
+                return []
+            seen = Reordered(view, _first(boosted, view.queue))
+            self._boosted = 0
+        decisions, _, _, free = easy_pass(seen, self._start)
+        asking = _asking(view)
+        if not asking:
+            return decisions
+        have = free + view.returning()
+        needs = [(least_size(job, self._start, view.total), job) for job in _waiting(seen, decisions)]
+        shrink = self._shrink(asking, needs, have)
+        if shrink is not None:
+            return [*decisions, shrink]
+        if all(need > have for need, _ in needs):
+            decisions += _grow(view, asking, free)
+        return decisions
+
+    def _still_boosted(self, view: ClusterView) -> JobView | None:
+        """The job for which another has shrunk, if it waits and its nodes are free or on their way."""
+        if self._boosted:
+            for job in view.queue:
+                if job.id == self._boosted:
+                    if least_size(job, self._start, view.total) <= view.free + view.returning():
+                        return job
+                    break
+            self._boosted = 0  # gone, or the donor did not follow
+        return None
+
+    def _shrink(self, asking: list[JobView], needs: list[tuple[int, JobView]], have: int) -> Resize | None:
+        most = max(job.size - job.bounds.min for job in asking)
+        for need, waiting in needs:
+            lacking = need - have
+            if not 0 < lacking <= most:
+                continue
+            given, number, size = min(
+                (job.size - size, job.id, size)
+                for job in asking
+                if (size := job.bounds.floor(job.size - lacking))
+            )
+            self._boosted = waiting.id
+            figures = {"lacking": float(lacking), "given": float(given)}
+            return Resize(number, size, Reason("shrink_for_start", for_job=waiting.id, figures=figures))
+        return None
+
+
+def _asking(view: ClusterView) -> list[JobView]:
+    """The jobs that can be resized now, in the order of their numbers."""
+    return sorted((job for job in view.elastic if view.resizable(job)), key=lambda job: job.id)
+
+
+def _waiting(view: ClusterView, decisions: Iterable[Decision]) -> Iterator[JobView]:
+    """Who is still in the queue after the starts among ``decisions``."""
+    started = {decision.job for decision in decisions if type(decision) is Start}
+    return (job for job in view.queue if job.id not in started)
+
+
+def _first(job: JobView, queue: Iterable[JobView]) -> list[JobView]:
+    return [job, *(other for other in queue if other.id != job.id)]
+
+
+def _grow(view: ClusterView, asking: Iterable[JobView], free: int) -> list[Decision]:
+    moves: list[Decision] = []
+    for job in asking:
+        after = job.bounds.floor(min(job.bounds.max, job.size + free))
+        if after > job.size:
+            free -= after - job.size
+            moves.append(Resize(job.id, after, _idle(view, job)))
+    return moves
+
+
+def _idle(view: ClusterView, job: JobView) -> Reason:
+    return Reason("idle_nodes", figures={"remaining_s": job.remaining_s(view.now)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -12,11 +13,12 @@ import pytest
 
 from pliant.model.errors import BatchError
 from pliant.policy.registry import POLICIES
-from pliant.reproduce import paper2, traces
+from pliant.reproduce import paper2, paper3, traces
 from pliant.reproduce.folder import MARK, Folder
 from pliant.reproduce.runs import run_all
 from pliant.reproduce.scheduling import reproduce
 from pliant.reproduce.traces import Case, Source
+from pliant.sim.paper3 import PUBLISHED
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +56,32 @@ def test_paper_2_leaves_its_figures(runs: paper2.Runs, tmp_path: Path) -> None:
     first = rows[0]
     assert (first["algorithm"], first["malleable_percent"], first["article"]) == ("FCFS", "0", "1157.46")
     assert float(first["mean"]) == pytest.approx(mean(o.makespan_s for o in runs.by["FCFS", 0]), rel=1e-5)
+
+
+def test_paper_3_stays_near_its_table_and_leaves_its_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two smaller workloads; the values that are furthest off are in the docstring of ``paper3.TIMES``."""
+    monkeypatch.setattr(paper3, "COUNTS", (50, 100))
+    runs = paper3.collect(run_all(paper3.tasks(), 1, lambda _done: None))
+    for (count, version), article in PUBLISHED.items():
+        if count <= 100:
+            outcome = runs[count, version].outcome
+            assert outcome.run_mean_s == pytest.approx(article.execution_s, rel=0.03)
+            assert outcome.wait_mean_s == pytest.approx(article.wait_s, rel=0.15)
+            assert outcome.utilisation == pytest.approx(article.utilisation, rel=0.04)
+    steps = runs[50, "flexible"].steps
+    assert max(step.nodes for step in steps) == 64
+    assert (steps[-1].nodes, steps[-1].running, steps[-1].completed) == (0, 0, 50)
+    # "There are 5 jobs in execution which allocate 40 nodes": the pattern of its Figure 6.
+    held: dict[tuple[int, int], float] = {}
+    for step, after in pairwise(steps):
+        held[step.nodes, step.running] = held.get((step.nodes, step.running), 0.0) + after.at - step.at
+    assert max(held, key=lambda key: held[key]) == (40, 5)
+    with Folder(tmp_path / "out") as folder:
+        text = paper3.write(folder, runs)
+    assert {f"{name}.png" for name in paper3.FIGURES} <= {path.name for path in (tmp_path / "out").iterdir()}
+    assert "| 50 | fixed (EASY) |" in text
 
 
 SMALL = (Source("Lublin-Feitelson", "", 64, 2, 60),)

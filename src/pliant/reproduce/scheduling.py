@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from pliant.model.errors import BatchError
-from pliant.reproduce import paper2, traces
+from pliant.reproduce import paper2, paper3, traces
 from pliant.reproduce.folder import Folder
 from pliant.reproduce.runs import run_all
 
-STUDIES = ("paper2", "traces")
+STUDIES = ("paper2", "paper3", "traces")
 
 
 def reproduce(
@@ -35,6 +35,7 @@ def reproduce(
         found = traces.sources(trace_folder, quick=quick)
         tasks = {
             "paper2": paper2.tasks() if "paper2" in studies else [],
+            "paper3": paper3.tasks() if "paper3" in studies else [],
             "traces": traces.tasks(found, trace_folder, quick=quick) if "traces" in studies else [],
         }
         count = sum(len(each) for each in tasks.values())
@@ -47,6 +48,8 @@ def reproduce(
         sections = [_heading(studies, quick=quick)]
         if "paper2" in studies:
             sections.append(paper2.write(folder, paper2.collect(parts["paper2"])))
+        if "paper3" in studies:
+            sections.append(paper3.write(folder, paper3.collect(parts["paper3"])))
         if "traces" in studies:
             if len(found) < len(traces.FULL):
                 sections.append(

@@ -14,11 +14,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from pliant.cli import simulated
 from pliant.cli.shares import Chosen, percentages, study, table
 from pliant.core.metrics import Metrics, RunMetrics
 from pliant.model.errors import BatchError
 from pliant.policy import registry
 from pliant.policy.order import HALF_LIFE_S, ORDERS
+from pliant.report.simulated import Picture, Simulated
 from pliant.sim.estimates import REQUESTED
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import SimEnd, simulate
@@ -83,6 +85,9 @@ def simulate_file(
     node_flops: Annotated[
         float | None, typer.Option(min=1.0, help="Speed of a node in FLOP/s, for ElastiSim's jobs.")
     ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write an HTML report of one simulation here, and JSON beside it.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Simulate a trace, a batch or a generated workload and show waits, utilisation and resizes."""
@@ -95,13 +100,17 @@ def simulate_file(
     if compat and not malleable:
         raise BatchError("--compat changes nothing without --malleable")
     which = Chosen(policy, start, order, tuple(weight or ()), half_life_s)
-    if malleable or seeds > 1:
-        shares = percentages(malleable) if malleable else None
+    shares = percentages(malleable) if malleable else None
+    simulated.check_one(report, shares or (), seeds)
+    if report is not None and shares:
+        wish = wish._replace(percent=shares[0])
+    elif shares or seeds > 1:
         _study(wish, shares, seeds, which, instant, workers, as_json=as_json)
         return
     load = read_workload(wish)
-    chosen = which.make(load)
-    metrics = Metrics(keep_jobs=False)
+    chosen = which.make(load, "easy" if wish.percent is None else "malleable")
+    picture = Picture(len(load.jobs)) if report is not None else None
+    metrics = Metrics(keep_jobs=False) if picture is None else picture.metrics
     with _Progress(len(load.jobs)) as progress:
         began = time.process_time()
         end = simulate(
@@ -109,13 +118,19 @@ def simulate_file(
             load.nodes,
             chosen,
             load.settings,
-            metrics.add,
+            metrics.add if picture is None else picture.add,
             starting=load.starting,
             instant=instant,
             progress=progress.show,
         )
         cpu_s = time.process_time() - began
     figures = _figures(metrics.summary(load.nodes), end, cpu_s)
+    if report is not None and picture is not None:
+        of = Simulated(
+            Path(workload).name, chosen.name, load.nodes, simulated.facts(wish, order, start, instant)
+        )
+        simulated.write(report, picture, of)
+        Console(stderr=as_json).print(f"report: {report}, data: {report.with_suffix('.json')}", markup=False)
     if as_json:
         typer.echo(json.dumps(figures))
     else:

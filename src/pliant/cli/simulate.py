@@ -127,7 +127,7 @@ def simulate_file(
     figures = _figures(metrics.summary(load.nodes), end, cpu_s)
     if report is not None and picture is not None:
         of = Simulated(
-            Path(workload).name, chosen.name, load.nodes, simulated.facts(wish, order, start, instant)
+            Path(workload).name, chosen.name, load.nodes, simulated.facts(wish, load, start, instant)
         )
         simulated.write(report, picture, of)
         Console(stderr=as_json).print(f"report: {report}, data: {report.with_suffix('.json')}", markup=False)

@@ -9,10 +9,12 @@ from pathlib import Path
 
 from pliant.cli.run import check_report
 from pliant.model.errors import BatchError
+from pliant.model.jobs import JobClass
 from pliant.report.simulated import Picture, Simulated, json_of, page
 from pliant.sim.estimates import REQUESTED
 from pliant.sim.instant import Instant
-from pliant.sim.sources import GENERATORS, Wish
+from pliant.sim.simulator import INSTANT
+from pliant.sim.sources import Wish, Workload
 
 
 def check_one(report: Path | None, shares: Sequence[float], seeds: int) -> None:
@@ -29,27 +31,30 @@ def check_one(report: Path | None, shares: Sequence[float], seeds: int) -> None:
             f"--report shows one simulation, and --malleable asks for {len(shares)}; name one percentage"
         )
     check_report(report)
-    for path in (report, report.with_suffix(".json")):
-        if path.exists() and not path.is_file():
-            raise BatchError(f"--report {report}: {path} is there, and is no file")
-        try:
+    try:
+        for path in (report, report.with_suffix(".json")):
+            if path.exists() and not path.is_file():
+                raise BatchError(f"--report {report}: {path} is there, and is no file; choose another place")
             with tempfile.TemporaryFile(dir=path.resolve().parent):
                 pass
-        except OSError as error:
-            raise _unwritable(report, error) from None
+    except OSError as error:
+        raise _unwritable(report, error) from None
 
 
 def write(report: Path, picture: Picture, of: Simulated) -> None:
-    """The page and the JSON beside it; on an error, what was there before is still there."""
+    """The page and the JSON beside it. Both are drafted first, so that a full disk leaves what was there before.
+
+    Raises BatchError.
+    """
     contents = {
         report.with_suffix(".json"): json_of(picture, of),
         report: page(picture, of).encode(),
     }
     drafts: dict[Path, Path] = {}
     try:
-        for path, content in contents.items():
+        for i, (path, content) in enumerate(contents.items()):
             place = path.resolve()
-            draft = place.with_name(f".{place.name}.{os.getpid()}")
+            draft = place.with_name(f".pliant-{os.getpid()}-{i}")
             drafts[draft] = place
             draft.write_bytes(content)
         for draft, place in drafts.items():
@@ -61,9 +66,8 @@ def write(report: Path, picture: Picture, of: Simulated) -> None:
             draft.unlink(missing_ok=True)
 
 
-def facts(wish: Wish, order: str, start: str, instant: Instant) -> list[str]:
-    """What the user asked for beside workload, policy and nodes, in words."""
-    generated = wish.text.partition(":")[0] in GENERATORS
+def facts(wish: Wish, load: Workload, start: str, instant: Instant) -> list[str]:
+    """What the user asked for beside workload, policy (whose name tells the queue's order) and nodes."""
     found: list[str] = []
     if wish.rigid:
         found.append("every job at its preferred size")
@@ -73,13 +77,13 @@ def facts(wish: Wish, order: str, start: str, instant: Instant) -> list[str]:
         found.append("run times in the published, longer form")
     if wish.estimates != REQUESTED:
         found.append(f"estimates {wish.estimates}")
-    if order != "submission":
-        found.append(f"queue order {order}")
     if start:
         found.append(f"start rule {start}")
+    if load.settings.cost == INSTANT and any(job.spec.job_class is JobClass.MALLEABLE for job in load.jobs):
+        found.append("resizes take no time")
     if instant is not Instant.TOGETHER:
         found.append(f"events of one instant in {instant} order")
-    if generated or wish.percent is not None or ":" in wish.estimates:
+    if not load.fixed:
         found.append(f"seed {wish.seed}")
     return found
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pliant.report.dense import Bin, Dense, Spread
-from pliant.report.figures import FAINT, FONT, GRID, INK, RUN_LINES, WIDTH, time_axis
+from pliant.report.figures import FAINT, FONT, GRID, INK, RUN_LINES, WIDTH, margins, time_axis
 from pliant.report.words import seconds
 
 LEFT, RIGHT = 0.62, 0.12
@@ -21,16 +21,17 @@ LINES = ("-", (0, (5, 2)), (0, (1, 1.2)))
 """All jobs, malleable ones, the others: told apart by more than colour."""
 
 
-def over_time(dense: Dense, nodes: int, *, queue_only: bool = False) -> Any:
-    """Nodes in use of ``nodes``, above the number of waiting jobs, on one time axis."""
+def over_time(dense: Dense, nodes: int, *, below: bool = False) -> Any:
+    """Nodes in use of ``nodes``, above the number of waiting jobs, on one time axis; if it stands ``below`` a chart
+    of every job, which has the nodes in use, the waiting jobs only, on that chart's axis."""
     from matplotlib.figure import Figure
 
-    total = HEIGHT + 0.7 if queue_only else 2 * HEIGHT + 1.15
+    total = HEIGHT + 0.7 if below else 2 * HEIGHT + 1.15
     figure = Figure(figsize=(WIDTH, total), facecolor="none")
-    wide = (WIDTH - LEFT - RIGHT) / WIDTH
+    left, wide = margins(len(f"n{nodes - 1}")) if below else (LEFT / WIDTH, (WIDTH - LEFT - RIGHT) / WIDTH)
     span = max(1e-3, dense.end - dense.origin) * 1.012
-    if not queue_only:
-        upper = figure.add_axes((LEFT / WIDTH, (HEIGHT + 0.85) / total, wide, HEIGHT / total))
+    if not below:
+        upper = figure.add_axes((left, (HEIGHT + 0.85) / total, wide, HEIGHT / total))
         _band(upper, dense.nodes(), RUN_LINES[1][0])
         upper.axhline(nodes, color=FAINT, linewidth=0.8, linestyle=(0, (1, 2)), zorder=1)
         upper.set_ylim(0, nodes * 1.06)
@@ -42,7 +43,7 @@ def over_time(dense: Dense, nodes: int, *, queue_only: bool = False) -> Any:
             f"dotted: all {nodes:,} nodes", (1, 1), xycoords="axes fraction", fontsize=FONT, color=FAINT,
             xytext=(0, 4), textcoords="offset points", ha="right", va="bottom",
         )  # fmt: skip
-    lower = figure.add_axes((LEFT / WIDTH, 0.5 / total, wide, HEIGHT / total))
+    lower = figure.add_axes((left, 0.5 / total, wide, HEIGHT / total))
     waiting = dense.queue()
     _band(lower, waiting, RUN_LINES[0][0])
     lower.set_ylim(0, max([each.high for each in waiting] + [1]) * 1.06)
@@ -152,7 +153,7 @@ def _share_axes(axes: Any, spread: Spread, title: str, floor: float) -> None:
         low = 0.0 if times else 1.0
         axes.set_xlim(low, max(most * 1.05, low + 1e-3))
         ticks = [tick for tick in MaxNLocator(nbins=4).tick_values(low, most) if low <= tick <= most * 1.05]
-    names = [_time(tick) if times else f"{tick:g}" for tick in ticks]
+    names = [_time(tick) if times else f"{tick:,g}" if tick < 1e6 else f"{tick:g}" for tick in ticks]
     if times and ticks and _logarithmic(spread, floor):
         names[0] = f"≤ {names[0]}"
     axes.set_xticks(ticks, names)

@@ -6,6 +6,7 @@ A fold over records like the metrics, for runs of so many jobs that nobody could
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -71,14 +72,11 @@ class Binned:
         while end > BINS * self._width:
             self._merge()
         start, value, width = self._since - self._origin, self._value, self._width
-        i = min(int(start / width), BINS - 1)
-        while True:
+        i = int(start / width)
+        while start < end:
             stop = min(end, (i + 1) * width)
-            if stop > start:
-                self._book(i, value, stop - start)
-                start = stop
-            if stop >= end:
-                break
+            self._book(i, value, stop - start)
+            start = stop
             i += 1
         self._since = at
 
@@ -126,12 +124,10 @@ class Spread(NamedTuple):
     def curve(self, most: int = 400) -> list[tuple[float, float]]:
         """Points (value, share of the jobs with at most that) of the empirical distribution, at most ``most``
         and one more of them, evenly over the jobs; equal values are one point."""
-        count = len(self.values)
+        values, count = self.values, len(self.values)
         step = max(1, -(-count // most))
-        found: dict[float, float] = {}
-        for rank in (*range(step, count, step), count) if count else ():
-            found[self.values[rank - 1]] = rank / count
-        return list(found.items())
+        chosen = {values[rank - 1] for rank in (*range(step, count, step), count)} if count else set()
+        return [(value, bisect_right(values, value) / count) for value in sorted(chosen)]
 
 
 class _Open:

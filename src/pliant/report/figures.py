@@ -70,7 +70,7 @@ def build(runs: Sequence[Run]) -> Chart:
     looks = fills(runs)
     top, panels = TOP, []
     longest = max((len(name) for run in runs for name in run.names), default=0)
-    left, wide = _margins(longest)
+    left, wide = margins(longest)
     for i, (run, height) in enumerate(zip(runs, heights, strict=True)):
         panel = Panel(left, top / total, wide, height / total)
         axes = figure.add_axes((panel.left, 1 - panel.top - panel.height, panel.width, panel.height))
@@ -115,7 +115,7 @@ def _missing_glyphs_ignored() -> warnings.catch_warnings[None]:
     return warnings.catch_warnings(action="ignore", category=UserWarning)
 
 
-def _margins(longest: int) -> tuple[float, float]:
+def margins(longest: int) -> tuple[float, float]:
     """Left border and width of the panels, as fractions, with room for node names of ``longest`` letters."""
     left = max(0.52, 0.16 + CHAR_INCH * min(longest, 24))
     return left / WIDTH, (WIDTH - left - RIGHT) / WIDTH

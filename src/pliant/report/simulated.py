@@ -22,6 +22,8 @@ from pliant.report.words import count, percent, seconds
 
 EVERY_JOB = 300
 """Up to so many jobs the report shows each; beyond, nobody would find one."""
+RUN = "simulated"
+"""The name of the run, where a live one is called rigid or malleable."""
 NO_JOBS = (
     f"<p>With more than {EVERY_JOB} jobs the report shows none by itself. <code>pliant simulate --jobs-csv FILE</code> "
     "writes a table of all of them.</p>"
@@ -56,14 +58,14 @@ class Picture:
         """The run, if its records were kept."""
         if self._records is None:
             return None
-        return Run(of.policy, of.policy, [f"n{i}" for i in range(of.nodes)], self._records)
+        return Run(RUN, of.policy, [f"n{i}" for i in range(of.nodes)], self._records)
 
 
 def page(picture: Picture, of: Simulated) -> str:
     """The whole page. It loads nothing from anywhere."""
     run, metrics, dense = picture.run(of), picture.metrics.summary(of.nodes), picture.dense
     title = (
-        f"Simulated: {of.policy} finished {count(metrics.ended, 'job')} of {of.workload} on "
+        f"Simulated: {of.policy} ran {count(metrics.ended, 'job')} of {of.workload} on "
         f"{count(of.nodes, 'node')} in {seconds(metrics.makespan_s)}"
     )
     about = " · ".join(
@@ -111,9 +113,7 @@ def _over_time(dense: Dense, of: Simulated, *, every_job: bool) -> list[str]:
         f"Time is cut into {len(bins):,} pieces of {width}. The line is the mean of each piece, the shaded band lies "
         "between the least and the greatest value in it."
     )
-    chart = _figure(
-        lambda: curves.over_time(dense, of.nodes, queue_only=every_job), title, described, "over-time"
-    )
+    chart = _figure(lambda: curves.over_time(dense, of.nodes, below=every_job), title, described, "over-time")
     return [f"<h2>{title}</h2>", chart, f'<p class="hint">{described}</p>']
 
 
@@ -156,8 +156,9 @@ def _quantile_rows(dense: Dense) -> str:
         cells = "".join(f'<td class="number">{esc(show(value))}</td>' for value in values)
         rows.append(f'<tr><th scope="row">{title}</th>{cells}</tr>')
     return (
-        f'<div class="scroll"><table><thead><tr><th scope="col">at most, for this share of the jobs</th>{head}</tr>'
+        f'<div class="scroll"><table><thead><tr><th scope="col">of all jobs</th>{head}</tr>'
         f"</thead><tbody>{''.join(rows)}</tbody></table></div>"
+        '<p class="hint">A column such as 90 % has the value that 90 % of the jobs did not exceed.</p>'
     )
 
 
@@ -185,7 +186,7 @@ def json_of(picture: Picture, of: Simulated) -> bytes:
         data = report_data([run], paced=False)
     else:
         figures = msgspec.to_builtins(picture.metrics.summary(of.nodes))
-        figures |= {"name": of.policy, "policy": of.policy, "origin_s": dense.origin, "jobs": []}
+        figures |= {"name": RUN, "policy": of.policy, "origin_s": dense.origin, "jobs": []}
         data = {"schema": SCHEMA, "paced": False, "valid": True, "runs": [figures]}
     data["simulated"] = {
         "workload": of.workload,

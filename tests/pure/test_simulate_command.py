@@ -104,6 +104,62 @@ def test_what_cannot_be_simulated(
         command("simulate", str(tmp_path / name), *arguments)
 
 
+def test_a_report_of_a_simulation(tmp_path: Path) -> None:
+    (tmp_path / "x.swf").write_text(TRACE)
+    file = tmp_path / "out.html"
+    command("simulate", str(tmp_path / "x.swf"), "--report", str(file), "--order", "shortest", "--rigid")
+    text = file.read_text(encoding="utf-8")
+    assert "<h1>Simulated: easy by shortest ran 3 jobs of x.swf on 4 nodes in 15.0 s</h1>" in text
+    assert "3 jobs · every job at its preferred size</p>" in text
+    assert json.loads((tmp_path / "out.json").read_bytes())["simulated"]["workload"] == "x.swf"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.html", "out.json", "x.swf"]
+
+
+def test_a_report_of_many_jobs_stays_small(tmp_path: Path) -> None:
+    file = tmp_path / "out.html"
+    figures = json.loads(
+        command("simulate", "lublin:500", "--malleable", "50", "--report", str(file), "--json")
+    )
+    assert figures["jobs"] == 500
+    text = file.read_text(encoding="utf-8")
+    assert "policy malleable" in text
+    assert "50 % of rigid jobs made malleable · resizes take no time · seed 42" in text
+    assert "<tr data-job" not in text
+    assert len(text) < 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("place", "arguments", "message"),
+    [
+        ("out.html", ["--seeds", "3"], "--report shows one simulation, and --seeds 3"),
+        ("out.html", ["--malleable", "0,50"], "--report shows one simulation, and --malleable asks for 2"),
+        ("out.json", [], "name the HTML file"),
+        ("gone/out.html", [], "there is no directory"),
+        ("folder", [], "is there, and is no file"),
+        ("a" * 300 + ".html", [], "cannot be written: File name too long"),
+        ("out.html", [], "missing.swf"),
+    ],
+)
+def test_a_report_that_cannot_be_is_refused_before_the_simulation(
+    tmp_path: Path, place: str, arguments: list[str], message: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises((BatchError, TraceError), match=message):
+        command("simulate", str(tmp_path / "missing.swf"), "--report", str(tmp_path / place), *arguments)
+    assert [path.name for path in tmp_path.rglob("*")] == ["folder"]
+
+
+def test_a_report_that_fails_leaves_the_former_one(tmp_path: Path) -> None:
+    file = tmp_path / "out.html"
+    file.write_text("former")
+    lazy = Path(__file__)
+    (tmp_path / "x.swf").write_text(TRACE)
+    with pytest.raises(PolicyError, match="stuck"):
+        command("simulate", str(tmp_path / "x.swf"), "--policy", f"{lazy}:Lazy", "--report", str(file))
+    assert file.read_text() == "former"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.html", "x.swf"]
+
+
 def test_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "QUICK_JOBS", 100)
     (tmp_path / bench.TRACE).write_text(TRACE)

@@ -18,12 +18,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
+from pliant.cli import simulated
 from pliant.cli.shares import Chosen, percentages, study, table
 from pliant.cli.shares import policies as named_policies
 from pliant.core.metrics import THRASH_S, Metrics, RunMetrics
 from pliant.model.errors import BatchError
 from pliant.policy import registry
 from pliant.policy.order import HALF_LIFE_S, ORDERS
+from pliant.report.simulated import Picture, Simulated
 from pliant.sim.calibration import read_cost
 from pliant.sim.estimates import REQUESTED
 from pliant.sim.failures import FORM as FAILURES
@@ -107,6 +109,9 @@ def simulate_file(
     jobs_csv: Annotated[
         Path | None, typer.Option(help="Write a line for each job to this file, in order of submission.")
     ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write an HTML report of one simulation here, and JSON beside it.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Simulate a trace, a batch or a generated workload and show waits, utilisation and resizes."""
@@ -132,23 +137,33 @@ def simulate_file(
             f"--jobs-csv {jobs_csv}: it has the jobs of one simulation; name one policy, at most one "
             "percentage, and no --seeds"
         )
-    if shares or seeds > 1 or len(several) > 1:
+    simulated.check_one(report, shares or (), seeds, len(several))
+    if report is not None and shares:
+        wish = wish._replace(percent=shares[0])
+    elif shares or seeds > 1 or len(several) > 1:
         _study(wish, shares, seeds, several, instant, workers, jobs_csv, as_json=as_json)
         return
     with ExitStack() as stack:
         lines = stack.enter_context(JobsCsv(jobs_csv)) if jobs_csv is not None else None
-        figures, title = _single(wish, several[0], instant, lines)
+        figures, title = _single(wish, several[0], instant, lines, report)
+    if report is not None:
+        Console(stderr=as_json).print(f"report: {report}, data: {report.with_suffix('.json')}", markup=False)
     if as_json:
         typer.echo(json.dumps(figures))
     else:
         Console().print(_table(title, figures))
 
 
-def _single(wish: Wish, which: Chosen, instant: Instant, lines: JobsCsv | None) -> tuple[dict[str, Any], str]:
-    """One simulation: its figures, and what it was. ``lines`` gets its records too."""
+def _single(
+    wish: Wish, which: Chosen, instant: Instant, lines: JobsCsv | None, report: Path | None
+) -> tuple[dict[str, Any], str]:
+    """One simulation: its figures, and what it was. ``lines`` and ``report`` get its records too."""
     load = read_workload(wish)
-    chosen = which.make(load)
-    metrics = Metrics(keep_jobs=False, reference=reference_times(load.jobs))
+    chosen = which.make(load, "easy" if wish.percent is None else "malleable")
+    reference = reference_times(load.jobs)
+    picture = Picture(len(load.jobs), reference) if report is not None else None
+    metrics = Metrics(keep_jobs=False, reference=reference) if picture is None else picture.metrics
+    sink = metrics.add if picture is None else picture.add
     with _Progress(len(load.jobs)) as progress:
         began = time.process_time()
         end = simulate(
@@ -156,14 +171,18 @@ def _single(wish: Wish, which: Chosen, instant: Instant, lines: JobsCsv | None) 
             load.nodes,
             chosen,
             load.settings,
-            lines.beside(metrics.add) if lines is not None else metrics.add,
+            lines.beside(sink) if lines is not None else sink,
             starting=load.starting,
             instant=instant,
             progress=progress.show,
             failures=load.failures,
         )
         cpu_s = time.process_time() - began
-    title = f"{Path(wish.text).name}: {chosen.name} on {load.nodes} nodes"
+    name = Path(wish.text).name
+    if report is not None and picture is not None:
+        facts = simulated.facts(wish, load, which.start, instant)
+        simulated.write(report, picture, Simulated(name, chosen.name, load.nodes, facts))
+    title = f"{name}: {chosen.name} on {load.nodes} nodes"
     return _figures(metrics.summary(load.nodes), end, cpu_s), title
 
 

@@ -13,6 +13,9 @@ from pliant.model.jobs import JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Reason
 
+Reference = Callable[[int, JobSpec], float | None]
+"""A job's reference time in seconds by its number and specification, None where it is not known."""
+
 THRASH_S = 60.0
 """A resize that is undone within this time was made in vain."""
 
@@ -150,7 +153,7 @@ class Metrics:
         self,
         *,
         keep_jobs: bool = True,
-        reference: Callable[[int, JobSpec], float | None] = lambda _number, _spec: None,
+        reference: Reference = lambda _number, _spec: None,
     ) -> None:
         self._keep = keep_jobs
         self._reference = reference

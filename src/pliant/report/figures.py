@@ -70,7 +70,7 @@ def build(runs: Sequence[Run]) -> Chart:
     looks = fills(runs)
     top, panels = TOP, []
     longest = max((len(name) for run in runs for name in run.names), default=0)
-    left, wide = _margins(longest)
+    left, wide = margins(longest)
     for i, (run, height) in enumerate(zip(runs, heights, strict=True)):
         panel = Panel(left, top / total, wide, height / total)
         axes = figure.add_axes((panel.left, 1 - panel.top - panel.height, panel.width, panel.height))
@@ -85,17 +85,17 @@ def build(runs: Sequence[Run]) -> Chart:
 
 def svg(runs: Sequence[Run]) -> str:
     """The chart as an SVG document."""
-    return render_svg(build(runs))
+    return render_svg(build(runs).figure)
 
 
-def render_svg(chart: Chart) -> str:
-    """The SVG of a chart; the same chart gives the same text."""
+def render_svg(figure: Any) -> str:
+    """The SVG of a figure; the same figure gives the same text."""
     from matplotlib import rc_context
 
     out = io.StringIO()
     settings: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "pliant"}
     with rc_context(settings), _missing_glyphs_ignored():
-        chart.figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     text = out.getvalue()
     return re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
 
@@ -115,7 +115,7 @@ def _missing_glyphs_ignored() -> warnings.catch_warnings[None]:
     return warnings.catch_warnings(action="ignore", category=UserWarning)
 
 
-def _margins(longest: int) -> tuple[float, float]:
+def margins(longest: int) -> tuple[float, float]:
     """Left border and width of the panels, as fractions, with room for node names of ``longest`` letters."""
     left = max(0.52, 0.16 + CHAR_INCH * min(longest, 24))
     return left / WIDTH, (WIDTH - left - RIGHT) / WIDTH
@@ -307,7 +307,7 @@ def _curves(axes: Any, runs: Sequence[Run], span: float) -> None:
     axes.set_xlim(0, span)
     axes.set_ylim(0, most * 1.06)
     axes.axhline(most, color=FAINT, linewidth=0.8, linestyle=(0, (1, 2)), zorder=1)
-    _time_axis(axes, span)
+    time_axis(axes, span)
     axes.set_yticks([0, most // 2, most] if most > 1 else [0, most])
     axes.set_ylabel("nodes in use", fontsize=FONT, color=FAINT)
     axes.tick_params(labelsize=FONT, labelcolor=FAINT, color=GRID, length=3)
@@ -326,7 +326,7 @@ def _curves(axes: Any, runs: Sequence[Run], span: float) -> None:
         text.set_parse_math(False)
 
 
-def _time_axis(axes: Any, span: float) -> None:
+def time_axis(axes: Any, span: float) -> None:
     """Ticks in the unit that keeps them short."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 

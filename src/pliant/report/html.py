@@ -23,6 +23,13 @@ JOBS_HINT = (
     "and ▼ for a shrink.</p>"
 )
 
+CHART_DESCRIBED = (
+    "A chart of nodes over time, one for each run on the same time axis. Each job is a coloured shape; upward "
+    "triangles mark expansions, downward triangles shrinks. Below, curves of the nodes in use. The tables "
+    "that follow hold the same facts."
+)
+NO_HOVER = '{"span":0,"runs":[]}'
+
 # The chart's own colours, by the page's names for them: so that it follows light and dark.
 THEME = {
     figures.INK: "ink",
@@ -49,30 +56,40 @@ def page(runs: Sequence[Run], *, paced: bool | None = None) -> str:
     title = headline(runs)
     looks = fills(runs)
     note = pacing_note(runs, paced=is_paced(runs) if paced is None else paced)
-    chart, hover = _chart(runs, title)
-    parts = [
-        "<!DOCTYPE html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>Pliant: {esc(title)}</title>",
-        f"<style>{_asset('page.css')}</style></head><body>",
-        f'<header><h1>{esc(_sentence(title))}</h1><p class="about">{esc(_about(runs))}</p></header>',
-        "<main>",
+    chart, hover = chart_of(runs, title)
+    body = [
         *(f'<p class="alarm" role="alert">{esc(text)}</p>' for text in warnings(runs)),
         f'<p class="note">{esc(note)}</p>' if note else "",
         _verified(runs),
         "<h2>Who held which nodes</h2>",
         chart,
-        _reading(runs),
+        reading(runs),
         "<h2>The runs side by side</h2>",
         compare_rows(runs) if runs else "",
         "<h2>Jobs</h2>",
         JOBS_HINT,
         job_rows(runs, looks) if runs else "",
         "<h2>Resizes</h2>",
-        *(_resizes(run) for run in runs),
+        *(resizes(run) for run in runs),
+    ]
+    return document(title, _about(runs), body, hover)
+
+
+def document(
+    title: str, about: str, body: Sequence[str], hover: str, made: str = "from the records of the runs"
+) -> str:
+    """A page of ready parts; ``hover`` is the data of its first chart, as ``chart_of`` gives it."""
+    parts = [
+        "<!DOCTYPE html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>Pliant: {esc(title)}</title>",
+        f"<style>{_asset('page.css')}</style></head><body>",
+        f'<header><h1>{esc(_sentence(title))}</h1><p class="about">{esc(about)}</p></header>',
+        "<main>",
+        *body,
         "</main>",
-        "<footer>Made by Pliant from the records of the runs. report.json has the same figures for programs.</footer>",
+        f"<footer>Made by Pliant {made}. report.json has the same figures for programs.</footer>",
         '<div id="tip" role="tooltip" aria-hidden="true" hidden></div>',
         f'<script type="application/json" id="runs">{hover}</script>',
         f"<script>{_asset('page.js')}</script>",
@@ -81,34 +98,36 @@ def page(runs: Sequence[Run], *, paced: bool | None = None) -> str:
     return "\n".join(part for part in parts if part) + "\n"
 
 
-def _chart(runs: Sequence[Run], title: str) -> tuple[str, str]:
+def chart_of(runs: Sequence[Run], title: str) -> tuple[str, str]:
     """(the chart, the data it shows on hover)."""
     try:
         chart = figures.build(runs)
-        text = figures.render_svg(chart)
+        text = figures.render_svg(chart.figure)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in ("matplotlib", "numpy"):
-            raise
-        return f'<p class="note">{NO_CHART}</p>', _script_json({"span": 0, "runs": []})
-    return f'<figure class="scroll">{_inline(text, title)}</figure>', _script_json(hover_data(runs, chart))
+        return f'<p class="note">{no_chart(error)}</p>', NO_HOVER
+    drawn = inline(text, title, CHART_DESCRIBED)
+    return f'<figure class="scroll">{drawn}</figure>', _script_json(hover_data(runs, chart))
 
 
-def _inline(text: str, title: str) -> str:
-    """An SVG document as part of a page: no prolog, no namespaces, named for screen readers, themed."""
+def no_chart(error: ModuleNotFoundError) -> str:
+    """What stands where the chart would; raises the error again if it is not about matplotlib."""
+    if error.name is None or error.name.partition(".")[0] not in ("matplotlib", "numpy"):
+        raise error
+    return NO_CHART
+
+
+def inline(text: str, title: str, described: str, key: str = "chart") -> str:
+    """An SVG document as part of a page: no prolog, no namespaces, named for screen readers, themed. ``key``
+    tells the charts of a page apart."""
     text = text[text.index("<svg") :]
     text = re.sub(r'\s+xmlns(:\w+)?="[^"]*"', "", text)
     text = text.replace("xlink:href=", "href=").replace('<style type="text/css">*{', "<style>figure svg *{")
     text = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", text, count=1)
     for colour, name in THEME.items():
         text = re.sub(f"(fill|stroke): {colour}", rf"\1: var(--{name})", text)
-    described = (
-        "A chart of nodes over time, one for each run on the same time axis. Each job is a coloured shape; upward "
-        "triangles mark expansions, downward triangles shrinks. Below, curves of the nodes in use. The tables "
-        "that follow hold the same facts."
-    )
-    named = f'<title id="chart-title">{esc(title)}</title><desc id="chart-desc">{described}</desc>'
+    named = f'<title id="{key}-title">{esc(title)}</title><desc id="{key}-desc">{esc(described)}</desc>'
     text = text.replace(
-        "<svg", '<svg role="img" aria-labelledby="chart-title" aria-describedby="chart-desc"', 1
+        "<svg", f'<svg role="img" aria-labelledby="{key}-title" aria-describedby="{key}-desc"', 1
     )
     end = text.index(">") + 1
     return text[:end] + named + text[end:]
@@ -144,7 +163,7 @@ def _verified(runs: Sequence[Run]) -> str:
     return f"<p>✓ {count(len(checked), 'result')} checked, {every} as expected, resized or not.</p>"
 
 
-def _reading(runs: Sequence[Run]) -> str:
+def reading(runs: Sequence[Run]) -> str:
     scale = (
         " All runs share one time scale, and a job has one colour in all of them." if len(runs) > 1 else ""
     )
@@ -156,7 +175,7 @@ def _reading(runs: Sequence[Run]) -> str:
     )
 
 
-def _resizes(run: Run) -> str:
+def resizes(run: Run) -> str:
     done = run.metrics.expands + run.metrics.shrinks
     summary = f"{esc(run.name)}: {count(done, 'resize')} done"
     return f"<details open><summary>{summary}</summary>{resize_rows(run)}</details>"

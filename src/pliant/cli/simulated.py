@@ -1,0 +1,96 @@
+"""``pliant simulate --report``: which simulations it is for, and its files."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from pliant.cli.run import check_report
+from pliant.model.errors import BatchError
+from pliant.model.jobs import JobClass
+from pliant.report.simulated import Picture, Simulated, json_of, page
+from pliant.sim.estimates import REQUESTED
+from pliant.sim.instant import Instant
+from pliant.sim.simulator import INSTANT
+from pliant.sim.sources import Wish, Workload
+
+
+def check_one(report: Path | None, shares: Sequence[float], seeds: int, policies: int) -> None:
+    """BatchError before anything is simulated, if there will be no report: it shows one simulation, and its
+    directory must be one where files can be written."""
+    if report is None:
+        return
+    if seeds > 1:
+        raise BatchError(
+            f"--report shows one simulation, and --seeds {seeds} asks for {seeds}; leave out one of them"
+        )
+    if len(shares) > 1:
+        raise BatchError(
+            f"--report shows one simulation, and --malleable asks for {len(shares)}; name one percentage"
+        )
+    if policies > 1:
+        raise BatchError(f"--report shows one simulation, and --policy asks for {policies}; name one policy")
+    check_report(report)
+    try:
+        for path in (report, report.with_suffix(".json")):
+            if path.exists() and not path.is_file():
+                raise BatchError(f"--report {report}: {path} is there, and is no file; choose another place")
+            with tempfile.TemporaryFile(dir=path.resolve().parent):
+                pass
+    except OSError as error:
+        raise _unwritable(report, error) from None
+
+
+def write(report: Path, picture: Picture, of: Simulated) -> None:
+    """The page and the JSON beside it. Both are drafted first, so that a full disk leaves what was there before.
+
+    Raises BatchError.
+    """
+    contents = {
+        report.with_suffix(".json"): json_of(picture, of),
+        report: page(picture, of).encode(),
+    }
+    drafts: dict[Path, Path] = {}
+    try:
+        for i, (path, content) in enumerate(contents.items()):
+            place = path.resolve()
+            draft = place.with_name(f".pliant-{os.getpid()}-{i}")
+            drafts[draft] = place
+            draft.write_bytes(content)
+        for draft, place in drafts.items():
+            draft.replace(place)
+    except OSError as error:
+        raise _unwritable(report, error) from None
+    finally:
+        for draft in drafts:
+            draft.unlink(missing_ok=True)
+
+
+def facts(wish: Wish, load: Workload, start: str, instant: Instant) -> list[str]:
+    """What the user asked for beside workload, policy (whose name tells the queue's order) and nodes."""
+    found: list[str] = []
+    if wish.rigid:
+        found.append("every job at its preferred size")
+    if wish.percent is not None:
+        found.append(f"{wish.percent:g} % of rigid jobs made malleable")
+    if wish.compat:
+        found.append("run times in the published, longer form")
+    if wish.estimates != REQUESTED:
+        found.append(f"estimates {wish.estimates}")
+    if start:
+        found.append(f"start rule {start}")
+    if load.settings.cost == INSTANT and any(job.spec.job_class is JobClass.MALLEABLE for job in load.jobs):
+        found.append("resizes take no time")
+    if instant is not Instant.TOGETHER:
+        found.append(f"events of one instant in {instant} order")
+    if not load.fixed:
+        found.append(f"seed {wish.seed}")
+    return found
+
+
+def _unwritable(report: Path, error: OSError) -> BatchError:
+    return BatchError(
+        f"--report {report}: cannot be written: {error.strerror or error}; choose another place"
+    )

@@ -16,7 +16,7 @@ from pliant.core import events as e
 from pliant.core import records as r
 from pliant.core.state import NEVER, Job, Settings, State
 from pliant.model.errors import PolicyError
-from pliant.model.jobs import ENDED, JobClass, JobState
+from pliant.model.jobs import ENDED, Bounds, JobClass, JobState
 from pliant.model.nodes import NodeSet, lowest_bits
 from pliant.policy import view as p
 from pliant.policy.view import rebalances
@@ -186,10 +186,11 @@ class SchedulerCore:
             self._news = True
 
     def _wants(self, event: e.Wants) -> None:
+        """A job requests an action: paper 3, section 4.1. It grows if so many nodes are free, and may shrink."""
         job = self._live(event.job)
         if job is None or job.resize is not None:
             return  # the offer that is under way is the answer
-        size = job.bounds.floor(min(max(job.size, event.bounds.min), event.bounds.max))
+        size = _nearest(job, event.bounds)
         if size in (0, job.size) or self.refusal(job.id, size, NodeSet()) is not None:
             self._commands.append(c.Stay(job.id))
         else:
@@ -414,6 +415,12 @@ class SchedulerCore:
             f"policy {self._policy.name!r} at {state.now:.3f} s decided {decision}, but {why} "
             f"(free {state.free} of {state.total}, pending {state.waiting}, running {len(state.running)})"
         )
+
+
+def _nearest(job: Job, wish: Bounds) -> int:
+    """The allowed size nearest to the job's own that lies within ``wish``, or 0 if none does."""
+    inside = (size for size in job.bounds.sizes() if wish.min <= size <= wish.max)
+    return min(inside, key=lambda size: abs(size - job.size), default=0)
 
 
 def replay(records: Iterable[r.Record], settings: Settings | None = None) -> State:

@@ -1,0 +1,44 @@
+"""A job that asks for a size (Wants): what the core answers. Paper 3, section 4.1, "request an action"."""
+
+from __future__ import annotations
+
+import pytest
+
+from pliant.core import commands as c
+from pliant.core import events as e
+from pliant.core.core import SchedulerCore
+from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.model.nodes import NodeSet
+from pliant.policy.registry import make
+
+
+def asked(size: int, nodes: int, wish: Bounds) -> int | None:
+    """What a job on ``size`` of ``nodes`` nodes is offered for its wish; None for Stay."""
+    core = SchedulerCore(make("fcfs"))
+    spec = JobSpec(name="a", nodes=Bounds(1, 32, 2, preferred=size), job_class=JobClass.MALLEABLE)
+    core.handle([e.Granted(NodeSet.first(nodes)), e.Submitted(1, spec)], 0.0)
+    core.handle([e.Hello(1, elastic=True), e.Malleable(1, on=True)], 0.0)
+    answers = core.handle([e.Wants(1, wish)], 1.0)
+    offers = [answer.size for answer in answers if isinstance(answer, c.Offer)]
+    stays = [answer for answer in answers if isinstance(answer, c.Stay)]
+    assert len(offers) + len(stays) == 1
+    return offers[0] if offers else None
+
+
+@pytest.mark.parametrize(
+    ("size", "nodes", "wish", "offered"),
+    [
+        (4, 16, Bounds(8, 32), 8),  # as asked: no more than the wish needs
+        (4, 16, Bounds(6, 32), 8),  # the smallest allowed size that fulfils it
+        (4, 7, Bounds(8, 32), None),  # 4 more are asked for, and 3 are free
+        (4, 16, Bounds(16, 32), 16),
+        (4, 16, Bounds(5, 7), None),  # no allowed size lies within it
+        (8, 8, Bounds(1, 4), 4),  # a shrink is always granted
+        (8, 8, Bounds(1, 3), 2),
+        (8, 8, Bounds(5, 7), None),
+        (4, 16, Bounds(1, 32), None),  # it has what it wants
+        (4, 64, Bounds(64, 64), None),
+    ],
+)
+def test_a_job_requests_an_action(size: int, nodes: int, wish: Bounds, offered: int | None) -> None:
+    assert asked(size, nodes, wish) == offered

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from typer.testing import CliRunner
 
 from pliant.cli import app
@@ -17,9 +18,16 @@ from pliant.plan.cost import ResizeCost
 from pliant.policy.malleable import Malleable
 from pliant.sim.calibration import Samples, collect, cost, fit, read_cost
 from pliant.sim.generate import malleable_batch
-from pliant.sim.simulator import simulate
+from pliant.sim.simulator import SimJob, simulate
 
-COST = ResizeCost(start_s=0.7, start_each_s=0.3, blocked_s=0.05, leave_s=0.2, answer_s=0.1)
+COST = ResizeCost(start_s=0.7, start_each_s=0.3, blocked_s=0.05, leave_s=0.2, answer_s=0.1, data_s=0.01)
+
+
+def with_data(jobs: list[SimJob]) -> list[SimJob]:
+    """Each job with some megabytes more than the one before."""
+    return [
+        structs.replace(job, spec=structs.replace(job.spec, data_mb=5.0 * i)) for i, job in enumerate(jobs)
+    ]
 
 
 def test_the_coefficients_of_simulated_runs_are_found_again() -> None:
@@ -27,7 +35,7 @@ def test_the_coefficients_of_simulated_runs_are_found_again() -> None:
     for seed in range(5):
         records: list[r.AnyRecord] = []
         simulate(
-            malleable_batch(seed, malleable=1.0),
+            with_data(malleable_batch(seed, malleable=1.0)),
             8,
             Malleable(),
             Settings(cost=COST),
@@ -47,7 +55,11 @@ def test_the_coefficients_of_simulated_runs_are_found_again() -> None:
 
 def test_a_line_has_the_errors_of_the_textbook() -> None:
     # x = 1 2 3 4, y = 2 4 5 4: slope 0.7, intercept 2, residual variance 1.15
-    fitted = fit(Samples(starts=[(1, 2.0), (2, 4.0), (3, 5.0), (4, 4.0)], expansions=1, blocked=[1.0, 3.0]))
+    fitted = fit(
+        Samples(
+            starts=[(1, 2.0), (2, 4.0), (3, 5.0), (4, 4.0)], expansions=1, blocked=[(0.0, 1.0), (0.0, 3.0)]
+        )
+    )
     assert fitted["start_each_s"][:2] == pytest.approx((0.7, math.sqrt(1.15 / 5)))
     assert fitted["start_s"][:2] == pytest.approx((2.0, math.sqrt(1.15 * (1 / 4 + 2.5**2 / 5))))
     assert fitted["blocked_s"] == pytest.approx((2.0, 1.0, 2))
@@ -56,13 +68,14 @@ def test_a_line_has_the_errors_of_the_textbook() -> None:
 
 def test_without_an_expansion_there_is_nothing_to_fit() -> None:
     with pytest.raises(TraceError, match="no expansion"):
-        fit(Samples(blocked=[0.1]))
+        fit(Samples(blocked=[(0.0, 0.1)]))
 
 
 def journal(path: Path, seed: int) -> Path:
     """The journal of a simulated run, as a live one would have left it."""
     records: list[r.Record] = []
-    simulate(malleable_batch(seed, malleable=1.0), 8, Malleable(), Settings(cost=COST), records.append)
+    jobs = with_data(malleable_batch(seed, malleable=1.0))
+    simulate(jobs, 8, Malleable(), Settings(cost=COST), records.append)
     header = r.Header("2026-01-01T00:00:00Z", tuple(f"n{i}" for i in range(8)), "malleable")
     path.write_bytes(r.to_line(header) + b"".join(r.to_line(record) for record in records))
     return path

@@ -21,10 +21,15 @@ from pliant.policy.fcfs import Fcfs
 from pliant.policy.view import Policy
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import INSTANT, SimJob, measured, simulate
-from pliant.sim.swf import Trace, parse_swf, read_swf, rigid_jobs
+from pliant.sim.swf import SwfJob, Trace, parse_swf, read_swf, rigid_jobs
 
 HEADER = ["; Version: 2", ";  MaxProcs: 128 processors", "; a remark", ""]
 LINE = "7 10 -1 60 4 -1 -1 8 100.5 -1 1 3 1 -1 -1 -1 -1 -1"
+
+
+def job_line(**fields: str) -> str:
+    """The line above with other values for the named fields."""
+    return " ".join(fields.get(name, word) for name, word in zip(SwfJob._fields, LINE.split(), strict=True))
 
 
 def traces() -> Path:
@@ -61,6 +66,15 @@ def test_the_estimate_is_never_below_the_run_time() -> None:
         (["1 2 3"], r"x\.swf:1: 3 fields"),
         ([*HEADER, LINE + " 5"], r"x\.swf:5: 19 fields"),
         ([LINE, LINE.replace("100.5", "soon")], r"x\.swf:2: field requested_time is 'soon'"),
+        ([LINE, job_line(submit="-3")], r"x\.swf:2: field submit is -3; it must be 0 s or more"),
+        ([LINE, job_line(run="-20")], r"x\.swf:2: field run is -20; it must be 0 s or more, or -1"),
+        ([LINE, job_line(requested_time="-7")], r"x\.swf:2: field requested_time is -7"),
+        ([LINE, job_line(run="nan")], r"x\.swf:2: field run is nan"),
+        ([LINE, job_line(submit="inf")], r"x\.swf:2: field submit is inf"),
+        (
+            [job_line(submit="20"), "; a comment", job_line(submit="19")],
+            r"x\.swf:3: field submit is 19, and the job before was submitted at 20; .*sort -s -n -k 2",
+        ),
     ],
 )
 def test_errors_name_file_and_line(lines: list[str], message: str) -> None:
@@ -121,7 +135,9 @@ def pyss_waits(policy: Policy) -> tuple[dict[str, float], RunMetrics]:
 def test_easy_gives_every_wait_of_the_reference() -> None:
     """pyss' own result, job by job: its wait is field 3 of the reference trace."""
     waits, figures = pyss_waits(Easy())
-    assert waits == {f"{job.number:.0f}": job.wait for job in kth("KTH-SP2.easy.swf.gz").jobs}
+    with gzip.open(traces() / "KTH-SP2.easy.swf.gz", "rt") as lines:  # in pyss' order, not of submission
+        words = [line.split() for line in lines if line.strip() and not line.startswith(";")]
+    assert waits == {number: float(wait) for number, _submit, wait, *_ in words}
     assert figures.wait_mean_s == pytest.approx(6836.87, abs=0.005)
     assert figures.bounded_slowdown_mean == pytest.approx(92.5765, abs=0.00005)
 

@@ -20,6 +20,7 @@ MEANING = {
     "blocked_s": "the application stands still",
     "leave_s": "a released node is clean again",
     "answer_s": "a job answers an offer",
+    "data_s": "more for each megabyte that a node has to hold",
     "end_s": "a job that has done its work ends",
 }
 

@@ -18,7 +18,7 @@ from pliant.model.speedup import Amdahl, Downey, Model, Phase, Phases, Simple, T
 CLUSTER_KEYS = ("nodes", "slots", "policy", "start", "cooldown_s", "resize_deadline_s", "pass_interval_s")
 JOB_KEYS = (
     "name", "submit", "command", "cwd", "env", "nodes", "class", "walltime", "kill", "model", "verify", "user",
-    "priority", "count", "phases",
+    "priority", "count", "phases", "data_mb",
 )  # fmt: skip
 START_S = 10.0
 """What a walltime that was not stated allows for starting, beside half as much again as the model says."""
@@ -128,6 +128,7 @@ def _job(data: Mapping[str, Any], number: int, source: str, cluster: Cluster) ->
         verify=_command(data, "verify", where),
         user=_text(data, "user", where, ""),
         priority=_priority(data, where),
+        data_mb=_amount(data, "data_mb", where, "megabytes", 0.0) or 0.0,
     )
     count = _whole(data, "count", where, 1)
     if count == 1:
@@ -283,9 +284,13 @@ def _priority(data: Mapping[str, Any], where: str) -> int:
 
 
 def _seconds(data: Mapping[str, Any], key: str, where: str, default: float | None) -> float | None:
+    return _amount(data, key, where, "seconds", default)
+
+
+def _amount(data: Mapping[str, Any], key: str, where: str, unit: str, default: float | None) -> float | None:
     value = data.get(key, default)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise BatchError(f"{where}: {key}: expected seconds, 0 or more, got {value!r}")
+        raise BatchError(f"{where}: {key}: expected {unit}, 0 or more, got {value!r}")
     return float(value)

@@ -131,7 +131,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     ``walltime_s`` is the user's estimate at the preferred size; ``nodes`` are the allowed sizes.
     ``verify`` is a command whose last line of output must equal the job's result. A higher ``priority``
-    goes first, where the policy's order is by priority.
+    goes first, where the policy's order is by priority. ``data_mb`` megabytes are redistributed at a resize.
     """
 
     name: str
@@ -147,6 +147,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     verify: tuple[str, ...] = ()
     user: str = ""
     priority: int = 0
+    data_mb: float = 0.0
 
     def speed_ratio(self, nodes: int, base: int) -> float:
         """Run time on ``nodes`` over run time on ``base``; without a model, speed-up is taken as linear."""

@@ -25,7 +25,9 @@ def largest(job: JobView) -> int:
 
 def pays(view: ClusterView, job: JobView, size: int, payback: float) -> bool:
     """Whether the rest of the work saves ``payback`` times what growing to ``size`` takes."""
-    return _saves(job, size, job.remaining_s(view.now), view.cost.expand_s(job.size, size), payback)
+    return _saves(
+        job, size, job.remaining_s(view.now), view.cost.expand_s(job.size, size, job.spec.data_mb), payback
+    )
 
 
 def _saves(job: JobView, size: int, left_s: float, cost_s: float, payback: float) -> bool:
@@ -72,7 +74,7 @@ def grow(
             not size
             or size > most
             or size - before > free
-            or not _saves(job, size, lefts[number], cost.expand_s(job.size, size), payback)
+            or not _saves(job, size, lefts[number], cost.expand_s(job.size, size, job.spec.data_mb), payback)
         ):
             heappop(smallest_first)
             continue

@@ -91,7 +91,9 @@ class Sizing(NamedTuple):
 def _may_pay(view: ClusterView, job: JobView, payback: float) -> bool:
     """Whether some growth of ``job`` could pay: a growth saves less than what is left of the work."""
     above = job.bounds.above(job.size)
-    return bool(above) and job.remaining_s(view.now) > payback * view.cost.expand_s(job.size, above)
+    return bool(above) and job.remaining_s(view.now) > payback * view.cost.expand_s(
+        job.size, above, job.spec.data_mb
+    )
 
 
 def _idle(view: ClusterView, job: JobView) -> Reason:

@@ -35,11 +35,12 @@ class Estimate(NamedTuple):
 
 class Samples(msgspec.Struct):
     """What the journals tell, in seconds; ``starts`` pairs groups that started together with the time that it
-    took: of a job until it ran, of an expansion from the acceptance to its end, less what blocked the job."""
+    took: of a job until it ran, of an expansion from the acceptance to its end, less what blocked the job.
+    ``blocked`` pairs the megabytes for a node of the smaller side with how long the job stood still."""
 
     starts: list[tuple[int, float]] = []
     expansions: int = 0
-    blocked: list[float] = []
+    blocked: list[tuple[float, float]] = []
     leave: list[float] = []
     answer: list[float] = []
     end: list[float] = []
@@ -54,9 +55,12 @@ def collect(journals: Iterable[Iterable[r.AnyRecord]]) -> Samples:
         left: dict[tuple[int, int], float] = {}
         started: dict[int, r.JobStarted] = {}
         work = _Work()
+        data_mb: dict[int, float] = {}
         for record in journal:
             work.add(record)
             match record:
+                case r.JobSubmitted(job=job, spec=spec):
+                    data_mb[job] = spec.data_mb
                 case r.JobStarted():
                     started[record.job] = record
                 case r.JobRunning(at=at, job=job) if at > started[job].at:
@@ -67,7 +71,8 @@ def collect(journals: Iterable[Iterable[r.AnyRecord]]) -> Samples:
                     accepted[resize] = at
                     samples.answer.append(at - offered[resize].at)
                 case r.ResizeDone(at=at, resize=resize, blocked_s=blocked):
-                    samples.blocked.append(blocked)
+                    smaller = min(offered[resize].before, offered[resize].after)
+                    samples.blocked.append((data_mb.get(record.job, 0.0) / smaller, blocked))
                     if gained := len(record.gained):
                         samples.starts.append((gained, at - accepted[resize] - blocked))
                         samples.expansions += 1
@@ -120,10 +125,12 @@ def fit(samples: Samples) -> dict[str, Estimate]:
     if not samples.expansions:
         raise TraceError("the journals hold no expansion that was done; there is nothing to calibrate by")
     start, each = _line(samples.starts)
+    blocked, data = _line(samples.blocked) if samples.blocked else (_mean([]), _mean([]))
     return {
         "start_s": start,
         "start_each_s": each,
-        "blocked_s": _mean(samples.blocked),
+        "blocked_s": blocked,
+        "data_s": data,
         "leave_s": _mean(samples.leave),
         "answer_s": _mean(samples.answer),
         "end_s": _mean(samples.end),
@@ -180,7 +187,7 @@ def _mean(values: Sequence[float]) -> Estimate:
     return Estimate(statistics.fmean(values), error, len(values))
 
 
-def _line(points: Sequence[tuple[int, float]]) -> tuple[Estimate, Estimate]:
+def _line(points: Sequence[tuple[float, float]]) -> tuple[Estimate, Estimate]:
     """Intercept and slope with their standard errors; all intercept where only one size occurs."""
     xs, ys = [float(x) for x, _ in points], [y for _, y in points]
     if len(set(xs)) < 2:

@@ -17,7 +17,8 @@ class Run:
     ``held`` are the node-seconds it had held at ``held_at``."""
 
     __slots__ = (
-        "accepted", "began", "held", "held_at", "job", "left", "mask", "number", "offer", "since", "turn", "whole",
+        "accepted", "began", "held", "held_at", "job", "left", "mask", "number", "offer", "since", "still_s", "turn",
+        "whole",
     )  # fmt: skip
 
     def __init__(self, number: int, job: SimJob, mask: int, now: float) -> None:
@@ -29,6 +30,7 @@ class Run:
         self.held = 0.0
         self.whole: float | None = None
         self.turn = 0
+        self.still_s = 0.0
         self.offer: c.Offer | None = None
         self.accepted = False
 

@@ -372,19 +372,21 @@ class Simulator:
         run.accepted = True
         self._events.append(e.Accepted(run.number, offer.resize))
         if offer.kind == "expand":
-            preparing = self._cost.expand_s(run.mask.bit_count(), offer.size)
-            self._at(self._now + preparing - self._cost.answer_s - self._cost.blocked_s, self._block, run)
+            starting = self._cost.expand_s(run.mask.bit_count(), offer.size) - self._cost.blocked_s
+            self._at(self._now + starting - self._cost.answer_s, self._block, run)
         else:
             self._block(run, run.turn)
 
     def _block(self, run: Run, _turn: int) -> None:
         """Stand still: the last part of every resize."""
-        if self._current(run) is None:
+        offer = self._current(run)
+        if offer is None:
             return
         run.settle(self._now)
+        run.still_s = self._cost.still_s(run.mask.bit_count(), offer.size, run.job.spec.data_mb)
         run.whole = None
         run.turn += 1
-        self._at(self._now + self._cost.blocked_s, self._resized, run)
+        self._at(self._now + run.still_s, self._resized, run)
 
     def _resized(self, run: Run, turn: int) -> None:
         offer = self._current(run)
@@ -400,7 +402,7 @@ class Simulator:
             kept = lowest_bits(run.mask & ~offer.nodes.mask, offer.size)
             released = NodeSet(run.mask & ~kept)
             run.mask = kept
-        self._events.append(e.Resized(run.number, offer.resize, released, self._cost.blocked_s))
+        self._events.append(e.Resized(run.number, offer.resize, released, run.still_s))
         if released and not self._cost.leave_s:
             self._events.append(e.Clean(run.number, released))
         self._compute(run)

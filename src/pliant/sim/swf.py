@@ -62,6 +62,7 @@ class Trace(msgspec.Struct, frozen=True):
         return None
 
 
+INFINITY = float("inf")
 LEAST_FIELDS = 5
 """A line may end early, but without submission, run time and processors it describes no job."""
 
@@ -89,6 +90,7 @@ def parse_swf(lines: Iterable[str], source: str) -> Trace:
     """A trace from its lines. Numbers may be written with a fraction; fields may be missing at the end."""
     header: dict[str, str] = {}
     jobs: list[SwfJob] = []
+    latest = 0.0
     for at, line in enumerate(lines, 1):
         words = line.split()
         if not words:
@@ -103,9 +105,17 @@ def parse_swf(lines: Iterable[str], source: str) -> Trace:
                 f"{source}:{at}: {len(words)} fields, where {len(SwfJob._fields)} describe a job in SWF"
             )
         try:
-            jobs.append(SwfJob(*[COMMON.get(word) or float(word) for word in words]))
+            job = SwfJob(*[COMMON.get(word) or float(word) for word in words])
         except ValueError:
             raise TraceError(f"{source}:{at}: {_culprit(words)}") from None
+        if not (
+            latest <= job.submit < INFINITY
+            and -1 <= job.run < INFINITY
+            and -1 <= job.requested_time < INFINITY
+        ):
+            raise TraceError(f"{source}:{at}: {_wrong(job, latest)}")
+        latest = job.submit
+        jobs.append(job)
     return Trace(source, header, jobs)
 
 
@@ -116,6 +126,19 @@ def _culprit(words: list[str]) -> str:
         except ValueError:
             return f"field {name} is {word!r}, which is no number"
     return "not a job in SWF"
+
+
+def _wrong(job: SwfJob, latest: float) -> str:
+    """Which of a job's times cannot be; -1 stands for unknown, but every job was submitted at some time."""
+    if not 0 <= job.submit < INFINITY:
+        return f"field submit is {job.submit:g}; it must be 0 s or more"
+    if job.submit < latest:
+        return (
+            f"field submit is {job.submit:g}, and the job before was submitted at {latest:g}; "
+            "SWF has jobs in order of submission: sort -s -n -k 2"
+        )
+    field = "requested_time" if -1 <= job.run < INFINITY else "run"
+    return f"field {field} is {getattr(job, field):g}; it must be 0 s or more, or -1 where it is unknown"
 
 
 def rigid_jobs(trace: Trace, processors: int) -> list[SimJob]:

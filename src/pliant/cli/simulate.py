@@ -101,7 +101,7 @@ def simulate_file(
         raise BatchError("--compat changes nothing without --malleable")
     which = Chosen(policy, start, order, tuple(weight or ()), half_life_s)
     shares = percentages(malleable) if malleable else None
-    simulated.check_one(report, shares or (), seeds)
+    simulated.check_one(report, workload, shares or (), seeds)
     if report is not None and shares:
         wish = wish._replace(percent=shares[0])
     elif shares or seeds > 1:
@@ -110,7 +110,7 @@ def simulate_file(
     load = read_workload(wish)
     chosen = which.make(load, "easy" if wish.percent is None else "malleable")
     picture = Picture(len(load.jobs)) if report is not None else None
-    metrics = Metrics(keep_jobs=False) if picture is None else picture.metrics
+    metrics = Metrics(keep_jobs=False)
     with _Progress(len(load.jobs)) as progress:
         began = time.process_time()
         end = simulate(
@@ -118,18 +118,19 @@ def simulate_file(
             load.nodes,
             chosen,
             load.settings,
-            metrics.add if picture is None else picture.add,
+            metrics.add if picture is None else picture.beside(metrics.add),
             starting=load.starting,
             instant=instant,
             progress=progress.show,
         )
         cpu_s = time.process_time() - began
-    figures = _figures(metrics.summary(load.nodes), end, cpu_s)
+    summary = metrics.summary(load.nodes)
+    figures = _figures(summary, end, cpu_s)
     if report is not None and picture is not None:
         of = Simulated(
             Path(workload).name, chosen.name, load.nodes, simulated.facts(wish, load, start, instant)
         )
-        simulated.write(report, picture, of)
+        simulated.write(report, picture, of, summary)
         Console(stderr=as_json).print(f"report: {report}, data: {report.with_suffix('.json')}", markup=False)
     if as_json:
         typer.echo(json.dumps(figures))

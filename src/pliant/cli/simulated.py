@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pliant.cli.run import check_report
+from pliant.core.metrics import RunMetrics
 from pliant.model.errors import BatchError
 from pliant.model.jobs import JobClass
 from pliant.report.simulated import Picture, Simulated, json_of, page
@@ -17,38 +18,44 @@ from pliant.sim.simulator import INSTANT
 from pliant.sim.sources import Wish, Workload
 
 
-def check_one(report: Path | None, shares: Sequence[float], seeds: int) -> None:
-    """BatchError before anything is simulated, if there will be no report: it shows one simulation, and its
-    directory must be one where files can be written."""
+def check_one(
+    report: Path | None, workload: str, shares: Sequence[float], seeds: int, policies: int = 1
+) -> None:
+    """BatchError before anything is simulated, if there will be no report: it shows one simulation, its directory
+    must be one where files can be written, and it must not take the workload's place."""
     if report is None:
         return
-    if seeds > 1:
-        raise BatchError(
-            f"--report shows one simulation, and --seeds {seeds} asks for {seeds}; leave out one of them"
-        )
-    if len(shares) > 1:
-        raise BatchError(
-            f"--report shows one simulation, and --malleable asks for {len(shares)}; name one percentage"
-        )
+    asked = (
+        ("--policy", policies, "policy"),
+        ("--malleable", len(shares), "percentage"),
+        ("--seeds", seeds, "seed"),
+    )
+    for option, number, one in asked:
+        if number > 1:
+            raise BatchError(
+                f"--report {report}: it shows one simulation, and {option} asks for {number}; give one {one}"
+            )
     check_report(report)
     try:
         for path in (report, report.with_suffix(".json")):
             if path.exists() and not path.is_file():
                 raise BatchError(f"--report {report}: {path} is there, and is no file; choose another place")
+            if path.resolve() == Path(workload).resolve():
+                raise BatchError(f"--report {report}: {path} is the workload; choose another name")
             with tempfile.TemporaryFile(dir=path.resolve().parent):
                 pass
     except OSError as error:
         raise _unwritable(report, error) from None
 
 
-def write(report: Path, picture: Picture, of: Simulated) -> None:
+def write(report: Path, picture: Picture, of: Simulated, metrics: RunMetrics) -> None:
     """The page and the JSON beside it. Both are drafted first, so that a full disk leaves what was there before.
 
     Raises BatchError.
     """
     contents = {
-        report.with_suffix(".json"): json_of(picture, of),
-        report: page(picture, of).encode(),
+        report.with_suffix(".json"): json_of(picture, of, metrics),
+        report: page(picture, of, metrics).encode(),
     }
     drafts: dict[Path, Path] = {}
     try:

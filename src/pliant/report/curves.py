@@ -143,10 +143,12 @@ def _share_axes(axes: Any, spread: Spread, title: str, floor: float) -> None:
     times = title != "bounded slowdown"
     if most > MANY * floor:
         axes.set_xscale("log")
-        axes.set_xlim(floor * 0.9, most * 1.15)
-        ticks = [tick for tick in (_TIMES if times else _FACTORS) if floor <= tick <= most * 1.15]
+        known, least = _TIMES if times else _FACTORS, spread.values[0]
+        left = max(tick for tick in known if tick <= max(floor, least))
+        axes.set_xlim(left * 0.9, most * 1.15)
+        ticks = [tick for tick in known if left <= tick <= most * 1.15]
         names = [_time(tick) if times else f"{tick:,.0f}" for tick in ticks]
-        if times:
+        if least < left:
             names[0] = f"≤ {names[0]}"
     else:
         from matplotlib.ticker import MaxNLocator

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from report_runs import one_resize, realistic
 from test_report_page import HOSTILE, loads
 
 from pliant.core import records as r
+from pliant.core.metrics import Metrics
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Reason
@@ -126,11 +128,14 @@ def test_no_jobs_no_distribution() -> None:
     assert (Spread([]).quantile(0.5), Spread([]).mean, Spread([]).curve()) == (0.0, 0.0, [])
 
 
-def picture(records: list[r.Record], jobs: int) -> Picture:
-    made = Picture(jobs, lambda _number, _spec: None)
+def shown(records: list[r.Record], jobs: int, of: Simulated) -> tuple[str, dict[str, Any]]:
+    """The page and the JSON of a run said to have ``jobs`` jobs."""
+    picture, metrics = Picture(jobs), Metrics(keep_jobs=False)
+    sink = picture.beside(metrics.add)
     for record in records:
-        made.add(record)
-    return made
+        sink(record)
+    summary = metrics.summary(of.nodes)
+    return page(picture, of, summary), json.loads(json_of(picture, of, summary))
 
 
 OF = Simulated("batch.toml", "malleable", 8, ["seed 42"])
@@ -138,8 +143,7 @@ OF = Simulated("batch.toml", "malleable", 8, ["seed 42"])
 
 def test_few_jobs_are_all_shown() -> None:
     run = realistic()[1]
-    made = picture(run.records, len(run.jobs))
-    text = page(made, OF)
+    text, data = shown(run.records, len(run.jobs), OF)
     assert "<h1>Simulated: malleable ran 12 jobs of batch.toml on 8 nodes in " in text
     assert "nothing was started" in text
     assert set(re.findall(r'id="run0-job(\d+)"', text)) == {str(number) for number in run.jobs}
@@ -149,21 +153,18 @@ def test_few_jobs_are_all_shown() -> None:
     ids = re.findall(r'<(?:g|svg|title|desc|div|script)\b[^>]* id="([^"]*)"', text)
     assert len(ids) == len(set(ids))
     assert "var(--run1)" in text[text.index('aria-labelledby="spread-title"') :]
-    data = json.loads(json_of(made, OF))
     assert [job["name"] for job in data["runs"][0]["jobs"]] == [job.name for job in run.metrics.jobs]
 
 
 def test_many_jobs_make_a_dense_page() -> None:
     run = realistic()[1]
-    made = picture(run.records, EVERY_JOB + 1)  # as if there were more
-    text = page(made, OF)
+    text, data = shown(run.records, EVERY_JOB + 1, OF)  # as if there were more
     assert "<tr data-job" not in text
     assert 'id="run0-' not in text
     assert "--jobs-csv" in text
     assert "Nodes in use and jobs waiting over time" in text
     assert "malleable jobs" in text  # a curve for each kind
     assert "seed 42" in text
-    data = json.loads(json_of(made, OF))
     told = data["runs"][0]
     assert told["jobs"] == []
     assert told["makespan_s"] == pytest.approx(run.metrics.makespan_s)
@@ -175,15 +176,15 @@ def test_many_jobs_make_a_dense_page() -> None:
 @pytest.mark.parametrize("jobs", [1, EVERY_JOB + 1])
 def test_hostile_words_are_harmless(jobs: int) -> None:
     spec = JobSpec(name=HOSTILE, nodes=Bounds.exactly(1))
-    made = picture(
+    text, _ = shown(
         [
             r.JobSubmitted(0.0, 1, spec),
             r.JobStarted(0.0, 1, NodeSet.of([0]), Reason("fits")),
             r.JobEnded(5.0, 1, JobState.FAILED, 1, NodeSet.of([0])),
         ],
         jobs,
+        Simulated(HOSTILE, "</title><script>", 1, [HOSTILE]),
     )
-    text = page(made, Simulated(HOSTILE, "</title><script>", 1, [HOSTILE]))
     assert text.count("<script") == text.count("</script>") == 2
     assert "\x1b" not in text
     assert 'class="alarm"' in text
@@ -197,7 +198,7 @@ def test_the_page_needs_no_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pliant.report.curves.over_time", lambda *_, **__: missing())
     monkeypatch.setattr("pliant.report.curves.distributions", missing)
     monkeypatch.setattr(figures, "build", missing)
-    text = page(picture(one_resize().records, 2), OF)
+    text, _ = shown(one_resize().records, 2, OF)
     assert "pliant[report]" in text
     assert "<svg" not in text
     assert "utilisation" in text

@@ -131,8 +131,8 @@ def test_a_report_of_many_jobs_stays_small(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "arguments", "message"),
     [
-        ("out.html", ["--seeds", "3"], "--report shows one simulation, and --seeds 3"),
-        ("out.html", ["--malleable", "0,50"], "--report shows one simulation, and --malleable asks for 2"),
+        ("out.html", ["--seeds", "3"], "shows one simulation, and --seeds asks for 3; give one seed"),
+        ("out.html", ["--malleable", "0,50"], "and --malleable asks for 2; give one percentage"),
         ("out.json", [], "name the HTML file"),
         ("gone/out.html", [], "there is no directory"),
         ("folder", [], "is there, and is no file"),
@@ -149,13 +149,20 @@ def test_a_report_that_cannot_be_is_refused_before_the_simulation(
     assert [path.name for path in tmp_path.rglob("*")] == ["folder"]
 
 
+def test_a_report_does_not_replace_the_workload(tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs.json"
+    jobs.write_text("{}")
+    with pytest.raises(BatchError, match=r"jobs\.json is the workload"):
+        command("simulate", str(jobs), "--nodes", "4", "--report", str(tmp_path / "jobs.html"))
+    assert jobs.read_text() == "{}"
+
+
 def test_a_report_that_fails_leaves_the_former_one(tmp_path: Path) -> None:
     file = tmp_path / "out.html"
     file.write_text("former")
-    lazy = Path(__file__)
     (tmp_path / "x.swf").write_text(TRACE)
     with pytest.raises(PolicyError, match="stuck"):
-        command("simulate", str(tmp_path / "x.swf"), "--policy", f"{lazy}:Lazy", "--report", str(file))
+        command("simulate", str(tmp_path / "x.swf"), "--policy", f"{__file__}:Lazy", "--report", str(file))
     assert file.read_text() == "former"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.html", "x.swf"]
 

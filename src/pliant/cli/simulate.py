@@ -137,7 +137,7 @@ def simulate_file(
             f"--jobs-csv {jobs_csv}: it has the jobs of one simulation; name one policy, at most one "
             "percentage, and no --seeds"
         )
-    simulated.check_one(report, shares or (), seeds, len(several))
+    simulated.check_one(report, workload, shares or (), seeds, len(several))
     if report is not None and shares:
         wish = wish._replace(percent=shares[0])
     elif shares or seeds > 1 or len(several) > 1:
@@ -160,10 +160,9 @@ def _single(
     """One simulation: its figures, and what it was. ``lines`` and ``report`` get its records too."""
     load = read_workload(wish)
     chosen = which.make(load, "easy" if wish.percent is None else "malleable")
-    reference = reference_times(load.jobs)
-    picture = Picture(len(load.jobs), reference) if report is not None else None
-    metrics = Metrics(keep_jobs=False, reference=reference) if picture is None else picture.metrics
-    sink = metrics.add if picture is None else picture.add
+    metrics = Metrics(keep_jobs=False, reference=reference_times(load.jobs))
+    picture = Picture(len(load.jobs)) if report is not None else None
+    sink = metrics.add if picture is None else picture.beside(metrics.add)
     with _Progress(len(load.jobs)) as progress:
         began = time.process_time()
         end = simulate(
@@ -179,11 +178,11 @@ def _single(
         )
         cpu_s = time.process_time() - began
     name = Path(wish.text).name
+    summary = metrics.summary(load.nodes)
     if report is not None and picture is not None:
         facts = simulated.facts(wish, load, which.start, instant)
-        simulated.write(report, picture, Simulated(name, chosen.name, load.nodes, facts))
-    title = f"{name}: {chosen.name} on {load.nodes} nodes"
-    return _figures(metrics.summary(load.nodes), end, cpu_s), title
+        simulated.write(report, picture, Simulated(name, chosen.name, load.nodes, facts), summary)
+    return _figures(summary, end, cpu_s), f"{name}: {chosen.name} on {load.nodes} nodes"
 
 
 def _finite(value: float | None, option: str) -> float | None:

@@ -8,49 +8,54 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pliant.cli.run import check_report
+from pliant.core.metrics import RunMetrics
 from pliant.model.errors import BatchError
 from pliant.model.jobs import JobClass
 from pliant.report.simulated import Picture, Simulated, json_of, page
+from pliant.report.words import count, seconds
 from pliant.sim.estimates import REQUESTED
+from pliant.sim.failures import Failures
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import INSTANT
 from pliant.sim.sources import Wish, Workload
 
 
-def check_one(report: Path | None, shares: Sequence[float], seeds: int, policies: int) -> None:
-    """BatchError before anything is simulated, if there will be no report: it shows one simulation, and its
-    directory must be one where files can be written."""
+def check_one(report: Path | None, workload: str, shares: Sequence[float], seeds: int, policies: int) -> None:
+    """BatchError before anything is simulated, if there will be no report: it shows one simulation, its directory
+    must be one where files can be written, and it must not take the workload's place."""
     if report is None:
         return
-    if seeds > 1:
-        raise BatchError(
-            f"--report shows one simulation, and --seeds {seeds} asks for {seeds}; leave out one of them"
-        )
-    if len(shares) > 1:
-        raise BatchError(
-            f"--report shows one simulation, and --malleable asks for {len(shares)}; name one percentage"
-        )
-    if policies > 1:
-        raise BatchError(f"--report shows one simulation, and --policy asks for {policies}; name one policy")
+    asked = (
+        ("--policy", policies, "policy"),
+        ("--malleable", len(shares), "percentage"),
+        ("--seeds", seeds, "seed"),
+    )
+    for option, number, one in asked:
+        if number > 1:
+            raise BatchError(
+                f"--report {report}: it shows one simulation, and {option} asks for {number}; give one {one}"
+            )
     check_report(report)
     try:
         for path in (report, report.with_suffix(".json")):
             if path.exists() and not path.is_file():
                 raise BatchError(f"--report {report}: {path} is there, and is no file; choose another place")
+            if path.resolve() == Path(workload).resolve():
+                raise BatchError(f"--report {report}: {path} is the workload; choose another name")
             with tempfile.TemporaryFile(dir=path.resolve().parent):
                 pass
     except OSError as error:
         raise _unwritable(report, error) from None
 
 
-def write(report: Path, picture: Picture, of: Simulated) -> None:
+def write(report: Path, picture: Picture, of: Simulated, metrics: RunMetrics) -> None:
     """The page and the JSON beside it. Both are drafted first, so that a full disk leaves what was there before.
 
     Raises BatchError.
     """
     contents = {
-        report.with_suffix(".json"): json_of(picture, of),
-        report: page(picture, of).encode(),
+        report.with_suffix(".json"): json_of(picture, of, metrics),
+        report: page(picture, of, metrics).encode(),
     }
     drafts: dict[Path, Path] = {}
     try:
@@ -81,6 +86,10 @@ def facts(wish: Wish, load: Workload, start: str, instant: Instant) -> list[str]
         found.append(f"estimates {wish.estimates}")
     if start:
         found.append(f"start rule {start}")
+    if load.settings.pass_interval_s:
+        found.append(f"a pass every {seconds(load.settings.pass_interval_s)}")
+    if load.failures is not None:
+        found.append(_failing(load.failures))
     if load.settings.cost == INSTANT and any(job.spec.job_class is JobClass.MALLEABLE for job in load.jobs):
         found.append("resizes take no time")
     if instant is not Instant.TOGETHER:
@@ -88,6 +97,15 @@ def facts(wish: Wish, load: Workload, start: str, instant: Instant) -> list[str]
     if not load.fixed:
         found.append(f"seed {wish.seed}")
     return found
+
+
+def _failing(failures: Failures) -> str:
+    """Which nodes fail, and what becomes of their jobs."""
+    if (drawn := failures.drawn) is not None:
+        how = f"each node fails every {seconds(drawn.mtbf_s)} on average, and is repaired in {seconds(drawn.repair_s)}"
+    else:
+        how = f"{count(len(failures.listed), 'node failure')} from a file"
+    return how + ("" if failures.requeue else "; jobs that lose a node are not submitted again")
 
 
 def _unwritable(report: Path, error: OSError) -> BatchError:

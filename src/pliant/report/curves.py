@@ -8,7 +8,6 @@ from typing import Any
 
 from pliant.report.dense import Bin, Dense, Spread
 from pliant.report.figures import FAINT, FONT, GRID, INK, RUN_LINES, WIDTH, margins, time_axis
-from pliant.report.words import seconds
 
 LEFT, RIGHT = 0.62, 0.12
 HEIGHT = 1.9
@@ -103,11 +102,11 @@ def distributions(dense: Dense) -> Any:
     axes = None
     for i, (title, spread, floor) in enumerate(charts):
         axes = figure.add_axes(((LEFT + i * (width + gap)) / WIDTH, 0.55 / total, width / WIDTH, 2.3 / total))
+        _share_axes(axes, spread(), title, floor)
         for (label, kind), style, (colour, _) in zip(
             kinds, LINES, (RUN_LINES[1], RUN_LINES[0], RUN_LINES[2]), strict=False
         ):
             _distribution(axes, spread(malleable=kind), floor, label, colour, style)
-        _share_axes(axes, spread(), title, floor)
         if i:
             axes.tick_params(labelleft=False)
     if axes is not None and both:
@@ -120,42 +119,46 @@ def distributions(dense: Dense) -> Any:
 
 
 def _distribution(axes: Any, spread: Spread, floor: float, label: str, colour: str, style: Any) -> None:
-    """The share of jobs with at most a value; it goes on to the right, where all have less."""
+    """The share of jobs with at most a value; to the right of the greatest it is all of them."""
     points = spread.curve()
     if not points:
         return
-    logarithmic = _logarithmic(spread, floor)
-    values = [max(value, floor) if logarithmic else value for value, _ in points]
+    right = axes.get_xlim()[1]
+    values = (
+        [max(value, floor) for value, _ in points] if axes.get_xscale() == "log" else [v for v, _ in points]
+    )
     shares = [share for _, share in points]
     axes.plot(
-        [values[0], *values], [0.0, *shares], drawstyle="steps-post", color=colour, linestyle=style, linewidth=1.6,
-        label=label, zorder=3,
+        [values[0], *values, right], [0.0, *shares, 1.0], drawstyle="steps-post", color=colour, linestyle=style,
+        linewidth=1.6, label=label, zorder=3,
     )  # fmt: skip
 
 
-def _logarithmic(spread: Spread, floor: float) -> bool:
-    return bool(spread.values) and spread.values[-1] > MANY * floor
-
-
 def _share_axes(axes: Any, spread: Spread, title: str, floor: float) -> None:
+    """Axes for ``spread``, logarithmic from ``floor`` on where its values lie far apart."""
     axes.set_ylim(0, 1.02)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0], ["0 %", "25 %", "50 %", "75 %", "100 %"])
     axes.set_title(title, fontsize=FONT + 1, color=INK, loc="left", fontweight="bold")
     most = spread.values[-1] if spread.values else floor
     times = title != "bounded slowdown"
-    if _logarithmic(spread, floor):
+    if most > MANY * floor:
         axes.set_xscale("log")
-        axes.set_xlim(floor * 0.9, most * 1.15)
-        ticks = [tick for tick in (_TIMES if times else _FACTORS) if floor <= tick <= most * 1.15]
+        known, least = _TIMES if times else _FACTORS, spread.values[0]
+        left = max(tick for tick in known if tick <= max(floor, least))
+        axes.set_xlim(left * 0.9, most * 1.15)
+        ticks = [tick for tick in known if left <= tick <= most * 1.15]
+        names = [_time(tick) if times else f"{tick:,.0f}" for tick in ticks]
+        if least < left:
+            names[0] = f"≤ {names[0]}"
     else:
         from matplotlib.ticker import MaxNLocator
 
         low = 0.0 if times else 1.0
-        axes.set_xlim(low, max(most * 1.05, low + 1e-3))
-        ticks = [tick for tick in MaxNLocator(nbins=4).tick_values(low, most) if low <= tick <= most * 1.05]
-    names = [_time(tick) if times else f"{tick:,g}" if tick < 1e6 else f"{tick:g}" for tick in ticks]
-    if times and ticks and _logarithmic(spread, floor):
-        names[0] = f"≤ {names[0]}"
+        # If all values are the same, still an axis.
+        most = low + 1.05 * (most - low) if most > low else low + 1.0
+        axes.set_xlim(low - 0.01 * (most - low), most)
+        ticks = [tick for tick in MaxNLocator(nbins=4).tick_values(low, most) if low <= tick <= most]
+        names = [f"{tick:g} s" if times and tick else f"{tick:g}" for tick in ticks]
     axes.set_xticks(ticks, names)
     axes.set_xticks([], minor=True)
     _plain_axes(axes)
@@ -167,9 +170,7 @@ _FACTORS = tuple(10.0**k for k in range(9))
 
 def _time(value: float) -> str:
     """A round time in few letters."""
-    if value == 0:
-        return "0"
     for unit, name in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
-        if value >= unit and value % unit == 0:
+        if value >= unit:
             return f"{value / unit:g} {name}"
-    return f"{value:g} s" if value >= 1 else seconds(value)
+    return f"{value:g} s"

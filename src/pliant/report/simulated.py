@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pliant.core import records as r
-from pliant.core.metrics import Metrics, Reference, RunMetrics
+from pliant.core.metrics import RunMetrics
 from pliant.report import curves
 from pliant.report.compare import METRICS, warnings
 from pliant.report.dense import Bin, Dense, Spread
@@ -18,7 +18,7 @@ from pliant.report.html import JOBS_HINT, NO_HOVER, chart_of, document, inline, 
 from pliant.report.page_tables import esc, job_rows
 from pliant.report.palette import fills
 from pliant.report.runs import SCHEMA, Run, report_data
-from pliant.report.words import count, percent, seconds
+from pliant.report.words import count, percent, plain, seconds
 
 EVERY_JOB = 300
 """Up to so many jobs the report shows each; beyond, nobody would find one."""
@@ -43,16 +43,23 @@ class Simulated(NamedTuple):
 class Picture:
     """A sink for the records of a simulation of ``jobs`` jobs; keeps them only if every job is to be shown."""
 
-    def __init__(self, jobs: int, reference: Reference) -> None:
+    def __init__(self, jobs: int) -> None:
         self.dense = Dense()
-        self.metrics = Metrics(keep_jobs=False, reference=reference)
         self._records: list[r.Record] | None = [] if jobs <= EVERY_JOB else None
 
     def add(self, record: r.Record) -> None:
         self.dense.add(record)
-        self.metrics.add(record)
         if self._records is not None:
             self._records.append(record)
+
+    def beside(self, sink: Callable[[r.Record], None]) -> Callable[[r.Record], None]:
+        """A sink that hands each record to ``sink`` and to this picture."""
+
+        def both(record: r.Record) -> None:
+            sink(record)
+            self.add(record)
+
+        return both
 
     def run(self, of: Simulated) -> Run | None:
         """The run, if its records were kept."""
@@ -61,9 +68,9 @@ class Picture:
         return Run(RUN, of.policy, [f"n{i}" for i in range(of.nodes)], self._records)
 
 
-def page(picture: Picture, of: Simulated) -> str:
+def page(picture: Picture, of: Simulated, metrics: RunMetrics) -> str:
     """The whole page. It loads nothing from anywhere."""
-    run, metrics, dense = picture.run(of), picture.metrics.summary(of.nodes), picture.dense
+    run, dense = picture.run(of), picture.dense
     title = (
         f"Simulated: {of.policy} ran {count(metrics.ended, 'job')} of {of.workload} on "
         f"{count(of.nodes, 'node')} in {seconds(metrics.makespan_s)}"
@@ -178,18 +185,18 @@ def _metric_rows(metrics: RunMetrics, dense: Dense) -> str:
     )
 
 
-def json_of(picture: Picture, of: Simulated) -> bytes:
+def json_of(picture: Picture, of: Simulated, metrics: RunMetrics) -> bytes:
     """report.json: that of a live run, with ``simulated`` beside its runs. Jobs are listed only where the page
     shows them; bins and quantiles always are. Times in seconds."""
     run, dense = picture.run(of), picture.dense
     if run is not None:
         data = report_data([run], paced=False)
     else:
-        figures = msgspec.to_builtins(picture.metrics.summary(of.nodes))
+        figures = msgspec.to_builtins(metrics, str_keys=True)
         figures |= {"name": RUN, "policy": of.policy, "origin_s": dense.origin, "jobs": []}
         data = {"schema": SCHEMA, "paced": False, "valid": True, "runs": [figures]}
     data["simulated"] = {
-        "workload": of.workload,
+        "workload": plain(of.workload),
         "policy": of.policy,
         "nodes": of.nodes,
         "jobs": dense.jobs,

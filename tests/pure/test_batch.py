@@ -114,6 +114,9 @@ def test_mistakes_in_a_job_are_named(tmp_path: Path, lines: str, words: list[str
         ("[cluster]\nnode = 4", ["cluster", "did you mean 'nodes'"]),
         ("[cluster]\nnodes = 0\n[[jobs]]\ncommand = 'a'", ["cluster: nodes"]),
         ("[cluster]\ncooldown_s = -1\n[[jobs]]\ncommand = 'a'", ["cluster: cooldown_s"]),
+        ("[cluster]\nweights = 3\n[[jobs]]\ncommand = 'a'", ["cluster: weights: expected a table"]),
+        ("[cluster]\nweights.anna = 0\n[[jobs]]\ncommand = 'a'", ["weights: anna: a weight must be above 0"]),
+        ("[cluster]\nweights.anna = 'x'\n[[jobs]]\ncommand = 'a'", ["cluster: weights: anna", "'x'"]),
         (
             "[[jobs]]\nname = 'a'\ncommand = 'a'\n[[jobs]]\nname = 'a'\ncommand = 'a'",
             ["job 'a': name: two jobs"],

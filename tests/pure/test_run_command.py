@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pliant.cli import app
+from pliant.cli.run import _batch
 from pliant.model.errors import PliantError
 
 BATCH = """
@@ -29,6 +30,8 @@ nodes = {nodes}
         (["-N", "9", "--", "true"], "needs 9 nodes and the cluster has 8"),
         (["-N", "3:1", "--", "true"], "max 1 is below min 3"),
         (["--policy", "eazy", "--", "true"], "did you mean 'easy'"),
+        (["--order", "shortst", "--", "true"], "no order 'shortst'; did you mean 'shortest'"),
+        (["--policy", "marginal", "--start", "min", "--", "true"], "'marginal' has no start rule"),
         (["--report", "x.json", "--", "true"], "name the HTML file"),
         (["--report", "/no/such/x.html", "--", "true"], "no directory"),
     ],
@@ -58,6 +61,26 @@ def test_a_batch_that_cannot_work_names_file_job_and_key(
     assert isinstance(result.exception, PliantError)
     assert str(result.exception).startswith(f"{path}: {said}")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("command", ["run", "simulate"])
+def test_the_start_rule_of_a_batch_goes_with_its_own_policy(tmp_path: Path, command: str) -> None:
+    """Marginal takes none, and may be tried on a batch that states one for another policy."""
+    path = tmp_path / "batch.toml"
+    text = BATCH.replace("[cluster]", "[cluster]\nstart = 'min'")
+    path.write_text(text.format(nodes="{ min = 1, max = 4 }", more="model = { work_s = 40.0 }"))
+    options = ["--dry-run"] if command == "run" else []
+    result = CliRunner().invoke(app, [command, str(path), *options, "--policy", "marginal"])
+    assert result.exit_code == 0, result.output
+
+
+def test_a_job_is_called_after_its_program(tmp_path: Path) -> None:
+    for words, name in (
+        (["python", "-m", "pliant.apps.heat", "--steps", "5"], "heat"),
+        (["./relax.py"], "relax.py"),
+        (["/usr/bin/python3", "ocean.py"], "ocean"),
+    ):
+        assert _batch(words, "1", 60.0, 0, "", "", "").jobs[0].name == name
 
 
 def test_a_dry_run_predicts_and_starts_nothing(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from pliant.core import records as r
 from pliant.core.state import Settings
 from pliant.model.errors import TraceError
 from pliant.policy.easy import Easy
-from pliant.policy.malleable import Malleable
+from pliant.policy.registry import POLICIES
 from pliant.policy.view import Policy
 from pliant.sim.generate import malleable_batch
 from pliant.sim.lublin import lublin_jobs
@@ -72,7 +72,8 @@ def simulator(
     """Jobs per CPU second, with records, placement and every check of the core.
 
     EASY on the KTH-SP2 trace with 100 processors; EASY on 100,000 jobs of the Lublin model on 1,152 nodes;
-    the malleable policy on 10,000 generated jobs on 32 nodes, with what resizes cost by default.
+    minimum agreement, the malleable and the marginal policy on 10,000 generated malleable jobs on 32 nodes,
+    with what resizes cost by default.
     """
     path = find_trace(TRACE, traces)
     instant = Settings(cost=INSTANT)
@@ -87,20 +88,19 @@ def simulator(
         instant,
         repeat,
     )
-    malleable = measure_simulator(
-        malleable_batch(SEED, min(10_000, most), MALLEABLE_NODES, gap_s=MALLEABLE_GAP_S),
-        MALLEABLE_NODES,
-        Malleable,
-        Settings(),
-        repeat,
-    )
+    batch = malleable_batch(SEED, min(10_000, most), MALLEABLE_NODES, gap_s=MALLEABLE_GAP_S)
+    malleable = {
+        name: measure_simulator(batch, MALLEABLE_NODES, POLICIES[name], Settings(), repeat)
+        for name in ("min-agreement", "malleable", "marginal")
+    }
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     if as_json:
         figures = {
             **kth,
             "easy_kth_jobs_per_cpu_s": kth["jobs_per_cpu_s"],
             "lublin_jobs_per_cpu_s": lublin["jobs_per_cpu_s"],
-            "malleable_jobs_per_cpu_s": malleable["jobs_per_cpu_s"],
+            "malleable_jobs_per_cpu_s": malleable["min-agreement"]["jobs_per_cpu_s"],
+            "malleable": malleable,
             "peak_mb": peak_mb,
         }
         typer.echo(json.dumps(figures))
@@ -111,7 +111,7 @@ def simulator(
     for name, figures in (
         (f"EASY, {path.name}, {PROCESSORS} processors", kth),
         (f"EASY, Lublin's model, {LUBLIN_NODES:,} nodes", lublin),
-        (f"malleable, generated, {MALLEABLE_NODES} nodes", malleable),
+        *((f"{name}, generated, {MALLEABLE_NODES} nodes", figures) for name, figures in malleable.items()),
     ):
         runs = ", ".join(f"{speed / 1000:,.1f}k" for speed in figures["runs"])
         counts = (f"{figures[key]:,}" for key in ("jobs", "records", "nodes_placed"))

@@ -12,13 +12,20 @@ from pliant.cli.policies import choose
 from pliant.core import records as r
 from pliant.daemon.session import run_batch
 from pliant.daemon.verify import verify, with_own_python
-from pliant.model.batch import Batch
+from pliant.model.batch import Batch, Cluster
 from pliant.model.jobs import JobState
 from pliant.plan.cost import ResizeCost
+from pliant.policy.view import Policy
 from pliant.report.live import LiveView
 from pliant.report.runs import Run
 from pliant.sim.batches import batch_jobs, batch_settings
 from pliant.sim.simulator import simulate
+
+
+def policy_of(cluster: Cluster, *, rigid: bool) -> Policy:
+    """The cluster's policy, or EASY for a rigid run, with its queue's order either way; PolicyError."""
+    name, start = ("easy", None) if rigid else (cluster.policy, cluster.start)
+    return choose(name, start, order=cluster.order, weights=cluster.weights)
 
 
 def live(
@@ -36,7 +43,7 @@ def live(
     ``cost`` is what its policy takes resizes to cost, else the default.
     """
     cluster = batch.cluster
-    policy = choose("easy" if rigid else cluster.policy, cluster.start)
+    policy = policy_of(cluster, rigid=rigid)
     specs = tuple(job.rigid() for job in batch.jobs) if rigid else batch.jobs
     path = with_own_python(os.environ)["PATH"]
     jobs = tuple(msgspec.structs.replace(job, env={"PATH": path, **job.env}) for job in specs)
@@ -67,7 +74,7 @@ def live(
 def predicted(batch: Batch, name: str, *, rigid: bool, cost: ResizeCost | None = None) -> Run:
     """The same batch under a virtual clock; BatchError if a job does not say how long it runs."""
     cluster = batch.cluster
-    policy = choose("easy" if rigid else cluster.policy, cluster.start)
+    policy = policy_of(cluster, rigid=rigid)
     records: list[r.Record] = []
     simulate(
         batch_jobs(batch, rigid=rigid),

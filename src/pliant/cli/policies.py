@@ -6,7 +6,7 @@ import importlib.util
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
@@ -67,16 +67,15 @@ def choose(
     start: str | None = None,
     *,
     order: str = "submission",
-    weights: Iterable[str] = (),
+    weights: Mapping[str, float] | None = None,
     half_life_s: float = HALF_LIFE_S,
 ) -> Policy:
     """The policy ``name`` of the registry, or the class in the file that ``name`` is the path of.
 
-    ``weights`` are texts ``USER=WEIGHT``. Raises PolicyError.
+    Raises PolicyError.
     """
-    by_user = dict(_weight(text) for text in weights)
     if ".py" not in name:
-        return registry.make(name, start, order=order, weights=by_user, half_life_s=half_life_s)
+        return registry.make(name, start, order=order, weights=weights, half_life_s=half_life_s)
     kind = load_class(name)
     if start is not None and not registry.has_start_rule(kind):
         raise PolicyError(f"{name}: class {kind.__name__} takes no start rule (an option start=...)")
@@ -88,7 +87,12 @@ def choose(
         except Exception as error:
             raise PolicyError(f"{name}: class {kind.__name__}: {type(error).__name__}: {error}") from error
 
-    return registry.build(made, name, start, order=order, weights=by_user, half_life_s=half_life_s)
+    return registry.build(made, name, start, order=order, weights=weights, half_life_s=half_life_s)
+
+
+def weights_of(texts: Iterable[str]) -> dict[str, float]:
+    """Users' weights from texts ``USER=WEIGHT``; PolicyError."""
+    return dict(_weight(text) for text in texts)
 
 
 def _weight(text: str) -> tuple[str, float]:

@@ -11,11 +11,11 @@ import typer
 from rich.console import Console
 
 from pliant.cli import execute
-from pliant.cli.policies import choose
 from pliant.model.batch import Batch, read_batch
 from pliant.model.errors import BatchError
 from pliant.model.speedup import Phases
 from pliant.policy import registry
+from pliant.policy.order import ORDERS
 from pliant.report.html import write_report
 from pliant.report.runs import Run, report_json
 from pliant.report.tables import compare_table, job_table
@@ -46,6 +46,7 @@ def run(
         str, typer.Option(help=f"One of {', '.join(registry.POLICIES)}, or FILE.py[:CLASS].")
     ] = "",
     start: Annotated[str, typer.Option(help=f"Start rule: {', '.join(registry.START_RULES)}.")] = "",
+    order: Annotated[str, typer.Option(help=f"Queue order: {', '.join(ORDERS)}.")] = "",
     rigid: Annotated[
         bool, typer.Option("--rigid", help="Every job at its preferred size, under EASY.")
     ] = False,
@@ -65,10 +66,10 @@ def run(
     """Run a batch of jobs, or one command, and show what became of it."""
     check_report(report)
     costs = read_cost(cost)
-    batch = _batch(batch_or_command or [], size, walltime, nodes, policy, start)
+    batch = _batch(batch_or_command or [], size, walltime, nodes, policy, start, order)
     if not dry_run and (compare or not rigid):
         _check_live(batch)
-    chosen = choose(batch.cluster.policy, batch.cluster.start)
+    chosen = execute.policy_of(batch.cluster, rigid=False)
     console = Console(stderr=as_json)
     kinds = [True, False] if compare else [rigid]
     runs: list[Run] = []
@@ -140,25 +141,28 @@ def _tell_failures(runs: list[Run], console: Console) -> None:
             )
 
 
-def _batch(words: list[str], size: str, walltime: float, nodes: int, policy: str, start: str) -> Batch:
+def _batch(
+    words: list[str], size: str, walltime: float, nodes: int, policy: str, start: str, order: str
+) -> Batch:
     """The batch that the command line means, completed by its options; BatchError."""
     if not words:
         raise BatchError("nothing to run: name a BATCH.toml, or give a command after --")
     if len(words) == 1 and words[0].endswith(".toml"):
         batch = read_batch_file(Path(words[0]))
     else:
-        name = (
-            Path(words[0]).stem
-            if len(words) == 1
-            else Path(words[1] if words[0] == "python" else words[0]).stem
-        )
-        job: dict[str, Any] = {"name": name or "job", "command": words, "nodes": size, "walltime": walltime}
+        job: dict[str, Any] = {
+            "name": _name(words) or "job",
+            "command": words,
+            "nodes": size,
+            "walltime": walltime,
+        }
         batch = read_batch({"cluster": {"nodes": nodes or 8}, "jobs": [job]}, "the command line")
     cluster = msgspec.structs.replace(
         batch.cluster,
         nodes=nodes or batch.cluster.nodes,
         policy=policy or batch.cluster.policy,
-        start=start or batch.cluster.start,
+        start=start or (None if policy else batch.cluster.start),  # the batch's own goes with its policy
+        order=order or batch.cluster.order,
     )
     for each in batch.jobs:
         if each.nodes.min > cluster.nodes:

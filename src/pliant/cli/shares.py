@@ -15,7 +15,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from pliant.cli.policies import choose
+from pliant.cli.policies import choose, weights_of
 from pliant.core.metrics import Metrics
 from pliant.model.errors import BatchError, PolicyError
 from pliant.policy.view import Policy
@@ -59,7 +59,7 @@ class Chosen(NamedTuple):
 
     name: str = ""
     start: str = ""
-    order: str = "submission"
+    order: str = ""
     weights: tuple[str, ...] = ()
     half_life_s: float = 0.0
 
@@ -68,18 +68,18 @@ class Chosen(NamedTuple):
         choose(
             self.name or "malleable",
             self.start or None,
-            order=self.order,
-            weights=self.weights,
+            order=self.order or "submission",
+            weights=weights_of(self.weights),
             half_life_s=self.half_life_s,
         )
 
     def make(self, load: Workload, default: str = "easy") -> Policy:
-        """This policy, else the workload's own, else ``default``."""
+        """This policy, else the workload's own with its start rule, else ``default``."""
         return choose(
             self.name or load.policy or default,
-            self.start or load.start,
-            order=self.order,
-            weights=self.weights,
+            self.start or (None if self.name else load.start),
+            order=self.order or load.order,
+            weights=weights_of(self.weights) or load.weights,
             half_life_s=self.half_life_s,
         )
 

@@ -63,7 +63,7 @@ def simulate_file(
         str, typer.Option(help=f"Start rule of jobs with a choice: {', '.join(registry.START_RULES)}.")
     ] = "",
     rigid: Annotated[bool, typer.Option("--rigid", help="Fix every job at its preferred size.")] = False,
-    order: Annotated[str, typer.Option(help=f"Queue order: {', '.join(ORDERS)}.")] = "submission",
+    order: Annotated[str, typer.Option(help=f"Queue order: {', '.join(ORDERS)}.")] = "",
     weight: Annotated[
         list[str] | None, typer.Option(help="USER=WEIGHT, for the orders fairshare and weight; repeatable.")
     ] = None,

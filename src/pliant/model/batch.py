@@ -15,7 +15,9 @@ from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl, Downey, Model, Phase, Phases, Simple, Table, check_model
 
-CLUSTER_KEYS = ("nodes", "slots", "policy", "start", "cooldown_s", "resize_deadline_s", "pass_interval_s")
+CLUSTER_KEYS = (
+    "nodes", "slots", "policy", "start", "order", "weights", "cooldown_s", "resize_deadline_s", "pass_interval_s",
+)  # fmt: skip
 JOB_KEYS = (
     "name", "submit", "command", "cwd", "env", "nodes", "class", "walltime", "kill", "model", "verify", "user",
     "priority", "count", "phases", "data_mb",
@@ -27,12 +29,15 @@ NODES_KEYS = ("min", "max", "factor", "preferred")
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """``nodes`` nodes with ``slots`` processes each; the policy by name, and its settings in seconds."""
+    """``nodes`` nodes with ``slots`` processes each; the policy by name, the queue's order with the users'
+    weights, and settings in seconds."""
 
     nodes: int = 8
     slots: int = 1
     policy: str = "malleable"
     start: str | None = None
+    order: str = "submission"
+    weights: dict[str, float] = {}
     cooldown_s: float | None = None
     resize_deadline_s: float | None = None
     pass_interval_s: float | None = None
@@ -74,10 +79,21 @@ def _cluster(data: Mapping[str, Any], where: str) -> Cluster:
         slots=slots,
         policy=_text(data, "policy", where, "malleable"),
         start=_text(data, "start", where, "") or None,
+        order=_text(data, "order", where, "submission"),
+        weights=_weights(data.get("weights", {}), f"{where}: weights"),
         cooldown_s=_seconds(data, "cooldown_s", where, None),
         resize_deadline_s=_seconds(data, "resize_deadline_s", where, None),
         pass_interval_s=_seconds(data, "pass_interval_s", where, None),
     )
+
+
+def _weights(value: Any, where: str) -> dict[str, float]:
+    users = _table(value, where)
+    weights = {user: _amount(users, user, where, "a weight", None) or 0.0 for user in users}
+    for user, weight in weights.items():
+        if weight <= 0:
+            raise BatchError(f"{where}: {user}: a weight must be above 0")
+    return weights
 
 
 def _job(data: Mapping[str, Any], number: int, source: str, cluster: Cluster) -> list[JobSpec]:

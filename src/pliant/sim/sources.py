@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
@@ -34,8 +34,8 @@ FORMS = (
 
 
 class Workload(NamedTuple):
-    """What is to be simulated; ``starting`` as for the simulator. ``policy`` and ``start`` are the batch's own
-    wishes, ``fixed`` says that no seed changes the jobs."""
+    """What is to be simulated; ``starting`` as for the simulator. ``policy``, ``start``, ``order`` and ``weights``
+    are the batch's own wishes, ``fixed`` says that no seed changes the jobs."""
 
     jobs: list[SimJob]
     nodes: int
@@ -43,6 +43,8 @@ class Workload(NamedTuple):
     starting: bool
     policy: str = ""
     start: str | None = None
+    order: str = "submission"
+    weights: Mapping[str, float] = {}
     fixed: bool = True
     failures: Failures | None = None
 
@@ -112,6 +114,8 @@ def _from_file(wish: Wish) -> Workload:
             starting=True,
             policy=cluster.policy,
             start=cluster.start,
+            order=cluster.order,
+            weights=cluster.weights,
         )
     if file.suffix == ".ndjson":
         recorded = read_journal(file)

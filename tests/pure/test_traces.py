@@ -14,12 +14,13 @@ from pliant.core import records as r
 from pliant.core.metrics import Metrics, RunMetrics
 from pliant.core.state import Settings
 from pliant.model.errors import BatchError, TraceError
-from pliant.model.jobs import Bounds, JobSpec
+from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.policy.conservative import Conservative
 from pliant.policy.easy import Easy
 from pliant.policy.fcfs import Fcfs
 from pliant.policy.view import Policy
 from pliant.sim.instant import Instant
+from pliant.sim.malleability import make_malleable
 from pliant.sim.simulator import INSTANT, SimJob, measured, simulate
 from pliant.sim.swf import SwfJob, Trace, parse_swf, read_swf, rigid_jobs
 
@@ -49,7 +50,7 @@ def test_a_line_becomes_a_rigid_job() -> None:
 
 
 def test_jobs_that_did_not_run_are_left_out() -> None:
-    lines = ["1 0 0 0 4", "2 0 0 9 -1", "3 0 0 9 2"]
+    lines = ["1 0 0 -1 4", "2 0 0 9 -1", "3 0 0 9 2"]
     assert [job.spec.name for job in rigid_jobs(parse_swf(lines, "x.swf"), 4)] == ["3"]
     with pytest.raises(TraceError, match=r"x\.swf: there is no job"):
         rigid_jobs(parse_swf(lines[:2], "x.swf"), 4)
@@ -99,10 +100,28 @@ def test_jobs_that_cannot_be_simulated_are_refused_before_the_start() -> None:
     wide = SimJob(JobSpec(name="wide", nodes=Bounds.exactly(5)), 1.0)
     with pytest.raises(BatchError, match="job 'wide': nodes: it needs 5 nodes and there are 4"):
         simulate([wide], 4, Easy())
-    with pytest.raises(BatchError, match="run time must be above 0"):
-        simulate([SimJob(JobSpec(name="a", nodes=Bounds.exactly(1)), 0.0)], 4, Easy())
+    with pytest.raises(BatchError, match="run time must be 0 seconds or more"):
+        simulate([SimJob(JobSpec(name="a", nodes=Bounds.exactly(1)), -1.0)], 4, Easy())
     with pytest.raises(BatchError, match="no jobs"):
         simulate([], 4, Easy())
+
+
+def test_jobs_of_no_length_run_and_let_others_start() -> None:
+    """A thousand and more at once, and none of them holds the ones behind it up."""
+    lines = [f"{number} 5 -1 0 2" for number in range(1, 3001)] + ["3001 5 -1 7 4"]
+    for instant in Instant:
+        metrics = Metrics(keep_jobs=False)
+        jobs = rigid_jobs(parse_swf(lines, "x.swf"), 4)
+        end = simulate(jobs, 4, Easy(), Settings(cost=INSTANT), metrics.add, instant=instant)
+        figures = metrics.summary(4)
+        assert (end.at, figures.ended, figures.failed) == (12.0, 3001, 0)
+        assert (figures.wait_max_s, figures.makespan_s) == (0.0, 7.0)
+
+
+def test_jobs_of_no_length_stay_rigid() -> None:
+    jobs = rigid_jobs(parse_swf(["1 0 -1 0 4", "2 0 -1 9 4"], "x.swf"), 8)
+    classes = [job.spec.job_class for job in make_malleable(jobs, 100, 8, 1)]
+    assert classes == [JobClass.RIGID, JobClass.MALLEABLE]
 
 
 @cache

@@ -182,7 +182,8 @@ def _single(
     if report is not None and picture is not None:
         facts = simulated.facts(wish, load, which.start, instant)
         simulated.write(report, picture, Simulated(name, chosen.name, load.nodes, facts), summary)
-    return _figures(summary, end, cpu_s), f"{name}: {chosen.name} on {load.nodes} nodes"
+    figures = {"left_out": load.left_out, **_figures(summary, end, cpu_s)}
+    return figures, f"{name}: {chosen.name} on {load.nodes} nodes"
 
 
 def _finite(value: float | None, option: str) -> float | None:
@@ -242,9 +243,20 @@ def _figures(summary: RunMetrics, end: SimEnd, cpu_s: float) -> dict[str, Any]:
 
 _SPREAD = ("median", "p95", "p99", "max")
 _SECONDS = "{:,.2f} s"
+_RESIZES = (
+    ("expands", "expansions", "{:,}"),
+    ("expands_per_malleable_job", "  per malleable job", "{:,.2f}"),
+    ("shrinks", "shrinks", "{:,}"),
+    ("shrinks_per_malleable_job", "  per malleable job", "{:,.2f}"),
+    ("thrash", f"  undone within {THRASH_S:g} s", "{:,}"),
+    ("blocked_mean_s", "blocked by a resize, mean", _SECONDS),
+    ("resizing_node_s", "lost to joining and leaving", "{:,.0f} node s"),
+    ("paused_node_s", "lost to standing still", "{:,.0f} node s"),
+)
 _SECTIONS: tuple[tuple[tuple[str, str, str], ...], ...] = (
     (
         ("jobs", "jobs", "{:,}"),
+        ("left_out", "in the trace, but did not run", "{:,}"),
         ("failed", "of them failed", "{:,}"),
         ("node_failures", "node failures", "{:,}"),
         ("requeued", "  jobs requeued for them", "{:,}"),
@@ -272,15 +284,11 @@ _SECTIONS: tuple[tuple[tuple[str, str, str], ...], ...] = (
         ("users_jain", "  Jain's index of their stretches", "{:.4f}"),
     ),
     (
-        ("expands", "expansions", "{:,}"),
-        ("expands_per_malleable_job", "  per malleable job", "{:,.2f}"),
-        ("shrinks", "shrinks", "{:,}"),
-        ("shrinks_per_malleable_job", "  per malleable job", "{:,.2f}"),
-        ("thrash", f"  undone within {THRASH_S:g} s", "{:,}"),
-        ("blocked_mean_s", "blocked by a resize, mean", _SECONDS),
-        ("resizing_node_s", "lost to joining and leaving", "{:,.0f} node s"),
-        ("paused_node_s", "lost to standing still", "{:,.0f} node s"),
+        ("promised", "promised a start", "{:,}"),
+        ("promises_broken", "  started later than that", "{:,}"),
+        ("promise_delay_max_s", "  by at most", _SECONDS),
     ),
+    _RESIZES,
     (
         ("cpu_s", "CPU time", "{:.2f} s"),
         ("jobs_per_cpu_s", "jobs per CPU second", "{:,.0f}"),
@@ -314,8 +322,14 @@ def _worth_showing(figures: dict[str, Any]) -> dict[str, Any]:
     if figures["users"] < 2:
         del values["users"], values["users_jain"]
     if not figures["expands"] + figures["shrinks"]:
-        resizing = {key for key, _, _ in _SECTIONS[3]} - {"expands", "shrinks"}
+        resizing = {key for key, _, _ in _RESIZES} - {"expands", "shrinks"}
         values = {key: value for key, value in values.items() if key not in resizing or figures[key]}
+    if not figures["promised"]:
+        del values["promised"], values["promises_broken"]
+    if not figures["promises_broken"]:
+        del values["promise_delay_max_s"]
+    if not figures["left_out"]:
+        del values["left_out"]
     if not figures["paused_node_s"]:
         del values["useful_utilisation"]
     if not figures["node_failures"]:

@@ -18,6 +18,8 @@ Reference = Callable[[int, JobSpec], float | None]
 
 THRASH_S = 60.0
 """A resize that is undone within this time was made in vain."""
+LATE_S = 1e-3
+"""A start no later than this after its promise is in time: times are rounded."""
 
 
 class ResizeOutcome(msgspec.Struct, rename={"before": "from", "after": "to"}, kw_only=True):
@@ -75,6 +77,8 @@ class RunMetrics(msgspec.Struct, kw_only=True):
       that of rigid ones, None if either class has none.
     - users_jain: Jain's index, (sum x)^2 / (n sum x^2), of the users' mean stretches: 1 if all are alike,
       1 / users if one has it all; jobs without a user belong to one more. None if no job has a stretch.
+    - promised: jobs that were promised a start; promises_broken: those of them that started later than they
+      were promised first, promise_delay_max_s: by so much at most.
     - blocked: how long a job stood still in a resize that was done.
     - resizing_node_s: node-seconds a job held without computing on them: reserved for an expansion and not
       yet joined, or left and not yet proved clean.
@@ -106,6 +110,9 @@ class RunMetrics(msgspec.Struct, kw_only=True):
     malleable_to_rigid_turnaround: float | None
     users: int
     users_jain: float | None
+    promised: int
+    promises_broken: int
+    promise_delay_max_s: float
     expands: int
     shrinks: int
     expands_per_malleable_job: float | None
@@ -127,12 +134,13 @@ class RunMetrics(msgspec.Struct, kw_only=True):
 class _Open:
     """A job that has not ended."""
 
-    __slots__ = ("offer", "outcome", "pace", "resized", "size", "spec", "start", "submit")
+    __slots__ = ("offer", "outcome", "pace", "promised", "resized", "size", "spec", "start", "submit")
 
     def __init__(self, submit: float, spec: JobSpec, outcome: JobOutcome | None) -> None:
         self.submit = submit
         self.spec = spec
         self.start: float | None = None
+        self.promised: float | None = None
         self.size = 0
         self.offer: r.ResizeOffered | None = None
         self.pace: tuple[float, float] | None = None
@@ -169,6 +177,8 @@ class Metrics:
         self._wait = self._turnaround = self._slowdown = 0.0
         self._over = EndedJobs()
         self._asked = 0.0
+        self._promised = self._broken = 0
+        self._delay_max = 0.0
         self._done = {"expand": 0, "shrink": 0}
         self._malleable = {"expand": 0, "shrink": 0}
         self._malleable_jobs = self._thrash = 0
@@ -178,6 +188,7 @@ class Metrics:
         self._pace = self._paced = 0.0
         self._fold: dict[type[r.Record], Callable[[Any], None]] = {
             r.JobSubmitted: self._submitted,
+            r.JobPromised: self._promise,
             r.JobStarted: self._started,
             r.JobRunning: self._running,
             r.JobProgressed: self._progressed,
@@ -228,6 +239,9 @@ class Metrics:
             malleable_to_rigid_turnaround=_to_rigid(classes),
             users=fairness.users,
             users_jain=fairness.jain,
+            promised=self._promised,
+            promises_broken=self._broken,
+            promise_delay_max_s=self._delay_max,
             expands=self._done["expand"],
             shrinks=self._done["shrink"],
             expands_per_malleable_job=self._per_malleable_job("expand"),
@@ -253,9 +267,20 @@ class Metrics:
         if self._first is None:
             self._first = record.at
 
+    def _promise(self, record: r.JobPromised) -> None:
+        job = self._open[record.job]
+        if job.promised is None:
+            job.promised = record.start_by
+
     def _started(self, record: r.JobStarted) -> None:
         job = self._open[record.job]
         job.start = record.at
+        if job.promised is not None:
+            self._promised += 1
+            delay = record.at - job.promised
+            if delay > LATE_S:
+                self._broken += 1
+                self._delay_max = max(self._delay_max, delay)
         job.size = len(record.nodes)
         self._use(job.size)
         if job.spec.job_class is JobClass.MALLEABLE:

@@ -64,7 +64,8 @@ class Job:
         self.id = number
         self.spec = spec
         self.bounds: Bounds = spec.nodes
-        self.limited = spec.kill or spec.job_class is JobClass.RIGID
+        # A walltime of 0 is no limit, as in Slurm: a trace's job that took no time must not be ended for it.
+        self.limited = (spec.kill or spec.job_class is JobClass.RIGID) and spec.walltime_s > 0
         self.state = JobState.PENDING
         self.nodes = 0
         self.size = 0
@@ -107,15 +108,15 @@ class Job:
         """How long a job may well stay silent because it is inside a step: it answers between steps only."""
         return 3.0 * max(self.gap, now - self.heard)
 
-    def settle(self, now: float) -> None:
-        """Book the share of work done at the present size up to ``now``, before the size changes."""
-        elapsed = now - self.settled
+    def settle(self, now: float, paused_s: float) -> None:
+        """Book the share of work done at the present size up to ``now``, before the size changes; in
+        ``paused_s`` of the time nothing was done."""
+        elapsed = max(0.0, now - self.settled - paused_s)
         self.used += elapsed / self.spec.estimate(self.size)
         self.settled = now
         if self.spec.model is not None:
-            self.fraction = min(
-                1.0, self.fraction + (now - self.fraction_at) / self.spec.model.time(self.size)
-            )
+            computed = max(0.0, now - self.fraction_at - paused_s)
+            self.fraction = min(1.0, self.fraction + computed / self.spec.model.time(self.size))
             self.fraction_at = now
 
     def snapshot(self) -> dict[str, Any]:
@@ -333,7 +334,7 @@ class State:
         if resize.kind == "shrink":
             self._leaving -= resize.before - resize.after
         self._drop_running(job)
-        job.settle(record.at)
+        job.settle(record.at, record.blocked_s)
         job.nodes = (job.nodes | record.gained.mask) & ~released
         job.size = job.target = job.nodes.bit_count()
         job.expected_end = record.at + max(0.0, 1.0 - job.used) * job.spec.estimate(job.size)

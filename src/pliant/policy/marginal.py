@@ -63,6 +63,8 @@ class _Pass:
         self._sizes: dict[int, int] = {}
         self._starts: list[tuple[JobView, Reason]] = []
         self._claims: list[JobView] = []
+        self._late: set[int] = set()
+        self._awaited = 0
         self._for: dict[int, JobView] = {}
         self._donors: list[Entry] | None = None
         self._left: dict[int, float] = {}
@@ -83,6 +85,7 @@ class _Pass:
                     self._blocked = True
                     self._reservation = self._first_time(size)
                     if self._reservation is not None:
+                        self._keep(self._reservation, job.promised)
                         decisions.append(Promise(job.id, self._reservation.at))
             elif size := self._harmless(job, size):
                 self._claim(job, size, BACKFILLED)
@@ -90,6 +93,13 @@ class _Pass:
         if not self._blocked and not self._claims and self.coming <= 0:
             self._move()
         return decisions + self._resizes()
+
+    def _keep(self, reservation: Reservation, promised: float | None) -> None:
+        """An earlier promise holds where the present one is later only because nodes that are on their way were
+        counted as leaving just now."""
+        late = self.view.cost.shrink_s()
+        if promised is not None and self.now <= promised < reservation.at <= promised + late:
+            reservation.at = promised
 
     # ---- waiting jobs --------------------------------------------------------------------------------
 
@@ -122,20 +132,24 @@ class _Pass:
 
     def _claim(self, job: JobView, size: int, reason: Reason) -> bool:
         """Give ``job`` its nodes: now if they are free, else when others have left them."""
+        reservation = self._reservation
         if size > self.free:
+            self._late.add(job.id)
+            if reservation is not None and size > reservation.spare and self._end(job, size) > reservation.at:
+                return False
             lack = size - self.free - self.coming
             if lack > 0 and not self._take(job, size, lack):
                 return False
             back = min(self.coming, size)
             self.coming -= back
+            self._awaited += back
             self.free -= size - back
         else:
             self.free -= size
             self._starts.append((job, reason))
         self._sizes[job.id] = size
         self._claims.append(job)
-        reservation = self._reservation
-        if reservation is not None and self.now + job.spec.estimate(size) > reservation.at:
+        if reservation is not None and self._end(job, size) > reservation.at:
             reservation.spare -= size
         return True
 
@@ -209,10 +223,16 @@ class _Pass:
         return self._end(job, size) > reservation.at
 
     def _end(self, job: JobView, size: int) -> float:
-        """When ``job`` would end on ``size`` nodes by the user's estimate."""
+        """When ``job`` would end on ``size`` nodes by the user's estimate; no earlier than with what it costs."""
+        cost, now = self.view.cost, self.now
         if not job.size:
-            return self.now + job.spec.estimate(size)
-        return self.now + (job.expected_end - self.now) * job.spec.speed_ratio(size, job.size)
+            late = cost.shrink_s() if job.id in self._late else 0.0
+            return now + late + job.spec.estimate(size)
+        if size > job.size:
+            late = cost.expand_s(job.size, size, job.spec.data_mb)
+        else:
+            late = cost.answer_s + cost.still_s(job.size, size, job.spec.data_mb)
+        return now + late + (job.expected_end - now) * job.spec.speed_ratio(size, job.size)
 
     def _first_time(self, need: int) -> Reservation | None:
         """When ``need`` nodes are there, after all that has been decided."""
@@ -222,7 +242,10 @@ class _Pass:
             # An end by the estimate holds for the size that a job has, not for the one that it goes to.
             releases.append((end if size == job.size else self._end(job, size), size))
         releases += [(self._end(job, self._sizes[job.id]), self._sizes[job.id]) for job in self._claims]
-        return earliest(self.now, self.free + self.coming, need, sorted(releases))
+        if coming := self.coming + self._awaited:
+            releases.append((self.now + self.view.cost.shrink_s(), coming))
+        releases.sort()
+        return earliest(self.now, self.free, need, _after(releases, self._awaited))
 
     # ---- what is left over ---------------------------------------------------------------------------
 
@@ -313,6 +336,19 @@ class _Pass:
                 code = "shrink_for_better_use" if other.size else "shrink_for_waiting"
                 decisions.append(Resize(number, size, Reason(code, for_job=other.id)))
         return decisions
+
+
+def _after(releases: list[tuple[float, int]], first: int) -> list[tuple[float, int]]:
+    """What is left of ``releases`` for those who come after others that wait for ``first`` nodes."""
+    taken = 0
+    while first > 0 and taken < len(releases):
+        end, nodes = releases[taken]
+        if nodes > first:
+            releases[taken] = (end, nodes - first)
+            break
+        first -= nodes
+        taken += 1
+    return releases[taken:]
 
 
 def _down(job: JobView, size: int, most: int = 0) -> int:

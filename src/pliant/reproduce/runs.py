@@ -16,7 +16,8 @@ from pliant.sim.simulator import SimJob, simulate
 
 
 class Outcome(NamedTuple):
-    """One simulation: times in seconds, means over the jobs; resizes per malleable job."""
+    """One simulation: times in seconds, means over the jobs; resizes per malleable job; jobs that were promised
+    a start, how many of them started later than that, and by how much at most."""
 
     jobs: int
     makespan_s: float
@@ -26,6 +27,9 @@ class Outcome(NamedTuple):
     bounded_slowdown_mean: float
     expands_per_malleable: float
     shrinks_per_malleable: float
+    promised: int
+    promises_broken: int
+    promise_delay_max_s: float
 
     @property
     def run_mean_s(self) -> float:
@@ -54,6 +58,9 @@ def summed(summary: RunMetrics, jobs: Sequence[SimJob]) -> Outcome:
         summary.bounded_slowdown_mean,
         summary.expands / malleable,
         summary.shrinks / malleable,
+        summary.promised,
+        summary.promises_broken,
+        summary.promise_delay_max_s,
     )
 
 

@@ -67,14 +67,17 @@ def make_malleable(
     """``percent`` of the rigid ``jobs``, on average, made malleable for a machine of ``nodes`` nodes.
 
     Each job draws for itself, by ``seed`` and its name: so it does not depend on the others, and with the
-    same seed the jobs malleable at one percentage are malleable at every higher one. BatchError for a
+    same seed the jobs malleable at one percentage are malleable at every higher one. Jobs that take no time stay
+    rigid: no size makes them shorter. BatchError for a
     percentage that is none, and for workloads that are not rigid.
     """
     if not 0 <= percent <= 100:
         raise BatchError(f"malleable: {percent:g} % of the jobs; it must lie in 0 .. 100")
     check_rigid(job.spec for job in jobs)
     return [
-        malleable_job(job, nodes, compat=compat) if draw(seed, job.spec.name) < percent else job
+        malleable_job(job, nodes, compat=compat)
+        if draw(seed, job.spec.name) < percent and job.time(job.spec.nodes.preferred) > 0
+        else job
         for job in jobs
     ]
 

@@ -26,8 +26,8 @@ def check_jobs(jobs: Sequence[SimJob], nodes: int) -> None:
             )
         if spec.submit_s < 0:
             raise BatchError(f"job {spec.name!r}: submit: {spec.submit_s:g} s lies before the start")
-        if not job.time(spec.nodes.preferred) > 0:
-            raise BatchError(f"job {spec.name!r}: its run time must be above 0 seconds")
+        if not job.time(spec.nodes.preferred) >= 0:
+            raise BatchError(f"job {spec.name!r}: its run time must be 0 seconds or more")
 
 
 def stuck(state: State, policy: str, nodes: int, breakdowns: Breakdowns) -> PolicyError | BatchError:

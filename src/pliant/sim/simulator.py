@@ -61,7 +61,8 @@ class SimJob(msgspec.Struct, frozen=True, gc=False):
 
 
 ROUNDS = 1000
-"""So many times, and 20 more for each running job, may something follow in no time from what was before."""
+"""So many times, and 20 more for each running job, may something follow in no time from what was before,
+without a job that ends or is submitted."""
 
 
 class SimEnd(NamedTuple):
@@ -150,7 +151,7 @@ class Simulator:
         """
         heap, breakdowns, dirty = self._heap, self._breakdowns, self.core.state.dirty
         count = len(self._jobs)
-        rounds = 0
+        rounds = done = 0
         self._events.append(e.Granted(NodeSet.first(self._nodes)))
         while True:
             self._happen()
@@ -165,7 +166,8 @@ class Simulator:
                     later = NEVER
             if later == NEVER:
                 raise stuck(self.core.state, self._policy.name, self._nodes, breakdowns)
-            rounds = rounds + 1 if later == self._now else 0
+            before, done = done, self._ended + self._submitted
+            rounds = rounds + 1 if later == self._now and done == before else 0
             if rounds > ROUNDS + 20 * len(self._runs):
                 raise restless(self.core.state, self._policy.name)
             self._now = later

@@ -35,7 +35,8 @@ FORMS = (
 
 class Workload(NamedTuple):
     """What is to be simulated; ``starting`` as for the simulator. ``policy``, ``start``, ``order`` and ``weights``
-    are the batch's own wishes, ``fixed`` says that no seed changes the jobs."""
+    are the batch's own wishes, ``fixed`` says that no seed changes the jobs, and ``left_out`` how many of
+    a trace did not run."""
 
     jobs: list[SimJob]
     nodes: int
@@ -47,6 +48,7 @@ class Workload(NamedTuple):
     weights: Mapping[str, float] = {}
     fixed: bool = True
     failures: Failures | None = None
+    left_out: int = 0
 
 
 class Overrides(NamedTuple):
@@ -133,7 +135,9 @@ def _from_file(wish: Wish) -> Workload:
     nodes = wish.nodes or trace.processors or 0
     if not nodes:
         raise BatchError(f"{file}: its header does not say how large the machine is; give --nodes")
-    return Workload(rigid_jobs(trace, nodes), nodes, Settings(cost=INSTANT), starting=False)
+    jobs = rigid_jobs(trace, nodes)
+    left_out = len(trace.jobs) - len(jobs)
+    return Workload(jobs, nodes, Settings(cost=INSTANT), starting=False, left_out=left_out)
 
 
 def _generated(name: str, text: str, wish: Wish) -> Workload:

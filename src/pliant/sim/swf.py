@@ -145,12 +145,12 @@ def rigid_jobs(trace: Trace, processors: int) -> list[SimJob]:
     """The trace's jobs as rigid ones, one node a processor.
 
     A job takes as many processors as it requested or got, whichever is more; its estimate is the requested
-    time, or the run time where that is longer or nothing was requested. Jobs without a run time or without
-    processors did not run and are left out. TraceError if a job does not fit on ``processors``.
+    time, or the run time where that is longer or nothing was requested. Jobs without a run time (0 is one) or
+    without processors did not run and are left out. TraceError if a job does not fit on ``processors``.
     """
     jobs: list[SimJob] = []
     for job in trace.jobs:
-        if not (job.run > 0 and job.processors > 0):
+        if not (job.run >= 0 and job.processors > 0):
             continue
         name = f"{job.number:.0f}"
         if job.processors > processors:

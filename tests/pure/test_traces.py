@@ -125,7 +125,7 @@ def test_jobs_of_no_length_stay_rigid() -> None:
 
 
 @cache
-def kth(name: str = "KTH-SP2.filtered.swf.gz") -> Trace:
+def trace(name: str = "KTH-SP2.filtered.swf.gz") -> Trace:
     path = traces() / name
     if not path.is_file():
         pytest.skip(f"the trace is not there: {path} (set PLIANT_TRACES)")
@@ -134,7 +134,7 @@ def kth(name: str = "KTH-SP2.filtered.swf.gz") -> Trace:
 
 def pyss_waits(policy: Policy) -> tuple[dict[str, float], RunMetrics]:
     """Each job's wait on the KTH trace in pyss' order of events, by its number there; and the metrics."""
-    jobs = rigid_jobs(kth(), 100)
+    jobs = rigid_jobs(trace(), 100)
     waits: dict[str, float] = {}
     metrics = Metrics(keep_jobs=False)
     by_submission = sorted(jobs, key=lambda job: job.spec.submit_s)
@@ -161,13 +161,37 @@ def test_easy_gives_every_wait_of_the_reference() -> None:
     assert figures.bounded_slowdown_mean == pytest.approx(92.5765, abs=0.00005)
 
 
+@pytest.mark.parametrize(
+    ("name", "nodes", "wait_s", "slowdown"),
+    [
+        ("NASA-iPSC-1993-3.1-cln.swf.gz", 128, 4.03, 1.0118),  # no estimates, and 173 jobs of no length
+        ("lublin_256.swf.gz", 256, 97155.99, 590.0538),
+        ("theta_2022.swf.gz", 4360, 44358.47, 116.3958),
+    ],
+)
+def test_easy_gives_the_means_of_another_program(
+    name: str, nodes: int, wait_s: float, slowdown: float
+) -> None:
+    """Those of a bare loop over the same traces in pyss' order; all its waits were compared once, one by one."""
+    figures = measured(
+        rigid_jobs(trace(name), nodes),
+        nodes,
+        Easy(),
+        Settings(cost=INSTANT),
+        keep_jobs=False,
+        instant=Instant.PYSS,
+    )
+    assert figures.wait_mean_s == pytest.approx(wait_s, abs=0.006)
+    assert figures.bounded_slowdown_mean == pytest.approx(slowdown, abs=0.00006)
+
+
 def test_fcfs_gives_every_wait_of_the_recurrence() -> None:
     """A job starts when those before it have started and enough processors are free: no simulator needed."""
     waits, figures = pyss_waits(Fcfs())
     expected: dict[str, float] = {}
     ends: list[tuple[float, int]] = []
     free, now = 100, 0.0
-    for job in sorted(rigid_jobs(kth(), 100), key=lambda job: job.spec.submit_s):
+    for job in sorted(rigid_jobs(trace(), 100), key=lambda job: job.spec.submit_s):
         now = max(now, job.spec.submit_s)
         while ends and (ends[0][0] <= now or free < job.spec.nodes.min):
             now = max(now, ends[0][0])
@@ -189,5 +213,5 @@ def test_conservative_gives_the_means_of_the_reference() -> None:
 
 def test_the_order_of_an_instant_moves_the_mean_by_less_than_a_thousandth() -> None:
     """What happens at once is decided at once, live and by default: it is pyss' order that is peculiar."""
-    figures = measured(rigid_jobs(kth(), 100), 100, Easy(), Settings(cost=INSTANT), keep_jobs=False)
+    figures = measured(rigid_jobs(trace(), 100), 100, Easy(), Settings(cost=INSTANT), keep_jobs=False)
     assert figures.wait_mean_s == pytest.approx(6836.87, rel=0.001)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -25,6 +23,7 @@ from pliant.sim.jobs_csv import JobsCsv
 from pliant.sim.references import reference_times
 from pliant.sim.simulator import simulate
 from pliant.sim.sources import Wish, Workload, read_workload
+from pliant.sim.workers import pool, processes
 
 FIGURES = {
     "wait_mean_s": ("wait,\ns", 1.0),
@@ -221,7 +220,7 @@ class _Pool:
     """Processes for simulations; with one worker, this process."""
 
     def __init__(self, workers: int) -> None:
-        self._workers = workers or os.cpu_count() or 1
+        self._workers = processes(workers)
         self._pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Self:
@@ -235,8 +234,7 @@ class _Pool:
             yield from (one(wish, chosen, instant, jobs_csv) for wish, chosen in wanted)
             return
         if self._pool is None:
-            # Fresh processes: a fork would copy whatever threads the display has running.
-            self._pool = ProcessPoolExecutor(self._workers, multiprocessing.get_context("spawn"))
+            self._pool = pool(self._workers)
         for future in as_completed([self._pool.submit(one, *each, instant) for each in wanted]):
             yield future.result()
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from typing import Any, NamedTuple
 
 from pliant.core.metrics import Metrics, RunMetrics
@@ -13,6 +11,7 @@ from pliant.core.state import Settings
 from pliant.model.jobs import JobClass
 from pliant.policy.view import Policy
 from pliant.sim.simulator import SimJob, simulate
+from pliant.sim.workers import pool, processes
 
 
 class Outcome(NamedTuple):
@@ -69,7 +68,7 @@ def run_all(tasks: Sequence[Task], workers: int, progress: Callable[[int], None]
 
     ``progress`` is told how many are done. The first error stops all.
     """
-    workers = workers or os.cpu_count() or 1
+    workers = processes(workers)
     if workers == 1:
         results = []
         for function, arguments in tasks:
@@ -77,14 +76,15 @@ def run_all(tasks: Sequence[Task], workers: int, progress: Callable[[int], None]
             progress(len(results))
         return results
     found: dict[int, Any] = {}
-    # Fresh processes: a fork would copy whatever threads the display has running.
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+    with pool(workers) as executor:
         try:
-            waiting = {pool.submit(function, *arguments): i for i, (function, arguments) in enumerate(tasks)}
+            waiting = {
+                executor.submit(function, *arguments): i for i, (function, arguments) in enumerate(tasks)
+            }
             for future in as_completed(waiting):
                 found[waiting[future]] = future.result()
                 progress(len(found))
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            executor.shutdown(wait=False, cancel_futures=True)
             raise
     return [found[i] for i in range(len(tasks))]

@@ -369,4 +369,24 @@ def _verdict(study: Study) -> list[str]:
         "",
     ]
     lines += [f"- {each}" for each in beaten]
-    return [*lines, ""]
+    return [*lines, "", *_windows(study), ""]
+
+
+def _windows(study: Study) -> list[str]:
+    """In how many single windows ours is worse than rigid EASY, and where most."""
+    ratios = [
+        (
+            study.by[Case(source, i, "marginal", share, costly=False)].turnaround_mean_s
+            / study.by[Case(source, i, BASE, 0.0, costly=False)].turnaround_mean_s,
+            f"{source.name}, number {i} at {share:g} %",
+        )
+        for source in study.sources
+        for share in study.shares[1:]
+        for i in range(source.windows)
+    ]
+    worse = [each for each in ratios if each[0] > 1]
+    text = f"Window by window, marginal is longer than rigid EASY in {len(worse)} of {len(ratios)}"
+    if worse:
+        ratio, where = max(worse)
+        text += f", at worst by {100 * (ratio - 1):.0f} % ({where})"
+    return [text + "."]

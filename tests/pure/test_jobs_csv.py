@@ -63,8 +63,8 @@ def test_a_line_for_each_job(tmp_path: Path) -> None:
     header, first, second, third = out.read_text().splitlines()
     assert header == ",".join(COLUMNS)
     # Job 3 ends with job 1, and before job 2 has started.
-    assert first == "1,1,,rigid,COMPLETED,0.0,0.0,10.0,0.0,10.0,10.0,3,3,3,3,3,3.0,0,0,1.0,0"
-    assert second == "2,2,,rigid,COMPLETED,0.0,10.0,15.0,10.0,5.0,15.0,4,4,4,4,4,4.0,0,0,1.5,0"
+    assert first == "1,1,,rigid,COMPLETED,0.0,0.0,10.0,0.0,10.0,10.0,3,3,3,3,3,3.0,0,0,1.0,0,"
+    assert second == "2,2,,rigid,COMPLETED,0.0,10.0,15.0,10.0,5.0,15.0,4,4,4,4,4,4.0,0,0,1.5,0,"
     assert third.startswith("3,3,,rigid,COMPLETED,0.0,0.0,10.0,")
     assert sum(float(row["wait_s"]) for row in rows_of(out)) == pytest.approx(3 * figures["wait_mean_s"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["jobs.csv", "x.swf"]

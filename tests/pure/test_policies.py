@@ -15,7 +15,7 @@ from pliant.core.events import Granted, Lost, Submitted
 from pliant.core.state import Settings
 from pliant.model.batch import read_batch
 from pliant.model.errors import BatchError, PolicyError
-from pliant.model.jobs import Bounds, JobSpec
+from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.plan.cost import ResizeCost
 from pliant.policy.conservative import Conservative
@@ -92,6 +92,22 @@ def naive_conservative(jobs: list[SimJob]) -> dict[str, float]:
 def test_conservative_is_conservative(shapes: list[tuple[int, int, int]], instant: Instant) -> None:
     jobs = [rigid(f"j{i}", nodes, float(run), at=float(at)) for i, (nodes, run, at) in enumerate(shapes)]
     assert starts_of(records_of(jobs, Conservative(), instant=instant)) == naive_conservative(jobs)
+
+
+@settings(max_examples=EXAMPLES)
+@given(
+    st.lists(st.tuples(st.integers(1, NODES), st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=20),
+    st.sampled_from(sorted(POLICIES)),
+    st.sampled_from(list(Instant)),
+)
+def test_jobs_of_no_length_hold_nobody_up(
+    shapes: list[tuple[int, int, int]], name: str, instant: Instant
+) -> None:
+    """With estimates of 0 they still need their nodes at the instant at which they run."""
+    jobs = [rigid(f"j{i}", nodes, float(run), at=float(at)) for i, (nodes, run, at) in enumerate(shapes)]
+    records = records_of(jobs, make(name), instant=instant)
+    ended = [record for record in records if isinstance(record, r.JobEnded)]
+    assert [record.state for record in ended] == [JobState.COMPLETED] * len(jobs)
 
 
 def test_conservative_protects_those_behind_the_head_and_easy_does_not() -> None:

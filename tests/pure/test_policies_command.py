@@ -77,6 +77,23 @@ def command(*arguments: str) -> str:
     return result.stdout
 
 
+MORE = """
+from pliant.policy.view import Reason, Start
+
+class Nothing:
+    name = "nothing"
+    def decide(self, view): ...
+
+class NoView:
+    name = "noview"
+    def decide(self): return []
+
+class Zero:
+    name = "zero"
+    def decide(self, view): return [Start(job.id, 0, Reason("none")) for job in view.queue]
+"""
+
+
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "x.swf").write_text(TRACE)
@@ -110,6 +127,7 @@ def test_a_policy_of_ones_own(files: Path) -> None:
         ("conservatve", "did you mean 'conservative'"),
         ("nowhere.py", r"nowhere\.py: there is no such file"),
         ("own.py", r"own\.py: has several policies: name one as own\.py:Widest"),
+        ("own.py:", r"own\.py: has several policies"),
         ("own.py:Greed", r"own\.py: there is no class 'Greed'; did you mean 'Greedy'"),
         ("own.py:NoPolicy", "class NoPolicy is no policy: it has no decide"),
         ("own.py:Nameless", "class Nameless: AttributeError: .* 'name'"),
@@ -119,12 +137,20 @@ def test_a_policy_of_ones_own(files: Path) -> None:
         ("own.py:Odd", r"'odd' at 0\.000 s decided 'start', which is no Start, Resize or Promise"),
         ("own.py:Vague", r"'vague' at 0\.000 s decided Start\(job=1, size=1\.0.* not of the types"),
         ("broken.py", r"broken\.py, line 2: NameError"),
+        ("syntax.py", r"syntax\.py, line 2: SyntaxError"),
+        ("leaves.py", r"leaves\.py, line 1: SystemExit: 3"),
+        ("more.py:Nothing", r"'nothing' at 0\.000 s decided None; decide\(view\) must return a list"),
+        ("more.py:NoView", r"'noview' at 0\.000 s raised TypeError: .*decide\(\) takes 1 .* \(free 4 of 4"),
+        ("more.py:Zero", r"'zero' at 0\.000 s decided Start\(job=1, size=0.* allowed sizes are"),
         ("empty.py", r"empty\.py: has no policy"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_policy_is_said(files: Path, policy: str, message: str) -> None:
     (files / "broken.py").write_text("import os\nnothing\n")
     (files / "empty.py").write_text("X = 1\n")
+    (files / "syntax.py").write_text("import os\ndef\n")
+    (files / "leaves.py").write_text("raise SystemExit(3)\n")
+    (files / "more.py").write_text(MORE)
     with pytest.raises(PolicyError, match=message):
         command("simulate", "x.swf", "--policy", policy)
 

@@ -149,12 +149,38 @@ def test_a_report_that_cannot_be_is_refused_before_the_simulation(
     assert [path.name for path in tmp_path.rglob("*")] == ["folder"]
 
 
-def test_a_report_does_not_replace_the_workload(tmp_path: Path) -> None:
-    jobs = tmp_path / "jobs.json"
-    jobs.write_text("{}")
-    with pytest.raises(BatchError, match=r"jobs\.json is the workload"):
-        command("simulate", str(jobs), "--nodes", "4", "--report", str(tmp_path / "jobs.html"))
-    assert jobs.read_text() == "{}"
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        (["--report", "jobs.html"], r"jobs\.json: it would be written, and is an input"),
+        (["--jobs-csv", "jobs.json"], r"jobs\.json: it would be written, and is an input"),
+        (["--jobs-csv", "fail.csv", "--failures", "fail.csv"], "and is an input"),
+        (["--jobs-csv", "mine.py", "--policy", "mine.py:Mine"], "and is an input"),
+        (["--report", "new.html", "--jobs-csv", "new.json"], "two outputs would be written there"),
+    ],
+)
+def test_no_output_takes_the_place_of_another_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outputs: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = {"jobs.json": "{}", "fail.csv": "0,5,20\n", "mine.py": "class Mine: ..."}
+    for name, text in before.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(BatchError, match=message):
+        command("simulate", "jobs.json", "--nodes", "4", *outputs)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["x.swf", "--weight", "a=1"], "--weight changes nothing without"),
+        (["--from-records", "x.swf"], r"a journal is called records\.ndjson"),
+    ],
+)
+def test_options_that_would_do_nothing(arguments: list[str], message: str) -> None:
+    with pytest.raises(BatchError, match=message):
+        command("simulate", *arguments)
 
 
 def test_a_report_that_fails_leaves_the_former_one(tmp_path: Path) -> None:

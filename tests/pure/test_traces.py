@@ -71,6 +71,9 @@ def test_the_estimate_is_never_below_the_run_time() -> None:
         ([LINE, job_line(run="-20")], r"x\.swf:2: field run is -20; it must be 0 s or more, or -1"),
         ([LINE, job_line(requested_time="-7")], r"x\.swf:2: field requested_time is -7"),
         ([LINE, job_line(run="nan")], r"x\.swf:2: field run is nan"),
+        ([LINE, job_line(requested="nan")], r"x\.swf:2: field requested is nan"),
+        ([LINE, job_line(allocated="inf")], r"x\.swf:2: field allocated is inf"),
+        ([LINE, job_line(number="-inf")], r"x\.swf:2: field number is -inf"),
         ([LINE, job_line(submit="inf")], r"x\.swf:2: field submit is inf"),
         (
             [job_line(submit="20"), "; a comment", job_line(submit="19")],
@@ -81,6 +84,10 @@ def test_the_estimate_is_never_below_the_run_time() -> None:
 def test_errors_name_file_and_line(lines: list[str], message: str) -> None:
     with pytest.raises(TraceError, match=message):
         parse_swf(lines, "x.swf")
+
+
+def test_a_byte_order_mark_is_no_field() -> None:
+    assert parse_swf(["\xef\xbb\xbf" + LINE], "x.swf").jobs == parse_swf([LINE], "x.swf").jobs
 
 
 def test_files_may_be_zipped_and_may_be_missing(tmp_path: Path) -> None:

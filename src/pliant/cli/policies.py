@@ -83,8 +83,8 @@ def choose(
     def made(start: str | None = None) -> Policy:
         try:
             policy = kind() if start is None else kind(start=start)
-            return Checked(policy)
-        except Exception as error:
+            return Checked(policy, Path(name.partition(".py")[0] + ".py"))
+        except (Exception, SystemExit) as error:
             raise PolicyError(f"{name}: class {kind.__name__}: {type(error).__name__}: {error}") from error
 
     return registry.build(made, name, start, order=order, weights=weights, half_life_s=half_life_s)
@@ -108,8 +108,8 @@ def _weight(text: str) -> tuple[str, float]:
 
 def load_class(text: str) -> Callable[..., Policy]:
     """The class at ``FILE.py[:CLASS]``; without CLASS the file's only one with ``decide``."""
-    file, _, wanted = text.partition(".py:")
-    path = Path(file + ".py" if wanted else file)
+    file, colon, wanted = text.partition(".py:")
+    path = Path(file + ".py" if colon else file)
     module = _load(path)
     found = {
         name: value
@@ -144,27 +144,39 @@ def _load(path: Path) -> ModuleType:
     sys.modules[name] = module  # dataclasses and the like look their module up
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
-        line = f", line {at[-1].lineno}" if (at := extract_tb(error.__traceback__)) else ""
+    except (Exception, SystemExit) as error:
+        line = _line_of(error, path)
         raise PolicyError(f"{path}{line}: {type(error).__name__}: {error}") from error
     return module
+
+
+def _line_of(error: BaseException, file: Path) -> str:
+    """Where in the user's ``file`` it happened, as in ``, line 3``; nothing if it was not there."""
+    if isinstance(error, SyntaxError) and error.lineno:
+        return f", line {error.lineno}"
+    lines = [at.lineno for at in extract_tb(error.__traceback__) if Path(at.filename).name == file.name]
+    return f", line {lines[-1]}" if lines else ""
 
 
 class Checked:
     """A user's policy: whatever it raises or answers amiss becomes a PolicyError that says when and where."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, file: Path) -> None:
+        self._file = file
         self.name = str(policy.name)
         self.rebalances = rebalances(policy)
         self._policy = policy
 
     def decide(self, view: ClusterView) -> list[Decision]:
         try:
-            decisions = list(self._policy.decide(view))
-        except Exception as error:
-            at = extract_tb(error.__traceback__)[-1]
-            what = f"raised {type(error).__name__}: {error} ({Path(at.filename).name}, line {at.lineno})"
-            raise self._wrong(view, what) from error
+            answer = self._policy.decide(view)
+            decisions = list(answer) if isinstance(answer, Iterable) else None
+        except (Exception, SystemExit) as error:
+            where = _line_of(error, self._file).removeprefix(", ")
+            where = f" ({self._file.name}, {where})" if where else ""
+            raise self._wrong(view, f"raised {type(error).__name__}: {error}{where}") from error
+        if decisions is None:
+            raise self._wrong(view, f"decided {answer!r}; decide(view) must return a list of decisions")
         for decision in decisions:
             if not isinstance(decision, Start | Resize | Promise):
                 raise self._wrong(view, f"decided {decision!r}, which is no Start, Resize or Promise")

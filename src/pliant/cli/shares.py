@@ -147,7 +147,6 @@ def _one(wish: Wish, chosen: Chosen, instant: Instant, lines: JobsCsv | None = N
     )
     summary = metrics.summary(load.nodes)
     figures = {key: getattr(end if key in end._fields else summary, key) for key in FIGURES}
-    figures["failed"] -= end.requeued
     return Run(wish.percent, chosen, wish.run, load.fixed, load.nodes, policy.name, figures)
 
 

@@ -26,9 +26,9 @@ from pliant.model.errors import BatchError
 from pliant.policy import registry
 from pliant.policy.order import HALF_LIFE_S, ORDERS
 from pliant.report.simulated import Picture, Simulated
+from pliant.report.words import count
 from pliant.sim.calibration import read_cost
 from pliant.sim.estimates import REQUESTED
-from pliant.sim.failures import FORM as FAILURES
 from pliant.sim.failures import read_failures
 from pliant.sim.instant import Instant
 from pliant.sim.jobs_csv import JobsCsv
@@ -102,7 +102,12 @@ def simulate_file(
     cost: Annotated[
         str, typer.Option(help="What resizes cost: a file by pliant calibrate --out, none, or default.")
     ] = "",
-    failures: Annotated[str, typer.Option(help=f"Nodes fail and return: {FAILURES}.")] = "",
+    failures: Annotated[
+        str,
+        typer.Option(
+            help="Nodes fail and return: mtbf=90d,repair=1h (and seed=N), or a CSV of node, fail_s, return_s."
+        ),
+    ] = "",
     requeue: Annotated[
         bool, typer.Option(help="Submit jobs that lose a node again; else they end as NODE_FAIL.")
     ] = True,
@@ -119,6 +124,10 @@ def simulate_file(
         raise BatchError(
             "name one workload to simulate, or a journal by --from-records (pliant simulate --help)"
         )
+    if from_records and Path(from_records).suffix != ".ndjson":
+        raise BatchError(f"--from-records {from_records}: a journal is called records.ndjson")
+    if weight and order not in ("fairshare", "weight") and (order or not workload.endswith(".toml")):
+        raise BatchError("--weight changes nothing without --order fairshare or --order weight")
     workload = workload or from_records
     overrides = Overrides(_finite(pass_interval, "--pass-interval"), read_cost(cost) if cost else None)
     wish = Wish(workload, nodes, seed, rigid, None, compat, estimates, node_flops, overrides=overrides)
@@ -137,7 +146,12 @@ def simulate_file(
             f"--jobs-csv {jobs_csv}: it has the jobs of one simulation; name one policy, at most one "
             "percentage, and no --seeds"
         )
-    simulated.check_one(report, workload, shares or (), seeds, len(several))
+    simulated.check_one(report, shares or (), seeds, len(several))
+    pages = [report, report.with_suffix(".json")] if report is not None else []
+    simulated.check_outputs(
+        [*pages, *([jobs_csv] if jobs_csv is not None else [])],
+        [text for text in (workload, cost, failures, *named_policies(policy)) if text],
+    )
     if report is not None and shares:
         wish = wish._replace(percent=shares[0])
     elif shares or seeds > 1 or len(several) > 1:
@@ -180,10 +194,10 @@ def _single(
     name = Path(wish.text).name
     summary = metrics.summary(load.nodes)
     if report is not None and picture is not None:
-        facts = simulated.facts(wish, load, which.start, instant)
+        facts = simulated.facts(wish, load, which.start, instant, end)
         simulated.write(report, picture, Simulated(name, chosen.name, load.nodes, facts), summary)
     figures = {"left_out": load.left_out, **_figures(summary, end, cpu_s)}
-    return figures, f"{name}: {chosen.name} on {load.nodes} nodes"
+    return figures, f"{name}: {chosen.name} on {count(load.nodes, 'node')}"
 
 
 def _finite(value: float | None, option: str) -> float | None:
@@ -231,7 +245,6 @@ def _figures(summary: RunMetrics, end: SimEnd, cpu_s: float) -> dict[str, Any]:
     return {
         "jobs": end.jobs,
         **{key: value for key, value in metrics.items() if key not in NOT_SHOWN},
-        "failed": summary.failed - end.requeued,
         "node_failures": end.node_failures,
         "requeued": end.requeued,
         "lost_node_s": end.lost_node_s,

@@ -16,13 +16,30 @@ from pliant.report.words import count, seconds
 from pliant.sim.estimates import REQUESTED
 from pliant.sim.failures import Failures
 from pliant.sim.instant import Instant
-from pliant.sim.simulator import INSTANT
+from pliant.sim.simulator import INSTANT, SimEnd
 from pliant.sim.sources import Wish, Workload
 
 
-def check_one(report: Path | None, workload: str, shares: Sequence[float], seeds: int, policies: int) -> None:
-    """BatchError before anything is simulated, if there will be no report: it shows one simulation, its directory
-    must be one where files can be written, and it must not take the workload's place."""
+def check_outputs(outputs: Sequence[Path], inputs: Sequence[str]) -> None:
+    """BatchError before anything is simulated, if an output would take the place of an input or of another output;
+    a policy's ``FILE.py:CLASS`` is that file."""
+    files = (Path(text.partition(".py:")[0] + ".py" if ".py:" in text else text) for text in inputs)
+    read = {file.resolve() for file in files if os.access(file, os.F_OK)}
+    written: set[Path] = set()
+    for path in outputs:
+        place = path.resolve()
+        if place in read:
+            raise BatchError(f"{path}: it would be written, and is an input; choose another name")
+        if place in written:
+            raise BatchError(
+                f"{path}: two outputs would be written there; choose another name for one of them"
+            )
+        written.add(place)
+
+
+def check_one(report: Path | None, shares: Sequence[float], seeds: int, policies: int) -> None:
+    """BatchError before anything is simulated, if there will be no report: it shows one simulation, and its
+    directory must be one where files can be written."""
     if report is None:
         return
     asked = (
@@ -40,8 +57,6 @@ def check_one(report: Path | None, workload: str, shares: Sequence[float], seeds
         for path in (report, report.with_suffix(".json")):
             if path.exists() and not path.is_file():
                 raise BatchError(f"--report {report}: {path} is there, and is no file; choose another place")
-            if path.resolve() == Path(workload).resolve():
-                raise BatchError(f"--report {report}: {path} is the workload; choose another name")
             with tempfile.TemporaryFile(dir=path.resolve().parent):
                 pass
     except OSError as error:
@@ -73,8 +88,9 @@ def write(report: Path, picture: Picture, of: Simulated, metrics: RunMetrics) ->
             draft.unlink(missing_ok=True)
 
 
-def facts(wish: Wish, load: Workload, start: str, instant: Instant) -> list[str]:
-    """What the user asked for beside workload, policy (whose name tells the queue's order) and nodes."""
+def facts(wish: Wish, load: Workload, start: str, instant: Instant, end: SimEnd) -> list[str]:
+    """What the user asked for beside workload, policy (whose name tells the queue's order) and nodes, and what no
+    chart shows."""
     found: list[str] = []
     if wish.rigid:
         found.append("every job at its preferred size")
@@ -90,6 +106,10 @@ def facts(wish: Wish, load: Workload, start: str, instant: Instant) -> list[str]
         found.append(f"a pass every {seconds(load.settings.pass_interval_s)}")
     if load.failures is not None:
         found.append(_failing(load.failures))
+        lost = f"{end.lost_node_s:,.0f} node seconds of work lost"
+        found.append(
+            f"{count(end.node_failures, 'node failure')}, {count(end.requeued, 'job')} requeued, {lost}"
+        )
     if load.settings.cost == INSTANT and any(job.spec.job_class is JobClass.MALLEABLE for job in load.jobs):
         found.append("resizes take no time")
     if instant is not Instant.TOGETHER:

@@ -136,7 +136,7 @@ class SchedulerCore:
     def _submitted(self, event: e.Submitted) -> None:
         if event.job <= self.state.last_job:
             raise ValueError(f"job number {event.job} is not above {self.state.last_job}")
-        self._record(r.JobSubmitted(self.state.now, event.job, event.spec))
+        self._record(r.JobSubmitted(self.state.now, event.job, event.spec, event.requeue_of))
         self._news = True
 
     def _cancelled(self, event: e.Cancelled) -> None:
@@ -269,6 +269,7 @@ class SchedulerCore:
                 NodeSet(mask),
                 event.result,
                 job.why or event.error,
+                event.requeue,
             )
         )
         if left := mask & ~self.state.lost_mask:

@@ -13,10 +13,12 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class Submitted(Event, frozen=True):
-    """A user submits a job; ``job`` must be above all numbers given before."""
+    """A user submits a job; ``job`` must be above all numbers given before. ``requeue_of`` is the number under which
+    the same job was ended by a node that failed, 0 if it is new."""
 
     job: int
     spec: JobSpec
+    requeue_of: int = 0
 
 
 class Cancelled(Event, frozen=True):
@@ -98,12 +100,14 @@ class Progressed(Event, frozen=True):
 
 
 class Ended(Event, frozen=True):
-    """Nothing of the job computes any more; its nodes still have to be proved clean."""
+    """Nothing of the job computes any more; its nodes still have to be proved clean. With ``requeue`` it will be
+    submitted again, under another number."""
 
     job: int
     exit_code: int
     result: str | None = None
     error: str = ""
+    requeue: bool = False
 
 
 class Granted(Event, frozen=True):

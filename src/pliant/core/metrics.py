@@ -70,7 +70,9 @@ class RunMetrics(msgspec.Struct, kw_only=True):
       asked for and done, whatever size it was done at. Above 1 where small sizes are more efficient.
     - reference time: of a job at its preferred size all the way; what ``Metrics`` was told, else by the job's
       model, else its actual run time. Stretch is turnaround over reference time, of jobs where that is above 0.
-    - wait, turnaround: percentiles interpolate linearly (``distribution.percentile``).
+    - wait: from submission to the start, of a job that was requeued to its last start; turnaround: from
+      submission to the end, whatever was lost between. Percentiles interpolate linearly
+      (``distribution.percentile``).
     - bounded slowdown: turnaround over run time, run times below 10 s taken as 10 s, and never below 1.
       bounded_slowdown_preferred: with the reference time in place of the run time, which malleability changes.
     - classes: the jobs of each class; malleable_to_rigid_turnaround: mean stretch of malleable jobs over
@@ -166,6 +168,7 @@ class Metrics:
         self._keep = keep_jobs
         self._reference = reference
         self._open: dict[int, _Open] = {}
+        self._requeued: dict[int, _Open] = {}
         self._outcomes: list[JobOutcome] = []
         self._now = 0.0
         self._first: float | None = None
@@ -260,6 +263,11 @@ class Metrics:
     # ---- the fold ------------------------------------------------------------------------------------
 
     def _submitted(self, record: r.JobSubmitted) -> None:
+        if record.requeue_of in self._requeued:
+            job = self._open[record.job] = self._requeued.pop(record.requeue_of)
+            if job.outcome is not None:
+                job.outcome.state = JobState.PENDING
+            return
         outcome = _outcome(record.spec, record.at) if self._keep else None
         if outcome is not None:
             self._outcomes.append(outcome)
@@ -274,6 +282,7 @@ class Metrics:
 
     def _started(self, record: r.JobStarted) -> None:
         job = self._open[record.job]
+        again = job.start is not None
         job.start = record.at
         if job.promised is not None:
             self._promised += 1
@@ -283,7 +292,7 @@ class Metrics:
                 self._delay_max = max(self._delay_max, delay)
         job.size = len(record.nodes)
         self._use(job.size)
-        if job.spec.job_class is JobClass.MALLEABLE:
+        if job.spec.job_class is JobClass.MALLEABLE and not again:
             self._malleable_jobs += 1
         if job.outcome is not None:
             job.outcome.start_s = record.at
@@ -349,13 +358,18 @@ class Metrics:
     def _job_ended(self, record: r.JobEnded) -> None:
         job = self._open.pop(record.job)
         at = record.at
-        self._ended += 1
-        self._failed += record.state is not JobState.COMPLETED
         self._last_end = at
         if job.offer is not None:
             self._settle(job, "ended")
         if job.start is not None:
             self._use(-job.size)
+        if record.requeued:
+            job.promised = None
+            self._requeued[record.job] = job
+            return
+        self._ended += 1
+        self._failed += record.state is not JobState.COMPLETED
+        if job.start is not None:
             wait, turnaround = job.start - job.submit, at - job.submit
             self._counted += 1
             self._wait += wait

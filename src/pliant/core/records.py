@@ -23,8 +23,11 @@ class Record(msgspec.Struct, frozen=True, tag_field="record", gc=False, omit_def
 
 
 class JobSubmitted(Record, frozen=True):
+    """``requeue_of`` is the number that the same job had before it lost a node, 0 if it is new."""
+
     job: int
     spec: JobSpec
+    requeue_of: int = 0
 
 
 class JobPromised(Record, frozen=True):
@@ -127,7 +130,7 @@ class JobEnding(Record, frozen=True):
 
 
 class JobEnded(Record, frozen=True):
-    """``nodes`` were the job's; they are dirty until proved clean."""
+    """``nodes`` were the job's; they are dirty until proved clean. ``requeued``: it is not the end of the job."""
 
     job: int
     state: JobState
@@ -135,6 +138,7 @@ class JobEnded(Record, frozen=True):
     nodes: NodeSet
     result: str | None = None
     error: str = ""
+    requeued: bool = False
 
 
 class NodesGranted(Record, frozen=True):

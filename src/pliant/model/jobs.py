@@ -78,7 +78,7 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
         return sizes
 
     def allows(self, nodes: int) -> bool:
-        return self.floor(nodes) == nodes
+        return nodes > 0 and self.floor(nodes) == nodes
 
     def floor(self, nodes: int) -> int:
         """The largest allowed size of at most ``nodes``, or 0."""

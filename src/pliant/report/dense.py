@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from pliant.core import records as r
-from pliant.core.distribution import SLOWDOWN_BOUND_S
+from pliant.core.distribution import SLOWDOWN_BOUND_S, percentile
 from pliant.model.jobs import JobClass
 
 BINS = 1024
@@ -111,11 +111,8 @@ class Spread(NamedTuple):
     values: Sequence[float]
 
     def quantile(self, share: float) -> float:
-        """The least value that at least ``share`` of the jobs do not exceed; 0 without jobs."""
-        if not self.values:
-            return 0.0
-        rank = -(-share * len(self.values) // 1)
-        return self.values[min(len(self.values), max(1, int(rank))) - 1]
+        """As in the metrics (``distribution.percentile``); 0 without jobs."""
+        return percentile(self.values, share)
 
     @property
     def mean(self) -> float:
@@ -152,6 +149,7 @@ class Dense:
         self.origin = 0.0
         self.end = 0.0
         self._jobs: dict[int, _Open] = {}
+        self._requeued: dict[int, _Open] = {}
         self._in_use = self._waiting = 0
         self._nodes: Binned | None = None
         self._queue: Binned | None = None
@@ -194,6 +192,10 @@ class Dense:
         if self._nodes is None:
             self.origin = at
             self._nodes, self._queue = Binned(at), Binned(at)
+        if record.requeue_of in self._requeued:
+            self._jobs[record.job] = self._requeued.pop(record.requeue_of)
+            self._wait(at, 1)
+            return
         self.jobs += 1
         malleable = record.spec.job_class is JobClass.MALLEABLE
         self._jobs[record.job] = _Open(at, malleable=malleable)
@@ -218,6 +220,9 @@ class Dense:
             self._wait(at, -1)
             return
         self._use(at, -job.size)
+        if record.requeued:
+            self._requeued[record.job] = job
+            return
         turnaround = at - job.submit
         waits, turnarounds, slowdowns = self._kept[job.malleable]
         waits.append(job.start - job.submit)

@@ -17,19 +17,32 @@ from pliant.model.jobs import JobSpec
 COLUMNS = (
     "job", "name", "user", "class", "state", "submit_s", "start_s", "end_s", "wait_s", "run_s", "turnaround_s",
     "nodes_min", "nodes_preferred", "nodes_max", "nodes_start", "nodes_end", "nodes_mean", "expands", "shrinks",
-    "bounded_slowdown", "exit_code",
+    "bounded_slowdown", "exit_code", "requeue_of",
 )  # fmt: skip
 """Times in seconds, the first three since the start of the simulation; ``nodes_mean`` is over the run time.
-What a job that never started has none of is left empty."""
+What a job that never started has none of is left empty. A job that lost a node has a line for each time that it was
+submitted; ``requeue_of`` is its number before."""
 
 
 class _Job:
     """A job that has not ended, and the node-seconds it has held up to ``since``."""
 
-    __slots__ = ("expands", "first", "held", "shrinks", "since", "size", "spec", "start", "submit")
+    __slots__ = (
+        "expands",
+        "first",
+        "held",
+        "requeue_of",
+        "shrinks",
+        "since",
+        "size",
+        "spec",
+        "start",
+        "submit",
+    )
 
-    def __init__(self, spec: JobSpec, submit: float) -> None:
+    def __init__(self, spec: JobSpec, submit: float, requeue_of: int) -> None:
         self.spec = spec
+        self.requeue_of = requeue_of or ""
         self.submit = submit
         self.start: float | None = None
         self.first = self.size = self.expands = self.shrinks = 0
@@ -110,7 +123,7 @@ class JobsCsv:
         return BatchError(f"--jobs-csv {self._path}: {why}")
 
     def _submitted(self, record: r.JobSubmitted) -> None:
-        self._jobs[record.job] = _Job(record.spec, record.at)
+        self._jobs[record.job] = _Job(record.spec, record.at, record.requeue_of)
 
     def _started(self, record: r.JobStarted) -> None:
         job = self._jobs[record.job]
@@ -150,7 +163,7 @@ def _line(job: _Job, end: r.JobEnded) -> list[Any]:
         slowdown = _s(max(1.0, turnaround / max(SLOWDOWN_BOUND_S, run)))
     return [
         end.job, spec.name, spec.user, str(spec.job_class), str(end.state), _s(job.submit), *times,
-        bounds.min, bounds.preferred, bounds.max, *met, job.expands, job.shrinks, slowdown, end.exit_code,
+        bounds.min, bounds.preferred, bounds.max, *met, job.expands, job.shrinks, slowdown, end.exit_code, job.requeue_of,
     ]  # fmt: skip
 
 

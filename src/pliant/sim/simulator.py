@@ -224,10 +224,10 @@ class Simulator:
         self._next += 1
         self._due = self._jobs[self._next].spec.submit_s if self._next < len(self._jobs) else NEVER
 
-    def _submit(self, job: SimJob) -> None:
+    def _submit(self, job: SimJob, requeue_of: int = 0) -> None:
         self._submitted = number = self._submitted + 1
         self._waiting[number] = job
-        self._events.append(e.Submitted(number, job.spec))
+        self._events.append(e.Submitted(number, job.spec, requeue_of))
 
     def _tick(self) -> None:
         self._wake = NEVER
@@ -295,10 +295,10 @@ class Simulator:
         run = self._runs.get(command.job)
         if run is None:
             return
-        failed = self.core.state.jobs[command.job].ending is JobState.NODE_FAIL
-        self._over(run, KILLED)
-        if failed:
+        if self.core.state.jobs[command.job].ending is JobState.NODE_FAIL:
             self._lose(run)
+        else:
+            self._over(run, KILLED)
 
     def _wake_at(self, command: c.WakeAt) -> None:
         self._wake = command.at
@@ -342,11 +342,11 @@ class Simulator:
         else:
             self._over(run, 0)
 
-    def _over(self, run: Run, exit_code: int) -> None:
+    def _over(self, run: Run, exit_code: int, *, requeue: bool = False) -> None:
         run.turn += 1
         del self._runs[run.number]
-        self._ended += 1
-        self._events.append(e.Ended(run.number, exit_code))
+        self._ended += not requeue
+        self._events.append(e.Ended(run.number, exit_code, requeue=requeue))
         if not self._cost.leave_s:
             mask = run.mask
             if run.offer is not None and run.offer.kind == "expand":
@@ -359,13 +359,12 @@ class Simulator:
         """A node of the job has failed and its work is lost: submit it again, but not for ever."""
         self._lost_node_s += run.hold(self._now)
         times = self._requeues.pop(run.number, 0) + 1
-        if self._failures is None or not self._failures.requeue or times > MOST_REQUEUES:
-            return
-        self._ended -= 1
-        self._requeued += 1
-        spec = msgspec.structs.replace(run.job.spec, submit_s=self._now)
-        self._submit(msgspec.structs.replace(run.job, spec=spec))
-        self._requeues[self._submitted] = times
+        again = self._failures is not None and self._failures.requeue and times <= MOST_REQUEUES
+        self._over(run, KILLED, requeue=again)
+        if again:
+            self._requeued += 1
+            self._submit(run.job, requeue_of=run.number)
+            self._requeues[self._submitted] = times
 
     def _accept(self, run: Run, _turn: int) -> None:
         offer = self._current(run)

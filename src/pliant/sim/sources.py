@@ -157,7 +157,8 @@ def _generated(name: str, text: str, wish: Wish) -> Workload:
             options[key] = float(value)
         except ValueError:
             raise BatchError(f"{wish.text}: {key}: {value!r} is no number") from None
-        if not 0 < (options[key] or 0) < math.inf:
+        least = -1.0 if key == "seed" else 0.0
+        if not least < (options[key] or 0) < math.inf:
             raise BatchError(f"{wish.text}: {key}: it must be above 0")
     return GENERATORS[name](int(first), options, wish)
 

@@ -62,6 +62,8 @@ class Trace(msgspec.Struct, frozen=True):
         return None
 
 
+BOM = "\xef\xbb\xbf"
+"""A UTF-8 byte order mark, as some editors write it, read as Latin-1."""
 INFINITY = float("inf")
 LEAST_FIELDS = 5
 """A line may end early, but without submission, run time and processors it describes no job."""
@@ -92,7 +94,7 @@ def parse_swf(lines: Iterable[str], source: str) -> Trace:
     jobs: list[SwfJob] = []
     latest = 0.0
     for at, line in enumerate(lines, 1):
-        words = line.split()
+        words = line.removeprefix(BOM).split() if at == 1 else line.split()
         if not words:
             continue
         if words[0].startswith(";"):
@@ -112,6 +114,7 @@ def parse_swf(lines: Iterable[str], source: str) -> Trace:
             latest <= job.submit < INFINITY
             and -1 <= job.run < INFINITY
             and -1 <= job.requested_time < INFINITY
+            and -INFINITY < job.number + job.allocated + job.requested + job.user < INFINITY
         ):
             raise TraceError(f"{source}:{at}: {_wrong(job, latest)}")
         latest = job.submit
@@ -129,7 +132,7 @@ def _culprit(words: list[str]) -> str:
 
 
 def _wrong(job: SwfJob, latest: float) -> str:
-    """Which of a job's times cannot be; -1 stands for unknown, but every job was submitted at some time."""
+    """Which of a job's fields cannot be; -1 stands for unknown, but every job was submitted at some time."""
     if not 0 <= job.submit < INFINITY:
         return f"field submit is {job.submit:g}; it must be 0 s or more"
     if job.submit < latest:
@@ -137,6 +140,9 @@ def _wrong(job: SwfJob, latest: float) -> str:
             f"field submit is {job.submit:g}, and the job before was submitted at {latest:g}; "
             "SWF has jobs in order of submission: sort -s -n -k 2"
         )
+    for name in ("number", "allocated", "requested", "user"):
+        if not -INFINITY < getattr(job, name) < INFINITY:
+            return f"field {name} is {getattr(job, name):g}; it must be a number, or -1 where it is unknown"
     field = "requested_time" if -1 <= job.run < INFINITY else "run"
     return f"field {field} is {getattr(job, field):g}; it must be 0 s or more, or -1 where it is unknown"
 

@@ -72,25 +72,29 @@ def _pace_cells(runs: Sequence[Run]) -> list[Text]:
 
 
 def job_table(run: Run) -> Table:
-    """A run's jobs. Times in seconds since the first submission."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("job")
-    table.add_column("class")
-    table.add_column("state")
+    """A run's jobs. Times in seconds since the first submission. Where all are of one class, that is not said.
+
+    In a narrow terminal sizes, results and, at last, names break into lines; times and states never do.
+    """
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("job", overflow="fold", min_width=8)
+    classes = len({job.job_class for job in run.jobs.values()}) > 1
+    for title in ("class", "state") if classes else ("state",):
+        table.add_column(title, no_wrap=True)
     for title in ("submitted", "waited", "ran", "ended"):
         table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("nodes", no_wrap=True)
-    table.add_column("result")
+    table.add_column("nodes", min_width=5)
+    table.add_column("result", min_width=8)
     for number, job in run.jobs.items():
-        table.add_row(*_job_cells(run, number, job))
+        table.add_row(*_job_cells(run, number, job, classes=classes))
     return table
 
 
-def _job_cells(run: Run, number: int, job: JobOutcome) -> list[Text]:
+def _job_cells(run: Run, number: int, job: JobOutcome, *, classes: bool) -> list[Text]:
     start, end = job.start_s, job.end_s
     return [
         Text(plain(job.name)),
-        Text(str(job.job_class)),
+        *([Text(str(job.job_class))] if classes else []),
         Text(state_text(job), style=STATE_STYLES.get(job.state, "bold yellow")),
         Text(seconds(job.submit_s - run.origin_s)),
         Text(seconds(start - job.submit_s) if start is not None else "-"),

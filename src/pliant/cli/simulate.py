@@ -328,7 +328,9 @@ def _worth_showing(figures: dict[str, Any]) -> dict[str, Any]:
     """The figures without those that say nothing here, and several that make one row together."""
     values = dict(figures)
     for what in ("wait", "turnaround"):
-        values[f"{what}_spread"] = ", ".join(f"{figures[f'{what}_{each}_s']:,.0f}" for each in _SPREAD) + " s"
+        spread = [figures[f"{what}_{each}_s"] for each in _SPREAD]
+        digits = 0 if spread[-1] >= 1000 else 2
+        values[f"{what}_spread"] = ", ".join(f"{each:,.{digits}f}" for each in spread) + " s"
     if len(figures["classes"]) > 1:
         for name, each in figures["classes"].items():
             values[f"class_{name}"] = f"{each['wait_mean_s']:,.2f}, {each['turnaround_mean_s']:,.2f} s"

@@ -12,6 +12,7 @@ from workloads import NODES, records_of, rigid, starts_of, upper_bound_jobs
 from pliant.core import records as r
 from pliant.core.core import SchedulerCore
 from pliant.core.events import Granted, Lost, Submitted
+from pliant.core.metrics import measure
 from pliant.core.state import Settings
 from pliant.model.batch import read_batch
 from pliant.model.errors import BatchError, PolicyError
@@ -108,6 +109,8 @@ def test_jobs_of_no_length_hold_nobody_up(
     records = records_of(jobs, make(name), instant=instant)
     ended = [record for record in records if isinstance(record, r.JobEnded)]
     assert [record.state for record in ended] == [JobState.COMPLETED] * len(jobs)
+    if name in ("easy", "conservative", "marginal"):
+        assert measure(records, NODES).promises_broken == 0
 
 
 def test_conservative_protects_those_behind_the_head_and_easy_does_not() -> None:

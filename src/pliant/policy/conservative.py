@@ -13,6 +13,9 @@ from pliant.policy.fcfs import FITS, least_size, start_size
 from pliant.policy.profile import Profile
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Start
 
+LEAST_S = 1e-3
+"""A job that takes no time by its estimate is given this: it needs its nodes, if only for an instant."""
+
 
 class Conservative:
     """Conservative backfilling: each job is promised a start when it is submitted, and keeps it or betters it.
@@ -57,7 +60,7 @@ class Conservative:
         promised.sort()
         for at, number, job in promised:
             nodes = least_size(job, self._start, view.total)
-            place = profile.hold(max(at, now), nodes, job.spec.estimate(nodes))
+            place = profile.hold(max(at, now), nodes, _length(job, nodes))
             if place is not None:
                 held[number] = place
         return self._place(view, profile, queue, len(queue), held)
@@ -76,15 +79,14 @@ class Conservative:
         passed = False
         for job in jobs:
             nodes = least_size(job, self._start, view.total)
-            length = job.spec.estimate(nodes)
+            length = _length(job, nodes)
             if job.id in held:
                 at, later = held[job.id]
                 profile.give_back(at, nodes, length, later)
             size = self._size_now(job, profile, view.total)
             if size:
-                length = job.spec.estimate(size)
-                profile.take(0, size, length)
-                insort(self._running, (now + length, job.id))
+                profile.take(0, size, _length(job, size))
+                insort(self._running, (now + job.spec.estimate(size), job.id))
                 decisions.append(Start(job.id, size, BACKFILLED if passed else FITS))
                 waiting -= 1
                 continue
@@ -104,10 +106,15 @@ class Conservative:
         """The largest size by the start rule with which ``job`` can start at once, or 0."""
         size = start_size(job, self._start, profile.free[0], total)
         while size:
-            least = profile.least(job.spec.estimate(size))
+            least = profile.least(_length(job, size))
             if least >= size:
                 break
             size = start_size(
                 job, self._start, least, total
             )  # those in between take longer, and find no more
         return size
+
+
+def _length(job: JobView, nodes: int) -> float:
+    """For how long a place on ``nodes`` nodes is reserved."""
+    return max(LEAST_S, job.spec.estimate(nodes))

@@ -70,13 +70,7 @@ class Profile:
         return least
 
     def take(self, entry: int, nodes: int, length: float) -> None:
-        """Reserve ``nodes`` nodes from ``entry`` on for ``length`` seconds; for none, they may be free any moment."""
-        if not length and not entry:
-            if len(self.times) < 2 or self.times[1] > self.times[0]:
-                self.times.insert(1, self.times[0])
-                self.free.insert(1, self.free[0])
-            self.free[0] -= nodes
-            return
+        """Reserve ``nodes`` nodes from ``entry`` on for ``length`` seconds, more than none."""
         last = self._split(self.times[entry] + length)
         free = self.free
         for i in range(entry, last):
@@ -99,9 +93,6 @@ class Profile:
     def give_back(self, at: float, nodes: int, length: float, later: int) -> None:
         """Undo ``hold``, which gave ``at`` and ``later``."""
         times, free = self.times, self.free
-        if not length and not later and at == times[0]:
-            free[0] += nodes
-            return
         for i in range(bisect_left(times, at) + later, bisect_left(times, at + length)):
             free[i] += nodes
 

@@ -64,9 +64,9 @@ def test_rigid_jobs_start_as_with_easy(jobs: list[SimJob]) -> None:
     assert starts_of(records_of(jobs, Marginal())) == starts_of(records_of(jobs, Easy()))
 
 
-COSTS = [INSTANT, ResizeCost(leave_s=0.0), COST]
+COSTS = [INSTANT, ResizeCost(leave_s=0.0), COST, ResizeCost(leave_s=0.0, data_s=0.05)]
 """None, the default but for the time until an ended job's nodes are clean, which EASY's promise leaves out as
-well, and those of paper 2, where a resize takes 7 to 15 s."""
+well, and those of paper 2, where a resize takes 7 to 15 s, and those of data to be moved."""
 
 
 @settings(max_examples=4 * EXAMPLES)
@@ -133,7 +133,7 @@ def longer(job: SimJob) -> SimJob:
     spec = job.spec
     assert isinstance(spec.model, Amdahl)
     model = Amdahl(100.0 * spec.model.work_s, spec.model.serial_fraction)
-    return SimJob(structs.replace(spec, model=model, walltime_s=100.0 * spec.walltime_s))
+    return SimJob(structs.replace(spec, model=model, walltime_s=100.0 * spec.walltime_s, data_mb=50.0))
 
 
 def test_a_short_job_gets_nodes_of_a_long_one_and_a_long_one_waits() -> None:

@@ -48,6 +48,41 @@ RECORDS: list[r.Record] = [
 ]
 
 
+def test_a_requeued_job_that_is_cancelled_holds_nothing() -> None:
+    spec = JobSpec(name="a", nodes=Bounds.exactly(4))
+    metrics = Metrics()
+    for record in (
+        r.JobSubmitted(0.0, 1, spec),
+        r.JobStarted(0.0, 1, NodeSet.first(4), Reason("fits")),
+        r.JobEnded(5.0, 1, JobState.NODE_FAIL, 143, NodeSet.first(4), requeued=True),
+        r.JobSubmitted(5.0, 2, spec, requeue_of=1),
+        r.JobEnded(9.0, 2, JobState.CANCELLED, 0, NodeSet()),
+    ):
+        metrics.add(record)
+    figures = metrics.summary(4)
+    assert (figures.ended, figures.failed, len(figures.jobs)) == (1, 1, 1)
+    assert figures.utilisation == pytest.approx(5 / 9)
+
+
+def test_a_lost_newcomer_is_not_waited_for() -> None:
+    """It was lost before the expansion failed: nobody will prove it clean."""
+    spec = JobSpec(name="a", nodes=Bounds(1, 2))
+    metrics = Metrics()
+    one = NodeSet.of([1])
+    for record in (
+        r.JobSubmitted(0.0, 1, spec),
+        r.JobStarted(0.0, 1, NodeSet.of([0]), Reason("fits")),
+        r.ResizeOffered(1.0, 1, 1, "expand", 1, 2, one, Reason("idle_nodes")),
+        r.NodesLost(3.0, one),
+        r.ResizeFailed(3.0, 1, 1, "a node of the expansion is lost", one),
+        r.NodesBack(50.0, one),
+        r.NodesLost(90.0, one),
+        r.JobEnded(100.0, 1, JobState.COMPLETED, 0, NodeSet.of([0])),
+    ):
+        metrics.add(record)
+    assert metrics.summary(2).resizing_node_s == 2.0
+
+
 def test_every_figure() -> None:
     figures = measure(RECORDS, 4)
     held = 2 * 4 + 4 * 3 + 2 * 13 + 2 * 4

@@ -113,6 +113,14 @@ def test_jobs_of_no_length_hold_nobody_up(
         assert measure(records, NODES).promises_broken == 0
 
 
+def test_a_place_that_passes_before_its_nodes_are_clean_is_given_anew() -> None:
+    jobs = [rigid("long", 2, 2.0), rigid("none", 1, 0.0, at=1.0)]
+    starts = starts_of(
+        records_of(jobs, Conservative(), nodes=2, settings=Settings(cost=ResizeCost(leave_s=0.1)))
+    )
+    assert starts == {"long": 0.0, "none": 2.1}
+
+
 def test_conservative_protects_those_behind_the_head_and_easy_does_not() -> None:
     jobs = [
         rigid("runs", 6, 10.0),

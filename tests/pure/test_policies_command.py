@@ -138,6 +138,7 @@ def test_a_policy_of_ones_own(files: Path) -> None:
         ("own.py:Vague", r"'vague' at 0\.000 s decided Start\(job=1, size=1\.0.* not of the types"),
         ("broken.py", r"broken\.py, line 2: NameError"),
         ("syntax.py", r"syntax\.py, line 2: SyntaxError"),
+        ("imports.py", r"imports\.py, line 1: SyntaxError"),
         ("leaves.py", r"leaves\.py, line 1: SystemExit: 3"),
         ("more.py:Nothing", r"'nothing' at 0\.000 s decided None; decide\(view\) must return a list"),
         ("more.py:NoView", r"'noview' at 0\.000 s raised TypeError: .*decide\(\) takes 1 .* \(free 4 of 4"),
@@ -145,10 +146,15 @@ def test_a_policy_of_ones_own(files: Path) -> None:
         ("empty.py", r"empty\.py: has no policy"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_policy_is_said(files: Path, policy: str, message: str) -> None:
+def test_what_is_wrong_with_a_policy_is_said(
+    files: Path, monkeypatch: pytest.MonkeyPatch, policy: str, message: str
+) -> None:
     (files / "broken.py").write_text("import os\nnothing\n")
     (files / "empty.py").write_text("X = 1\n")
     (files / "syntax.py").write_text("import os\ndef\n")
+    (files / "imports.py").write_text("import policy_helper_with_an_error\n")
+    (files / "policy_helper_with_an_error.py").write_text("\n\ndef\n")
+    monkeypatch.syspath_prepend(files)
     (files / "leaves.py").write_text("raise SystemExit(3)\n")
     (files / "more.py").write_text(MORE)
     with pytest.raises(PolicyError, match=message):

@@ -152,7 +152,7 @@ def _load(path: Path) -> ModuleType:
 
 def _line_of(error: BaseException, file: Path) -> str:
     """Where in the user's ``file`` it happened, as in ``, line 3``; nothing if it was not there."""
-    if isinstance(error, SyntaxError) and error.lineno:
+    if isinstance(error, SyntaxError) and error.lineno and Path(error.filename or "").name == file.name:
         return f", line {error.lineno}"
     lines = [at.lineno for at in extract_tb(error.__traceback__) if Path(at.filename).name == file.name]
     return f", line {lines[-1]}" if lines else ""

@@ -80,7 +80,8 @@ class RunMetrics(msgspec.Struct, kw_only=True):
     - users_jain: Jain's index, (sum x)^2 / (n sum x^2), of the users' mean stretches: 1 if all are alike,
       1 / users if one has it all; jobs without a user belong to one more. None if no job has a stretch.
     - promised: jobs that were promised a start; promises_broken: those of them that started later than they
-      were promised first, promise_delay_max_s: by so much at most.
+      were promised first, promise_delay_max_s: by so much at most. Promises go by estimates of jobs: the
+      time that nodes take to be clean after a job is not in them.
     - blocked: how long a job stood still in a resize that was done.
     - resizing_node_s: node-seconds a job held without computing on them: reserved for an expansion and not
       yet joined, or left and not yet proved clean.
@@ -136,13 +137,25 @@ class RunMetrics(msgspec.Struct, kw_only=True):
 class _Open:
     """A job that has not ended."""
 
-    __slots__ = ("offer", "outcome", "pace", "promised", "resized", "size", "spec", "start", "submit")
+    __slots__ = (
+        "again",
+        "offer",
+        "outcome",
+        "pace",
+        "promised",
+        "resized",
+        "size",
+        "spec",
+        "start",
+        "submit",
+    )
 
     def __init__(self, submit: float, spec: JobSpec, outcome: JobOutcome | None) -> None:
         self.submit = submit
         self.spec = spec
         self.start: float | None = None
         self.promised: float | None = None
+        self.again = False
         self.size = 0
         self.offer: r.ResizeOffered | None = None
         self.pace: tuple[float, float] | None = None
@@ -188,6 +201,7 @@ class Metrics:
         self._blocked = self._blocked_max = 0.0
         self._resizing = self._paused = 0.0
         self._left: dict[int, list[tuple[int, float]]] = {}
+        self._lost_mask = 0
         self._pace = self._paced = 0.0
         self._fold: dict[type[r.Record], Callable[[Any], None]] = {
             r.JobSubmitted: self._submitted,
@@ -203,6 +217,7 @@ class Metrics:
             r.JobEnded: self._job_ended,
             r.NodesClean: self._clean,
             r.NodesLost: self._lost,
+            r.NodesBack: self._back,
         }
 
     def add(self, record: r.Record) -> None:
@@ -282,7 +297,6 @@ class Metrics:
 
     def _started(self, record: r.JobStarted) -> None:
         job = self._open[record.job]
-        again = job.start is not None
         job.start = record.at
         if job.promised is not None:
             self._promised += 1
@@ -292,7 +306,7 @@ class Metrics:
                 self._delay_max = max(self._delay_max, delay)
         job.size = len(record.nodes)
         self._use(job.size)
-        if job.spec.job_class is JobClass.MALLEABLE and not again:
+        if job.spec.job_class is JobClass.MALLEABLE and not job.again:
             self._malleable_jobs += 1
         if job.outcome is not None:
             job.outcome.start_s = record.at
@@ -364,7 +378,8 @@ class Metrics:
         if job.start is not None:
             self._use(-job.size)
         if record.requeued:
-            job.promised = None
+            job.promised = job.start = None
+            job.again = True
             self._requeued[record.job] = job
             return
         self._ended += 1
@@ -398,7 +413,11 @@ class Metrics:
         if record.job in self._left:
             self._regained(record.job, record.nodes.mask, record.at)
 
+    def _back(self, record: r.NodesBack) -> None:
+        self._lost_mask &= ~record.nodes.mask
+
     def _lost(self, record: r.NodesLost) -> None:
+        self._lost_mask |= record.nodes.mask
         for number in list(self._left):
             self._regained(number, record.nodes.mask, record.at)
 
@@ -445,8 +464,8 @@ class Metrics:
         return settled
 
     def _leave(self, number: int, nodes: NodeSet) -> None:
-        if nodes:
-            self._left.setdefault(number, []).append((nodes.mask, self._now))
+        if mask := nodes.mask & ~self._lost_mask:
+            self._left.setdefault(number, []).append((mask, self._now))
 
     def _regained(self, number: int, mask: int, at: float) -> None:
         """Of the nodes that ``number`` has left, those in ``mask`` are clean, or gone."""

@@ -41,7 +41,14 @@ class Conservative:
         self._running, before = [(end, number) for end, number, _ in view.running], self._running
         new = [job for job in queue if job.promised is None]
         profile = self._profile
-        if profile is not None and len(queue) - len(new) == self._placed and before == self._running:
+        # A place that has come and could not be taken, since nodes were not clean yet, may be over by now.
+        due = any(job.promised is not None and job.promised <= view.now for job in queue)
+        if (
+            profile is not None
+            and not due
+            and len(queue) - len(new) == self._placed
+            and before == self._running
+        ):
             profile.advance(view.now)
             if profile.free[0] == view.free and not view.returning() and not self._overrun(view.now):
                 return self._place(view, profile, new, len(queue), {})

@@ -65,6 +65,11 @@ class _Pass:
         self._claims: list[JobView] = []
         self._late: set[int] = set()
         self._awaited = 0
+        cost = view.cost
+        self._shrink_s = cost.shrink_s()
+        if cost.data_s:  # the most that any of them may have to move
+            most = max((job.spec.data_mb / job.bounds.min for job in view.elastic), default=0.0)
+            self._shrink_s += cost.data_s * most
         self._for: dict[int, JobView] = {}
         self._donors: list[Entry] | None = None
         self._left: dict[int, float] = {}
@@ -97,7 +102,7 @@ class _Pass:
     def _keep(self, reservation: Reservation, promised: float | None) -> None:
         """An earlier promise holds where the present one is later only because nodes that are on their way were
         counted as leaving just now."""
-        late = self.view.cost.shrink_s()
+        late = self._shrink_s
         if promised is not None and self.now <= promised < reservation.at <= promised + late:
             reservation.at = promised
 
@@ -204,7 +209,7 @@ class _Pass:
             sizes[number] = below
             if further := _down(job, below):
                 heappush(heap, (self._worth(job, further, below), number, job))
-        cost = self.view.cost.shrink_s()
+        cost = self._shrink_s
         soon = self._first_time(size) if cost > 0.0 else None
         if soon is not None and soon.at - self.now <= cost:
             return False
@@ -226,7 +231,7 @@ class _Pass:
         """When ``job`` would end on ``size`` nodes by the user's estimate; no earlier than with what it costs."""
         cost, now = self.view.cost, self.now
         if not job.size:
-            late = cost.shrink_s() if job.id in self._late else 0.0
+            late = self._shrink_s if job.id in self._late else 0.0
             return now + late + job.spec.estimate(size)
         if size > job.size:
             late = cost.expand_s(job.size, size, job.spec.data_mb)
@@ -243,7 +248,7 @@ class _Pass:
             releases.append((end if size == job.size else self._end(job, size), size))
         releases += [(self._end(job, self._sizes[job.id]), self._sizes[job.id]) for job in self._claims]
         if coming := self.coming + self._awaited:
-            releases.append((self.now + self.view.cost.shrink_s(), coming))
+            releases.append((self.now + self._shrink_s, coming))
         releases.sort()
         return earliest(self.now, self.free, need, _after(releases, self._awaited))
 

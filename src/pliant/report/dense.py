@@ -221,6 +221,7 @@ class Dense:
             return
         self._use(at, -job.size)
         if record.requeued:
+            job.start = None
             self._requeued[record.job] = job
             return
         turnaround = at - job.submit

@@ -26,6 +26,10 @@ def check_jobs(jobs: Sequence[SimJob], nodes: int) -> None:
             )
         if spec.submit_s < 0:
             raise BatchError(f"job {spec.name!r}: submit: {spec.submit_s:g} s lies before the start")
+        if spec.nodes.min < spec.nodes.max and not spec.walltime_s > 0:
+            raise BatchError(
+                f"job {spec.name!r}: walltime: a job with several sizes needs an estimate above 0 s"
+            )
         if not job.time(spec.nodes.preferred) >= 0:
             raise BatchError(f"job {spec.name!r}: its run time must be 0 seconds or more")
 

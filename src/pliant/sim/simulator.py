@@ -346,6 +346,8 @@ class Simulator:
         run.turn += 1
         del self._runs[run.number]
         self._ended += not requeue
+        if self._requeues:
+            self._requeues.pop(run.number, None)
         self._events.append(e.Ended(run.number, exit_code, requeue=requeue))
         if not self._cost.leave_s:
             mask = run.mask

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
+from commands import command
 from msgspec import structs
-from typer.testing import CliRunner
 
-from pliant.cli import app
 from pliant.core import records as r
 from pliant.core.state import Settings
-from pliant.model.errors import BatchError, PliantError, TraceError
+from pliant.model.errors import BatchError, TraceError
 from pliant.plan.cost import ResizeCost
 from pliant.policy.malleable import Malleable
 from pliant.sim.calibration import Samples, collect, cost, fit, read_cost
@@ -33,13 +33,13 @@ def with_data(jobs: list[SimJob]) -> list[SimJob]:
 def test_the_coefficients_of_simulated_runs_are_found_again() -> None:
     journals = []
     for seed in range(5):
-        records: list[r.AnyRecord] = []
+        records: list[Any] = []
         simulate(
             with_data(malleable_batch(seed, malleable=1.0)),
             8,
             Malleable(),
             Settings(cost=COST),
-            records.append,  # type: ignore[arg-type]
+            records.append,
         )
         journals.append(records)
     fitted = fit(collect(journals))
@@ -79,14 +79,6 @@ def journal(path: Path, seed: int) -> Path:
     header = r.Header("2026-01-01T00:00:00Z", tuple(f"n{i}" for i in range(8)), "malleable")
     path.write_bytes(r.to_line(header) + b"".join(r.to_line(record) for record in records))
     return path
-
-
-def command(*arguments: str) -> str:
-    result = CliRunner().invoke(app, arguments)
-    if isinstance(result.exception, PliantError):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 def test_what_runs_have_cost_is_written_and_simulated(tmp_path: Path) -> None:

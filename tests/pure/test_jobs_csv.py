@@ -10,19 +10,17 @@ from typing import Any
 
 import msgspec
 import pytest
-import typer
+from commands import command
 from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 from workloads import upper_bound_jobs
 
-from pliant.cli import simulate
 from pliant.cli.shares import policies
 from pliant.core import records as r
 from pliant.core.metrics import Metrics
 from pliant.core.state import Settings
-from pliant.model.errors import BatchError, PliantError, PolicyError
+from pliant.model.errors import BatchError, PolicyError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.plan.cost import ResizeCost
@@ -34,17 +32,6 @@ from pliant.sim.simulator import simulate as run_simulation
 
 TRACE = "; MaxProcs: 4\n1 0 0 10 3 -1 -1 3 10\n2 0 0 5 4 -1 -1 4 5\n3 0 0 10 1 -1 -1 1 10\n"
 WHY = Reason("fits")
-
-
-def command(*arguments: str) -> str:
-    app = typer.Typer()
-    simulate.register(app)
-    app.command("other")(lambda: None)
-    result = CliRunner().invoke(app, ["simulate", *arguments])
-    if isinstance(result.exception, PliantError):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 def trace(folder: Path) -> str:
@@ -59,7 +46,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 def test_a_line_for_each_job(tmp_path: Path) -> None:
     out = tmp_path / "jobs.csv"
-    figures = json.loads(command(trace(tmp_path), "--jobs-csv", str(out), "--json"))
+    figures = json.loads(command("simulate", trace(tmp_path), "--jobs-csv", str(out), "--json"))
     header, first, second, third = out.read_text().splitlines()
     assert header == ",".join(COLUMNS)
     # Job 3 ends with job 1, and before job 2 has started.
@@ -125,7 +112,7 @@ def test_wishes_refused_before_anything_is_simulated(
     monkeypatch.chdir(tmp_path)
     file = trace(tmp_path)
     with pytest.raises((BatchError, PolicyError), match=message):
-        command(file, *more)
+        command("simulate", file, *more)
     assert [path.name for path in tmp_path.iterdir()] == ["x.swf"]
 
 
@@ -150,7 +137,7 @@ def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
 
 def test_one_share_is_one_simulation(tmp_path: Path) -> None:
     out = tmp_path / "j.csv"
-    command(trace(tmp_path), "--malleable", "100", "--jobs-csv", str(out), "--json")
+    command("simulate", trace(tmp_path), "--malleable", "100", "--jobs-csv", str(out), "--json")
     assert [row["class"] for row in rows_of(out)] == ["malleable"] * 3
 
 
@@ -198,7 +185,7 @@ def _malleable(spec: JobSpec) -> JobSpec:
 
 
 def compared(*arguments: str) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads(command(*arguments, "--json"))
+    result: dict[str, Any] = json.loads(command("simulate", *arguments, "--json"))
     return result
 
 
@@ -215,7 +202,7 @@ def test_policies_side_by_side(tmp_path: Path) -> None:
             assert row[key] == {"mean": single[key], "half": None}
         assert row["malleable_to_rigid_turnaround"] == {"mean": None, "half": None}
     assert compared(file, "--policy", "fcfs,easy", "--workers", "2") == result
-    shown = command(file, "--policy", "fcfs,easy", "--workers", "1")
+    shown = command("simulate", file, "--policy", "fcfs,easy", "--workers", "1")
     assert "x.swf: 4 nodes" in shown
     assert "fcfs" in shown
     assert "easy" in shown
@@ -244,11 +231,11 @@ def test_a_narrow_table_leaves_columns_out_and_says_so(monkeypatch: pytest.Monke
         "1",
     )
     monkeypatch.setenv("COLUMNS", "200")
-    wide = command(*options)
+    wide = command("simulate", *options)
     assert "shrinks" in wide
     assert "No room" not in wide
     monkeypatch.setenv("COLUMNS", "60")
-    narrow = command(*options)
+    narrow = command("simulate", *options)
     assert "No room for shrinks" in narrow
     assert "malleable" in narrow
     assert "…" not in narrow

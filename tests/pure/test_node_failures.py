@@ -8,19 +8,18 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
+from commands import command
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_simulation import NODES, elastic_jobs, policies_, settings_
-from typer.testing import CliRunner
 from workloads import rigid
 
-from pliant.cli import app
 from pliant.core import records as r
 from pliant.core.audit import audit
 from pliant.core.core import replay
 from pliant.core.metrics import measure
 from pliant.core.state import NEVER, Settings
-from pliant.model.errors import BatchError, PliantError
+from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.plan.cost import ResizeCost
 from pliant.policy.registry import make
@@ -166,33 +165,25 @@ def test_lists_of_failures_that_are_none(tmp_path: Path, lines: str, message: st
         read_failures(str(path))
 
 
-def command(*arguments: str) -> str:
-    result = CliRunner().invoke(app, ["simulate", *arguments])
-    if isinstance(result.exception, PliantError):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
 def test_the_command_shows_failures(tmp_path: Path) -> None:
     (tmp_path / "x.swf").write_text("; MaxProcs: 2\n1 0 0 10 2\n")
     (tmp_path / "f.csv").write_text("1,4,6\n")
     trace, listed = str(tmp_path / "x.swf"), str(tmp_path / "f.csv")
-    figures = json.loads(command(trace, "--failures", listed, "--json"))
+    figures = json.loads(command("simulate", trace, "--failures", listed, "--json"))
     names = ("jobs", "failed", "node_failures", "requeued", "lost_node_s", "makespan_s")
     assert [figures[name] for name in names] == [1, 0, 1, 1, 8.0, 16.0]
-    figures = json.loads(command(trace, "--failures", listed, "--no-requeue", "--json"))
+    figures = json.loads(command("simulate", trace, "--failures", listed, "--no-requeue", "--json"))
     assert [figures[name] for name in names] == [1, 1, 1, 0, 8.0, 4.0]
-    assert "node failures" in command(trace, "--failures", listed)
-    assert "node failures" not in command(trace)
+    assert "node failures" in command("simulate", trace, "--failures", listed)
+    assert "node failures" not in command("simulate", trace)
     (tmp_path / "y.swf").write_text("; MaxProcs: 1\n1 0 0 10 1\n")
     with pytest.raises(BatchError, match=r"failures: node 1: there are nodes 0 \.\. 0"):
-        command(str(tmp_path / "y.swf"), "--failures", listed)
+        command("simulate", str(tmp_path / "y.swf"), "--failures", listed)
     with pytest.raises(BatchError, match="--no-requeue changes nothing without --failures"):
-        command(trace, "--no-requeue")
+        command("simulate", trace, "--no-requeue")
     drawn = "mtbf=1h,repair=1min"
     runs = ("lublin:30", "--nodes", "8", "--workers", "1", "--json", "--failures", drawn, "--seeds", "2")
-    [row] = json.loads(command(*runs))["rows"]
+    [row] = json.loads(command("simulate", *runs))["rows"]
     assert row["runs"] == 2
     assert row["node_failures"]["half"] > 0
     assert 0 <= row["failed"]["mean"] <= 1  # a long job may be given up

@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
+from commands import command
 
-from pliant.cli import policies, simulate
 from pliant.model.errors import PolicyError
 from pliant.policy.order import ORDERS
 from pliant.policy.registry import POLICIES
@@ -64,17 +62,6 @@ class Nameless:
 class NoPolicy:
     pass
 '''
-
-
-def command(*arguments: str) -> str:
-    app = typer.Typer()
-    simulate.register(app)
-    policies.register(app)
-    result = CliRunner().invoke(app, arguments)
-    if isinstance(result.exception, PolicyError):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 MORE = """

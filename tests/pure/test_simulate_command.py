@@ -7,12 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
+from commands import command
 
-from pliant.cli import bench, simulate
+from pliant.cli import bench
 from pliant.core.state import Settings
-from pliant.model.errors import BatchError, PliantError, PolicyError, TraceError
+from pliant.model.errors import BatchError, PolicyError, TraceError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.plan.cost import ResizeCost
 from pliant.policy.malleable import Malleable
@@ -31,17 +30,6 @@ command = "true"
 nodes = {min = 1, max = 4}
 model = {work_s = 100}
 """
-
-
-def command(*arguments: str) -> str:
-    app = typer.Typer()
-    simulate.register(app)
-    bench.register(app)
-    result = CliRunner().invoke(app, arguments)
-    if isinstance(result.exception, PliantError):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 def test_a_trace_as_json(tmp_path: Path) -> None:

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner
+from commands import command
 
-from pliant.cli import simulate
-from pliant.model.errors import BatchError, PliantError, TraceError
+from pliant.model.errors import BatchError, TraceError
 from pliant.model.jobs import Bounds, JobClass
 from pliant.model.speedup import Amdahl, Phases, Table
 from pliant.sim.confidence import interval
@@ -23,17 +21,6 @@ from pliant.sim.paper2 import paper2_jobs
 from pliant.sim.sources import Wish, read_workload
 
 TRACE = "; MaxProcs: 8\n" + "".join(f"{i} {i * 5} 0 {20 + i} 4 -1 -1 4 90\n" for i in range(1, 30))
-
-
-def command(*arguments: str) -> str:
-    app = typer.Typer()
-    simulate.register(app)
-    app.command("other")(lambda: None)
-    result = CliRunner().invoke(app, ["simulate", *arguments])
-    if isinstance(result.exception, PliantError):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 # ---- generators by name ----
@@ -89,14 +76,14 @@ def test_estimates() -> None:
 def test_a_row_for_each_share(tmp_path: Path) -> None:
     (tmp_path / "x.swf").write_text(TRACE)
     arguments = (str(tmp_path / "x.swf"), "--malleable", "0,50,100", "--seeds", "3")
-    one = json.loads(command(*arguments, "--workers", "1", "--json"))
+    one = json.loads(command("simulate", *arguments, "--workers", "1", "--json"))
     assert [(row["malleable_percent"], row["runs"]) for row in one["rows"]] == [(0, 1), (50, 3), (100, 1)]
     assert (one["policy"], one["nodes"]) == ("malleable", 8)
     assert one["rows"][0]["expands"] == {"mean": 0.0, "half": None}
     assert one["rows"][1]["wait_mean_s"]["half"] > 0
     assert one["rows"][2]["wait_mean_s"]["mean"] < one["rows"][0]["wait_mean_s"]["mean"]
-    assert json.loads(command(*arguments, "--workers", "2", "--json")) == one
-    shown = command(*arguments, "--workers", "1", "--policy", "easy")
+    assert json.loads(command("simulate", *arguments, "--workers", "2", "--json")) == one
+    shown = command("simulate", *arguments, "--workers", "1", "--policy", "easy")
     assert "easy on 8 nodes" in shown
     assert "±" in shown
 
@@ -113,16 +100,20 @@ def test_the_published_form_is_longer(tmp_path: Path) -> None:
         "preferred",
         "--json",
     )
-    ours, published = (json.loads(command(*arguments, *more))["rows"][0] for more in ((), ("--compat",)))
+    ours, published = (
+        json.loads(command("simulate", *arguments, *more))["rows"][0] for more in ((), ("--compat",))
+    )
     assert published["makespan_s"]["mean"] > ours["makespan_s"]["mean"]
 
 
 def test_several_seeds_without_shares() -> None:
-    result = json.loads(command("lublin:50", "--nodes", "64", "--seeds", "2", "--workers", "1", "--json"))
+    result = json.loads(
+        command("simulate", "lublin:50", "--nodes", "64", "--seeds", "2", "--workers", "1", "--json")
+    )
     assert [(row["malleable_percent"], row["runs"]) for row in result["rows"]] == [(None, 2)]
-    shown = command("paper3:100", "--malleable", "0")
+    shown = command("simulate", "paper3:100", "--malleable", "0")
     assert "paper3:100: " in shown  # the name is no markup: ":100:" would be a picture
-    single = json.loads(command("lublin:50", "--nodes", "64", "--json"))
+    single = json.loads(command("simulate", "lublin:50", "--nodes", "64", "--json"))
     assert single["jobs"] == 50
 
 
@@ -137,7 +128,7 @@ def test_several_seeds_without_shares() -> None:
 )
 def test_wishes_that_cannot_be_granted(more: list[str], message: str) -> None:
     with pytest.raises(BatchError, match=message):
-        command("lublin:5", *more)
+        command("simulate", "lublin:5", *more)
 
 
 def test_intervals() -> None:
@@ -215,7 +206,7 @@ def test_elastisims_evolving_jobs_ask_for_what_their_phases_request(tmp_path: Pa
     assert [(part.min, part.max) for part in read.spec.model.phases] == [(1, None), (8, 8), (1, 1)]
     assert [part.time(8) for part in read.spec.model.phases] == [10.0, 1.0, 4.0]
     options = ("--nodes", "8", "--node-flops", "1e9", "--start", "min", "--json")
-    figures = json.loads(command(str(path), *options))
+    figures = json.loads(command("simulate", str(path), *options))
     assert figures["makespan_s"] == 10.0 + 1.0 + 4.0
     assert (figures["expands"], figures["shrinks"]) == (1, 1)
     model["phases"][2]["evolving_request"] = "x / 8"
@@ -230,10 +221,10 @@ TASK = {"type": "cpu", "flops": 8e9, "computation_pattern": "all_ranks"}
 
 def test_elastisims_jobs_are_simulated(tmp_path: Path) -> None:
     path = elastisim(tmp_path, RIGID, MALLEABLE)
-    figures = json.loads(command(str(path), "--nodes", "16", "--node-flops", "1e9", "--json"))
+    figures = json.loads(command("simulate", str(path), "--nodes", "16", "--node-flops", "1e9", "--json"))
     assert (figures["jobs"], figures["failed"]) == (2, 0)
     with pytest.raises(BatchError, match="give --nodes"):
-        command(str(path), "--node-flops", "1e9")
+        command("simulate", str(path), "--node-flops", "1e9")
 
 
 @pytest.mark.parametrize(

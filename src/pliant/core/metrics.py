@@ -9,6 +9,7 @@ import msgspec
 
 from pliant.core import records as r
 from pliant.core.distribution import SLOWDOWN_BOUND_S, ClassMetrics, EndedJobs
+from pliant.core.unclean import Unclean
 from pliant.model.jobs import JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Reason
@@ -200,8 +201,7 @@ class Metrics:
         self._malleable_jobs = self._thrash = 0
         self._blocked = self._blocked_max = 0.0
         self._resizing = self._paused = 0.0
-        self._left: dict[int, list[tuple[int, float]]] = {}
-        self._lost_mask = 0
+        self._unclean = Unclean()
         self._pace = self._paced = 0.0
         self._fold: dict[type[r.Record], Callable[[Any], None]] = {
             r.JobSubmitted: self._submitted,
@@ -267,7 +267,7 @@ class Metrics:
             thrash=self._thrash,
             blocked_mean_s=self._blocked / resizes,
             blocked_max_s=self._blocked_max,
-            resizing_node_s=self._resizing,
+            resizing_node_s=self._resizing + self._unclean.node_s,
             paused_node_s=self._paused,
             pace_overrun=self._pace_overrun(),
             ended=self._ended,
@@ -355,7 +355,7 @@ class Metrics:
         self._paused += record.blocked_s * before
         self._blocked += record.blocked_s
         self._blocked_max = max(self._blocked_max, record.blocked_s)
-        self._leave(record.job, record.released)
+        self._unclean.leave(record.job, record.released.mask, record.at)
         settled = self._settle(job, "done")
         if settled is not None:
             settled.nodes = record.released if offer.kind == "shrink" else record.gained
@@ -367,7 +367,7 @@ class Metrics:
 
     def _failed_resize(self, record: r.ResizeFailed) -> None:
         self._settle(self._open[record.job], "failed")
-        self._leave(record.job, record.dirty)
+        self._unclean.leave(record.job, record.dirty.mask, record.at)
 
     def _job_ended(self, record: r.JobEnded) -> None:
         job = self._open.pop(record.job)
@@ -410,16 +410,13 @@ class Metrics:
             outcome.error = record.error
 
     def _clean(self, record: r.NodesClean) -> None:
-        if record.job in self._left:
-            self._regained(record.job, record.nodes.mask, record.at)
+        self._unclean.clean(record.job, record.nodes.mask, record.at)
 
     def _back(self, record: r.NodesBack) -> None:
-        self._lost_mask &= ~record.nodes.mask
+        self._unclean.back(record.nodes.mask)
 
     def _lost(self, record: r.NodesLost) -> None:
-        self._lost_mask |= record.nodes.mask
-        for number in list(self._left):
-            self._regained(number, record.nodes.mask, record.at)
+        self._unclean.lose(record.nodes.mask, record.at)
 
     # ---- parts of it ---------------------------------------------------------------------------------
 
@@ -462,22 +459,6 @@ class Metrics:
         settled.outcome = outcome
         settled.done_s = self._now
         return settled
-
-    def _leave(self, number: int, nodes: NodeSet) -> None:
-        if mask := nodes.mask & ~self._lost_mask:
-            self._left.setdefault(number, []).append((mask, self._now))
-
-    def _regained(self, number: int, mask: int, at: float) -> None:
-        """Of the nodes that ``number`` has left, those in ``mask`` are clean, or gone."""
-        rest: list[tuple[int, float]] = []
-        for left, since in self._left[number]:
-            self._resizing += (left & mask).bit_count() * (at - since)
-            if left & ~mask:
-                rest.append((left & ~mask, since))
-        if rest:
-            self._left[number] = rest
-        else:
-            del self._left[number]
 
 
 def _to_rigid(classes: Mapping[JobClass, ClassMetrics]) -> float | None:

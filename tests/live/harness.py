@@ -49,6 +49,15 @@ def job(name: str, command: str, nodes: str = "1", **keys: Any) -> str:
     )
 
 
+def until(true: Callable[[], bool], what: str) -> None:
+    """Wait for it; Failure if it does not come in time."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        if time.monotonic() > deadline:
+            raise Failure(f"not within {PATIENCE_S:g} s: {what}")
+        time.sleep(0.02)
+
+
 class BatchRun:
     """A running batch. ``runtime`` is an empty, short directory: it becomes XDG_RUNTIME_DIR."""
 
@@ -140,8 +149,9 @@ class BatchRun:
         left = [f"process {pid}" for pid in processes.find(run)]
         left += [f"agent {node}" for node in self.agents()]
         left += [str(path) for path in shm.SHM.glob(f"pliant-{run}-*")]
-        for node, number, group in product(range(4), range(1, 5), range(16)):
-            left += [str(path) for path in shm.segments(run, f"n{node}", number, group)]
+        for number, world, part in product(range(1, 5), range(16), range(4)):
+            segment = shm.GroupFiles("", number, world, world, part).segment(run)
+            left += [str(segment)] if segment.exists() else []
         if self.runtime.exists():
             left += [str(path) for path in self.runtime.glob("*/*")]
         return left

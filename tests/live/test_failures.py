@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness import PROGRAMS, BatchRun, Failure, heat, job
+from harness import PROGRAMS, BatchRun, Failure, heat, job, until
 
 from pliant.core import records as r
 
@@ -103,6 +104,31 @@ def test_a_killed_agent_loses_its_jobs_and_the_node_comes_back(start: Start) -> 
     kinds = [type(record) for record in run.records()]
     assert r.NodesLost in kinds
     assert r.NodesBack in kinds
+
+
+def test_a_daemon_that_left_everything_behind_does_not_outlive_a_killed_agent(start: Start) -> None:
+    seconds = f"600.{random.randrange(10**9)}"
+    run = start("nodes = 1", job("leaver", f"sh -c 'env -i setsid sleep {seconds} & sleep 600'"))
+
+    def daemons() -> list[Path]:
+        return [
+            path
+            for path in Path("/proc").glob("[0-9]*/cmdline")
+            if seconds.encode() in content(path).split(b"\0")
+        ]
+
+    until(lambda: bool(daemons()), "the daemon")
+    os.kill(run.agents()["n0"], signal.SIGKILL)
+    run.wait_for(r.NodesBack)
+    assert not daemons()
+    assert run.finish(code=1)["leaver"]["state"] == "NODE_FAIL"
+
+
+def content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def test_an_exception_in_the_program_shows_its_traceback(start: Start, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ Step = tuple[str, int, int, int]
 """What happens, three numbers that choose among what is possible."""
 
 KINDS = {
-    "submit": 3, "greet": 2, "malleable": 2, "accept": 10, "resized": 10, "decline": 2, "fail": 3, "ended": 2,
+    "submit": 3, "launch": 2, "greet": 2, "malleable": 2, "accept": 10, "resized": 10, "decline": 2, "fail": 3, "ended": 2,
     "cancel": 1, "clean": 6, "lost": 1, "back": 3, "order": 6, "want": 5, "progress": 2, "tick": 5, "granted": 1,
 }  # fmt: skip
 steps_ = st.lists(
@@ -54,6 +54,8 @@ class World:
         match kind:
             case "submit":
                 return e.Submitted(self._state.last_job + 1, self._spec(a, b))
+            case "launch":
+                return e.Launched(number)
             case "greet":
                 own = BOUNDS[b % len(BOUNDS)] if b % 5 == 0 else None
                 return e.Hello(number, elastic=True, bounds=own)

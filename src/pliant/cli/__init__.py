@@ -20,6 +20,7 @@ from pliant.cli import (
     simulate,
 )
 from pliant.daemon.session import Interrupted
+from pliant.launch.descriptors import open_standard
 from pliant.model.errors import PliantError
 
 app = typer.Typer(
@@ -47,6 +48,7 @@ for module in (
 
 def main() -> None:
     """Run the command; errors that a user can mend are one line, without a traceback."""
+    open_standard()
     try:
         app()
     except Interrupted as interruption:

@@ -46,6 +46,7 @@ class SchedulerCore:
             e.Submitted: self._submitted,
             e.Cancelled: self._cancelled,
             e.Ordered: self._ordered,
+            e.Launched: self._launched,
             e.Hello: self._hello,
             e.Malleable: self._malleable,
             e.Wants: self._wants,
@@ -160,9 +161,14 @@ class SchedulerCore:
         if event.size:
             self._offer(job, event.size, ORDERED, event.leave)
 
+    def _launched(self, event: e.Launched) -> None:
+        job = self._live(event.job)
+        if job is not None and job.state is JobState.CONFIGURING:
+            self._record(r.JobLaunched(self.state.now, job.id))
+
     def _hello(self, event: e.Hello) -> None:
         job = self._live(event.job)
-        if job is None or job.state is not JobState.CONFIGURING:
+        if job is None or job.greeted:
             return
         bounds = job.bounds if event.bounds is None else job.bounds.intersect(event.bounds)
         if bounds is None or not bounds.allows(job.size):
@@ -178,7 +184,7 @@ class SchedulerCore:
 
     def _malleable(self, event: e.Malleable) -> None:
         job = self._live(event.job)
-        if job is not None and job.on != event.on and job.state is not JobState.CONFIGURING:
+        if job is not None and job.on != event.on and job.greeted:
             self._record(r.JobMalleable(self.state.now, job.id, event.on))
             if not event.on and job.resize is not None and job.state is not JobState.RESIZING:
                 # They crossed: the job will read the offer when it next looks, at its very end perhaps.

@@ -39,6 +39,12 @@ class Ordered(Event, frozen=True):
     leave: NodeSet = NodeSet()
 
 
+class Launched(Event, frozen=True):
+    """All processes of the job have been started; whether it will ever say hello is not known."""
+
+    job: int
+
+
 class Hello(Event, frozen=True):
     """The job's first session stands; ``bounds`` is what the program itself allows."""
 

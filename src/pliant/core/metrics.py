@@ -207,6 +207,7 @@ class Metrics:
             r.JobSubmitted: self._submitted,
             r.JobPromised: self._promise,
             r.JobStarted: self._started,
+            r.JobLaunched: self._running,
             r.JobRunning: self._running,
             r.JobProgressed: self._progressed,
             r.ResizeOffered: self._offered,
@@ -312,7 +313,7 @@ class Metrics:
             job.outcome.start_s = record.at
             job.outcome.state = JobState.CONFIGURING
 
-    def _running(self, record: r.JobRunning) -> None:
+    def _running(self, record: r.JobLaunched | r.JobRunning) -> None:
         outcome = self._open[record.job].outcome
         if outcome is not None:
             outcome.state = JobState.RUNNING

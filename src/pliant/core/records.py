@@ -45,6 +45,12 @@ class JobStarted(Record, frozen=True):
     reason: Reason
 
 
+class JobLaunched(Record, frozen=True):
+    """All processes of the job have been started: it runs, also if it never says hello."""
+
+    job: int
+
+
 class JobRunning(Record, frozen=True):
     """The job has said hello. ``bounds``: the sizes that both the submission and the program allow."""
 
@@ -162,6 +168,7 @@ AnyRecord = (
     JobSubmitted
     | JobPromised
     | JobStarted
+    | JobLaunched
     | JobRunning
     | JobMalleable
     | JobPinned

@@ -53,10 +53,10 @@ class Resize:
 
 class Job:
     """A pending or running job. ``used`` is the share of its estimate that was used up at ``settled``;
-    ``limited`` jobs are ended when their walltime is over."""
+    ``limited`` jobs are ended when their walltime is over; ``greeted`` ones have said hello."""
 
     __slots__ = (
-        "bounds", "elastic", "ending", "expected_end", "fraction", "fraction_at", "gap", "heard", "id", "limited",
+        "bounds", "elastic", "ending", "expected_end", "fraction", "fraction_at", "gap", "greeted", "heard", "id", "limited",
         "nodes", "not_before", "on", "pinned", "promised", "resize", "settled", "size", "spec", "started", "state", "target", "used", "why",
     )  # fmt: skip
 
@@ -78,6 +78,7 @@ class Job:
         self.fraction_at = 0.0
         self.heard = 0.0
         self.gap = 0.0
+        self.greeted = False
         self.elastic = False
         self.on = False
         self.pinned = False
@@ -158,6 +159,7 @@ class State:
             r.JobSubmitted: self._submitted,
             r.JobPromised: self._promised,
             r.JobStarted: self._started,
+            r.JobLaunched: self._launched,
             r.JobRunning: self._running,
             r.JobMalleable: self._malleable,
             r.JobPinned: self._pinned,
@@ -256,9 +258,13 @@ class State:
         insort(self.running, (end, job.id, job))
         self.limited += job.limited
 
+    def _launched(self, record: r.JobLaunched) -> None:
+        self.jobs[record.job].state = JobState.RUNNING
+
     def _running(self, record: r.JobRunning) -> None:
         job = self.jobs[record.job]
         job.state = JobState.RUNNING
+        job.greeted = True
         job.bounds = record.bounds
         job.elastic = record.elastic
         job.fraction_at = record.at

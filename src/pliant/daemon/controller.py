@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import signal
 from collections import deque
 from collections.abc import Callable
@@ -23,9 +22,12 @@ from pliant.model.nodes import NodeSet, hostlist
 from pliant.policy.view import Policy
 from pliant.protocol import codec
 from pliant.protocol import messages as m
+from pliant.protocol.fence import pieces
 from pliant.protocol.scheduler_side import SchedulerSide
 from pliant.providers.local import LocalNodes
 
+SESSION_S = 60.0
+"""A job that may be resized and has not opened a session by then is told so in its log."""
 LINGER_S = 30.0
 """When one group has ended in good order, the others of its job have this long to follow."""
 
@@ -173,18 +175,19 @@ class Controller:
             output = log_file(self._output, state.spec)
             job = self._jobs[command.job] = LiveJob(command.job, state.spec, output)
         epoch = 0 if job.side is None else job.side.epoch + 1
-        groups = []
-        for node in command.nodes:
-            number = job.planned.get(node, -1) if command.resize else job.next_group()
-            group = LiveGroup(number, node, self.provider.slots, command.resize, secrets.token_hex(16))
-            job.groups[number] = group
-            groups.append(group)
+        groups = job.add_groups(list(command.nodes), self.provider.slots, command.resize)
         if job.side is None:
             job.side = SchedulerSide(groups[0].number)
-        env = {**job.spec.env, "PLIANT_EPOCH": str(epoch), "PLIANT_RESIZE": str(command.resize)}
+            self._later(SESSION_S, self._tell_no_session, job)
+        env = {
+            **self.provider.env,
+            **job.spec.env,
+            "PLIANT_EPOCH": str(epoch),
+            "PLIANT_RESIZE": str(command.resize),
+        }
         for group in groups:
             order = m.StartGroup(
-                job.number, group.number, self.provider.slots, job.spec.command, env,
+                job.number, group.number, group.world, job.spec.command, env,
                 job.spec.cwd or os.getcwd(), str(job.output), group.token,  # noqa: PTH109
             )  # fmt: skip
             self.provider.send(self.names[group.node], order)
@@ -254,6 +257,12 @@ class Controller:
                 self._group_gone(job, group, message.code, message.error)
             case m.Relay():
                 self._relayed(job, node, message)
+            case m.Fence():
+                self._fence(job, message)
+            case m.Started():
+                job.groups[message.group].started = True
+                if all(group.started for group in job.groups.values() if group.joined):
+                    self.happened(e.Launched(job.number))
             case _:
                 pass
 
@@ -266,13 +275,37 @@ class Controller:
             self._gone.update(nodes)
             self.happened(e.Lost(nodes))
 
+    def _fence(self, job: LiveJob, message: m.Fence) -> None:
+        """A group of a world that spans several nodes has come to its fence."""
+        if job.fence is None:
+            raise ProtocolError(f"job {job.number} has no fence, and group {message.group} came to one")
+        merged = job.fence.arrive(message.group, message.round, message.entries, more=message.more)
+        if merged is None:
+            self._check_fence(job)
+            return
+        for number in job.fence.groups:
+            group = job.groups[number]
+            for piece, more in pieces(merged):
+                order = m.Fenced(job.number, number, piece, more)
+                self.provider.send(self.names[group.node], order)
+
+    def _check_fence(self, job: LiveJob) -> None:
+        """A world whose ranks wait in MPI_Init for those of a group that has ended would wait for ever."""
+        if job.fence is not None and (missed := job.fence.missed()):
+            nodes = hostlist(self.names[job.groups[number].node] for number in missed)
+            job.fail(
+                1, f"the ranks on {nodes} have ended, and others wait for them in MPI_Init or MPI_Finalize"
+            )
+            self._signal(job, signal.SIGKILL)
+
     def _exited(self, job: LiveJob, group: LiveGroup, message: m.Exited) -> None:
         group.alive.discard(message.rank)
         if message.code != 0:
             how = (
                 f"was ended by signal {-message.code}" if message.code < 0 else f"exited with {message.code}"
             )
-            error = f"rank {message.rank} of group {group.number} on {self.names[group.node]} {how}"
+            of = "" if job.spec.one_world else f" of group {group.number}"
+            error = f"rank {message.rank}{of} on {self.names[group.node]} {how}"
             code = message.code if message.code > 0 else 128 - message.code
             self._group_gone(job, group, code, error)
         elif not group.alive:
@@ -286,6 +319,9 @@ class Controller:
         elif code and not group.released:
             job.fail(code, error)
             self._signal(job, signal.SIGKILL)
+        if job.fence is not None and not code:
+            job.fence.left(group.number)
+            self._check_fence(job)
         if not any(each.joined for each in job.alive()):
             # The job itself is over; newcomers that still wait have nobody to join.
             self._signal(job, signal.SIGKILL)
@@ -303,9 +339,19 @@ class Controller:
             job.fail(1, f"group {group} had ended, but others did not follow within {LINGER_S:g} s")
             self._signal(job, signal.SIGKILL)
 
+    def _tell_no_session(self, job: LiveJob) -> None:
+        if not (job.ended or job.spec.one_world) and self._side(job).state == "new":
+            job.log(
+                f"this job was submitted as {job.spec.job_class} ({job.spec.nodes.describe()} nodes) but has not "
+                "opened a session with pliant.mpi, so it is not resized, and each node runs a copy with an "
+                "MPI_COMM_WORLD of its own; for one world over all nodes give one number of nodes, or class = 'moldable'"
+            )
+
     def _end(self, job: LiveJob) -> None:
         if job.ended:
             return
+        if job.exit_code == 0:
+            self._tell_no_session(job)
         job.ended = True
         error = "; ".join(dict.fromkeys(job.errors))
         if job.exit_code and (tail := job.tail()):
@@ -345,10 +391,12 @@ class Controller:
             said = self._from_job.decode(relay.message)
             if isinstance(said, m.Done):
                 self._check_done(job, said)
+            if isinstance(said, m.Hello):
+                group.session = relay.session  # the latest speaks for the group
             for message in self._side(job).receive(group.number, said):
                 self._said(job, group, message)
         except ProtocolError as error:
-            self._tell(job, group, m.Error(f"{error} ({node})"))
+            self._tell(job, group, m.Error(f"{error} ({node})"), relay.session)
 
     def _check_done(self, job: LiveJob, done: m.Done) -> None:
         """A program may say what it likes; names and groups have to be ones that exist."""
@@ -420,8 +468,13 @@ class Controller:
         if side.may_send(message):
             self._tell(job, job.groups[side.root], side.send(message))
 
-    def _tell(self, job: LiveJob, group: LiveGroup, message: m.SchedulerMessage) -> None:
-        self.provider.send(self.names[group.node], m.Deliver(job.number, group.number, codec.raw(message)))
+    def _tell(
+        self, job: LiveJob, group: LiveGroup, message: m.SchedulerMessage, session: int | None = None
+    ) -> None:
+        """Send to a session of the group, its latest if none is named."""
+        number = group.session if session is None else session
+        order = m.Deliver(job.number, group.number, number, codec.raw(message))
+        self.provider.send(self.names[group.node], order)
 
     def describe(self) -> list[dict[str, object]]:
         """Pending and running jobs, for people."""

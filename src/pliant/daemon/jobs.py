@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pliant.model.jobs import JobSpec
+from pliant.model.world import World
+from pliant.protocol.fence import Fence
 from pliant.protocol.scheduler_side import Board, SchedulerSide
 
 TAIL_LINES = 12
@@ -18,14 +23,20 @@ def log_file(output: Path, spec: JobSpec) -> Path:
 
 
 class LiveGroup:
-    """The ranks of a job on one node. A group that was started for a resize is a newcomer until it is done."""
+    """The ranks of a job on one node. A group that was started for a resize is a newcomer until it is done.
 
-    def __init__(self, number: int, node: int, ranks: int, resize: int, token: str) -> None:
+    ``session`` is the agent's number of the group's session, 0 while there is none.
+    """
+
+    def __init__(self, number: int, node: int, resize: int, world: World) -> None:
         self.number = number
         self.node = node
         self.resize = resize
-        self.token = token
-        self.alive = set(range(ranks))
+        self.world = world
+        self.token = secrets.token_hex(16)
+        self.alive = set(world.ranks)
+        self.started = False
+        self.session = 0
         self.joined = resize == 0
         self.released = False
 
@@ -41,6 +52,7 @@ class LiveJob:
         self.planned: dict[int, int] = {}  # node -> group, of the resize on offer
         self.side: SchedulerSide | None = None
         self.board = Board()
+        self.fence: Fence | None = None
         self.result: str | None = None
         self.exit_code = 0
         self.errors: list[str] = []
@@ -50,6 +62,21 @@ class LiveJob:
     def next_group(self) -> int:
         self._last_group += 1
         return self._last_group
+
+    def add_groups(self, nodes: Sequence[int], slots: int, resize: int) -> list[LiveGroup]:
+        """New groups, one a node, at the job's start or for a resize, in their worlds."""
+        numbers = [self.planned.get(node, -1) if resize else self.next_group() for node in nodes]
+        groups = []
+        for part, (number, node) in enumerate(zip(numbers, nodes, strict=True)):
+            if self.spec.one_world:
+                world = World(numbers[0], (slots,) * len(nodes), part)
+            else:
+                world = World(number, (slots,))
+            groups.append(LiveGroup(number, node, resize, world))
+            self.groups[number] = groups[-1]
+        if self.spec.one_world and len(nodes) > 1:
+            self.fence = Fence(tuple(numbers))
+        return groups
 
     def alive(self) -> list[LiveGroup]:
         return [group for group in self.groups.values() if group.alive]
@@ -63,6 +90,11 @@ class LiveJob:
         if self.exit_code == 0:
             self.exit_code = code
         self.errors.append(error)
+
+    def log(self, text: str) -> None:
+        """Add a line of ours to the job's output."""
+        with suppress(OSError), self.output.open("a") as file:
+            file.write(f"pliant: {text}\n")
 
     def tail(self) -> str:
         """The last lines of the job's output."""

@@ -16,16 +16,18 @@ import signal
 import socket
 import struct
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import Any
 
 from pliant.launch import processes, shm
-from pliant.launch.pmi import PmiError, PmiGroup
+from pliant.launch.descriptors import open_standard
+from pliant.launch.pmi import AtFence, PmiError, PmiGroup, Reply
 from pliant.launch.starter import ExecStarter, Starter, StartError, write_secret
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
 from pliant.protocol import messages as m
+from pliant.protocol.fence import pieces
 
 HEARTBEAT_S = 2.0
 LAUNCHERS = ("PMI_", "PMIX_", "HYDI_", "HYDRA_", "OMPI_")
@@ -42,10 +44,11 @@ class Group:
         self.job = order.job
         self.number = order.group
         self.token = order.token
+        self.files = shm.GroupFiles(node, order.job, order.group, order.world.number, order.world.part)
         self.pids: dict[int, int] = {}
-        self.pmi = PmiGroup(order.ranks, shm.kvsname(run, node, order.job, order.group))
+        self.pmi = PmiGroup(order.world, shm.kvsname(run, order.job, order.world.number))
         self.connections: dict[int, socket.socket] = {}
-        self.session: asyncio.StreamWriter | None = None
+        self.sessions: dict[int, asyncio.StreamWriter] = {}
         self.failed = False
 
 
@@ -65,6 +68,7 @@ class Agent:
         self._left = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._sessions: set[asyncio.Task[None]] = set()
+        self._last_session = 0
         self._orphaned = False
         self._socket = runtime / f"{node}.sock"
         self._shm = shm.directory(run, node)
@@ -72,7 +76,7 @@ class Agent:
     async def serve(self, link: socket.socket) -> None:
         """Work until the controller says Shutdown or goes away, or a SIGTERM comes."""
         loop = asyncio.get_running_loop()
-        processes.become_subreaper()
+        processes.adopt_orphans()
         self._shm.mkdir(mode=0o700, exist_ok=True)
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
         loop.add_signal_handler(signal.SIGTERM, self._stop.set)
@@ -136,14 +140,18 @@ class Agent:
                 self._spawn(self._prove(order))
             case m.Deliver():
                 group = self._groups.get((order.job, order.group))
-                if group is not None and group.session is not None:
-                    group.session.write(bytes(order.message) + b"\n")
+                if group is not None and (session := group.sessions.get(order.session)) is not None:
+                    session.write(bytes(order.message) + b"\n")
+            case m.Fenced():
+                group = self._groups.get((order.job, order.group))
+                if group is not None:
+                    self._reply(group, group.pmi.fenced(order.entries, more=order.more))
             case m.Shutdown():
                 self._stop.set()
 
     def _start(self, order: m.StartGroup) -> None:
         group = Group(order, self._run, self._node)
-        token = shm.token_file(self._runtime, self._node, order.job, order.group)
+        token = group.files.token_file(self._runtime)
         write_secret(token, order.token)
         # A launcher around us is not the launcher of our ranks.
         outer = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHERS)}
@@ -160,11 +168,11 @@ class Agent:
             processes.NODE: self._node,
             "PLIANT_SOCKET": str(self._socket),
             "PLIANT_TOKEN_FILE": str(token),
-            "PMI_SIZE": str(order.ranks),
+            "PMI_SIZE": str(order.world.size),
         }
         self._groups[order.job, order.group] = group
         loop = asyncio.get_running_loop()
-        for rank in range(order.ranks):
+        for rank in order.world.ranks:
             ours, theirs = socket.socketpair()
             ours.setblocking(False)
             rank_env = {**env, "PMI_RANK": str(rank), "PMI_ID": str(rank)}
@@ -188,7 +196,8 @@ class Agent:
             self._end_group(group)
         if group is None or not group.pids:
             self._groups.pop((order.job, order.group), None)
-            shm.clear(self._runtime, self._run, self._node, order.job, order.group)
+        if group is not None and not group.pids:
+            group.files.clear(self._runtime, self._run)
         code = error.code if isinstance(error, StartError) else 126
         self._send(m.StartFailed(order.job, order.group, str(error), code))
 
@@ -238,9 +247,9 @@ class Agent:
     def _forget(self, order: m.Prove) -> None:
         for job, number in [key for key in self._groups if key[0] == order.job and key[1] not in order.keep]:
             group = self._groups.pop((job, number))
-            shm.clear(self._runtime, self._run, self._node, job, number)
-            if group.session is not None:
-                group.session.close()
+            group.files.clear(self._runtime, self._run)
+            for session in group.sessions.values():
+                session.close()
 
     # ---- ranks ---------------------------------------------------------------------------------------
 
@@ -259,13 +268,24 @@ class Agent:
             return
         try:
             for line in lines.feed(data):
-                for target, reply in group.pmi.receive(rank, line.decode(errors="replace")):
-                    if (other := group.connections.get(target)) is not None:
-                        other.sendall(reply)
-        except (PmiError, ProtocolError, OSError) as error:
-            self._send(m.Relay(group.job, group.number, codec.raw(m.Error(f"{error}"))))
-            group.failed = True
-            self._end_group(group)
+                self._reply(group, group.pmi.receive(rank, line.decode(errors="replace")))
+        except (PmiError, ProtocolError) as error:
+            self._break(group, str(error))
+
+    def _reply(self, group: Group, answers: Iterable[Reply | AtFence]) -> None:
+        for answer in answers:
+            if isinstance(answer, AtFence):
+                for piece, more in pieces(answer.entries):
+                    self._send(m.Fence(group.job, group.number, answer.round, piece, more))
+            elif (connection := group.connections.get(answer.rank)) is not None:
+                with contextlib.suppress(OSError):  # a rank that has just died: its exit tells
+                    connection.sendall(answer.line)
+
+    def _break(self, group: Group, why: str) -> None:
+        """The group cannot go on: say why, and end its ranks."""
+        self._send(m.Relay(group.job, group.number, 0, codec.raw(m.Error(why))))
+        group.failed = True
+        self._end_group(group)
 
     def _end_group(self, group: Group) -> None:
         for pid in group.pids.values():
@@ -289,7 +309,15 @@ class Agent:
                 self._send(m.Exited(group.job, group.number, rank, code, usage.ru_utime + usage.ru_stime))
                 if code != 0:
                     self._end_group(group)  # as mpiexec does: a group cannot go on without a rank
+                else:
+                    self._rank_left(group, rank)
                 self._left.set()
+
+    def _rank_left(self, group: Group, rank: int) -> None:
+        try:
+            group.pmi.left(rank)
+        except PmiError as error:
+            self._break(group, str(error))
 
     # ---- sessions ------------------------------------------------------------------------------------
 
@@ -303,6 +331,8 @@ class Agent:
         decoder = codec.from_job()
         lines = codec.Lines()
         group: Group | None = None
+        self._last_session += 1
+        number = self._last_session
         try:
             if _peer_uid(writer) != os.getuid():
                 raise ProtocolError("another user's process")
@@ -311,16 +341,16 @@ class Agent:
                     message = decoder.decode(line)
                     if group is None:
                         group = self._admit(message)
-                        group.session = writer
-                    self._send(m.Relay(group.job, group.number, codec.raw(message)))
+                        group.sessions[number] = writer
+                    self._send(m.Relay(group.job, group.number, number, codec.raw(message)))
         except ProtocolError as error:
             # A bad line closes its own connection and changes nothing else.
             writer.write(codec.encode(m.Error(str(error))))
         except ConnectionError:
             pass
         finally:
-            if group is not None and group.session is writer:
-                group.session = None
+            if group is not None:
+                group.sessions.pop(number, None)
             writer.close()
 
     def _admit(self, message: m.JobMessage) -> Group:
@@ -345,7 +375,7 @@ class Agent:
                 processes.kill(pid)
             await asyncio.sleep(0.02)
         for group in self._groups.values():
-            shm.clear(self._runtime, self._run, self._node, group.job, group.number)
+            group.files.clear(self._runtime, self._run)
         shutil.rmtree(self._shm, ignore_errors=True)
         if self._sessions:
             await asyncio.wait(self._sessions, timeout=KILL_S)  # their peers are dead: they read the end
@@ -363,6 +393,7 @@ def _peer_uid(writer: asyncio.StreamWriter) -> int:
 
 
 def main() -> None:
+    open_standard()
     parser = argparse.ArgumentParser(prog="pliant-agent")
     parser.add_argument("--node", required=True)
     parser.add_argument("--slots", type=int, default=1)

@@ -1,35 +1,63 @@
-"""A PMI-1 server for the ranks of one group on one node, without I/O.
+"""A PMI-1 server for the ranks of one group, without I/O.
 
 PMI-1 is what an MPI library asks its launcher while MPI_Init runs: lines of ``key=value`` pairs, a request
 and a reply each, and a barrier. That the kvsname is unique is what lets groups connect to each other later.
+In a world of several groups the barrier is a fence: what was put on one node is then known on all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import groupby
+from typing import NamedTuple
 
-Replies = list[tuple[int, bytes]]
+from pliant.model.world import World
+from pliant.protocol.fence import Entries
+
+MOST_CHARACTERS = 1 << 23
+"""What the ranks of a group may put in all: MPICH needs about 5,000 characters a rank."""
 
 
 class PmiError(Exception):
-    """A rank sent something that is not PMI-1, or asked for an abort."""
+    """A rank sent something that is not PMI-1, asked for an abort, or is missing where the others wait."""
+
+
+class Reply(NamedTuple):
+    """A line for a rank."""
+
+    rank: int
+    line: bytes
+
+
+class AtFence(NamedTuple):
+    """All ranks of this group have come to fence ``round``; ``entries`` are what they have put since the last."""
+
+    round: int
+    entries: Entries
+
+
+Answers = list[Reply | AtFence]
 
 
 class PmiGroup:
-    """The key-value space and barrier of ``ranks`` ranks."""
+    """The key-value space and the barrier of one group's ranks, which are numbered as in their world."""
 
-    def __init__(self, ranks: int, kvsname: str) -> None:
-        self._ranks = ranks
+    def __init__(self, world: World, kvsname: str) -> None:
+        self._world = world
         self._kvsname = kvsname
-        self._values = {"PMI_process_mapping": f"(vector,(0,1,{ranks}))"}
+        self._values = {"PMI_process_mapping": process_mapping(world)}
+        self._new: Entries = {}
+        self._characters = 0
         self._at_barrier: set[int] = set()
-        self._commands: dict[str, Callable[[int, dict[str, str]], Replies]] = {
+        self._ended: set[int] = set()
+        self._round = 0
+        self._commands: dict[str, Callable[[int, Mapping[str, str]], Answers]] = {
             "init": lambda rank, _: _reply(rank, "response_to_init", pmi_version="1", pmi_subversion="1"),
             "get_maxes": lambda rank, _: _reply(
                 rank, "maxes", kvsname_max="256", keylen_max="64", vallen_max="4096"
             ),
             "get_appnum": lambda rank, _: _reply(rank, "appnum", appnum="0"),
-            "get_universe_size": lambda rank, _: _reply(rank, "universe_size", size=str(self._ranks)),
+            "get_universe_size": lambda rank, _: _reply(rank, "universe_size", size=str(world.size)),
             "get_my_kvsname": lambda rank, _: _reply(rank, "my_kvsname", kvsname=self._kvsname),
             "put": self._put,
             "get": self._get,
@@ -37,8 +65,8 @@ class PmiGroup:
             "finalize": lambda rank, _: _reply(rank, "finalize_ack"),
         }
 
-    def receive(self, rank: int, line: str) -> Replies:
-        """The (rank, line) pairs to send because ``rank`` sent ``line``; PmiError on abort or nonsense."""
+    def receive(self, rank: int, line: str) -> Answers:
+        """What follows because ``rank`` sent ``line``; PmiError on abort or nonsense."""
         words = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
         command = words.get("cmd", "")
         if command == "abort":
@@ -48,26 +76,70 @@ class PmiGroup:
             return _reply(rank, command or "unknown", rc="-1", msg="unknown_command")
         return handler(rank, words)
 
-    def _put(self, rank: int, words: dict[str, str]) -> Replies:
+    def fenced(self, entries: Mapping[str, str], *, more: bool) -> list[Reply]:
+        """Take a piece of what all groups have put; after the last one the ranks go on."""
+        self._values.update(entries)
+        if more:
+            return []
+        self._round += 1
+        self._at_barrier.clear()
+        return [reply for rank in self._world.ranks for reply in _lines(rank, "barrier_out")]
+
+    def left(self, rank: int) -> None:
+        """``rank`` has ended; PmiError if others wait for it, who would do so for ever."""
+        self._ended.add(rank)
+        self._check_ended()
+
+    def _check_ended(self) -> None:
+        if self._at_barrier and self._ended:
+            missing = ", ".join(map(str, sorted(self._ended)))
+            raise PmiError(
+                f"rank {missing} has ended, and others wait for it in MPI_Init or MPI_Finalize: "
+                "all ranks of a world have to call both, or none"
+            )
+
+    def _put(self, rank: int, words: Mapping[str, str]) -> Answers:
         if "key" not in words or "value" not in words:
             raise PmiError(f"rank {rank} sent a put without key or value")
-        self._values[words["key"]] = words["value"]
+        key, value = words["key"], words["value"]
+        self._characters += len(key) + len(value)
+        if self._characters > MOST_CHARACTERS:
+            raise PmiError(f"rank {rank} put more than {MOST_CHARACTERS} characters: that is no MPI_Init")
+        self._values[key] = self._new[key] = value
         return _reply(rank, "put_result", msg="success")
 
-    def _get(self, rank: int, words: dict[str, str]) -> Replies:
+    def _get(self, rank: int, words: Mapping[str, str]) -> Answers:
         value = self._values.get(words.get("key", ""))
         if value is None:
             return _reply(rank, "get_result", rc="-1", msg="key_not_found", value="unknown")
         return _reply(rank, "get_result", msg="success", value=value)
 
-    def _barrier(self, rank: int, _words: dict[str, str]) -> Replies:
+    def _barrier(self, rank: int, _words: Mapping[str, str]) -> Answers:
         self._at_barrier.add(rank)
-        if len(self._at_barrier) < self._ranks:
+        self._check_ended()
+        if len(self._at_barrier) < len(self._world.ranks):
             return []
-        self._at_barrier.clear()
-        return [reply for each in range(self._ranks) for reply in _reply(each, "barrier_out")]
+        new, self._new, self._characters = self._new, {}, 0
+        if len(self._world.sizes) > 1:
+            return [AtFence(self._round, new)]
+        return [*self.fenced({}, more=False)]
 
 
-def _reply(rank: int, command: str, rc: str = "0", **values: str) -> Replies:
+def process_mapping(world: World) -> str:
+    """PMI's text for which ranks are on which node: (first node, nodes, ranks each), run by run."""
+    runs: list[str] = []
+    first = 0
+    for size, equal in groupby(world.sizes):
+        count = len(list(equal))
+        runs.append(f"({first},{count},{size})")
+        first += count
+    return f"(vector,{','.join(runs)})"
+
+
+def _lines(rank: int, command: str, rc: str = "0", **values: str) -> list[Reply]:
     words = [f"cmd={command}", f"rc={rc}", *(f"{key}={value}" for key, value in values.items())]
-    return [(rank, (" ".join(words) + "\n").encode())]
+    return [Reply(rank, (" ".join(words) + "\n").encode())]
+
+
+def _reply(rank: int, command: str, rc: str = "0", **values: str) -> Answers:
+    return [*_lines(rank, command, rc, **values)]

@@ -23,9 +23,9 @@ def die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def become_subreaper() -> None:
-    """Adopt the orphans among this process' descendants, so that none of them gets away."""
-    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+def adopt_orphans(*, on: bool = True) -> None:
+    """Become the parent of the orphans among this process' descendants, so that none of them gets away."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, int(on))
 
 
 def cookie_of(pid: int) -> dict[str, str] | None:
@@ -62,22 +62,30 @@ def find(run: str, *, node: str | None = None, job: int | None = None) -> dict[i
     }
 
 
-def orphans(ranks: set[int]) -> set[int]:
-    """This process' descendants other than ``ranks`` and theirs; ended ones that wait to be reaped excepted."""
+def orphans(known: set[int]) -> set[int]:
+    """This process' descendants other than ``known`` and theirs; ended ones that wait to be reaped excepted."""
     found: set[int] = set()
-    new = _children(os.getpid()) - ranks
+    new = children() - known
     while new:
         found |= new
-        new = {child for pid in new for child in _children(pid)} - found
+        new = {child for pid in new for child in children(pid)} - found
     return {pid for pid in found if not _is_zombie(pid)}
 
 
-def _children(pid: int) -> set[int]:
-    children: set[int] = set()
-    for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
+def reap(known: set[int]) -> None:
+    """Collect this process' ended children other than ``known``, whom somebody else waits for."""
+    for pid in children() - known:
+        with suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+
+
+def children(pid: int = 0) -> set[int]:
+    """The children of a process, of this one by default; ended ones among them until they are reaped."""
+    found: set[int] = set()
+    for tasks in Path(f"/proc/{pid or os.getpid()}/task").glob("*/children"):
         with suppress(OSError):
-            children.update(map(int, tasks.read_text().split()))
-    return children
+            found.update(map(int, tasks.read_text().split()))
+    return found
 
 
 def _is_zombie(pid: int) -> bool:

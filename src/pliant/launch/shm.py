@@ -11,13 +11,38 @@ from __future__ import annotations
 import shutil
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 SHM = Path("/dev/shm")
 
 
-def kvsname(run: str, node: str, job: int, group: int) -> str:
-    """The name of a group's key-value space; no two groups share one."""
-    return f"pliant_{run}_{node}_{job}_{group}"
+class GroupFiles(NamedTuple):
+    """Where the files of one group are: its token, and the segment of its part of a world."""
+
+    node: str
+    job: int
+    group: int
+    world: int
+    part: int
+
+    def token_file(self, runtime: Path) -> Path:
+        return runtime / (".".join(map(str, self)) + ".token")
+
+    def segment(self, run: str) -> Path:
+        """Where MPICH puts the memory that the group's ranks share."""
+        name = kvsname(run, self.job, self.world)
+        return SHM / f"mpich_shm_{_fnv1a(name.encode()):x}_{self.part}"
+
+    def clear(self, runtime: Path, run: str) -> None:
+        """Remove what the dead group has left in /dev/shm, and its token."""
+        for path in (self.segment(run), self.token_file(runtime)):
+            with suppress(OSError):
+                path.unlink()
+
+
+def kvsname(run: str, job: int, world: int) -> str:
+    """The name of a world's key-value space; no two worlds share one."""
+    return f"pliant_{run}_{job}_{world}"
 
 
 def directory(run: str, node: str) -> Path:
@@ -25,31 +50,21 @@ def directory(run: str, node: str) -> Path:
     return SHM / f"pliant-{run}-{node}"
 
 
-def token_file(runtime: Path, node: str, job: int, group: int) -> Path:
-    return runtime / f"{node}.{job}.{group}.token"
-
-
-def segments(run: str, node: str, job: int, group: int) -> list[Path]:
-    """The group's files that are in /dev/shm now."""
-    return list(SHM.glob(f"mpich_shm_{_fnv1a(kvsname(run, node, job, group).encode()):x}_*"))
-
-
-def clear(runtime: Path, run: str, node: str, job: int, group: int) -> None:
-    """Remove what a dead group has left in /dev/shm, and its token."""
-    for path in segments(run, node, job, group):
-        with suppress(OSError):
-            path.unlink()
-    with suppress(OSError):
-        token_file(runtime, node, job, group).unlink()
+def started(runtime: Path, node: str = "*") -> list[GroupFiles]:
+    """The groups of a node (of all nodes) that were started and not yet cleared away."""
+    found = []
+    for path in runtime.glob(f"{node}.*.*.*.*.token"):
+        name, *numbers = path.name.removesuffix(".token").rsplit(".", 4)
+        found.append(GroupFiles(name, *map(int, numbers)))
+    return found
 
 
 def sweep(runtime: Path, run: str, node: str = "*") -> None:
     """Clear up after all groups of a node (of all nodes) whose agent is dead."""
     for path in SHM.glob(directory(run, node).name):
         shutil.rmtree(path, ignore_errors=True)
-    for path in runtime.glob(f"{node}.*.*.token"):
-        name, job, group = path.name.removesuffix(".token").rsplit(".", 2)
-        clear(runtime, run, name, int(job), int(group))
+    for files in started(runtime, node):
+        files.clear(runtime, run)
 
 
 def _fnv1a(data: bytes) -> int:

@@ -149,6 +149,12 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     priority: int = 0
     data_mb: float = 0.0
 
+    @property
+    def one_world(self) -> bool:
+        """Whether all ranks share one MPI_COMM_WORLD, as with any launcher. In a job that may be resized the ranks
+        of each node have a world of their own, so that any node can be given back whole."""
+        return self.job_class in (JobClass.RIGID, JobClass.MOLDABLE)
+
     def speed_ratio(self, nodes: int, base: int) -> float:
         """Run time on ``nodes`` over run time on ``base``; without a model, speed-up is taken as linear."""
         if self.model is None:

@@ -267,6 +267,11 @@ def _watch(context: Context, session: Session) -> Callable[[SchedulerMessage], N
 
 
 def _join_start(context: Context, place: environment.Environment) -> None:
-    own = together(star(context.started, 0), place.group, place.epoch, context.session, context.wait)
+    """Make one communicator of the groups of the job's start: they may have one world already."""
+    own = MPI.COMM_WORLD.Dup()
     places = gather_all(own, (place.group, place.node), context.wait, "the names of the groups")
+    if {group for group, _ in places} != set(context.started):
+        own.Free()
+        own = together(star(context.started, 0), place.group, place.epoch, context.session, context.wait)
+        places = gather_all(own, (place.group, place.node), context.wait, "the names of the groups")
     context.team = assemble(own, count_members(places), context.wait)

@@ -9,6 +9,7 @@ import msgspec
 
 from pliant.model.jobs import Bounds
 from pliant.model.speedup import Model
+from pliant.model.world import World
 from pliant.protocol import VERSION
 
 
@@ -193,11 +194,12 @@ class Value(Message, frozen=True):
 
 
 class StartGroup(Message, frozen=True):
-    """Start ``ranks`` processes of one group; ``output`` is the file their output is appended to."""
+    """Start the processes of one group, its part of ``world``; ``output`` is the file that their output is
+    appended to."""
 
     job: int
     group: int
-    ranks: int
+    world: World
     argv: tuple[str, ...]
     env: dict[str, str]
     cwd: str
@@ -225,11 +227,21 @@ class Prove(Message, frozen=True):
 
 
 class Deliver(Message, frozen=True):
-    """A message for the session of one group."""
+    """A message for one session of a group; it is dropped if that has closed."""
 
     job: int
     group: int
+    session: int
     message: msgspec.Raw
+
+
+class Fenced(Message, frozen=True):
+    """A piece of what all groups of a world have put; after the last, without ``more``, its ranks go on."""
+
+    job: int
+    group: int
+    entries: dict[str, str]
+    more: bool = False
 
 
 class Shutdown(Message, frozen=True):
@@ -262,7 +274,7 @@ class StartFailed(Message, frozen=True):
 
 
 class Exited(Message, frozen=True):
-    """A rank has ended; a negative code is the signal that ended it."""
+    """A rank has ended, by its number in its world; a negative code is the signal that ended it."""
 
     job: int
     group: int
@@ -280,11 +292,22 @@ class Proof(Message, frozen=True):
 
 
 class Relay(Message, frozen=True):
-    """A message of the session of one group."""
+    """A message of one session of a group. Sessions of an agent have different numbers; 0 is the agent itself."""
 
     job: int
     group: int
+    session: int
     message: msgspec.Raw
+
+
+class Fence(Message, frozen=True):
+    """A piece of what a group has put since the last fence; without ``more``, all its ranks are at this one."""
+
+    job: int
+    group: int
+    round: int
+    entries: dict[str, str]
+    more: bool = False
 
 
 class Heartbeat(Message, frozen=True):
@@ -295,5 +318,5 @@ JobMessage = (
     Hello | Ready | Malleable | Want | Accept | Decline | Done | Failed | Progress | Put | Get | Error | Bye
 )
 SchedulerMessage = Welcome | Offer | Drain | Stay | Withdraw | GroupLost | Value | Error
-ControllerMessage = StartGroup | Signal | Prove | Deliver | Shutdown
-AgentMessage = AgentHello | Started | StartFailed | Exited | Proof | Relay | Heartbeat
+ControllerMessage = StartGroup | Signal | Prove | Deliver | Fenced | Shutdown
+AgentMessage = AgentHello | Started | StartFailed | Exited | Proof | Relay | Fence | Heartbeat

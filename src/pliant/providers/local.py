@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -21,6 +22,9 @@ SILENCE_S = 30.0
 GRACE_S = 5.0
 STOP_S = 4.0
 RESTARTS = 3
+
+LOOPBACK = {"UCX_NET_DEVICES": "lo"}
+"""For the ranks: all nodes are on this machine, so nobody listens where others could connect."""
 
 OnMessage = Callable[[str, m.AgentMessage], None]
 OnLost = Callable[[str, bool], None]
@@ -49,6 +53,7 @@ class LocalNodes:
         on_message: OnMessage, on_lost: OnLost, on_back: OnBack,
     ) -> None:  # fmt: skip
         self.names = tuple(f"n{i}" for i in range(count))
+        self.env = {key: value for key, value in LOOPBACK.items() if key not in os.environ}
         self.slots = slots
         self._run = run
         self._runtime = runtime
@@ -59,20 +64,25 @@ class LocalNodes:
         self._restarts = dict.fromkeys(self.names, 0)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
+        self._agents: set[int] = set()
+        self._others: set[int] = set()  # children of this process that are none of ours
 
     async def start(self) -> None:
         """Start all agents; PliantError if one is not there in time."""
+        # What outlives a killed agent falls to us: it may have left its session and its environment behind.
+        self._others = processes.children()
+        processes.adopt_orphans()
         for name in self.names:
             await self._launch(name)
+        waits = [asyncio.ensure_future(link.ready.wait()) for link in self._links.values()]
         try:
-            await asyncio.wait_for(
-                asyncio.gather(*(link.ready.wait() for link in self._links.values())), START_S
-            )
-        except TimeoutError:
-            missing = [name for name, link in self._links.items() if not link.ready.is_set()]
-            raise PliantError(
-                f"no word from the agents of {', '.join(missing)} within {START_S:g} s"
-            ) from None
+            _, missing = await asyncio.wait(waits, timeout=START_S)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        if missing:
+            late = ", ".join(name for name, link in self._links.items() if not link.ready.is_set())
+            raise PliantError(f"no word from the agents of {late} within {START_S:g} s")
 
     def send(self, node: str, message: m.ControllerMessage) -> bool:
         """Send to the node's agent; False if the node is lost."""
@@ -81,10 +91,6 @@ class LocalNodes:
             return False
         link.writer.write(codec.encode(message))
         return True
-
-    def pid(self, node: str) -> int:
-        """The process id of the node's agent."""
-        return self._links[node].process.pid
 
     async def stop(self) -> None:
         """End all agents and everything they started; nothing is left afterwards."""
@@ -104,9 +110,22 @@ class LocalNodes:
                 link.process.kill()
                 link.process.wait()
             link.writer.close()
-        for pid in processes.find(self._run):
-            processes.kill(pid)
+        self._agents.clear()
+        await self._bury()
+        processes.adopt_orphans(on=False)
         shm.sweep(self._runtime, self._run)
+
+    async def _bury(self, node: str | None = None) -> None:
+        """End what agents that are gone, of one node or of all, have left behind, with or without its cookie."""
+        for _ in range(100):
+            known = self._others | self._agents
+            found = {*processes.find(self._run, node=node), *processes.orphans(known)}
+            for pid in found:
+                processes.kill(pid)
+            processes.reap(known)
+            if not found:
+                return
+            await asyncio.sleep(0.02)
 
     async def _launch(self, name: str) -> None:
         ours, theirs = socket.socketpair()
@@ -117,6 +136,7 @@ class LocalNodes:
         process = subprocess.Popen(  # noqa: ASYNC220 - starting takes a few milliseconds, and nobody waits
             command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
         )
+        self._agents.add(process.pid)  # before anyone looks for children that nobody knows
         theirs.close()
         reader, writer = await asyncio.open_connection(sock=ours)
         self._links[name] = link = _Link(process, writer)
@@ -156,13 +176,9 @@ class LocalNodes:
         if link.process.poll() is None:
             link.process.kill()
         await asyncio.to_thread(link.process.wait)
+        self._agents.discard(link.process.pid)
         # Its ranks died with it; what they had started has not.
-        for _ in range(100):
-            if not (found := processes.find(self._run, node=name)):
-                break
-            for pid in found:
-                processes.kill(pid)
-            await asyncio.sleep(0.02)
+        await self._bury(name)
         shm.sweep(self._runtime, self._run, name)
         (self._runtime / f"{name}.sock").unlink(missing_ok=True)
         del self._links[name]

@@ -1,0 +1,71 @@
+"""The exchange of a world that spans several nodes, as MPI_Init makes it: what the processes of each node have
+put is merged, and everybody goes on when all have it. No I/O.
+
+A node sends its entries once a round, when all its processes have come to the fence; the controller merges
+them and sends the whole to each node. Both ways they travel in pieces, so that no line grows too long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pliant.model.errors import ProtocolError
+
+PIECE = 1 << 17
+"""Characters of keys and values in a piece: JSON makes them six times as many at most, and a line may have 1 MiB."""
+
+Entries = dict[str, str]
+
+
+def pieces(entries: Mapping[str, str]) -> Iterator[tuple[Entries, bool]]:
+    """The entries in pieces of ``PIECE`` characters at most, each with whether more follow; at least one piece."""
+    piece: Entries = {}
+    size = 0
+    for key, value in entries.items():
+        more = len(key) + len(value)
+        if piece and size + more > PIECE:
+            yield piece, True
+            piece, size = {}, 0
+        piece[key] = value
+        size += more
+    yield piece, False
+
+
+class Fence:
+    """The controller's half: the rounds of one world, whose groups are ``groups``."""
+
+    def __init__(self, groups: tuple[int, ...]) -> None:
+        self.groups = groups
+        self.round = 0
+        self._entries: Entries = {}
+        self._here: set[int] = set()
+        self._gone: set[int] = set()
+
+    def arrive(self, group: int, number: int, entries: Mapping[str, str], *, more: bool) -> Entries | None:
+        """Take a piece of what ``group`` has put; all entries of the round once its last piece has come.
+
+        ProtocolError if the group is none of this world's, has been here, or is in another round.
+        """
+        if group not in self.groups:
+            raise ProtocolError(f"group {group} is not of this world")
+        if number != self.round:
+            raise ProtocolError(f"group {group} is at fence {number}, its world at {self.round}")
+        if group in self._here:
+            raise ProtocolError(f"group {group} came to fence {number} twice")
+        self._entries.update(entries)
+        if more:
+            return None
+        self._here.add(group)
+        if len(self._here) < len(self.groups):
+            return None
+        merged, self._entries, self._here = self._entries, {}, set()
+        self.round += 1
+        return merged
+
+    def left(self, group: int) -> None:
+        """All ranks of ``group`` have ended."""
+        self._gone.add(group)
+
+    def missed(self) -> tuple[int, ...]:
+        """The groups that have ended while others wait for them here: the fence can never be passed."""
+        return tuple(sorted(self._gone - self._here)) if self._here else ()

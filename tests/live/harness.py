@@ -103,6 +103,10 @@ class BatchRun:
             time.sleep(0.02)
         raise Failure(f"no {kind.__name__}: {self.story()}")
 
+    def wait_for_text(self, text: str) -> None:
+        """Wait until the run has said so on standard error."""
+        until(lambda: text in (self.place / "stderr").read_text(), f"{text!r} from the run")
+
     def story(self) -> str:
         text = "\n".join(repr(record)[:200] for record in self.records())
         return f"{text}\n{(self.place / 'stderr').read_text()}"

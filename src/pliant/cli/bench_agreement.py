@@ -79,8 +79,7 @@ def _run() -> list[Lived]:
                 batch, cluster=msgspec.structs.replace(batch.cluster, policy=policy, start=None)
             )
             rigid = policy == "easy"
-            quiet = Console(quiet=True)
-            execute.live(chosen, policy, rigid=rigid, output=Path(place) / policy, console=quiet)
+            execute.whole(chosen, policy, rigid=rigid, output=Path(place) / policy)
             runs.append(Lived(policy, read_records(Path(place) / policy / "records.ndjson")[1]))
     return runs
 

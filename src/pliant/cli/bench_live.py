@@ -53,16 +53,13 @@ def batches(
 ) -> None:
     """Malleable against rigid EASY on seeded batches of real MPI jobs (about 90 s a batch)."""
     rows: list[dict[str, Any]] = []
-    quiet = Console(quiet=True)
     with Progress(console=Console(stderr=True)) as progress, tempfile.TemporaryDirectory() as place:
         bar = progress.add_task("batches", total=2 * seeds)
         for seed in range(1, seeds + 1):
             batch = heat_batch(seed, jobs, start=start or None)
             runs = []
             for rigid in (True, False):
-                runs.append(
-                    execute.live(batch, f"seed {seed}", rigid=rigid, output=Path(place), console=quiet)
-                )
+                runs.append(execute.whole(batch, f"seed {seed}", rigid=rigid, output=Path(place)))
                 progress.advance(bar)
             rows.append(_row(seed, *runs))
     figures = {"seeds": rows, **_summary(rows)}
@@ -131,9 +128,7 @@ def leaks(
     with Progress(console=Console(stderr=True)) as progress, tempfile.TemporaryDirectory() as place:
         for seed in progress.track(range(1, runs + 1), description="runs"):
             batch = heat_batch(seed, 4, gap_s=1.0)
-            run = execute.live(
-                batch, f"run {seed}", rigid=False, output=Path(place), console=Console(quiet=True)
-            )
+            run = execute.whole(batch, f"run {seed}", rigid=False, output=Path(place))
             seconds.append(run.metrics.makespan_s)
             failed += execute.exit_code([run])
     figures = {

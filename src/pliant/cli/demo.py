@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from pliant.cli import execute
 from pliant.cli.run import OUTPUT, check_report, finish
 from pliant.model.batch import Batch, read_batch
+from pliant.report.console import console as steady_console
+from pliant.report.runs import Run
 
 
 def register(app: typer.Typer) -> None:
@@ -35,7 +36,7 @@ def demo(
     """Run a batch of heat solvers twice on 8 virtual nodes: every job rigid, then every job malleable."""
     check_report(report)
     batch = demo_batch()
-    console = Console(stderr=as_json)
+    console = steady_console(stderr=as_json)
     console.print(
         f"{len(batch.jobs)} heat solvers on {batch.cluster.nodes} virtual nodes, twice: "
         "rigid under EASY backfilling, then malleable. Two cores cannot show the speed-up of eight nodes,\n"
@@ -49,11 +50,17 @@ def demo(
         f"Predicted by the simulator: rigid {forecasts[True]:.0f} s, malleable {forecasts[False]:.0f} s.",
         highlight=False,
     )
-    runs = [
-        execute.live(
-            batch, "rigid" if fixed else "malleable", rigid=fixed, console=console,
-            output=output / ("rigid" if fixed else "malleable"), predicted_s=forecasts[fixed],
-        )
-        for fixed in (True, False)
-    ]  # fmt: skip
+    runs: list[Run] = []
+    for fixed, name in ((True, "rigid"), (False, "malleable")):
+        if not runs or runs[-1].stopped is None:
+            runs.append(
+                execute.live(
+                    batch,
+                    name,
+                    rigid=fixed,
+                    console=console,
+                    output=output / name,
+                    predicted_s=forecasts[fixed],
+                )
+            )
     finish(runs, console, report=report, as_json=as_json, where=output)

@@ -135,7 +135,9 @@ def _start() -> Finding:
         name="doctor", nodes=Bounds.exactly(1), command=(sys.executable, "-c", _PROGRAM), walltime_s=30.0
     )
     with tempfile.TemporaryDirectory() as place:
-        records = run_batch((job,), Fcfs(), Settings(), nodes=1, slots=2, output=Path(place))
+        records, stopped = run_batch((job,), Fcfs(), Settings(), nodes=1, slots=2, output=Path(place))
+        if stopped is not None:
+            raise stopped
         outcome = Run("doctor", "fcfs", ["n0"], records).metrics.jobs[0]
         lines = (Path(place) / "doctor.log").read_text(errors="replace").strip().splitlines()
     took = (outcome.end_s or 0.0) - (outcome.start_s or 0.0)

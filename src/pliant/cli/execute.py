@@ -10,6 +10,7 @@ from rich.console import Console
 
 from pliant.cli.policies import choose
 from pliant.core import records as r
+from pliant.daemon.deadline import PASS_DEADLINE_S
 from pliant.daemon.session import run_batch
 from pliant.daemon.verify import verify, with_own_python
 from pliant.model.batch import Batch, Cluster
@@ -38,7 +39,8 @@ def live(
     predicted_s: float | None = None,
     cost: ResizeCost | None = None,
 ) -> Run:
-    """Run the batch on virtual nodes of this machine, and check the results of jobs that say how.
+    """Run the batch on virtual nodes of this machine, and check the results of jobs that say how. The run's
+    ``stopped`` says what ended it early.
 
     ``cost`` is what its policy takes resizes to cost, else the default.
     """
@@ -49,18 +51,19 @@ def live(
     jobs = tuple(msgspec.structs.replace(job, env={"PATH": path, **job.env}) for job in specs)
     names = tuple(f"n{i}" for i in range(cluster.nodes))
     with LiveView(name, policy.name, names, console) as view:
-        records = run_batch(
+        records, stopped = run_batch(
             jobs,
             policy,
             batch_settings(cluster, cost),
             nodes=cluster.nodes,
             slots=cluster.slots,
             output=output,
-            record=view.record,
-            tick=view.tick,
+            display=view,
+            pass_deadline_s=cluster.pass_deadline_s or PASS_DEADLINE_S,
         )
-    run = Run(name, policy.name, names, records, predicted_makespan_s=predicted_s)
-    if any(job.verify for job in jobs):
+        view.stopped = stopped is not None
+    run = Run(name, policy.name, names, records, predicted_makespan_s=predicted_s, stopped=stopped)
+    if stopped is None and any(job.verify for job in jobs):
         with console.status("checking the results"):
             outcomes = run.metrics.jobs
             results = {job.name: job.result for job in outcomes if job.state is JobState.COMPLETED}
@@ -68,6 +71,14 @@ def live(
         for problem in problems:
             console.print(problem, style="bold red", markup=False, highlight=False)
         run = Run(name, policy.name, names, records, verified, predicted_s)
+    return run
+
+
+def whole(batch: Batch, name: str, *, rigid: bool, output: Path) -> Run:
+    """``live`` without display, for measurements: raises what has stopped the run."""
+    run = live(batch, name, rigid=rigid, output=output, console=Console(quiet=True))
+    if run.stopped is not None:
+        raise run.stopped
     return run
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,10 +11,12 @@ from rich.console import Console
 
 from pliant.cli import execute
 from pliant.model.batch import Batch, read_batch
-from pliant.model.errors import BatchError
+from pliant.model.errors import BatchError, PliantError
 from pliant.model.speedup import Phases
 from pliant.policy import registry
 from pliant.policy.order import ORDERS
+from pliant.report.console import console as steady_console
+from pliant.report.console import write_out
 from pliant.report.html import write_report
 from pliant.report.runs import Run, report_json
 from pliant.report.tables import compare_table, job_table
@@ -70,14 +71,14 @@ def run(
     if not dry_run and (compare or not rigid):
         _check_live(batch)
     chosen = execute.policy_of(batch.cluster, rigid=False)
-    console = Console(stderr=as_json)
+    console = steady_console(stderr=as_json)
     kinds = [True, False] if compare else [rigid]
     runs: list[Run] = []
     for fixed in kinds:
         name = "rigid" if fixed else chosen.name
         if dry_run:
             runs.append(execute.predicted(batch, name, rigid=fixed, cost=costs))
-        else:
+        elif not runs or runs[-1].stopped is None:
             place = output / name if compare else output
             runs.append(execute.live(batch, name, rigid=fixed, output=place, console=console, cost=costs))
     if dry_run:
@@ -108,9 +109,10 @@ def check_report(report: Path | None) -> None:
 def finish(
     runs: list[Run], console: Console, *, report: Path | None, as_json: bool, where: Path | None
 ) -> None:
-    """Tables or JSON, the report, and the exit code."""
+    """Tables or JSON, the report, and the exit code; raises what has stopped a run before its end."""
+    unwritten = None
     if as_json:
-        sys.stdout.buffer.write(report_json(runs))
+        unwritten = write_out(report_json(runs).decode())
     else:
         if len(runs) == 1 or any(run.failed or run.differing for run in runs):
             for each in runs:
@@ -122,6 +124,11 @@ def finish(
         console.print(f"report: {report}, data: {report.with_suffix('.json')}")
     if where is not None:
         console.print(f"output of the jobs and records: {where}")
+    for each in runs:
+        if each.stopped is not None:
+            raise each.stopped
+    if unwritten is not None:
+        raise PliantError(f"standard output: the results could not be written: {unwritten.strerror}")
     if code := execute.exit_code(runs):
         raise typer.Exit(code)
 

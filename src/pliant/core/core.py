@@ -42,6 +42,8 @@ class SchedulerCore:
         self._woken = NEVER
         self._always = rebalances(policy)
         self._pass_at = NEVER
+        self.held = ""
+        """Why nothing may be begun now: no pass is made and no job is offered anything; empty if it may."""
         self._handlers: dict[type[e.Event], Callable[[Any], None]] = {
             e.Submitted: self._submitted,
             e.Cancelled: self._cancelled,
@@ -77,12 +79,12 @@ class SchedulerCore:
         if now >= self._woken:
             # The time that a Tick was asked for has come, whichever event was first to notice.
             self._news, self._woken = True, NEVER
-        if self._news and self._due(now):
+        if self._news and not self.held and self._due(now):
             self._news, self._pass_at = False, NEVER
             if state.free or state.waiting or self._always:
                 self._schedule()
         wake = self._next_deadline(now)
-        if self._news:
+        if self._news and not self.held:
             wake = min(wake, self._pass_at)
         if wake != self._woken:
             self._woken = wake
@@ -107,6 +109,8 @@ class SchedulerCore:
     def refusal(self, number: int, size: int, leave: NodeSet) -> str | None:
         """Why an order to resize job ``number`` to ``size`` cannot be given now, or None."""
         state = self.state
+        if self.held:
+            return f"nothing is started or resized now: {self.held}"
         job = state.jobs.get(number)
         if job is None:
             return f"job {number} is not pending or running"

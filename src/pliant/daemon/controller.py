@@ -4,6 +4,7 @@ commands. It holds no scheduling logic."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections import deque
@@ -16,7 +17,7 @@ from pliant.core import records as r
 from pliant.core.core import SchedulerCore
 from pliant.core.state import Settings
 from pliant.daemon.jobs import LiveGroup, LiveJob, log_file
-from pliant.model.errors import PliantError, ProtocolError
+from pliant.model.errors import PliantError, PolicyError, ProtocolError
 from pliant.model.jobs import JobSpec
 from pliant.model.nodes import NodeSet, hostlist
 from pliant.policy.view import Policy
@@ -38,7 +39,6 @@ class Controller:
     def __init__(
         self, policy: Policy, settings: Settings, *,
         nodes: int, slots: int, runtime: Path, run: str, output: Path,
-        sinks: tuple[Callable[[r.Record], None], ...] = (),
     ) -> None:  # fmt: skip
         self.core = SchedulerCore(policy, settings, self._keep)
         self.provider = LocalNodes(
@@ -47,7 +47,9 @@ class Controller:
         self.names = self.provider.names
         self._numbers = {name: i for i, name in enumerate(self.names)}
         self._output = output
-        self._sinks = sinks
+        self._policy = policy.name
+        self.sinks: list[Callable[[r.Record], None]] = []
+        self._holds: dict[str, str] = {}
         self._jobs: dict[int, LiveJob] = {}
         self._events: list[e.Event] = []
         self._due = False
@@ -77,6 +79,45 @@ class Controller:
         if self._crash is not None:
             raise self._crash
 
+    async def end_jobs(self, why: str, patience_s: float) -> None:
+        """End all jobs, in good order if that takes no longer than ``patience_s``."""
+        self.hold("end", why)
+        self._unsubmitted = 0
+        self._idle.clear()
+        self._crash = None
+        for job in self.core.state.jobs:
+            self.happened(e.Cancelled(job, why))
+        self.happened(e.Tick())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._idle.wait(), patience_s)
+
+    def end_now(self) -> None:
+        """Book the end of all jobs that have not ended: what is left of them ends with their agents."""
+        self.hold("end", "the run ends")
+        for number, job in self.core.state.jobs.items():
+            if job.size:
+                self.happened(e.Ended(number, 128 + signal.SIGKILL))
+            else:
+                self.happened(e.Cancelled(number))
+        self._handle()
+
+    def hold(self, key: str, why: str) -> None:
+        """Begin nothing until all holds are released; what goes on goes on."""
+        self._holds[key] = why
+        self.core.held = "; ".join(self._holds.values())
+
+    def release(self, key: str) -> None:
+        """Release a hold, and make up for the passes that were not made."""
+        self._holds.pop(key, None)
+        self.core.held = "; ".join(self._holds.values())
+        self.happened(e.Tick())
+
+    def fail(self, error: Exception) -> None:
+        """End ``run`` with this error."""
+        if self._crash is None:
+            self._crash = error
+        self._idle.set()
+
     async def stop(self) -> None:
         for timer in self._timers:
             timer.cancel()
@@ -91,6 +132,8 @@ class Controller:
 
     def _submit_due(self, waiting: deque[JobSpec]) -> None:
         """Submit what is due, in order, and come back for the next."""
+        if not self._unsubmitted:
+            return
         while waiting and waiting[0].submit_s <= self.now:
             self._unsubmitted -= 1
             self.happened(e.Submitted(self._next_job(), waiting.popleft()))
@@ -117,19 +160,34 @@ class Controller:
             for command in self.core.handle(events, self.now):
                 self._carry_out(command)
         except Exception as error:  # noqa: BLE001 - whatever it is, run() raises it after the clean-up
-            self._crash = error
-            self._idle.set()
+            self.fail(error)
             return
         self._forget_ended()
         self._give_up_oversized()
         state = self.core.state
-        if not (state.jobs or state.dirty or self._unsubmitted or self._events):
+        if state.dirty or self._unsubmitted or self._events:
+            return
+        if not state.jobs:
             self._idle.set()
+        elif self._is_stuck():
+            waiting = ", ".join(job.spec.name for job in state.jobs.values())
+            self.fail(
+                PolicyError(
+                    f"policy {self._policy!r} is stuck at {self.now:.3f} s: nothing runs, {state.free} nodes are "
+                    f"free, nothing is left to happen, and it starts none of the jobs that wait ({waiting})"
+                )
+            )
+
+    def _is_stuck(self) -> bool:
+        """Whether jobs wait and nothing will ever happen again."""
+        state = self.core.state
+        returning = state.lost_mask & ~NodeSet.of(self._gone).mask
+        return not (state.running or returning or self._holds or self._wake)
 
     def _keep(self, record: r.Record) -> None:
         if isinstance(record, r.ResizeDone):
             self._resize_done(record)
-        for sink in self._sinks:
+        for sink in self.sinks:
             sink(record)
 
     def _is_over(self, command: c.Start | c.Offer | c.Stay | c.Withdraw | c.Kill) -> bool:
@@ -166,7 +224,11 @@ class Controller:
                 if self._wake is not None:
                     self._wake.cancel()
                 loop = asyncio.get_running_loop()
-                self._wake = loop.call_at(self._began + command.at, self.happened, e.Tick())
+                self._wake = loop.call_at(self._began + command.at, self._woken)
+
+    def _woken(self) -> None:
+        self._wake = None
+        self.happened(e.Tick())
 
     def _start(self, command: c.Start) -> None:
         state = self.core.state.jobs[command.job]
@@ -238,8 +300,7 @@ class Controller:
         try:
             self._take(node, message)
         except Exception as error:  # noqa: BLE001 - a defect of ours: run() raises it after the clean-up
-            self._crash = error
-            self._idle.set()
+            self.fail(error)
 
     def _take(self, node: str, message: m.AgentMessage) -> None:
         if isinstance(message, m.Proof):
@@ -475,14 +536,3 @@ class Controller:
         number = group.session if session is None else session
         order = m.Deliver(job.number, group.number, number, codec.raw(message))
         self.provider.send(self.names[group.node], order)
-
-    def describe(self) -> list[dict[str, object]]:
-        """Pending and running jobs, for people."""
-        return [
-            {
-                "job": job.id, "name": job.spec.name, "state": job.state.value, "nodes": job.size,
-                "nodelist": hostlist(self.names[i] for i in NodeSet(job.nodes)),
-                "sizes": job.bounds.describe(),
-            }
-            for job in self.core.state.jobs.values()
-        ]  # fmt: skip

@@ -3,35 +3,70 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import datetime as dt
 import fcntl
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from types import FrameType
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from pliant.core import events as e
 from pliant.core import records as r
 from pliant.core.state import Settings
 from pliant.daemon import control
 from pliant.daemon.controller import Controller
+from pliant.daemon.deadline import PASS_DEADLINE_S, TimedPolicy
 from pliant.daemon.jobs import log_file
+from pliant.daemon.journal import Journal
 from pliant.model.errors import PliantError
 from pliant.model.jobs import JobSpec
-from pliant.model.nodes import NodeSet, parse_hostlist
+from pliant.model.nodes import NodeSet, hostlist, parse_hostlist
 from pliant.policy.view import Policy
 
 TICK_S = 0.2
+END_S = 2.0
+"""How long jobs that are ended with the run have to end in good order."""
 
 
 class Interrupted(PliantError):  # noqa: N818 - no error of anybody's
     """A signal ended the run; ``number`` is the signal's."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(f"ended by {signal.Signals(number).name}; all jobs were ended and cleaned up")
+        name = signal.Signals(number).name
+        super().__init__(f"ended by {name}; all jobs were ended and cleaned up")
         self.number = number
+        self.why = f"the run was ended by {name}"
+
+
+class Outcome(NamedTuple):
+    """All records of a run, and what ended it before its jobs had ended: an Interrupted or an error."""
+
+    records: list[r.Record]
+    stopped: PliantError | None = None
+
+
+class Display(Protocol):
+    """Who watches a run."""
+
+    def record(self, record: r.Record) -> None:
+        """Every record, in order."""
+
+    def tick(self, now: float) -> None:
+        """Five times a second, with the time in seconds."""
+
+    def notice(self, text: str) -> None:
+        """Something that people have to know and that no record tells."""
+
+
+class _Nobody:
+    def record(self, record: r.Record) -> None: ...
+
+    def tick(self, now: float) -> None: ...
+
+    def notice(self, text: str) -> None: ...
 
 
 def run_batch(
@@ -42,26 +77,28 @@ def run_batch(
     nodes: int,
     slots: int,
     output: Path,
-    record: Callable[[r.Record], None] | None = None,
-    tick: Callable[[float], None] | None = None,
-) -> list[r.Record]:
-    """Run a batch on virtual nodes of this machine and return its records.
+    display: Display | None = None,
+    pass_deadline_s: float = PASS_DEADLINE_S,
+) -> Outcome:
+    """Run a batch on virtual nodes of this machine; nothing of it is left afterwards.
 
-    ``output`` gets a file for each job's output and ``records.ndjson``. ``record`` is called for each record,
-    ``tick`` five times a second with the time in seconds. Raises Interrupted on SIGINT and SIGTERM, after
-    everything has been cleaned up.
+    ``output`` gets a file for each job's output and ``records.ndjson``. A pass of the policy may take
+    ``pass_deadline_s`` seconds. A signal (SIGINT, SIGTERM) and an error of the policy's end the jobs, and the outcome says so.
     """
     output = output.absolute()  # jobs have directories of their own
-    journal = _open_journal(output)
-    for job in jobs:
-        log_file(output, job).unlink(missing_ok=True)
-    run, runtime = control.new_runtime()
-    try:
-        return asyncio.run(
-            _run(jobs, policy, settings, nodes, slots, output, journal, run, runtime, record, tick)
-        )
-    finally:
-        shutil.rmtree(runtime, ignore_errors=True)
+    with _open_journal(output) as file:
+        for job in jobs:
+            log_file(output, job).unlink(missing_ok=True)
+        run, runtime = control.new_runtime()
+        try:
+            timed = TimedPolicy(policy, pass_deadline_s)
+            controller = Controller(
+                timed, settings, nodes=nodes, slots=slots, runtime=runtime, run=run, output=output
+            )
+            session = _Session(controller, timed, Journal(file), display or _Nobody())
+            return asyncio.run(session.run(jobs, runtime))
+        finally:
+            shutil.rmtree(runtime, ignore_errors=True)
 
 
 def _open_journal(output: Path) -> BinaryIO:
@@ -81,78 +118,143 @@ def _open_journal(output: Path) -> BinaryIO:
     return journal
 
 
-async def _run(
-    jobs: tuple[JobSpec, ...],
-    policy: Policy,
-    settings: Settings,
-    nodes: int,
-    slots: int,
-    output: Path,
-    opened: BinaryIO,
-    run: str,
-    runtime: Path,
-    record: Callable[[r.Record], None] | None,
-    tick: Callable[[float], None] | None,
-) -> list[r.Record]:
-    kept: list[r.Record] = []
-    began = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
-    with opened as journal:
+class _Session:
+    """A controller with its journal, its display and the signals that end it."""
 
-        def sink(each: r.Record) -> None:
-            kept.append(each)
-            journal.write(r.to_line(each))
-            journal.flush()
-            if record is not None:
-                record(each)
+    def __init__(
+        self, controller: Controller, policy: TimedPolicy, journal: Journal, display: Display
+    ) -> None:
+        self._controller = controller
+        self._policy = policy
+        self._journal = journal
+        self._display = display
+        self._records: list[r.Record] = []
+        self._problem = ""
+        self._signals: asyncio.Queue[int] = asyncio.Queue()
+        controller.sinks.append(self._keep)
 
-        controller = Controller(
-            policy, settings, nodes=nodes, slots=slots, runtime=runtime, run=run, output=output, sinks=(sink,)
-        )
-        journal.write(r.to_line(r.Header(began, controller.names, policy.name)))
-        stopped: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, _stop, stopped, number)
-        work = asyncio.ensure_future(_work(controller, jobs, runtime))
-        clock = asyncio.ensure_future(_tick(controller, tick))
+    async def run(self, jobs: tuple[JobSpec, ...], runtime: Path) -> Outcome:
+        """All of it; raises what is a defect of ours, after everything has been cleaned up."""
+        controller = self._controller
+        began = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
+        self._journal.write(r.to_line(r.Header(began, controller.names, self._policy.name)))
+        clock = asyncio.ensure_future(self._tick())
+        stopped: PliantError | None = None
+        why = ""
+        with self._signals_heard():
+            try:
+                number = await self._unless_signalled(self._work(jobs, runtime))
+                if number:
+                    stopped = interrupted = Interrupted(number)
+                    why = interrupted.why
+            except PliantError as error:
+                stopped, why = error, f"the run was ended: {error}"
+            finally:
+                try:
+                    if stopped is not None:
+                        await self._unless_signalled(controller.end_jobs(why, END_S))
+                finally:
+                    clock.cancel()
+                    controller.end_now()
+                    await controller.stop()
+        return Outcome(self._records, stopped or self._unwritten())
+
+    async def _work(self, jobs: tuple[JobSpec, ...], runtime: Path) -> None:
+        server = await control.listen(runtime, lambda request: answer(self._controller, request))
         try:
-            work.add_done_callback(lambda _: _stop(stopped, 0))
-            await stopped
-            if not work.done():
-                work.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await work
-                raise Interrupted(stopped.result())
-            await work
+            await self._controller.start()
+            await self._controller.run(jobs)
         finally:
-            clock.cancel()
-            await controller.stop()
-    return kept
+            server.close()
+
+    async def _tick(self) -> None:
+        while True:
+            self._journal.flush()
+            self._heed_journal()
+            self._display.tick(self._controller.now)
+            await asyncio.sleep(TICK_S)
+
+    # ---- the journal ---------------------------------------------------------------------------------
+
+    def _keep(self, record: r.Record) -> None:
+        self._records.append(record)
+        self._journal.write(r.to_line(record))
+        self._heed_journal()
+        self._display.record(record)
+
+    def _heed_journal(self) -> None:
+        """While the journal cannot be written nothing is begun; what goes on goes on."""
+        problem = self._journal.problem
+        if self._journal.full:
+            self._controller.fail(PliantError(f"the journal could not be written for too long: {problem}"))
+        if problem == self._problem:
+            return
+        self._problem = problem
+        if problem:
+            self._controller.hold("journal", f"the journal cannot be written: {problem}")
+            self._display.notice(
+                f"the journal cannot be written: {problem}; running jobs go on, starts and resizes wait"
+            )
+        else:
+            self._controller.release("journal")
+            self._display.notice("the journal can be written again")
+
+    def _unwritten(self) -> PliantError | None:
+        self._journal.flush()
+        if not self._journal.problem:
+            return None
+        return PliantError(f"the journal ends early, as it cannot be written: {self._journal.problem}")
+
+    # ---- signals -------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _signals_heard(self) -> Iterator[None]:
+        """SIGINT and SIGTERM, also while a policy decides: handlers of the event loop would not run then."""
+        loop = asyncio.get_running_loop()
+
+        def heard(number: int, _frame: FrameType | None) -> None:
+            loop.call_soon_threadsafe(self._signals.put_nowait, number)
+            self._policy.abandon()
+
+        before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    async def _unless_signalled(self, work: Coroutine[Any, Any, None]) -> int:
+        """Do it, to the end or until a signal comes, whose number is returned; else 0."""
+        task = asyncio.ensure_future(work)
+        heard = asyncio.ensure_future(self._signals.get())
+        try:
+            await asyncio.wait({task, heard}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                return heard.result()
+            await task
+            return 0
+        finally:
+            for each in (task, heard):
+                each.cancel()
+            await asyncio.wait({task, heard})
 
 
-def _stop(stopped: asyncio.Future[int], number: int) -> None:
-    if not stopped.done():
-        stopped.set_result(number)
-
-
-async def _work(controller: Controller, jobs: tuple[JobSpec, ...], runtime: Path) -> None:
-    server = await control.listen(runtime, lambda request: answer(controller, request))
-    try:
-        await controller.start()
-        await controller.run(jobs)
-    finally:
-        server.close()
-
-
-async def _tick(controller: Controller, tick: Callable[[float], None] | None) -> None:
-    while tick is not None:
-        tick(controller.now)
-        await asyncio.sleep(TICK_S)
+def describe(controller: Controller) -> list[dict[str, object]]:
+    """Pending and running jobs, for people."""
+    return [
+        {
+            "job": job.id, "name": job.spec.name, "state": job.state.value, "nodes": job.size,
+            "nodelist": hostlist(controller.names[i] for i in NodeSet(job.nodes)),
+            "sizes": job.bounds.describe(),
+        }
+        for job in controller.core.state.jobs.values()
+    ]  # fmt: skip
 
 
 def answer(controller: Controller, request: control.Request) -> control.Answer:
     """Carry out another terminal's request."""
     if request.verb == "queue":
-        return control.Answer(jobs=controller.describe())
+        return control.Answer(jobs=describe(controller))
     if request.verb != "resize":
         return control.Answer(error=f"unknown verb {request.verb!r}")
     state = controller.core.state

@@ -17,6 +17,7 @@ from pliant.model.speedup import Amdahl, Downey, Model, Phase, Phases, Simple, T
 
 CLUSTER_KEYS = (
     "nodes", "slots", "policy", "start", "order", "weights", "cooldown_s", "resize_deadline_s", "pass_interval_s",
+    "pass_deadline_s",
 )  # fmt: skip
 JOB_KEYS = (
     "name", "submit", "command", "cwd", "env", "nodes", "class", "walltime", "kill", "model", "verify", "user",
@@ -41,6 +42,7 @@ class Cluster(msgspec.Struct, frozen=True):
     cooldown_s: float | None = None
     resize_deadline_s: float | None = None
     pass_interval_s: float | None = None
+    pass_deadline_s: float | None = None
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -84,6 +86,7 @@ def _cluster(data: Mapping[str, Any], where: str) -> Cluster:
         cooldown_s=_seconds(data, "cooldown_s", where, None),
         resize_deadline_s=_seconds(data, "resize_deadline_s", where, None),
         pass_interval_s=_seconds(data, "pass_interval_s", where, None),
+        pass_deadline_s=_seconds(data, "pass_deadline_s", where, None),
     )
 
 

@@ -65,6 +65,7 @@ class LiveView:
         self._drawn = -REFRESH_S
         self._ended = self._failed = self._resizes = 0
         self._live: Live | None = None
+        self.stopped = False
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:
@@ -80,7 +81,9 @@ class LiveView:
         if self._live is not None:
             self._live.stop()
             self._live = None
-        self.console.print(self._closing(stopped=kind is not None), highlight=False, soft_wrap=True)
+        self.console.print(
+            self._closing(stopped=self.stopped or kind is not None), highlight=False, soft_wrap=True
+        )
 
     def record(self, record: r.Record) -> None:
         """Take one record of the run, in order."""
@@ -92,6 +95,13 @@ class LiveView:
             return
         self._events.append(event)
         if self._live is None and event.plain_too:
+            self.console.print(Text(self._line(event)), highlight=False, soft_wrap=True)
+
+    def notice(self, text: str) -> None:
+        """Tell what no record tells."""
+        event = Event(self._now, "other", plain(text), "bold yellow")
+        self._events.append(event)
+        if self._live is None:
             self.console.print(Text(self._line(event)), highlight=False, soft_wrap=True)
 
     def tick(self, now: float) -> None:

@@ -11,6 +11,7 @@ import msgspec
 from pliant.core import records as r
 from pliant.core.gantt import Gantt, gantt
 from pliant.core.metrics import JobOutcome, ResizeOutcome, RunMetrics, measure
+from pliant.model.errors import PliantError
 from pliant.model.jobs import ENDED, JobState
 from pliant.model.nodes import NodeSet, hostlist
 from pliant.policy.view import Reason
@@ -27,7 +28,8 @@ class Run:
 
     ``name`` says which of the runs compared it is (rigid, malleable, ...), ``names`` are the nodes' names
     by number. ``verified`` tells by job name whether the result was as expected; None or missing: not
-    checked. ``predicted_makespan_s`` is the simulator's forecast, if one was made.
+    checked. ``predicted_makespan_s`` is the simulator's forecast, if one was made. ``stopped`` is what ended the
+    run before its jobs had ended.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Run:
         records: Sequence[r.Record],
         verified: Mapping[str, bool | None] | None = None,
         predicted_makespan_s: float | None = None,
+        stopped: PliantError | None = None,
     ) -> None:
         self.name = name
         self.policy = policy
@@ -45,6 +48,7 @@ class Run:
         self.records = list(records)
         self.verified = dict(verified or {})
         self.predicted_makespan_s = predicted_makespan_s
+        self.stopped = stopped
 
     @cached_property
     def metrics(self) -> RunMetrics:

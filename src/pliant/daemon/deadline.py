@@ -1,0 +1,80 @@
+"""A deadline for a policy's passes in live runs: while one decides, nothing else happens."""
+
+from __future__ import annotations
+
+import faulthandler
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from pliant.model.errors import PolicyError
+from pliant.policy.view import ClusterView, Decision, Policy, rebalances
+
+PASS_DEADLINE_S = 5.0
+AGAIN_S = 0.1
+LAST_RESORT_S = 5.0
+"""A policy that cannot be interrupted at all ends the process so much later; the agents then end the jobs."""
+
+
+class _Abandoned(BaseException):
+    """Leaves a pass wherever it is; no error that a policy would handle."""
+
+
+class TimedPolicy:
+    """``policy`` with a deadline in seconds. For the main thread only, as it goes by signals.
+
+    A pass that takes longer raises PolicyError. After ``abandon`` nothing is decided any more.
+    """
+
+    def __init__(self, policy: Policy, deadline_s: float) -> None:
+        self.name = policy.name
+        self.rebalances = rebalances(policy)
+        self._policy = policy
+        self._deadline_s = deadline_s
+        self._deciding = False
+        self._over = False
+
+    def decide(self, view: ClusterView) -> list[Decision]:
+        if self._has_ended():
+            return []
+        try:
+            with self._watched():
+                return list(self._policy.decide(view))
+        except _Abandoned:
+            if self._has_ended():
+                return []
+            raise PolicyError(
+                f"policy {self.name!r} at {view.now:.3f} s did not decide within {self._deadline_s:g} s "
+                "(pass_deadline_s of the cluster)"
+            ) from None
+
+    def _has_ended(self) -> bool:
+        return self._over
+
+    def abandon(self) -> None:
+        """From a signal handler: the pass that goes on, if one does, ends now, and no other is made."""
+        self._over = True
+        if self._deciding:
+            raise _Abandoned
+
+    def _late(self, _number: int, _frame: FrameType | None) -> None:
+        if self._deciding:
+            raise _Abandoned
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        before = signal.signal(signal.SIGALRM, self._late)
+        faulthandler.dump_traceback_later(
+            self._deadline_s + LAST_RESORT_S, exit=True, file=sys.__stderr__ or sys.stderr
+        )
+        signal.setitimer(signal.ITIMER_REAL, self._deadline_s, AGAIN_S)
+        try:
+            self._deciding = True
+            yield
+        finally:
+            self._deciding = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            faulthandler.cancel_dump_traceback_later()
+            signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,34 @@
+"""Policies that go wrong: one never decides, one never starts anything, one fails at its second job."""
+
+import itertools
+import sys
+
+from pliant.policy.easy import Easy
+from pliant.policy.view import ClusterView, Decision
+
+
+class Endless:
+    name = "endless"
+
+    def decide(self, view: ClusterView) -> list[Decision]:
+        if view.running:
+            sys.stderr.write("deciding for ever\n")
+            for _ in itertools.count():
+                pass
+        return list(Easy().decide(view))
+
+
+class Idle:
+    name = "idle"
+
+    def decide(self, _view: ClusterView) -> list[Decision]:
+        return []
+
+
+class Failing(Endless):
+    name = "failing"
+
+    def decide(self, view: ClusterView) -> list[Decision]:
+        if view.running:
+            raise ZeroDivisionError("nothing is left to share")
+        return super().decide(view)

@@ -1,0 +1,126 @@
+"""What surrounds a run fails: descriptors, the display, the disk, the policy. Jobs are not lost to it."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from harness import PATIENCE_S, PLIANT, PROGRAMS, BatchRun, heat, job
+
+from pliant.core import records as r
+
+Start = Callable[..., BatchRun]
+
+
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_a_run_ends_with_closed_descriptors(tmp_path: Path, closed: str) -> None:
+    out = tmp_path / "out"
+    done = shell(f"{PLIANT} run --nodes 1 --output {out} -- sh -c 'echo one; echo two >&2' {closed}")
+    assert done.returncode == 0
+    assert (out / "sh.log").read_text() == "one\ntwo\n"
+    assert (out / "records.ndjson").read_text().count("JobEnded") == 1
+
+
+@pytest.mark.parametrize("where", ["| head -0", "> /dev/full", "2>&1 | head -1"])
+def test_a_display_that_cannot_be_written_to_ends_no_job(tmp_path: Path, where: str) -> None:
+    out = tmp_path / "out"
+    done = shell(f"{PLIANT} run --nodes 1 --output {out} -- sh -c 'sleep 0.5; echo done' {where}")
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    assert (out / "sh.log").read_text() == "done\n"
+    assert "COMPLETED" in (out / "records.ndjson").read_text()
+
+
+def test_results_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:
+    done = shell(f"{PLIANT} run --nodes 1 --json --output {tmp_path / 'out'} -- true > /dev/full")
+    assert done.returncode == 2
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_while_the_disk_is_full_only_starts_wait_and_no_record_is_lost(start: Start) -> None:
+    jobs = [job(f"j{i}", "sleep 0.3", submit=0.1 * i) for i in range(30)]
+    run = start("nodes = 2\npolicy = 'fcfs'", *jobs)
+    run.wait_for(r.JobEnded)
+    # No file of the run may grow any more: to the journal it is a full disk.
+    _, hard = resource.prlimit(run.process.pid, resource.RLIMIT_FSIZE)
+    size = (run.out / "records.ndjson").stat().st_size
+    resource.prlimit(run.process.pid, resource.RLIMIT_FSIZE, (size + 100, hard))
+    run.wait_for_text("the journal cannot be written")
+    assert run.process.poll() is None
+    resource.prlimit(run.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+    run.wait_for_text("the journal can be written again")
+    ended = run.finish()
+    assert {one["state"] for one in ended.values()} == {"COMPLETED"}
+    records = run.records()
+    assert [record.at for record in records] == sorted(record.at for record in records)
+    assert sum(isinstance(record, r.JobEnded) for record in records) == len(jobs)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_with_the_table_and_the_report_of_what_ran(
+    start: Start, number: signal.Signals
+) -> None:
+    run = start(
+        "nodes = 2",
+        job("done", "true"),
+        heat("runs", "1", submit=0.1, work_s=60.0),
+        job("deaf", "sh -c 'trap : TERM; while :; do sleep 600; done'", submit=0.1),
+        job("waits", "true", "2", submit=0.2),
+    )
+    run.wait_for(r.JobProgressed)
+    run.process.send_signal(number)
+    jobs = run.finish(code=128 + number)
+    states = {name: one["state"] for name, one in jobs.items()}
+    assert states == {"done": "COMPLETED", "runs": "CANCELLED", "deaf": "CANCELLED", "waits": "CANCELLED"}
+    said = (run.place / "stderr").read_text()
+    assert "Traceback" not in said
+    assert "exception" not in said
+    assert "reset" not in said
+    assert number.name in said
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("Endless", "did not decide within 0.5 s"), ("Failing", "nothing is left")]
+)
+def test_a_policy_that_goes_wrong_ends_the_run_and_is_named(start: Start, name: str, says: str) -> None:
+    policy = f"policy = '{PROGRAMS / 'policies.py'}:{name}'"
+    run = start(
+        f"nodes = 2\npass_deadline_s = 0.5\n{policy}", job("a", "sleep 600"), job("b", "true", submit=0.1)
+    )
+    jobs = run.finish(code=2)
+    assert {one["state"] for one in jobs.values()} == {"CANCELLED"}
+    said = (run.place / "stderr").read_text()
+    assert says in said
+    assert f"policy '{name.lower()}'" in said
+    assert "Traceback" not in said
+
+
+def test_a_policy_that_starts_nothing_ends_the_run(start: Start) -> None:
+    run = start(f"nodes = 2\npolicy = '{PROGRAMS / 'policies.py'}:Idle'", job("a", "true"))
+    assert run.finish(code=2)["a"]["state"] == "CANCELLED"
+    assert "policy 'idle' is stuck" in (run.place / "stderr").read_text()
+
+
+def test_a_signal_ends_a_run_whose_policy_never_decides(start: Start) -> None:
+    policy = f"policy = '{PROGRAMS / 'policies.py'}:Endless'"
+    run = start(
+        f"nodes = 2\npass_deadline_s = 600\n{policy}", job("a", "sleep 600"), job("b", "true", submit=0.1)
+    )
+    run.wait_for_text("deciding for ever")
+    run.process.send_signal(signal.SIGTERM)
+    assert run.finish(code=128 + signal.SIGTERM)["a"]["state"] == "CANCELLED"

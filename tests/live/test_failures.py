@@ -13,6 +13,7 @@ import pytest
 from harness import PROGRAMS, BatchRun, Failure, heat, job, until
 
 from pliant.core import records as r
+from pliant.launch import shm
 
 Start = Callable[..., BatchRun]
 
@@ -104,6 +105,16 @@ def test_a_killed_agent_loses_its_jobs_and_the_node_comes_back(start: Start) -> 
     kinds = [type(record) for record in run.records()]
     assert r.NodesLost in kinds
     assert r.NodesBack in kinds
+
+
+def test_semaphores_and_shared_memory_of_a_killed_job_go(start: Start) -> None:
+    program = f"python {PROGRAMS / 'semaphores.py'}"
+    run = start("nodes = 2", job("dies", f"{program} now"), job("late", program, walltime=4.0, kill=True))
+    run.finish(code=1)
+    for name in ("dies", "late"):
+        names = (run.out / f"{name}.log").read_text().splitlines()[0].split()
+        assert len(names) >= 2
+        assert not [each for each in names if (shm.SHM / each).exists()]
 
 
 def test_a_daemon_that_left_everything_behind_does_not_outlive_a_killed_agent(start: Start) -> None:

@@ -205,6 +205,9 @@ class Agent:
         for (job, number), group in self._groups.items():
             if job != order.job or order.group not in (None, number):
                 continue
+            if order.number == signal.SIGKILL:
+                self._end_group(group)  # the proof finds what the ranks have started
+                continue
             for pid in group.pids.values():
                 # A rank leads a session: what it started in the foreground gets the signal as well.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -219,15 +222,14 @@ class Agent:
             self._left.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._left.wait(), deadline - loop.time())
-        deadline = loop.time() + KILL_S
+        began = loop.time()
         while True:
             found = processes.find(self._run, node=self._node, job=order.job)
             pids = tuple(pid for pid, cookie in found.items() if cookie.get(processes.GROUP) not in kept)
             pids += self._strays(set(pids))
-            if not pids or loop.time() > deadline:
+            if not pids or loop.time() > began + KILL_S:
                 break
-            for pid in pids:
-                processes.kill(pid)
+            processes.end(pids, patient=loop.time() < began + processes.TRACKERS_S)
             await asyncio.sleep(0.02)
         if not pids:
             self._forget(order)
@@ -367,12 +369,11 @@ class Agent:
         for group in self._groups.values():
             self._end_group(group)
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + KILL_S
+        began = loop.time()
         while (
             found := {*processes.find(self._run, node=self._node), *processes.orphans(set())}
-        ) and loop.time() < deadline:
-            for pid in found:
-                processes.kill(pid)
+        ) and loop.time() < began + KILL_S:
+            processes.end(found, patient=loop.time() < began + processes.TRACKERS_S)
             await asyncio.sleep(0.02)
         for group in self._groups.values():
             group.files.clear(self._runtime, self._run)

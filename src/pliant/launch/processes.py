@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +13,9 @@ RUN = "PLIANT_RUN"
 JOB = "PLIANT_JOB"
 GROUP = "PLIANT_GROUP"
 NODE = "PLIANT_NODE"
+
+TRACKERS_S = 1.0
+"""How long resource trackers get to clean up after what was killed."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -93,6 +97,21 @@ def _is_zombie(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:
         return True
+
+
+def end(pids: Iterable[int], *, patient: bool) -> None:
+    """Kill these. While ``patient``, Python's resource trackers are left alone: they remove the semaphores and the
+    shared memory of those that were killed, and end by themselves."""
+    for pid in pids:
+        if not (patient and _is_tracker(pid)):
+            kill(pid)
+
+
+def _is_tracker(pid: int) -> bool:
+    try:
+        return b"multiprocessing.resource_tracker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def kill(pid: int, number: int = signal.SIGKILL) -> None:

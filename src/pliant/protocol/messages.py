@@ -208,7 +208,8 @@ class StartGroup(Message, frozen=True):
 
 
 class Signal(Message, frozen=True):
-    """Signal every process of the job on this node, or of one group; 9 also covers what they started."""
+    """Signal the ranks of the job on this node, or of one group, and what they run in the foreground. 9 is for the
+    ranks alone: the proof that follows ends what they have started."""
 
     job: int
     number: int

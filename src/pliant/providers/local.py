@@ -117,11 +117,12 @@ class LocalNodes:
 
     async def _bury(self, node: str | None = None) -> None:
         """End what agents that are gone, of one node or of all, have left behind, with or without its cookie."""
+        began = asyncio.get_running_loop().time()
         for _ in range(100):
             known = self._others | self._agents
             found = {*processes.find(self._run, node=node), *processes.orphans(known)}
-            for pid in found:
-                processes.kill(pid)
+            waited = asyncio.get_running_loop().time() - began
+            processes.end(found, patient=waited < processes.TRACKERS_S)
             processes.reap(known)
             if not found:
                 return

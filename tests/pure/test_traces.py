@@ -9,6 +9,7 @@ from heapq import heappop, heappush
 from pathlib import Path
 
 import pytest
+from pyss_loop import loop_starts, simulated_starts
 
 from pliant.core import records as r
 from pliant.core.metrics import Metrics, RunMetrics
@@ -168,28 +169,36 @@ def test_easy_gives_every_wait_of_the_reference() -> None:
     assert figures.bounded_slowdown_mean == pytest.approx(92.5765, abs=0.00005)
 
 
-@pytest.mark.parametrize(
-    ("name", "nodes", "wait_s", "slowdown"),
-    [
-        ("NASA-iPSC-1993-3.1-cln.swf.gz", 128, 4.03, 1.0118),  # no estimates, and 173 jobs of no length
-        ("lublin_256.swf.gz", 256, 97155.99, 590.0538),
-        ("theta_2022.swf.gz", 4360, 44358.47, 116.3958),
-    ],
-)
-def test_easy_gives_the_means_of_another_program(
-    name: str, nodes: int, wait_s: float, slowdown: float
-) -> None:
-    """Those of a bare loop over the same traces in pyss' order; all its waits were compared once, one by one."""
-    figures = measured(
-        rigid_jobs(trace(name), nodes),
-        nodes,
-        Easy(),
-        Settings(cost=INSTANT),
-        keep_jobs=False,
-        instant=Instant.PYSS,
-    )
-    assert figures.wait_mean_s == pytest.approx(wait_s, abs=0.006)
-    assert figures.bounded_slowdown_mean == pytest.approx(slowdown, abs=0.00006)
+WHOLE = {
+    "KTH-SP2-1996-2.1-cln.swf.gz": 100,
+    "KTH-SP2.filtered.swf.gz": 100,
+    "NASA-iPSC-1993-3.1-cln.swf.gz": 128,  # no estimates, and 173 jobs of no length
+    "lublin_256.swf.gz": 256,
+    "theta_2022.swf.gz": 4360,
+    "lublin99_seed42_10000.swf.gz": 128,
+}
+"""The traces, and on how many processors their jobs run."""
+MEANS = {
+    "NASA-iPSC-1993-3.1-cln.swf.gz": (4.03, 1.0118),
+    "lublin_256.swf.gz": (97155.99, 590.0538),
+    "theta_2022.swf.gz": (44358.47, 116.3958),
+}
+"""Mean wait in seconds and mean bounded slowdown that another program gave under EASY, in pyss' order too."""
+
+
+@pytest.mark.parametrize(("name", "processors"), WHOLE.items())
+@pytest.mark.parametrize("backfill", [True, False], ids=["easy", "fcfs"])
+def test_every_wait_is_that_of_a_bare_loop(name: str, processors: int, *, backfill: bool) -> None:
+    jobs = sorted(rigid_jobs(trace(name), processors), key=lambda job: job.spec.submit_s)
+    starts = simulated_starts(jobs, processors, backfill=backfill)
+    assert starts == loop_starts(jobs, processors, backfill=backfill)
+    if backfill and name in MEANS:
+        waits = [start - job.spec.submit_s for start, job in zip(starts, jobs, strict=True)]
+        lengths = [job.runtime_s or 0.0 for job in jobs]
+        slowdowns = [max(1.0, (w + run) / max(10.0, run)) for w, run in zip(waits, lengths, strict=True)]
+        wait_s, slowdown = MEANS[name]
+        assert sum(waits) / len(jobs) == pytest.approx(wait_s, abs=0.006)
+        assert sum(slowdowns) / len(jobs) == pytest.approx(slowdown, abs=0.00006)
 
 
 def test_fcfs_gives_every_wait_of_the_recurrence() -> None:

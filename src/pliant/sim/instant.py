@@ -9,8 +9,10 @@ class Instant(StrEnum):
     """In which order the core hears of what happens in one instant.
 
     ``together``: everything in one call and one pass, ends before submissions. ``pyss``: as the simulator
-    of that name does it, which the published results of EASY on archived traces depend on: jobs that end at
-    their estimate as one batch, then each submission with a pass of its own, then each early end with one.
+    of that name does it, which the published results of EASY on archived traces depend on. Jobs that end at
+    their estimate free their processors, all at once and without a pass; each submission is followed by a
+    pass; then one pass follows for each end, in the order in which the jobs were started, and a job that
+    ends before its estimate frees its processors just before its own.
     """
 
     TOGETHER = "together"

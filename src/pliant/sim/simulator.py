@@ -197,26 +197,34 @@ class Simulator:
         self._tell()
 
     def _in_pyss_order(self) -> None:
-        """All that happens now, in the calls that ``Instant.PYSS`` describes."""
+        """All that happens now, in the calls that ``Instant.PYSS`` describes.
+
+        What frees processors without a pass is told with what comes next: a call is one pass.
+        """
         now, heap, known = self._now, self._heap, self.core.state.jobs
-        early: list[tuple[Any, int]] = []
+        ends: list[tuple[Any, int, bool]] = []
         while heap and heap[0][0] <= now:
             _, _, happen, run, turn = heappop(heap)
-            if happen == self._finish and turn == run.turn and known[run.number].expected_end > now:
-                early.append((run, turn))
-            else:
+            early = False
+            if happen == self._finish and turn == run.turn:
+                early = known[run.number].expected_end > now
+                ends.append((run, turn, early))
+            if not early:
                 happen(run, turn)
         if self._breakdowns.at <= now:
             self._events += self._breakdowns.events(now)
         if self._wake <= now:
             self._tick()
-        self._tell()
         while self._due <= now:
             self._submit_next()
             self._tell()
-        for run, turn in early:
-            self._finish(run, turn)
+        for run, turn, early in ends:  # in the order in which they were started
+            if early:
+                self._finish(run, turn)
+            else:
+                self._events.append(e.Tick())  # its processors are free already: only the pass is due
             self._tell()
+        self._tell()
 
     def _submit_next(self) -> None:
         """Submit the next job, which is due."""

@@ -167,12 +167,17 @@ def test_a_job_that_breaks_the_protocol_harms_nobody(start: Start) -> None:
     assert (jobs["good"]["state"], jobs["good"]["verified"]) == ("COMPLETED", True)
 
 
-def test_a_rigid_job_is_ended_at_its_walltime(start: Start) -> None:
-    run = start("nodes = 1", job("late", "sleep 600", walltime=1.0), heat("next", "1", work_s=1.0))
+def test_a_job_is_ended_at_its_walltime_only_if_it_says_so(start: Start) -> None:
+    run = start(
+        "nodes = 2",
+        job("late", "sleep 600", walltime=1.0, kill=True),
+        job("longer", "sleep 1", walltime=0.1),
+        heat("next", "2", work_s=1.0),
+    )
     jobs = run.finish(code=1)
     assert jobs["late"]["state"] == "TIMEOUT"
     assert "walltime" in jobs["late"]["error"]
-    assert jobs["next"]["state"] == "COMPLETED"
+    assert (jobs["longer"]["state"], jobs["next"]["state"]) == ("COMPLETED", "COMPLETED")
 
 
 def test_background_processes_do_not_outlive_their_job(start: Start) -> None:

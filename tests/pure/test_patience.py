@@ -77,7 +77,7 @@ def test_a_cooldown_that_is_over_is_noticed_whatever_event_comes_first(core: Sch
 
 def test_a_tick_that_comes_too_early_is_asked_for_again() -> None:
     core = SchedulerCore(Malleable(), SETTINGS)
-    spec = JobSpec(name="r", nodes=Bounds(1, 1), walltime_s=100.0)
+    spec = JobSpec(name="r", nodes=Bounds(1, 1), walltime_s=100.0, kill=True)
     first = core.handle([e.Granted(NodeSet.first(1)), e.Submitted(1, spec)], 0.0)
     assert [x.at for x in first if isinstance(x, c.WakeAt)] == [100.0]
     again = core.handle([e.Tick()], 99.9999)

@@ -32,6 +32,12 @@ nodes = {nodes}
         (["--policy", "eazy", "--", "true"], "did you mean 'easy'"),
         (["--order", "shortst", "--", "true"], "no order 'shortst'; did you mean 'shortest'"),
         (["--policy", "marginal", "--start", "min", "--", "true"], "'marginal' has no start rule"),
+        (["-t", "5", "--time-limit", "5", "--", "true"], "-t and --time-limit: give one of them"),
+        (["--time-limit", "0", "--", "true"], "--time-limit 0: it must be above 0 seconds"),
+        (
+            ["--time-limit", "60", "b.toml"],
+            "in b.toml, give each job that shall be ended walltime = 60 and kill",
+        ),
         (["--report", "x.json", "--", "true"], "name the HTML file"),
         (["--report", "/no/such/x.html", "--", "true"], "no directory"),
     ],
@@ -81,6 +87,17 @@ def test_a_job_is_called_after_its_program(tmp_path: Path) -> None:
         (["/usr/bin/python3", "ocean.py"], "ocean"),
     ):
         assert _batch(words, "1", 60.0, 0, "", "", "").jobs[0].name == name
+
+
+@pytest.mark.parametrize(
+    ("walltime", "time_limit", "expected"),
+    [(None, None, (3600.0, False)), (60.0, None, (60.0, False)), (None, 60.0, (60.0, True))],
+)
+def test_a_time_limit_ends_a_command_and_a_walltime_does_not(
+    walltime: float | None, time_limit: float | None, expected: tuple[float, bool]
+) -> None:
+    [job] = _batch(["true"], "1", walltime, 0, "", "", "", time_limit).jobs
+    assert (job.walltime_s, job.kill) == expected
 
 
 def test_a_dry_run_predicts_and_starts_nothing(tmp_path: Path) -> None:

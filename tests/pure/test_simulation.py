@@ -118,8 +118,7 @@ def test_records_hold_together_and_every_job_ends(
     by_number = dict(enumerate(sorted(jobs, key=lambda job: job.spec.submit_s), 1))
     for number, ended in checked.ended.items():
         spec = by_number[number].spec
-        may_time_out = spec.kill or spec.job_class is JobClass.RIGID
-        assert ended.state is JobState.COMPLETED or (may_time_out and ended.state is JobState.TIMEOUT)
+        assert ended.state is JobState.COMPLETED or (spec.kill and ended.state is JobState.TIMEOUT)
 
 
 @settings(max_examples=EXAMPLES)

@@ -132,7 +132,11 @@ def _mpi() -> Finding:
 def _start() -> Finding:
     """Start two ranks for real, under an agent of our own."""
     job = JobSpec(
-        name="doctor", nodes=Bounds.exactly(1), command=(sys.executable, "-c", _PROGRAM), walltime_s=30.0
+        name="doctor",
+        nodes=Bounds.exactly(1),
+        command=(sys.executable, "-c", _PROGRAM),
+        walltime_s=30.0,
+        kill=True,
     )
     with tempfile.TemporaryDirectory() as place:
         records, stopped = run_batch((job,), Fcfs(), Settings(), nodes=1, slots=2, output=Path(place))

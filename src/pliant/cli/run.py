@@ -24,6 +24,8 @@ from pliant.sim.batches import read_batch_file
 from pliant.sim.calibration import read_cost
 
 OUTPUT = Path("pliant-runs")
+WALLTIME_S = 3600.0
+"""What a command is taken to need if nobody says."""
 
 
 def register(app: typer.Typer) -> None:
@@ -40,8 +42,22 @@ def run(
         str, typer.Option("-N", help="Without a batch: nodes of the job, as 4 or 1:8 (min:max).")
     ] = "1",
     walltime: Annotated[
-        float, typer.Option("-t", "--walltime", help="Without a batch: estimate in seconds.")
-    ] = 3600.0,
+        float | None,
+        typer.Option(
+            "-t",
+            "--walltime",
+            help="Without a batch: estimate in seconds, else 3600. The queue is planned by it; a job that takes "
+            "longer goes on.",
+        ),
+    ] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Without a batch: end the job after so long; its estimate, too. In a batch each job says so: "
+            "walltime = SECONDS and kill = true.",
+        ),
+    ] = None,
     nodes: Annotated[int, typer.Option(min=0, help="Virtual nodes; 0: what the batch says, or 8.")] = 0,
     policy: Annotated[
         str, typer.Option(help=f"One of {', '.join(registry.POLICIES)}, or FILE.py[:CLASS].")
@@ -67,7 +83,7 @@ def run(
     """Run a batch of jobs, or one command, and show what became of it."""
     check_report(report)
     costs = read_cost(cost)
-    batch = _batch(batch_or_command or [], size, walltime, nodes, policy, start, order)
+    batch = _batch(batch_or_command or [], size, walltime, nodes, policy, start, order, time_limit)
     if not dry_run and (compare or not rigid):
         _check_live(batch)
     chosen = execute.policy_of(batch.cluster, rigid=False)
@@ -149,19 +165,31 @@ def _tell_failures(runs: list[Run], console: Console) -> None:
 
 
 def _batch(
-    words: list[str], size: str, walltime: float, nodes: int, policy: str, start: str, order: str
+    words: list[str],
+    size: str,
+    walltime: float | None,
+    nodes: int,
+    policy: str,
+    start: str,
+    order: str,
+    time_limit: float | None = None,
 ) -> Batch:
     """The batch that the command line means, completed by its options; BatchError."""
     if not words:
         raise BatchError("nothing to run: name a BATCH.toml, or give a command after --")
     if len(words) == 1 and words[0].endswith(".toml"):
+        if time_limit is not None:
+            raise BatchError(
+                f"--time-limit is for a command; in {words[0]}, give each job that shall be ended "
+                f"walltime = {time_limit:g} and kill = true"
+            )
         batch = read_batch_file(Path(words[0]))
     else:
         job: dict[str, Any] = {
             "name": _name(words) or "job",
             "command": words,
             "nodes": size,
-            "walltime": walltime,
+            **_walltime(walltime, time_limit),
         }
         batch = read_batch({"cluster": {"nodes": nodes or 8}, "jobs": [job]}, "the command line")
     cluster = msgspec.structs.replace(
@@ -178,6 +206,17 @@ def _batch(
                 f"and the cluster has {cluster.nodes}; it could never start"
             )
     return msgspec.structs.replace(batch, cluster=cluster)
+
+
+def _walltime(walltime: float | None, time_limit: float | None) -> dict[str, Any]:
+    """What ``-t`` or ``--time-limit`` says, as keys of a job; BatchError."""
+    if time_limit is None:
+        return {"walltime": WALLTIME_S if walltime is None else walltime}
+    if walltime is not None:
+        raise BatchError("-t and --time-limit: give one of them; a limit is an estimate as well")
+    if not time_limit > 0:
+        raise BatchError(f"--time-limit {time_limit:g}: it must be above 0 seconds")
+    return {"walltime": time_limit, "kill": True}
 
 
 def _name(command: list[str]) -> str:

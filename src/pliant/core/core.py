@@ -326,7 +326,7 @@ class SchedulerCore:
     def _expire(self, now: float) -> None:
         """Walltimes that are over and resizes that take too long."""
         state = self.state
-        for end, _, job in state.running:
+        for end, _, job in state.running if state.limited else ():
             if end > now:
                 break
             if job.limited and job.ending is None:

@@ -53,7 +53,8 @@ class Resize:
 
 class Job:
     """A pending or running job. ``used`` is the share of its estimate that was used up at ``settled``;
-    ``limited`` jobs are ended when their walltime is over; ``greeted`` ones have said hello."""
+    ``limited`` jobs are ended when their walltime is over; to all others it is an estimate. ``greeted`` ones have
+    said hello."""
 
     __slots__ = (
         "bounds", "elastic", "ending", "expected_end", "fraction", "fraction_at", "gap", "greeted", "heard", "id", "limited",
@@ -65,7 +66,7 @@ class Job:
         self.spec = spec
         self.bounds: Bounds = spec.nodes
         # A walltime of 0 is no limit, as in Slurm: a trace's job that took no time must not be ended for it.
-        self.limited = (spec.kill or spec.job_class is JobClass.RIGID) and spec.walltime_s > 0
+        self.limited = spec.kill and spec.walltime_s > 0
         self.state = JobState.PENDING
         self.nodes = 0
         self.size = 0

@@ -129,7 +129,8 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What was submitted. Times in seconds; ``submit_s`` counts from the start of the batch.
 
-    ``walltime_s`` is the user's estimate at the preferred size; ``nodes`` are the allowed sizes.
+    ``walltime_s`` is the user's estimate at the preferred size: only with ``kill`` is the job ended when it is
+    over. ``nodes`` are the allowed sizes.
     ``verify`` is a command whose last line of output must equal the job's result. A higher ``priority``
     goes first, where the policy's order is by priority. ``data_mb`` megabytes are redistributed at a resize.
     """

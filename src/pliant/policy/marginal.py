@@ -237,7 +237,8 @@ class _Pass:
             late = cost.expand_s(job.size, size, job.spec.data_mb)
         else:
             late = cost.answer_s + cost.still_s(job.size, size, job.spec.data_mb)
-        return now + late + (job.expected_end - now) * job.spec.speed_ratio(size, job.size)
+        left = max(0.0, job.expected_end - now)
+        return now + late + left * job.spec.speed_ratio(size, job.size)
 
     def _first_time(self, need: int) -> Reservation | None:
         """When ``need`` nodes are there, after all that has been decided."""
@@ -321,7 +322,8 @@ class _Pass:
         reservation = self._reservation
         if reservation is None:
             return False
-        if self._end(job, more) > reservation.at:
+        # Who has outrun its estimate holds what it is given for nobody knows how long.
+        if job.expected_end <= self.now or self._end(job, more) > reservation.at:
             if more - size > reservation.spare:
                 return False
             reservation.spare -= more - size

@@ -64,7 +64,8 @@ class JobView(Protocol):
 
     @property
     def expected_end(self) -> float:
-        """By the user's estimate, settled at each resize; may lie in the past."""
+        """By the user's estimate, settled at each resize. In the past if the job has outrun it: then the job is
+        expected to end now."""
 
     @property
     def promised(self) -> float | None:
@@ -93,7 +94,8 @@ class ClusterView(Protocol):
 
     @property
     def running(self) -> Sequence[tuple[float, int, JobView]]:
-        """(expected end, number, job) in this order; their nodes are not yet given back."""
+        """(expected end, number, job) in this order; their nodes are not yet given back. An end in the past
+        stands for now."""
 
     @property
     def elastic(self) -> Iterable[JobView]:

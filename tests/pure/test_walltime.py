@@ -1,0 +1,177 @@
+"""A walltime is an estimate: who outruns it goes on, and is expected to end now; ``kill`` alone makes it a limit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import command
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from workloads import NODES, records_of
+
+from pliant.core import records as r
+from pliant.core.audit import audit
+from pliant.core.state import Settings
+from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
+from pliant.model.speedup import Amdahl
+from pliant.plan.cost import ResizeCost
+from pliant.policy.order import ORDERS
+from pliant.policy.registry import POLICIES, START_RULES, has_start_rule, make
+from pliant.policy.view import ClusterView, Decision, Policy, Promise, Resize, Start
+from pliant.sim.instant import Instant
+from pliant.sim.simulator import INSTANT, SimJob
+
+EVERY = [
+    (name, rule)
+    for name in sorted(POLICIES)
+    for rule in (START_RULES if has_start_rule(POLICIES[name]) else (None,))
+]
+ELASTIC = (JobClass.MOLDABLE, JobClass.MALLEABLE)
+
+
+@st.composite
+def outrunning(draw: st.DrawFn) -> list[SimJob]:
+    """Jobs of which most take longer than they say, some a hundred times as long, and none is to be killed for it."""
+    jobs = []
+    for number in range(draw(st.integers(2, 14))):
+        kind = draw(st.sampled_from([JobClass.RIGID, *ELASTIC, JobClass.MALLEABLE]))
+        low = draw(st.integers(1, NODES if kind is JobClass.RIGID else 4))
+        high = low if kind is JobClass.RIGID else draw(st.integers(low, NODES))
+        preferred = draw(st.integers(low, high))
+        model = Amdahl(float(draw(st.integers(5, 300))), draw(st.sampled_from([0.0, 0.1])))
+        spec = JobSpec(
+            name=f"j{number}",
+            nodes=Bounds(low, high, preferred=preferred),
+            job_class=kind,
+            submit_s=float(draw(st.integers(0, 60))),
+            walltime_s=model.time(preferred) * draw(st.sampled_from([0.01, 0.3, 0.3, 0.7, 1.0, 2.0])),
+            model=draw(st.sampled_from([model, None])),
+            data_mb=draw(st.sampled_from([0.0, 500.0])),
+        )
+        jobs.append(SimJob(spec, model.time(preferred)))
+    return jobs
+
+
+class Watched:
+    """``policy``, with what it decides held against the time at which it does."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.name = policy.name
+        self.rebalances = getattr(policy, "rebalances", False)
+        self._policy = policy
+
+    def decide(self, view: ClusterView) -> list[Decision]:
+        decisions = list(self._policy.decide(view))
+        for decision in decisions:
+            if isinstance(decision, Promise):
+                assert view.now <= decision.at < float("inf")
+            else:
+                assert isinstance(decision, Start | Resize)
+                assert all(figure >= 0.0 for figure in decision.reason.figures.values()), decision
+        return decisions
+
+
+@settings(max_examples=500)
+@given(
+    outrunning(),
+    st.sampled_from(EVERY),
+    st.sampled_from(sorted(ORDERS)),
+    st.sampled_from([INSTANT, ResizeCost(), ResizeCost(blocked_s=1.0, data_s=0.01)]),
+    st.sampled_from(Instant),
+)
+def test_who_outruns_an_estimate_completes_and_no_promise_lies_in_the_past(
+    jobs: list[SimJob], policy: tuple[str, str | None], order: str, cost: ResizeCost, instant: Instant
+) -> None:
+    watched = Watched(make(*policy, order=order))
+    records = records_of(jobs, watched, instant=instant, settings=Settings(cost=cost))
+    checked = audit(records)
+    assert not checked.jobs
+    assert [ended.state for ended in checked.ended.values()] == [JobState.COMPLETED] * len(jobs)
+    for record in records:
+        if isinstance(record, r.JobPromised):
+            assert record.start_by >= record.at
+
+
+PROMISING = [name for name in sorted(POLICIES) if name not in ("fcfs", "firstfit", "equipartition")]
+
+
+@pytest.mark.parametrize("name", PROMISING)
+def test_the_head_is_promised_now_while_it_waits_for_a_job_that_outruns(name: str) -> None:
+    """From its estimate on, at 10 s, the job may end at any moment: each pass promises its nodes anew."""
+
+    def job(name: str, nodes: int, runtime_s: float, *, at: float, says_s: float) -> SimJob:
+        bounds = Bounds.exactly(nodes)
+        return SimJob(JobSpec(name=name, nodes=bounds, submit_s=at, walltime_s=says_s), runtime_s)
+
+    jobs = [
+        job("long", 6, 50.0, at=0.0, says_s=10.0),
+        job("head", 7, 5.0, at=1.0, says_s=5.0),
+        # It outlasts what the head is promised, and takes the one node that is left over then.
+        job("small", 1, 100.0, at=20.0, says_s=100.0),
+        job("other", 1, 100.0, at=25.0, says_s=100.0),
+    ]
+    records = records_of(jobs, make(name))
+    promises = [(x.at, x.start_by) for x in records if isinstance(x, r.JobPromised) and x.job == 2]
+    starts = {x.job: x.at for x in records if isinstance(x, r.JobStarted)}
+    assert promises == [(1.0, 10.0), (20.0, 20.0), (25.0, 25.0)]
+    assert starts == {1: 0.0, 2: 50.0, 3: 20.0, 4: 55.0}
+    assert [x.state for x in records if isinstance(x, r.JobEnded)] == [JobState.COMPLETED] * 4
+
+
+def test_marginal_grows_nobody_who_outruns_an_estimate_into_the_nodes_of_the_head() -> None:
+    """At 20 s four nodes are free. The head needs all eight, and the jobs that hold the others may end at once."""
+    model = Amdahl(4000.0)
+    elastic = JobSpec(
+        name="elastic", nodes=Bounds(1, 8), job_class=JobClass.MALLEABLE, walltime_s=10.0, model=model
+    )
+    jobs = [
+        SimJob(elastic),
+        SimJob(JobSpec(name="long", nodes=Bounds.exactly(3), walltime_s=10.0), 200.0),
+        SimJob(JobSpec(name="exact", nodes=Bounds.exactly(4), walltime_s=20.0), 20.0),
+        SimJob(JobSpec(name="head", nodes=Bounds.exactly(8), submit_s=1.0, walltime_s=5.0), 5.0),
+    ]
+    records = records_of(jobs, make("marginal"))
+    head_s = next(x.at for x in records if isinstance(x, r.JobStarted) and x.job == 4)
+    assert not [x for x in records if isinstance(x, r.ResizeOffered) and x.at < head_s]
+
+
+@pytest.mark.parametrize("kind", [JobClass.RIGID, *ELASTIC])
+@pytest.mark.parametrize("kill", [False, True])
+def test_only_kill_ends_a_job_of_whatever_class(kind: JobClass, *, kill: bool) -> None:
+    spec = JobSpec(name="late", nodes=Bounds.exactly(2), job_class=kind, walltime_s=10.0, kill=kill)
+    [end] = [x for x in records_of([SimJob(spec, 30.0)], make("easy")) if isinstance(x, r.JobEnded)]
+    assert (end.at, end.state) == ((10.0, JobState.TIMEOUT) if kill else (30.0, JobState.COMPLETED))
+
+
+BATCH = """
+[cluster]
+nodes = 2
+[[jobs]]
+name = "late"
+command = "true"
+nodes = { min = 1, max = 2 }
+walltime = 5
+model = { work_s = 40 }
+"""
+
+
+def outcomes(report: str) -> list[tuple[str, str]]:
+    runs: list[dict[str, Any]] = json.loads(report)["runs"]
+    return [(run["name"], run["jobs"][0]["state"]) for run in runs]
+
+
+def test_both_runs_of_a_comparison_treat_a_walltime_alike(tmp_path: Path) -> None:
+    path = tmp_path / "batch.toml"
+    path.write_text(BATCH)
+    report = command("run", str(path), "--compare", "--dry-run", "--json")
+    assert outcomes(report) == [("rigid", "COMPLETED"), ("malleable", "COMPLETED")]
+
+
+def test_a_simulated_batch_goes_on_past_its_walltimes(tmp_path: Path) -> None:
+    path = tmp_path / "batch.toml"
+    path.write_text(BATCH.replace("{ min = 1, max = 2 }", "1"))
+    figures = json.loads(command("simulate", str(path), "--json"))
+    assert (figures["makespan_s"] > 40.0, figures["failed"]) == (True, 0)

@@ -82,18 +82,20 @@ def test_orders_from_another_terminal_grow_shrink_and_take_the_first_group(start
 
 
 def test_an_order_that_cannot_be_followed_is_refused_with_the_reason(start: Start) -> None:
-    run = start(f"nodes = 2\n{KEEP}", heat("job", "{ min = 1, max = 4 }", work_s=3.0))
+    run = start(f"nodes = 2\n{KEEP}", heat("job", "{ min = 1, max = 4 }", work_s=600.0))
     run.wait_for(r.JobMalleable)
     for words, said in (
         (("job", "5"), "no allowed size"),
         (("job", "3"), "would need 2 more nodes"),
         (("nobody", "1"), "there are: 1 (job)"),
         (("job", "0"), "whole number"),
+        (("job", "1", "--leave", "mars"), "there is no node 'mars'; there are n[0-1]"),
+        (("job", "1", "--leave", "n[0-99999999]"), "at most 65,536 nodes"),
     ):
         ordered = run.order(*words)
         assert ordered.returncode == 2
         assert said in ordered.stderr
-    assert run.finish()["job"]["resizes"] == []
+    assert not any(isinstance(record, r.ResizeOffered) for record in run.records())
 
 
 def test_a_node_with_two_slots_runs_groups_of_two_ranks(start: Start) -> None:

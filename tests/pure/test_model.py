@@ -46,7 +46,7 @@ def test_text_of_node_sets() -> None:
     assert NodeSet.first(3) == NodeSet.of([0, 1, 2])
     with pytest.raises(ValueError, match="backwards"):
         NodeSet.parse("7-3")
-    with pytest.raises(ValueError, match="invalid literal"):
+    with pytest.raises(ValueError, match="'a' is no number or range"):
         NodeSet.parse("a")
 
 
@@ -92,6 +92,23 @@ def test_the_intersection_allows_what_both_allow(a: Bounds, b: Bounds) -> None:
         assert common[0] in both.sizes()
         if a.factor == b.factor:
             assert both.sizes() == common
+        assert both.preferred in common
+
+
+@given(bounds_(), bounds_(), st.integers(1, 80))
+def test_the_nearest_size_within_a_wish(bounds: Bounds, wish: Bounds, nodes: int) -> None:
+    size = bounds.floor(nodes) or bounds.min
+    inside = [n for n in bounds.sizes() if wish.min <= n <= wish.max]
+    expected = min(inside, key=lambda n: abs(n - size), default=0)
+    assert bounds.nearest(size, wish.min, wish.max) == expected
+
+
+def test_bounds_of_any_length_cost_nothing() -> None:
+    many = Bounds(1, 10**18, preferred=10**9)
+    assert many.intersect(many) == many
+    assert many.intersect(Bounds(3, 10**17)) == Bounds(3, 10**17, preferred=10**9)
+    assert many.intersect(Bounds(1, 10**18, 10)) == Bounds(1, 10**18, 10, 10**9)
+    assert many.nearest(10**9, 10**17, 10**19) == 10**17
 
 
 @pytest.mark.parametrize(

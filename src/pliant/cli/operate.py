@@ -11,6 +11,7 @@ from rich.table import Table
 
 from pliant.daemon import control
 from pliant.model.errors import PliantError
+from pliant.model.limits import whole
 
 RUN = Annotated[str, typer.Option("--run", help="Which run, if several go on (pliant queue lists them).")]
 
@@ -29,9 +30,10 @@ def resize(
     run: RUN = "",
 ) -> None:
     """Order a running job to another size. It keeps that size until it is ordered to another, or to auto."""
-    if size != "auto" and not (size.isdigit() and int(size) > 0):
+    nodes = 0 if size == "auto" else whole(size)
+    if nodes is None or (nodes == 0 and size != "auto"):
         raise PliantError(f"{size!r} is no number of nodes; give a whole number of 1 or more, or auto")
-    request = control.Request("resize", job, 0 if size == "auto" else int(size), leave)
+    request = control.Request("resize", job, nodes, leave)
     answer = control.ask(_the_run(run), request)
     if answer.error:
         raise PliantError(answer.error)

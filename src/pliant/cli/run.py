@@ -10,8 +10,10 @@ import typer
 from rich.console import Console
 
 from pliant.cli import execute
+from pliant.daemon import submission
 from pliant.model.batch import Batch, read_batch
 from pliant.model.errors import BatchError, PliantError
+from pliant.model.limits import MOST_NODES, as_name
 from pliant.model.speedup import Phases
 from pliant.policy import registry
 from pliant.policy.order import ORDERS
@@ -58,7 +60,9 @@ def run(
             "walltime = SECONDS and kill = true.",
         ),
     ] = None,
-    nodes: Annotated[int, typer.Option(min=0, help="Virtual nodes; 0: what the batch says, or 8.")] = 0,
+    nodes: Annotated[
+        int, typer.Option(min=0, max=MOST_NODES, help="Virtual nodes; 0: what the batch says, or 8.")
+    ] = 0,
     policy: Annotated[
         str, typer.Option(help=f"One of {', '.join(registry.POLICIES)}, or FILE.py[:CLASS].")
     ] = "",
@@ -84,8 +88,10 @@ def run(
     check_report(report)
     costs = read_cost(cost)
     batch = _batch(batch_or_command or [], size, walltime, nodes, policy, start, order, time_limit)
-    if not dry_run and (compare or not rigid):
-        _check_live(batch)
+    if not dry_run:
+        submission.check(batch)
+        if compare or not rigid:
+            _check_live(batch)
     chosen = execute.policy_of(batch.cluster, rigid=False)
     console = steady_console(stderr=as_json)
     kinds = [True, False] if compare else [rigid]
@@ -186,7 +192,7 @@ def _batch(
         batch = read_batch_file(Path(words[0]))
     else:
         job: dict[str, Any] = {
-            "name": _name(words) or "job",
+            "name": as_name(_name(words)),
             "command": words,
             "nodes": size,
             **_walltime(walltime, time_limit),

@@ -16,7 +16,7 @@ from pliant.core import events as e
 from pliant.core import records as r
 from pliant.core.state import NEVER, Job, Settings, State
 from pliant.model.errors import PolicyError
-from pliant.model.jobs import ENDED, Bounds, JobClass, JobState
+from pliant.model.jobs import ENDED, JobClass, JobState
 from pliant.model.nodes import NodeSet, lowest_bits
 from pliant.policy import view as p
 from pliant.policy.view import rebalances
@@ -200,7 +200,7 @@ class SchedulerCore:
         job = self._live(event.job)
         if job is None or job.resize is not None:
             return  # the offer that is under way is the answer
-        size = _nearest(job, event.bounds)
+        size = job.bounds.nearest(job.size, event.bounds.min, event.bounds.max)  # its own, if that is within
         if size in (0, job.size) or self.refusal(job.id, size, NodeSet()) is not None:
             self._commands.append(c.Stay(job.id))
         else:
@@ -426,12 +426,6 @@ class SchedulerCore:
             f"policy {self._policy.name!r} at {state.now:.3f} s decided {decision}, but {why} "
             f"(free {state.free} of {state.total}, pending {state.waiting}, running {len(state.running)})"
         )
-
-
-def _nearest(job: Job, wish: Bounds) -> int:
-    """The allowed size nearest to the job's own that lies within ``wish``, or 0 if none does."""
-    inside = (size for size in job.bounds.sizes() if wish.min <= size <= wish.max)
-    return min(inside, key=lambda size: abs(size - job.size), default=0)
 
 
 def replay(records: Iterable[r.Record], settings: Settings | None = None) -> State:

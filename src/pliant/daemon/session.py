@@ -263,10 +263,14 @@ def answer(controller: Controller, request: control.Request) -> control.Answer:
         known = ", ".join(f"{job.id} ({job.spec.name})" for job in state.jobs.values()) or "none"
         return control.Answer(error=f"no pending or running job {request.job!r}; there are: {known}")
     job = matches[0]
+    numbers = {name: number for number, name in enumerate(controller.names)}
     try:
-        leave = NodeSet.of(controller.names.index(name) for name in parse_hostlist(request.leave))
-    except ValueError:
-        return control.Answer(error=f"{request.leave!r} names a node that is not of this cluster")
+        names = parse_hostlist(request.leave)
+    except ValueError as error:
+        return control.Answer(error=str(error))
+    if unknown := [name for name in names if name not in numbers]:
+        return control.Answer(error=f"there is no node {unknown[0]!r}; there are {hostlist(numbers)}")
+    leave = NodeSet.of(numbers[name] for name in names)
     if (why := controller.core.refusal(job.id, request.size, leave)) is not None:
         return control.Answer(error=why)
     controller.happened(e.Ordered(job.id, request.size, leave))

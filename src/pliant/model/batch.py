@@ -3,7 +3,6 @@ starts; every error names the file, the job and the key."""
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -13,6 +12,7 @@ import msgspec
 
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.model.limits import BATCH_JOBS, LIVE_SLOTS, MOST_NODES, name_problem, whole
 from pliant.model.speedup import Amdahl, Downey, Model, Phase, Phases, Simple, Table, check_model
 
 CLUSTER_KEYS = (
@@ -25,6 +25,8 @@ JOB_KEYS = (
 )  # fmt: skip
 START_S = 10.0
 """What a walltime that was not stated allows for starting, beside half as much again as the model says."""
+LARGEST = 1e300
+"""Of seconds, weights and megabytes: what is below can be multiplied."""
 PHASE_KEYS = ("share", "model", "nodes")
 NODES_KEYS = ("min", "max", "factor", "preferred")
 
@@ -63,6 +65,10 @@ def read_batch(data: Mapping[str, Any], source: str) -> Batch:
     jobs: list[JobSpec] = []
     for number, entry in enumerate(entries, 1):
         jobs += _job(_table(entry, f"{source}: job {number}"), number, source, cluster)
+        if len(jobs) > BATCH_JOBS:
+            raise BatchError(
+                f"{source}: with job {number} there are {len(jobs):,} jobs; the most is {BATCH_JOBS:,}"
+            )
     seen: set[str] = set()
     for job in jobs:
         if job.name in seen:
@@ -74,8 +80,8 @@ def read_batch(data: Mapping[str, Any], source: str) -> Batch:
 
 def _cluster(data: Mapping[str, Any], where: str) -> Cluster:
     _known(data, CLUSTER_KEYS, where)
-    nodes = _whole(data, "nodes", where, 8)
-    slots = _whole(data, "slots", where, 1)
+    nodes = _whole(data, "nodes", where, 8, MOST_NODES)
+    slots = _whole(data, "slots", where, 1, LIVE_SLOTS)
     return Cluster(
         nodes=nodes,
         slots=slots,
@@ -101,10 +107,11 @@ def _weights(value: Any, where: str) -> dict[str, float]:
 
 def _job(data: Mapping[str, Any], number: int, source: str, cluster: Cluster) -> list[JobSpec]:
     name = _text(data, "name", f"{source}: job {number}", f"job{number}")
-    where = f"{source}: job {name!r}"
-    if not name or "/" in name or "\0" in name or name in (".", ".."):
-        raise BatchError(f"{where}: name: it also names the file of the job's output; leave out '/'")
+    count = _whole(data, "count", f"{source}: job {_cut(name)!r}", 1, BATCH_JOBS)
+    where = f"{source}: job {_cut(name)!r}"
     _known(data, JOB_KEYS, where)
+    if problem := name_problem(name if count == 1 else f"{name}-{count}"):
+        raise BatchError(f"{where}: name: {problem}")
     bounds = _bounds(data.get("nodes", 1), where)
     default = JobClass.MALLEABLE if bounds.max > bounds.min else JobClass.RIGID
     if "phases" in data:
@@ -133,6 +140,8 @@ def _job(data: Mapping[str, Any], number: int, source: str, cluster: Cluster) ->
     env = _table(data.get("env", {}), f"{where}: env")
     if bad := [key for key, value in env.items() if not isinstance(value, str)]:
         raise BatchError(f"{where}: env.{bad[0]}: values are text; put it in quotes")
+    if bad := [key for key in env if not key or "=" in key]:
+        raise BatchError(f"{where}: env: {bad[0]!r} cannot be the name of a variable; leave out '='")
     spec = JobSpec(
         name=name,
         nodes=bounds,
@@ -149,7 +158,6 @@ def _job(data: Mapping[str, Any], number: int, source: str, cluster: Cluster) ->
         priority=_priority(data, where),
         data_mb=_amount(data, "data_mb", where, "megabytes", 0.0) or 0.0,
     )
-    count = _whole(data, "count", where, 1)
     if count == 1:
         return [spec]
     return [msgspec.structs.replace(spec, name=f"{name}-{i}") for i in range(1, count + 1)]
@@ -160,14 +168,15 @@ def _bounds(value: Any, where: str) -> Bounds:
         value = {"min": value, "max": value}
     if isinstance(value, str):
         parts = value.split(":")
-        if len(parts) > 2 or not all(part.isdecimal() for part in parts):
-            raise BatchError(f"{where}: nodes: {value!r} is neither a number nor min:max")
-        value = {"min": int(parts[0]), "max": int(parts[-1])}
+        low, high = whole(parts[0]), whole(parts[-1])
+        if len(parts) > 2 or low is None or high is None:
+            raise BatchError(f"{where}: nodes: {_cut(value)!r} is neither a number nor min:max")
+        value = {"min": low, "max": high}
     table = _table(value, f"{where}: nodes")
     _known(table, NODES_KEYS, f"{where}: nodes")
     if "min" not in table or "max" not in table:
         raise BatchError(f"{where}: nodes: give a number, or min and max")
-    numbers = {key: _whole(table, key, f"{where}: nodes", 1) for key in table}
+    numbers = {key: _whole(table, key, f"{where}: nodes", 1, MOST_NODES) for key in table}
     try:
         return Bounds(**numbers)
     except ValueError as error:
@@ -238,7 +247,7 @@ def _model(value: Any, where: str) -> Simple | None:
         else:
             downey = "parallelism" in table or "sigma" in table
             model = msgspec.convert(dict(table), Downey) if downey else msgspec.convert(dict(table), Amdahl)
-    except (msgspec.ValidationError, ValueError, TypeError) as error:
+    except (msgspec.ValidationError, ValueError, TypeError, OverflowError) as error:
         raise BatchError(
             f"{where}: model: {error}; write {{work_s, serial_fraction}}, {{work_s, parallelism, sigma}} "
             "(both with io_s, if it does any) or {times = {1 = 60.0}}"
@@ -288,10 +297,12 @@ def _flag(data: Mapping[str, Any], key: str, where: str) -> bool:
     return value
 
 
-def _whole(data: Mapping[str, Any], key: str, where: str, default: int) -> int:
+def _whole(data: Mapping[str, Any], key: str, where: str, default: int, most: int) -> int:
     value = data.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise BatchError(f"{where}: {key}: expected a whole number of 1 or more, got {value!r}")
+    if value > most:
+        raise BatchError(f"{where}: {key}: {value:,} is too many; the most is {most:,}")
     return value
 
 
@@ -302,6 +313,11 @@ def _priority(data: Mapping[str, Any], where: str) -> int:
     return value
 
 
+def _cut(text: str) -> str:
+    """A user's text for a message, no longer than a line."""
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
 def _seconds(data: Mapping[str, Any], key: str, where: str, default: float | None) -> float | None:
     return _amount(data, key, where, "seconds", default)
 
@@ -310,6 +326,6 @@ def _amount(data: Mapping[str, Any], key: str, where: str, unit: str, default: f
     value = data.get(key, default)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LARGEST:
         raise BatchError(f"{where}: {key}: expected {unit}, 0 or more, got {value!r}")
     return float(value)

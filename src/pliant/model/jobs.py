@@ -69,7 +69,8 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
         return cls(nodes, nodes)
 
     def sizes(self) -> list[int]:
-        """All allowed sizes, ascending."""
+        """All allowed sizes, ascending. A program may allow a thousand million: what comes from one is not asked
+        for this."""
         if self.factor == 1:
             return list(range(self.min, self.max + 1))
         sizes = [self.min]
@@ -99,23 +100,29 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
         i = bisect_right(sizes, nodes)
         return sizes[i] if i < len(sizes) else 0
 
+    def nearest(self, nodes: int, low: int, high: int) -> int:
+        """The allowed size in ``low`` .. ``high`` that is nearest to the allowed size ``nodes``, or 0 if there is none."""
+        size = self.above(low - 1) if nodes < low else self.floor(min(nodes, high))
+        return size if low <= size <= high else 0
+
     def intersect(self, other: Bounds) -> Bounds | None:
         """The sizes both allow, with this one's preferred size where it is left; None if there are none.
 
         Two factors other than 1 meet only where the common sizes are again a geometric row.
         """
-        common = [n for n in self.sizes() if other.allows(n)]
+        if self.factor == other.factor == 1:
+            low, high = max(self.min, other.min), min(self.max, other.max)
+            return Bounds(low, high, 1, min(max(self.preferred, low), high)) if low <= high else None
+        rows = (self, other) if self.factor > 1 else (other, self)  # the first is a geometric, so a short one
+        common = [n for n in rows[0].sizes() if rows[1].allows(n)]
         if not common:
             return None
         factor = max(self.factor, other.factor)
-        if factor == 1:
-            low, high = common[0], common[-1]
-        else:
-            low = high = common[0]
-            if len(common) > 1:
-                factor = common[1] // common[0]
-                while high * factor in common:
-                    high *= factor
+        low = high = common[0]
+        if len(common) > 1:
+            factor = common[1] // common[0]
+            while high * factor in common:
+                high *= factor
         inside = [n for n in common if low <= n <= high]
         preferred = min(inside, key=lambda n: (abs(n - self.preferred), n))
         return Bounds(low, high, factor, preferred)

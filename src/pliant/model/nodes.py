@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
+from pliant.model.limits import HOST_CHARACTERS, MOST_HOSTS, MOST_NODES, whole
+
 
 class NodeSet:
     """An immutable set of node numbers, kept as an int bit mask.
@@ -32,13 +34,13 @@ class NodeSet:
 
     @classmethod
     def parse(cls, text: str) -> NodeSet:
-        """The inverse of ``str``; raises ValueError where the text is no list of ranges."""
+        """The inverse of ``str``; raises ValueError where the text is no list of ranges, or has a node beyond
+        ``MOST_NODES``."""
         mask = 0
         for part in filter(None, text.split(",")):
-            low, _, high = part.partition("-")
-            a, b = int(low), int(high or low)
-            if b < a:
-                raise ValueError(f"the range {part!r} runs backwards")
+            a, b = _range(part)
+            if b >= MOST_NODES:
+                raise ValueError(f"{part!r}: nodes count from 0, and there are at most {MOST_NODES:,}")
             mask |= ((1 << (b - a + 1)) - 1) << a
         return cls(mask)
 
@@ -149,18 +151,44 @@ def _bracket(numbers: list[int], width: int) -> str:
 
 
 def parse_hostlist(text: str) -> list[str]:
-    """Names of a hostlist such as ``n[0-2,5],x7``; ValueError where it is malformed."""
+    """Names of a hostlist such as ``n[0-2,5],x7``; ValueError where it is malformed, or stands for more than
+    ``MOST_HOSTS`` nodes, which is found before it is expanded."""
     names: list[str] = []
     for part in re.findall(r"[^,\[\]]+(?:\[[^\[\]]*\])?", text.strip()):
         prefix, bracket, inside = part.partition("[")
+        if len(prefix) > HOST_CHARACTERS:
+            raise ValueError(
+                f"{_shown(prefix)}: no node has a name of more than {HOST_CHARACTERS} characters"
+            )
         if not bracket:
             names.append(part)
             continue
         for piece in inside.rstrip("]").split(","):
-            low, _, high = piece.partition("-")
-            if not low.isdigit() or (high and not high.isdigit()):
-                raise ValueError(f"{text!r} is no hostlist: {piece!r} is no number or range")
-            names.extend(f"{prefix}{n:0{len(low)}d}" for n in range(int(low), int(high or low) + 1))
+            try:
+                low, high = _range(piece)
+            except ValueError as error:
+                raise ValueError(f"{_shown(text)} is no hostlist: {error}") from None
+            if len(names) + high - low + 1 > MOST_HOSTS:
+                raise ValueError(f"{_shown(text)}: a hostlist stands for at most {MOST_HOSTS:,} nodes")
+            width = len(piece.partition("-")[0])
+            names.extend(f"{prefix}{n:0{width}d}" for n in range(low, high + 1))
     if text.strip() and not names:
-        raise ValueError(f"{text!r} is no hostlist")
+        raise ValueError(f"{_shown(text)} is no hostlist")
     return names
+
+
+def _range(text: str) -> tuple[int, int]:
+    """The ends of ``3`` or ``3-7``; ValueError where it is neither."""
+    first, dash, last = text.partition("-")
+    low = whole(first)
+    high = whole(last) if dash else low
+    if low is None or high is None:
+        raise ValueError(f"{_shown(text)} is no number or range")
+    if high < low:
+        raise ValueError(f"the range {text!r} runs backwards")
+    return low, high
+
+
+def _shown(text: str) -> str:
+    """A user's text in a message, cut where it is long."""
+    return repr(text if len(text) <= 80 else text[:79] + "…")

@@ -22,7 +22,7 @@ def read_batch_file(path: Path) -> Batch:
         raise BatchError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise BatchError(f"{path}: is no text in UTF-8: {error}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # numbers of 5,000 digits, and brackets in brackets, too
         raise BatchError(f"{path}: is no TOML: {error}") from None
     return read_batch(data, str(path))
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from pliant.core import events as e
 from pliant.core.state import NEVER
 from pliant.model.errors import BatchError
+from pliant.model.limits import whole
 from pliant.model.nodes import NodeSet
 
 FORM = "mtbf=1000h,repair=30min[,seed=N], or a CSV file of node,fail_s,return_s"
@@ -104,15 +105,15 @@ def _parse(text: str) -> Drawn:
     for key in ("mtbf", "repair"):
         if key not in given:
             raise BatchError(f"{wrong} {key} is missing; write {FORM}")
-    seed = given.get("seed")
-    if seed is not None and not seed.isdecimal():
-        raise BatchError(f"{wrong} seed: {seed!r} is no whole number")
+    seed = whole(given["seed"]) if "seed" in given else None
+    if "seed" in given and seed is None:
+        raise BatchError(f"{wrong} seed: {given['seed']!r} is no whole number")
     repair = given["repair"]
     return Drawn(
         mtbf_s=_duration(given["mtbf"], f"{wrong} mtbf"),
         repair_s=_duration(repair.removeprefix(FIXED), f"{wrong} repair"),
         fixed=repair.startswith(FIXED),
-        seed=None if seed is None else int(seed),
+        seed=seed,
     )
 
 
@@ -158,7 +159,8 @@ def _read(path: Path) -> tuple[Down, ...]:
 def _down(words: list[str], where: str) -> Down:
     if len(words) not in (2, 3):
         raise BatchError(f"{where}: {len(words)} fields; a line is {','.join(HEADER)}")
-    if not words[0].isdecimal():
+    node = whole(words[0])
+    if node is None:
         raise BatchError(f"{where}: node: {words[0]!r} is no number of a node; they count from 0")
     times: list[float] = []
     for name, word in zip(HEADER[1:], words[1:], strict=False):
@@ -172,7 +174,7 @@ def _down(words: list[str], where: str) -> Down:
     fail_s, return_s = times[0], times[1] if len(times) > 1 else NEVER
     if return_s <= fail_s:
         raise BatchError(f"{where}: return_s: the node returns at {return_s:g} s, but fails at {fail_s:g} s")
-    return Down(int(words[0]), fail_s, return_s)
+    return Down(node, fail_s, return_s)
 
 
 def _draw(drawn: Drawn, nodes: int) -> Iterator[Outage]:

@@ -12,6 +12,7 @@ import msgspec
 
 from pliant.core.state import Settings
 from pliant.model.errors import BatchError, TraceError
+from pliant.model.limits import GENERATED_JOBS, MOST_NODES, whole
 from pliant.plan.cost import ResizeCost
 from pliant.sim import paper2, paper3
 from pliant.sim.batches import batch_jobs, batch_settings, read_batch_file
@@ -86,7 +87,9 @@ class Wish(NamedTuple):
 def read_workload(wish: Wish) -> Workload:
     """The workload; BatchError or TraceError says what is wrong with it."""
     name, colon, rest = wish.text.partition(":")
+    _check_size(wish.nodes, "--nodes")
     load = _generated(name, rest, wish) if colon and name in GENERATORS else _from_file(wish)
+    _check_size(load.nodes, wish.text)
     jobs = (
         [msgspec.structs.replace(job, spec=job.spec.rigid()) for job in load.jobs]
         if wish.rigid
@@ -102,6 +105,11 @@ def read_workload(wish: Wish) -> Workload:
         fixed = False
     settings = wish.overrides.settings(load.settings)
     return load._replace(jobs=jobs, fixed=fixed, settings=settings, failures=failures)
+
+
+def _check_size(nodes: int, where: str) -> None:
+    if nodes > MOST_NODES:
+        raise BatchError(f"{where}: {nodes:,} nodes are too many to simulate; the most is {MOST_NODES:,}")
 
 
 def _from_file(wish: Wish) -> Workload:
@@ -143,8 +151,11 @@ def _from_file(wish: Wish) -> Workload:
 def _generated(name: str, text: str, wish: Wish) -> Workload:
     """``text`` is NUMBER[,OPTION=VALUE...]."""
     first, *others = text.split(",")
-    if not first.isdecimal():
+    number = whole(first)
+    if number is None:
         raise BatchError(f"{wish.text}: {first!r} is no whole number; write {name}:NUMBER")
+    if number > GENERATED_JOBS and name != "paper2":  # whose number is a seed
+        raise BatchError(f"{wish.text}: {number:,} is too many; the most is {GENERATED_JOBS:,}")
     known = OPTIONS[name]
     options = dict(known)
     for other in others:
@@ -160,7 +171,7 @@ def _generated(name: str, text: str, wish: Wish) -> Workload:
         least = -1.0 if key == "seed" else 0.0
         if not least < (options[key] or 0) < math.inf:
             raise BatchError(f"{wish.text}: {key}: it must be above 0")
-    return GENERATORS[name](int(first), options, wish)
+    return GENERATORS[name](number, options, wish)
 
 
 def _lublin(count: int, options: dict[str, float | None], wish: Wish) -> Workload:

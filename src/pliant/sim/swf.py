@@ -15,6 +15,7 @@ import msgspec
 
 from pliant.model.errors import TraceError
 from pliant.model.jobs import Bounds, JobSpec
+from pliant.model.limits import whole
 from pliant.sim.simulator import SimJob
 
 
@@ -57,8 +58,8 @@ class Trace(msgspec.Struct, frozen=True):
         """The size of the machine by the header, if it says."""
         for key in ("MaxProcs", "MaxNodes"):
             words = self.header.get(key, "").split()
-            if words and words[0].isdigit() and int(words[0]) > 0:
-                return int(words[0])
+            if words and (number := whole(words[0])):
+                return number
         return None
 
 

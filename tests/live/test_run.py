@@ -9,6 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from pliant.cli import app
+from pliant.core import records as r
+from pliant.core.state import Settings
+from pliant.daemon.session import run_batch
+from pliant.model.jobs import Bounds, JobSpec
+from pliant.policy.registry import make
 
 
 @pytest.mark.parametrize("of", ["batch", "command line"])
@@ -29,3 +34,14 @@ def test_jobs_start_in_the_order_of_the_queue(tmp_path: Path, of: str) -> None:
     [run] = json.loads(result.stdout)["runs"]
     started = sorted(run["jobs"], key=lambda job: job["start_s"])
     assert [job["name"] for job in started] == ["first", "high", "low"]
+
+
+def test_a_command_that_no_message_can_carry_costs_its_job_alone(tmp_path: Path) -> None:
+    """The command refuses it (tests/pure/test_starting.py); whoever else submits it keeps the node."""
+    big = JobSpec(name="big", nodes=Bounds.exactly(1), command=("true",), env={"A": "x" * 2_000_000})
+    then = JobSpec(name="then", nodes=Bounds.exactly(1), command=("true",))
+    records = run_batch((big, then), make("fcfs"), Settings(), nodes=1, slots=1, output=tmp_path)
+    ends = [record for record in records if isinstance(record, r.JobEnded)]
+    assert [(end.state.value, end.exit_code) for end in ends] == [("FAILED", 126), ("COMPLETED", 0)]
+    assert "the most is" in ends[0].error
+    assert not any(isinstance(record, r.NodesLost) for record in records)

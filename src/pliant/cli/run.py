@@ -89,7 +89,7 @@ def run(
     costs = read_cost(cost)
     batch = _batch(batch_or_command or [], size, walltime, nodes, policy, start, order, time_limit)
     if not dry_run:
-        submission.check(batch)
+        submission.check(batch, output)
         if compare or not rigid:
             _check_live(batch)
     chosen = execute.policy_of(batch.cluster, rigid=False)

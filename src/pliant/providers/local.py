@@ -22,6 +22,8 @@ SILENCE_S = 30.0
 GRACE_S = 5.0
 STOP_S = 4.0
 RESTARTS = 3
+LONGEST = codec.MAX_LINE + codec.WRAPPING
+"""Of a line in either direction, in bytes."""
 
 LOOPBACK = {"UCX_NET_DEVICES": "lo"}
 """For the ranks: all nodes are on this machine, so nobody listens where others could connect."""
@@ -89,8 +91,21 @@ class LocalNodes:
         link = self._links.get(node)
         if link is None or link.writer.is_closing():
             return False
-        link.writer.write(codec.encode(message))
+        line = codec.encode(message)
+        if len(line) > LONGEST:
+            # An agent that got it would take its controller for mad, and end with all that runs there.
+            self._refuse(node, message, len(line))
+        else:
+            link.writer.write(line)
         return True
+
+    def _refuse(self, node: str, message: m.ControllerMessage, size: int) -> None:
+        why = f"{size:,} bytes as a message to {node}, and the most is {LONGEST:,}"
+        if isinstance(message, m.StartGroup):
+            failed = m.StartFailed(message.job, message.group, f"command and environment: {why}", 126)
+            asyncio.get_running_loop().call_soon(self._on_message, node, failed)
+        else:
+            sys.stderr.write(f"pliant: a message is not sent: {why}\n")
 
     async def stop(self) -> None:
         """End all agents and everything they started; nothing is left afterwards."""
@@ -146,7 +161,7 @@ class LocalNodes:
         task.add_done_callback(self._tasks.discard)
 
     async def _listen(self, name: str, reader: asyncio.StreamReader, link: _Link) -> None:
-        lines = codec.Lines(codec.MAX_LINE + codec.WRAPPING)
+        lines = codec.Lines(LONGEST)
         decoder = codec.from_agent()
         try:
             while data := await self._read(reader):

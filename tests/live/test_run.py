@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
+from harness import HEAT, PATIENCE_S, PLIANT
 from typer.testing import CliRunner
 
 from pliant.cli import app
@@ -45,3 +48,18 @@ def test_a_command_that_no_message_can_carry_costs_its_job_alone(tmp_path: Path)
     assert [(end.state.value, end.exit_code) for end in ends] == [("FAILED", 126), ("COMPLETED", 0)]
     assert "the most is" in ends[0].error
     assert not any(isinstance(record, r.NodesLost) for record in records)
+
+
+def test_a_long_directory_for_temporary_files_is_no_obstacle(tmp_path: Path) -> None:
+    """As clusters have them: too long for the path of a socket."""
+    long = tmp_path / ("x" * 200)
+    long.mkdir()
+    env = {key: value for key, value in os.environ.items() if key != "XDG_RUNTIME_DIR"} | {
+        "TMPDIR": str(long)
+    }
+    done = subprocess.run(
+        [PLIANT, "run", "-N", "2", "--nodes", "2", "--output", "out", "--", *HEAT.split(), "--steps", "20"],
+        cwd=tmp_path, env=env, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert not list(long.iterdir())

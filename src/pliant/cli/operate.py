@@ -57,11 +57,14 @@ def queue(
 
 
 def _the_run(wanted: str) -> str:
-    runs = control.runs()
+    """The id of the run that is meant. One that does not answer now is a run as well: it may only be busy."""
+    found = control.survey()
+    runs = [*found.answering, *found.silent]
+    shown = [*found.answering, *(f"{run} (no answer: {why})" for run, why in found.silent.items())]
     if wanted and wanted not in runs:
-        raise PliantError(f"there is no run {wanted!r}; going on: {', '.join(runs) or 'none'}")
+        raise PliantError(f"there is no run {wanted!r}; going on: {', '.join(shown) or 'none'}")
     if not runs:
         raise PliantError("no run goes on; start one with pliant run or pliant demo in another terminal")
     if not wanted and len(runs) > 1:
-        raise PliantError(f"several runs go on: {', '.join(runs)}; choose one with --run")
+        raise PliantError(f"several runs go on: {', '.join(shown)}; choose one with --run")
     return wanted or runs[0]

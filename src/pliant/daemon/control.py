@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import secrets
 import shutil
@@ -16,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,8 +26,13 @@ from pliant.launch.agent import CONTROL
 from pliant.model.errors import PliantError
 
 ANSWER_S = 10.0
-ROOT_CHARACTERS = 60
-"""The kernel allows 107 characters for a socket's path; ours add up to 40 to the directory's."""
+DRAIN_S = 1.0
+RETRY_S = 0.05
+REQUEST_BYTES = 1 << 16
+ROOT_BYTES = 60
+"""The kernel allows 107 bytes for a socket's path; ours add up to 40 to the directory's."""
+SHORT = Path("/tmp")
+"""Where no other directory will do: it is on every Linux, and ours in it is made and checked like any."""
 STARTING_S = 10.0
 """A directory so young may belong to a controller that does not listen yet."""
 
@@ -49,12 +56,9 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def base() -> Path:
     """The directory of this user's controllers, made if need be; PliantError if it is not safe to use."""
-    root = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
-    if len(str(root)) > ROOT_CHARACTERS:
-        root = Path(tempfile.gettempdir())
-    path = root / f"pliant-{os.getuid()}"
+    path = _root() / f"pliant-{os.getuid()}"
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
         status = path.lstat()
     except OSError as error:
         raise PliantError(
@@ -65,6 +69,18 @@ def base() -> Path:
             f"{path} belongs to another user or is open to others; remove it or set XDG_RUNTIME_DIR"
         )
     return path
+
+
+def _root() -> Path:
+    """The user's own directory for such files if there is one, else that for temporary files, else /tmp: the first
+    with a path so short that it leaves room for those of sockets."""
+    roots = [os.environ.get("XDG_RUNTIME_DIR", "")]
+    with contextlib.suppress(OSError):  # there is none
+        roots.append(tempfile.gettempdir())
+    for root in map(Path, filter(None, roots)):
+        if root.is_absolute() and len(os.fsencode(root)) <= ROOT_BYTES and root.is_dir():
+            return root
+    return SHORT
 
 
 def new_runtime() -> tuple[str, Path]:
@@ -80,35 +96,86 @@ async def listen(runtime: Path, answer: Callable[[Request], Answer]) -> asyncio.
     """Answer requests on the run's control socket until the server is closed."""
     decoder = msgspec.json.Decoder(Request)
 
+    async def reply(reader: asyncio.StreamReader) -> Answer:
+        try:
+            line = await reader.readline()
+        except ValueError:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DRAIN_S):
+                    while await reader.read(REQUEST_BYTES):
+                        pass  # what is left unread when we close would take the answer with it
+            return Answer(error=f"a request is one line of at most {REQUEST_BYTES:,} bytes")
+        try:
+            return answer(decoder.decode(line))
+        except (msgspec.DecodeError, UnicodeDecodeError, PliantError) as error:
+            return Answer(error=str(error))
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, TimeoutError, ValueError):
-            line = await asyncio.wait_for(reader.readline(), ANSWER_S)
-            try:
-                result = answer(decoder.decode(line))
-            except (msgspec.DecodeError, PliantError) as error:
-                result = Answer(error=str(error))
-            writer.write(msgspec.json.encode(result) + b"\n")
-            await asyncio.wait_for(writer.drain(), ANSWER_S)
-        writer.close()
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                writer.write(msgspec.json.encode(await reply(reader)) + b"\n")
+                await writer.drain()
+        except (ConnectionError, TimeoutError, asyncio.CancelledError):
+            pass  # the other end is gone, or says nothing, or the run ends
+        finally:
+            writer.close()
 
     path = runtime / CONTROL
-    server = await asyncio.start_unix_server(serve, path=str(path))
+    server = await asyncio.start_unix_server(serve, path=str(path), limit=REQUEST_BYTES)
     path.chmod(0o600)
     return server
 
 
+class Survey(NamedTuple):
+    """The ids of this user's controllers that take requests, and of those that may be alive and do not take one
+    now, with the reason."""
+
+    answering: list[str]
+    silent: dict[str, str]
+
+
+def survey() -> Survey:
+    """Look for controllers; what dead ones left behind is removed.
+
+    Nobody listens at a dead one's socket, or it is gone: no other error proves that.
+    """
+    found = Survey([], {})
+    for path in sorted(each for each in base().iterdir() if each.is_dir()):
+        try:
+            _connect(path, 0.0).close()
+            found.answering.append(path.name)
+        except (ConnectionRefusedError, FileNotFoundError):
+            _sweep(path)
+        except OSError as error:
+            found.silent[path.name] = (
+                "it is busy" if error.errno == errno.EAGAIN else str(error.strerror or error)
+            )
+    return found
+
+
 def runs() -> list[str]:
-    """The ids of this user's controllers that answer; what dead ones left behind is removed."""
-    alive = []
-    for path in sorted(base().iterdir()):
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(ANSWER_S)
-            try:
-                probe.connect(str(path / CONTROL))
-                alive.append(path.name)
-            except OSError:
-                _sweep(path)
-    return alive
+    """The ids of this user's controllers that take requests; what dead ones left behind is removed."""
+    return survey().answering
+
+
+def _connect(runtime: Path, patience_s: float) -> socket.socket:
+    """A connection to the controller of this directory; a busy one, whose queue is full, is tried again for so long."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(ANSWER_S)
+        try:
+            connection.connect(str(runtime / CONTROL))
+        except BlockingIOError:
+            connection.close()
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(RETRY_S)
+        except OSError:
+            connection.close()
+            raise
+        else:
+            return connection
 
 
 def _sweep(path: Path) -> None:
@@ -124,12 +191,21 @@ def _sweep(path: Path) -> None:
 
 def ask(run: str, request: Request) -> Answer:
     """Send one request to the controller ``run``; PliantError if it cannot be reached."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(ANSWER_S)
-        try:
-            connection.connect(str(base() / run / CONTROL))
-            connection.sendall(msgspec.json.encode(request) + b"\n")
+    try:
+        line = msgspec.json.encode(request) + b"\n"
+    except UnicodeEncodeError as error:
+        raise PliantError(f"{error.object!r} is no text in UTF-8") from None
+    if len(line) > REQUEST_BYTES:
+        raise PliantError(f"the request has {len(line):,} bytes, and the most is {REQUEST_BYTES:,}")
+    try:
+        with _connect(base() / run, ANSWER_S) as connection:
+            connection.sendall(line)
+            connection.shutdown(socket.SHUT_WR)
             with connection.makefile("rb") as file:
-                return msgspec.json.decode(file.readline(), type=Answer)
-        except (OSError, msgspec.DecodeError) as error:
-            raise PliantError(f"run {run} does not answer: {error}") from None
+                answer = file.readline()
+    except OSError as error:
+        raise PliantError(f"run {run} does not answer: {error.strerror or error}") from None
+    try:
+        return msgspec.json.decode(answer, type=Answer)
+    except msgspec.DecodeError:
+        raise PliantError(f"run {run} closed the connection without an answer") from None

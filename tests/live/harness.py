@@ -141,7 +141,7 @@ class BatchRun:
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
-                    words = (entry / "cmdline").read_bytes().decode().split("\0")
+                    words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
                 except OSError:
                     continue
                 if "pliant.launch.agent" in words and self.run and self.run in words:

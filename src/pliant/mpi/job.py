@@ -31,6 +31,17 @@ from pliant.protocol.messages import Bye, Error, GroupLost, SchedulerMessage
 RESULT_BYTES = 1 << 16
 """The longest result, and the longest part of a traceback, that is sent."""
 
+ONE_LOOP = (
+    "put all phases into one loop: `for step in job.steps(a + b):` with `if step < a:` for the first phase "
+    "and `else:` for the second"
+)
+ONE_BLOCK = (
+    "a program has one `with mpi.malleable()` block with one steps() loop in it, and this one has had it: "
+    f"the scheduler takes the end of the block for the end of the job; {ONE_LOOP}"
+)
+_blocks: list[Bounds] = []
+"""The block that this process has had."""
+
 
 class Job:
     """A rank's view of its job; made by :func:`malleable`.
@@ -42,6 +53,7 @@ class Job:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._loop: Loop | None = None
+        self._entered = False
 
     # ---- who and where ------------------------------------------------------------------------------
 
@@ -138,9 +150,7 @@ class Job:
         if n < 0:
             raise ValueError(f"steps({n}): the number of steps must be 0 or more")
         if self._loop is not None:
-            raise PliantError(
-                "one steps() loop a block: open another `with mpi.malleable(...)` program for more"
-            )
+            raise PliantError(f"a program has one steps() loop, and this one has had it; {ONE_LOOP}")
         begin = arrive(context) if context.team is None else None
         model = context.model if pace is True else pace or None
         if pace is True and model is None:
@@ -154,6 +164,9 @@ class Job:
     # ---- the block ----------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
+        if self._entered:
+            raise PliantError(ONE_BLOCK)
+        self._entered = True
         return self
 
     def __exit__(
@@ -211,9 +224,13 @@ def malleable(
 
     ``preferred`` is the size it would rather have (0: ``min``); without ``max`` only the rows of its arrays limit it. What the submission allows is intersected with
     this. Without an agent the program runs at the size it was started with, alone or under mpiexec.
-    Raises ValueError for bounds that contradict each other.
+    Raises ValueError for bounds that contradict each other, and PliantError in a program that has had a block:
+    one after it or inside it is refused, with an agent and without.
     """
     bounds = Bounds(min, MAX_NODES if max is None else max, factor, preferred)
+    if _blocks:
+        raise PliantError(ONE_BLOCK)
+    _blocks.append(bounds)
     limit_s = environment.deadline_s()
     place = environment.read()
     wait = Wait(limit_s)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from harness import BatchRun, job
 
+from pliant.core import records as r
+
 Start = Callable[..., BatchRun]
 
 ONE_BLOCK = "a program has one `with mpi.malleable()` block"
@@ -24,6 +26,20 @@ with mpi.malleable(min=1, max=4) as job:
         with mpi.malleable(min=1, max=4):
             pass
 """
+IN_PLACE = """
+import pathlib, sys, time
+from pliant import mpi
+flag = pathlib.Path(sys.argv[1])
+with mpi.malleable(min=1, max=2) as job:
+    seen = job.value("seen", [])
+    if job.fresh:
+        seen.value.append(lambda: 0)
+    for step in job.steps(1_000_000):
+        time.sleep(0.005)
+        if flag.exists():
+            break
+    job.result(f"{job.size} {len(seen.value)}")
+"""
 
 
 def test_programs_that_cannot_be_right_are_told_so(start: Start, tmp_path: Path) -> None:
@@ -33,11 +49,17 @@ def test_programs_that_cannot_be_right_are_told_so(start: Start, tmp_path: Path)
         return f"python {path}"
 
     run = start(
-        "nodes = 4\ncooldown_s = 60",
+        "nodes = 6\ncooldown_s = 60",
         job("twice", program("twice", TWICE), "{ min = 2, max = 3 }"),
         job("nested", program("nested", NESTED), "2"),
+        job("inplace", f"{program('inplace', IN_PLACE)} {tmp_path / 'flag'}", "{ min = 1, max = 2 }"),
     )
+    run.wait_for(r.ResizeFailed, lambda x: "the value 'seen' cannot be pickled" in x.error)
+    (tmp_path / "flag").touch()
     jobs = run.finish(code=1)
     for name in ("twice", "nested"):
         assert (jobs[name]["state"], jobs[name]["exit_code"]) == ("FAILED", 1)
         assert ONE_BLOCK in jobs[name]["error"]
+    assert (jobs["inplace"]["state"], jobs["inplace"]["result"]) == ("COMPLETED", "1 1")
+    [growth] = jobs["inplace"]["resizes"]
+    assert growth["outcome"] == "failed"

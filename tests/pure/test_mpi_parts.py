@@ -144,6 +144,18 @@ def test_a_withdrawn_resize_fails_while_it_can(table: tuple[FakeSession, Negotia
     assert hear(table, Withdraw(2)) == []
 
 
+def test_the_last_word_may_be_an_objection(table: tuple[FakeSession, Negotiation]) -> None:
+    session, negotiation = table
+    hear(table, GROW)
+    session.values[1, "r1/joined"] = "arrays"
+    assert negotiation.decide(now()).action is Action.EXPAND
+    assert not negotiation.confirm(1, now(), "no room")
+    assert session.words() == ["Failed no room"]
+    assert not negotiation.confirm(1, now(), "no room")
+    assert session.words() == []
+    assert hear(table, SHRINK) == ["Accept"]
+
+
 def test_a_lost_newcomer_costs_only_the_resize(table: tuple[FakeSession, Negotiation]) -> None:
     assert hear(table, GROW, GroupLost(5)) == [
         "Accept",

@@ -78,3 +78,26 @@ with mpi.malleable() as job:
     assert (code, out) == (1, "refused\n")
     assert "a program has one steps() loop" in errors
     assert "put all phases into one loop" in errors
+
+
+def test_a_value_that_cannot_be_sent_is_refused_where_it_is_given() -> None:
+    program = """
+from pliant import mpi
+
+class Torn(Exception):  # pickled without its second argument, and so never unpickled
+    def __init__(self, a, b):
+        super().__init__(a)
+
+with mpi.malleable() as job:
+    total = job.value("total", 1)
+    for bad in (lambda: 0, job.comm.Dup(), Torn(1, 2), [open("/dev/null")]):
+        for give in (lambda: job.value("new", bad), lambda: setattr(total, "value", bad)):
+            try:
+                give()
+            except TypeError as error:
+                print(str(error).partition(" cannot ")[0], error.__cause__ is not None, total.value)
+    job.value("new", [1.5, "free still"])
+"""
+    code, out, errors = run(program)
+    assert code == 0, errors
+    assert out.splitlines() == ["the value 'new' True 1", "the value 'total' True 1"] * 4

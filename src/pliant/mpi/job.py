@@ -117,7 +117,10 @@ class Job:
         return array
 
     def value(self, name: str, initial: Any = None) -> Replicated:
-        """Register a value that all ranks hold alike, in ``.value``; a newcomer gets the job's current one."""
+        """Register a value that all ranks hold alike, in ``.value``; a newcomer gets the job's current one.
+
+        TypeError, here and when ``.value`` is assigned, for what cannot be pickled.
+        """
         self._context.register(name, looping=self._loop is not None)
         replicated = self._context.values[name] = Replicated(name, initial, self._context)
         return replicated

@@ -183,10 +183,15 @@ class Negotiation:
         self._committed = True
         return Decision(action, resize=self.resize)
 
-    def confirm(self, resize: int, now: Situation) -> bool:
-        """The last word, when all ranks have stopped for the resize: whether it shall really happen."""
+    def confirm(self, resize: int, now: Situation, objection: str = "") -> bool:
+        """The last word, when all ranks have stopped for the resize: whether it shall really happen.
+
+        With an ``objection`` it fails, for that reason.
+        """
         self._session.poll()
         self._committed = False
+        if self.resize == resize:
+            self._broken = self._broken or objection
         self.answer(now)
         return self._accepted and self.resize == resize
 

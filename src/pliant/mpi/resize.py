@@ -62,10 +62,11 @@ def _order(context: Context, decision: Decision, now: Situation) -> Order:
     # Peers may still be in user code, so this one wait has no limit.
     barrier(team.own, wait, "all ranks to stop for the resize", limited=False)
     order = Order(go=False)
-    if context.speaks and negotiation is not None and negotiation.confirm(decision.resize, now):
+    if context.speaks and negotiation is not None:
         shrink = decision.action is Action.SHRINK
-        order = Order(go=True, leaving=negotiation.leaving(team.members) if shrink else ())
-        context.joining = negotiation.newcomers
+        if negotiation.confirm(decision.resize, now, "" if shrink else context.unsendable()):
+            order = Order(go=True, leaving=negotiation.leaving(team.members) if shrink else ())
+            context.joining = negotiation.newcomers
     order = broadcast(team.own, order, 0, wait, "the root's order")
     return Order(*order)
 

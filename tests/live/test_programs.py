@@ -40,6 +40,21 @@ with mpi.malleable(min=1, max=2) as job:
             break
     job.result(f"{job.size} {len(seen.value)}")
 """
+WIDE = """
+import time
+from pliant import mpi
+with mpi.malleable(min=1, max=1000) as job:
+    grid = job.array("grid", (2, 3))
+    if job.fresh:
+        grid.local[...] = 1
+    for step in job.steps(1_000_000):
+        time.sleep(0.005)
+        if job.nodes == 2:
+            break
+    whole = grid.gather()
+    if whole is not None:
+        job.result(f"{job.size} {whole.sum():.0f}")
+"""
 
 
 def test_programs_that_cannot_be_right_are_told_so(start: Start, tmp_path: Path) -> None:
@@ -49,10 +64,12 @@ def test_programs_that_cannot_be_right_are_told_so(start: Start, tmp_path: Path)
         return f"python {path}"
 
     run = start(
-        "nodes = 6\ncooldown_s = 60",
+        "nodes = 8\ncooldown_s = 60",
         job("twice", program("twice", TWICE), "{ min = 2, max = 3 }"),
         job("nested", program("nested", NESTED), "2"),
         job("inplace", f"{program('inplace', IN_PLACE)} {tmp_path / 'flag'}", "{ min = 1, max = 2 }"),
+        job("wide", program("wide", WIDE), "{ min = 1, max = 2 }"),
+        job("too-wide", program("wide", WIDE), "{ min = 1, max = 3 }"),
     )
     run.wait_for(r.ResizeFailed, lambda x: "the value 'seen' cannot be pickled" in x.error)
     (tmp_path / "flag").touch()
@@ -63,3 +80,5 @@ def test_programs_that_cannot_be_right_are_told_so(start: Start, tmp_path: Path)
     assert (jobs["inplace"]["state"], jobs["inplace"]["result"]) == ("COMPLETED", "1 1")
     [growth] = jobs["inplace"]["resizes"]
     assert growth["outcome"] == "failed"
+    assert (jobs["wide"]["state"], jobs["wide"]["result"]) == ("COMPLETED", "2 6")
+    assert "at most 2 ranks can each hold a block, and there may be 3" in jobs["too-wide"]["error"]

@@ -470,7 +470,8 @@ class Controller:
         number = job.number
         match message:
             case m.Hello():
-                self._tell(job, group, m.Welcome(number, job.spec.name, job.together(group), job.spec.model))
+                together, bounds = job.together(group), job.agreed(message.bounds)
+                self._tell(job, group, m.Welcome(number, job.spec.name, together, job.spec.model, bounds))
                 if group.number == self._side(job).root:
                     self.happened(e.Hello(number, message.elastic, message.bounds))
             case m.Malleable():

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from pliant.model.jobs import JobSpec
+from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.world import World
 from pliant.protocol.fence import Fence
 from pliant.protocol.scheduler_side import Board, SchedulerSide
@@ -84,6 +84,13 @@ class LiveJob:
     def together(self, group: LiveGroup) -> tuple[int, ...]:
         """The groups that were started with this one, in order."""
         return tuple(g.number for g in self.groups.values() if g.resize == group.resize)
+
+    def agreed(self, program: Bounds | None) -> Bounds | None:
+        """The sizes this job may come to, by its submission and by what the ``program`` allows."""
+        bounds = self.spec.nodes
+        if self.spec.job_class in {JobClass.RIGID, JobClass.MOLDABLE}:
+            bounds = Bounds.exactly(len(self.groups))  # it keeps the size that it was started with
+        return bounds if program is None else bounds.intersect(program)
 
     def fail(self, code: int, error: str) -> None:
         """Book a failure; the first exit code stands."""

@@ -78,6 +78,8 @@ class Snapshot(NamedTuple):
 class Context:
     """``team`` is None on a newcomer that is not joined yet, and on a rank that has been released.
 
+    ``bounds`` are the program's own, ``agreed`` those that the submission allows as well.
+
     ``session`` and ``negotiation`` are there on rank 0 of every group that an agent started. ``started`` are
     the groups that were started together with this one, the leader first. ``joining``, on the root, are the
     newcomers that the job is being connected to right now: their loss cannot be undone any more.
@@ -94,6 +96,7 @@ class Context:
     fresh: bool = True
     released: bool = False
     model: Model | None = None
+    agreed: Bounds | None = None
     result: str | None = None
     joining: tuple[int, ...] = ()
     arrays: dict[str, Array] = field(default_factory=dict)

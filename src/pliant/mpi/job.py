@@ -94,8 +94,8 @@ class Job:
     ) -> Array:
         """Register an array that is spread over all ranks, zero at first, and redistributed at every resize.
 
-        All ranks register the same arrays in the same order before the loop. Raises ValueError if some
-        allowed size of the job would leave a rank without rows, or with fewer than the halo is deep.
+        All ranks register the same arrays in the same order before the loop. Raises ValueError if a size that
+        the submission and ``max`` allow would leave a rank without rows, or with fewer than the halo is deep.
         """
         context = self._context
         context.register(name, looping=self._loop is not None)
@@ -103,12 +103,13 @@ class Job:
         if context.place is None:
             ranks, advice = self.size, "start fewer ranks or use a larger array"
         else:
-            each = MPI.COMM_WORLD.size
+            each = context.team.members[0].ranks if context.team else MPI.COMM_WORLD.size
             ranks = context.team.own.size if context.team else 1
-            if context.bounds.max < MAX_NODES:
-                ranks = max(ranks, context.bounds.max * each)
+            if context.bounds.max < MAX_NODES and context.agreed is not None:
+                ranks = max(ranks, context.agreed.max * each)
             advice = (
-                f"set max, the most nodes of the job with {each} ranks each, lower, or use a larger array"
+                f"submit it for fewer nodes (of {each} ranks each), set max in the program lower, "
+                "or use a larger array"
             )
         array.check_ranks(ranks, advice)
         context.arrays[name] = array
@@ -255,7 +256,7 @@ def malleable(
 def _register(context: Context, place: environment.Environment) -> None:
     """Open the session on rank 0 of the group, and tell its other ranks what came with the welcome."""
     world, wait = MPI.COMM_WORLD, context.wait
-    news: tuple[tuple[int, ...], Model | None] = ((), None)
+    news: tuple[tuple[int, ...], Model | None, Bounds | None] = ((), None, None)
     if world.rank == 0:
         session = Session.open(place, wait.limit_s)
         welcome = session.greet(world.size, context.bounds)
@@ -263,8 +264,9 @@ def _register(context: Context, place: environment.Environment) -> None:
         session.on_message = _watch(context, session)
         context.session = session
         context.negotiation = Negotiation(session, context.bounds)
-        news = (welcome.groups, welcome.model)
-    context.started, context.model = broadcast(world, news, 0, wait, "the scheduler's welcome", limited=False)
+        news = (welcome.groups, welcome.model, welcome.bounds)
+    news = broadcast(world, news, 0, wait, "the scheduler's welcome", limited=False)
+    context.started, context.model, context.agreed = news
 
 
 def _watch(context: Context, session: Session) -> Callable[[SchedulerMessage], None]:

@@ -134,12 +134,17 @@ class Bye(Message, frozen=True):
 
 
 class Welcome(Message, frozen=True, omit_defaults=False):
-    """The session stands. ``groups`` are the groups that were started together with this one, in order."""
+    """The session stands. ``groups`` are the groups that were started together with this one, in order.
+
+    ``bounds`` are the sizes the job may come to, by the submission and by the program's own bounds; none if
+    the two have no size in common.
+    """
 
     job: int
     name: str
     groups: tuple[int, ...]
     model: Model | None = None
+    bounds: Bounds | None = None
     version: int = VERSION
 
 

@@ -42,18 +42,21 @@ with mpi.malleable(min=1, max=2) as job:
 """
 WIDE = """
 import time
+import numpy as np
 from pliant import mpi
 with mpi.malleable(min=1, max=1000) as job:
-    grid = job.array("grid", (2, 3))
+    grid, marks = job.array("grid", (2, 3)), job.array("marks", (2,), "i4")
     if job.fresh:
         grid.local[...] = 1
+        marks.local[...] = 1
+        kept = grid.owned
     for step in job.steps(1_000_000):
         time.sleep(0.005)
         if job.nodes == 2:
             break
     whole = grid.gather()
     if whole is not None:
-        job.result(f"{job.size} {whole.sum():.0f}")
+        job.result(f"{job.size} {whole.sum():.0f} {np.isnan(kept).all()} {kept.flags.writeable}")
 """
 
 
@@ -80,5 +83,9 @@ def test_programs_that_cannot_be_right_are_told_so(start: Start, tmp_path: Path)
     assert (jobs["inplace"]["state"], jobs["inplace"]["result"]) == ("COMPLETED", "1 1")
     [growth] = jobs["inplace"]["resizes"]
     assert growth["outcome"] == "failed"
-    assert (jobs["wide"]["state"], jobs["wide"]["result"]) == ("COMPLETED", "2 6")
+    assert (jobs["wide"]["state"], jobs["wide"]["result"]) == ("COMPLETED", "2 6 True False")
     assert "at most 2 ranks can each hold a block, and there may be 3" in jobs["too-wide"]["error"]
+    named = [line for line in (run.out / "wide.log").read_text().splitlines() if line.startswith("pliant: ")]
+    assert len(named) == 1
+    assert "the job went from 1 to 2 nodes, and on 1 of its ranks the program still holds" in named[0]
+    assert "array 'grid'" in named[0]

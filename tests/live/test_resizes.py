@@ -75,6 +75,7 @@ def test_orders_from_another_terminal_grow_shrink_and_take_the_first_group(start
             run.wait_for(r.NodesClean)  # else the next order might find too few nodes free
     job = run.finish()["job"]
     assert job["verified"] is True, run.story()
+    assert "still holds" not in (run.out / "job.log").read_text()
     assert [(x["from"], x["to"]) for x in job["resizes"]] == [(1, 3), (3, 2), (2, 4), (4, 1)]
     gone = [x.released for x in run.records() if isinstance(x, r.ResizeDone) and x.released]
     assert gone[0] == NodeSet.of([0])  # the first group, and the root with it

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
+from weakref import ReferenceType, WeakValueDictionary, ref
 
 import numpy as np
 from mpi4py import MPI
@@ -44,6 +45,8 @@ class Array:
         self.spread = spread
         self._seat = seat
         self._data: NDArray[Any] | None = None
+        self._owned: WeakValueDictionary[int, NDArray[Any]] = WeakValueDictionary()
+        self._before: ReferenceType[NDArray[Any]] | None = None
         if not 0 <= spread.axis < len(shape):
             raise ValueError(f"array {name!r} of shape {shape} has no axis {spread.axis}")
         if spread.halo < 0:
@@ -91,7 +94,10 @@ class Array:
 
     @property
     def local(self) -> NDArray[Any]:
-        """This rank's rows with the halo: writable; a new array after every resize, so do not keep it."""
+        """This rank's rows with the halo: writable, and a new array after every resize, so take it in each step.
+
+        One that is kept over a resize is no part of the array any more: see :meth:`retire`.
+        """
         self._seat.team(f"{self.name}.local")
         if self._data is None:
             raise RuntimeError(f"array {self.name!r} has no data on this rank")
@@ -104,10 +110,12 @@ class Array:
 
     @property
     def owned(self) -> NDArray[Any]:
-        """The part of ``local`` that this rank owns: a view without the halo."""
+        """The part of ``local`` that this rank owns: a view without the halo. As ``local``, it is not to be kept."""
         mine = self.owned_rows()
         first = self._with_halo(mine).start
-        return self.local[self._cut(mine.start - first, mine.stop - first)]
+        view = self.local[self._cut(mine.start - first, mine.stop - first)]
+        self._owned[id(view)] = view
+        return view
 
     @property
     def owned_index(self) -> tuple[slice, ...]:
@@ -166,6 +174,7 @@ class Array:
         rank = mail.comm.rank
         plan = traffic(self.rows, sources, targets)
         old, self._data = self._data, None
+        self._before = None if old is None else ref(old)
         old_first = 0
         if rank in sources:
             old_first = self._with_halo(block(self.rows, len(sources), sources.index(rank))).start
@@ -184,6 +193,38 @@ class Array:
             for source, target, start, stop in plan.moves:
                 if source == rank:
                     mail.send_later(old[self._cut(start - old_first, stop - old_first)], target, tag)
+
+    def retire(self) -> bool:
+        """Whether the program still holds the block of before the last move, when its mail is finished.
+
+        It would compute with old data, and write where nobody reads. So that this is seen, the block is filled
+        with :func:`filler`, and what was handed out as ``local`` or ``owned`` is made read-only.
+        """
+        old = None if self._before is None else self._before()
+        views, self._before, self._owned = [*self._owned.values()], None, WeakValueDictionary()
+        if old is None:
+            return False
+        old.flags.writeable = True  # the program itself may have locked it
+        if (value := filler(old.dtype)) is not None:
+            old.fill(value)
+        for view in (old, *views):
+            view.flags.writeable = False
+        return True
+
+
+def filler(dtype: np.dtype[Any]) -> Any:
+    """What nobody takes for data: NaN, NaT, the integer furthest from 0; None where a type has no such value."""
+    match dtype.kind:
+        case "f" | "c":
+            return np.nan
+        case "m" | "M":
+            return np.array("NaT", dtype)[()]
+        case "i":
+            return np.iinfo(dtype).min
+        case "u":
+            return np.iinfo(dtype).max
+        case _:
+            return None
 
 
 class Seat(NamedTuple):

@@ -82,7 +82,8 @@ class Context:
 
     ``session`` and ``negotiation`` are there on rank 0 of every group that an agent started. ``started`` are
     the groups that were started together with this one, the leader first. ``joining``, on the root, are the
-    newcomers that the job is being connected to right now: their loss cannot be undone any more.
+    newcomers that the job is being connected to right now: their loss cannot be undone any more. ``named`` are
+    the arrays of which the program was told that it holds an old block.
     """
 
     bounds: Bounds
@@ -99,6 +100,7 @@ class Context:
     agreed: Bounds | None = None
     result: str | None = None
     joining: tuple[int, ...] = ()
+    named: set[str] = field(default_factory=set)
     arrays: dict[str, Array] = field(default_factory=dict)
     values: dict[str, Replicated] = field(default_factory=dict)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import NamedTuple
 
+import numpy as np
 from mpi4py import MPI
 
 from pliant.mpi import join
-from pliant.mpi.arrays import redistribute
+from pliant.mpi.arrays import filler, redistribute
 from pliant.mpi.checks import Action, Decision
 from pliant.mpi.context import Context, Snapshot
 from pliant.mpi.negotiation import Situation
@@ -41,7 +43,7 @@ def perform(context: Context, decision: Decision, now: Situation, snapshot: Snap
         phases |= grow(context, decision.resize, snapshot)
     else:
         members = tuple(m for m in old.members if m.group not in order.leaving)
-        phases |= _shrink(context, old, order.leaving, members)
+        phases |= _shrink(context, old, order.leaving, members, snapshot.step)
     if context.negotiation is not None and context.negotiation.resize == decision.resize:
         done = Done(
             epoch=context.epoch,
@@ -83,7 +85,7 @@ def grow(context: Context, resize: int, snapshot: Snapshot) -> dict[str, float]:
         team.comm.Disconnect()
     context.team = assemble(own, team.members + tuple(newcomers), wait)
     connected = time.perf_counter()
-    _spread(context, sources)
+    _name(context, _spread(context, sources), snapshot.step, team.nodes)
     return {"connect": connected - begin, "redistribute": time.perf_counter() - connected}
 
 
@@ -100,17 +102,17 @@ def grow_newcomer(context: Context, own: MPI.Intracomm, members: tuple[Member, .
     return Snapshot(*snapshot)
 
 
-def _spread(context: Context, sources: int) -> None:
-    """Redistribute from the first ``sources`` ranks to all, and fill the halos."""
+def _spread(context: Context, sources: int) -> list[int]:
+    """Redistribute from the first ``sources`` ranks to all, and fill the halos; what ``_settle`` returns."""
     team, arrays = context.joined("the job"), list(context.arrays.values())
     redistribute(arrays, team.own, range(sources), range(team.own.size), context.wait)
     for array in arrays:
         array.exchange_halo()
-    barrier(team.own, context.wait, "the end of the redistribution")
+    return _settle(context, team.own, "the end of the redistribution")
 
 
 def _shrink(
-    context: Context, old: Team, gone: tuple[int, ...], members: tuple[Member, ...]
+    context: Context, old: Team, gone: tuple[int, ...], members: tuple[Member, ...], step: int
 ) -> dict[str, float]:
     """Groups ``gone`` leave and ``members`` stay; collective over the job. Returns the phases in seconds."""
     begin = time.perf_counter()
@@ -127,7 +129,38 @@ def _shrink(
         context.team = assemble(rest, members, wait)
         for array in arrays:
             array.exchange_halo()
-    barrier(own, wait, "the end of the shrink")
+    held = _settle(context, own, "the end of the shrink")
     old.leave(wait)
     context.released = not stays
+    _name(context, held, step, old.nodes)
     return {"redistribute": moved - begin, "split": time.perf_counter() - moved}
+
+
+def _settle(context: Context, comm: MPI.Intracomm, what: str) -> list[int]:
+    """A barrier that tells, array by array, on how many ranks the program still holds an old block.
+
+    Those blocks are retired; on ranks that leave, which compute nothing any more, they are let be.
+    """
+    stays = context.team is not None
+    held = np.array([*(stays and array.retire() for array in context.arrays.values()), False], "i4")
+    ranks = np.empty_like(held)
+    context.wait.request(comm.Iallreduce(held, ranks), what)
+    counts: list[int] = ranks[:-1].tolist()
+    return counts
+
+
+def _name(context: Context, held: list[int], step: int, before: int) -> None:
+    """Rank 0 says in the job's log of which arrays the program holds an old block, at the first time only."""
+    for array, ranks in zip(context.arrays.values(), held, strict=True):
+        if not ranks or array.name in context.named:
+            continue
+        context.named.add(array.name)
+        if context.team is not None and context.team.own.rank == 0:
+            value = filler(array.dtype)
+            filled = "" if value is None else f"it has been filled with {value}, and "
+            sys.stderr.write(
+                f"pliant: at step {step} the job went from {before} to {context.team.nodes} nodes, and on {ranks} of "
+                f"its ranks the program still holds .local or .owned of array {array.name!r} from before, or a view "
+                f"of it. That is no part of the array any more: {filled}it is read-only where it can be. Take .local "
+                "and .owned anew in each step before they are used; where the program does so, nothing is wrong.\n"
+            )

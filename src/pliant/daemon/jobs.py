@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.model.jobs import Bounds, JobSpec
 from pliant.model.world import World
 from pliant.protocol.fence import Fence
 from pliant.protocol.scheduler_side import Board, SchedulerSide
@@ -88,7 +88,7 @@ class LiveJob:
     def agreed(self, program: Bounds | None) -> Bounds | None:
         """The sizes this job may come to, by its submission and by what the ``program`` allows."""
         bounds = self.spec.nodes
-        if self.spec.job_class in {JobClass.RIGID, JobClass.MOLDABLE}:
+        if self.spec.one_world:
             bounds = Bounds.exactly(len(self.groups))  # it keeps the size that it was started with
         return bounds if program is None else bounds.intersect(program)
 

@@ -61,10 +61,12 @@ class FakeSession:
         return self.inbox.popleft()
 
     def words(self) -> list[str]:
-        """What was sent since the last call: names, and the reason where there is one."""
+        """What was sent since the last call: names, and the reason where there is one; (late) where it says so."""
         sent, self.sent = self.sent, []
         return [
-            " ".join([type(m).__name__, getattr(m, "reason", getattr(m, "error", ""))]).strip() for m in sent
+            " ".join([type(m).__name__, getattr(m, "reason", getattr(m, "error", ""))]).strip()
+            + " (late)" * getattr(m, "late", False)
+            for m in sent
         ]
 
 
@@ -115,7 +117,7 @@ def test_a_shrink_is_decided_at_once(table: tuple[FakeSession, Negotiation]) -> 
 @pytest.mark.parametrize(
     ("offer", "at", "reason"),
     [
-        (GROW, now(left=3), "only 3 steps are left"),
+        (GROW, now(left=3), "only 3 steps are left (late)"),
         (GROW, now(most=5), "the program's arrays have rows for 5 nodes, not for 6"),
         (Offer(1, 7, "shrink", 1, (), 1.0), now(), "the offer is for epoch 7, the job is in epoch 0"),
         (
@@ -180,10 +182,10 @@ def test_a_drain_names_who_leaves(table: tuple[FakeSession, Negotiation]) -> Non
 def test_the_end_of_the_loop_fails_what_is_open(table: tuple[FakeSession, Negotiation]) -> None:
     hear(table, GROW)
     table[1].end(0)
-    assert table[0].words() == ["Failed the loop has ended", "Malleable"]
+    assert table[0].words() == ["Failed the loop has ended (late)", "Malleable"]
     table[0].inbox.append(SHRINK)
     table[1].end(0)
-    assert table[0].words() == ["Decline the loop has ended", "Malleable"]
+    assert table[0].words() == ["Decline the loop has ended (late)", "Malleable"]
 
 
 @given(st.integers(2, 9), st.data())

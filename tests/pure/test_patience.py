@@ -66,6 +66,109 @@ def test_the_end_of_the_loop_answers_an_offer_that_crossed_it(core: SchedulerCor
     assert core.state.jobs[1].ending is None
 
 
+class Drive:
+    """A core under a virtual clock: job 1, on 1 of 4 nodes, has been offered the others at time 0."""
+
+    def __init__(self, core: SchedulerCore) -> None:
+        self.core = core
+        self.now = 0.0
+        self.said: list[c.Command] = []
+        self._wake = 0.0
+
+    def tell(self, *events: e.Event, after: float = 0.0) -> list[c.Command]:
+        self.now += after
+        commands = self.core.handle(events, self.now)
+        self._wake = next((x.at for x in commands if isinstance(x, c.WakeAt)), self._wake)
+        self.said += commands
+        return commands
+
+    def offered(self) -> tuple[float, str]:
+        """Seconds from now to the next offer, and its kind; time goes there."""
+        begin = self.now
+        while not (offers := [x for x in self.said if isinstance(x, c.Offer)]):
+            assert self._wake > self.now, "no Tick is asked for"
+            self.tell(e.Tick(), after=self._wake - self.now)
+        self.said.clear()
+        return self.now - begin, offers[0].kind
+
+    @property
+    def resize(self) -> int:
+        return self.core.state.last_resize
+
+    def fail(self, error: str = "ValueError", *, late: bool = False) -> None:
+        """The job accepts what it was offered, and two seconds later it fails."""
+        self.tell(e.Accepted(1, self.resize))
+        self.tell(e.ResizeFailed(1, self.resize, error, late), after=2.0)
+        self.tell(e.Clean(1, NodeSet.first(4)))
+
+    def waits(self, times: int, *, late: bool = False) -> list[float]:
+        """Growth fails so many times in a row; how long after each it is offered again."""
+        found = []
+        for _ in range(times):
+            self.fail(late=late)
+            waited, kind = self.offered()
+            assert kind == "expand"
+            found.append(waited)
+        return found
+
+    def order(self, size: int, *released: int) -> None:
+        """An operator resizes the job and lets go of it again."""
+        self.tell(e.Ordered(1, size))
+        self.tell(e.Accepted(1, self.resize))
+        self.tell(e.Resized(1, self.resize, NodeSet.of(released)), e.Ordered(1, 0))
+        self.tell(e.Clean(1, NodeSet.of(released)))
+        self.said.clear()
+
+
+@pytest.fixture
+def drive(core: SchedulerCore) -> Drive:
+    return Drive(core)
+
+
+def test_growth_that_keeps_failing_is_offered_ever_more_seldom(drive: Drive) -> None:
+    assert drive.waits(9) == [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 320.0, 320.0]
+    drive.tell(e.Accepted(1, drive.resize))
+    drive.tell(e.Resized(1, drive.resize))  # they have come: all is forgotten
+    drive.order(1, 1, 2, 3)
+    assert drive.offered() == (SETTINGS.cooldown_s, "expand")
+    assert drive.waits(2) == [5.0, 10.0]
+
+
+def test_a_refusal_or_the_end_of_a_loop_is_no_failure(drive: Drive) -> None:
+    assert drive.waits(3, late=True) == [5.0, 5.0, 5.0]
+    for _ in range(3):
+        drive.tell(e.Declined(1, drive.resize, "not now"))
+        assert drive.offered() == (5.0, "expand")
+    assert drive.waits(2) == [5.0, 10.0]
+
+
+def test_a_job_whose_growth_keeps_failing_can_still_shrink(drive: Drive) -> None:
+    drive.tell(e.Accepted(1, drive.resize))
+    drive.tell(e.Resized(1, drive.resize))
+    drive.order(2, 2, 3)
+    drive.offered()
+    assert drive.waits(6)[-1] == 160.0
+    drive.fail()
+    drive.tell(e.Submitted(2, JobSpec(name="k", nodes=Bounds(3, 3), walltime_s=100.0)))
+    assert drive.offered() == (5.0, "shrink")
+
+
+def test_the_nodes_that_it_cannot_use_go_to_others(drive: Drive) -> None:
+    drive.waits(3)
+    drive.fail()
+    spec = JobSpec(name="k", nodes=Bounds(1, 4), job_class=JobClass.MALLEABLE, walltime_s=3600.0)
+    drive.tell(e.Submitted(2, spec))
+    drive.tell(e.Hello(2, elastic=True), e.Malleable(2, on=True))
+    assert [(x.job, x.size) for x in drive.said if isinstance(x, c.Offer)] == [(2, 3)]
+
+
+def test_a_wish_to_grow_waits_as_an_offer_does(drive: Drive) -> None:
+    drive.waits(3)
+    drive.fail()
+    answer, *_ = drive.tell(e.Wants(1, Bounds(2, 4)), after=6.0)
+    assert isinstance(answer, c.Stay)
+
+
 def test_a_cooldown_that_is_over_is_noticed_whatever_event_comes_first(core: SchedulerCore) -> None:
     core.handle([e.Accepted(1, 1)], 1.0)
     core.handle([e.Resized(1, 1)], 2.0)

@@ -192,7 +192,9 @@ class SchedulerCore:
             self._record(r.JobMalleable(self.state.now, job.id, event.on))
             if not event.on and job.resize is not None and job.state is not JobState.RESIZING:
                 # They crossed: the job will read the offer when it next looks, at its very end perhaps.
-                self._record(r.ResizeDeclined(self.state.now, job.id, job.resize.id, "its loop is over"))
+                self._record(
+                    r.ResizeDeclined(self.state.now, job.id, job.resize.id, "its loop is over", late=True)
+                )
             self._news = True
 
     def _wants(self, event: e.Wants) -> None:
@@ -201,7 +203,8 @@ class SchedulerCore:
         if job is None or job.resize is not None:
             return  # the offer that is under way is the answer
         size = job.bounds.nearest(job.size, event.bounds.min, event.bounds.max)  # its own, if that is within
-        if size in (0, job.size) or self.refusal(job.id, size, NodeSet()) is not None:
+        too_soon = size > job.size and self.state.now < job.grow_from
+        if too_soon or size in (0, job.size) or self.refusal(job.id, size, NodeSet()) is not None:
             self._commands.append(c.Stay(job.id))
         else:
             self._offer(job, size, WANTED, NodeSet())
@@ -222,7 +225,7 @@ class SchedulerCore:
     def _declined(self, event: e.Declined) -> None:
         job = self._live(event.job)
         if job is not None and job.resize is not None and job.resize.id == event.resize:
-            self._record(r.ResizeDeclined(self.state.now, job.id, event.resize, event.reason))
+            self._record(r.ResizeDeclined(self.state.now, job.id, event.resize, event.reason, event.late))
             self._news = True
 
     def _resized(self, event: e.Resized) -> None:
@@ -252,7 +255,7 @@ class SchedulerCore:
             return
         started = job.resize.kind == "expand" and job.state is JobState.RESIZING
         dirty = NodeSet(job.resize.nodes if started else 0)
-        self._record(r.ResizeFailed(self.state.now, job.id, event.resize, event.error, dirty))
+        self._record(r.ResizeFailed(self.state.now, job.id, event.resize, event.error, dirty, event.late))
         if dirty:
             self._commands.append(c.Release(job.id, dirty))
         self._news = True
@@ -357,6 +360,8 @@ class SchedulerCore:
             for job in state.elastic:
                 if now < job.not_before < wake:
                     wake = job.not_before
+                if now < job.grow_from < wake:
+                    wake = job.grow_from
         return wake
 
     def _withdraw(self, job: Job, why: str) -> None:
@@ -385,6 +390,8 @@ class SchedulerCore:
             elif type(decision) is p.Resize:
                 if not self.state.resizable(job):
                     raise self._wrong(decision, "the job cannot be offered a resize now")
+                if decision.size > job.size and not self.state.resizable(job, grow=True):
+                    continue  # its newcomers keep failing; a policy need not know that
                 self._offer(job, decision.size, decision.reason, NodeSet())
             elif isinstance(decision, p.Promise) and job.promised != decision.at:
                 self._record(r.JobPromised(self.state.now, job.id, decision.at))

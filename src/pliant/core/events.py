@@ -73,9 +73,12 @@ class Accepted(Event, frozen=True):
 
 
 class Declined(Event, frozen=True):
+    """``late``: the job's loop is over or nearly so; nothing is wrong."""
+
     job: int
     resize: int
     reason: str = ""
+    late: bool = False
 
 
 class Resized(Event, frozen=True):
@@ -89,11 +92,12 @@ class Resized(Event, frozen=True):
 
 
 class ResizeFailed(Event, frozen=True):
-    """The resize did not happen; the job goes on at its old size."""
+    """The resize did not happen; the job goes on at its old size. ``late`` as in Declined."""
 
     job: int
     resize: int
     error: str = ""
+    late: bool = False
 
 
 class Progressed(Event, frozen=True):

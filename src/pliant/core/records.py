@@ -102,9 +102,12 @@ class ResizeAccepted(Record, frozen=True):
 
 
 class ResizeDeclined(Record, frozen=True):
+    """``late``: the job's loop was over or nearly so; nothing is wrong."""
+
     job: int
     resize: int
     reason: str
+    late: bool = False
 
 
 class ResizeDone(Record, frozen=True):
@@ -119,12 +122,13 @@ class ResizeDone(Record, frozen=True):
 
 
 class ResizeFailed(Record, frozen=True):
-    """``dirty`` are the reserved nodes on which newcomers were already started."""
+    """``dirty`` are the reserved nodes on which newcomers were already started; ``late`` as in ResizeDeclined."""
 
     job: int
     resize: int
     error: str
     dirty: NodeSet
+    late: bool = False
 
 
 class JobEnding(Record, frozen=True):

@@ -15,13 +15,16 @@ from pliant.model.nodes import NodeSet
 from pliant.plan.cost import ResizeCost
 
 NEVER = float("inf")
+DOUBLINGS = 6
+"""A job whose resizes keep failing waits up to 2 ** DOUBLINGS times as long before it may grow."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The core's patience, in seconds.
 
     ``cooldown_s`` is the least time between two resizes of a job, ``decline_backoff_s`` the least time
-    between a refusal and the next offer. An offer not answered within ``offer_deadline_s`` is withdrawn,
+    between a refusal or a failure and the next offer; with each further failure in a row the next growth waits
+    twice as long, up to 64 times as long, until a resize is done. An offer not answered within ``offer_deadline_s`` is withdrawn,
     an accepted resize not done within ``resize_deadline_s`` called off; a job that does not follow within
     ``kill_grace_s`` is ended. All three allow three steps more, as long as the job's longest so far.
     Scheduling passes are made at multiples of ``pass_interval_s`` only; 0 makes one whenever one may matter.
@@ -54,10 +57,10 @@ class Resize:
 class Job:
     """A pending or running job. ``used`` is the share of its estimate that was used up at ``settled``;
     ``limited`` jobs are ended when their walltime is over; to all others it is an estimate. ``greeted`` ones have
-    said hello."""
+    said hello. ``failures`` are the resizes that failed in a row, which let it grow again only at ``grow_from``."""
 
     __slots__ = (
-        "bounds", "elastic", "ending", "expected_end", "fraction", "fraction_at", "gap", "greeted", "heard", "id", "limited",
+        "bounds", "elastic", "ending", "expected_end", "failures", "fraction", "fraction_at", "gap", "greeted", "grow_from", "heard", "id", "limited",
         "nodes", "not_before", "on", "pinned", "promised", "resize", "settled", "size", "spec", "started", "state", "target", "used", "why",
     )  # fmt: skip
 
@@ -84,6 +87,8 @@ class Job:
         self.on = False
         self.pinned = False
         self.not_before = 0.0
+        self.failures = 0
+        self.grow_from = 0.0
         self.resize: Resize | None = None
         self.promised: float | None = None
         self.ending: JobState | None = None
@@ -207,13 +212,14 @@ class State:
             count += resize.before - resize.after
         return count
 
-    def resizable(self, job: Any) -> bool:
+    def resizable(self, job: Any, *, grow: bool = False) -> bool:
         return (
             job.on
             and job.resize is None
             and not job.pinned
             and job.ending is None
             and self.now >= job.not_before
+            and (not grow or self.now >= job.grow_from)
         )
 
     # ---- the fold ------------------------------------------------------------------------------------
@@ -326,10 +332,14 @@ class State:
         self._rest(job, record.at + self.settings.decline_backoff_s)
 
     def _failed(self, record: r.ResizeFailed) -> None:
-        job = self.jobs[record.job]
+        job = self._close(record.job)
         dirty = record.dirty.mask
-        self._close(record.job)
-        self._rest(job, record.at + self.settings.decline_backoff_s)
+        job.failures += not record.late
+        backoff = self.settings.decline_backoff_s
+        self._rest(job, record.at + backoff)
+        # What keeps newcomers from coming says nothing of a shrink, for which others may be waiting.
+        job.grow_from = record.at + backoff * 2 ** min(max(0, job.failures - 1), DOUBLINGS)
+        self.resting = max(self.resting, job.grow_from)
         if dirty:
             self._take(dirty & self.free_mask, (dirty & self.free_mask).bit_count())
             self._soil(job.id, dirty)
@@ -347,6 +357,7 @@ class State:
         job.expected_end = record.at + max(0.0, 1.0 - job.used) * job.spec.estimate(job.size)
         insort(self.running, (job.expected_end, job.id, job))
         job.resize = None
+        job.failures = 0
         del self.resizing[job.id]
         job.state = JobState.RUNNING
         self._rest(job, record.at + self.settings.cooldown_s)

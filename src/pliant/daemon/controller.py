@@ -481,13 +481,13 @@ class Controller:
             case m.Accept():
                 self.happened(e.Accepted(number, message.resize))
             case m.Decline():
-                self.happened(e.Declined(number, message.resize, message.reason))
+                self.happened(e.Declined(number, message.resize, message.reason, message.late))
             case m.Done():
                 released = NodeSet.of(self._numbers[name] for name in message.released)
                 self.happened(e.Resized(number, message.resize, released, message.blocked_s, message.phases))
             case m.Failed():
                 self._drop_newcomers(job, message.resize)
-                self.happened(e.ResizeFailed(number, message.resize, message.error))
+                self.happened(e.ResizeFailed(number, message.resize, message.error, message.late))
             case m.Progress():
                 self.happened(e.Progressed(number, message.fraction, message.pace_s, message.paced_s))
             case m.Put():

@@ -115,7 +115,7 @@ class Negotiation:
 
     def _answer_offer(self, offer: Offer, now: Situation) -> None:
         if objection := self._objection(offer, now):
-            self._decline(now.epoch, objection)
+            self._decline(now.epoch, objection, late=now.left <= now.lag + 1)
         else:
             self._accept(now.epoch)
 
@@ -152,12 +152,12 @@ class Negotiation:
         if isinstance(self._open, Offer) and self._open.kind == "expand":
             self._session.send(Get(epoch + 1, joined_key(self.resize)))
 
-    def _decline(self, epoch: int, reason: str) -> None:
-        self._session.send(Decline(epoch, self.resize, reason))
+    def _decline(self, epoch: int, reason: str, *, late: bool = False) -> None:
+        self._session.send(Decline(epoch, self.resize, reason, late))
         self.close()
 
-    def _fail(self, epoch: int, error: str) -> None:
-        self._session.send(Failed(epoch, self.resize, error))
+    def _fail(self, epoch: int, error: str, *, late: bool = False) -> None:
+        self._session.send(Failed(epoch, self.resize, error, late))
         self.close()
 
     def _lose(self, group: int) -> None:
@@ -219,10 +219,10 @@ class Negotiation:
     def end(self, epoch: int) -> None:
         """The loop is over: nothing that is open can happen any more. A drain is answered by the end."""
         if self._accepted:
-            self._fail(epoch, "the loop has ended")
+            self._fail(epoch, "the loop has ended", late=True)
         self._session.poll()
         while (message := self._session.take()) is not None:
             if isinstance(message, Offer):
                 self._open = message
-                self._decline(epoch, "the loop has ended")
+                self._decline(epoch, "the loop has ended", late=True)
         self._session.send(Malleable(epoch, on=False))

@@ -49,7 +49,7 @@ class DmrPreferred:
                 continue
             limit = bounds.max if waiting is None else bounds.preferred
             after = bounds.floor(min(limit, size + free))
-            if after > size:
+            if after > size and view.resizable(job, grow=True):
                 free -= after - size
                 decisions.append(Resize(job.id, after, TO_PREFERRED if waiting else _idle(view, job)))
         return decisions
@@ -138,7 +138,7 @@ def _grow(view: ClusterView, asking: Iterable[JobView], free: int) -> list[Decis
     moves: list[Decision] = []
     for job in asking:
         after = job.bounds.floor(min(job.bounds.max, job.size + free))
-        if after > job.size:
+        if after > job.size and view.resizable(job, grow=True):
             free -= after - job.size
             moves.append(Resize(job.id, after, _idle(view, job)))
     return moves

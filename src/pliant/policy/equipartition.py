@@ -111,7 +111,7 @@ class Equipartition:
         self, view: ClusterView, elastic: list[JobView], share: dict[int, int], free: int
     ) -> list[Resize]:
         """Nobody waits: free nodes go to those below their share; else those far above it give."""
-        takers = [job for job in elastic if job.size < share[job.id] and view.resizable(job)]
+        takers = [job for job in elastic if job.size < share[job.id] and view.resizable(job, grow=True)]
         if not takers or view.returning():
             return []  # one resize for all that come back
         takers.sort(key=lambda job: (job.size, job.id))

@@ -50,7 +50,7 @@ class Agreeing:
         if head is not None:
             free = min(free, reservation.spare) if reservation is not None else 0
         if free and not shrinks and seen.returning() == 0:
-            takers = [job for job in view.elastic if view.resizable(job)]
+            takers = [job for job in view.elastic if view.resizable(job, grow=True)]
             decisions += self._sizing.give(view, takers, free, self._payback)
         return decisions
 

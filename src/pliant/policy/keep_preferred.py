@@ -67,7 +67,7 @@ class KeepPreferred:
         return []
 
     def _grow(self, view: ClusterView, free: int, *, empty: bool) -> list[Resize]:
-        able = [job for job in view.elastic if view.resizable(job)]
+        able = [job for job in view.elastic if view.resizable(job, grow=True)]
         below = [job for job in able if job.size < job.bounds.preferred]
         growth = grow(view, below, free, preferred, self._payback)
         if growth or not empty:

@@ -56,5 +56,5 @@ class Malleable:
         return just_enough(donors, need, smallest, reason)
 
     def _grow(self, view: ClusterView, free: int) -> list[Resize]:
-        takers = [job for job in view.elastic if view.resizable(job)]
+        takers = [job for job in view.elastic if view.resizable(job, grow=True)]
         return grow(view, takers, free, largest, self._payback)

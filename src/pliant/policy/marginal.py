@@ -255,13 +255,16 @@ class _Pass:
 
     # ---- what is left over ---------------------------------------------------------------------------
 
+    def _growable(self) -> list[JobView]:
+        return [job for job in self._able.values() if self.view.resizable(job, grow=True)]
+
     def _grow(self) -> None:
         """Hand out the free nodes; if more are coming, only to those who start now: one resize for all."""
         if self.free <= 0:
             return
         takers = [job for job, _ in self._starts if job.spec.job_class is JobClass.MALLEABLE]
         if self.coming <= 0:
-            takers += [job for number, job in self._able.items() if number not in self._sizes]
+            takers += [job for job in self._growable() if job.id not in self._sizes]
         heap: list[Entry] = []
         for job in takers:
             size = self._sizes.get(job.id, job.size)
@@ -286,10 +289,10 @@ class _Pass:
         """Nobody waits: nodes leave where they are worth least, for those to whom they are worth ``MARGIN`` times
         that; these get them in the next pass, once they are free."""
         takers: list[Entry] = []
-        for number, job in self._able.items():
-            more = 0 if number in self._sizes else _up(job, job.size)
+        for job in self._growable():
+            more = 0 if job.id in self._sizes else _up(job, job.size)
             if more and pays(self.view, job, more, self._payback):
-                takers.append((-self._worth(job, job.size, more), number, job))
+                takers.append((-self._worth(job, job.size, more), job.id, job))
         heapify(takers)
         donors = [entry for entry in self.donors() if entry[1] not in self._sizes]
         heapify(donors)

@@ -110,8 +110,11 @@ class ClusterView(Protocol):
         With ``job``, only those that come from the job of this number, which may have ended.
         """
 
-    def resizable(self, job: JobView) -> bool:
-        """Whether an offer can be made to this job now: none outstanding, cooled down, not pinned."""
+    def resizable(self, job: JobView, *, grow: bool = False) -> bool:
+        """Whether an offer can be made to this job now: none outstanding, cooled down, not pinned.
+
+        With ``grow``, whether it may be one to grow: the core passes over those to a job whose resizes keep failing.
+        """
 
 
 class Policy(Protocol):

@@ -63,9 +63,12 @@ class Accept(Message, frozen=True):
 
 
 class Decline(Message, frozen=True):
+    """``late``: too little is left of the job's loop, as happens to every job once; nothing is wrong."""
+
     epoch: int
     resize: int
     reason: str
+    late: bool = False
 
 
 class Done(Message, frozen=True):
@@ -84,11 +87,12 @@ class Done(Message, frozen=True):
 
 
 class Failed(Message, frozen=True):
-    """The resize did not happen; the job goes on at its old size, in its old epoch."""
+    """The resize did not happen; the job goes on at its old size, in its old epoch. ``late`` as in Decline."""
 
     epoch: int
     resize: int
     error: str
+    late: bool = False
 
 
 class Progress(Message, frozen=True):

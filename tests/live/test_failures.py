@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -58,6 +59,9 @@ def test_a_newcomer_that_crashes_or_never_comes_costs_the_job_nothing(start: Sta
     for name in ("slow", "crash", "raise"):
         assert (jobs[name]["state"], jobs[name]["result"]) == ("COMPLETED", "256")
         assert jobs[name]["resizes"][0]["outcome"] == "failed", run.story()
+    causes = {x.job: x.error for x in run.records() if isinstance(x, r.ResizeFailed)}
+    assert re.fullmatch(r"rank 0 of group 1 on n\d exited with 7", causes[2]), causes
+    assert re.fullmatch(r"KeyError: 'newcomer'; rank 0 of group 1 on n\d exited with 1", causes[3]), causes
 
 
 def test_a_rank_stuck_in_a_resize_past_its_deadline_ends_its_job(start: Start, tmp_path: Path) -> None:

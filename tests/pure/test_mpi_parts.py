@@ -167,6 +167,14 @@ def test_a_lost_newcomer_costs_only_the_resize(table: tuple[FakeSession, Negotia
     assert hear(table, GROW) == ["Accept", "Get"]
 
 
+def test_the_job_repeats_why_the_first_newcomer_was_lost(table: tuple[FakeSession, Negotiation]) -> None:
+    session, negotiation = table
+    hear(table, GROW)
+    session.inbox.extend([GroupLost(5, "KeyError: 'newcomer'; exit code 1"), GroupLost(4, "signal 9")])
+    negotiation.answer(now())
+    assert session.words() == ["Failed KeyError: 'newcomer'; exit code 1"]
+
+
 def test_a_drain_is_accepted_or_outlived(table: tuple[FakeSession, Negotiation]) -> None:
     assert hear(table, DRAIN, at=now(left=2)) == []
     table[1].end(0)

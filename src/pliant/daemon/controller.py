@@ -376,7 +376,7 @@ class Controller:
         """A group has ended, or is broken beyond repair."""
         if not group.joined:
             # What goes wrong with a newcomer concerns nobody but the newcomer.
-            self._tell_root(job, m.GroupLost(group.number))
+            self._tell_root(job, m.GroupLost(group.number, group.why(error)))
         elif code and not group.released:
             job.fail(code, error)
             self._signal(job, signal.SIGKILL)
@@ -498,7 +498,9 @@ class Controller:
                 if value is not None:
                     self._tell(job, group, m.Value(message.epoch, message.key, value))
             case m.Error():
-                if group.joined and message.text.strip():
+                if not group.joined:
+                    group.complain(message.text)
+                elif message.text.strip():
                     job.errors.append(message.text.strip().splitlines()[-1])
             case m.Bye():
                 job.result = message.result

@@ -15,6 +15,7 @@ from pliant.protocol.scheduler_side import Board, SchedulerSide
 
 TAIL_LINES = 12
 TAIL_BYTES = 1 << 16
+WHY_CHARACTERS = 500
 
 
 def log_file(output: Path, spec: JobSpec) -> Path:
@@ -39,6 +40,16 @@ class LiveGroup:
         self.session = 0
         self.joined = resize == 0
         self.released = False
+        self.said = ""
+
+    def complain(self, text: str) -> None:
+        """The group's session says what went wrong there; the first time tells."""
+        lines = text.strip().splitlines() or [""]
+        self.said = self.said or lines[-1][:WHY_CHARACTERS]
+
+    def why(self, how: str) -> str:
+        """Why the group is gone: what it said itself, and ``how`` it went."""
+        return "; ".join(part for part in (self.said, how) if part)
 
 
 class LiveJob:

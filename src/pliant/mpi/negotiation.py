@@ -106,8 +106,8 @@ class Negotiation:
                     self._broken = "withdrawn"
                 else:
                     self._decline(now.epoch, "withdrawn")
-            case GroupLost(group=group):
-                self._lose(group)
+            case GroupLost(group=group, why=why):
+                self._lose(group, why)
             case Error(text=text):
                 sys.stderr.write(f"pliant: the scheduler says: {text}\n")
             case _:
@@ -160,9 +160,10 @@ class Negotiation:
         self._session.send(Failed(epoch, self.resize, error, late))
         self.close()
 
-    def _lose(self, group: int) -> None:
+    def _lose(self, group: int, why: str) -> None:
         if group in self.newcomers:
-            self._broken = f"group {group} was lost before it was joined"
+            # The first loss stands: it is the cause of those that follow.
+            self._broken = self._broken or why or f"group {group} was lost before it was joined"
 
     # ---- decisions ----------------------------------------------------------------------------------
 

@@ -188,7 +188,10 @@ class Withdraw(Message, frozen=True):
 
 
 class GroupLost(Message, frozen=True):
+    """``why`` is for people: what its session said before, how its ranks ended, or that it was never started."""
+
     group: int
+    why: str = ""
 
 
 class Value(Message, frozen=True):

@@ -29,6 +29,13 @@ BATCH = (
 )
 NODES = 8
 NAMES = [f"n{i}" for i in range(NODES)]
+RAISED = """ValueError: no; rank 0 of group 0 on n1 exited with 3
+Traceback (most recent call last):
+  File "head.py", line 3, in <module>
+\traise ValueError("no")
+ValueError: no
+Abort(3) on node 0 (rank 0 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 3) - process 0"""
+"""What a job's error is: the reason in its first line, then details and what the job printed last."""
 
 
 def specs() -> list[JobSpec]:
@@ -108,7 +115,7 @@ def one_resize() -> Run:
         r.NodesClean(9.5, 1, n([1])),
         r.JobStarted(9.5, 2, n([1]), Reason("backfilled")),
         r.JobRunning(9.5, 2, False, head.nodes),
-        r.JobEnded(12.0, 2, JobState.FAILED, 3, n([1]), None, "Traceback\nValueError: no"),
+        r.JobEnded(12.0, 2, JobState.FAILED, 3, n([1]), None, RAISED),
         r.JobEnded(13.0, 1, JobState.COMPLETED, 0, n([0, 2]), "42"),
         r.NodesClean(13.0, 1, n([0, 2])),
         r.NodesClean(13.0, 2, n([1])),

@@ -39,7 +39,7 @@ def test_plain_lines_tell_what_happened_and_nothing_else() -> None:
         f"     5.0 s  ▲ solver grew from 1 to 3 nodes (stood still for 40 ms): {IDLE}",
         f"     9.0 s  ▼ solver shrank from 3 to 2 nodes (stood still for 20 ms): {HEAD}",
         "     9.5 s  ▶ head started on 1 node, n1: it fitted ahead of its turn without delaying the head of the queue",
-        "    12.0 s  ✗ head ended as FAILED (exit code 3) after 2.50 s: ValueError: no",
+        "    12.0 s  ✗ head ended as FAILED (exit code 3) after 2.50 s: ValueError: no; rank 0 of group 0 on n1 exited with 3",
         "    13.0 s  ✓ solver completed after 11.0 s",
         "✗ malleable: done after 13.0 s, 2 jobs ended, 1 of them not completed, 2 resizes",
     ]

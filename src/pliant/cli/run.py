@@ -19,6 +19,7 @@ from pliant.policy import registry
 from pliant.policy.order import ORDERS
 from pliant.report.console import console as steady_console
 from pliant.report.console import write_out
+from pliant.report.failures import told
 from pliant.report.html import write_report
 from pliant.report.runs import Run, report_json
 from pliant.report.tables import compare_table, job_table
@@ -140,7 +141,8 @@ def finish(
             for each in runs:
                 console.print(job_table(each))
         console.print(compare_table(runs))
-        _tell_failures(runs, console)
+        for line in told(runs):
+            console.print(line, soft_wrap=True)
     if report is not None:
         write_report(runs, report, report.with_suffix(".json"))
         console.print(f"report: {report}, data: {report.with_suffix('.json')}")
@@ -153,21 +155,6 @@ def finish(
         raise PliantError(f"standard output: the results could not be written: {unwritten.strerror}")
     if code := execute.exit_code(runs):
         raise typer.Exit(code)
-
-
-def _tell_failures(runs: list[Run], console: Console) -> None:
-    for each in runs:
-        for job in each.failed:
-            console.print(
-                f"{each.name}: job {job.name} {job.state.value}, exit code {job.exit_code}:", markup=False
-            )
-            console.print(job.error or "(no output)", markup=False, highlight=False)
-        for job in each.differing:
-            console.print(
-                f"{each.name}: the result of job {job.name} is WRONG: {job.result}",
-                markup=False,
-                style="bold red",
-            )
 
 
 def _batch(

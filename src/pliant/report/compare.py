@@ -161,13 +161,13 @@ def warnings(runs: Sequence[Run]) -> list[str]:
             )
         if bad := run.differing:
             found.append(
-                f"{run.name}: the result of {_names([job.name for job in bad])} is not what its verify command "
+                f"{run.name}: the result of {names_text([job.name for job in bad])} is not what its verify command "
                 "gives: the run computed something wrong."
             )
         if bad := run.failed:
             found.append(
                 f"{run.name}: {count(len(bad), 'job')} did not complete "
-                f"({_names([f'{job.name} {job.state}' for job in bad])}); the figures do not compare like with like."
+                f"({names_text([f'{job.name} {job.state}' for job in bad])}); the figures do not compare like with like."
             )
         if left := run.unfinished:
             found.append(f"{run.name}: {count(len(left), 'job')} had not ended when the records end.")
@@ -191,6 +191,7 @@ def pacing_note(runs: Sequence[Run], *, paced: bool) -> str:
     )
 
 
-def _names(names: Sequence[str], most: int = 6) -> str:
+def names_text(names: Sequence[str], most: int = 6) -> str:
+    """``a, b and 3 more``."""
     shown = ", ".join(plain(name) for name in names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -9,7 +9,7 @@ from pliant.core import records as r
 from pliant.model.jobs import JobState
 from pliant.model.nodes import NodeSet, hostlist
 from pliant.report.glyphs import Glyphs
-from pliant.report.words import count, plain, seconds, why
+from pliant.report.words import cause, count, plain, seconds, why
 
 
 class Event(NamedTuple):
@@ -114,11 +114,12 @@ class Told:
         ran = f" after {seconds(record.at - since)}" if since is not None else " before it started"
         if record.state is JobState.COMPLETED:
             return Event(record.at, "completed", f"{name} completed{ran}")
-        code = f" (exit code {record.exit_code})" if record.exit_code else ""
-        why_not = f": {plain(record.error.strip().splitlines()[-1])}" if record.error.strip() else ""
-        return Event(
-            record.at, "failed", f"{name} ended as {record.state}{code}{ran}{why_not}", "bold yellow"
-        )
+        # One that was ended from outside has the code of the signal, which tells nothing.
+        failed = record.state is JobState.FAILED and record.exit_code
+        code = f" (exit code {record.exit_code})" if failed else ""
+        said = cause(record.error, record.exit_code)
+        text = f"{name} ended as {record.state}{code}{ran}" + (f": {said}" if said else "")
+        return Event(record.at, "failed", text, "bold yellow")
 
     def _lost(self, record: r.NodesLost) -> Event:
         return Event(record.at, "lost", f"lost {self.hosts(record.nodes)}", "bold yellow")

@@ -10,7 +10,8 @@ from pliant.core.metrics import JobOutcome, ResizeOutcome
 from pliant.report.figures import MANY_BOXES, Chart, boxes
 from pliant.report.held import CLEANING, LOST, RESERVED, Held
 from pliant.report.runs import Run
-from pliant.report.words import count, plain, seconds
+from pliant.report.tables import state_text
+from pliant.report.words import cause, count, plain, seconds
 
 
 def hover_data(runs: Sequence[Run], chart: Chart) -> dict[str, Any]:
@@ -50,7 +51,7 @@ def _run(run: Run, panel: Sequence[float]) -> dict[str, Any]:
 
 def job_text(run: Run, number: int, job: JobOutcome) -> str:
     """What happened to a job, a line a fact."""
-    lines = [f"{job.job_class}, {job.state}" + (f", exit code {job.exit_code}" if job.exit_code else "")]
+    lines = [f"{job.job_class}, {state_text(job)}"]
     reason = run.start_reasons.get(number)
     if job.start_s is not None and reason is not None:
         waited = seconds(job.start_s - job.submit_s)
@@ -60,7 +61,7 @@ def job_text(run: Run, number: int, job: JobOutcome) -> str:
     elif job.verified:
         lines.append("✓ its result is as expected")
     if job.error:
-        lines.append(plain(job.error.strip().splitlines()[-1]))
+        lines.append(cause(job.error, job.exit_code))
     return "\n".join(lines)
 
 

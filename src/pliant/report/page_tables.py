@@ -11,7 +11,7 @@ from pliant.report.compare import Cell, Row, change_text, compare
 from pliant.report.palette import Fill
 from pliant.report.runs import Run
 from pliant.report.tables import sizes_text, state_text
-from pliant.report.words import percent, plain, seconds
+from pliant.report.words import cause, percent, plain, seconds
 
 MOST_ROWS = 400
 """A page with more rows than this is no longer read; report.json has them all."""
@@ -154,7 +154,7 @@ def _state(job: JobOutcome) -> str:
     if job.state in ENDED and job.state is not JobState.COMPLETED:
         text = f'<span class="wrong">✗ {text}</span>'
     if job.error:
-        text += f"<br><small>{esc(job.error.strip().splitlines()[-1] if job.error.strip() else '')}</small>"
+        text += f"<br><small>{esc(cause(job.error, job.exit_code))}</small>"
     if job.verified is False:
         text += '<br><span class="wrong">✗ result is WRONG</span>'
     elif job.verified:

@@ -11,7 +11,7 @@ from pliant.core.metrics import JobOutcome
 from pliant.model.jobs import JobState
 from pliant.report.compare import Cell, change_text, compare
 from pliant.report.runs import Run
-from pliant.report.words import percent, plain, seconds
+from pliant.report.words import cause, percent, plain, seconds
 
 # Blue and yellow are told apart in every common kind of colour blindness; red and green are not.
 STYLES = {"better": "bold cyan", "worse": "bold yellow", "same": "dim", "": "dim"}
@@ -74,7 +74,8 @@ def _pace_cells(runs: Sequence[Run]) -> list[Text]:
 def job_table(run: Run) -> Table:
     """A run's jobs. Times in seconds since the first submission. Where all are of one class, that is not said.
 
-    In a narrow terminal sizes, results and, at last, names break into lines; times and states never do.
+    In a narrow terminal results are cut off, and sizes and, at last, names break into lines; times and states
+    never do.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("job", overflow="fold", min_width=8)
@@ -106,7 +107,9 @@ def _job_cells(run: Run, number: int, job: JobOutcome, *, classes: bool) -> list
 
 
 def state_text(job: JobOutcome) -> str:
-    return f"{job.state} ({job.exit_code})" if job.exit_code else str(job.state)
+    """``FAILED (3)``; a job that was ended from outside has the code of the signal, which tells nothing."""
+    failed = job.state is JobState.FAILED and job.exit_code
+    return f"{job.state} ({job.exit_code})" if failed else str(job.state)
 
 
 def sizes_text(run: Run, number: int) -> str:
@@ -122,9 +125,10 @@ def sizes_text(run: Run, number: int) -> str:
 
 
 def result_text(job: JobOutcome) -> Text:
-    """What the check of the result said, else what went wrong."""
+    """What the check of the result said, else what went wrong: one line, which is cut off where it does not fit."""
+    text = Text(no_wrap=True, overflow="ellipsis")
     if job.verified is False:
-        return Text("✗ WRONG", style="bold yellow reverse")
+        return text.append("✗ WRONG", style="bold yellow reverse")
     if job.error:
-        return Text(plain(job.error))
-    return Text("✓ as expected" if job.verified else "")
+        return text.append(cause(job.error, job.exit_code))
+    return text.append("✓ as expected" if job.verified else "")

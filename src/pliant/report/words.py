@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 
 from pliant.policy.view import Reason
@@ -21,6 +22,9 @@ SENTENCES = {
     "ordered": "an operator ordered it",
     "wanted": "the job asked for it",
 }
+
+BUS_ERROR = 128 + 7
+BUS_HINT = "signal 7 mostly means that /dev/shm is full: pliant doctor says what is free"
 
 
 def why(reason: Reason, name_of: Callable[[int], str]) -> str:
@@ -45,6 +49,19 @@ def why(reason: Reason, name_of: Callable[[int], str]) -> str:
     # A policy of the user's own: its code is all there is to say.
     text = plain(reason.code.replace("_", " "))
     return f"{text} (for {name_of(reason.for_job)})" if reason.for_job else text
+
+
+def cause(error: str, exit_code: int | None = None) -> str:
+    """Why a job ended, in one line: the first of its error, and a hint where that means more than it says."""
+    first = plain(next(iter(error.strip().splitlines()), ""))
+    if exit_code != BUS_ERROR and not re.search(r"\bsignal 7\b", error):
+        return first
+    return f"{first}; {BUS_HINT}" if first else BUS_HINT
+
+
+def details(error: str) -> list[str]:
+    """The lines of a job's error after the first: what the job printed last, and the like."""
+    return [plain(line.expandtabs()) for line in error.strip().splitlines()[1:]]
 
 
 def plain(text: str) -> str:

@@ -34,7 +34,7 @@ def ended(*ends: End, name: str = "job") -> Run:
 def table(run: Run, width: int = 80) -> list[str]:
     console = Console(width=width, color_system=None, force_terminal=False)
     with console.capture() as capture:
-        console.print(job_table(run))
+        console.print(job_table(run, width))
     return capture.get().splitlines()
 
 
@@ -88,7 +88,7 @@ def test_the_reason_is_the_first_line_of_the_error_wherever_one_line_is_shown() 
 def test_a_bus_error_points_to_the_doctor(code: int, error: str) -> None:
     run = ended((JobState.FAILED, code, error))
     for line in (live(run)[-1], below(run)[0], page([run])):
-        assert "/dev/shm is full: pliant doctor" in line
+        assert "/dev/shm is full: see pliant doctor" in line
     other = ended((JobState.FAILED, 1, "rank 7 of group 7 was ended by signal 70"))
     assert "doctor" not in below(other)[0]
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from report_runs import finished, one_resize, realistic
 
+from pliant.model.jobs import Check
 from pliant.report import figures
 from pliant.report.html import page, write_report
 from pliant.report.palette import COLOURS, contrast, fill, fills, rgb
@@ -106,7 +107,17 @@ def test_an_overrun_pace_is_loud() -> None:
 
 def test_a_wrong_result_is_loud() -> None:
     base = finished("malleable", 12.0, 13.0)
-    text = page([Run(base.name, base.policy, base.names, base.records, {"job1": False, "job2": True})])
+    text = page(
+        [
+            Run(
+                base.name,
+                base.policy,
+                base.names,
+                base.records,
+                {"job1": Check(False, "1"), "job2": Check(True, "2")},
+            )
+        ]
+    )
     assert "✗ result is WRONG" in text
     assert "✓ verified" in text
     assert "1 of 2 checked results differ" in text

@@ -7,6 +7,7 @@ from report_runs import finished, one_resize, realistic
 from rich.console import Console
 
 from pliant.core.gantt import Segment
+from pliant.model.jobs import Check
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Reason
 from pliant.report.compare import compare, headline, pacing_note, warnings
@@ -65,7 +66,13 @@ def test_report_json_tells_jobs_and_resizes() -> None:
 
 def test_verification_reaches_the_jobs() -> None:
     base = one_resize()
-    run = Run("malleable", "malleable", base.names, base.records, {"solver": False, "head": True})
+    run = Run(
+        "malleable",
+        "malleable",
+        base.names,
+        base.records,
+        {"solver": Check(False, "41"), "head": Check(True, "7")},
+    )
     jobs = json.loads(report_json([run]))["runs"][0]["jobs"]
     assert [job["verified"] for job in jobs] == [False, True]
     assert "solver" in warnings([run])[0]

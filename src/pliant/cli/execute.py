@@ -67,10 +67,8 @@ def live(
         with console.status("checking the results"):
             outcomes = run.metrics.jobs
             results = {job.name: job.result for job in outcomes if job.state is JobState.COMPLETED}
-            verified, problems = verify(jobs, results)
-        for problem in problems:
-            console.print(problem, style="bold red", markup=False, highlight=False)
-        run = Run(name, policy.name, names, records, verified, predicted_s)
+            checks = verify(jobs, results)
+        run = Run(name, policy.name, names, records, checks, predicted_s)
     return run
 
 
@@ -99,5 +97,5 @@ def predicted(batch: Batch, name: str, *, rigid: bool, cost: ResizeCost | None =
 
 
 def exit_code(runs: list[Run]) -> int:
-    """1 if any job failed, did not end, or has a wrong result."""
-    return int(any(run.failed or run.unfinished or run.differing for run in runs))
+    """1 if any job failed, did not end, or has a result that is wrong or could not be checked."""
+    return int(any(run.failed or run.unfinished or run.differing or run.unchecked for run in runs))

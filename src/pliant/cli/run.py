@@ -11,6 +11,7 @@ from rich.console import Console
 
 from pliant.cli import execute
 from pliant.daemon import submission
+from pliant.daemon.verify import unusable
 from pliant.model.batch import Batch, read_batch
 from pliant.model.errors import BatchError, PliantError
 from pliant.model.limits import MOST_NODES, as_name
@@ -91,8 +92,7 @@ def run(
     batch = _batch(batch_or_command or [], size, walltime, nodes, policy, start, order, time_limit)
     if not dry_run:
         submission.check(batch, output)
-        if compare or not rigid:
-            _check_live(batch)
+        _check_live(batch, rigid=rigid and not compare)
     chosen = execute.policy_of(batch.cluster, rigid=False)
     console = steady_console(stderr=as_json)
     kinds = [True, False] if compare else [rigid]
@@ -109,10 +109,13 @@ def run(
     finish(runs, console, report=report, as_json=as_json, where=output if not dry_run else None)
 
 
-def _check_live(batch: Batch) -> None:
-    """BatchError for jobs that only the simulator can run as they are described."""
+def _check_live(batch: Batch, *, rigid: bool) -> None:
+    """BatchError for jobs that only the simulator can run as they are described, and for results that cannot
+    be checked."""
     for job in batch.jobs:
-        if isinstance(job.model, Phases):
+        if problem := unusable(job):
+            raise BatchError(f"{batch.source}: job {job.name!r}: verify: {problem}")
+        if isinstance(job.model, Phases) and not rigid:
             raise BatchError(
                 f"{batch.source}: job {job.name!r}: phases: evolving jobs by phases can only be simulated: use "
                 "pliant simulate or --dry-run, or --rigid to run each at its preferred size"
@@ -137,10 +140,10 @@ def finish(
     if as_json:
         unwritten = write_out(report_json(runs).decode())
     else:
-        if len(runs) == 1 or any(run.failed or run.differing for run in runs):
+        if len(runs) == 1 or any(run.failed or run.differing or run.unchecked for run in runs):
             for each in runs:
-                console.print(job_table(each))
-        console.print(compare_table(runs))
+                console.print("", job_table(each, console.width))
+        console.print("", compare_table(runs), "")
         for line in told(runs):
             console.print(line, soft_wrap=True)
     if report is not None:

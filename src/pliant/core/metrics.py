@@ -45,7 +45,8 @@ class ResizeOutcome(msgspec.Struct, rename={"before": "from", "after": "to"}, kw
 
 class JobOutcome(msgspec.Struct, rename={"job_class": "class"}, kw_only=True):
     """One job, as report.json tells it. ``start_s`` is None for a job that never started, ``end_s`` and
-    ``exit_code`` for one that has not ended; ``verified`` is for whoever runs the job's verify command."""
+    ``exit_code`` for one that has not ended. ``verified``, ``expected`` and ``unchecked`` (why the result could
+    not be checked) are for whoever runs the job's verify command."""
 
     name: str
     job_class: JobClass
@@ -57,6 +58,8 @@ class JobOutcome(msgspec.Struct, rename={"job_class": "class"}, kw_only=True):
     end_s: float | None = None
     resizes: list[ResizeOutcome] = []
     result: str | None = None
+    expected: str | None = None
+    unchecked: str = ""
     error: str = ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -131,6 +132,15 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
         if self.min == self.max:
             return f"{self.min}"
         return f"{self.min}:{self.max}" + (f" by factor {self.factor}" if self.factor > 1 else "")
+
+
+class Check(NamedTuple):
+    """What the check of a job's result said: whether it is as ``expected``. None: it could not be made, and
+    ``problem`` says why."""
+
+    verified: bool | None = None
+    expected: str | None = None
+    problem: str = ""
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -164,6 +164,11 @@ def warnings(runs: Sequence[Run]) -> list[str]:
                 f"{run.name}: the result of {names_text([job.name for job in bad])} is not what its verify command "
                 "gives: the run computed something wrong."
             )
+        if left := run.unchecked:
+            found.append(
+                f"{run.name}: the result of {names_text([job.name for job in left])} could not be checked: "
+                f"{plain(left[0].unchecked)}."
+            )
         if bad := run.failed:
             found.append(
                 f"{run.name}: {count(len(bad), 'job')} did not complete "

@@ -10,21 +10,29 @@ from pliant.core.metrics import JobOutcome
 from pliant.report.compare import names_text
 from pliant.report.runs import Run
 from pliant.report.tables import state_text
-from pliant.report.words import cause, count, details, plain
+from pliant.report.words import cause, count, details, plain, shorten
 
 MOST_TOLD = 10
 """So many different failures of a run are told in full."""
+RESULT_CHARACTERS = 1000
 
 
 def told(runs: Sequence[Run]) -> Iterator[Text]:
     """Lines that are not to be broken: jobs that did not complete, with what they printed last, and jobs whose
-    results are wrong."""
+    results are wrong or could not be checked."""
     for run in runs:
         of = f"{plain(run.name)}: " if len(runs) > 1 else ""
         yield from _failed(run, of)
         for job in run.differing:
-            said = f"{of}the result of job {plain(job.name)} is WRONG: {plain(job.result or '')}"
-            yield Text(said, style="bold red")
+            yield Text(f"{of}the result of job {plain(job.name)} is WRONG", style="bold yellow")
+            yield Text(f"    expected: {_shown(job.expected)}")
+            yield Text(f"    it gave:  {_shown(job.result)}")
+        problems: dict[str, list[str]] = {}
+        for job in run.unchecked:
+            problems.setdefault(job.unchecked, []).append(job.name)
+        for problem, names in problems.items():
+            said = f"{of}the result of {_jobs(names)} was not checked: verify: {plain(problem)}"
+            yield Text(said, style="bold yellow")
 
 
 def _failed(run: Run, of: str) -> Iterator[Text]:
@@ -34,10 +42,18 @@ def _failed(run: Run, of: str) -> Iterator[Text]:
         alike.setdefault((state_text(job), job.error), []).append(job)
     for (state, error), jobs in list(alike.items())[:MOST_TOLD]:
         said = cause(error, jobs[0].exit_code)
-        head = f"{of}{'job' if len(jobs) == 1 else 'jobs'} {names_text([job.name for job in jobs])} {state}"
+        head = f"{of}{_jobs([job.name for job in jobs])} {state}"
         yield Text(head + (f": {said}" if said else ""), style="bold yellow")
         yield from (Text(f"    {line}") for line in details(error))
     if left := sum(len(jobs) for jobs in list(alike.values())[MOST_TOLD:]):
         yield Text(
             f"{of}{count(left, 'job')} more did not complete; the table names them", style="bold yellow"
         )
+
+
+def _jobs(names: Sequence[str]) -> str:
+    return f"{'job' if len(names) == 1 else 'jobs'} {names_text(names)}"
+
+
+def _shown(result: str | None) -> str:
+    return "nothing" if result is None else shorten(result, RESULT_CHARACTERS)

@@ -58,6 +58,8 @@ def job_text(run: Run, number: int, job: JobOutcome) -> str:
         lines.append(f"waited {waited}, then started: {run.why(reason)}")
     if job.verified is False:
         lines.append("✗ its result is WRONG")
+    elif job.unchecked:
+        lines.append("its result was not checked")
     elif job.verified:
         lines.append("✓ its result is as expected")
     if job.error:

@@ -10,8 +10,8 @@ from pliant.model.jobs import ENDED, JobState
 from pliant.report.compare import Cell, Row, change_text, compare
 from pliant.report.palette import Fill
 from pliant.report.runs import Run
-from pliant.report.tables import sizes_text, state_text
-from pliant.report.words import cause, percent, plain, seconds
+from pliant.report.tables import RESULT_WIDTH, sizes_text, state_text
+from pliant.report.words import cause, percent, plain, seconds, shorten
 
 MOST_ROWS = 400
 """A page with more rows than this is no longer read; report.json has them all."""
@@ -157,9 +157,18 @@ def _state(job: JobOutcome) -> str:
         text += f"<br><small>{esc(cause(job.error, job.exit_code))}</small>"
     if job.verified is False:
         text += '<br><span class="wrong">✗ result is WRONG</span>'
+        text += f"<br><small>{_result(job.result)}, expected {_result(job.expected)}</small>"
+    elif job.unchecked:
+        text += f'<br><span class="wrong">result not checked</span><br><small>{esc(job.unchecked)}</small>'
     elif job.verified:
-        text += "<br><small>✓ verified</small>"
+        text += f"<br><small>✓ verified: {_result(job.result)}</small>"
+    elif job.result is not None:
+        text += f"<br><small>{_result(job.result)}</small>"
     return text
+
+
+def _result(text: str | None) -> str:
+    return "nothing" if text is None else esc(shorten(text, RESULT_WIDTH))
 
 
 def resize_rows(run: Run) -> str:

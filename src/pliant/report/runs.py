@@ -12,7 +12,7 @@ from pliant.core import records as r
 from pliant.core.gantt import Gantt, gantt
 from pliant.core.metrics import JobOutcome, ResizeOutcome, RunMetrics, measure
 from pliant.model.errors import PliantError
-from pliant.model.jobs import ENDED, JobState
+from pliant.model.jobs import ENDED, Check, JobState
 from pliant.model.nodes import NodeSet, hostlist
 from pliant.policy.view import Reason
 from pliant.report.held import Held, held
@@ -27,9 +27,8 @@ class Run:
     """One run of a batch: its records, and what follows from them.
 
     ``name`` says which of the runs compared it is (rigid, malleable, ...), ``names`` are the nodes' names
-    by number. ``verified`` tells by job name whether the result was as expected; None or missing: not
-    checked. ``predicted_makespan_s`` is the simulator's forecast, if one was made. ``stopped`` is what ended the
-    run before its jobs had ended.
+    by number. ``checks`` are those of results, by job name. ``predicted_makespan_s`` is the simulator's forecast, if
+    one was made. ``stopped`` is what ended the run before its jobs had ended.
     """
 
     def __init__(
@@ -38,7 +37,7 @@ class Run:
         policy: str,
         names: Sequence[str],
         records: Sequence[r.Record],
-        verified: Mapping[str, bool | None] | None = None,
+        checks: Mapping[str, Check] | None = None,
         predicted_makespan_s: float | None = None,
         stopped: PliantError | None = None,
     ) -> None:
@@ -46,7 +45,7 @@ class Run:
         self.policy = policy
         self.names = list(names)
         self.records = list(records)
-        self.verified = dict(verified or {})
+        self.checks = dict(checks or {})
         self.predicted_makespan_s = predicted_makespan_s
         self.stopped = stopped
 
@@ -54,7 +53,8 @@ class Run:
     def metrics(self) -> RunMetrics:
         metrics = measure(self.records, len(self.names))
         for job in metrics.jobs:
-            job.verified = self.verified.get(job.name)
+            check = self.checks.get(job.name, Check())
+            job.verified, job.expected, job.unchecked = check
         return metrics
 
     @cached_property
@@ -116,6 +116,11 @@ class Run:
         """Jobs whose result was checked and is wrong."""
         return [job for job in self.metrics.jobs if job.verified is False]
 
+    @property
+    def unchecked(self) -> list[JobOutcome]:
+        """Jobs whose result was to be checked and could not be."""
+        return [job for job in self.metrics.jobs if job.unchecked]
+
     def hosts(self, nodes: NodeSet) -> str:
         """The nodes' names, in hostlist form."""
         return hostlist(self.names[i] if i < len(self.names) else f"node{i}" for i in nodes)
@@ -176,6 +181,8 @@ def _job_data(run: Run, number: int, job: JobOutcome) -> dict[str, Any]:
         "start_reason": _reason_data(run, started) if started is not None else None,
         "resizes": [_resize_data(run, resize) for resize in job.resizes],
         "result": job.result,
+        "expected": job.expected,
+        "unchecked": job.unchecked,
         "error": job.error,
     }
 

@@ -11,10 +11,12 @@ from pliant.core.metrics import JobOutcome
 from pliant.model.jobs import JobState
 from pliant.report.compare import Cell, change_text, compare
 from pliant.report.runs import Run
-from pliant.report.words import cause, percent, plain, seconds
+from pliant.report.words import cause, percent, plain, seconds, shorten
 
 # Blue and yellow are told apart in every common kind of colour blindness; red and green are not.
 STYLES = {"better": "bold cyan", "worse": "bold yellow", "same": "dim", "": "dim"}
+WIDE = 100
+RESULT_WIDTH = 40
 STATE_STYLES = {JobState.COMPLETED: "", JobState.RUNNING: "cyan", JobState.RESIZING: "cyan"}
 
 
@@ -71,27 +73,28 @@ def _pace_cells(runs: Sequence[Run]) -> list[Text]:
     return cells
 
 
-def job_table(run: Run) -> Table:
+def job_table(run: Run, width: int = WIDE) -> Table:
     """A run's jobs. Times in seconds since the first submission. Where all are of one class, that is not said.
 
-    In a narrow terminal results are cut off, and sizes and, at last, names break into lines; times and states
-    never do.
+    In less than WIDE columns classes and ends, which are the sum of other columns, are left out, results are cut
+    off, and sizes and, at last, names break into lines; times and states never do.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("job", overflow="fold", min_width=8)
-    classes = len({job.job_class for job in run.jobs.values()}) > 1
+    wide = width >= WIDE
+    classes = wide and len({job.job_class for job in run.jobs.values()}) > 1
     for title in ("class", "state") if classes else ("state",):
         table.add_column(title, no_wrap=True)
-    for title in ("submitted", "waited", "ran", "ended"):
+    for title in ("submitted", "waited", "ran", "ended") if wide else ("submitted", "waited", "ran"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("nodes", min_width=5)
     table.add_column("result", min_width=8)
     for number, job in run.jobs.items():
-        table.add_row(*_job_cells(run, number, job, classes=classes))
+        table.add_row(*_job_cells(run, number, job, classes=classes, ends=wide))
     return table
 
 
-def _job_cells(run: Run, number: int, job: JobOutcome, *, classes: bool) -> list[Text]:
+def _job_cells(run: Run, number: int, job: JobOutcome, *, classes: bool, ends: bool) -> list[Text]:
     start, end = job.start_s, job.end_s
     return [
         Text(plain(job.name)),
@@ -100,7 +103,7 @@ def _job_cells(run: Run, number: int, job: JobOutcome, *, classes: bool) -> list
         Text(seconds(job.submit_s - run.origin_s)),
         Text(seconds(start - job.submit_s) if start is not None else "-"),
         Text(seconds(end - start) if start is not None and end is not None else "-"),
-        Text(seconds(end - run.origin_s) if end is not None else "-"),
+        *([Text(seconds(end - run.origin_s) if end is not None else "-")] if ends else []),
         Text(sizes_text(run, number)),
         result_text(job),
     ]
@@ -125,10 +128,16 @@ def sizes_text(run: Run, number: int) -> str:
 
 
 def result_text(job: JobOutcome) -> Text:
-    """What the check of the result said, else what went wrong: one line, which is cut off where it does not fit."""
+    """The result and what its check said, else what went wrong. Lines are cut off where they do not fit."""
     text = Text(no_wrap=True, overflow="ellipsis")
+    result = "-" if job.result is None else shorten(job.result, RESULT_WIDTH)
     if job.verified is False:
-        return text.append("✗ WRONG", style="bold yellow reverse")
+        text.append("✗ WRONG", style="bold yellow reverse").append(f": {result}\n")
+        return text.append(f"expected: {shorten(job.expected or '-', RESULT_WIDTH)}")
+    if job.unchecked:
+        return text.append("not checked", style="bold yellow").append(f": {plain(job.unchecked)}\n{result}")
     if job.error:
         return text.append(cause(job.error, job.exit_code))
-    return text.append("✓ as expected" if job.verified else "")
+    if job.verified:
+        return text.append(f"✓ {result} as expected")
+    return text.append(result if job.result is not None else "")

@@ -24,7 +24,7 @@ SENTENCES = {
 }
 
 BUS_ERROR = 128 + 7
-BUS_HINT = "signal 7 mostly means that /dev/shm is full: pliant doctor says what is free"
+BUS_HINT = "signal 7 mostly means that /dev/shm is full: see pliant doctor"
 
 
 def why(reason: Reason, name_of: Callable[[int], str]) -> str:

@@ -88,6 +88,12 @@ def finished(name: str, *ends: float, pace: float = 0.0, jobs: str = "job", poli
     return Run(name, policy, [f"n{i}" for i in range(len(ends))], records)
 
 
+def offered(*answers: r.Record) -> Run:
+    """Three nodes. ``solver`` starts on n0 at 2 s and is offered the others at 4 s; ``answers`` follow."""
+    base = one_resize()
+    return Run(base.name, base.policy, base.names, [*base.records[:6], *answers])
+
+
 def one_resize() -> Run:
     """Three nodes. ``solver`` starts on n0 at 2 s, is offered n1 and n2 at 4 s, holds them from 5 s, gives
     n1 back at 9 s (clean at 9.5 s) for ``head``, and ends at 13 s; ``head`` runs on n1 from 9.5 s to 12 s and

@@ -3,13 +3,15 @@
 import io
 
 import pytest
-from report_runs import NAMES, finished, one_resize, realistic
+from report_runs import NAMES, finished, offered, one_resize, realistic
 from rich.console import Console, RenderableType
 
 from pliant.core import records as r
 from pliant.model.jobs import Bounds, JobSpec
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Reason
+from pliant.report.events import Told
+from pliant.report.html import page
 from pliant.report.live import LiveView, done_share
 from pliant.report.runs import Run
 
@@ -69,6 +71,65 @@ def test_a_failed_resize_and_a_lost_node_are_told() -> None:
     assert lines[-1] == "     6.0 s  ✗ lost n2"
     text = shown(view)
     assert "nodes  a▒✗" in text  # solver's, not proved clean, lost
+
+
+GROWING = "solver: growing from 1 to 3 nodes"
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        (
+            [r.ResizeDeclined(5.0, 1, 1, "only 2 steps are left", late=True)],
+            [f"· {GROWING} was declined: only 2 steps are left"],
+        ),
+        (
+            [
+                r.ResizeAccepted(4.5, 1, 1),
+                r.ResizeFailed(5.0, 1, 1, "the loop has ended", NodeSet(), late=True),
+            ],
+            [f"· {GROWING} came too late: the loop has ended"],
+        ),
+        (
+            [r.ResizeWithdrawn(5.0, 1, 1, "not answered in time"), r.ResizeDeclined(5.5, 1, 1, "withdrawn")],
+            [f"· {GROWING} is called off: not answered in time"],
+        ),
+        (
+            [
+                r.ResizeAccepted(4.5, 1, 1),
+                r.ResizeWithdrawn(5.0, 1, 1, "not done in time"),
+                r.ResizeFailed(5.5, 1, 1, "withdrawn", NodeSet()),
+            ],
+            [f"· {GROWING} is called off: not done in time"],
+        ),
+        (
+            [r.ResizeDeclined(5.0, 1, 1, "the program's arrays have rows for 2 nodes, not for 3")],
+            [f"✗ {GROWING} was declined: the program's arrays have rows for 2 nodes, not for 3"],
+        ),
+        (
+            [r.ResizeAccepted(4.5, 1, 1), r.ResizeFailed(5.0, 1, 1, "KeyError: 'newcomer'", NodeSet())],
+            [f"✗ {GROWING} failed; it goes on as before: KeyError: 'newcomer'"],
+        ),
+    ],
+)
+def test_only_what_is_wrong_has_a_cross(answers: list[r.Record], said: list[str]) -> None:
+    run = offered(*answers)
+    lines = [line[12:] for line in plain_lines(run)]
+    assert lines[1:-1] == said
+    told = Told(run.names)
+    styles = {
+        event.style for record in run.records if (event := told.tell(record)) and "solver:" in event.text
+    }
+    assert styles == ({"yellow"} if said[0].startswith("✗") else {"dim"})
+    failed = any(isinstance(answer, r.ResizeFailed) and not answer.late for answer in answers)
+    assert ('<span class="worse">' in page([run])) == failed
+
+
+def test_the_page_says_why_a_resize_came_to_nothing() -> None:
+    withdrawn = r.ResizeWithdrawn(5.0, 1, 1, "not done in time")
+    text = page([offered(withdrawn, r.ResizeFailed(5.5, 1, 1, "withdrawn", NodeSet()))])
+    assert "not done in time" in text
+    assert "KeyError: &#x27;n&#x27;" in page([offered(r.ResizeFailed(5.5, 1, 1, "KeyError: 'n'", NodeSet()))])
 
 
 def test_the_display_shows_queue_bars_and_resizes_under_way() -> None:

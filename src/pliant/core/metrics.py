@@ -27,7 +27,8 @@ class ResizeOutcome(msgspec.Struct, rename={"before": "from", "after": "to"}, kw
     """One resize of one job; ``nodes`` are those gained or given back (while it is open: those reserved).
 
     ``outcome`` is done, declined, failed, ended (the job was over first) or open; ``done_s`` is when that
-    was settled. Times in seconds since the journal began.
+    was settled. Times in seconds since the journal began. ``error`` says why it came to nothing; ``late``: too
+    little was left of the job's loop, and nothing was wrong.
     """
 
     id: int
@@ -40,6 +41,8 @@ class ResizeOutcome(msgspec.Struct, rename={"before": "from", "after": "to"}, kw
     blocked_s: float = 0.0
     phases: dict[str, float] = {}
     outcome: str = "open"
+    error: str = ""
+    late: bool = False
     reason: Reason
 
 
@@ -215,6 +218,7 @@ class Metrics:
             r.JobProgressed: self._progressed,
             r.ResizeOffered: self._offered,
             r.ResizeAccepted: self._accepted,
+            r.ResizeWithdrawn: self._withdrawn,
             r.ResizeDone: self._resized,
             r.ResizeDeclined: self._declined,
             r.ResizeFailed: self._failed_resize,
@@ -346,6 +350,11 @@ class Metrics:
         if outcome is not None:
             outcome.state = JobState.RESIZING
 
+    def _withdrawn(self, record: r.ResizeWithdrawn) -> None:
+        outcome = self._open[record.job].outcome
+        if outcome is not None:
+            outcome.resizes[-1].error = record.reason  # the job's answer says no more than "withdrawn"
+
     def _resized(self, record: r.ResizeDone) -> None:
         job = self._open[record.job]
         grown = len(record.gained) - len(record.released)
@@ -367,10 +376,10 @@ class Metrics:
             settled.phases = record.phases
 
     def _declined(self, record: r.ResizeDeclined) -> None:
-        self._settle(self._open[record.job], "declined")
+        self._settle(self._open[record.job], "declined", record.reason, late=record.late)
 
     def _failed_resize(self, record: r.ResizeFailed) -> None:
-        self._settle(self._open[record.job], "failed")
+        self._settle(self._open[record.job], "failed", record.error, late=record.late)
         self._unclean.leave(record.job, record.dirty.mask, record.at)
 
     def _job_ended(self, record: r.JobEnded) -> None:
@@ -449,7 +458,9 @@ class Metrics:
                 pace, paced = pace + job.pace[0], paced + job.pace[1]
         return paced / pace - 1.0 if pace > 0 else None
 
-    def _settle(self, job: _Open, outcome: str) -> ResizeOutcome | None:
+    def _settle(
+        self, job: _Open, outcome: str, error: str = "", *, late: bool = False
+    ) -> ResizeOutcome | None:
         """Close the open resize; an expansion's nodes were idle since the offer."""
         offer, job.offer = job.offer, None
         if offer is None:
@@ -460,7 +471,8 @@ class Metrics:
             return None
         job.outcome.state = JobState.RUNNING
         settled = job.outcome.resizes[-1]
-        settled.outcome = outcome
+        settled.outcome, settled.late = outcome, late
+        settled.error = "" if outcome == "done" else settled.error or error
         settled.done_s = self._now
         return settled
 

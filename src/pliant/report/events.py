@@ -33,6 +33,7 @@ class Told:
         self._jobs: dict[int, str] = {}
         self._since: dict[int, float] = {}
         self._offers: dict[int, r.ResizeOffered] = {}
+        self._recalled: set[int] = set()
         self._tell: dict[type[r.Record], Callable[[Any], Event | None]] = {
             r.JobSubmitted: self._submitted,
             r.JobStarted: self._started,
@@ -76,7 +77,8 @@ class Told:
         )
 
     def _done(self, record: r.ResizeDone) -> Event:
-        offer = self._offers.pop(record.job)
+        offer = self._offers[record.job]
+        self._forget_offer(record.job)
         verb = "grew" if offer.kind == "expand" else "shrank"
         size = offer.before + len(record.gained) - len(record.released)
         blocked = f"(stood still for {seconds(record.blocked_s)})"
@@ -85,20 +87,30 @@ class Told:
 
     def _declined(self, record: r.ResizeDeclined) -> Event:
         text = f"{self._resize(record.job)} was declined"
-        return self._settled(record.job, record.at, text, record.reason)
+        return self._settled(record.job, record.at, text, record.reason, late=record.late)
 
     def _failed(self, record: r.ResizeFailed) -> Event:
-        text = f"{self._resize(record.job)} failed; it goes on as before"
-        return self._settled(record.job, record.at, text, record.error)
+        what = "came too late" if record.late else "failed; it goes on as before"
+        text = f"{self._resize(record.job)} {what}"
+        return self._settled(record.job, record.at, text, record.error, late=record.late)
 
     def _withdrawn(self, record: r.ResizeWithdrawn) -> Event:
+        self._recalled.add(record.job)
         text = f"{self._resize(record.job)} is called off"
-        return Event(record.at, "other", f"{text}: {plain(record.reason)}", "dim", plain_too=False)
+        return Event(record.at, "other", f"{text}: {plain(record.reason)}", "dim")
 
-    def _settled(self, job: int, at: float, text: str, reason: str) -> Event:
-        self._offers.pop(job, None)
+    def _settled(self, job: int, at: float, text: str, reason: str, *, late: bool) -> Event:
         said = f"{text}: {plain(reason)}" if reason else text
-        return Event(at, "failed", said, "yellow")
+        if self._forget_offer(job):
+            return Event(at, "other", said, "dim", plain_too=False)  # why it was called off has been told
+        return Event(at, "other", said, "dim") if late else Event(at, "failed", said, "yellow")
+
+    def _forget_offer(self, job: int) -> bool:
+        """Whether it had been called off."""
+        self._offers.pop(job, None)
+        recalled = job in self._recalled
+        self._recalled.discard(job)
+        return recalled
 
     def _resize(self, job: int) -> str:
         offer = self._offers.get(job)
@@ -109,7 +121,7 @@ class Told:
 
     def _ended(self, record: r.JobEnded) -> Event:
         name = self._jobs.pop(record.job, f"job {record.job}")
-        self._offers.pop(record.job, None)
+        self._forget_offer(record.job)
         since = self._since.pop(record.job, None)
         ran = f" after {seconds(record.at - since)}" if since is not None else " before it started"
         if record.state is JobState.COMPLETED:

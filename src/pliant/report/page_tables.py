@@ -195,7 +195,10 @@ def _resize_row(run: Run, name: str, resize: ResizeOutcome) -> str:
     sign = "▲" if resize.kind == "expand" else "▼"
     took = seconds(resize.done_s - resize.offered_s) if resize.done_s is not None else "-"
     done = resize.outcome == "done"
-    outcome = "done" if done else f'<span class="worse">✗ {esc(resize.outcome)}</span>'
+    bad = resize.outcome == "failed" and not resize.late
+    outcome = f'<span class="worse">✗ {esc(resize.outcome)}</span>' if bad else esc(resize.outcome)
+    if resize.error:
+        outcome += f"<br><small>{esc(resize.error)}</small>"
     if resize.phases:
         phases = ", ".join(f"{plain(phase)} {seconds(value)}" for phase, value in resize.phases.items())
         outcome += f"<br><small>{esc(phases)}</small>"

@@ -199,6 +199,8 @@ def _resize_data(run: Run, resize: ResizeOutcome) -> dict[str, Any]:
         "blocked_s": _rounded(resize.blocked_s),
         "phases": {name: _rounded(value) for name, value in resize.phases.items()},
         "outcome": resize.outcome,
+        "error": resize.error,
+        "late": resize.late,
         "reason": _reason_data(run, resize.reason),
     }
 

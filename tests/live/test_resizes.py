@@ -67,8 +67,9 @@ def test_jobs_expand_while_others_queue_and_no_node_is_held_twice(start: Start) 
 def test_orders_from_another_terminal_grow_shrink_and_take_the_first_group(start: Start) -> None:
     run = start(f"nodes = 4\n{KEEP}", heat("job", "{ min = 1, max = 4 }", steps=400, work_s=12.0))
     run.wait_for(r.JobMalleable)
+    assert (run.place / "stderr").read_text().startswith(f"run {run.run}: 1 job on 4 nodes, policy easy\n")
     for number, (size, leave) in enumerate((("3", ""), ("2", "n0"), ("4", ""), ("1", "n[1-2]")), 1):
-        ordered = run.order("job", size, *(("--leave", leave) if leave else ()))
+        ordered = run.order("job", size, "--run", run.run, *(("--leave", leave) if leave else ()))
         assert ordered.returncode == 0, ordered.stderr
         run.wait_for(r.ResizeDone, partial(is_resize, number))
         if leave:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from pliant.daemon import control
 from pliant.model.errors import PliantError
 from pliant.model.limits import whole
+from pliant.report.words import plain
 
+COLUMNS = ("job", "name", "state", "nodes", "nodelist", "sizes")
 RUN = Annotated[str, typer.Option("--run", help="Which run, if several go on (pliant queue lists them).")]
 
 
@@ -45,26 +49,65 @@ def queue(
     run: RUN = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Pending and running jobs of the run that goes on."""
-    answer = control.ask(_the_run(run), control.Request("queue"))
+    """Pending and running jobs of all runs that go on, or of one."""
+    found = _queues([_the_run(run)] if run else list(_runs()))
+    errors = [str(answer) for answer in found.values() if isinstance(answer, PliantError)]
+    if len(errors) == len(found):
+        raise PliantError("; ".join(errors))
     if as_json:
-        typer.echo(json.dumps(answer.jobs))
-        return
-    table = Table("JOB", "NAME", "STATE", "NODES", "NODELIST", "SIZES")
-    for job in answer.jobs:
-        table.add_row(*(str(job[key]) for key in ("job", "name", "state", "nodes", "nodelist", "sizes")))
-    Console().print(table)
+        typer.echo(json.dumps([_plain(name, answer) for name, answer in found.items()]))
+    else:
+        Console().print(_table(found))
+
+
+def _queues(runs: list[str]) -> dict[str, control.Answer | PliantError]:
+    """What each run says is in its queue, asked all at once: one that hangs does not keep the others waiting."""
+
+    def ask(run: str) -> control.Answer | PliantError:
+        try:
+            return control.ask(run, control.Request("queue"))
+        except PliantError as error:
+            return error
+
+    with ThreadPoolExecutor(len(runs)) as pool:
+        return dict(zip(runs, pool.map(ask, runs), strict=True))
+
+
+def _plain(run: str, answer: control.Answer | PliantError) -> dict[str, object]:
+    if isinstance(answer, PliantError):
+        return {"run": run, "jobs": [], "error": str(answer)}
+    return {"run": run, "jobs": answer.jobs}
+
+
+def _table(found: dict[str, control.Answer | PliantError]) -> Table:
+    table = Table("RUN", *(key.upper() for key in COLUMNS))
+    for run, answer in found.items():
+        if isinstance(answer, PliantError):
+            table.add_row(run, "", Text("does not answer", style="bold yellow"))
+        elif not answer.jobs:
+            table.add_row(run, "", Text("no jobs", style="dim"))
+        else:
+            for job in answer.jobs:
+                table.add_row(run, *(Text(plain(str(job[key]))) for key in COLUMNS))
+    return table
+
+
+def _runs() -> dict[str, str]:
+    """The ids of the runs that go on, each as it is shown. One that does not answer now may only be busy."""
+    found = control.survey()
+    runs = {run: run for run in found.answering}
+    runs |= {run: f"{run} (no answer: {why})" for run, why in found.silent.items()}
+    if not runs:
+        raise PliantError("no run goes on; start one with pliant run or pliant demo in another terminal")
+    return runs
 
 
 def _the_run(wanted: str) -> str:
-    """The id of the run that is meant. One that does not answer now is a run as well: it may only be busy."""
-    found = control.survey()
-    runs = [*found.answering, *found.silent]
-    shown = [*found.answering, *(f"{run} (no answer: {why})" for run, why in found.silent.items())]
+    """The id of the run that is meant."""
+    runs = _runs()
+    shown = ", ".join(runs.values())
     if wanted and wanted not in runs:
-        raise PliantError(f"there is no run {wanted!r}; going on: {', '.join(shown) or 'none'}")
-    if not runs:
-        raise PliantError("no run goes on; start one with pliant run or pliant demo in another terminal")
+        raise PliantError(f"there is no run {wanted!r}; going on: {shown}")
     if not wanted and len(runs) > 1:
-        raise PliantError(f"several runs go on: {', '.join(shown)}; choose one with --run")
-    return wanted or runs[0]
+        raise PliantError(f"several runs go on: {shown}; choose one with --run")
+    return wanted or next(iter(runs))

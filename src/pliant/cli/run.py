@@ -138,7 +138,7 @@ def finish(
     """Tables or JSON, the report, and the exit code; raises what has stopped a run before its end."""
     unwritten = None
     if as_json:
-        unwritten = write_out(report_json(runs).decode())
+        unwritten = write_out(report_json(runs))
     else:
         if len(runs) == 1 or any(run.failed or run.differing or run.unchecked for run in runs):
             for each in runs:

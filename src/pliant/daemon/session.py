@@ -51,6 +51,9 @@ class Outcome(NamedTuple):
 class Display(Protocol):
     """Who watches a run."""
 
+    def begun(self, run: str, jobs: int) -> None:
+        """First of all: the id by which other commands know the run, and how many jobs it has."""
+
     def record(self, record: r.Record) -> None:
         """Every record, in order."""
 
@@ -62,6 +65,8 @@ class Display(Protocol):
 
 
 class _Nobody:
+    def begun(self, run: str, jobs: int) -> None: ...
+
     def record(self, record: r.Record) -> None: ...
 
     def tick(self, now: float) -> None: ...
@@ -95,7 +100,9 @@ def run_batch(
             controller = Controller(
                 timed, settings, nodes=nodes, slots=slots, runtime=runtime, run=run, output=output
             )
-            session = _Session(controller, timed, Journal(file), display or _Nobody())
+            display = display or _Nobody()
+            display.begun(run, len(jobs))
+            session = _Session(controller, timed, Journal(file), display)
             return asyncio.run(session.run(jobs, runtime))
         finally:
             shutil.rmtree(runtime, ignore_errors=True)

@@ -46,9 +46,13 @@ def console(*, stderr: bool = False) -> Console:
     return Console(file=cast("IO[str]", Steady(stream)))
 
 
-def write_out(text: str) -> OSError | None:
-    """Write all of ``text`` to standard output; what went wrong, if something did."""
+def write_out(data: bytes) -> OSError | None:
+    """Write ``data`` to standard output as it is, whatever the terminal's letters; what went wrong, if anything did."""
     steady = Steady(sys.stdout)
-    steady.write(text)
+    steady.flush()
+    try:
+        sys.stdout.buffer.write(data)
+    except OSError as error:
+        return error
     steady.flush()
     return steady.lost

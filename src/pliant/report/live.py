@@ -51,7 +51,8 @@ class LiveView:
     def __init__(self, title: str, policy: str, names: Sequence[str], console: Console | None = None) -> None:
         self.console = console or Console()
         self.state = State()
-        self._told = Told(list(names))
+        self._names = list(names)
+        self._told = Told(self._names)
         self._ascii = self.console.options.ascii_only
         self._glyphs = glyphs(ascii_only=self._ascii)
         # Rich marks what it cuts off with a sign that ASCII does not have.
@@ -96,6 +97,13 @@ class LiveView:
         self._events.append(event)
         if self._live is None and event.plain_too:
             self.console.print(Text(self._line(event)), highlight=False, soft_wrap=True)
+
+    def begun(self, run: str, jobs: int) -> None:
+        """Say by which id other commands know the run."""
+        where = f"{count(jobs, 'job')} on {count(len(self._names), 'node')}"
+        self.console.print(
+            f"run {run}: {where}, policy {self.policy}", highlight=False, markup=False, soft_wrap=True
+        )
 
     def notice(self, text: str) -> None:
         """Tell what no record tells."""

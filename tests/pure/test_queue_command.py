@@ -1,0 +1,92 @@
+"""``pliant queue``: all runs of this user, over the real wire; the runs themselves are stand-ins."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import socketserver
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from commands import command
+
+from pliant.daemon import control
+from pliant.launch.agent import CONTROL
+from pliant.model.errors import PliantError
+
+
+def job(number: int, name: str) -> dict[str, object]:
+    return {"job": number, "name": name, "state": "RUNNING", "nodes": 1, "nodelist": "n0", "sizes": "1:2"}
+
+
+@pytest.fixture
+def going_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Let a run go on that has these jobs; None: one that hangs up on whoever asks."""
+    runtime = Path(tempfile.mkdtemp(prefix="plt"))  # short: a Unix socket's path has at most 107 characters
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    with contextlib.ExitStack() as ends:
+        ends.callback(shutil.rmtree, runtime)
+
+        def begin(run: str, jobs: list[dict[str, object]] | None) -> None:
+            class Answering(socketserver.StreamRequestHandler):
+                def handle(self) -> None:
+                    if jobs is not None and self.rfile.readline():
+                        self.wfile.write(msgspec.json.encode(control.Answer(jobs=jobs)) + b"\n")
+
+            place = control.base() / run
+            place.mkdir(mode=0o700)
+            server = ends.enter_context(socketserver.UnixStreamServer(str(place / CONTROL), Answering))
+            threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+            ends.callback(server.shutdown)
+
+        yield begin
+
+
+def test_all_runs_are_listed_and_one_that_does_not_answer_fails_no_other(
+    going_on: Callable[..., None],
+) -> None:
+    going_on("aaaaaaaa", [job(1, "ocean"), job(2, "ice")])
+    going_on("bbbbbbbb", None)
+    going_on("cccccccc", [])
+    going_on("dddddddd", [job(1, "ocean")])
+    rows = command("queue").splitlines()
+    found = {
+        run: [row for row in rows if run in row] for run in ("aaaaaaaa", "bbbbbbbb", "cccccccc", "dddddddd")
+    }
+    assert [len(each) for each in found.values()] == [2, 1, 1, 1]
+    assert "ice" in found["aaaaaaaa"][1]
+    assert "does not answer" in found["bbbbbbbb"][0]
+    assert "no jobs" in found["cccccccc"][0]
+    assert "ocean" in found["dddddddd"][0]
+
+
+def test_the_json_names_the_runs(going_on: Callable[..., None]) -> None:
+    going_on("aaaaaaaa", [job(1, "ocean")])
+    going_on("bbbbbbbb", None)
+    one, other = json.loads(command("queue", "--json"))
+    assert one == {"run": "aaaaaaaa", "jobs": [job(1, "ocean")]}
+    assert (other["run"], other["jobs"]) == ("bbbbbbbb", [])
+    assert other["error"].startswith("run bbbbbbbb does not answer")
+
+
+def test_one_run_is_chosen_by_its_id(going_on: Callable[..., None]) -> None:
+    going_on("aaaaaaaa", [job(1, "ocean")])
+    going_on("dddddddd", [job(1, "ice")])
+    assert [each["run"] for each in json.loads(command("queue", "--run", "dddddddd", "--json"))] == [
+        "dddddddd"
+    ]
+    with pytest.raises(PliantError, match="there is no run 'x'; going on: aaaaaaaa, dddddddd"):
+        command("queue", "--run", "x")
+
+
+def test_where_nothing_answers_the_command_fails(going_on: Callable[..., None]) -> None:
+    with pytest.raises(PliantError, match="no run goes on"):
+        command("queue")
+    going_on("bbbbbbbb", None)
+    with pytest.raises(PliantError, match="run bbbbbbbb does not answer"):
+        command("queue")

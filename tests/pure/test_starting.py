@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.model.errors import BatchError
+from pliant.model.limits import LIVE_NODES, LIVE_SLOTS
+from pliant.model.world import World
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant.protocol.starting import ARGUMENT_BYTES, room_beside, size_of, size_of_env, start_problem
@@ -81,11 +83,20 @@ def test_what_is_let_through_fits_beside_the_environment() -> None:
 
 @given(
     st.lists(st.text(max_size=20), min_size=1),
-    st.dictionaries(st.text(st.characters(exclude_characters="="), min_size=1, max_size=5), st.text(max_size=20)),
+    st.dictionaries(st.text(st.characters(codec="utf-8", exclude_characters="="), min_size=1, max_size=5), st.text(max_size=20)),
 )  # fmt: skip
 def test_what_is_let_through_fits_in_a_line(argv: list[str], env: dict[str, str]) -> None:
     said = problem(argv * 1000, env)
-    order = m.StartGroup(2**31, 2**31, 256, tuple(argv * 1000), env, "/", "/o", "t" * 64)
+    order = m.StartGroup(
+        2**31,
+        2**31,
+        World(2**31, (LIVE_SLOTS,) * LIVE_NODES, LIVE_NODES - 1),
+        tuple(argv * 1000),
+        env,
+        "/",
+        "/o",
+        "t" * 64,
+    )
     line = codec.encode(order)
     if not said:
         assert len(line) < codec.MAX_LINE + codec.WRAPPING

@@ -39,6 +39,19 @@ def test_jobs_start_in_the_order_of_the_queue(tmp_path: Path, of: str) -> None:
     assert [job["name"] for job in started] == ["first", "high", "low"]
 
 
+def test_an_earlier_run_is_kept_and_the_journal_is_private(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for word in ("one", "two"):
+        done = CliRunner().invoke(app, ["run", "--output", str(out), "--", "echo", word])
+        assert done.exit_code == 0, done.output
+    [earlier] = (out / "earlier").iterdir()
+    assert [(place / "echo.log").read_text() for place in (earlier, out)] == ["one\n", "two\n"]
+    for place in (earlier, out):
+        assert (place / "records.ndjson").stat().st_mode & 0o777 == 0o600
+        replayed = CliRunner().invoke(app, ["simulate", "--from-records", str(place / "records.ndjson")])
+        assert replayed.exit_code == 0, replayed.output
+
+
 def test_a_command_that_no_message_can_carry_costs_its_job_alone(tmp_path: Path) -> None:
     """The command refuses it (tests/pure/test_starting.py); whoever else submits it keeps the node."""
     big = JobSpec(name="big", nodes=Bounds.exactly(1), command=("true",), env={"A": "x" * 2_000_000})

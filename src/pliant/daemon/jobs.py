@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pliant.model.jobs import Bounds, JobSpec
+from pliant.model.limits import LOG
 from pliant.model.world import World
 from pliant.protocol.fence import Fence
 from pliant.protocol.scheduler_side import Board, SchedulerSide
@@ -20,7 +21,7 @@ WHY_CHARACTERS = 500
 
 def log_file(output: Path, spec: JobSpec) -> Path:
     """Where a job's output goes, in the directory ``output``."""
-    return output / f"{spec.name}.log"
+    return output / (spec.name + LOG)
 
 
 class LiveGroup:

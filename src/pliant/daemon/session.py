@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import fcntl
 import shutil
 import signal
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pliant.core import events as e
 from pliant.core import records as r
@@ -19,8 +18,7 @@ from pliant.core.state import Settings
 from pliant.daemon import control
 from pliant.daemon.controller import Controller
 from pliant.daemon.deadline import PASS_DEADLINE_S, TimedPolicy
-from pliant.daemon.jobs import log_file
-from pliant.daemon.journal import Journal
+from pliant.daemon.journal import Journal, open_journal
 from pliant.model.errors import PliantError
 from pliant.model.jobs import JobSpec
 from pliant.model.nodes import NodeSet, hostlist, parse_hostlist
@@ -87,13 +85,12 @@ def run_batch(
 ) -> Outcome:
     """Run a batch on virtual nodes of this machine; nothing of it is left afterwards.
 
-    ``output`` gets a file for each job's output and ``records.ndjson``. A pass of the policy may take
-    ``pass_deadline_s`` seconds. A signal (SIGINT, SIGTERM) and an error of the policy's end the jobs, and the outcome says so.
+    ``output`` gets a file for each job's output and ``records.ndjson``; those of an earlier run there are put
+    aside. A pass of the policy may take ``pass_deadline_s`` seconds. A signal (SIGINT, SIGTERM) and an error of
+    the policy's end the jobs, and the outcome says so.
     """
     output = output.absolute()  # jobs have directories of their own
-    with _open_journal(output) as file:
-        for job in jobs:
-            log_file(output, job).unlink(missing_ok=True)
+    with open_journal(output, jobs) as file:
         run, runtime = control.new_runtime()
         try:
             timed = TimedPolicy(policy, pass_deadline_s)
@@ -106,23 +103,6 @@ def run_batch(
             return asyncio.run(session.run(jobs, runtime))
         finally:
             shutil.rmtree(runtime, ignore_errors=True)
-
-
-def _open_journal(output: Path) -> BinaryIO:
-    """The empty journal of a new run in ``output``, locked; PliantError if it cannot be written."""
-    path = output / "records.ndjson"
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        journal = path.open("ab")
-    except OSError as error:
-        raise PliantError(f"{path}: cannot be written: {error.strerror}; choose another --output") from None
-    try:
-        fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        journal.close()
-        raise PliantError(f"{path}: another run is writing there; choose another --output") from None
-    journal.truncate(0)
-    return journal
 
 
 class _Session:

@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from pliant.cli import execute
-from pliant.cli.run import OUTPUT, check_report, finish
+from pliant.cli.outputs import check_report
+from pliant.cli.run import OUTPUT, finish
 from pliant.model.batch import Batch, read_batch
 from pliant.report.console import console as steady_console
 from pliant.report.runs import Run

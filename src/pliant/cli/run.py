@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from rich.console import Console
 
 from pliant.cli import execute
+from pliant.cli.outputs import check_report
 from pliant.daemon import submission
 from pliant.daemon.verify import unusable
 from pliant.model.batch import Batch, read_batch
@@ -30,6 +32,8 @@ from pliant.sim.calibration import read_cost
 OUTPUT = Path("pliant-runs")
 WALLTIME_S = 3600.0
 """What a command is taken to need if nobody says."""
+NOT_WRITTEN = 2
+"""The exit code if all went well but the report."""
 
 
 def register(app: typer.Typer) -> None:
@@ -87,7 +91,7 @@ def run(
     output: Annotated[Path, typer.Option(help="Directory for the jobs' output and the records.")] = OUTPUT,
 ) -> None:
     """Run a batch of jobs, or one command, and show what became of it."""
-    check_report(report)
+    check_report(report, [text for text in (*(batch_or_command or [])[:1], cost, policy) if text])
     costs = read_cost(cost)
     batch = _batch(batch_or_command or [], size, walltime, nodes, policy, start, order, time_limit)
     if not dry_run:
@@ -122,16 +126,6 @@ def _check_live(batch: Batch, *, rigid: bool) -> None:
             )
 
 
-def check_report(report: Path | None) -> None:
-    """BatchError before anything starts if the report could not be written at the end."""
-    if report is None:
-        return
-    if report.suffix == ".json":
-        raise BatchError(f"--report {report}: name the HTML file; the JSON is written beside it")
-    if not report.absolute().parent.is_dir():
-        raise BatchError(f"--report {report}: there is no directory {report.absolute().parent}")
-
-
 def finish(
     runs: list[Run], console: Console, *, report: Path | None, as_json: bool, where: Path | None
 ) -> None:
@@ -146,18 +140,33 @@ def finish(
         console.print("", compare_table(runs), "")
         for line in told(runs):
             console.print(line, soft_wrap=True)
-    if report is not None:
-        write_report(runs, report, report.with_suffix(".json"))
-        console.print(f"report: {report}, data: {report.with_suffix('.json')}")
+    written = report is None or _write(runs, report, console)
     if where is not None:
-        console.print(f"output of the jobs and records: {where}")
+        console.print(f"output of the jobs and records: {where}", markup=False)
     for each in runs:
         if each.stopped is not None:
             raise each.stopped
     if unwritten is not None:
         raise PliantError(f"standard output: the results could not be written: {unwritten.strerror}")
-    if code := execute.exit_code(runs):
+    if code := execute.exit_code(runs) or (0 if written else NOT_WRITTEN):
         raise typer.Exit(code)
+
+
+def _write(runs: list[Run], report: Path, console: Console) -> bool:
+    """Write the report and its data, each even if the other cannot be; whether both are there."""
+    data = report.with_suffix(".json")
+    missing = 0
+    for path, page, numbers in ((data, None, data), (report, report, None)):
+        try:
+            write_report(runs, page, numbers)
+        except OSError as error:
+            missing += 1
+            sys.stderr.write(
+                f"pliant: --report {report}: {path} was not written: {error.strerror or error}\n"
+            )
+    if not missing:
+        console.print(f"report: {report}, data: {data}", markup=False)
+    return not missing
 
 
 def _batch(

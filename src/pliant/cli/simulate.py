@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pliant.cli import simulated
+from pliant.cli.outputs import check_outputs
 from pliant.cli.shares import Chosen, percentages, study, table
 from pliant.cli.shares import policies as named_policies
 from pliant.core.metrics import THRASH_S, Metrics, RunMetrics
@@ -148,7 +149,7 @@ def simulate_file(
         )
     simulated.check_one(report, shares or (), seeds, len(several))
     pages = [report, report.with_suffix(".json")] if report is not None else []
-    simulated.check_outputs(
+    check_outputs(
         [*pages, *([jobs_csv] if jobs_csv is not None else [])],
         [text for text in (workload, cost, failures, *named_policies(policy)) if text],
     )

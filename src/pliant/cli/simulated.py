@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from pliant.cli.run import check_report
+from pliant.cli.outputs import check_report, unwritable
 from pliant.core.metrics import RunMetrics
 from pliant.model.errors import BatchError
 from pliant.model.jobs import JobClass
+from pliant.report.files import save
 from pliant.report.simulated import Picture, Simulated, json_of, page
 from pliant.report.words import count, seconds
 from pliant.sim.estimates import REQUESTED
@@ -18,23 +18,6 @@ from pliant.sim.failures import Failures
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import INSTANT, SimEnd
 from pliant.sim.sources import Wish, Workload
-
-
-def check_outputs(outputs: Sequence[Path], inputs: Sequence[str]) -> None:
-    """BatchError before anything is simulated, if an output would take the place of an input or of another output;
-    a policy's ``FILE.py:CLASS`` is that file."""
-    files = (Path(text.partition(".py:")[0] + ".py" if ".py:" in text else text) for text in inputs)
-    read = {file.resolve() for file in files if os.access(file, os.F_OK)}
-    written: set[Path] = set()
-    for path in outputs:
-        place = path.resolve()
-        if place in read:
-            raise BatchError(f"{path}: it would be written, and is an input; choose another name")
-        if place in written:
-            raise BatchError(
-                f"{path}: two outputs would be written there; choose another name for one of them"
-            )
-        written.add(place)
 
 
 def check_one(report: Path | None, shares: Sequence[float], seeds: int, policies: int) -> None:
@@ -52,40 +35,22 @@ def check_one(report: Path | None, shares: Sequence[float], seeds: int, policies
             raise BatchError(
                 f"--report {report}: it shows one simulation, and {option} asks for {number}; give one {one}"
             )
+    for path in (report, report.with_suffix(".json")):
+        if os.path.lexists(path) and not path.is_file():
+            raise BatchError(f"--report {report}: {path} is there, and is no file; choose another place")
     check_report(report)
-    try:
-        for path in (report, report.with_suffix(".json")):
-            if path.exists() and not path.is_file():
-                raise BatchError(f"--report {report}: {path} is there, and is no file; choose another place")
-            with tempfile.TemporaryFile(dir=path.resolve().parent):
-                pass
-    except OSError as error:
-        raise _unwritable(report, error) from None
 
 
 def write(report: Path, picture: Picture, of: Simulated, metrics: RunMetrics) -> None:
-    """The page and the JSON beside it. Both are drafted first, so that a full disk leaves what was there before.
-
-    Raises BatchError.
-    """
+    """The page and the JSON beside it, both or none. Raises BatchError."""
     contents = {
         report.with_suffix(".json"): json_of(picture, of, metrics),
         report: page(picture, of, metrics).encode(),
     }
-    drafts: dict[Path, Path] = {}
     try:
-        for i, (path, content) in enumerate(contents.items()):
-            place = path.resolve()
-            draft = place.with_name(f".pliant-{os.getpid()}-{i}")
-            drafts[draft] = place
-            draft.write_bytes(content)
-        for draft, place in drafts.items():
-            draft.replace(place)
+        save(contents)
     except OSError as error:
-        raise _unwritable(report, error) from None
-    finally:
-        for draft in drafts:
-            draft.unlink(missing_ok=True)
+        raise unwritable(report, error) from None
 
 
 def facts(wish: Wish, load: Workload, start: str, instant: Instant, end: SimEnd) -> list[str]:
@@ -126,9 +91,3 @@ def _failing(failures: Failures) -> str:
     else:
         how = f"{count(len(failures.listed), 'node failure')} from a file"
     return how + ("" if failures.requeue else "; jobs that lose a node are not submitted again")
-
-
-def _unwritable(report: Path, error: OSError) -> BatchError:
-    return BatchError(
-        f"--report {report}: cannot be written: {error.strerror or error}; choose another place"
-    )

@@ -154,8 +154,9 @@ def survey() -> Survey:
 
 
 def runs() -> list[str]:
-    """The ids of this user's controllers that take requests; what dead ones left behind is removed."""
-    return survey().answering
+    """The ids of this user's controllers, also of those that may only be busy; what dead ones left is removed."""
+    found = survey()
+    return [*found.answering, *found.silent]
 
 
 def _connect(runtime: Path, patience_s: float) -> socket.socket:

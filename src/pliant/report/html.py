@@ -11,6 +11,7 @@ import msgspec
 
 from pliant.report import figures
 from pliant.report.compare import headline, pacing_note, warnings
+from pliant.report.files import save
 from pliant.report.page_data import hover_data
 from pliant.report.page_tables import compare_rows, esc, job_rows, resize_rows
 from pliant.report.palette import fills
@@ -44,11 +45,12 @@ THEME = {
 def write_report(
     runs: Sequence[Run], path_html: Path | None, path_json: Path | None, *, paced: bool | None = None
 ) -> None:
-    """Write report.html and report.json, or one of them. ``paced`` None: as the records tell."""
+    """Write report.html and report.json, or one of them. ``paced`` None: as the records tell. Raises OSError, and
+    leaves what was there before."""
     if path_json is not None:
-        path_json.write_bytes(report_json(runs, paced=paced))
+        save({path_json: report_json(runs, paced=paced)})
     if path_html is not None:
-        path_html.write_text(page(runs, paced=paced), encoding="utf-8")
+        save({path_html: page(runs, paced=paced).encode()})
 
 
 def page(runs: Sequence[Run], *, paced: bool | None = None) -> str:

@@ -1,0 +1,63 @@
+"""Files that a command is told to write at its end: whether they can be is looked at before it begins."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from pliant.model.errors import BatchError
+
+
+def check_report(report: Path | None, inputs: Sequence[str] = ()) -> None:
+    """BatchError before anything starts if the report, or the JSON beside it, could not be written at the end, or
+    would take the place of one of the files that are read. Nothing that is there is changed."""
+    if report is None:
+        return
+    if report.suffix == ".json":
+        raise BatchError(f"--report {report}: name the HTML file; the JSON is written beside it")
+    try:
+        pages = [report, report.with_suffix(".json")]
+        check_outputs(pages, inputs)
+        for path in pages:
+            if path.is_dir():
+                raise BatchError(f"--report {report}: {path} is a directory; name a file")
+            _check_writable(path.resolve(), report)
+    except OSError as error:
+        raise unwritable(report, error) from None
+
+
+def _check_writable(place: Path, report: Path) -> None:
+    """OSError or BatchError if no file can be written at ``place``."""
+    if not place.parent.is_dir():
+        raise BatchError(f"--report {report}: there is no directory {place.parent}")
+    if place.exists():
+        with place.open("ab"):
+            pass
+    if place.is_file() or not place.exists():
+        with tempfile.TemporaryFile(dir=place.parent):  # where it is drafted
+            pass
+
+
+def check_outputs(outputs: Sequence[Path], inputs: Sequence[str]) -> None:
+    """BatchError before anything is done, if an output would take the place of an input or of another output;
+    a policy's ``FILE.py:CLASS`` is that file."""
+    files = (Path(text.partition(".py:")[0] + ".py" if ".py:" in text else text) for text in inputs)
+    read = {file.resolve() for file in files if os.access(file, os.F_OK)}
+    written: set[Path] = set()
+    for path in outputs:
+        place = path.resolve()
+        if place in read:
+            raise BatchError(f"{path}: it would be written, and is an input; choose another name")
+        if place in written:
+            raise BatchError(
+                f"{path}: two outputs would be written there; choose another name for one of them"
+            )
+        written.add(place)
+
+
+def unwritable(report: Path, error: OSError) -> BatchError:
+    return BatchError(
+        f"--report {report}: cannot be written: {error.strerror or error}; choose another place"
+    )

@@ -1,6 +1,7 @@
 """The live view: plain lines where nobody watches, a display where somebody does."""
 
 import io
+import re
 
 import pytest
 from report_runs import NAMES, finished, offered, one_resize, realistic
@@ -170,6 +171,58 @@ def test_a_display_is_drawn_at_most_five_times_a_second(monkeypatch: pytest.Monk
         drawn = before
     assert 5 <= drawn <= 6
     assert "malleable: stopped after 11.0 s" in out.getvalue()
+
+
+def screen(text: str) -> list[str]:
+    """What a terminal shows in the end: of its codes, those that move up and erase matter here."""
+    lines, row, column = [""], 0, 0
+    for code, amount, action, other in re.findall(r"(\x1b\[\??([\d;]*)([A-Za-z]))|([^\x1b])", text):
+        if code:
+            assert action in "AKmhl", code
+            if action == "A":
+                row -= int(amount or 1)
+            elif action == "K":
+                lines[row] = ""
+        elif other == "\n":
+            row, column = row + 1, 0
+            lines += [""] * (row + 1 - len(lines))
+        elif other == "\r":
+            column = 0
+        else:
+            lines[row] = lines[row][:column].ljust(column) + other + lines[row][column + 1 :]
+            column += 1
+    return "\n".join(line.rstrip() for line in lines).rstrip().split("\n")
+
+
+def test_events_stay_on_a_terminal_when_the_display_has_gone() -> None:
+    out, run = io.StringIO(), one_resize()
+    with LiveView(run.name, run.policy, run.names, Console(file=out, force_terminal=True, width=60)) as view:
+        for record in run.records:
+            view.record(record)
+            view.tick(record.at)
+            if record.at == 9.0:
+                during = screen(out.getvalue())
+    assert "     2.0 s  ▶ solver started on 1 node, n0" in during
+    assert "     9.0 s  ▼ solver shrank from 3 to 2 nodes (stood still" in during
+    assert any(line.startswith("malleable  00:09  3 of 3 nodes in use") for line in during)
+    assert "a  solver  ░░░░░░░░░░░░  ~0 %  2 nodes" in during
+    assert screen(out.getvalue()) == [
+        "     2.0 s  ▶ solver started on 1 node, n0",
+        "     5.0 s  ▲ solver grew from 1 to 3 nodes (stood still for",
+        "              40 ms): nobody was waiting for the free nodes,",
+        "              and it had 20.0 s to go",
+        "     9.0 s  ▼ solver shrank from 3 to 2 nodes (stood still",
+        "              for 20 ms): head could then start, up to 3.00",
+        "              s sooner",
+        "     9.5 s  ▶ head started on 1 node, n1: it fitted ahead of",
+        "              its turn without delaying the head of the",
+        "              queue",
+        "    12.0 s  ✗ head ended as FAILED (exit code 3) after 2.50",
+        "              s: ValueError: no; rank 0 of group 0 on n1",
+        "              exited with 3",
+        "    13.0 s  ✓ solver completed after 11.0 s",
+        "✗ malleable: done after 13.0 s, 2 jobs ended, 1 of them not completed, 2 resizes",
+    ]
 
 
 def test_letters_are_not_handed_on_at_once() -> None:

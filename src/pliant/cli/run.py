@@ -139,7 +139,7 @@ def finish(
                 console.print("", job_table(each, console.width))
         console.print("", compare_table(runs), "")
         for line in told(runs):
-            console.print(line, soft_wrap=True)
+            console.print(line, soft_wrap=bool(line.no_wrap) or not console.is_terminal)
     written = report is None or _write(runs, report, console)
     if where is not None:
         console.print(f"output of the jobs and records: {where}", markup=False)

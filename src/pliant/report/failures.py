@@ -18,15 +18,15 @@ RESULT_CHARACTERS = 1000
 
 
 def told(runs: Sequence[Run]) -> Iterator[Text]:
-    """Lines that are not to be broken: jobs that did not complete, with what they printed last, and jobs whose
-    results are wrong or could not be checked."""
+    """Jobs that did not complete, with what they printed last, and jobs whose results are wrong or could not be
+    checked. What comes from a job is in lines that are not to be broken."""
     for run in runs:
         of = f"{plain(run.name)}: " if len(runs) > 1 else ""
         yield from _failed(run, of)
         for job in run.differing:
             yield Text(f"{of}the result of job {plain(job.name)} is WRONG", style="bold yellow")
-            yield Text(f"    expected: {_shown(job.expected)}")
-            yield Text(f"    it gave:  {_shown(job.result)}")
+            yield Text(f"    expected: {_shown(job.expected)}", no_wrap=True)
+            yield Text(f"    it gave:  {_shown(job.result)}", no_wrap=True)
         problems: dict[str, list[str]] = {}
         for job in run.unchecked:
             problems.setdefault(job.unchecked, []).append(job.name)
@@ -44,7 +44,7 @@ def _failed(run: Run, of: str) -> Iterator[Text]:
         said = cause(error, jobs[0].exit_code)
         head = f"{of}{_jobs([job.name for job in jobs])} {state}"
         yield Text(head + (f": {said}" if said else ""), style="bold yellow")
-        yield from (Text(f"    {line}") for line in details(error))
+        yield from (Text(f"    {line}", no_wrap=True) for line in details(error))
     if left := sum(len(jobs) for jobs in list(alike.values())[MOST_TOLD:]):
         yield Text(
             f"{of}{count(left, 'job')} more did not complete; the table names them", style="bold yellow"

@@ -20,7 +20,9 @@ from pliant.report.glyphs import glyphs, spelled
 from pliant.report.words import count, plain, shorten
 
 REFRESH_S = 0.2
-EVENTS_SHOWN = 5
+PASSING_SHOWN = 2
+PASSING_S = 5.0
+"""Events that are worth no line of their own are shown for so long."""
 QUEUE_SHOWN = 5
 BAR_WIDTH = 24
 NAME_WIDTH = 18
@@ -44,8 +46,9 @@ COLOURS = (
 class LiveView:
     """Shows a run while it goes on. ``record`` takes every record, ``tick`` the time now and then.
 
-    On a terminal the display is drawn at most five times a second, from ``tick`` alone, and makes way for
-    one closing line. Elsewhere each event of interest is one plain line. ``names`` are the nodes' names.
+    On a terminal the display is drawn at most five times a second, from ``tick`` alone; events of interest are
+    printed above it, where they stay, and at the end it makes way for one closing line. Elsewhere each event of
+    interest is one plain line. ``names`` are the nodes' names.
     """
 
     def __init__(self, title: str, policy: str, names: Sequence[str], console: Console | None = None) -> None:
@@ -59,7 +62,8 @@ class LiveView:
         self.title = self._spelled(plain(title))
         self.policy = self._spelled(plain(policy))
         self._overflow: OverflowMethod = "crop" if self._ascii else "ellipsis"
-        self._events: deque[Event] = deque(maxlen=EVENTS_SHOWN)
+        self._passing: deque[Event] = deque(maxlen=PASSING_SHOWN)
+        self._untold: list[Event] = []
         self._letters: dict[int, str] = {}
         self._next_letter = 0
         self._now = 0.0
@@ -82,6 +86,7 @@ class LiveView:
         if self._live is not None:
             self._live.stop()
             self._live = None
+            self._tell()
         self.console.print(
             self._closing(stopped=self.stopped or kind is not None), highlight=False, soft_wrap=True
         )
@@ -92,10 +97,15 @@ class LiveView:
         event = self._told.tell(record)
         self.state.apply(record)
         self._note(record)
-        if event is None:
-            return
-        self._events.append(event)
-        if self._live is None and event.plain_too:
+        if event is not None:
+            self._take(event)
+
+    def _take(self, event: Event) -> None:
+        if not event.plain_too:
+            self._passing.append(event)
+        elif self._live is not None:
+            self._untold.append(event)
+        else:
             self.console.print(Text(self._line(event)), highlight=False, soft_wrap=True)
 
     def begun(self, run: str, jobs: int) -> None:
@@ -107,16 +117,14 @@ class LiveView:
 
     def notice(self, text: str) -> None:
         """Tell what no record tells."""
-        event = Event(self._now, "other", plain(text), "bold yellow")
-        self._events.append(event)
-        if self._live is None:
-            self.console.print(Text(self._line(event)), highlight=False, soft_wrap=True)
+        self._take(Event(self._now, "other", plain(text), "bold yellow"))
 
     def tick(self, now: float) -> None:
         """Time has come to ``now``, in seconds of the records' clock; redraws if it is time to."""
         self._now = max(self._now, now)
         if self._live is not None and self._now - self._drawn >= REFRESH_S:
             self._drawn = self._now
+            self._tell()
             self._live.update(self.render(), refresh=True)
 
     def _note(self, record: r.Record) -> None:
@@ -144,6 +152,19 @@ class LiveView:
     def _line(self, event: Event) -> str:
         return self._spelled(f"{event.at:8.1f} s  {event.sign(self._glyphs)} {event.text}")
 
+    def _tell(self) -> None:
+        """Print what has happened since the last time; in a narrow terminal times stay on the left."""
+        if not self._untold:
+            return
+        table = Table.grid()
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        for event in self._untold:
+            when = f"{event.at:8.1f} s  {event.sign(self._glyphs)} "
+            table.add_row(Text(when, style=event.style), Text(self._spelled(event.text), style=event.style))
+        self._untold.clear()
+        self.console.print(table)
+
     def _spelled(self, text: str) -> str:
         return spelled(text, ascii_only=self._ascii)
 
@@ -168,14 +189,14 @@ class LiveView:
 
     def render(self) -> RenderableType:
         """The display as it is now."""
-        parts: list[RenderableType] = [self._header(), self._nodes(), self._queue()]
+        parts: list[RenderableType] = [Text(), self._header(), self._nodes(), self._queue()]
         if self.state.running:
             parts += [Text(), self._bars()]
-        if self._events:
+        if passing := [event for event in self._passing if self._now - event.at < PASSING_S]:
             parts.append(Text())
             parts += [
                 Text(self._line(event), style=event.style, no_wrap=True, overflow=self._overflow)
-                for event in self._events
+                for event in passing
             ]
         return Group(*parts)
 
@@ -185,7 +206,7 @@ class LiveView:
         minutes, secs = divmod(int(self._now), 60)
         text = Text(no_wrap=True, overflow=self._overflow)
         text.append(self.title, style="bold")
-        text.append(f"  policy {self.policy}  ", style="dim")
+        text.append("  " if self.policy == self.title else f"  policy {self.policy}  ", style="dim")
         text.append(f"{minutes:02d}:{secs:02d}", style="bold")
         text.append(f"  {used} of {count(state.total, 'node')} in use, {state.free} free")
         text.append(f"  {count(self._ended, 'job')} ended")
@@ -242,7 +263,7 @@ class LiveView:
             table.add_column(no_wrap=True)
         table.add_column(justify="right", no_wrap=True)
         table.add_column(no_wrap=True, overflow=self._overflow)
-        room = max(3, self.console.size.height - EVENTS_SHOWN - 8)
+        room = max(3, self.console.size.height - PASSING_SHOWN - 8)
         jobs = sorted((job for _, _, job in self.state.running), key=lambda job: job.id)
         for job in jobs[:room]:
             table.add_row(*self._bar(job))
@@ -255,9 +276,11 @@ class LiveView:
         colour = self._colour(letter)
         share, known = done_share(job, self._now)
         glyph = self._glyphs
-        full = round(share * BAR_WIDTH)
+        # Half a bar in a narrow terminal: else names and sizes are cut off, and whole columns left out.
+        width = BAR_WIDTH if self.console.width >= 100 else BAR_WIDTH // 2
+        full = round(share * width)
         bar = Text(glyph.full * full, style=colour)
-        bar.append(glyph.empty * (BAR_WIDTH - full), style="dim")
+        bar.append(glyph.empty * (width - full), style="dim")
         # An estimate is no progress: the tilde says so.
         shown = Text(f"{'' if known else '~'}{share * 100:.0f} %")
         return [

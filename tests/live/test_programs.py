@@ -43,20 +43,26 @@ with mpi.malleable(min=1, max=2) as job:
 WIDE = """
 import time
 import numpy as np
+from mpi4py import MPI
 from pliant import mpi
 with mpi.malleable(min=1, max=1000) as job:
-    grid, marks = job.array("grid", (2, 3)), job.array("marks", (2,), "i4")
+    grid, marks = job.array("grid", (2, 3), "f8", mpi.Block(halo=1)), job.array("marks", (2,), "i4")
+    done = job.value("done", [])
     if job.fresh:
         grid.local[...] = 1
         marks.local[...] = 1
+        done.value = [0]
         kept = grid.owned
     for step in job.steps(1_000_000):
         time.sleep(0.005)
+        arrived = done.value == [step] and grid.local.shape == (2, 3) and grid.local.all()
+        done.value = [step + 1]
         if job.nodes == 2:
             break
+    arrived = job.comm.allreduce(arrived, MPI.LAND)
     whole = grid.gather()
     if whole is not None:
-        job.result(f"{job.size} {whole.sum():.0f} {np.isnan(kept).all()} {kept.flags.writeable}")
+        job.result(f"{job.size} {whole.sum():.0f} {np.isnan(kept).all()} {kept.flags.writeable} {arrived}")
 """
 
 
@@ -83,7 +89,7 @@ def test_programs_that_cannot_be_right_are_told_so(start: Start, tmp_path: Path)
     assert (jobs["inplace"]["state"], jobs["inplace"]["result"]) == ("COMPLETED", "1 1")
     [growth] = jobs["inplace"]["resizes"]
     assert growth["outcome"] == "failed"
-    assert (jobs["wide"]["state"], jobs["wide"]["result"]) == ("COMPLETED", "2 6 True False")
+    assert (jobs["wide"]["state"], jobs["wide"]["result"]) == ("COMPLETED", "2 6 True False True")
     assert "at most 2 ranks can each hold a block, and there may be 3" in jobs["too-wide"]["error"]
     named = [line for line in (run.out / "wide.log").read_text().splitlines() if line.startswith("pliant: ")]
     assert len(named) == 1

@@ -157,7 +157,8 @@ def test_an_exception_in_the_program_shows_its_traceback(start: Start, tmp_path:
     run = start("nodes = 2", job("broken", f"python {program}", "2"))
     broken = run.finish(code=1)["broken"]
     assert (broken["state"], broken["exit_code"]) == ("FAILED", 1)
-    assert "what went wrong" in broken["error"]
+    assert broken["error"].startswith("KeyError: 'what went wrong'; ")
+    assert "in <module>" in broken["error"]
 
 
 def test_a_job_that_breaks_the_protocol_harms_nobody(start: Start) -> None:

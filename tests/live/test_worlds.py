@@ -71,7 +71,7 @@ def test_what_goes_wrong_in_one_rank_of_a_world_ends_the_job(start: Start) -> No
     )
     jobs = run.finish(code=1)
     assert jobs["raise"]["state"] == jobs["leave"]["state"] == "FAILED"
-    assert "ValueError: the last rank is not happy" in jobs["raise"]["error"]
+    assert jobs["raise"]["error"].startswith("ValueError: the last rank is not happy; rank 2 ")
     assert "wait for them in MPI_Init" in jobs["leave"]["error"]
 
 

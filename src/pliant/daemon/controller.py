@@ -17,11 +17,11 @@ from pliant.core import records as r
 from pliant.core.core import SchedulerCore
 from pliant.core.state import Settings
 from pliant.daemon.jobs import LiveGroup, LiveJob, log_file
-from pliant.model.errors import PliantError, PolicyError, ProtocolError
+from pliant.daemon.sessions import Sessions
+from pliant.model.errors import PolicyError, ProtocolError
 from pliant.model.jobs import JobSpec
 from pliant.model.nodes import NodeSet, hostlist
 from pliant.policy.view import Policy
-from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant.protocol.fence import pieces
 from pliant.protocol.scheduler_side import SchedulerSide
@@ -61,7 +61,7 @@ class Controller:
         self._gone: set[int] = set()
         self._last_job = 0
         self._crash: BaseException | None = None
-        self._from_job = codec.from_job()
+        self._sessions = Sessions(self.names, self.provider.send, self.happened, self._drop_newcomers)
 
     # ---- life ----------------------------------------------------------------------------------------
 
@@ -212,9 +212,9 @@ class Controller:
             case c.Offer():
                 self._offer(command)
             case c.Stay():
-                self._tell_root(self._jobs[command.job], m.Stay())
+                self._sessions.tell_root(self._jobs[command.job], m.Stay())
             case c.Withdraw():
-                self._tell_root(self._jobs[command.job], m.Withdraw(command.resize))
+                self._sessions.tell_root(self._jobs[command.job], m.Withdraw(command.resize))
             case c.Release():
                 for node in command.nodes:
                     self.provider.send(self.names[node], m.Prove(command.job))
@@ -256,13 +256,15 @@ class Controller:
 
     def _offer(self, command: c.Offer) -> None:
         job = self._jobs[command.job]
-        side = self._side(job)
+        side = job.session
         names = tuple(self.names[node] for node in command.nodes)
         if command.must:
-            self._tell_root(job, m.Drain(command.resize, side.epoch, command.size, names, command.deadline_s))
+            self._sessions.tell_root(
+                job, m.Drain(command.resize, side.epoch, command.size, names, command.deadline_s)
+            )
             return
         job.planned = {node: job.next_group() for node in command.nodes} if command.kind == "expand" else {}
-        self._tell_root(
+        self._sessions.tell_root(
             job,
             m.Offer(
                 command.resize, side.epoch, command.kind, command.size, names, command.deadline_s,
@@ -317,7 +319,7 @@ class Controller:
                 group.alive.clear()
                 self._group_gone(job, group, message.code, message.error)
             case m.Relay():
-                self._relayed(job, node, message)
+                self._sessions.relayed(job, node, message)
             case m.Fence():
                 self._fence(job, message)
             case m.Started():
@@ -339,8 +341,13 @@ class Controller:
     def _fence(self, job: LiveJob, message: m.Fence) -> None:
         """A group of a world that spans several nodes has come to its fence."""
         if job.fence is None:
-            raise ProtocolError(f"job {job.number} has no fence, and group {message.group} came to one")
-        merged = job.fence.arrive(message.group, message.round, message.entries, more=message.more)
+            return
+        try:
+            merged = job.fence.arrive(message.group, message.round, message.entries, more=message.more)
+        except ProtocolError as error:
+            job.fail(1, str(error))
+            self._signal(job, signal.SIGKILL)
+            return
         if merged is None:
             self._check_fence(job)
             return
@@ -376,7 +383,7 @@ class Controller:
         """A group has ended, or is broken beyond repair."""
         if not group.joined:
             # What goes wrong with a newcomer concerns nobody but the newcomer.
-            self._tell_root(job, m.GroupLost(group.number, group.why(error)))
+            self._sessions.tell_root(job, m.GroupLost(group.number, group.why(error)))
         elif code and not group.released:
             job.fail(code, error)
             self._signal(job, signal.SIGKILL)
@@ -393,7 +400,7 @@ class Controller:
 
     def _in_session(self, job: LiveJob) -> bool:
         """Whether the job's groups belong together as an open session tells, and its root has not said Bye."""
-        return self._side(job).state not in ("new", "closed")
+        return job.session.state not in ("new", "closed")
 
     def _linger_over(self, job: LiveJob, group: int) -> None:
         if not job.ended and not job.groups[group].released and self._in_session(job):
@@ -401,7 +408,7 @@ class Controller:
             self._signal(job, signal.SIGKILL)
 
     def _tell_no_session(self, job: LiveJob) -> None:
-        if not (job.ended or job.spec.one_world) and self._side(job).state == "new":
+        if not (job.ended or job.spec.one_world) and job.session.state == "new":
             job.log(
                 f"this job was submitted as {job.spec.job_class} ({job.spec.nodes.describe()} nodes) but has not "
                 "opened a session with pliant.mpi, so it is not resized, and each node runs a copy with an "
@@ -414,10 +421,7 @@ class Controller:
         if job.exit_code == 0:
             self._tell_no_session(job)
         job.ended = True
-        error = "; ".join(dict.fromkeys(job.errors))
-        if job.exit_code and (tail := job.tail()):
-            error = f"{error}\n{tail}"
-        self.happened(e.Ended(job.number, job.exit_code, job.result, error if job.exit_code else ""))
+        self.happened(e.Ended(job.number, job.exit_code, job.result, job.story() if job.exit_code else ""))
 
     def _lost(self, node: str, final: bool) -> None:  # noqa: FBT001 - a callback
         """The node's agent is gone and everything on it has been ended; ``final``: it will not come back."""
@@ -444,69 +448,6 @@ class Controller:
     def _back(self, node: str) -> None:
         self.happened(e.Back(NodeSet.of([self._numbers[node]])))
 
-    # ---- messages of jobs ----------------------------------------------------------------------------
-
-    def _relayed(self, job: LiveJob, node: str, relay: m.Relay) -> None:
-        group = job.groups[relay.group]
-        try:
-            said = self._from_job.decode(relay.message)
-            if isinstance(said, m.Done):
-                self._check_done(job, said)
-            if isinstance(said, m.Hello):
-                group.session = relay.session  # the latest speaks for the group
-            for message in self._side(job).receive(group.number, said):
-                self._said(job, group, message)
-        except ProtocolError as error:
-            self._tell(job, group, m.Error(f"{error} ({node})"), relay.session)
-
-    def _check_done(self, job: LiveJob, done: m.Done) -> None:
-        """A program may say what it likes; names and groups have to be ones that exist."""
-        if done.root not in job.groups:
-            raise ProtocolError(f"done names group {done.root} as root, which the job does not have")
-        if unknown := sorted(set(done.released) - set(self._numbers)):
-            raise ProtocolError(f"done releases {', '.join(unknown)}, which are no nodes of this cluster")
-
-    def _said(self, job: LiveJob, group: LiveGroup, message: m.JobMessage) -> None:
-        number = job.number
-        match message:
-            case m.Hello():
-                together, bounds = job.together(group), job.agreed(message.bounds)
-                self._tell(job, group, m.Welcome(number, job.spec.name, together, job.spec.model, bounds))
-                if group.number == self._side(job).root:
-                    self.happened(e.Hello(number, message.elastic, message.bounds))
-            case m.Malleable():
-                self.happened(e.Malleable(number, message.on))
-            case m.Want():
-                self.happened(e.Wants(number, message.bounds))
-            case m.Accept():
-                self.happened(e.Accepted(number, message.resize))
-            case m.Decline():
-                self.happened(e.Declined(number, message.resize, message.reason, message.late))
-            case m.Done():
-                released = NodeSet.of(self._numbers[name] for name in message.released)
-                self.happened(e.Resized(number, message.resize, released, message.blocked_s, message.phases))
-            case m.Failed():
-                self._drop_newcomers(job, message.resize)
-                self.happened(e.ResizeFailed(number, message.resize, message.error, message.late))
-            case m.Progress():
-                self.happened(e.Progressed(number, message.fraction, message.pace_s, message.paced_s))
-            case m.Put():
-                for waiting in job.board.put(message.epoch, message.key, message.value):
-                    self._tell(job, job.groups[waiting], m.Value(message.epoch, message.key, message.value))
-            case m.Get():
-                value = job.board.get(group.number, message.epoch, message.key)
-                if value is not None:
-                    self._tell(job, group, m.Value(message.epoch, message.key, value))
-            case m.Error():
-                if not group.joined:
-                    group.complain(message.text)
-                elif message.text.strip():
-                    job.errors.append(message.text.strip().splitlines()[-1])
-            case m.Bye():
-                job.result = message.result
-            case m.Ready():
-                pass  # the newcomers tell the sources themselves, by the board
-
     def _resize_done(self, record: r.ResizeDone) -> None:
         """The commit point: newcomers are members now, released groups may end without harm."""
         job = self._jobs[record.job]
@@ -515,27 +456,9 @@ class Controller:
                 group.joined = True
             if group.node in record.released and group.joined:
                 group.released = True
-        job.board.forget_before(self._side(job).epoch)
+        job.board.forget_before(job.session.epoch)
 
     def _drop_newcomers(self, job: LiveJob, resize: int) -> None:
         for group in job.alive():
             if group.resize == resize and not group.joined:
                 self._signal(job, signal.SIGKILL, group.number)
-
-    def _side(self, job: LiveJob) -> SchedulerSide:
-        if job.side is None:
-            raise PliantError(f"job {job.number} has not been started")
-        return job.side
-
-    def _tell_root(self, job: LiveJob, message: m.SchedulerMessage) -> None:
-        side = self._side(job)
-        if side.may_send(message):
-            self._tell(job, job.groups[side.root], side.send(message))
-
-    def _tell(
-        self, job: LiveJob, group: LiveGroup, message: m.SchedulerMessage, session: int | None = None
-    ) -> None:
-        """Send to a session of the group, its latest if none is named."""
-        number = group.session if session is None else session
-        order = m.Deliver(job.number, group.number, number, codec.raw(message))
-        self.provider.send(self.names[group.node], order)

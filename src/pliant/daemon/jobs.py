@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds, JobSpec
 from pliant.model.limits import LOG
 from pliant.model.world import World
@@ -45,8 +46,7 @@ class LiveGroup:
 
     def complain(self, text: str) -> None:
         """The group's session says what went wrong there; the first time tells."""
-        lines = text.strip().splitlines() or [""]
-        self.said = self.said or lines[-1][:WHY_CHARACTERS]
+        self.said = self.said or last_line(text)
 
     def why(self, how: str) -> str:
         """Why the group is gone: what it said itself, and ``how`` it went."""
@@ -67,7 +67,8 @@ class LiveJob:
         self.fence: Fence | None = None
         self.result: str | None = None
         self.exit_code = 0
-        self.errors: list[str] = []
+        self.said = ""
+        self.cause = ""
         self.ended = False
         self._last_group = -1
 
@@ -104,23 +105,51 @@ class LiveJob:
             bounds = Bounds.exactly(len(self.groups))  # it keeps the size that it was started with
         return bounds if program is None else bounds.intersect(program)
 
-    def fail(self, code: int, error: str) -> None:
-        """Book a failure; the first exit code stands."""
-        if self.exit_code == 0:
-            self.exit_code = code
-        self.errors.append(error)
+    @property
+    def session(self) -> SchedulerSide:
+        """Our end of the job's sessions; PliantError before it has been started."""
+        if self.side is None:
+            raise PliantError(f"job {self.number} has not been started")
+        return self.side
+
+    def fail(self, code: int, cause: str) -> None:
+        """Book a failure; the first one stands, as others follow from it."""
+        self.exit_code = self.exit_code or code
+        self.cause = self.cause or cause
+
+    def complain(self, text: str) -> None:
+        """A session of the job says what went wrong; the first time tells."""
+        self.said = self.said or last_line(text)
+
+    def story(self) -> str:
+        """Why the job failed, in a line, and below it the last lines of its output."""
+        output = self._output_end()
+        reason = "; ".join(part for part in (self.said or exception_in(output), self.cause) if part)
+        return "\n".join([reason, *output.splitlines()[-TAIL_LINES:]]).rstrip()
 
     def log(self, text: str) -> None:
         """Add a line of ours to the job's output."""
         with suppress(OSError), self.output.open("a") as file:
             file.write(f"pliant: {text}\n")
 
-    def tail(self) -> str:
-        """The last lines of the job's output."""
+    def _output_end(self) -> str:
         try:
             with self.output.open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
-                lines = file.read().decode(errors="replace").splitlines()
+                return file.read().decode(errors="replace").rstrip()
         except OSError:
             return ""
-        return "\n".join(lines[-TAIL_LINES:]).rstrip()
+
+
+def last_line(text: str) -> str:
+    lines = text.strip().splitlines() or [""]
+    return lines[-1][:WHY_CHARACTERS]
+
+
+def exception_in(output: str) -> str:
+    """The exception of the last Python traceback in a program's output, else nothing: the lines behind it are the
+    MPI library's, which has been told to end the others."""
+    _, found, rest = output.rpartition("Traceback (most recent call last):\n")
+    if not found:
+        return ""
+    return next((line[:WHY_CHARACTERS] for line in rest.splitlines() if line and not line[0].isspace()), "")

@@ -115,6 +115,8 @@ class PmiGroup:
         return _reply(rank, "get_result", msg="success", value=value)
 
     def _barrier(self, rank: int, _words: Mapping[str, str]) -> Answers:
+        if rank in self._at_barrier:
+            raise PmiError(f"rank {rank} came to a barrier in which it was already")
         self._at_barrier.add(rank)
         self._check_ended()
         if len(self._at_barrier) < len(self._world.ranks):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness import HEAT, PATIENCE_S, PLIANT
+from harness import HEAT, PATIENCE_S, PLIANT, BatchRun, job
 from typer.testing import CliRunner
 
 from pliant.cli import app
@@ -76,3 +78,24 @@ def test_a_long_directory_for_temporary_files_is_no_obstacle(tmp_path: Path) -> 
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert not list(long.iterdir())
+
+
+def test_names_and_output_in_any_script_harm_nobody(
+    start: Callable[..., BatchRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a terminal that has ASCII only. The kernel cuts a process' name in the middle of its eighth letter."""
+    program = tmp_path / "ééééééééé"
+    shutil.copy("/bin/sleep", program)
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    run = start(
+        "nodes = 1",
+        job("✓▲ océan", f"sh -c '{program} 600 & exit 0'"),
+        job("海", "sh -c 'printf caf\\\\351; exit 3'"),
+    )
+    jobs = run.finish(code=1)
+    assert [(each["state"], each["exit_code"]) for each in jobs.values()] == [("COMPLETED", 0), ("FAILED", 3)]
+    assert jobs["海"]["error"].endswith("caf\N{REPLACEMENT CHARACTER}")
+    assert not any(isinstance(record, r.NodesLost) for record in run.records())
+    said = (run.place / "stderr").read_text()
+    assert "Traceback" not in said
+    assert "+^ oc?an completed" in said

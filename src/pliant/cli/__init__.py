@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import sys
 
 import typer
@@ -20,8 +22,15 @@ from pliant.cli import (
     simulate,
 )
 from pliant.daemon.session import Interrupted
+from pliant.daemon.submission import current_directory
 from pliant.launch.descriptors import open_standard
 from pliant.model.errors import PliantError
+from pliant.report.glyphs import SPELLED
+
+SHORTAGES = (
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN,
+)  # fmt: skip
+"""Of disk, files, memory and processes: no defect of ours."""
 
 app = typer.Typer(
     name="pliant",
@@ -49,11 +58,30 @@ for module in (
 def main() -> None:
     """Run the command; errors that a user can mend are one line, without a traceback."""
     open_standard()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors=SPELLED)  # names and signs that a terminal has no letters for
     try:
         app()
     except Interrupted as interruption:
         sys.stderr.write(f"pliant: {interruption}\n")
         sys.exit(128 + interruption.number)
-    except PliantError as error:
-        sys.stderr.write(f"pliant: {error}\n")
+    except (PliantError, OSError, UnicodeEncodeError) as error:
+        text = str(error) if isinstance(error, PliantError) else told_by_the_system(error)
+        if text is None:
+            raise
+        sys.stderr.write(f"pliant: {text}\n")
         sys.exit(2)
+
+
+def told_by_the_system(error: OSError | UnicodeEncodeError) -> str | None:
+    """What a user can mend of an error that nobody named better; None for all others, which are defects."""
+    if isinstance(error, UnicodeEncodeError):
+        return f"{error.object!r} is no text in UTF-8" if error.reason == "surrogates not allowed" else None
+    if error.errno in SHORTAGES:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    if error.filename is None and isinstance(error, FileNotFoundError):
+        try:
+            current_directory()
+        except PliantError as gone:
+            return str(gone)
+    return None

@@ -20,6 +20,7 @@ from rich.table import Table
 from pliant.core.state import Settings
 from pliant.daemon import control
 from pliant.daemon.session import run_batch
+from pliant.daemon.submission import current_directory
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.policy.fcfs import Fcfs
@@ -139,9 +140,13 @@ def _start() -> Finding:
         kill=True,
     )
     with tempfile.TemporaryDirectory() as place:
-        records, stopped = run_batch((job,), Fcfs(), Settings(), nodes=1, slots=2, output=Path(place))
-        if stopped is not None:
-            raise stopped
+        try:
+            current_directory().encode()
+            records, stopped = run_batch((job,), Fcfs(), Settings(), nodes=1, slots=2, output=Path(place))
+            if stopped is not None:
+                raise stopped
+        except (OSError, UnicodeEncodeError, PliantError) as error:
+            return Finding("MPI start", False, str(error), "mend that, in another directory perhaps")
         outcome = Run("doctor", "fcfs", ["n0"], records).metrics.jobs[0]
         lines = (Path(place) / "doctor.log").read_text(errors="replace").strip().splitlines()
     took = (outcome.end_s or 0.0) - (outcome.start_s or 0.0)

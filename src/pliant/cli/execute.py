@@ -10,6 +10,7 @@ from rich.console import Console
 
 from pliant.cli.policies import choose
 from pliant.core import records as r
+from pliant.daemon import submission
 from pliant.daemon.deadline import PASS_DEADLINE_S
 from pliant.daemon.session import run_batch
 from pliant.daemon.verify import verify, with_own_python
@@ -42,8 +43,9 @@ def live(
     """Run the batch on virtual nodes of this machine, and check the results of jobs that say how. The run's
     ``stopped`` says what ended it early.
 
-    ``cost`` is what its policy takes resizes to cost, else the default.
+    ``cost`` is what its policy takes resizes to cost, else the default. BatchError before anything starts.
     """
+    submission.check(batch, output)
     cluster = batch.cluster
     policy = policy_of(cluster, rigid=rigid)
     specs = tuple(job.rigid() for job in batch.jobs) if rigid else batch.jobs

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from pliant.daemon.submission import current_directory
 from pliant.model.errors import BatchError
 
 
@@ -17,6 +18,8 @@ def check_report(report: Path | None, inputs: Sequence[str] = ()) -> None:
         return
     if report.suffix == ".json":
         raise BatchError(f"--report {report}: name the HTML file; the JSON is written beside it")
+    if not report.is_absolute():
+        current_directory()
     try:
         pages = [report, report.with_suffix(".json")]
         check_outputs(pages, inputs)

@@ -12,7 +12,6 @@ from rich.console import Console
 
 from pliant.cli import execute
 from pliant.cli.outputs import check_report
-from pliant.daemon import submission
 from pliant.daemon.verify import unusable
 from pliant.model.batch import Batch, read_batch
 from pliant.model.errors import BatchError, PliantError
@@ -95,7 +94,6 @@ def run(
     costs = read_cost(cost)
     batch = _batch(batch_or_command or [], size, walltime, nodes, policy, start, order, time_limit)
     if not dry_run:
-        submission.check(batch, output)
         _check_live(batch, rigid=rigid and not compare)
     chosen = execute.policy_of(batch.cluster, rigid=False)
     console = steady_console(stderr=as_json)

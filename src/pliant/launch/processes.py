@@ -94,7 +94,8 @@ def children(pid: int = 0) -> set[int]:
 
 def _is_zombie(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+        # A name is cut at 15 bytes, in the middle of a letter too.
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in b"ZX"
     except OSError:
         return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from typing import NamedTuple
 
 
@@ -28,6 +29,23 @@ def glyphs(*, ascii_only: bool) -> Glyphs:
     return ASCII if ascii_only else UNICODE
 
 
+SPELLINGS = {
+    "▶": ">", "▲": "^", "▼": "v", "✓": "+", "✗": "!", "·": "-", "…": "~", "±": "+-", "→": "->",
+}  # fmt: skip
+SPELLED = "pliant.spelled"
+"""The name of the handler below for what an encoding does not have."""
+
+
+def _spell(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end]
+    return "".join(SPELLINGS.get(character, "?") for character in missing), error.end
+
+
+codecs.register_error(SPELLED, _spell)
+
+
 def spelled(text: str, *, ascii_only: bool) -> str:
     """``text`` in letters that the terminal has."""
-    return text.replace("…", "~").encode("ascii", "replace").decode() if ascii_only else text
+    return text.encode("ascii", SPELLED).decode() if ascii_only else text

@@ -33,6 +33,13 @@ OnLost = Callable[[str, bool], None]
 OnBack = Callable[[str], None]
 
 
+def trouble(error: Exception) -> str:
+    """What ended the link to an agent, in words: many errors of connections have none of their own."""
+    if isinstance(error, TimeoutError):
+        return f"silent for {SILENCE_S + GRACE_S:g} s"
+    return str(error) or f"the connection broke ({type(error).__name__})"
+
+
 class _Link:
     """The controller's end of one agent."""
 
@@ -172,7 +179,7 @@ class LocalNodes:
                     elif not isinstance(message, m.Heartbeat):
                         self._on_message(name, message)
         except (TimeoutError, ConnectionError, ProtocolError) as error:
-            sys.stderr.write(f"pliant: agent of {name}: {error or 'silent for too long'}\n")
+            sys.stderr.write(f"pliant: agent of {name}: {trouble(error)}\n")
         if not self._stopping:
             await self._lose(name, link)
 

@@ -114,6 +114,11 @@ def test_many_failures_are_told_in_part() -> None:
     assert lines[-1] == "3 jobs more did not complete; the table names them"
 
 
+def test_an_exception_that_holds_an_array_does_not_fill_the_screen() -> None:
+    run = ended((JobState.FAILED, 1, f"ValueError: {'0.0, ' * 10_000}"))
+    assert max(map(len, [*below(run), *live(run)])) < 600
+
+
 def test_a_job_cannot_forge_lines_or_move_the_cursor() -> None:
     run = ended((JobState.FAILED, 1, "why\x1b[2J\nlast\x07\rwords"), name="x\x1b]0;")
     assert all(ord(c) >= 32 for line in [*below(run), *table(run), *live(run)] for c in line)

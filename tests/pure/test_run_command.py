@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from commands import command
 from typer.testing import CliRunner
 
 from pliant.cli import app
@@ -109,3 +110,12 @@ def test_a_dry_run_predicts_and_starts_nothing(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "nothing was started" in result.output
     assert not (tmp_path / "out").exists()
+
+
+def test_of_a_lone_job_no_means_are_shown(tmp_path: Path) -> None:
+    path = tmp_path / "batch.toml"
+    path.write_text(BATCH.format(nodes="1", more="model = { work_s = 40.0 }"))
+    assert "utilisation" not in command("run", str(path), "--dry-run")
+    assert "utilisation" in command("run", str(path), "--dry-run", "--compare")
+    path.write_text(path.read_text().replace('name = "a"', 'name = "a"\ncount = 2'))
+    assert "utilisation" in command("run", str(path), "--dry-run")

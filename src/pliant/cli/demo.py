@@ -40,7 +40,7 @@ def demo(
     console = steady_console(stderr=as_json)
     console.print(
         f"{len(batch.jobs)} heat solvers on {batch.cluster.nodes} virtual nodes, twice: "
-        "rigid under EASY backfilling, then malleable. Two cores cannot show the speed-up of eight nodes,\n"
+        "rigid under EASY backfilling, then malleable. Two cores cannot show the speed-up of eight nodes, "
         "so each iteration is paced to what the job's speed-up model says. Every result is checked.",
         highlight=False,
     )

@@ -135,9 +135,13 @@ def finish(
         if len(runs) == 1 or any(run.failed or run.differing or run.unchecked for run in runs):
             for each in runs:
                 console.print("", job_table(each, console.width))
-        console.print("", compare_table(runs), "")
-        for line in told(runs):
-            console.print(line, soft_wrap=bool(line.no_wrap) or not console.is_terminal)
+        console.print("")
+        if len(runs) > 1 or len(runs[0].jobs) > 1:  # of a lone job the means say nothing more
+            console.print(compare_table(runs), "")
+        if lines := list(told(runs)):
+            for line in lines:
+                console.print(line, soft_wrap=bool(line.no_wrap) or not console.is_terminal)
+            console.print("")
     written = report is None or _write(runs, report, console)
     if where is not None:
         console.print(f"output of the jobs and records: {where}", markup=False)

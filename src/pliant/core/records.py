@@ -140,7 +140,10 @@ class JobEnding(Record, frozen=True):
 
 
 class JobEnded(Record, frozen=True):
-    """``nodes`` were the job's; they are dirty until proved clean. ``requeued``: it is not the end of the job."""
+    """``nodes`` were the job's; they are dirty until proved clean. ``requeued``: it is not the end of the job.
+
+    The first line of ``error`` is the reason, and all that tables and live lines show; the others are details.
+    """
 
     job: int
     state: JobState

@@ -16,7 +16,7 @@ from pliant.report.words import cause, percent, plain, seconds, shorten
 # Blue and yellow are told apart in every common kind of colour blindness; red and green are not.
 STYLES = {"better": "bold cyan", "worse": "bold yellow", "same": "dim", "": "dim"}
 WIDE = 100
-RESULT_WIDTH = 40
+RESULT_WIDTH = 24
 STATE_STYLES = {JobState.COMPLETED: "", JobState.RUNNING: "cyan", JobState.RESIZING: "cyan"}
 
 

@@ -23,6 +23,7 @@ SENTENCES = {
     "wanted": "the job asked for it",
 }
 
+CAUSE_CHARACTERS = 500
 BUS_ERROR = 128 + 7
 BUS_HINT = "signal 7 mostly means that /dev/shm is full: see pliant doctor"
 
@@ -53,7 +54,7 @@ def why(reason: Reason, name_of: Callable[[int], str]) -> str:
 
 def cause(error: str, exit_code: int | None = None) -> str:
     """Why a job ended, in one line: the first of its error, and a hint where that means more than it says."""
-    first = plain(next(iter(error.strip().splitlines()), ""))
+    first = shorten(next(iter(error.strip().splitlines()), ""), CAUSE_CHARACTERS)
     if exit_code != BUS_ERROR and not re.search(r"\bsignal 7\b", error):
         return first
     return f"{first}; {BUS_HINT}" if first else BUS_HINT

@@ -118,7 +118,7 @@ def test_names_that_are_no_utf_8(tmp_path: Path, batch: Path) -> None:
         ("run", "batch.toml", "--cost", odd): "cannot be read",
         ("resize", odd, odd): "no number of nodes",
         ("resize", odd, "1"): "no run goes on",
-        ("queue", "--run", odd): "there is no run",
+        ("queue", "--run", odd): "no run goes on",
         ("reproduce", "scheduling", "--traces", odd): "is not in",
         ("bench", "agreement", "--records", odd): "cannot be read",
         (odd,): "No such command",

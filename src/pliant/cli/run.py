@@ -229,6 +229,8 @@ def _walltime(walltime: float | None, time_limit: float | None) -> dict[str, Any
 def _name(command: list[str]) -> str:
     """What a person would call this command: the script or module that Python runs, else the program."""
     words = [word for word in command[1:] if not word.startswith("-")]
+    if words[0:1] == ["mpi4py"] and len(words) > 1:
+        del words[0]  # python -m mpi4py program.py
     if Path(command[0]).name.startswith("python") and words:
         return Path(words[0]).stem if words[0].endswith(".py") else words[0].rpartition(".")[2]
     return Path(command[0]).name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -13,7 +14,9 @@ from pliant.model.errors import PolicyError
 from pliant.policy.view import ClusterView, Decision, Policy, rebalances
 
 PASS_DEADLINE_S = 5.0
-AGAIN_S = 0.1
+LOOK_S = 0.1
+"""How often a long pass is interrupted to look at the time. CPython may also overlook a signal that comes at a bad
+moment, for as long as nothing else interrupts a loop: this does."""
 LAST_RESORT_S = 5.0
 """A policy that cannot be interrupted at all ends the process so much later; the agents then end the jobs."""
 
@@ -34,6 +37,7 @@ class TimedPolicy:
         self._policy = policy
         self._deadline_s = deadline_s
         self._deciding = False
+        self._deadline = 0.0
         self._over = False
 
     def decide(self, view: ClusterView) -> list[Decision]:
@@ -59,17 +63,18 @@ class TimedPolicy:
         if self._deciding:
             raise _Abandoned
 
-    def _late(self, _number: int, _frame: FrameType | None) -> None:
-        if self._deciding:
+    def _look(self, _number: int, _frame: FrameType | None) -> None:
+        if self._deciding and time.monotonic() >= self._deadline:
             raise _Abandoned
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        before = signal.signal(signal.SIGALRM, self._late)
+        before = signal.signal(signal.SIGALRM, self._look)
+        self._deadline = time.monotonic() + self._deadline_s
         faulthandler.dump_traceback_later(
             self._deadline_s + LAST_RESORT_S, exit=True, file=sys.__stderr__ or sys.stderr
         )
-        signal.setitimer(signal.ITIMER_REAL, self._deadline_s, AGAIN_S)
+        signal.setitimer(signal.ITIMER_REAL, LOOK_S, LOOK_S)
         try:
             self._deciding = True
             yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,15 @@ def test_of_a_lone_job_no_means_are_shown(tmp_path: Path) -> None:
     assert "utilisation" in command("run", str(path), "--dry-run", "--compare")
     path.write_text(path.read_text().replace('name = "a"', 'name = "a"\ncount = 2'))
     assert "utilisation" in command("run", str(path), "--dry-run")
+
+
+def test_with_json_what_went_wrong_is_told_on_standard_error(tmp_path: Path) -> None:
+    path = tmp_path / "batch.toml"
+    more = "model = { work_s = 40.0 }\nwalltime = 10\nkill = true"
+    path.write_text(BATCH.format(nodes="1", more=more))
+    report = tmp_path / ("a" * 100 + "[b].html")
+    result = CliRunner().invoke(app, ["run", str(path), "--dry-run", "--json", "--report", str(report)])
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["runs"][0]["jobs"][0]["state"] == "TIMEOUT"
+    assert "job a TIMEOUT: walltime of 10 s is over" in result.stderr.splitlines()
+    assert f"report: {report}, data: {report.with_suffix('.json')}" in result.stderr.splitlines()

@@ -127,7 +127,7 @@ def _check_live(batch: Batch, *, rigid: bool) -> None:
 def finish(
     runs: list[Run], console: Console, *, report: Path | None, as_json: bool, where: Path | None
 ) -> None:
-    """Tables or JSON, the report, and the exit code; raises what has stopped a run before its end."""
+    """Tables or JSON, what went wrong, the report, and the exit code; raises what has stopped a run early."""
     unwritten = None
     if as_json:
         unwritten = write_out(report_json(runs))
@@ -138,13 +138,14 @@ def finish(
         console.print("")
         if len(runs) > 1 or len(runs[0].jobs) > 1:  # of a lone job the means say nothing more
             console.print(compare_table(runs), "")
-        if lines := list(told(runs)):
-            for line in lines:
-                console.print(line, soft_wrap=bool(line.no_wrap) or not console.is_terminal)
-            console.print("")
+    if lines := list(told(runs)):
+        for line in lines:
+            console.print(line, soft_wrap=bool(line.no_wrap) or not console.is_terminal)
+        console.print("")
     written = report is None or _write(runs, report, console)
     if where is not None:
-        console.print(f"output of the jobs and records: {where}", markup=False)
+        said = f"output of the jobs and records: {where}"
+        console.print(said, markup=False, highlight=False, soft_wrap=True)
     for each in runs:
         if each.stopped is not None:
             raise each.stopped
@@ -167,7 +168,7 @@ def _write(runs: list[Run], report: Path, console: Console) -> bool:
                 f"pliant: --report {report}: {path} was not written: {error.strerror or error}\n"
             )
     if not missing:
-        console.print(f"report: {report}, data: {data}", markup=False)
+        console.print(f"report: {report}, data: {data}", markup=False, highlight=False, soft_wrap=True)
     return not missing
 
 

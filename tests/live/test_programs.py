@@ -73,11 +73,12 @@ def test_programs_that_cannot_be_right_are_told_so(start: Start, tmp_path: Path)
         return f"python {path}"
 
     run = start(
-        "nodes = 8\ncooldown_s = 60",
+        "nodes = 10\ncooldown_s = 60",
         job("twice", program("twice", TWICE), "{ min = 2, max = 3 }"),
         job("nested", program("nested", NESTED), "2"),
         job("inplace", f"{program('inplace', IN_PLACE)} {tmp_path / 'flag'}", "{ min = 1, max = 2 }"),
         job("wide", program("wide", WIDE), "{ min = 1, max = 2 }"),
+        job("moldable", program("wide", WIDE), "{ min = 2, max = 3 }", **{"class": "moldable"}),
         job("too-wide", program("wide", WIDE), "{ min = 1, max = 3 }"),
     )
     run.wait_for(r.ResizeFailed, lambda x: "the value 'seen' cannot be pickled" in x.error)
@@ -90,6 +91,7 @@ def test_programs_that_cannot_be_right_are_told_so(start: Start, tmp_path: Path)
     [growth] = jobs["inplace"]["resizes"]
     assert growth["outcome"] == "failed"
     assert (jobs["wide"]["state"], jobs["wide"]["result"]) == ("COMPLETED", "2 6 True False True")
+    assert (jobs["moldable"]["state"], jobs["moldable"]["result"]) == ("COMPLETED", "2 6 False True True")
     assert "at most 2 ranks can each hold a block, and there may be 3" in jobs["too-wide"]["error"]
     named = [line for line in (run.out / "wide.log").read_text().splitlines() if line.startswith("pliant: ")]
     assert len(named) == 1

@@ -22,10 +22,10 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/pure
+	$(BIN)/python -m pytest -q -n auto tests/pure
 
 test: check
-	$(BIN)/python -m pytest -q tests/live
+	$(BIN)/python -m pytest -q -n 3 tests/live
 
 demo: setup
 	$(BIN)/pliant demo

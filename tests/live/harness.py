@@ -13,6 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from pliant.apps.heat import solve_serial
 from pliant.core import records as r
 from pliant.launch import processes, shm
 
@@ -38,6 +39,17 @@ def heat(name: str, nodes: str, steps: int = 150, work_s: float = 6.0, **keys: A
     lines = [f"{key} = {json.dumps(value)}" for key, value in table.items()]
     lines += [f"nodes = {nodes}", f"model = {{ work_s = {work_s} }}"]
     return "\n[[jobs]]\n" + "\n".join(lines) + "\n"
+
+
+def until_told(name: str, nodes: str, flag: Path, **keys: Any) -> str:
+    """A heat solver that goes on until ``flag`` is there; ``is_right`` checks its result."""
+    return job(name, f"python {PROGRAMS / 'until.py'} {flag}", nodes, **keys)
+
+
+def is_right(result: str) -> bool:
+    """Whether the result of a solver that goes on until it is told is that of a serial run, to the last bit."""
+    steps, found = result.split()
+    return solve_serial(64, 64, int(steps)) == found
 
 
 def job(name: str, command: str, nodes: str = "1", **keys: Any) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
-from harness import BatchRun, heat
+from harness import BatchRun, heat, is_right, until_told
 
 from pliant.core import records as r
 from pliant.model.jobs import JobState
@@ -21,22 +22,29 @@ def is_resize(number: int, record: r.ResizeDone) -> bool:
 KEEP = 'policy = "easy"'  # never resizes by itself: only orders do
 
 
-def test_a_lone_malleable_job_grows_to_what_is_free_and_its_result_is_right(start: Start) -> None:
-    run = start("nodes = 4", heat("solo", "{ min = 1, max = 4 }"))
+def test_a_lone_malleable_job_grows_to_what_is_free_and_its_result_is_right(
+    start: Start, tmp_path: Path
+) -> None:
+    run = start("nodes = 4", until_told("solo", "{ min = 1, max = 4 }", tmp_path / "flag"))
+    run.wait_for(r.ResizeDone)
+    (tmp_path / "flag").touch()
     job = run.finish()["solo"]
-    assert job["verified"] is True
+    assert is_right(job["result"])
     assert [(x["from"], x["to"], x["outcome"]) for x in job["resizes"]] == [(1, 4, "done")]
     assert job["resizes"][0]["blocked_s"] > 0
 
 
-def test_a_job_shrinks_for_the_one_that_waits_and_grows_again(start: Start) -> None:
+def test_a_job_shrinks_for_the_one_that_waits_and_grows_again(start: Start, tmp_path: Path) -> None:
     run = start(
-        "nodes = 4\ncooldown_s = 0.5",
-        heat("long", "{ min = 1, max = 4 }", steps=300, work_s=32.0),
-        heat("late", "2", submit=4.0, work_s=2.0),
+        "nodes = 4\ncooldown_s = 0.1",
+        until_told("long", "{ min = 1, max = 4 }", tmp_path / "flag", walltime=600),
+        heat("late", "2", submit=10.0, work_s=2.0),  # when the other has long grown
     )
+    run.wait_for(r.ResizeDone, partial(is_resize, 3))
+    (tmp_path / "flag").touch()
     jobs = run.finish()
-    assert [jobs[name]["verified"] for name in ("long", "late")] == [True, True]
+    assert is_right(jobs["long"]["result"])
+    assert jobs["late"]["verified"] is True
     done = [(x["from"], x["to"]) for x in jobs["long"]["resizes"] if x["outcome"] == "done"]
     assert done == [(1, 4), (4, 2), (2, 4)]
     assert jobs["long"]["resizes"][1]["reason"]["code"] == "shrink_for_head"
@@ -64,8 +72,10 @@ def test_jobs_expand_while_others_queue_and_no_node_is_held_twice(start: Start) 
                 held.pop(number, None)
 
 
-def test_orders_from_another_terminal_grow_shrink_and_take_the_first_group(start: Start) -> None:
-    run = start(f"nodes = 4\n{KEEP}", heat("job", "{ min = 1, max = 4 }", steps=400, work_s=12.0))
+def test_orders_from_another_terminal_grow_shrink_and_take_the_first_group(
+    start: Start, tmp_path: Path
+) -> None:
+    run = start(f"nodes = 4\n{KEEP}", until_told("job", "{ min = 1, max = 4 }", tmp_path / "flag"))
     run.wait_for(r.JobMalleable)
     assert (run.place / "stderr").read_text().startswith(f"run {run.run}: 1 job on 4 nodes, policy easy\n")
     for number, (size, leave) in enumerate((("3", ""), ("2", "n0"), ("4", ""), ("1", "n[1-2]")), 1):
@@ -74,8 +84,9 @@ def test_orders_from_another_terminal_grow_shrink_and_take_the_first_group(start
         run.wait_for(r.ResizeDone, partial(is_resize, number))
         if leave:
             run.wait_for(r.NodesClean)  # else the next order might find too few nodes free
+    (tmp_path / "flag").touch()
     job = run.finish()["job"]
-    assert job["verified"] is True, run.story()
+    assert is_right(job["result"]), run.story()
     assert "still holds" not in (run.out / "job.log").read_text()
     assert [(x["from"], x["to"]) for x in job["resizes"]] == [(1, 3), (3, 2), (2, 4), (4, 1)]
     gone = [x.released for x in run.records() if isinstance(x, r.ResizeDone) and x.released]
@@ -100,9 +111,11 @@ def test_an_order_that_cannot_be_followed_is_refused_with_the_reason(start: Star
     assert not any(isinstance(record, r.ResizeOffered) for record in run.records())
 
 
-def test_a_node_with_two_slots_runs_groups_of_two_ranks(start: Start) -> None:
-    run = start("nodes = 2\nslots = 2", heat("pair", "{ min = 1, max = 2 }", work_s=4.0))
+def test_a_node_with_two_slots_runs_groups_of_two_ranks(start: Start, tmp_path: Path) -> None:
+    run = start("nodes = 2\nslots = 2", until_told("pair", "{ min = 1, max = 2 }", tmp_path / "flag"))
+    run.wait_for(r.ResizeDone)
+    (tmp_path / "flag").touch()
     job = run.finish()["pair"]
-    assert job["verified"] is True
+    assert is_right(job["result"])
     assert [(x["from"], x["to"]) for x in job["resizes"]] == [(1, 2)]
     assert job["state"] == JobState.COMPLETED

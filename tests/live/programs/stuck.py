@@ -1,5 +1,6 @@
 """A malleable program that gets stuck where it is told to: ``newcomer`` before its first step (only on
-groups that join later), ``source`` inside its loop once a file appears, ``crash`` or ``raise`` on a newcomer."""
+groups that join later), ``source`` inside its loop once a file appears, ``crash`` or ``raise`` on a newcomer.
+All but ``source`` end when the file appears."""
 
 import os
 import pathlib
@@ -8,7 +9,7 @@ import time
 
 from pliant import mpi
 
-where, flag, steps = sys.argv[1], pathlib.Path(sys.argv[2]), int(sys.argv[3])
+where, flag = sys.argv[1], pathlib.Path(sys.argv[2])
 with mpi.malleable(min=1, max=8) as job:
     data = job.array("data", (64, 4), "f8", mpi.Block(axis=0))
     if job.fresh:
@@ -19,9 +20,11 @@ with mpi.malleable(min=1, max=8) as job:
         raise KeyError("newcomer")
     elif where == "newcomer":
         time.sleep(600)
-    for _ in job.steps(steps):
+    for _ in job.steps(1_000_000):
         time.sleep(0.02)
-        if where == "source" and flag.exists():
+        if flag.exists():
+            if where != "source":
+                break
             time.sleep(600)
     whole = data.gather()
     if whole is not None:

@@ -38,6 +38,8 @@ def asked(size: int, nodes: int, wish: Bounds) -> int | None:
         (8, 8, Bounds(5, 7), None),
         (4, 16, Bounds(1, 32), None),  # it has what it wants
         (4, 64, Bounds(64, 64), None),
+        (4, 16, Bounds(8, 10**18), 8),  # a wish of any length costs nothing
+        (4, 16, Bounds(10**17, 10**18), None),
     ],
 )
 def test_a_job_requests_an_action(size: int, nodes: int, wish: Bounds, offered: int | None) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pliant.launch import processes, shm
 from pliant.model.errors import PliantError, ProtocolError
+from pliant.model.nodes import hostlist
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 
@@ -90,8 +91,8 @@ class LocalNodes:
             for wait in waits:
                 wait.cancel()
         if missing:
-            late = ", ".join(name for name, link in self._links.items() if not link.ready.is_set())
-            raise PliantError(f"no word from the agents of {late} within {START_S:g} s")
+            late = hostlist(name for name, link in self._links.items() if not link.ready.is_set())
+            raise PliantError(f"no word from the agents of {late} within {START_S:g} s; try fewer nodes")
 
     def send(self, node: str, message: m.ControllerMessage) -> bool:
         """Send to the node's agent; False if the node is lost."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness import HEAT, PATIENCE_S, PLIANT, BatchRun, job
+from harness import HEAT, PATIENCE_S, PLIANT, PROGRAMS, BatchRun, job
 from typer.testing import CliRunner
 
 from pliant.cli import app
@@ -99,3 +99,11 @@ def test_names_and_output_in_any_script_harm_nobody(
     said = (run.place / "stderr").read_text()
     assert "Traceback" not in said
     assert "+^ oc?an completed" in said
+
+
+def test_a_job_whose_lines_are_as_long_as_may_be_does_not_cost_its_node(
+    start: Callable[..., BatchRun],
+) -> None:
+    run = start("nodes = 1", job("long", f"python {PROGRAMS / 'long_lines.py'}"))
+    assert run.finish()["long"]["state"] == "COMPLETED", run.story()
+    assert (run.out / "long.log").read_text() == "held\n"

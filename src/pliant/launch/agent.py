@@ -20,6 +20,8 @@ from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from pliant.launch import processes, shm
 from pliant.launch.descriptors import open_standard
 from pliant.launch.pmi import AtFence, PmiError, PmiGroup, Reply
@@ -344,7 +346,8 @@ class Agent:
                     if group is None:
                         group = self._admit(message)
                         group.sessions[number] = writer
-                    self._send(m.Relay(group.job, group.number, number, codec.raw(message)))
+                    # As it came: written anew it could be longer than the controller takes.
+                    self._send(m.Relay(group.job, group.number, number, msgspec.Raw(line)))
         except ProtocolError as error:
             # A bad line closes its own connection and changes nothing else.
             writer.write(codec.encode(m.Error(str(error))))

@@ -72,6 +72,7 @@ def test_a_full_disk_at_the_end_costs_the_report_alone(batch: Path) -> None:
     assert done.exit_code == 2
     assert "COMPLETED" in done.stdout
     assert f"{report} was not written: No space left on device" in done.stderr
+    assert "data: " in done.stdout
     assert "anna" in report.with_suffix(".json").read_text()
 
 

@@ -158,18 +158,18 @@ def finish(
 def _write(runs: list[Run], report: Path, console: Console) -> bool:
     """Write the report and its data, each even if the other cannot be; whether both are there."""
     data = report.with_suffix(".json")
-    missing = 0
-    for path, page, numbers in ((data, None, data), (report, report, None)):
+    there: list[str] = []
+    for what, path, page, numbers in (("data", data, None, data), ("report", report, report, None)):
         try:
             write_report(runs, page, numbers)
+            there.append(f"{what}: {path}")
         except OSError as error:
-            missing += 1
             sys.stderr.write(
                 f"pliant: --report {report}: {path} was not written: {error.strerror or error}\n"
             )
-    if not missing:
-        console.print(f"report: {report}, data: {data}", markup=False, highlight=False, soft_wrap=True)
-    return not missing
+    if there:
+        console.print(", ".join(reversed(there)), markup=False, highlight=False, soft_wrap=True)
+    return len(there) == 2
 
 
 def _batch(

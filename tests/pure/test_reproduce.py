@@ -11,14 +11,16 @@ from typing import Any
 
 import pytest
 
+from pliant.core.state import Settings
 from pliant.model.errors import BatchError
-from pliant.policy.registry import POLICIES
+from pliant.policy.registry import POLICIES, make
 from pliant.reproduce import paper2, paper3, traces
 from pliant.reproduce.folder import MARK, Folder
-from pliant.reproduce.runs import run_all
+from pliant.reproduce.runs import run_all, with_turnarounds
 from pliant.reproduce.scheduling import reproduce
 from pliant.reproduce.traces import Case, Source
 from pliant.sim.paper3 import PUBLISHED
+from pliant.sim.simulator import INSTANT
 
 
 @pytest.fixture(scope="module")
@@ -103,9 +105,43 @@ def test_a_small_study_of_all_policies(tmp_path: Path, monkeypatch: pytest.Monke
     ]
     assert len(still) == 3 * len(traces.METRICS)
     assert all(float(row["change_percent"]) == 0.0 for row in still)
+    _losses_are_those_of_the_runs(text, out / "traces-runs.csv")
     with Folder(out) as folder:  # one may replace one's own
         folder.readme("anew")
     assert [path.name for path in out.iterdir()] == [MARK]
+
+
+def _losses_are_those_of_the_runs(text: str, runs: Path) -> None:
+    """What the mean of marginal hides is printed beside it: jobs that are later, and the longest turnaround."""
+    with runs.open() as file:
+        rows = [row for row in csv.DictReader(file) if row["resize_costs"] == "none"]
+    by = {(row["policy"], row["malleable_percent"], row["window"]): row for row in rows}
+    windows = [str(i) for i in range(SMALL[0].windows)]
+    for share in ("20", "60", "100"):
+        ours = [by["marginal", share, window] for window in windows]
+        easy = [by["easy", "0", window] for window in windows]
+        assert all(float(row["later_jobs"]) == 0.0 for row in easy)
+        later = mean(100 * float(row["later_jobs"]) for row in ours)
+        longest = [
+            float(row["turnaround_max_s"]) > float(base["turnaround_max_s"])
+            for row, base in zip(ours, easy, strict=True)
+        ]
+        shown = f"| Lublin-Feitelson | {share} % | {later:.1f} % | {sum(longest)} of 2 windows |"
+        assert shown in text
+
+
+def test_jobs_that_are_later_than_under_rigid_easy_are_counted() -> None:
+    """FCFS holds up many; each job for itself is compared with its turnaround under EASY."""
+    [source] = SMALL
+    _, later = traces.one(Case(source, 0, "fcfs", 0.0, costly=False), "")
+    jobs = traces.window_jobs(source, 0, "")
+    easy, fcfs = (
+        with_turnarounds(jobs, source.nodes, make(name), Settings(cost=INSTANT))[1]
+        for name in ("easy", "fcfs")
+    )
+    assert set(easy) == set(range(1, source.jobs + 1))
+    slower = [number for number in easy if fcfs[number] > 1.1 * easy[number]]
+    assert later == len(slower) / source.jobs > 0.0
 
 
 def test_windows_are_cut_from_the_trace() -> None:

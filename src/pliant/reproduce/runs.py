@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import as_completed
 from typing import Any, NamedTuple
 
+from pliant.core import records as r
 from pliant.core.metrics import Metrics, RunMetrics
 from pliant.core.state import Settings
 from pliant.model.jobs import JobClass
@@ -29,6 +30,7 @@ class Outcome(NamedTuple):
     promised: int
     promises_broken: int
     promise_delay_max_s: float
+    turnaround_max_s: float
 
     @property
     def run_mean_s(self) -> float:
@@ -41,9 +43,25 @@ Task = tuple[Callable[..., Any], tuple[Any, ...]]
 
 def outcome(jobs: Sequence[SimJob], nodes: int, policy: Policy, settings: Settings) -> Outcome:
     """Simulate ``jobs``; nothing of the single jobs is kept."""
+    return with_turnarounds(jobs, nodes, policy, settings)[0]
+
+
+def with_turnarounds(
+    jobs: Sequence[SimJob], nodes: int, policy: Policy, settings: Settings
+) -> tuple[Outcome, dict[int, float]]:
+    """``outcome``, and each job's turnaround in seconds, by its number: the order of submission, from 1."""
     metrics = Metrics(keep_jobs=False)
-    simulate(jobs, nodes, policy, settings, metrics.add)
-    return summed(metrics.summary(nodes), jobs)
+    turnarounds: dict[int, float] = {}
+
+    def sink(record: r.Record) -> None:
+        metrics.add(record)
+        if type(record) is r.JobSubmitted:
+            turnarounds[record.job] = -record.at
+        elif type(record) is r.JobEnded:
+            turnarounds[record.job] += record.at
+
+    simulate(jobs, nodes, policy, settings, sink)
+    return summed(metrics.summary(nodes), jobs), turnarounds
 
 
 def summed(summary: RunMetrics, jobs: Sequence[SimJob]) -> Outcome:
@@ -60,6 +78,7 @@ def summed(summary: RunMetrics, jobs: Sequence[SimJob]) -> Outcome:
         summary.promised,
         summary.promises_broken,
         summary.promise_delay_max_s,
+        summary.turnaround_max_s,
     )
 
 

@@ -101,9 +101,15 @@ def listening(base: Path, ask: Callable[[Path], None]) -> list[Request]:
     async def serve() -> None:
         server = await control.listen(place, answer)
         await asyncio.to_thread(ask, place / CONTROL)
+        # Whoever connected before has been accepted when the last is answered; then all are let finish.
+        await asyncio.to_thread(exchange, place / CONTROL, b'{"verb":"the last"}\n')
         server.close()
+        if others := asyncio.all_tasks() - {asyncio.current_task()}:
+            _, left = await asyncio.wait(others, timeout=20.0)
+            assert not left
 
     asyncio.run(serve())
+    assert taken.pop() == Request("the last")
     return taken
 
 

@@ -1,5 +1,6 @@
 """A malleable program that gets stuck where it is told to: ``newcomer`` before its first step (only on
-groups that join later), ``source`` inside its loop once a file appears, ``crash`` or ``raise`` on a newcomer.
+groups that join later), ``source`` there too, and inside its loop once a file appears, ``crash`` or ``raise`` on a
+newcomer.
 All but ``source`` end when the file appears."""
 
 import os
@@ -18,7 +19,7 @@ with mpi.malleable(min=1, max=8) as job:
         os._exit(7)
     elif where == "raise":
         raise KeyError("newcomer")
-    elif where == "newcomer":
+    elif where in ("newcomer", "source"):
         time.sleep(600)
     for _ in job.steps(1_000_000):
         time.sleep(0.02)

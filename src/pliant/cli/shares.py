@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import ExitStack
 from pathlib import Path
+from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from rich import box
@@ -221,8 +223,10 @@ class _Pool:
     def __init__(self, workers: int) -> None:
         self._workers = processes(workers)
         self._pool: ProcessPoolExecutor | None = None
+        self._ends = ExitStack()
 
     def __enter__(self) -> Self:
+        self._ends.__enter__()
         return self
 
     def each(
@@ -233,13 +237,14 @@ class _Pool:
             yield from (one(wish, chosen, instant, jobs_csv) for wish, chosen in wanted)
             return
         if self._pool is None:
-            self._pool = pool(self._workers)
+            self._pool = self._ends.enter_context(pool(self._workers))
         for future in as_completed([self._pool.submit(one, *each, instant) for each in wanted]):
             yield future.result()
 
-    def __exit__(self, *_error: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ends.__exit__(kind, error, trace)
 
 
 def table(result: Mapping[str, Any], console: Console) -> Table:

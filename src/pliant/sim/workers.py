@@ -5,7 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from multiprocessing.connection import wait
 
 
@@ -14,11 +16,22 @@ def processes(workers: int) -> int:
     return workers or os.cpu_count() or 1
 
 
-def pool(workers: int) -> ProcessPoolExecutor:
+@contextmanager
+def pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     """Fresh processes: a fork would copy whatever threads the display has running."""
-    return ProcessPoolExecutor(
+    executor = ProcessPoolExecutor(
         workers, multiprocessing.get_context("spawn"), initializer=_end_with_the_command
     )
+    try:
+        yield executor
+    except BaseException:
+        # A signal may have come while it was starting them: then nobody would ever tell them to end, and this
+        # process would wait for them at its own end.
+        executor.shutdown(wait=False, cancel_futures=True)
+        for worker in multiprocessing.active_children():
+            worker.kill()
+        raise
+    executor.shutdown()
 
 
 def _end_with_the_command() -> None:

@@ -1,7 +1,11 @@
-"""One Hypothesis profile: no deadline for a single example, and what is needed to repeat a failure."""
+"""One Hypothesis profile: no deadline for a single example, and what is needed to repeat a failure. And signals as
+they are in a terminal: a shell that starts the tests in the background has them, and what they start, ignore SIGINT."""
+
+import signal
 
 from hypothesis import HealthCheck, settings
 
+signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile(
     "pliant", deadline=None, print_blob=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -86,7 +86,7 @@ def run_batch(
     """Run a batch on virtual nodes of this machine; nothing of it is left afterwards.
 
     ``output`` gets a file for each job's output and ``records.ndjson``; those of an earlier run there are put
-    aside. A pass of the policy may take ``pass_deadline_s`` seconds. A signal (SIGINT, SIGTERM) and an error of
+    aside. A pass of the policy may take ``pass_deadline_s`` seconds. A signal (SIGINT, SIGTERM, SIGHUP) and an error of
     the policy's end the jobs, and the outcome says so.
     """
     output = output.absolute()  # jobs have directories of their own
@@ -196,14 +196,21 @@ class _Session:
 
     @contextmanager
     def _signals_heard(self) -> Iterator[None]:
-        """SIGINT and SIGTERM, also while a policy decides: handlers of the event loop would not run then."""
+        """The signals that end a run, also while a policy decides: handlers of the event loop would not run then.
+
+        Those that we were started to ignore stay ignored, as nohup and shells do it for background work.
+        """
         loop = asyncio.get_running_loop()
 
         def heard(number: int, _frame: FrameType | None) -> None:
             loop.call_soon_threadsafe(self._signals.put_nowait, number)
             self._policy.abandon()
 
-        before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {
+            number: signal.signal(number, heard)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+            if signal.getsignal(number) is not signal.SIG_IGN
+        }
         try:
             yield
         finally:

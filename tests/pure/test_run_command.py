@@ -36,6 +36,8 @@ nodes = {nodes}
         (["--policy", "marginal", "--start", "min", "--", "true"], "'marginal' has no start rule"),
         (["-t", "5", "--time-limit", "5", "--", "true"], "-t and --time-limit: give one of them"),
         (["--time-limit", "0", "--", "true"], "--time-limit 0: it must be above 0 seconds"),
+        (["-N", "2", "b.toml"], "-N is for a command; in b.toml, give each job its nodes"),
+        (["-t", "5", "b.toml"], "-t is for a command; in b.toml, give each job its walltime"),
         (
             ["--time-limit", "60", "b.toml"],
             "in b.toml, give each job that shall be ended walltime = 60 and kill",

@@ -46,8 +46,8 @@ def run(
     ] = None,
     *,
     size: Annotated[
-        str, typer.Option("-N", help="Without a batch: nodes of the job, as 4 or 1:8 (min:max).")
-    ] = "1",
+        str, typer.Option("-N", help="Without a batch: nodes of the job, as 4 or 1:8 (min:max); else 1.")
+    ] = "",
     walltime: Annotated[
         float | None,
         typer.Option(
@@ -186,17 +186,13 @@ def _batch(
     if not words:
         raise BatchError("nothing to run: name a BATCH.toml, or give a command after --")
     if len(words) == 1 and words[0].endswith(".toml"):
-        if time_limit is not None:
-            raise BatchError(
-                f"--time-limit is for a command; in {words[0]}, give each job that shall be ended "
-                f"walltime = {time_limit:g} and kill = true"
-            )
+        _check_for_command(words[0], size, walltime, time_limit)
         batch = read_batch_file(Path(words[0]))
     else:
         job: dict[str, Any] = {
             "name": as_name(_name(words)),
             "command": words,
-            "nodes": size,
+            "nodes": size or "1",
             **_walltime(walltime, time_limit),
         }
         batch = read_batch({"cluster": {"nodes": nodes or 8}, "jobs": [job]}, "the command line")
@@ -214,6 +210,18 @@ def _batch(
                 f"and the cluster has {cluster.nodes}; it could never start"
             )
     return msgspec.structs.replace(batch, cluster=cluster)
+
+
+def _check_for_command(batch: str, size: str, walltime: float | None, time_limit: float | None) -> None:
+    """BatchError for options that only a command takes: in a batch each job says so itself."""
+    if time_limit is not None:
+        raise BatchError(
+            f"--time-limit is for a command; in {batch}, give each job that shall be ended "
+            f"walltime = {time_limit:g} and kill = true"
+        )
+    for option, key, value in (("-N", "nodes", size), ("-t", "walltime", walltime)):
+        if value not in ("", None):
+            raise BatchError(f"{option} is for a command; in {batch}, give each job its {key}")
 
 
 def _walltime(walltime: float | None, time_limit: float | None) -> dict[str, Any]:

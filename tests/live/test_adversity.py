@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import resource
 import signal
 import subprocess
+import tempfile
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
-from harness import PATIENCE_S, PLIANT, PROGRAMS, BatchRun, heat, job
+from harness import PATIENCE_S, PLIANT, PROGRAMS, BatchRun, heat, job, until
 
 from pliant.core import records as r
+from pliant.launch import shm
 
 Start = Callable[..., BatchRun]
 
@@ -43,6 +49,33 @@ def test_a_display_that_cannot_be_written_to_ends_no_job(tmp_path: Path, where: 
     assert "Traceback" not in done.stderr
     assert (out / "sh.log").read_text() == "done\n"
     assert "COMPLETED" in (out / "records.ndjson").read_text()
+
+
+def test_a_controller_that_is_killed_while_its_agents_start_leaves_nothing(tmp_path: Path) -> None:
+    """Agents that come to an end of the run before they have begun."""
+    with tempfile.TemporaryDirectory(prefix="plt") as runtime:
+        env = {**os.environ, "XDG_RUNTIME_DIR": runtime}
+        for moment in (0.0, 0.02, 0.05, 0.1, 0.2, 0.4):
+            command = [PLIANT, "run", "--nodes", "3", "--output", str(tmp_path / "out"), "--", "sleep", "600"]
+            with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
+                assert process.stdout is not None
+                run = process.stdout.readline().split()[1].rstrip(":")
+                time.sleep(moment)  # no wait for anything: whenever it is, nothing may be left
+                process.kill()
+            until(partial(is_gone, run), "the agents' end")
+
+
+def is_gone(run: str) -> bool:
+    return not list(shm.SHM.glob(f"pliant-{run}-*")) and not agents(run)
+
+
+def agents(run: str) -> list[str]:
+    """The command lines of the run's agents that live."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(path.read_bytes().decode(errors="replace"))
+    return [line for line in found if "pliant.launch.agent" in line and run in line]
 
 
 def test_results_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:
@@ -108,6 +141,15 @@ def test_a_policy_that_goes_wrong_ends_the_run_and_is_named(start: Start, name: 
     assert says in said
     assert f"policy '{name.lower()}'" in said
     assert "Traceback" not in said
+
+
+def test_a_signal_while_results_are_checked_ends_with_the_table(start: Start) -> None:
+    run = start("nodes = 1", job("a", "true", verify="sleep 1000"))
+    run.wait_for_text("checking 1 result")
+    run.process.send_signal(signal.SIGTERM)
+    ended = run.finish(code=128 + signal.SIGTERM)["a"]
+    assert (ended["state"], ended["verified"]) == ("COMPLETED", None)
+    assert "the run was ended by SIGTERM" in ended["unchecked"]
 
 
 def test_a_policy_that_starts_nothing_ends_the_run(start: Start) -> None:

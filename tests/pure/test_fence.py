@@ -115,6 +115,21 @@ def test_a_rank_that_has_ended_is_missed_where_others_wait_for_it() -> None:
         group.left(1)
 
 
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("cmd=abort exitcode=7", 7),
+        ("cmd=abort", 1),
+        ("cmd=abort exitcode=-1", 1),
+        ("cmd=abort exitcode=256", 1),
+    ],
+)
+def test_an_abort_has_its_exit_code(line: str, code: int) -> None:
+    with pytest.raises(PmiError, match="rank 1 called MPI_Abort") as caught:
+        PmiGroup(World(0, (2,)), "kvs").receive(1, line)
+    assert caught.value.code == code
+
+
 def test_a_rank_cannot_fill_the_memory_of_its_agent() -> None:
     group = PmiGroup(World(0, (1,)), "kvs")
 

@@ -12,14 +12,15 @@ from pliant.cli.policies import choose
 from pliant.core import records as r
 from pliant.daemon import submission
 from pliant.daemon.deadline import PASS_DEADLINE_S
-from pliant.daemon.session import run_batch
+from pliant.daemon.session import Interrupted, run_batch, signals_raised
 from pliant.daemon.verify import verify, with_own_python
 from pliant.model.batch import Batch, Cluster
-from pliant.model.jobs import JobState
+from pliant.model.jobs import Check, JobState
 from pliant.plan.cost import ResizeCost
 from pliant.policy.view import Policy
 from pliant.report.live import LiveView
 from pliant.report.runs import Run
+from pliant.report.words import count
 from pliant.sim.batches import batch_jobs, batch_settings
 from pliant.sim.simulator import simulate
 
@@ -66,11 +67,20 @@ def live(
         view.stopped = stopped is not None
     run = Run(name, policy.name, names, records, predicted_makespan_s=predicted_s, stopped=stopped)
     if stopped is None and any(job.verify for job in jobs):
-        with console.status("checking the results"):
-            outcomes = run.metrics.jobs
-            results = {job.name: job.result for job in outcomes if job.state is JobState.COMPLETED}
-            checks = verify(jobs, results)
-        run = Run(name, policy.name, names, records, checks, predicted_s)
+        outcomes = run.metrics.jobs
+        results = {job.name: job.result for job in outcomes if job.state is JobState.COMPLETED}
+        checks: dict[str, Check] = {}
+        try:
+            with signals_raised(), console.status("checking the results"):
+                if not console.is_terminal:
+                    console.print(f"checking {count(len(results), 'result')}", highlight=False)
+                checks = verify(jobs, results)
+        except Interrupted as interrupted:
+            checks = {
+                job.name: Check(problem=interrupted.why) for job in jobs if job.verify and job.name in results
+            }
+            stopped = interrupted
+        run = Run(name, policy.name, names, records, checks, predicted_s, stopped)
     return run
 
 

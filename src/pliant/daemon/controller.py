@@ -85,8 +85,10 @@ class Controller:
         self._unsubmitted = 0
         self._idle.clear()
         self._crash = None
-        for job in self.core.state.jobs:
-            self.happened(e.Cancelled(job, why))
+        for number, job in self.core.state.jobs.items():
+            self.happened(e.Cancelled(number, why))
+            if job.size and number not in self._jobs:
+                self.happened(e.Ended(number, 0))  # recorded as started in a pass that failed: nothing runs
         self.happened(e.Tick())
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._idle.wait(), patience_s)

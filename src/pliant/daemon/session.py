@@ -6,7 +6,7 @@ import asyncio
 import datetime as dt
 import shutil
 import signal
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -196,26 +196,15 @@ class _Session:
 
     @contextmanager
     def _signals_heard(self) -> Iterator[None]:
-        """The signals that end a run, also while a policy decides: handlers of the event loop would not run then.
-
-        Those that we were started to ignore stay ignored, as nohup and shells do it for background work.
-        """
+        """The signals that end a run, also while a policy decides: handlers of the event loop would not run then."""
         loop = asyncio.get_running_loop()
 
         def heard(number: int, _frame: FrameType | None) -> None:
             loop.call_soon_threadsafe(self._signals.put_nowait, number)
             self._policy.abandon()
 
-        before = {
-            number: signal.signal(number, heard)
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-            if signal.getsignal(number) is not signal.SIG_IGN
-        }
-        try:
+        with _handled(heard):
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     async def _unless_signalled(self, work: Coroutine[Any, Any, None]) -> int:
         """Do it, to the end or until a signal comes, whose number is returned; else 0."""
@@ -231,6 +220,33 @@ class _Session:
             for each in (task, heard):
                 each.cancel()
             await asyncio.wait({task, heard})
+
+
+@contextmanager
+def signals_raised() -> Iterator[None]:
+    """The signals that end a run raise Interrupted, wherever it is: for what comes behind the jobs."""
+
+    def heard(number: int, _frame: FrameType | None) -> None:
+        raise Interrupted(number)
+
+    with _handled(heard):
+        yield
+
+
+@contextmanager
+def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handle the signals that end a run. Those that we were started to ignore stay ignored, as nohup and shells do it
+    for background work."""
+    before = {
+        number: signal.signal(number, handler)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 def describe(controller: Controller) -> list[dict[str, object]]:

@@ -17,6 +17,10 @@ from pliant.model.jobs import Check, JobSpec
 PATIENCE_S = 300.0
 
 
+class Unchecked(PliantError):  # noqa: N818 - the result may be right
+    """A result could not be checked."""
+
+
 def with_own_python(env: Mapping[str, str]) -> dict[str, str]:
     """``env`` with Pliant's interpreter first in PATH, so that ``python`` in a batch finds pliant.mpi."""
     path = env.get("PATH", os.defpath)
@@ -51,7 +55,7 @@ def verify(
 ) -> dict[str, Check]:
     """By job name what its check said, of the jobs that state a verify command and are in ``results``: those
     that completed. Each distinct command runs once, for ``patience_s`` seconds at most."""
-    lines: dict[tuple[object, ...], str | PliantError] = {}
+    lines: dict[tuple[object, ...], str | Unchecked] = {}
     checks: dict[str, Check] = {}
     for job in jobs:
         if not job.verify or job.name not in results:
@@ -60,10 +64,10 @@ def verify(
         if key not in lines:
             try:
                 lines[key] = _last_line(job, patience_s)
-            except PliantError as error:
+            except Unchecked as error:
                 lines[key] = error
         line = lines[key]
-        if isinstance(line, PliantError):
+        if isinstance(line, Unchecked):
             checks[job.name] = Check(problem=str(line))
         else:
             checks[job.name] = Check(line == results[job.name], line)
@@ -75,7 +79,7 @@ def _environment(job: JobSpec) -> dict[str, str]:
 
 
 def _last_line(job: JobSpec, patience_s: float) -> str:
-    """The last line that the job's verify command prints; PliantError if that is none."""
+    """The last line that the job's verify command prints; Unchecked if that is none."""
     shown = shlex.join(job.verify)
     try:
         done = subprocess.run(
@@ -84,15 +88,15 @@ def _last_line(job: JobSpec, patience_s: float) -> str:
             check=False, preexec_fn=processes.die_with_parent,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise PliantError(f"no end within {patience_s:g} s: {shown}") from None
+        raise Unchecked(f"no end within {patience_s:g} s: {shown}") from None
     except OSError as error:
-        raise PliantError(unusable(job) or f"{error.strerror}: {shown}") from None
+        raise Unchecked(unusable(job) or f"{error.strerror}: {shown}") from None
     if done.returncode:
         code = done.returncode
         how = f"exited with {code}" if code > 0 else f"ended by signal {-code}"
         said = done.stderr.strip().splitlines()[-1:]
-        raise PliantError(": ".join([how, shown, *said]))
+        raise Unchecked(": ".join([how, shown, *said]))
     lines = done.stdout.strip().splitlines()
     if not lines:
-        raise PliantError(f"printed nothing: {shown}; its last line is what the result must equal")
+        raise Unchecked(f"printed nothing: {shown}; its last line is what the result must equal")
     return lines[-1]

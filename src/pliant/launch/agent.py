@@ -51,7 +51,8 @@ class Group:
         self.pmi = PmiGroup(order.world, shm.kvsname(run, order.job, order.world.number))
         self.connections: dict[int, socket.socket] = {}
         self.sessions: dict[int, asyncio.StreamWriter] = {}
-        self.failed = False
+        self.broken = 0
+        """The exit code of a group that we had to end, 0 for any other."""
 
 
 class Agent:
@@ -79,13 +80,16 @@ class Agent:
         """Work until the controller says Shutdown or goes away, or a SIGTERM comes."""
         loop = asyncio.get_running_loop()
         processes.adopt_orphans()
-        self._shm.mkdir(mode=0o700, exist_ok=True)
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
         loop.add_signal_handler(signal.SIGTERM, self._stop.set)
         reader, self._link = await asyncio.open_connection(sock=link)
-        server = await asyncio.start_unix_server(
-            self._connected, path=str(self._socket), limit=codec.MAX_LINE
-        )
+        try:
+            server = await asyncio.start_unix_server(
+                self._connected, path=str(self._socket), limit=codec.MAX_LINE
+            )
+        except FileNotFoundError:
+            return  # the run has ended, and with it its directory: before we have made anything
+        self._shm.mkdir(mode=0o700, exist_ok=True)
         self._socket.chmod(0o600)
         self._send(m.AgentHello(self._node, self._slots, os.getpid()))
         self._spawn(self._obey(reader))
@@ -105,8 +109,9 @@ class Agent:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             # A defect in the agent must not leave processes behind: say what it was, end all, leave.
-            sys.stderr.write(f"agent {self._node}: {task.exception()!r}\n")
             self._stop.set()
+            with contextlib.suppress(OSError):  # nobody may read it any more
+                sys.stderr.write(f"agent {self._node}: {task.exception()!r}\n")
 
     def _send(self, message: m.AgentMessage) -> None:
         if self._link is not None and not self._link.is_closing():
@@ -274,7 +279,7 @@ class Agent:
             for line in lines.feed(data):
                 self._reply(group, group.pmi.receive(rank, line.decode(errors="replace")))
         except (PmiError, ProtocolError) as error:
-            self._break(group, str(error))
+            self._break(group, error)
 
     def _reply(self, group: Group, answers: Iterable[Reply | AtFence]) -> None:
         for answer in answers:
@@ -285,10 +290,10 @@ class Agent:
                 with contextlib.suppress(OSError):  # a rank that has just died: its exit tells
                     connection.sendall(answer.line)
 
-    def _break(self, group: Group, why: str) -> None:
+    def _break(self, group: Group, error: PmiError | ProtocolError) -> None:
         """The group cannot go on: say why, and end its ranks."""
-        self._send(m.Relay(group.job, group.number, 0, codec.raw(m.Error(why))))
-        group.failed = True
+        self._send(m.Relay(group.job, group.number, 0, codec.raw(m.Error(str(error)))))
+        group.broken = error.code if isinstance(error, PmiError) else 1
         self._end_group(group)
 
     def _end_group(self, group: Group) -> None:
@@ -308,8 +313,8 @@ class Agent:
                 group, rank = self._ranks.pop(pid)
                 del group.pids[rank]
                 code = os.waitstatus_to_exitcode(status)
-                if group.failed and code == -signal.SIGKILL:
-                    code = 1  # ended by us because of an abort: that is the group's own failure
+                if group.broken and code == -signal.SIGKILL:
+                    code = group.broken  # ended by us because of an abort: that is the group's own failure
                 self._send(m.Exited(group.job, group.number, rank, code, usage.ru_utime + usage.ru_stime))
                 if code != 0:
                     self._end_group(group)  # as mpiexec does: a group cannot go on without a rank
@@ -321,7 +326,7 @@ class Agent:
         try:
             group.pmi.left(rank)
         except PmiError as error:
-            self._break(group, str(error))
+            self._break(group, error)
 
     # ---- sessions ------------------------------------------------------------------------------------
 

@@ -19,7 +19,12 @@ MOST_CHARACTERS = 1 << 23
 
 
 class PmiError(Exception):
-    """A rank sent something that is not PMI-1, asked for an abort, or is missing where the others wait."""
+    """A rank sent something that is not PMI-1, asked for an abort, or is missing where the others wait. ``code`` is the
+    exit code that this makes."""
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Reply(NamedTuple):
@@ -70,7 +75,9 @@ class PmiGroup:
         words = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
         command = words.get("cmd", "")
         if command == "abort":
-            raise PmiError(f"rank {rank} called MPI_Abort")
+            text = words.get("exitcode", "")
+            code = int(text) % 256 if text.isdecimal() and len(text) < 10 else 1
+            raise PmiError(f"rank {rank} called MPI_Abort", code or 1)
         handler = self._commands.get(command)
         if handler is None:
             return _reply(rank, command or "unknown", rc="-1", msg="unknown_command")

@@ -180,7 +180,8 @@ class LocalNodes:
                     elif not isinstance(message, m.Heartbeat):
                         self._on_message(name, message)
         except (TimeoutError, ConnectionError, ProtocolError) as error:
-            sys.stderr.write(f"pliant: agent of {name}: {trouble(error)}\n")
+            if not self._stopping:
+                sys.stderr.write(f"pliant: agent of {name}: {trouble(error)}\n")
         if not self._stopping:
             await self._lose(name, link)
 

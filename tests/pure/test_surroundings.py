@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -185,3 +186,18 @@ def test_errors_of_the_system_that_a_user_can_mend_are_a_line_and_no_others() ->
     with pytest.raises(UnicodeEncodeError) as caught:
         "é".encode("ascii")
     assert told_by_the_system(caught.value) is None
+
+
+def test_a_ctrl_c_while_the_command_loads_shows_no_traceback() -> None:
+    program = (
+        "import importlib.abc, os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "class Finder(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'pliant.cli': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from pliant.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")

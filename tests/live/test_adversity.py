@@ -143,9 +143,10 @@ def test_a_policy_that_goes_wrong_ends_the_run_and_is_named(start: Start, name: 
     assert "Traceback" not in said
 
 
-def test_a_signal_while_results_are_checked_ends_with_the_table(start: Start) -> None:
-    run = start("nodes = 1", job("a", "true", verify="sleep 1000"))
-    run.wait_for_text("checking 1 result")
+def test_a_signal_while_results_are_checked_ends_with_the_table(start: Start, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    run = start("nodes = 1", job("a", "true", verify=f"sh -c 'touch {flag}; exec sleep 1000'"))
+    until(flag.exists, "the check")
     run.process.send_signal(signal.SIGTERM)
     ended = run.finish(code=128 + signal.SIGTERM)["a"]
     assert (ended["state"], ended["verified"]) == ("COMPLETED", None)

@@ -61,10 +61,14 @@ class Exchange:
             self.inside[reply.rank] = False
             number = self.passed[reply.rank]
             self.passed[reply.rank] += 1
-            assert min(self.passed.values()) >= number  # nobody is still before the fence of this round
+            # Nobody is still before the fence of this round.
+            assert all(self.inside[other] or self.passed[other] > number for other in self.part)
             for other in self.part:
-                got = self.groups[self.part[reply.rank]].receive(reply.rank, f"cmd=get key=k{other}.{number}")
-                assert f"value={self.value}{other}\n".encode() in got[0].line  # type: ignore[union-attr]
+                [got] = self.groups[self.part[reply.rank]].receive(
+                    reply.rank, f"cmd=get key=k{other}.{number}"
+                )
+                assert isinstance(got, Reply)
+                assert f"value={self.value}{other}\n".encode() in got.line
 
 
 @given(SIZES, st.integers(1, 3), st.sampled_from([1, 3000]), st.integers(0, 1 << 32))

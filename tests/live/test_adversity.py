@@ -130,16 +130,22 @@ def test_a_signal_ends_with_the_table_and_the_report_of_what_ran(
 @pytest.mark.parametrize(
     ("name", "says"), [("Endless", "did not decide within 0.5 s"), ("Failing", "nothing is left")]
 )
-def test_a_policy_that_goes_wrong_ends_the_run_and_is_named(start: Start, name: str, says: str) -> None:
+def test_a_policy_that_goes_wrong_is_named_and_the_run_goes_on_under_fcfs(
+    start: Start, name: str, says: str
+) -> None:
     policy = f"policy = '{PROGRAMS / 'policies.py'}:{name}'"
     run = start(
-        f"nodes = 2\npass_deadline_s = 0.5\n{policy}", job("a", "sleep 600"), job("b", "true", submit=0.1)
+        f"nodes = 2\npass_deadline_s = 0.5\n{policy}", job("a", "sleep 1.5"), job("b", "true", submit=0.1)
     )
-    jobs = run.finish(code=2)
-    assert {one["state"] for one in jobs.values()} == {"CANCELLED"}
+    run.wait_for_text(says)
+    assert run.process.poll() is None
+    jobs = run.finish(code=1)
+    assert {one["state"] for one in jobs.values()} == {"COMPLETED"}
+    failed = [record for record in run.records() if isinstance(record, r.PolicyFailed)]
+    assert [(one.policy, one.instead) for one in failed] == [(name.lower(), "fcfs")]
     said = (run.place / "stderr").read_text()
     assert says in said
-    assert f"policy '{name.lower()}'" in said
+    assert "the run goes on under fcfs" in said
     assert "Traceback" not in said
 
 
@@ -153,9 +159,9 @@ def test_a_signal_while_results_are_checked_ends_with_the_table(start: Start, tm
     assert "the run was ended by SIGTERM" in ended["unchecked"]
 
 
-def test_a_policy_that_starts_nothing_ends_the_run(start: Start) -> None:
+def test_under_a_policy_that_starts_nothing_fcfs_does(start: Start) -> None:
     run = start(f"nodes = 2\npolicy = '{PROGRAMS / 'policies.py'}:Idle'", job("a", "true"))
-    assert run.finish(code=2)["a"]["state"] == "CANCELLED"
+    assert run.finish(code=1)["a"]["state"] == "COMPLETED"
     assert "policy 'idle' is stuck" in (run.place / "stderr").read_text()
 
 

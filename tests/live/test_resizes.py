@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from harness import BatchRun, heat, is_right, until_told
+from harness import PROGRAMS, BatchRun, heat, is_right, job, until_told
 
 from pliant.core import records as r
 from pliant.model.jobs import JobState
@@ -92,6 +92,23 @@ def test_orders_from_another_terminal_grow_shrink_and_take_the_first_group(
     gone = [x.released for x in run.records() if isinstance(x, r.ResizeDone) and x.released]
     assert gone[0] == NodeSet.of([0])  # the first group, and the root with it
     assert NodeSet.of([1, 2]) <= gone[1]
+
+
+def test_a_program_without_mpi_grows_and_shrinks_by_the_protocol_alone(start: Start, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    run = start(
+        f"nodes = 3\n{KEEP}", job("bare", f"python {PROGRAMS / 'bare.py'} {flag}", "{ min = 1, max = 3 }")
+    )
+    run.wait_for(r.JobMalleable)
+    for number, words in enumerate((("3",), ("1", "--leave", "n0")), 1):
+        ordered = run.order("bare", *words)
+        assert ordered.returncode == 0, ordered.stderr
+        run.wait_for(r.ResizeDone, partial(is_resize, number))
+    flag.touch()
+    bare = run.finish()["bare"]
+    assert bare["result"] == "True [1, 3, 1]", run.story()
+    assert (run.out / "bare.log").read_text() == "without MPI\n" * 3
+    assert run.wait_for(r.JobProgressed).fraction == 1.0
 
 
 def test_an_order_that_cannot_be_followed_is_refused_with_the_reason(start: Start) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from pliant.core import records as r
-from pliant.core.state import Settings
+from pliant.core.settings import Settings
 from pliant.policy.easy import Easy
 from pliant.policy.fcfs import Fcfs
 from pliant.sim.instant import Instant

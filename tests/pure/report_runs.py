@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pliant.core import records as r
-from pliant.core.state import Settings
+from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.model.speedup import Amdahl
@@ -79,7 +79,7 @@ def finished(name: str, *ends: float, pace: float = 0.0, jobs: str = "job", poli
         spec = JobSpec(name=f"{jobs}{i}", nodes=Bounds.exactly(1))
         records.append(r.JobSubmitted(1.0, i, spec))
         records.append(r.JobStarted(1.0, i, NodeSet.of([i - 1]), Reason("fits")))
-        records.append(r.JobRunning(1.0, i, False, spec.nodes))
+        records.append(r.JobRunning(1.0, i, spec.nodes))
         if pace:
             records.append(r.JobProgressed(1.0, i, 0.5, 10.0, 10.0 * (1 + pace)))
     for end, i in sorted((end, i) for i, end in enumerate(ends, 1)):
@@ -105,22 +105,18 @@ def one_resize() -> Run:
         r.NodesGranted(0.0, NodeSet.first(3)),
         r.JobSubmitted(1.0, 1, solver),
         r.JobStarted(2.0, 1, n([0]), Reason("fits")),
-        r.JobRunning(2.0, 1, True, solver.nodes),
+        r.JobRunning(2.0, 1, solver.nodes),
         r.JobMalleable(2.0, 1, True),
-        r.ResizeOffered(
-            4.0, 1, 1, "expand", 1, 3, n([1, 2]), Reason("idle_nodes", figures={"remaining_s": 20.0})
-        ),
+        r.ResizeOffered(4.0, 1, 1, 1, 3, n([1, 2]), Reason("idle_nodes", figures={"remaining_s": 20.0})),
         r.ResizeAccepted(4.2, 1, 1),
         r.ResizeDone(5.0, 1, 1, n([1, 2]), NodeSet(), 0.04, {"connect": 0.01, "redistribute": 0.03}),
         r.JobSubmitted(8.0, 2, head),
-        r.ResizeOffered(
-            8.0, 1, 2, "shrink", 3, 2, NodeSet(), Reason("shrink_for_head", 2, {"wait_saved_s": 3.0})
-        ),
+        r.ResizeOffered(8.0, 1, 2, 3, 2, NodeSet(), Reason("shrink_for_head", 2, {"wait_saved_s": 3.0})),
         r.ResizeAccepted(8.5, 1, 2),
         r.ResizeDone(9.0, 1, 2, NodeSet(), n([1]), 0.02),
         r.NodesClean(9.5, 1, n([1])),
         r.JobStarted(9.5, 2, n([1]), Reason("backfilled")),
-        r.JobRunning(9.5, 2, False, head.nodes),
+        r.JobRunning(9.5, 2, head.nodes),
         r.JobEnded(12.0, 2, JobState.FAILED, 3, n([1]), None, RAISED),
         r.JobEnded(13.0, 1, JobState.COMPLETED, 0, n([0, 2]), "42"),
         r.NodesClean(13.0, 1, n([0, 2])),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+from driving import Driven
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
@@ -14,8 +15,8 @@ from workloads import NODES, records_of, rigid, starts_of, upper_bound_jobs
 
 from pliant.core import events as e
 from pliant.core import records as r
-from pliant.core.core import SchedulerCore
-from pliant.core.state import Job, Settings
+from pliant.core.job import Job
+from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.nodes import NodeSet
 from pliant.model.speedup import Amdahl
@@ -203,22 +204,22 @@ def test_average_gives_one_node_at_a_time_also_to_jobs_of_one_size() -> None:
 def test_what_becomes_of_an_agreement(rule: str) -> None:
     """The donor declines: asked again later. The waiting job is cancelled: what was freed for it goes back."""
     records: list[r.Record] = []
-    core = SchedulerCore(make(f"min-{rule}"), Settings(decline_backoff_s=5.0, cooldown_s=0.0), records.append)
+    core = Driven(make(f"min-{rule}"), Settings(decline_backoff_s=5.0, cooldown_s=0.0), records.append)
     donor = JobSpec(name="a", nodes=Bounds(1, 4), job_class=JobClass.MALLEABLE, model=Amdahl(1e5))
-    core.handle([e.Granted(NodeSet.first(4)), e.Submitted(1, donor)], 0.0)
-    core.handle([e.Hello(1, elastic=True), e.Malleable(1, on=True)], 0.0)
-    core.handle([e.Accepted(1, 1)], 1.0)
-    core.handle([e.Resized(1, 1)], 1.0)
-    core.handle([e.Submitted(2, JobSpec(name="b", nodes=Bounds.exactly(2)))], 2.0)
+    core.tell([e.Granted(NodeSet.first(4)), e.Submitted(1, donor)], 0.0)
+    core.tell([e.Hello(1), e.Malleable(1, on=True)], 0.0)
+    core.tell([e.Accepted(1, 1)], 1.0)
+    core.tell([e.Resized(1, 1)], 1.0)
+    core.tell([e.Submitted(2, JobSpec(name="b", nodes=Bounds.exactly(2)))], 2.0)
     assert core.state.jobs[1].target == 2
-    core.handle([e.Declined(1, 2, "busy")], 3.0)
+    core.tell([e.Declined(1, 2, "busy")], 3.0)
     assert (core.state.jobs[1].target, core.state.free, core.state.waiting) == (4, 0, 1)
-    core.handle([e.Tick()], 8.0)
+    core.tell([e.Tick()], 8.0)
     assert core.state.jobs[1].target == 2
-    core.handle([e.Accepted(1, 3)], 9.0)
-    core.handle([e.Resized(1, 3, NodeSet.of([2, 3]))], 9.0)
-    core.handle([e.Cancelled(2)], 9.5)
-    core.handle([e.Clean(1, NodeSet.of([2, 3]))], 10.0)
+    core.tell([e.Accepted(1, 3)], 9.0)
+    core.tell([core.resized(1, 3, 2, 3)], 9.0)
+    core.tell([e.Cancelled(2)], 9.5)
+    core.tell([e.Clean(1, NodeSet.of([2, 3]))], 10.0)
     assert core.state.jobs[1].target == 4
     offers = [record.after for record in records if isinstance(record, r.ResizeOffered)]
     assert offers == [4, 2, 2, 4]
@@ -227,18 +228,18 @@ def test_what_becomes_of_an_agreement(rule: str) -> None:
 @pytest.mark.parametrize("lost", [[0], [2, 3]])
 def test_lost_nodes_end_no_agreement_in_a_deadlock(lost: list[int]) -> None:
     """Free nodes that were kept, or those on their way, are lost: the job starts when there are enough."""
-    core = SchedulerCore(make("min-agreement"), Settings(cooldown_s=0.0))
+    core = Driven(make("min-agreement"), Settings(cooldown_s=0.0))
     donor = JobSpec(name="a", nodes=Bounds(1, 3), job_class=JobClass.MALLEABLE, model=Amdahl(1e5))
-    core.handle([e.Granted(NodeSet.of([1, 2, 3])), e.Submitted(1, donor)], 0.0)
-    core.handle([e.Hello(1, elastic=True), e.Malleable(1, on=True)], 0.0)
-    core.handle([e.Accepted(1, 1)], 1.0)
-    core.handle([e.Resized(1, 1)], 1.0)
-    core.handle([e.Granted(NodeSet.of([0])), e.Submitted(2, JobSpec(name="b", nodes=Bounds.exactly(3)))], 2.0)
-    core.handle([e.Accepted(1, 2)], 3.0)
-    core.handle([e.Resized(1, 2, NodeSet.of([2, 3]))], 3.0)
-    core.handle([e.Lost(NodeSet.of(lost))], 4.0)
-    core.handle([e.Clean(1, NodeSet.of([2, 3]))], 5.0)
+    core.tell([e.Granted(NodeSet.of([1, 2, 3])), e.Submitted(1, donor)], 0.0)
+    core.tell([e.Hello(1), e.Malleable(1, on=True)], 0.0)
+    core.tell([e.Accepted(1, 1)], 1.0)
+    core.tell([e.Resized(1, 1)], 1.0)
+    core.tell([e.Granted(NodeSet.of([0])), e.Submitted(2, JobSpec(name="b", nodes=Bounds.exactly(3)))], 2.0)
+    core.tell([e.Accepted(1, 2)], 3.0)
+    core.tell([core.resized(1, 2, 2, 3)], 3.0)
+    core.tell([e.Lost(NodeSet.of(lost))], 4.0)
+    core.tell([e.Clean(1, NodeSet.of([2, 3]))], 5.0)
     assert core.state.waiting == 1
-    core.handle([e.Back(NodeSet.of(lost))], 6.0)
+    core.tell([e.Back(NodeSet.of(lost))], 6.0)
     assert core.state.waiting == 0
     assert NODES > core.state.total - core.state.free == 4

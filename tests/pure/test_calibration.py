@@ -12,7 +12,8 @@ from commands import command
 from msgspec import structs
 
 from pliant.core import records as r
-from pliant.core.state import Settings
+from pliant.core.journal import Header, header_line
+from pliant.core.settings import Settings
 from pliant.model.errors import BatchError, TraceError
 from pliant.plan.cost import ResizeCost
 from pliant.policy.malleable import Malleable
@@ -76,8 +77,8 @@ def journal(path: Path, seed: int) -> Path:
     records: list[r.Record] = []
     jobs = with_data(malleable_batch(seed, malleable=1.0))
     simulate(jobs, 8, Malleable(), Settings(cost=COST), records.append)
-    header = r.Header("2026-01-01T00:00:00Z", tuple(f"n{i}" for i in range(8)), "malleable")
-    path.write_bytes(r.to_line(header) + b"".join(r.to_line(record) for record in records))
+    header = Header(began="2026-01-01T00:00:00Z", policy="malleable")
+    path.write_bytes(header_line(header) + b"".join(r.to_line(record) for record in records))
     return path
 
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import pytest
+from driving import Driven
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pliant.core import events as e
 from pliant.core import records as r
 from pliant.core.audit import audit
-from pliant.core.commands import Start
-from pliant.core.core import SchedulerCore, replay
-from pliant.core.state import Job, Settings, State
+from pliant.core.commands import Offer, Start
+from pliant.core.core import replay
+from pliant.core.job import Job
+from pliant.core.settings import Settings
+from pliant.core.state import State
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.nodes import NodeSet, lowest_bits
 from pliant.model.speedup import Amdahl
 from pliant.policy.easy import Easy
 from pliant.policy.registry import POLICIES, make
+from pliant.protocol import resizing
 
 NODES = 12
 BOUNDS = [Bounds(1, 4), Bounds(1, 8, 2), Bounds(2, 12), Bounds(3, 9, 3), Bounds(12, 12), Bounds(1, 6, 1, 3)]
@@ -58,13 +62,13 @@ class World:
                 return e.Launched(number)
             case "greet":
                 own = BOUNDS[b % len(BOUNDS)] if b % 5 == 0 else None
-                return e.Hello(number, elastic=True, bounds=own)
+                return e.Hello(number, bounds=own)
             case "malleable":
                 return e.Malleable(number, on=b % 4 != 0)
             case "accept":
                 return e.Accepted(number, resize)
             case "resized":
-                return e.Resized(number, resize, self._released(number, b, mask), 0.1)
+                return self._resized(number, resize, b, mask)
             case "decline":
                 return e.Declined(number, resize, "no")
             case "fail":
@@ -102,11 +106,17 @@ class World:
             return job.resize.id
         return b % (self._state.last_resize + 2)
 
-    def _released(self, number: int, b: int, mask: int) -> NodeSet:
+    def _resized(self, number: int, resize: int, b: int, mask: int) -> e.Resized:
         job = self._state.jobs.get(number)
         if job is None or job.resize is None or b % 7 == 0:
-            return NodeSet(mask)
-        return NodeSet(job.nodes & ~lowest_bits(job.nodes, min(job.size, job.resize.after)))
+            return e.Resized(number, resize, tuple(NodeSet(mask)), 0.1, root=b % 5)
+        leave = sum(1 << self._state.groups(job)[group] for group in job.resize.leaving)
+        nodes = (job.nodes | job.resize.nodes) & ~leave
+        left = job.nodes & ~lowest_bits(nodes, min(nodes.bit_count(), job.resize.after))
+        groups = self._state.groups_on(job, left)
+        staying = [*self._state.groups(job), *(group.id for group in job.resize.arriving)]
+        root = job.root if job.root not in groups else next(n for n in staying if n not in groups)
+        return e.Resized(number, resize, groups, 0.1, root=root)
 
     def _clean(self, a: int, b: int, mask: int) -> e.Event:
         dirty = self._state.dirty
@@ -129,7 +139,7 @@ class World:
 
 
 def reserved(job: Job) -> int:
-    return job.resize.nodes if job.resize is not None and job.resize.kind == "expand" else 0
+    return job.resize.nodes if job.resize is not None else 0
 
 
 def check(state: State) -> None:
@@ -153,25 +163,28 @@ def check(state: State) -> None:
     assert state.free_mask | held | dirty | state.lost_mask == state.all_mask
     assert state.free == state.free_mask.bit_count()
     assert state.total == (state.all_mask & ~state.lost_mask).bit_count()
-    leaving = [job.resize for job in state.resizing.values() if job.resize and job.resize.kind == "shrink"]
-    assert state.returning() == dirty.bit_count() + sum(x.before - x.after for x in leaving)
+    open_ = [job.resize for job in state.resizing.values() if job.resize is not None]
+    waited_for = [x for x in open_ if x.stage in (resizing.OFFERED, resizing.ACCEPTED)]
+    leaving = sum(max(0, x.before + x.nodes.bit_count() - x.after) for x in waited_for)
+    assert state.returning() == dirty.bit_count() + leaving
+    assert all((x.nodes == 0) for x in open_ if x.stage not in resizing.HOLDING)
     assert state.returning() == sum(state.returning(number) for number in {*state.dirty, *state.resizing})
     assert state.running == sorted(state.running, key=lambda entry: entry[:2])
     assert {n for _, n, _ in state.running} == {job.id for job in state.jobs.values() if job.size}
     assert {job.id for job in state.queue} == {job.id for job in state.jobs.values() if not job.size}
 
 
-def finish(core: SchedulerCore, now: float) -> None:
+def finish(core: Driven, now: float) -> None:
     """From any state a world that behaves gets all jobs done and all nodes back."""
     state = core.state
-    core.handle([e.Granted(NodeSet.first(NODES)), e.Back(NodeSet(state.lost_mask))], now)
+    core.tell([e.Granted(NodeSet.first(NODES)), e.Back(NodeSet(state.lost_mask))], now)
     for _ in range(1000):
         if not state.jobs and not state.dirty:
             return
         now += 1.0
         over: list[e.Event] = [e.Ended(job.id, 0) for job in state.jobs.values() if job.size]
         over += [e.Clean(number, NodeSet(mask)) for number, mask in state.dirty.items()]
-        core.handle(over, now)
+        core.tell(over, now)
         check(state)
     raise AssertionError(f"left: {state.jobs.keys()}, dirty: {state.dirty}")
 
@@ -188,20 +201,20 @@ def test_nothing_that_a_job_or_a_node_does_upsets_the_core(
 ) -> None:
     records: list[r.Record] = []
     options = Settings(cooldown_s=cooldown, decline_backoff_s=1.0, offer_deadline_s=4.0, kill_grace_s=2.0)
-    core = SchedulerCore(make(policy), options, records.append)
+    core = Driven(make(policy), options, records.append)
     world = World(core.state)
     now = 0.0
-    core.handle([e.Granted(NodeSet.first(NODES))], now)
+    core.tell([e.Granted(NodeSet.first(NODES))], now)
     for i in range(0, len(steps), together):
         now += steps[i][1] % 4 / 2
         events = [world.event(step) for step in steps[i : i + together] if step[0] != "submit"]
         events += [world.event(step) for step in steps[i : i + together] if step[0] == "submit"][:1]
-        commands = core.handle(events, now)
+        commands = core.tell(events, now)
         check(core.state)
         if steps[i][2] % 5:  # most jobs come up and take part
             started = [c.job for c in commands if isinstance(c, Start) and not c.resize]
-            core.handle([e.Hello(job, elastic=True) for job in started], now)
-            core.handle([e.Malleable(job, on=True) for job in started], now)
+            core.tell([e.Hello(job) for job in started], now)
+            core.tell([e.Malleable(job, on=True) for job in started], now)
             check(core.state)
         if i % 16 == 0:
             assert replay_equal(core.state, records, options)
@@ -217,10 +230,10 @@ def replay_equal(state: State, records: list[r.Record], options: Settings) -> bo
 
 
 def test_time_must_not_run_backwards() -> None:
-    core = SchedulerCore(Easy())
-    core.handle([e.Granted(NodeSet.first(2))], 5.0)
+    core = Driven(Easy())
+    core.tell([e.Granted(NodeSet.first(2))], 5.0)
     with pytest.raises(ValueError, match="time ran backwards"):
-        core.handle([e.Tick()], 4.0)
+        core.tell([e.Tick()], 4.0)
 
 
 # ---- races that were found, one by one ---------------------------------------------------------------
@@ -228,63 +241,78 @@ def test_time_must_not_run_backwards() -> None:
 
 def running(
     policy: str = "fcfs", nodes: int = 4, bounds: Bounds | None = None
-) -> tuple[SchedulerCore, list[r.Record]]:
+) -> tuple[Driven, list[r.Record]]:
     """A core with one malleable job of 2 to 4 nodes that runs on 2 of ``nodes`` and takes offers."""
     records: list[r.Record] = []
-    core = SchedulerCore(make(policy, "min"), None, records.append)
+    core = Driven(make(policy, "min"), None, records.append)
     spec = JobSpec(name="a", nodes=bounds or Bounds(2, 4), job_class=JobClass.MALLEABLE)
-    core.handle([e.Granted(NodeSet.first(nodes)), e.Submitted(1, spec)], 0.0)
-    core.handle([e.Hello(1, elastic=True), e.Malleable(1, on=True)], 0.0)
+    core.tell([e.Granted(NodeSet.first(nodes)), e.Submitted(1, spec)], 0.0)
+    core.tell([e.Hello(1), e.Malleable(1, on=True)], 0.0)
     return core, records
 
 
 def test_a_node_that_is_back_before_its_job_has_ended_is_not_given_away() -> None:
     core, _ = running()
-    core.handle([e.Lost(NodeSet.of([1]))], 1.0)
-    core.handle([e.Back(NodeSet.of([1]))], 2.0)
+    core.tell([e.Lost(NodeSet.of([1]))], 1.0)
+    core.tell([e.Back(NodeSet.of([1]))], 2.0)
     assert core.state.free_mask == 0b1100
-    core.handle([e.Ended(1, 1)], 3.0)
+    core.tell([e.Ended(1, 1)], 3.0)
     assert core.state.dirty == {1: 0b0011}
 
 
-def test_a_reserved_node_that_is_back_before_the_answer_is_free_only_then() -> None:
+def test_an_offer_of_a_node_that_is_lost_is_taken_back_and_holds_none_until_it_is_answered() -> None:
     core, _ = running()
-    core.handle([e.Ordered(1, 4)], 1.0)
-    core.handle([e.Lost(NodeSet.of([3]))], 2.0)
-    core.handle([e.Back(NodeSet.of([3]))], 3.0)
+    core.tell([e.Ordered(1, 4)], 1.0)
     assert core.state.free_mask == 0
-    core.handle([e.Declined(1, 1)], 4.0)
+    core.tell([e.Lost(NodeSet.of([3]))], 2.0)
+    assert (core.state.free_mask, core.state.free) == (0b0100, 1)
+    core.tell([e.Back(NodeSet.of([3]))], 3.0)
     assert (core.state.free_mask, core.state.free) == (0b1100, 2)
+    assert not [c for c in core.tell([e.Tick()], 100.0) if isinstance(c, Offer)]
+    core.tell([e.Accepted(1, 1)], 101.0)  # it crossed: nothing is started for it
+    assert core.state.free == 2
+    core.tell([e.ResizeFailed(1, 1)], 102.0)
+    assert (core.state.free, core.state.dirty) == (2, {})
+
+
+def test_a_job_cannot_have_done_what_was_never_started() -> None:
+    core, records = running()
+    core.tell([e.Ordered(1, 4)], 1.0)
+    core.tell([e.Lost(NodeSet.of([3]))], 2.0)
+    core.tell([e.Accepted(1, 1)], 3.0)
+    core.tell([e.Resized(1, 1)], 4.0)
+    assert isinstance(records[-1], r.JobEnding)
+    assert "no group was started" in records[-1].error
 
 
 def test_a_resize_that_is_done_on_a_lost_node_ends_the_job() -> None:
     core, records = running()
-    core.handle([e.Ordered(1, 4)], 1.0)
-    core.handle([e.Accepted(1, 1)], 1.0)
-    core.handle([e.Lost(NodeSet.of([3]))], 2.0)
-    core.handle([e.Resized(1, 1)], 2.5)
+    core.tell([e.Ordered(1, 4)], 1.0)
+    core.tell([e.Accepted(1, 1)], 1.0)
+    core.tell([e.Lost(NodeSet.of([3]))], 2.0)
+    core.tell([e.Resized(1, 1)], 2.5)
     assert isinstance(records[-1], r.JobEnding)
     assert "lost node 3" in records[-1].error
 
 
 def test_a_job_that_gives_back_the_wrong_number_of_nodes_is_ended() -> None:
     core, records = running(bounds=Bounds(1, 2, 1, 2))
-    core.handle([e.Ordered(1, 2)], 1.0)
-    core.handle([e.Accepted(1, 1)], 1.0)
-    core.handle([e.Resized(1, 1, NodeSet.of([0]))], 2.0)
+    core.tell([e.Ordered(1, 2)], 1.0)
+    core.tell([e.Accepted(1, 1)], 1.0)
+    core.tell([core.resized(1, 1, 0)], 2.0)
     assert isinstance(records[-1], r.JobEnding)
     assert "gave back 1 nodes" in records[-1].error
 
 
 def test_a_job_that_is_being_ended_is_offered_nothing() -> None:
     core, _ = running("malleable", nodes=2)
-    core.handle([e.Cancelled(1)], 1.0)
+    core.tell([e.Cancelled(1)], 1.0)
     assert core.state.resizing == {}
-    assert core.handle([e.Granted(NodeSet.of([2, 3]))], 2.0) == []
+    assert core.tell([e.Granted(NodeSet.of([2, 3]))], 2.0) == []
     assert core.refusal(1, 3, NodeSet()) == "job 1 (a) is being ended"
 
 
 def test_a_wish_below_all_allowed_sizes_is_answered_by_stay() -> None:
     core, _ = running()
-    commands = core.handle([e.Wants(1, Bounds(1, 1))], 1.0)
+    commands = core.tell([e.Wants(1, Bounds(1, 1))], 1.0)
     assert [type(command).__name__ for command in commands] == ["Stay"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pliant.core import records as r
 from pliant.core.distribution import jain_index, percentile, spread
 from pliant.core.metrics import Metrics, RunMetrics, measure
-from pliant.core.state import Settings
+from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.model.speedup import Amdahl
@@ -43,7 +43,7 @@ def resize(at: float, number: int, kind: str, changed: str, blocked_s: float) ->
     gained, released = (nodes(changed), NodeSet()) if kind == "expand" else (NodeSet(), nodes(changed))
     done = r.ResizeDone(at, 2, number, gained, released, blocked_s)
     clean: list[r.Record] = [r.NodesClean(at, 2, released)] if released else []
-    return [r.ResizeOffered(at, 2, number, kind, before, after, gained, WHY), done, *clean]
+    return [r.ResizeOffered(at, 2, number, before, after, gained, WHY), done, *clean]
 
 
 RECORDS: list[r.Record] = [

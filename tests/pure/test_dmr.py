@@ -14,7 +14,7 @@ from workloads import NODES, records_of, rigid, starts_of
 
 from pliant.core import records as r
 from pliant.core.metrics import measure
-from pliant.core.state import Settings
+from pliant.core.settings import Settings
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl

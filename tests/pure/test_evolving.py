@@ -17,7 +17,7 @@ from pliant.core import records as r
 from pliant.core.audit import audit
 from pliant.core.core import replay
 from pliant.core.metrics import measure
-from pliant.core.state import Settings
+from pliant.core.settings import Settings
 from pliant.model.batch import read_batch
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState

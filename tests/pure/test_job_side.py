@@ -21,8 +21,8 @@ from pliant.protocol.messages import (
 )
 
 HELLO = Hello(1, 0, 0, "t", 1)
-OFFER = Offer(3, 0, "shrink", 1, (), 10.0)
-DRAIN = Drain(4, 0, 1, ("n0",), 10.0)
+OFFER = Offer(3, 0, 1, 10.0)
+DRAIN = Drain(4, 0, 1, 10.0, (0,))
 ACCEPT, DECLINE = Accept(0, 3), Decline(0, 3, "no")
 DONE, FAILED, BYE = Done(0, 3, 0), Failed(0, 3, "x"), Bye(0)
 WITHDRAW = Withdraw(3)
@@ -57,7 +57,7 @@ def step(side: JobSide, message: JobMessage | SchedulerMessage) -> None:
         ([HELLO, OFFER, WITHDRAW, DECLINE], "ready"),
         ([HELLO, OFFER, DECLINE, WITHDRAW], "ready"),
         ([HELLO, DRAIN], "draining"),
-        ([HELLO, DRAIN, ACCEPT, DONE], "ready"),
+        ([HELLO, DRAIN, Accept(0, 4), Done(0, 4, 0)], "ready"),
         ([HELLO, DRAIN, BYE], "closed"),
         ([HELLO, OFFER, BYE, WITHDRAW], "closed"),
         ([HELLO, BYE, OFFER], "closed"),
@@ -75,7 +75,10 @@ def test_paths(messages: list[JobMessage | SchedulerMessage], state: str) -> Non
         [HELLO, ACCEPT],
         [HELLO, OFFER, ACCEPT, ACCEPT],
         [HELLO, OFFER, WITHDRAW, ACCEPT],
-        [HELLO, DRAIN, DECLINE],
+        [HELLO, DRAIN, Decline(0, 4, "no")],
+        [HELLO, DRAIN, ACCEPT],
+        [HELLO, DRAIN, WITHDRAW],
+        [HELLO, OFFER, ACCEPT, Done(0, 4, 0)],
         [HELLO, OFFER, OFFER],
         [HELLO, BYE, BYE],
         [Progress(0, 0.5)],

@@ -19,7 +19,7 @@ from workloads import upper_bound_jobs
 from pliant.cli.shares import policies
 from pliant.core import records as r
 from pliant.core.metrics import Metrics
-from pliant.core.state import Settings
+from pliant.core.settings import Settings
 from pliant.model.errors import BatchError, PolicyError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet

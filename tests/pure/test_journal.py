@@ -11,6 +11,7 @@ import pytest
 from commands import command
 
 from pliant.core import records as r
+from pliant.core.journal import Header, header_line
 from pliant.daemon.journal import open_journal
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds, JobSpec, JobState
@@ -26,7 +27,7 @@ def run(output: Path, began: str, *names: str) -> None:
     """A run as it is kept: a journal, and a log for each job that says when it was written."""
     jobs = [job(name) for name in names]
     with open_journal(output, jobs) as journal:
-        journal.write(r.to_line(r.Header(began, ("n0",), "easy")))
+        journal.write(header_line(Header(began=began, policy="easy")))
         journal.write(r.to_line(r.NodesGranted(0.0, NodeSet.first(1))))
         for number, spec in enumerate(jobs, 1):
             (output / f"{spec.name}.log").write_text(began)

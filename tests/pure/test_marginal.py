@@ -12,7 +12,7 @@ from msgspec import structs
 from workloads import records_of, starts_of, upper_bound_jobs
 
 from pliant.core import records as r
-from pliant.core.state import Settings
+from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl
 from pliant.plan.cost import ResizeCost

@@ -130,3 +130,49 @@ with mpi.malleable() as job:
     spoilt = {"f4": "nan", "c16": "(nan+0j)", "i2": "-32768", "u1": "255", "m8[s]": "NaT", "?": "True"}
     for line, (kind, value) in zip(out.splitlines(), spoilt.items(), strict=True):
         assert line == f"{kind} False True True {value} True True False"
+
+
+POINTS = """
+import pathlib, sys, time
+from pliant import mpi
+from pliant.job.decisions import NEVER, Action, Decision
+
+class At:
+    asked = []
+    def following(self, step):
+        return next((each for each in (0, 3, 7) if each >= step), NEVER)
+    def decide(self, step):
+        self.asked.append(step)
+        return Decision(Action.SHRINK, resize=1)
+
+with mpi.malleable() as job:
+    job._context.source = At()
+    steps = list(job.steps(10))
+    sys.stdout.write(f"{At.asked} {steps == list(range(10))}\\n")
+"""
+
+
+@pytest.mark.parametrize("ranks", [0, 2])
+def test_without_an_agent_all_ranks_come_to_the_reconfiguring_points_that_a_source_names(ranks: int) -> None:
+    """Nothing can be resized there yet: the decision is called off, at the same step everywhere."""
+    code, out, errors = run(POINTS, ranks)
+    assert code == 0, errors
+    assert out == "[0, 3, 7] True\n" * max(1, ranks)
+
+
+def test_without_an_agent_no_rank_waits_for_another_in_its_loop(tmp_path: Path) -> None:
+    program = f"""
+import pathlib, time
+from pliant import mpi
+flag = pathlib.Path({str(tmp_path / "flag")!r})
+with mpi.malleable() as job:
+    deadline = time.monotonic() + 30
+    while job.rank == 0 and not flag.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert job.rank == 1 or flag.exists()
+    for step in job.steps(10_000):
+        pass
+    flag.touch()
+"""
+    code, _, errors = run(program, 2)
+    assert code == 0, errors

@@ -18,7 +18,7 @@ from pliant.core import records as r
 from pliant.core.audit import audit
 from pliant.core.core import replay
 from pliant.core.metrics import measure
-from pliant.core.state import NEVER, Settings
+from pliant.core.settings import NEVER, Settings
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.plan.cost import ResizeCost

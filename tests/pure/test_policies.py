@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from driving import Driven
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from workloads import NODES, records_of, rigid, starts_of, upper_bound_jobs
 
 from pliant.core import records as r
-from pliant.core.core import SchedulerCore
 from pliant.core.events import Granted, Lost, Submitted
 from pliant.core.metrics import measure
-from pliant.core.state import Settings
+from pliant.core.settings import Settings
 from pliant.model.batch import read_batch
 from pliant.model.errors import BatchError, PolicyError
 from pliant.model.jobs import Bounds, JobSpec, JobState
@@ -161,11 +161,11 @@ def test_a_promise_holds_while_nodes_are_on_their_way_back() -> None:
 def test_conservative_while_nodes_are_lost() -> None:
     """A job that needs more nodes than there are left has no promise, and does not stand in others' way."""
     records: list[r.Record] = []
-    core = SchedulerCore(Conservative(), sink=records.append)
-    core.handle([Granted(NodeSet.first(4))], 0.0)
-    core.handle([Lost(NodeSet.of([3]))], 1.0)
+    core = Driven(Conservative(), sink=records.append)
+    core.tell([Granted(NodeSet.first(4))], 0.0)
+    core.tell([Lost(NodeSet.of([3]))], 1.0)
     specs = [JobSpec(name=f"{n}", nodes=Bounds.exactly(n)) for n in (4, 3)]
-    core.handle([Submitted(1, specs[0]), Submitted(2, specs[1])], 2.0)
+    core.tell([Submitted(1, specs[0]), Submitted(2, specs[1])], 2.0)
     assert [record.job for record in records if isinstance(record, r.JobStarted)] == [2]
     assert not [record for record in records if isinstance(record, r.JobPromised)]
 

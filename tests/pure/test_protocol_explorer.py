@@ -5,15 +5,16 @@ come to a good end."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from pliant.model.errors import ProtocolError
 from pliant.model.jobs import Bounds
-from pliant.protocol import codec, job_side, scheduler_side
+from pliant.protocol import codec, job_side, resizing, scheduler_side
 from pliant.protocol import messages as m
 
 CAP = 3  # messages on a link at once, with those kept because they came early
@@ -37,7 +38,7 @@ class World(NamedTuple):
 START = World(("new", "new"), 0, 0, "new", 0, 0, (), ((), ()), ((), ()))
 
 
-from_job = cache(codec.from_job().decode)
+from_job: Callable[[bytes], Any] = cache(codec.from_job().decode)
 from_scheduler = cache(codec.from_scheduler().decode)
 
 
@@ -74,13 +75,13 @@ def steps(world: World) -> Iterator[World]:
     down = world.down[scheduler.root]
     if len(down) < CAP:
         for message in (
-            m.Offer(1, scheduler.epoch, "expand", 2, ("n1",), 1.0),
-            m.Drain(1, scheduler.epoch, 1, ("n0",), 1.0),
+            m.Offer(1, scheduler.epoch, 2, 1.0, (m.NewGroup(1, "n1", 1),)),
+            m.Drain(1, scheduler.epoch, 1, 1.0, (0,)),
             m.Stay(),
             m.Withdraw(1),
         ):
-            if scheduler.may_send(message):
-                again = scheduler_of(world)
+            again = scheduler_of(world)
+            with suppress(ProtocolError):
                 again.send(message)
                 yield world._replace(
                     sched=again.state, down=put(world.down, again.root, (*down, codec.encode(message)))
@@ -89,6 +90,9 @@ def steps(world: World) -> Iterator[World]:
         if world.up[group]:
             scheduler = scheduler_of(world)
             scheduler.receive(group, from_job(world.up[group][0]))
+            while (early := scheduler.next_early()) is not None:
+                with suppress(ProtocolError):
+                    scheduler.receive(*early)
             yield world._replace(
                 sched=scheduler.state, sched_root=scheduler.root, sched_epoch=scheduler.epoch,
                 early=tuple((who, codec.encode(what)) for who, what in scheduler._early), up=put(world.up, group, world.up[group][1:]),
@@ -122,6 +126,7 @@ def with_state(world: World, group: int, state: str) -> tuple[str, str]:
 def side_of(world: World, group: int) -> job_side.JobSide:
     side = job_side.JobSide()
     side.state = world.job[group]
+    side.resize = 1 if side.state in ("offered", "withdrawn", "draining", "resizing") else None
     return side
 
 
@@ -179,9 +184,31 @@ def test_the_explorer_notices_a_missing_transition(
 def test_an_early_message_that_proves_wrong_does_not_take_done_with_it() -> None:
     side = scheduler_side.SchedulerSide(0)
     side.receive(0, m.Hello(1, 0, 0, "token", 1))
-    side.send(m.Offer(1, 0, "expand", 2, ("n1",), 1.0))
+    side.send(m.Offer(1, 0, 2, 1.0, (m.NewGroup(1, "n1", 1),)))
     side.receive(0, m.Accept(0, 1))
-    assert side.receive(1, m.Decline(1, 1, "too early, and not the root")) == []
-    done = m.Done(0, 1, 0)
-    assert side.receive(0, done) == [done]
+    early = m.Decline(1, 1, "too early, and not the root")
+    assert not side.receive(1, early)
+    assert side.next_early() is None
+    assert side.receive(0, m.Done(0, 1, 0))
     assert (side.state, side.epoch) == ("ready", 1)
+    assert side.next_early() == (1, early)
+    with pytest.raises(ProtocolError, match="speaks for the job"):
+        side.receive(1, early)
+    assert (side.state, side.epoch, side.next_early()) == ("ready", 1, None)
+
+
+def test_the_states_on_the_wire_are_those_of_the_table() -> None:
+    for (state, name), move in resizing.TABLE.items():
+        wire = scheduler_side.PROJECTION[state]
+        table = scheduler_side.SEND if name in ("Offer", "Withdraw") else scheduler_side.RECEIVE
+        if name != "End":
+            assert table[wire, name] == scheduler_side.PROJECTION[move.state]
+
+
+def test_an_answer_to_another_resize_than_the_one_that_is_open_does_not_count() -> None:
+    side = scheduler_side.SchedulerSide(0)
+    side.receive(0, m.Hello(1, 0, 0, "token", 1))
+    side.send(m.Offer(7, 0, 2, 1.0, (m.NewGroup(1, "n1", 1),)))
+    with pytest.raises(ProtocolError, match="resize 6; 7 is open"):
+        side.receive(0, m.Accept(0, 6))
+    assert side.state == "offering"

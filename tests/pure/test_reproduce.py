@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pliant.core.state import Settings
+from pliant.core.settings import Settings
 from pliant.model.errors import BatchError
 from pliant.policy.registry import POLICIES, make
 from pliant.reproduce import paper2, paper3, traces

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from driving import Driven
 
 from pliant.core import commands as c
 from pliant.core import events as e
-from pliant.core.core import SchedulerCore
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.nodes import NodeSet
 from pliant.policy.registry import make
@@ -14,11 +14,11 @@ from pliant.policy.registry import make
 
 def asked(size: int, nodes: int, wish: Bounds) -> int | None:
     """What a job on ``size`` of ``nodes`` nodes is offered for its wish; None for Stay."""
-    core = SchedulerCore(make("fcfs"))
+    core = Driven(make("fcfs"))
     spec = JobSpec(name="a", nodes=Bounds(1, 32, 2, preferred=size), job_class=JobClass.MALLEABLE)
-    core.handle([e.Granted(NodeSet.first(nodes)), e.Submitted(1, spec)], 0.0)
-    core.handle([e.Hello(1, elastic=True), e.Malleable(1, on=True)], 0.0)
-    answers = core.handle([e.Wants(1, wish)], 1.0)
+    core.tell([e.Granted(NodeSet.first(nodes)), e.Submitted(1, spec)], 0.0)
+    core.tell([e.Hello(1), e.Malleable(1, on=True)], 0.0)
+    answers = core.tell([e.Wants(1, wish)], 1.0)
     offers = [answer.size for answer in answers if isinstance(answer, c.Offer)]
     stays = [answer for answer in answers if isinstance(answer, c.Stay)]
     assert len(offers) + len(stays) == 1

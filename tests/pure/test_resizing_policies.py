@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from workloads import NODES, records_of, rigid
 
 from pliant.core import records as r
-from pliant.core.state import Settings
+from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl
 from pliant.plan.cost import ResizeCost

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.core import records as r
-from pliant.core.state import Settings
+from pliant.core.journal import Header, header_line
+from pliant.core.settings import Settings
 from pliant.model.errors import TraceError
 from pliant.model.jobs import Bounds, JobSpec
 from pliant.policy.easy import Easy
@@ -22,7 +23,7 @@ NODES = 8
 
 
 def write(path: Path, jobs: list[SimJob], policy: Easy | Malleable, *, starting: bool = False) -> Path:
-    lines = [r.to_line(r.Header("2026-01-01T00:00:00Z", tuple(f"n{i}" for i in range(NODES)), policy.name))]
+    lines = [header_line(Header(began="2026-01-01T00:00:00Z", policy=policy.name))]
     simulate(
         jobs, NODES, policy, Settings(cost=INSTANT), lambda x: lines.append(r.to_line(x)), starting=starting
     )

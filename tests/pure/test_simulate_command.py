@@ -10,7 +10,7 @@ import pytest
 from commands import command
 
 from pliant.cli import bench
-from pliant.core.state import Settings
+from pliant.core.settings import Settings
 from pliant.model.errors import BatchError, PolicyError, TraceError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.plan.cost import ResizeCost

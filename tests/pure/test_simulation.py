@@ -11,10 +11,11 @@ from msgspec import structs
 
 from pliant.core import records as r
 from pliant.core.audit import Audit, audit
-from pliant.core.core import replay
+from pliant.core.core import SchedulerCore, replay
 from pliant.core.gantt import gantt
+from pliant.core.journal import Header, header_line, read
 from pliant.core.metrics import measure
-from pliant.core.state import Settings
+from pliant.core.settings import Settings
 from pliant.model.errors import PolicyError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.speedup import Amdahl
@@ -128,19 +129,28 @@ def test_replaying_the_records_gives_the_same_state(
 ) -> None:
     records: list[r.Record] = []
     seen = []
+    simulator = Simulator(jobs, NODES, make(*policy), options)
+    state = simulator.core.state
+    live = state.apply
 
-    def sink(record: r.Record) -> None:
+    def watched(record: r.Record) -> None:
+        live(record)
         records.append(record)
         if len(records) % every == 0:
-            seen.append((len(records), simulator.core.state.snapshot()))
+            seen.append((len(records), state.snapshot()))
 
-    simulator = Simulator(jobs, NODES, make(*policy), options, sink)
+    state.apply = watched  # type: ignore[method-assign]
     simulator.run()
-    decoded = [r.from_line(r.to_line(record)) for record in records]
-    assert decoded == records
+    header = Header(began="2026-01-01T00:00:00Z", policy=policy[0], settings=options)
+    lines = [header_line(header), *(r.to_line(record) for record in records)]
+    journal = read([*lines, b'{"record":"JobEn'])
+    assert (journal.header, journal.records, journal.torn) == (header, records, True)
     for count, snapshot in seen[-20:]:
-        assert replay(decoded[:count], options).snapshot() == snapshot
-    assert replay(decoded, options).snapshot() == simulator.core.state.snapshot()
+        cut = read(lines[: count + 1])
+        assert replay(cut.records, cut.header.settings).snapshot() == snapshot
+        resumed = SchedulerCore.resume(make(*policy), cut.header.settings, cut.records)
+        assert resumed.state.snapshot() == snapshot
+    assert replay(journal.records, journal.header.settings).snapshot() == state.snapshot()
 
 
 @settings(max_examples=EXAMPLES // 2)

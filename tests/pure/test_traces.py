@@ -13,7 +13,7 @@ from pyss_loop import loop_starts, simulated_starts
 
 from pliant.core import records as r
 from pliant.core.metrics import Metrics, RunMetrics
-from pliant.core.state import Settings
+from pliant.core.settings import Settings
 from pliant.model.errors import BatchError, TraceError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.policy.conservative import Conservative

@@ -14,7 +14,7 @@ from workloads import NODES, records_of
 
 from pliant.core import records as r
 from pliant.core.audit import audit
-from pliant.core.state import Settings
+from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.speedup import Amdahl
 from pliant.plan.cost import ResizeCost

@@ -12,7 +12,7 @@ from statistics import mean
 
 import pytest
 
-from pliant.core.state import Settings
+from pliant.core.settings import Settings
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.policy.registry import POLICIES, make

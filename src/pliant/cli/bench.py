@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pliant.core import records as r
-from pliant.core.state import Settings
+from pliant.core.settings import Settings
 from pliant.model.errors import TraceError
 from pliant.policy.easy import Easy
 from pliant.policy.registry import POLICIES

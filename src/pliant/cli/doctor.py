@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from pliant.core.state import Settings
+from pliant.core.settings import Settings
 from pliant.daemon import control
 from pliant.daemon.session import run_batch
 from pliant.daemon.submission import current_directory

@@ -109,5 +109,10 @@ def predicted(batch: Batch, name: str, *, rigid: bool, cost: ResizeCost | None =
 
 
 def exit_code(runs: list[Run]) -> int:
-    """1 if any job failed, did not end, or has a result that is wrong or could not be checked."""
-    return int(any(run.failed or run.unfinished or run.differing or run.unchecked for run in runs))
+    """1 if any job failed, did not end, or has a result that is wrong or could not be checked, or a policy went wrong."""
+    return int(
+        any(
+            run.failed or run.unfinished or run.differing or run.unchecked or run.policy_failed
+            for run in runs
+        )
+    )

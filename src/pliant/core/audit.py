@@ -28,6 +28,10 @@ class _Seen:
         self.started = False
         self.nodes: set[int] = set()
         self.offer: r.ResizeOffered | None = None
+        self.accepted = False
+        self.withdrawn = False
+        self.groups: dict[int, int] = {}
+        self.root = 0
 
 
 class Audit:
@@ -48,6 +52,7 @@ class Audit:
             r.JobRunning: self._running,
             r.ResizeOffered: self._offered,
             r.ResizeAccepted: self._accepted,
+            r.ResizeWithdrawn: self._withdrawn,
             r.ResizeDone: self._done,
             r.ResizeDeclined: self._declined,
             r.ResizeFailed: self._failed,
@@ -98,6 +103,7 @@ class Audit:
         job.started = True
         self._turn(record.nodes, FREE, ("held", record.job))
         job.nodes = set(record.nodes)
+        job.groups = dict(enumerate(record.nodes))
         self._sized(record.job, job)
 
     def _running(self, record: r.JobRunning) -> None:
@@ -107,8 +113,10 @@ class Audit:
 
     def _job_ended(self, record: r.JobEnded) -> None:
         job = self._job(record)
-        reserved = set(job.offer.nodes) if job.offer is not None and job.offer.kind == "expand" else set()
-        if set(record.nodes) != job.nodes | reserved:
+        reserved = self._reserved(job)
+        started = reserved if job.accepted else set()
+        self._turn_back(reserved - started, record.job)
+        if set(record.nodes) != job.nodes | started:
             raise AuditError(f"job {record.job} ended on {record.nodes}, but holds {NodeSet.of(job.nodes)}")
         self._abandon(record.nodes, record.job)
         self.ended[record.job] = record
@@ -122,20 +130,42 @@ class Audit:
             raise AuditError(f"job {record.job} has resize {job.offer.resize} outstanding: {record}")
         if record.before != len(job.nodes) or not job.bounds.allows(record.after):
             raise AuditError(f"job {record.job} on {len(job.nodes)} nodes cannot be offered {record}")
-        if record.kind == "expand":
-            if record.after - record.before != len(record.nodes):
-                raise AuditError(
-                    f"an expansion by {record.after - record.before} nodes reserves others: {record}"
-                )
-            self._turn(record.nodes, FREE, ("reserved", record.job))
-        job.offer = record
+        self._turn(record.nodes, FREE, ("reserved", record.job))
+        if [group.node for group in record.arriving if group.node not in job.nodes] != list(record.nodes):
+            raise AuditError(f"the arriving groups are not on the nodes reserved for them: {record}")
+        if not set(record.leaving) <= set(job.groups):
+            raise AuditError(f"groups are to leave that the job does not have: {record}")
+        if record.after > record.before + len(record.nodes):
+            raise AuditError(f"{len(record.nodes)} more nodes cannot make {record.after}: {record}")
+        job.offer, job.accepted, job.withdrawn = record, False, False
 
     def _accepted(self, record: r.ResizeAccepted) -> None:
         self._offer(record)
+        job = self._job(record)
+        if job.accepted:
+            raise AuditError(f"a resize is accepted twice: {record}")
+        job.accepted = not job.withdrawn
+
+    def _withdrawn(self, record: r.ResizeWithdrawn) -> None:
+        job, offer = self._job(record), self._offer(record)
+        if job.withdrawn:
+            raise AuditError(f"a resize is withdrawn twice: {record}")
+        job.withdrawn = True
+        if record.freed != (NodeSet() if job.accepted else offer.nodes):
+            raise AuditError(f"what was not accepted, and no more, is free when it is withdrawn: {record}")
+        self._turn_back(record.freed, record.job)
 
     def _done(self, record: r.ResizeDone) -> None:
         job, offer = self._job(record), self._offer(record)
-        gained = offer.nodes if offer.kind == "expand" else NodeSet()
+        gained = NodeSet.of(self._reserved(job))
+        groups = job.groups | {group.id: group.node for group in offer.arriving}
+        if not set(record.left) <= set(job.groups) or record.root not in groups.keys() - set(record.left):
+            raise AuditError(f"groups left the job or speak for it that it does not have: {record}")
+        if offer.arriving and not job.accepted:
+            raise AuditError(f"groups have joined the job that were never started: {record}")
+        job.groups = {number: node for number, node in groups.items() if number not in record.left}
+        if (job.nodes | set(gained)) - set(record.released) != set(job.groups.values()):
+            raise AuditError(f"job {record.job} has groups on other nodes than it holds: {record}")
         if record.gained != gained or not set(record.released) <= job.nodes:
             raise AuditError(f"job {record.job} gained or released other nodes than it could: {record}")
         for node in gained:
@@ -157,13 +187,23 @@ class Audit:
         self._drop(record, record.dirty)
 
     def _drop(self, record: r.ResizeDeclined | r.ResizeFailed, dirty: NodeSet) -> None:
-        job, offer = self._job(record), self._offer(record)
-        if offer.kind == "expand":
-            self._abandon(dirty, record.job)
-            for node in offer.nodes - dirty:
-                if self.use[node] == ("reserved", record.job):
-                    self.use[node] = FREE
+        job, _ = self._job(record), self._offer(record)
+        reserved = self._reserved(job)
+        if set(dirty) != (reserved if job.accepted else set()):
+            raise AuditError(f"what was started, and no more, has to be proved clean: {record}")
+        self._abandon(dirty, record.job)
+        self._turn_back(reserved - set(dirty), record.job)
         job.offer = None
+
+    def _reserved(self, job: _Seen) -> set[int]:
+        """The nodes that are still reserved for the job."""
+        return set() if job.offer is None or (job.withdrawn and not job.accepted) else set(job.offer.nodes)
+
+    def _turn_back(self, nodes: Iterable[int], number: int) -> None:
+        """Nothing was started there: free, unless lost."""
+        for node in nodes:
+            if self.use[node] == ("reserved", number):
+                self.use[node] = FREE
 
     # ---- nodes ---------------------------------------------------------------------------------------
 
@@ -171,8 +211,7 @@ class Audit:
         """New or back: free, unless a job that lost it has not ended, which then has it still."""
         holder = {node: ("held", number) for number, job in self.jobs.items() for node in job.nodes}
         for number, job in self.jobs.items():
-            if job.offer is not None and job.offer.kind == "expand":
-                holder |= dict.fromkeys(job.offer.nodes, ("reserved", number))
+            holder |= dict.fromkeys(self._reserved(job), ("reserved", number))
         for node in record.nodes:
             if self.use.get(node, LOST) == LOST:
                 self.use[node] = holder.get(node, FREE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from pliant.model.groups import Group, kind_of
 from pliant.model.nodes import NodeSet
 
 
@@ -20,18 +21,27 @@ class Start(Command, frozen=True):
 
 
 class Offer(Command, frozen=True):
-    """Offer the job a resize. Growing, ``nodes`` are the new ones; shrinking, those that must leave.
+    """Offer the job to go from ``before`` to ``size`` nodes. ``nodes`` are reserved for the ``arriving`` groups; those of
+    ``leaving``, on the nodes ``leave``, have to be among the groups that leave.
 
     ``must`` makes it a drain, which the job cannot decline.
     """
 
     job: int
     resize: int
-    kind: str
+    before: int
     size: int
     nodes: NodeSet
+    leave: NodeSet
     deadline_s: float
+    arriving: tuple[Group, ...] = ()
+    leaving: tuple[int, ...] = ()
     must: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The word for it: expand, shrink or migrate."""
+        return kind_of(self.before, self.size)
 
 
 class Stay(Command, frozen=True):

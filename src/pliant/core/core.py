@@ -1,4 +1,5 @@
-"""``handle(events, now) -> commands``: the scheduler, without any I/O.
+"""``handle(events, now) -> (records, commands)``: the scheduler, without any I/O. Whoever keeps a journal writes the
+records before anything is done for the commands.
 
 Each event makes records; each record changes the state; one scheduling pass follows if anything happened
 that could let a job start or change size. Races end here: a message that comes too late for its job or its
@@ -14,29 +15,37 @@ from typing import Any
 from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
-from pliant.core.state import NEVER, Job, Settings, State
+from pliant.core.job import Job, Resize
+from pliant.core.settings import NEVER, Settings
+from pliant.core.state import State
 from pliant.model.errors import PolicyError
-from pliant.model.jobs import ENDED, JobClass, JobState
+from pliant.model.jobs import JobClass, JobState
 from pliant.model.nodes import NodeSet, lowest_bits
 from pliant.policy import view as p
 from pliant.policy.view import rebalances
+from pliant.protocol import resizing
 
+Outcome = tuple[list[r.Record], list[c.Command]]
+"""Records first: they are written before the commands are carried out."""
 ORDERED = p.Reason("ordered")
 WANTED = p.Reason("wanted")
 
 
 class SchedulerCore:
-    """The scheduler. ``sink`` receives every record; without one, records only change the state."""
+    """The scheduler. A ``policy`` that raises or decides what cannot be ends in a PolicyError, or, where there is a
+    ``fallback``, is replaced by that for good."""
 
     def __init__(
         self,
         policy: p.Policy,
         settings: Settings | None = None,
-        sink: Callable[[r.Record], None] | None = None,
+        *,
+        fallback: p.Policy | None = None,
     ) -> None:
         self.state = State(settings)
         self._policy = policy
-        self._sink = sink
+        self._fallback = fallback
+        self._records: list[r.Record] = []
         self._commands: list[c.Command] = []
         self._news = False
         self._woken = NEVER
@@ -65,16 +74,79 @@ class SchedulerCore:
             e.Tick: self._tick,
         }
 
-    def handle(self, events: Iterable[e.Event], now: float) -> list[c.Command]:
-        """Apply all events of one instant, then make one scheduling pass; ``now`` never runs backwards."""
+    @classmethod
+    def resume(
+        cls,
+        policy: p.Policy,
+        settings: Settings,
+        records: Iterable[r.Record],
+        *,
+        fallback: p.Policy | None = None,
+    ) -> SchedulerCore:
+        """A core that goes on where the records of a journal end; ``unanswered`` says what is still to be done."""
+        core = cls(policy, settings, fallback=fallback)
+        for record in records:
+            core.state.apply(record)
+        if core.state.policy_failed and fallback is not None:
+            core._policy = fallback
+        core._news = True
+        return core
+
+    def unanswered(self) -> list[c.Command]:
+        """The commands to which the records hold no answer. Carried out again, they have to do no harm."""
+        state = self.state
+        commands: list[c.Command] = []
+        for _, _, job in state.running:
+            if job.state is JobState.CONFIGURING:
+                commands.append(c.Start(job.id, NodeSet(job.nodes)))
+            if job.resize is not None:
+                commands += self._of_resize(job, job.resize)
+            if job.ending is not None:
+                commands.append(self._kill(job, job.ending))
+        commands += [c.Release(number, NodeSet(mask)) for number, mask in state.dirty.items()]
+        return commands
+
+    def _of_resize(self, job: Job, resize: Resize) -> Iterable[c.Command]:
+        match resize.stage:
+            case resizing.OFFERED:
+                yield self._offer_of(job, resize)
+            case resizing.ACCEPTED if resize.arriving:
+                yield c.Start(job.id, NodeSet.of(group.node for group in resize.arriving), resize.id)
+            case resizing.WITHDRAWN | resizing.CROSSED | resizing.RECALLED:
+                yield c.Withdraw(job.id, resize.id)
+
+    def handle(self, events: Iterable[e.Event], now: float) -> Outcome:
+        """Apply all events of one instant, then ``settle``; ``now`` never runs backwards."""
+        records, commands = self._begin(now)
+        for event in events:
+            self._handlers[type(event)](event)
+        self._settle(now)
+        return records, commands
+
+    def note(self, event: e.Event, now: float) -> Outcome:
+        """Apply one event, and decide nothing yet: ``settle`` follows when all that is known has been told."""
+        outcome = self._begin(now)
+        self._handlers[type(event)](event)
+        return outcome
+
+    def settle(self, now: float) -> Outcome:
+        """See to what is overdue, and make a scheduling pass if that could change anything."""
+        outcome = self._begin(now)
+        self._settle(now)
+        return outcome
+
+    def _begin(self, now: float) -> Outcome:
         state = self.state
         if now < state.now:
             raise ValueError(f"time ran backwards: {now} after {state.now}")
         state.now = now
+        records: list[r.Record] = []
         commands: list[c.Command] = []
-        self._commands = commands
-        for event in events:
-            self._handlers[type(event)](event)
+        self._records, self._commands = records, commands
+        return records, commands
+
+    def _settle(self, now: float) -> None:
+        state = self.state
         self._expire(now)
         if now >= self._woken:
             # The time that a Tick was asked for has come, whichever event was first to notice.
@@ -89,8 +161,7 @@ class SchedulerCore:
         if wake != self._woken:
             self._woken = wake
             if wake != NEVER:
-                commands.append(c.WakeAt(wake))
-        return commands
+                self._commands.append(c.WakeAt(wake))
 
     def _due(self, now: float) -> bool:
         """Whether a pass may be made now: else the next multiple of the interval is set for it."""
@@ -103,8 +174,7 @@ class SchedulerCore:
 
     def _record(self, record: r.Record) -> None:
         self.state.apply(record)
-        if self._sink is not None:
-            self._sink(record)
+        self._records.append(record)
 
     def refusal(self, number: int, size: int, leave: NodeSet) -> str | None:
         """Why an order to resize job ``number`` to ``size`` cannot be given now, or None."""
@@ -128,11 +198,12 @@ class SchedulerCore:
             return f"resize {job.resize.id} of job {number} is still under way"
         if not job.bounds.allows(size):
             return f"{size} is no allowed size of job {number}; allowed: {job.bounds.describe()}"
-        if size == job.size:
+        if size == job.size and not leave:
             return f"job {number} has {size} nodes already"
-        if size - job.size > state.free:
-            return f"job {number} would need {size - job.size} more nodes, and {state.free} are free"
-        if not leave <= NodeSet(job.nodes) or len(leave) > max(0, job.size - size):
+        more = _arriving(job, size, leave)
+        if more > state.free:
+            return f"job {number} would need {more} more nodes, and {state.free} are free"
+        if not leave <= NodeSet(job.nodes) or (more and leave and size != job.size):
             return f"job {number} cannot give back {leave}: it holds {NodeSet(job.nodes)} and goes to {size} nodes"
         return None
 
@@ -184,17 +255,15 @@ class SchedulerCore:
                 f"and the job was started on {job.size}: state the same bounds in both",
             )
             return
-        self._record(r.JobRunning(self.state.now, job.id, event.elastic, bounds))
+        self._record(r.JobRunning(self.state.now, job.id, bounds))
 
     def _malleable(self, event: e.Malleable) -> None:
         job = self._live(event.job)
         if job is not None and job.on != event.on and job.greeted:
             self._record(r.JobMalleable(self.state.now, job.id, event.on))
-            if not event.on and job.resize is not None and job.state is not JobState.RESIZING:
+            if not event.on and job.resize is not None and job.resize.stage == resizing.OFFERED:
                 # They crossed: the job will read the offer when it next looks, at its very end perhaps.
-                self._record(
-                    r.ResizeDeclined(self.state.now, job.id, job.resize.id, "its loop is over", late=True)
-                )
+                self._withdraw(job, "its loop is over")
             self._news = True
 
     def _wants(self, event: e.Wants) -> None:
@@ -209,39 +278,45 @@ class SchedulerCore:
         else:
             self._offer(job, size, WANTED, NodeSet())
 
+    def _answered(self, number: int, resize: int, what: str) -> tuple[Job, Resize] | None:
+        """The resize that the job has answered, if that answer can still count."""
+        job = self._live(number)
+        if job is None or job.resize is None or job.resize.id != resize:
+            return None
+        return (job, job.resize) if (job.resize.stage, what) in resizing.TABLE else None
+
     def _accepted(self, event: e.Accepted) -> None:
-        job = self._live(event.job)
-        if job is None or job.resize is None or job.resize.id != event.resize:
+        if (found := self._answered(event.job, event.resize, "Accept")) is None:
             return
-        resize = job.resize
-        if resize.stage == "offered":
-            self._record(r.ResizeAccepted(self.state.now, job.id, resize.id))
-            if resize.kind == "expand":
-                self._commands.append(c.Start(job.id, NodeSet(resize.nodes), resize.id))
-        elif resize.stage == "withdrawn" and job.state is not JobState.RESIZING:
-            # It crossed the withdrawal: the job will follow it with a failure, and nothing was started.
-            self._record(r.ResizeAccepted(self.state.now, job.id, resize.id))
+        job, resize = found
+        self._record(r.ResizeAccepted(self.state.now, job.id, resize.id))
+        if resize.started:
+            self._commands.append(
+                c.Start(job.id, NodeSet.of(group.node for group in resize.arriving), resize.id)
+            )
 
     def _declined(self, event: e.Declined) -> None:
-        job = self._live(event.job)
-        if job is not None and job.resize is not None and job.resize.id == event.resize:
-            self._record(r.ResizeDeclined(self.state.now, job.id, event.resize, event.reason, event.late))
+        if self._answered(event.job, event.resize, "Decline") is not None:
+            self._record(r.ResizeDeclined(self.state.now, event.job, event.resize, event.reason, event.late))
             self._news = True
 
     def _resized(self, event: e.Resized) -> None:
-        job = self._live(event.job)
-        if job is None or job.resize is None or job.resize.id != event.resize:
+        if (found := self._answered(event.job, event.resize, "Done")) is None:
             return
-        resize = job.resize
-        gained = NodeSet(resize.nodes) if resize.kind == "expand" else NodeSet()
-        released = event.released & NodeSet(job.nodes)
-        if job.size + len(gained) - len(released) != resize.after:
-            why = f"resize {resize.id} from {resize.before} to {resize.after} nodes gave back {len(released)} nodes"
-            self._end(job, JobState.FAILED, why)
+        job, resize = found
+        objection = self._objection(job, resize, event)
+        gained, released = self._moved(job, resize, () if objection else event.released)
+        if not objection and job.size + len(gained) - len(released) != resize.after:
+            objection = f"from {resize.before} to {resize.after} nodes gave back {len(released)} nodes"
+        if objection:
+            self._end(job, JobState.FAILED, f"resize {resize.id}: {objection}")
             return
         self._record(
-            r.ResizeDone(self.state.now, job.id, resize.id, gained, released, event.blocked_s, event.phases)
-        )
+            r.ResizeDone(
+                self.state.now, job.id, resize.id, gained, released, event.blocked_s, event.phases,
+                event.released, event.root,
+            )
+        )  # fmt: skip
         if released:
             self._commands.append(c.Release(job.id, released))
         if lost := NodeSet(job.nodes & self.state.lost_mask):
@@ -249,13 +324,31 @@ class SchedulerCore:
             self._end(job, JobState.NODE_FAIL, f"lost node {lost}")
         self._news = True
 
+    def _moved(self, job: Job, resize: Resize, left: tuple[int, ...]) -> tuple[NodeSet, NodeSet]:
+        """The nodes that the job gains and gives back when arriving groups have come and those of ``left`` have gone."""
+        coming = 0
+        for group in resize.arriving:
+            coming |= 1 << group.node
+        return NodeSet(resize.nodes), NodeSet(self.state.nodes_without(job, left) & ~coming)
+
+    def _objection(self, job: Job, resize: Resize, event: e.Resized) -> str:
+        """What is wrong with what a job says it has done; empty if nothing is."""
+        if resize.arriving and resize.stage == resizing.CROSSED:
+            return "the job says that it is done, but it had been taken back and no group was started"
+        present, left = self.state.groups(job), set(event.released)
+        if unknown := sorted(left - present.keys()):
+            return f"groups {unknown} were given back, which the job does not have"
+        known = event.root in present or any(group.id == event.root for group in resize.arriving)
+        if event.root in left or not known:
+            return f"group {event.root} is to speak for the job, but it is not one of it"
+        return ""
+
     def _resize_failed(self, event: e.ResizeFailed) -> None:
-        job = self._live(event.job)
-        if job is None or job.resize is None or job.resize.id != event.resize:
+        if (found := self._answered(event.job, event.resize, "Failed")) is None:
             return
-        started = job.resize.kind == "expand" and job.state is JobState.RESIZING
-        dirty = NodeSet(job.resize.nodes if started else 0)
-        self._record(r.ResizeFailed(self.state.now, job.id, event.resize, event.error, dirty, event.late))
+        job, resize = found
+        dirty = NodeSet(resize.nodes)
+        self._record(r.ResizeFailed(self.state.now, job.id, resize.id, event.error, dirty, event.late))
         if dirty:
             self._commands.append(c.Release(job.id, dirty))
         self._news = True
@@ -271,7 +364,7 @@ class SchedulerCore:
             return
         state = job.ending or (JobState.FAILED if event.exit_code or event.error else JobState.COMPLETED)
         mask = job.nodes
-        if job.resize is not None and job.resize.kind == "expand":
+        if job.resize is not None and job.resize.started:
             mask |= job.resize.nodes
         self._record(
             r.JobEnded(
@@ -290,7 +383,7 @@ class SchedulerCore:
         self._news = True
 
     def _granted(self, event: e.Granted) -> None:
-        self._record(r.NodesGranted(self.state.now, event.nodes))
+        self._record(r.NodesGranted(self.state.now, event.nodes, event.names, event.slots))
         self._news = True
 
     def _clean(self, event: e.Clean) -> None:
@@ -302,7 +395,7 @@ class SchedulerCore:
     def _lost(self, event: e.Lost) -> None:
         self._record(r.NodesLost(self.state.now, event.nodes))
         for _, _, job in list(self.state.running):
-            newcomers = job.resize.nodes if job.resize is not None and job.resize.kind == "expand" else 0
+            newcomers = job.resize.nodes if job.resize is not None else 0
             if job.nodes & event.nodes.mask:
                 self._end(job, JobState.NODE_FAIL, f"lost node {event.nodes}")
             elif newcomers & event.nodes.mask and job.resize is not None:
@@ -340,10 +433,12 @@ class SchedulerCore:
             resize = job.resize
             if resize is None or resize.deadline > now or job.ending is not None:
                 continue
-            if resize.stage == "withdrawn":
+            if (resize.stage, "Withdraw") not in resizing.TABLE:
                 self._end(job, JobState.FAILED, f"resize {resize.id} passed its deadline; the job is stuck")
             else:
-                self._withdraw(job, f"not {'done' if resize.stage == 'accepted' else 'answered'} in time")
+                self._withdraw(
+                    job, f"not {'done' if resize.stage == resizing.ACCEPTED else 'answered'} in time"
+                )
 
     def _next_deadline(self, now: float) -> float:
         """The next time at which a Tick could matter."""
@@ -365,36 +460,66 @@ class SchedulerCore:
         return wake
 
     def _withdraw(self, job: Job, why: str) -> None:
-        if job.resize is not None and job.resize.stage != "withdrawn":
-            self._record(r.ResizeWithdrawn(self.state.now, job.id, job.resize.id, why))
-            self._commands.append(c.Withdraw(job.id, job.resize.id))
+        resize = job.resize
+        if resize is not None and (resize.stage, "Withdraw") in resizing.TABLE:
+            freed = NodeSet(0 if resize.stage == resizing.ACCEPTED else resize.nodes)
+            self._record(r.ResizeWithdrawn(self.state.now, job.id, resize.id, why, freed))
+            self._commands.append(c.Withdraw(job.id, resize.id))
+            self._news = True
 
     def _end(self, job: Job, state: JobState, error: str) -> None:
         if job.ending is None:
             self._record(r.JobEnding(self.state.now, job.id, state, error))
-            grace = (
-                0.0 if state in (JobState.NODE_FAIL, JobState.FAILED) else self.state.settings.kill_grace_s
-            )
-            self._commands.append(c.Kill(job.id, grace))
+            self._commands.append(self._kill(job, state))
+
+    def _kill(self, job: Job, state: JobState) -> c.Kill:
+        hard = state in (JobState.NODE_FAIL, JobState.FAILED)
+        return c.Kill(job.id, 0.0 if hard else self.state.settings.kill_grace_s)
 
     # ---- decisions -----------------------------------------------------------------------------------
 
     def _schedule(self) -> None:
-        # All of them first: a policy that yields must not see what its own decisions change.
-        for decision in list(self._policy.decide(self.state)):
-            job = self.state.jobs.get(decision.job)
-            if job is None:
-                raise self._wrong(decision, "there is no such job")
-            if type(decision) is p.Start:
-                self._start(job, decision)
-            elif type(decision) is p.Resize:
-                if not self.state.resizable(job):
-                    raise self._wrong(decision, "the job cannot be offered a resize now")
-                if decision.size > job.size and not self.state.resizable(job, grow=True):
-                    continue  # its newcomers keep failing; a policy need not know that
-                self._offer(job, decision.size, decision.reason, NodeSet())
-            elif isinstance(decision, p.Promise) and job.promised != decision.at:
-                self._record(r.JobPromised(self.state.now, job.id, decision.at))
+        try:
+            # All of them first: a policy that yields must not see what its own decisions change.
+            for decision in list(self._policy.decide(self.state)):
+                self._decide(decision)
+        except Exception as error:
+            if self._fallback is None or self._policy is self._fallback:
+                raise
+            said = str(error) if isinstance(error, PolicyError) else f"{type(error).__name__}: {error}"
+            self._give_way(said)
+            self._schedule()
+
+    def fall_back(self, error: str, now: float) -> Outcome:
+        """The policy has failed for good: the fallback decides from now on, in every pass. PolicyError if it is that
+        which has failed, or there is none."""
+        outcome = self._begin(now)
+        if self._fallback is None or self._policy is self._fallback:
+            raise PolicyError(error)
+        self._give_way(f"policy {self._policy.name!r} is stuck at {now:.3f} s: {error}")
+        return outcome
+
+    def _give_way(self, error: str) -> None:
+        if self._fallback is not None:
+            self._record(r.PolicyFailed(self.state.now, self._policy.name, error, self._fallback.name))
+            self._policy = self._fallback
+            self._always = rebalances(self._policy)
+            self._news = True
+
+    def _decide(self, decision: p.Decision) -> None:
+        job = self.state.jobs.get(decision.job)
+        if job is None:
+            raise self._wrong(decision, "there is no such job")
+        if type(decision) is p.Start:
+            self._start(job, decision)
+        elif type(decision) is p.Resize:
+            if not self.state.resizable(job):
+                raise self._wrong(decision, "the job cannot be offered a resize now")
+            if decision.size > job.size and not self.state.resizable(job, grow=True):
+                return  # its newcomers keep failing; a policy need not know that
+            self._offer(job, decision.size, decision.reason, NodeSet())
+        elif isinstance(decision, p.Promise) and job.promised != decision.at:
+            self._record(r.JobPromised(self.state.now, job.id, decision.at))
 
     def _start(self, job: Job, decision: p.Start) -> None:
         if job.state is not JobState.PENDING:
@@ -404,27 +529,34 @@ class SchedulerCore:
         if decision.size > self.state.free:
             raise self._wrong(decision, f"only {self.state.free} nodes are free")
         nodes = NodeSet(lowest_bits(self.state.free_mask, decision.size))
-        self._record(r.JobStarted(self.state.now, job.id, nodes, decision.reason))
+        self._record(r.JobStarted(self.state.now, job.id, nodes, decision.reason, job.spec.one_world))
         self._commands.append(c.Start(job.id, nodes))
 
     def _offer(self, job: Job, size: int, reason: p.Reason, leave: NodeSet) -> None:
         state = self.state
         decision = p.Resize(job.id, size, reason)
-        if not job.bounds.allows(size) or size == job.size:
+        more = _arriving(job, size, leave)
+        if not job.bounds.allows(size) or (size == job.size and not more):
             raise self._wrong(decision, f"it has {job.size} nodes; allowed are {job.bounds.describe()}")
-        if size - job.size > state.free:
+        if more > state.free:
             raise self._wrong(decision, f"only {state.free} nodes are free")
-        kind = "expand" if size > job.size else "shrink"
-        nodes = leave
-        if kind == "expand":
-            nodes = NodeSet(lowest_bits(state.free_mask, size - job.size))
-        resize = state.last_resize + 1
-        self._record(r.ResizeOffered(state.now, job.id, resize, kind, job.size, size, nodes, reason))
-        self._commands.append(
-            c.Offer(
-                job.id, resize, kind, size, nodes, state.settings.offer_deadline_s,
-                must=kind == "shrink" and reason is ORDERED,
+        mask = lowest_bits(state.free_mask, more) if more else 0
+        self._record(
+            r.ResizeOffered(
+                state.now, job.id, state.last_resize + 1, job.size, size, NodeSet(mask), reason,
+                state.new_groups(mask, job.last_group + 1), state.groups_on(job, leave.mask) if leave else (),
+                must=size < job.size and reason is ORDERED,
             )
+        )  # fmt: skip
+        if job.resize is not None:
+            self._commands.append(self._offer_of(job, job.resize))
+
+    def _offer_of(self, job: Job, resize: Resize) -> c.Offer:
+        groups = self.state.groups(job) if resize.leaving else {}
+        leave = NodeSet.of(groups[number] for number in resize.leaving)
+        return c.Offer(
+            job.id, resize.id, resize.before, resize.after, NodeSet(resize.nodes), leave,
+            self.state.settings.offer_deadline_s, resize.arriving, resize.leaving, must=resize.must,
         )  # fmt: skip
 
     def _wrong(self, decision: p.Decision, why: str) -> PolicyError:
@@ -435,13 +567,14 @@ class SchedulerCore:
         )
 
 
+def _arriving(job: Job, size: int, leave: NodeSet) -> int:
+    """How many new groups, one a node, it takes to come to ``size`` nodes when those of ``leave`` are left."""
+    return max(0, size - (job.size - len(leave)))
+
+
 def replay(records: Iterable[r.Record], settings: Settings | None = None) -> State:
     """The state that the records tell; no policy is asked."""
     state = State(settings)
     for record in records:
         state.apply(record)
     return state
-
-
-def has_ended(state: JobState) -> bool:
-    return state in ENDED

@@ -49,7 +49,6 @@ class Hello(Event, frozen=True):
     """The job's first session stands; ``bounds`` is what the program itself allows."""
 
     job: int
-    elastic: bool
     bounds: Bounds | None = None
 
 
@@ -82,13 +81,14 @@ class Declined(Event, frozen=True):
 
 
 class Resized(Event, frozen=True):
-    """The resize has happened; ``released`` are the nodes the job has given back."""
+    """The resize has happened; ``released`` are the groups that have left, and ``root`` speaks for the job now."""
 
     job: int
     resize: int
-    released: NodeSet = NodeSet()
+    released: tuple[int, ...] = ()
     blocked_s: float = 0.0
     phases: dict[str, float] = {}
+    root: int = 0
 
 
 class ResizeFailed(Event, frozen=True):
@@ -121,9 +121,11 @@ class Ended(Event, frozen=True):
 
 
 class Granted(Event, frozen=True):
-    """The provider hands over nodes."""
+    """The provider hands over nodes; names and slots as in the record NodesGranted."""
 
     nodes: NodeSet
+    names: tuple[str, ...] = ()
+    slots: tuple[int, ...] = ()
 
 
 class Clean(Event, frozen=True):

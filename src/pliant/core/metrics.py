@@ -146,6 +146,7 @@ class _Open:
 
     __slots__ = (
         "again",
+        "freed",
         "offer",
         "outcome",
         "pace",
@@ -165,6 +166,7 @@ class _Open:
         self.again = False
         self.size = 0
         self.offer: r.ResizeOffered | None = None
+        self.freed = NodeSet()
         self.pace: tuple[float, float] | None = None
         self.resized: tuple[str, float] | None = None
         """Kind and time of the last resize that was done."""
@@ -202,8 +204,8 @@ class Metrics:
         self._asked = 0.0
         self._promised = self._broken = 0
         self._delay_max = 0.0
-        self._done = {"expand": 0, "shrink": 0}
-        self._malleable = {"expand": 0, "shrink": 0}
+        self._done = {"expand": 0, "shrink": 0, "migrate": 0}
+        self._malleable = {"expand": 0, "shrink": 0, "migrate": 0}
         self._malleable_jobs = self._thrash = 0
         self._blocked = self._blocked_max = 0.0
         self._resizing = self._paused = 0.0
@@ -239,7 +241,7 @@ class Metrics:
         until = self._now if self._open else self._last_end
         makespan = until - self._first if self._first is not None else 0.0
         area = self._area + self._in_use * max(0.0, until - self._area_at)
-        jobs, resizes = max(1, self._counted), max(1, self._done["expand"] + self._done["shrink"])
+        jobs, resizes = max(1, self._counted), max(1, sum(self._done.values()))
         # The whole machine's node-seconds; an empty run has none, and every share of it is 0.
         whole = total_nodes * makespan if makespan > 0 and total_nodes > 0 else float("inf")
         waits, turnarounds = self._over.waits(), self._over.turnarounds()
@@ -351,7 +353,11 @@ class Metrics:
             outcome.state = JobState.RESIZING
 
     def _withdrawn(self, record: r.ResizeWithdrawn) -> None:
-        outcome = self._open[record.job].outcome
+        job = self._open[record.job]
+        if job.offer is not None:
+            job.freed = record.freed
+            self._resizing += len(record.freed) * (record.at - job.offer.at)
+        outcome = job.outcome
         if outcome is not None:
             outcome.resizes[-1].error = record.reason  # the job's answer says no more than "withdrawn"
 
@@ -371,7 +377,7 @@ class Metrics:
         self._unclean.leave(record.job, record.released.mask, record.at)
         settled = self._settle(job, "done")
         if settled is not None:
-            settled.nodes = record.released if offer.kind == "shrink" else record.gained
+            settled.nodes = record.released or record.gained
             settled.blocked_s = record.blocked_s
             settled.phases = record.phases
 
@@ -461,12 +467,12 @@ class Metrics:
     def _settle(
         self, job: _Open, outcome: str, error: str = "", *, late: bool = False
     ) -> ResizeOutcome | None:
-        """Close the open resize; an expansion's nodes were idle since the offer."""
-        offer, job.offer = job.offer, None
+        """Close the open resize; the nodes that were still reserved had been idle since the offer."""
+        offer = job.offer
         if offer is None:
             return None
-        if offer.kind == "expand":
-            self._resizing += len(offer.nodes) * (self._now - offer.at)
+        self._resizing += len(offer.nodes - job.freed) * (self._now - offer.at)
+        job.offer, job.freed = None, NodeSet()
         if job.outcome is None:
             return None
         job.outcome.state = JobState.RUNNING

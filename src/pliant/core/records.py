@@ -1,6 +1,7 @@
 """Outcomes, kept. State, metrics, Gantt chart and progress display are folds over them.
 
-Every record has ``at``, seconds since the journal began; a journal is a header and one record a line.
+Every record has ``at``, seconds since the journal began. They tell all that the state is made of, with the settings
+of the journal's header (``core/journal.py``): folding them needs nothing else.
 """
 
 from __future__ import annotations
@@ -9,11 +10,10 @@ from typing import Any
 
 import msgspec
 
+from pliant.model.groups import Group, kind_of
 from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Reason
-
-SCHEMA = 1
 
 
 class Record(msgspec.Struct, frozen=True, tag_field="record", gc=False, omit_defaults=True):
@@ -38,11 +38,13 @@ class JobPromised(Record, frozen=True):
 
 
 class JobStarted(Record, frozen=True):
-    """The job got its nodes; its processes are being started."""
+    """The job got its nodes; its processes are being started: groups 0, 1, ... on them in ascending order, in one
+    world (``one_world``) or each in a world of its own. Group 0 is the root, and the epoch 0."""
 
     job: int
     nodes: NodeSet
     reason: Reason
+    one_world: bool = False
 
 
 class JobLaunched(Record, frozen=True):
@@ -55,7 +57,6 @@ class JobRunning(Record, frozen=True):
     """The job has said hello. ``bounds``: the sizes that both the submission and the program allow."""
 
     job: int
-    elastic: bool
     bounds: Bounds
 
 
@@ -79,21 +80,32 @@ class JobProgressed(Record, frozen=True):
 
 
 class ResizeOffered(Record, frozen=True):
-    """``nodes`` are reserved for an expansion, or have to be among those given back."""
+    """From ``before`` to ``after`` nodes: ``arriving`` groups join, and of the present ones as many leave as it takes,
+    those in ``leaving`` among them. ``nodes`` are reserved for the arriving ones. A drain, ``must``, cannot be declined."""
 
     job: int
     resize: int
-    kind: str
     before: int
     after: int
     nodes: NodeSet
     reason: Reason
+    arriving: tuple[Group, ...] = ()
+    leaving: tuple[int, ...] = ()
+    must: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The word for it: expand, shrink or migrate."""
+        return kind_of(self.before, self.after)
 
 
 class ResizeWithdrawn(Record, frozen=True):
+    """``freed`` were reserved, and nothing had been started there: they are free again."""
+
     job: int
     resize: int
     reason: str
+    freed: NodeSet = NodeSet()
 
 
 class ResizeAccepted(Record, frozen=True):
@@ -111,7 +123,8 @@ class ResizeDeclined(Record, frozen=True):
 
 
 class ResizeDone(Record, frozen=True):
-    """The commit point of a resize. ``gained`` join the job, ``released`` leave it."""
+    """The commit point of a resize: arriving groups are the job's, those of ``left`` have left it, and group ``root``
+    speaks for it in the epoch that begins. Nodes ``gained`` join the job; no group of it is left on those ``released``."""
 
     job: int
     resize: int
@@ -119,6 +132,8 @@ class ResizeDone(Record, frozen=True):
     released: NodeSet
     blocked_s: float = 0.0
     phases: dict[str, float] = {}
+    left: tuple[int, ...] = ()
+    root: int = 0
 
 
 class ResizeFailed(Record, frozen=True):
@@ -140,7 +155,8 @@ class JobEnding(Record, frozen=True):
 
 
 class JobEnded(Record, frozen=True):
-    """``nodes`` were the job's; they are dirty until proved clean. ``requeued``: it is not the end of the job.
+    """``nodes`` were the job's, with those on which newcomers may have been started; they are dirty until proved clean.
+    ``requeued``: it is not the end of the job.
 
     The first line of ``error`` is the reason, and all that tables and live lines show; the others are details.
     """
@@ -154,8 +170,21 @@ class JobEnded(Record, frozen=True):
     requeued: bool = False
 
 
+class PolicyFailed(Record, frozen=True):
+    """The policy raised, decided what cannot be, or did not decide in time; ``instead`` decides from now on."""
+
+    policy: str
+    error: str
+    instead: str
+
+
 class NodesGranted(Record, frozen=True):
+    """The provider hands over nodes, with their names and the slots of each in ascending order of ``nodes``. Without
+    names they go by their numbers, without slots they have one each."""
+
     nodes: NodeSet
+    names: tuple[str, ...] = ()
+    slots: tuple[int, ...] = ()
 
 
 class NodesClean(Record, frozen=True):
@@ -188,20 +217,12 @@ AnyRecord = (
     | ResizeFailed
     | JobEnding
     | JobEnded
+    | PolicyFailed
     | NodesGranted
     | NodesClean
     | NodesLost
     | NodesBack
 )
-
-
-class Header(msgspec.Struct, frozen=True):
-    """The first line of a journal. ``began`` is wall-clock time, ISO 8601; ``names`` are the nodes' names."""
-
-    began: str
-    names: tuple[str, ...]
-    policy: str
-    schema: int = SCHEMA
 
 
 def _encode_hook(value: Any) -> Any:
@@ -220,7 +241,7 @@ _encoder = msgspec.json.Encoder(enc_hook=_encode_hook)
 _decoder = msgspec.json.Decoder(AnyRecord, dec_hook=_decode_hook)
 
 
-def to_line(record: Record | Header) -> bytes:
+def to_line(record: Record) -> bytes:
     return _encoder.encode(record) + b"\n"
 
 

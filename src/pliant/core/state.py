@@ -7,131 +7,15 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import msgspec
-
 from pliant.core import records as r
-from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
+from pliant.core.job import Job, Resize
+from pliant.core.settings import DOUBLINGS, NEVER, Settings
+from pliant.model.groups import Group
+from pliant.model.jobs import JobClass, JobState
 from pliant.model.nodes import NodeSet
 from pliant.plan.cost import ResizeCost
-
-NEVER = float("inf")
-DOUBLINGS = 6
-"""A job whose resizes keep failing waits up to 2 ** DOUBLINGS times as long before it may grow."""
-
-
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The core's patience, in seconds.
-
-    ``cooldown_s`` is the least time between two resizes of a job, ``decline_backoff_s`` the least time
-    between a refusal or a failure and the next offer; with each further failure in a row the next growth waits
-    twice as long, up to 64 times as long, until a resize is done. An offer not answered within ``offer_deadline_s`` is withdrawn,
-    an accepted resize not done within ``resize_deadline_s`` called off; a job that does not follow within
-    ``kill_grace_s`` is ended. All three allow three steps more, as long as the job's longest so far.
-    Scheduling passes are made at multiples of ``pass_interval_s`` only; 0 makes one whenever one may matter.
-    """
-
-    cooldown_s: float = 2.0
-    decline_backoff_s: float = 5.0
-    offer_deadline_s: float = 20.0
-    resize_deadline_s: float = 30.0
-    kill_grace_s: float = 5.0
-    pass_interval_s: float = 0.0
-    cost: ResizeCost = ResizeCost()
-
-
-class Resize:
-    """The one outstanding resize of a job. Its stage is offered, accepted or withdrawn."""
-
-    __slots__ = ("after", "before", "deadline", "id", "kind", "nodes", "stage")
-
-    def __init__(self, record: r.ResizeOffered, deadline: float) -> None:
-        self.id = record.resize
-        self.kind = record.kind
-        self.before = record.before
-        self.after = record.after
-        self.nodes = record.nodes.mask
-        self.stage = "offered"
-        self.deadline = deadline
-
-
-class Job:
-    """A pending or running job. ``used`` is the share of its estimate that was used up at ``settled``;
-    ``limited`` jobs are ended when their walltime is over; to all others it is an estimate. ``greeted`` ones have
-    said hello. ``failures`` are the resizes that failed in a row, which let it grow again only at ``grow_from``."""
-
-    __slots__ = (
-        "bounds", "elastic", "ending", "expected_end", "failures", "fraction", "fraction_at", "gap", "greeted", "grow_from", "heard", "id", "limited",
-        "nodes", "not_before", "on", "pinned", "promised", "resize", "settled", "size", "spec", "started", "state", "target", "used", "why",
-    )  # fmt: skip
-
-    def __init__(self, number: int, spec: JobSpec) -> None:
-        self.id = number
-        self.spec = spec
-        self.bounds: Bounds = spec.nodes
-        # A walltime of 0 is no limit, as in Slurm: a trace's job that took no time must not be ended for it.
-        self.limited = spec.kill and spec.walltime_s > 0
-        self.state = JobState.PENDING
-        self.nodes = 0
-        self.size = 0
-        self.target = 0
-        self.started = 0.0
-        self.expected_end = NEVER
-        self.settled = 0.0
-        self.used = 0.0
-        self.fraction = 0.0
-        self.fraction_at = 0.0
-        self.heard = 0.0
-        self.gap = 0.0
-        self.greeted = False
-        self.elastic = False
-        self.on = False
-        self.pinned = False
-        self.not_before = 0.0
-        self.failures = 0
-        self.grow_from = 0.0
-        self.resize: Resize | None = None
-        self.promised: float | None = None
-        self.ending: JobState | None = None
-        self.why = ""
-
-    def remaining_s(self, now: float) -> float:
-        """Seconds to the end at the present size: from progress, else the model, else the estimate."""
-        model = self.spec.model
-        if model is not None:
-            rate = 1.0 / model.time(self.size)
-            return max(0.0, (1.0 - self.fraction) / rate - (now - self.fraction_at))
-        if self.fraction > 0.0:
-            # Without a model the past is the best guide: the same speed as on average so far.
-            took = self.fraction_at - self.started
-            return max(0.0, took * (1.0 - self.fraction) / self.fraction - (now - self.fraction_at))
-        return max(0.0, self.expected_end - now)
-
-    def hear(self, now: float) -> None:
-        """The job has reported from its loop: the longest gap between reports tells how long its steps are."""
-        self.gap = max(self.gap, now - self.heard)
-        self.heard = now
-
-    def patience_s(self, now: float) -> float:
-        """How long a job may well stay silent because it is inside a step: it answers between steps only."""
-        return 3.0 * max(self.gap, now - self.heard)
-
-    def settle(self, now: float, paused_s: float) -> None:
-        """Book the share of work done at the present size up to ``now``, before the size changes; in
-        ``paused_s`` of the time nothing was done."""
-        elapsed = max(0.0, now - self.settled - paused_s)
-        self.used += elapsed / self.spec.estimate(self.size)
-        self.settled = now
-        if self.spec.model is not None:
-            computed = max(0.0, now - self.fraction_at - paused_s)
-            self.fraction = min(1.0, self.fraction + computed / self.spec.model.time(self.size))
-            self.fraction_at = now
-
-    def snapshot(self) -> dict[str, Any]:
-        """Everything that is known of the job, comparable."""
-        values = {name: getattr(self, name) for name in self.__slots__ if name != "resize"}
-        if self.resize is not None:
-            values["resize"] = {name: getattr(self.resize, name) for name in self.resize.__slots__}
-        return values
+from pliant.protocol import resizing
+from pliant.protocol.resizing import Effect
 
 
 class State:
@@ -155,6 +39,9 @@ class State:
         self.all_mask = 0
         self.lost_mask = 0
         self.dirty: dict[int, int] = {}
+        self.names: dict[int, str] = {}
+        self.slots: dict[int, int] = {}
+        self.policy_failed = ""
         self.free = 0
         self.total = 0
         self.last_job = 0
@@ -178,10 +65,11 @@ class State:
             r.ResizeFailed: self._failed,
             r.JobEnding: self._ending,
             r.JobEnded: self._ended,
+            r.PolicyFailed: self._policy_failed,
             r.NodesGranted: self._granted,
             r.NodesClean: self._clean,
             r.NodesLost: self._lost,
-            r.NodesBack: self._granted,
+            r.NodesBack: self._there,
         }
 
     # ---- what a policy sees --------------------------------------------------------------------------
@@ -207,9 +95,8 @@ class State:
             return self._dirty + self._leaving
         count = self.dirty.get(job, 0).bit_count()
         shrinking = self.resizing.get(job)
-        resize = shrinking.resize if shrinking is not None else None
-        if resize is not None and resize.kind == "shrink":
-            count += resize.before - resize.after
+        if shrinking is not None and shrinking.resize is not None:
+            count += shrinking.resize.giving
         return count
 
     def resizable(self, job: Any, *, grow: bool = False) -> bool:
@@ -221,6 +108,36 @@ class State:
             and self.now >= job.not_before
             and (not grow or self.now >= job.grow_from)
         )
+
+    # ---- groups --------------------------------------------------------------------------------------
+
+    def groups(self, job: Job) -> dict[int, int]:
+        """The groups of a running job in the order in which they came, each with its node."""
+        if job.groups is None:
+            job.groups = dict(enumerate(NodeSet(job.nodes)))
+        return job.groups
+
+    def new_groups(self, mask: int, first: int) -> tuple[Group, ...]:
+        """A group on each of these nodes, in their order, numbered from ``first``."""
+        slots = self.slots
+        return tuple(Group(first + i, node, slots.get(node, 1)) for i, node in enumerate(NodeSet(mask)))
+
+    def groups_on(self, job: Job, mask: int) -> tuple[int, ...]:
+        """The numbers of the job's groups on these nodes."""
+        return tuple(number for number, node in self.groups(job).items() if mask >> node & 1)
+
+    def nodes_without(self, job: Job, left: Iterable[int]) -> int:
+        """The nodes of the job on which no group is when those of ``left`` have gone and arriving ones are not counted."""
+        groups = self.groups(job)
+        mask = 0
+        for number in left:
+            mask |= 1 << groups[number]
+        if len(groups) > job.size:  # several on one node
+            gone = set(left)
+            for number, node in groups.items():
+                if number not in gone:
+                    mask &= ~(1 << node)
+        return mask
 
     # ---- the fold ------------------------------------------------------------------------------------
 
@@ -240,6 +157,9 @@ class State:
             "all": self.all_mask,
             "lost": self.lost_mask,
             "dirty": dict(self.dirty),
+            "names": dict(self.names),
+            "slots": dict(self.slots),
+            "policy_failed": self.policy_failed,
             "counts": (self.free, self.total, self.last_job, self.last_resize, self._leaving, self._dirty),
         }
 
@@ -259,6 +179,8 @@ class State:
         job.state = JobState.CONFIGURING
         job.nodes = mask
         job.size = job.target = size = mask.bit_count()
+        job.last_group = size - 1
+        job.one_world = record.one_world
         job.started = job.settled = job.fraction_at = job.not_before = now
         job.expected_end = end = now + job.spec.estimate(size)
         self._take(mask, size)
@@ -273,7 +195,6 @@ class State:
         job.state = JobState.RUNNING
         job.greeted = True
         job.bounds = record.bounds
-        job.elastic = record.elastic
         job.fraction_at = record.at
 
     def _malleable(self, record: r.JobMalleable) -> None:
@@ -299,67 +220,63 @@ class State:
         patience = self.settings.offer_deadline_s + job.patience_s(record.at)
         job.resize = Resize(record, record.at + patience)
         job.target = record.after
+        job.last_group += len(record.arriving)
         self.resizing[job.id] = job
         self.last_resize = record.resize
-        if record.kind == "expand":
-            self._take(record.nodes.mask, len(record.nodes))
-        else:
-            self._leaving += record.before - record.after
+        self._leaving += job.resize.giving
+        self._take(record.nodes.mask, len(record.nodes))
 
     def _withdrawn(self, record: r.ResizeWithdrawn) -> None:
-        job = self.jobs[record.job]
-        resize = self._outstanding(record.job)
-        accepted = resize.stage == "accepted"
-        resize.stage = "withdrawn"
-        # A job that has accepted has to follow; one that has not even answered may be in a long step.
-        resize.deadline = self._last_deadline(job, record.at) if accepted else NEVER
+        job, resize = self._move(record.job, "Withdraw")
+        if resize.stage == resizing.RECALLED:
+            resize.deadline = self._last_deadline(job, record.at)  # a job that has accepted has to follow
+            return
+        # One that has not even answered may be in a long step: it holds nothing, so it may.
+        job.target = job.size
+        resize.deadline = NEVER
 
     def _accepted(self, record: r.ResizeAccepted) -> None:
-        job = self.jobs[record.job]
+        job, resize = self._move(record.job, "Accept")
         job.state = JobState.RESIZING
-        resize = self._outstanding(record.job)
-        if resize.stage == "offered":
-            resize.stage = "accepted"
-            resize.deadline = record.at + self.settings.resize_deadline_s + job.patience_s(record.at)
-        else:
+        if resize.stage == resizing.CROSSED:
             resize.deadline = self._last_deadline(job, record.at)
+        else:
+            resize.deadline = record.at + self.settings.resize_deadline_s + job.patience_s(record.at)
 
     def _last_deadline(self, job: Job, now: float) -> float:
         return now + self.settings.kill_grace_s + job.patience_s(now)
 
     def _declined(self, record: r.ResizeDeclined) -> None:
-        job = self._close(record.job)
+        job, _ = self._move(record.job, "Decline")
         self._rest(job, record.at + self.settings.decline_backoff_s)
 
     def _failed(self, record: r.ResizeFailed) -> None:
-        job = self._close(record.job)
-        dirty = record.dirty.mask
+        job, resize = self._move(record.job, "Failed")
         job.failures += not record.late
         backoff = self.settings.decline_backoff_s
         self._rest(job, record.at + backoff)
         # What keeps newcomers from coming says nothing of a shrink, for which others may be waiting.
         job.grow_from = record.at + backoff * 2 ** min(max(0, job.failures - 1), DOUBLINGS)
         self.resting = max(self.resting, job.grow_from)
-        if dirty:
-            self._take(dirty & self.free_mask, (dirty & self.free_mask).bit_count())
-            self._soil(job.id, dirty)
+        self._soil(job.id, resize.nodes)
 
     def _done(self, record: r.ResizeDone) -> None:
-        job = self.jobs[record.job]
-        resize = self._outstanding(record.job)
+        groups = self.groups(self.jobs[record.job])
+        job, resize = self._move(record.job, "Done")
         released = record.released.mask
-        if resize.kind == "shrink":
-            self._leaving -= resize.before - resize.after
         self._drop_running(job)
         job.settle(record.at, record.blocked_s)
         job.nodes = (job.nodes | record.gained.mask) & ~released
         job.size = job.target = job.nodes.bit_count()
         job.expected_end = record.at + max(0.0, 1.0 - job.used) * job.spec.estimate(job.size)
         insort(self.running, (job.expected_end, job.id, job))
-        job.resize = None
+        for group in resize.arriving:
+            groups[group.id] = group.node
+        for number in record.left:
+            del groups[number]
+        job.root = record.root
+        job.epoch += 1
         job.failures = 0
-        del self.resizing[job.id]
-        job.state = JobState.RUNNING
         self._rest(job, record.at + self.settings.cooldown_s)
         self._soil(job.id, released)
 
@@ -373,15 +290,24 @@ class State:
         if job.state is JobState.PENDING:
             del self._queue[record.job]
             return
-        if job.resize is not None and job.resize.kind == "shrink":
-            self._leaving -= job.resize.before - job.resize.after
+        if job.resize is not None:
+            self._move(job.id, "End", job)
         self._drop_running(job)
         self.limited -= job.limited
         self._elastic.pop(job.id, None)
-        self.resizing.pop(job.id, None)
         self._soil(job.id, record.nodes.mask)
 
-    def _granted(self, record: r.NodesGranted | r.NodesBack) -> None:
+    def _policy_failed(self, record: r.PolicyFailed) -> None:
+        self.policy_failed = record.error
+
+    def _granted(self, record: r.NodesGranted) -> None:
+        if record.names:
+            self.names.update(zip(record.nodes, record.names, strict=True))
+        if record.slots:
+            self.slots.update(zip(record.nodes, record.slots, strict=True))
+        self._there(record)
+
+    def _there(self, record: r.NodesGranted | r.NodesBack) -> None:
         mask = record.nodes.mask
         new = mask & ~(self.all_mask & ~self.lost_mask)
         self.all_mask |= mask
@@ -390,7 +316,7 @@ class State:
         # A node may be back before the job that lost it has ended: it is free when it is proved clean.
         for _, _, job in self.running:
             new &= ~job.nodes
-            if job.resize is not None and job.resize.kind == "expand":
+            if job.resize is not None:
                 new &= ~job.resize.nodes
         self._give(new)
 
@@ -418,29 +344,31 @@ class State:
 
     # ---- parts of it ---------------------------------------------------------------------------------
 
-    def _outstanding(self, number: int) -> Resize:
-        resize = self.jobs[number].resize
-        if resize is None:
-            raise ValueError(f"job {number} has no resize outstanding")
-        return resize
-
     def _rest(self, job: Job, until: float) -> None:
         job.not_before = until
         self.resting = max(self.resting, until)
 
-    def _close(self, number: int) -> Job:
-        """The outstanding resize has come to nothing: its nodes are free again."""
-        job = self.jobs[number]
-        resize = self._outstanding(number)
-        if resize.kind == "expand":
+    def _move(self, number: int, what: str, ended: Job | None = None) -> tuple[Job, Resize]:
+        """Let the outstanding resize of a job, which may have ended, go where the table leads it."""
+        job = ended or self.jobs[number]
+        resize = job.resize
+        move = resizing.TABLE.get((resize.stage, what)) if resize is not None else None
+        if resize is None or move is None:
+            raise ValueError(f"job {number} has no resize for which {what} could count")
+        resize.stage = move.state
+        if what != "Accept":
+            # Whatever comes of it now, nobody should wait for the nodes that it was to give back.
+            self._leaving -= resize.giving
+            resize.giving = 0
+        if move.effect is Effect.FREE:
             self._give(resize.nodes & ~self.lost_mask)
-        else:
-            self._leaving -= resize.before - resize.after
-        job.resize = None
-        del self.resizing[job.id]
-        job.target = job.size
-        job.state = JobState.RUNNING
-        return job
+            resize.nodes = 0
+        if move.state == resizing.NONE:
+            job.resize = None
+            del self.resizing[number]
+            job.target = job.size
+            job.state = JobState.RUNNING
+        return job, resize
 
     def _take(self, mask: int, count: int) -> None:
         self.free_mask &= ~mask
@@ -461,6 +389,3 @@ class State:
         if self.running[i][1] != job.id:
             raise ValueError(f"job {job.id} is not where its expected end puts it")
         del self.running[i]
-
-    def nodes_of(self, job: Job) -> NodeSet:
-        return NodeSet(job.nodes)

@@ -13,8 +13,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from pliant.core.records import Header
-from pliant.daemon.jobs import log_file
+from pliant.core.journal import JournalError, began_of
 from pliant.model.errors import PliantError
 from pliant.model.jobs import JobSpec
 from pliant.model.limits import LOG
@@ -56,6 +55,11 @@ class Journal:
     def full(self) -> bool:
         """Whether more waits than may be kept in memory."""
         return len(self._waiting) > MOST_WAITING
+
+
+def log_file(output: Path, spec: JobSpec) -> Path:
+    """Where a job's output goes, in the directory ``output``."""
+    return output / (spec.name + LOG)
 
 
 class _Named(msgspec.Struct):
@@ -130,9 +134,8 @@ def _put_aside(output: Path, files: Iterable[Path], began: str = "") -> None:
 
 def _began(path: Path) -> str:
     """When the journal's run began, as the name of a directory; empty if it does not say."""
-    with path.open("rb") as file, contextlib.suppress(msgspec.DecodeError, ValueError):
-        header = msgspec.json.decode(file.readline(LINE_BYTES), type=Header)
-        return _stamp(dt.datetime.fromisoformat(header.began))
+    with path.open("rb") as file, contextlib.suppress(JournalError, ValueError):
+        return _stamp(dt.datetime.fromisoformat(began_of(file.readline(LINE_BYTES))))
     return ""
 
 

@@ -12,13 +12,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
-from pliant.core import events as e
 from pliant.core import records as r
-from pliant.core.state import Settings
+from pliant.core.journal import Header, header_line
+from pliant.core.settings import Settings
 from pliant.daemon import control
 from pliant.daemon.controller import Controller
 from pliant.daemon.deadline import PASS_DEADLINE_S, TimedPolicy
 from pliant.daemon.journal import Journal, open_journal
+from pliant.live import orders as o
 from pliant.model.errors import PliantError
 from pliant.model.jobs import JobSpec
 from pliant.model.nodes import NodeSet, hostlist, parse_hostlist
@@ -124,7 +125,8 @@ class _Session:
         """All of it; raises what is a defect of ours, after everything has been cleaned up."""
         controller = self._controller
         began = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
-        self._journal.write(r.to_line(r.Header(began, controller.names, self._policy.name)))
+        settings = controller.core.state.settings
+        self._journal.write(header_line(Header(began=began, policy=self._policy.name, settings=settings)))
         clock = asyncio.ensure_future(self._tick())
         stopped: PliantError | None = None
         why = ""
@@ -178,12 +180,12 @@ class _Session:
             return
         self._problem = problem
         if problem:
-            self._controller.hold("journal", f"the journal cannot be written: {problem}")
+            self._controller.tell(o.Hold("journal", f"the journal cannot be written: {problem}"))
             self._display.notice(
                 f"the journal cannot be written: {problem}; running jobs go on, starts and resizes wait"
             )
         else:
-            self._controller.release("journal")
+            self._controller.tell(o.Release("journal"))
             self._display.notice("the journal can be written again")
 
     def _unwritten(self) -> PliantError | None:
@@ -283,7 +285,7 @@ def answer(controller: Controller, request: control.Request) -> control.Answer:
     leave = NodeSet.of(numbers[name] for name in names)
     if (why := controller.core.refusal(job.id, request.size, leave)) is not None:
         return control.Answer(error=why)
-    controller.happened(e.Ordered(job.id, request.size, leave))
+    controller.tell(o.Resize(job.id, request.size, tuple(names)))
     if request.size == 0:
         return control.Answer(text=f"job {job.id} ({job.spec.name}) is the policy's again")
     return control.Answer(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pliant.daemon.jobs import log_file
+from pliant.daemon.journal import log_file
 from pliant.daemon.verify import with_own_python
 from pliant.model.batch import Batch
 from pliant.model.errors import BatchError, PliantError

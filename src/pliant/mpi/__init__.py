@@ -10,9 +10,10 @@
 ...         relax(job.comm, grid.local)
 """
 
+from pliant.job.errors import Stalled
 from pliant.mpi.arrays import Array, Block
 from pliant.mpi.context import Replicated
-from pliant.mpi.errors import NotJoined, Released, Stalled
+from pliant.mpi.errors import NotJoined, Released
 from pliant.mpi.job import Job, malleable
 
 __all__ = ["Array", "Block", "Job", "NotJoined", "Released", "Replicated", "Stalled", "malleable"]

@@ -6,42 +6,17 @@ has long arrived. Step and lag are the same everywhere because both travel in th
 
 from __future__ import annotations
 
-import struct
 import time
-from enum import IntEnum
 from math import ceil
-from typing import NamedTuple
 
 from mpi4py import MPI
 
+from pliant.job.decisions import Decision
 from pliant.mpi.wait import Wait
 
 MAX_LAG = 256
 COST_SHARE = 0.005
 """The share of run time that checking may take."""
-_PACK = struct.Struct("<BxHI")
-
-
-class Action(IntEnum):
-    NONE = 0
-    EXPAND = 1
-    SHRINK = 2
-
-
-class Decision(NamedTuple):
-    """What the root decided, the lag of the next check, and the resize it belongs to (0 for none)."""
-
-    action: Action = Action.NONE
-    lag: int = 1
-    resize: int = 0
-
-    def pack(self) -> bytes:
-        return _PACK.pack(self.action, self.lag, self.resize)
-
-    @classmethod
-    def unpack(cls, data: bytes | bytearray) -> Decision:
-        action, lag, resize = _PACK.unpack(data)
-        return cls(Action(action), lag, resize)
 
 
 def better_lag(cost_s: float, step_s: float) -> int:
@@ -59,7 +34,7 @@ class Checks:
         self.lag = lag
         self._comm = comm
         self._wait = wait
-        self._buffer = bytearray(_PACK.size)
+        self._buffer = bytearray(Decision().pack())
         self._request: MPI.Request | None = None
         self._cost_s = 0.0
         self._read_at = 0.0

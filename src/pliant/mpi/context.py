@@ -6,14 +6,15 @@ import pickle
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from pliant.job.connection import Connection
+from pliant.job.decisions import Nothing, Source
+from pliant.job.environment import Environment
+from pliant.job.negotiation import Negotiation
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds
 from pliant.model.speedup import Model
 from pliant.mpi.arrays import Array, Seat, first_tag
-from pliant.mpi.environment import Environment
 from pliant.mpi.errors import NotJoined, Released
-from pliant.mpi.negotiation import Negotiation
-from pliant.mpi.session import Session
 from pliant.mpi.team import Team
 from pliant.mpi.wait import Wait
 
@@ -80,16 +81,16 @@ class Context:
 
     ``bounds`` are the program's own, ``agreed`` those that the submission allows as well.
 
-    ``session`` and ``negotiation`` are there on rank 0 of every group that an agent started. ``started`` are
+    ``connection`` and ``negotiation`` are there on rank 0 of every group that an agent started. ``started`` are
     the groups that were started together with this one, the leader first. ``joining``, on the root, are the
     newcomers that the job is being connected to right now: their loss cannot be undone any more. ``named`` are
-    the arrays of which the program was told that it holds an old block.
+    the arrays of which the program was told that it holds an old block. ``source`` decides where no agent is.
     """
 
     bounds: Bounds
     wait: Wait
     place: Environment | None = None
-    session: Session | None = None
+    connection: Connection | None = None
     negotiation: Negotiation | None = None
     started: tuple[int, ...] = (0,)
     team: Team | None = None
@@ -100,6 +101,7 @@ class Context:
     agreed: Bounds | None = None
     result: str | None = None
     joining: tuple[int, ...] = ()
+    source: Source = field(default_factory=Nothing)
     named: set[str] = field(default_factory=set)
     arrays: dict[str, Array] = field(default_factory=dict)
     values: dict[str, Replicated] = field(default_factory=dict)
@@ -117,7 +119,7 @@ class Context:
     @property
     def speaks(self) -> bool:
         """Whether this rank is the root of a job that has a scheduler."""
-        return self.session is not None and self.team is not None and self.team.own.rank == 0
+        return self.connection is not None and self.team is not None and self.team.own.rank == 0
 
     def signature(self) -> str:
         """The arrays and values of this program; equal on newcomers and on those they join."""

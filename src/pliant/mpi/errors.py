@@ -20,13 +20,3 @@ class Released(SystemExit):
 
     def __init__(self) -> None:
         super().__init__(0)
-
-
-class Stalled(PliantError):  # noqa: N818
-    """Something that others had to do did not happen in time."""
-
-    def __init__(self, what: str, seconds: float) -> None:
-        super().__init__(
-            f"waited {seconds:g} s for {what}; the peers are lost or very slow "
-            "(the limit is PLIANT_DEADLINE, in seconds)"
-        )

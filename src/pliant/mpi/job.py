@@ -12,17 +12,18 @@ from typing import Any, Self
 from mpi4py import MPI
 from numpy.typing import DTypeLike
 
+from pliant.job import environment
+from pliant.job.connection import Connection
+from pliant.job.errors import AgentLost
+from pliant.job.negotiation import Negotiation
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds
 from pliant.model.speedup import Model
-from pliant.mpi import environment
 from pliant.mpi.arrays import Array, Block
 from pliant.mpi.context import MAX_NODES, Context, Replicated
 from pliant.mpi.errors import Released
 from pliant.mpi.join import together
 from pliant.mpi.loop import Loop, arrive
-from pliant.mpi.negotiation import Negotiation
-from pliant.mpi.session import Session, abort
 from pliant.mpi.team import Member, assemble, barrier, broadcast, count_members, gather_all
 from pliant.mpi.wait import Wait
 from pliant.plan.join import star
@@ -188,10 +189,10 @@ class Job:
 
     def _leave(self) -> None:
         """After a release: the communicators are gone already."""
-        session = self._context.session
-        if session is not None:
+        connection = self._context.connection
+        if connection is not None:
             # In the epoch this rank lived in: the one before the shrink.
-            session.send(Bye(self._context.epoch - 1))
+            connection.send(Bye(self._context.epoch - 1))
 
     def _finish(self) -> None:
         context = self._context
@@ -200,8 +201,8 @@ class Job:
             self._loop.settle()
         # Rank 0 may write results while the others are here already: no limit.
         barrier(team.own, context.wait, "the end of the job", limited=False)
-        if context.session is not None:
-            context.session.send(Bye(context.epoch, context.result if context.speaks else None))
+        if context.connection is not None:
+            context.connection.send(Bye(context.epoch, context.result if context.speaks else None))
         team.leave(context.wait)
 
     def _fail(self, error: BaseException) -> None:
@@ -209,11 +210,11 @@ class Job:
         text = "".join(traceback.format_exception(error))
         sys.stdout.flush()
         sys.stderr.write(text)
-        session = self._context.session
-        if session is not None and session.side.state not in {"new", "closed"}:
+        connection = self._context.connection
+        if connection is not None and connection.session.side.state not in {"new", "closed"}:
             # The end of a traceback tells most; what cannot be sent must not keep the group from ending.
             with suppress(Exception):
-                session.send(Error(text=text[-RESULT_BYTES:].encode(errors="replace").decode()))
+                connection.send(Error(text=text[-RESULT_BYTES:].encode(errors="replace").decode()))
         abort("the program failed; ending its group", code or 1)
 
 
@@ -258,18 +259,35 @@ def _register(context: Context, place: environment.Environment) -> None:
     world, wait = MPI.COMM_WORLD, context.wait
     news: tuple[tuple[int, ...], Model | None, Bounds | None] = ((), None, None)
     if world.rank == 0:
-        session = Session.open(place, wait.limit_s)
-        welcome = session.greet(world.size, context.bounds)
-        wait.idle = session.poll
-        session.on_message = _watch(context, session)
-        context.session = session
-        context.negotiation = Negotiation(session, context.bounds)
+        connection = Connection.open(place, wait.limit_s, idle=world.Iprobe, on_lost=_orphaned(place))
+        welcome = connection.greet(world.size, context.bounds)
+        wait.idle = connection.poll
+        connection.session.on_message = _watch(context)
+        context.connection = connection
+        context.negotiation = Negotiation(connection.session, context.bounds, _pass_on)
         news = (welcome.groups, welcome.model, welcome.bounds)
     news = broadcast(world, news, 0, wait, "the scheduler's welcome", limited=False)
     context.started, context.model, context.agreed = news
 
 
-def _watch(context: Context, session: Session) -> Callable[[SchedulerMessage], None]:
+def abort(text: str, code: int = 1) -> None:
+    """Say why and end all ranks of this group: its peers may sit in MPI, where an exception cannot reach."""
+    sys.stdout.flush()
+    sys.stderr.write(f"pliant: {text}\n")
+    sys.stderr.flush()
+    MPI.COMM_WORLD.Abort(code)
+
+
+def _pass_on(text: str) -> None:
+    sys.stderr.write(f"pliant: the scheduler says: {text}\n")
+
+
+def _orphaned(place: environment.Environment) -> Callable[[str], None]:
+    """Ends this group when its agent is gone: nothing would end it later."""
+    return lambda why: abort(str(AgentLost(place.group, place.node, why)))
+
+
+def _watch(context: Context) -> Callable[[SchedulerMessage], None]:
     """Ends this group at the loss of one that it cannot do without, even in the midst of a wait: one that is
     joined or is being joined, or was started together with this group while that is not joined."""
 
@@ -283,7 +301,6 @@ def _watch(context: Context, session: Session) -> Callable[[SchedulerMessage], N
                 abort(
                     f"group {message.group} of this job was lost, and its data with it; the job cannot go on"
                 )
-        session.inbox.append(message)
 
     return take
 
@@ -294,6 +311,6 @@ def _join_start(context: Context, place: environment.Environment) -> None:
     places = gather_all(own, (place.group, place.node), context.wait, "the names of the groups")
     if {group for group, _ in places} != set(context.started):
         own.Free()
-        own = together(star(context.started, 0), place.group, place.epoch, context.session, context.wait)
+        own = together(star(context.started, 0), place.group, place.epoch, context.connection, context.wait)
         places = gather_all(own, (place.group, place.node), context.wait, "the names of the groups")
     context.team = assemble(own, count_members(places), context.wait)

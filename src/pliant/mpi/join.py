@@ -4,47 +4,49 @@ from __future__ import annotations
 
 from mpi4py import MPI
 
-from pliant.mpi.session import Session
+from pliant.job.connection import Connection
+from pliant.job.exchange import gather
 from pliant.mpi.team import barrier
 from pliant.mpi.wait import Wait
 from pliant.plan.join import JoinPlan
 from pliant.protocol.messages import Put
 
 
-def together(plan: JoinPlan, group: int, epoch: int, session: Session | None, wait: Wait) -> MPI.Intracomm:
+def together(
+    plan: JoinPlan, group: int, epoch: int, connection: Connection | None, wait: Wait
+) -> MPI.Intracomm:
     """The communicator of all groups of the plan, in its order; collective over each group.
 
-    ``session`` is there on rank 0 of each group. The other ranks of a group wait in a barrier, not in Connect,
+    ``connection`` is there on rank 0 of each group. The other ranks of a group wait in a barrier, not in Connect,
     which would burn a core until its turn.
     """
     comm = MPI.COMM_WORLD.Dup()
-    if group != plan.leader:
-        if session is not None:
-            session.send(Put(epoch, plan.up[group], "up"))
-    elif session is not None and plan.up:
-        session.fetch(epoch, plan.up.values(), f"groups {sorted(plan.up)} to start")
+    if connection is not None:
+        gather(connection, plan, group, epoch)
     barrier(comm, wait, "the other groups to start")
     for step in plan.steps:
         if group in step.accepting:
-            comm = accept(comm, epoch, step.key, session, wait)
+            comm = accept(comm, epoch, step.key, connection, wait)
         elif group == step.connecting:
             port = ""
-            if session is not None:
-                (port,) = session.fetch(epoch, [step.key], f"the port at {step.key}")
+            if connection is not None:
+                (port,) = connection.fetch(epoch, [step.key], f"the port at {step.key}")
             barrier(comm, wait, "the port of the leader")
             comm = connect(comm, port, wait)
     return comm
 
 
-def accept(comm: MPI.Intracomm, epoch: int, key: str, session: Session | None, wait: Wait) -> MPI.Intracomm:
+def accept(
+    comm: MPI.Intracomm, epoch: int, key: str, connection: Connection | None, wait: Wait
+) -> MPI.Intracomm:
     """Take in the group that connects to the port stored at ``key``; its ranks come after those of ``comm``.
 
     ``comm`` is spent. The port is told before Accept blocks; the peer's Connect comes a socket's way later.
     """
     port = ""
-    if comm.rank == 0 and session is not None:
+    if comm.rank == 0 and connection is not None:
         port = MPI.Open_port()
-        session.send(Put(epoch, key, port))
+        connection.send(Put(epoch, key, port))
     with wait.watchdog(f"accepting at {key}"):
         between = comm.Accept(port, root=0)
     joint = _merge(comm, between, wait, high=False)

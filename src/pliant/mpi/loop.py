@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from pliant.job.decisions import Action, Decision, Known
+from pliant.job.negotiation import Situation
 from pliant.model.speedup import Model
 from pliant.mpi import join, resize
-from pliant.mpi.checks import Action, Checks, Decision
+from pliant.mpi.checks import Checks
 from pliant.mpi.context import Context, Snapshot
 from pliant.mpi.errors import Released
-from pliant.mpi.negotiation import Situation
 from pliant.mpi.pace import Pace, Totals
 from pliant.mpi.team import broadcast, count_members, gather_all
 from pliant.plan.join import joined_key, source_key, star
@@ -21,18 +22,18 @@ REPORT_S = 1.0
 
 def arrive(context: Context) -> Snapshot:
     """A newcomer reaches its loop: join the other newcomers, then the job; returns the job's state."""
-    place, session, wait = context.place, context.session, context.wait
+    place, connection, wait = context.place, context.connection, context.wait
     if place is None:
         raise RuntimeError("only an agent starts newcomers")
-    if session is not None:
-        session.send(Ready(place.resize, place.group))
-    own = join.together(star(context.started, place.resize), place.group, place.epoch, session, wait)
+    if connection is not None:
+        connection.send(Ready(place.resize, place.group))
+    own = join.together(star(context.started, place.resize), place.group, place.epoch, connection, wait)
     places = gather_all(own, (place.group, place.node), wait, "the newcomers' names")
     port = ""
-    if own.rank == 0 and session is not None:
-        session.send(Put(place.epoch, joined_key(place.resize), context.signature()))
+    if own.rank == 0 and connection is not None:
+        connection.send(Put(place.epoch, joined_key(place.resize), context.signature()))
         # The sources come when their steps allow; if never, the scheduler ends this group.
-        (port,) = session.fetch(place.epoch, [source_key(place.resize)], "the job", limited=False)
+        (port,) = connection.fetch(place.epoch, [source_key(place.resize)], "the job", limited=False)
     port = broadcast(own, port, 0, wait, "the job's port", limited=False)
     return resize.grow_newcomer(context, own, count_members(places), port)
 
@@ -49,7 +50,6 @@ class Loop:
         if begin:
             self._pace.totals = Totals(begin.should_s, begin.paced_s)
         self._reported = time.perf_counter()
-        self._checks: Checks | None = None
         self._signature = context.signature()
         self._start_epoch()
         if context.speaks and context.negotiation is not None and not begin:
@@ -59,7 +59,10 @@ class Loop:
         context = self._context
         team = context.joined("the job")
         self._pace.begin(self._step, team.nodes, time.perf_counter())
-        if context.place is not None:
+        self._checks: Checks | Known
+        if context.place is None:
+            self._checks = Known(context.source, self._step)
+        else:
             self._checks = Checks(team.own, context.wait, self._step, self._lag)
 
     def run(self) -> Iterator[int]:
@@ -76,11 +79,10 @@ class Loop:
     def _turn(self) -> None:
         """Everything that happens between two steps of the user."""
         self._context.wait.sleep_until(self._pace.start_of(self._step))
-        if self._checks is None:
-            return
-        if self._context.session is not None:
-            self._context.session.poll()
-        self._report()
+        if self._context.place is not None:
+            if self._context.connection is not None:
+                self._context.connection.poll()
+            self._report()
         if self._step == self._checks.due:
             decision = self._checks.read()
             self._lag = decision.lag
@@ -92,7 +94,9 @@ class Loop:
         context = self._context
         members = context.joined("the job").members
         left, most = self._total - self._step, context.most_nodes(members[0].ranks)
-        return Situation(context.epoch, members, left, self._lag, most, self._signature)
+        return Situation(
+            context.epoch, tuple(m.group for m in members), left, self._lag, most, self._signature
+        )
 
     def _decide(self) -> Decision:
         negotiation = self._context.negotiation
@@ -125,19 +129,20 @@ class Loop:
 
     def _progress(self, now: float) -> None:
         context = self._context
-        if context.speaks and context.session is not None:
+        if context.speaks and context.connection is not None:
             should_s, paced_s = self._pace.sums(self._step, now)
             fraction = self._step / self._total if self._total else 1.0
-            context.session.send(Progress(context.epoch, fraction, pace_s=should_s, paced_s=paced_s))
+            context.connection.send(Progress(context.epoch, fraction, pace_s=should_s, paced_s=paced_s))
 
     def _end(self) -> None:
         """No step will come: what is open fails, and the scheduler learns that it need not ask."""
         context = self._context
-        if context.speaks and context.negotiation is not None:
+        if context.speaks and context.connection is not None and context.negotiation is not None:
             self._progress(time.perf_counter())
+            context.connection.poll()
             context.negotiation.end(context.epoch)
 
     def settle(self) -> None:
         """Complete the check that is under way; collective, so only where the block ends without error."""
-        if self._checks is not None and not self._context.released:
+        if not self._context.released:
             self._checks.drain()

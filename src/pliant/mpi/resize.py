@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from mpi4py import MPI
 
+from pliant.job.decisions import Action, Decision
+from pliant.job.negotiation import Situation
 from pliant.mpi import join
 from pliant.mpi.arrays import filler, redistribute
-from pliant.mpi.checks import Action, Decision
 from pliant.mpi.context import Context, Snapshot
-from pliant.mpi.negotiation import Situation
 from pliant.mpi.team import Member, Team, assemble, barrier, broadcast
 from pliant.plan.join import source_key
 from pliant.protocol.messages import Done
@@ -49,7 +49,7 @@ def perform(context: Context, decision: Decision, now: Situation, snapshot: Snap
             epoch=context.epoch,
             resize=decision.resize,
             root=members[0].group,
-            released=tuple(m.node for m in old.members if m not in members),
+            released=order.leaving,
             phases=phases,
             blocked_s=time.perf_counter() - begin,
         )
@@ -64,10 +64,12 @@ def _order(context: Context, decision: Decision, now: Situation) -> Order:
     # Peers may still be in user code, so this one wait has no limit.
     barrier(team.own, wait, "all ranks to stop for the resize", limited=False)
     order = Order(go=False)
-    if context.speaks and negotiation is not None:
+    if context.speaks and context.connection is not None and negotiation is not None:
+        context.connection.poll()
         shrink = decision.action is Action.SHRINK
+        groups = tuple(member.group for member in team.members)
         if negotiation.confirm(decision.resize, now, "" if shrink else context.unsendable()):
-            order = Order(go=True, leaving=negotiation.leaving(team.members) if shrink else ())
+            order = Order(go=True, leaving=negotiation.leaving(groups) if shrink else ())
             context.joining = negotiation.newcomers
     order = broadcast(team.own, order, 0, wait, "the root's order")
     return Order(*order)
@@ -78,7 +80,7 @@ def grow(context: Context, resize: int, snapshot: Snapshot) -> dict[str, float]:
     begin = time.perf_counter()
     team, wait = context.joined("the job"), context.wait
     sources = team.own.size
-    own = join.accept(team.own, context.epoch + 1, source_key(resize), context.session, wait)
+    own = join.accept(team.own, context.epoch + 1, source_key(resize), context.connection, wait)
     newcomers = broadcast(own, None, sources, wait, "the newcomers' names")
     broadcast(own, (snapshot, team.members), 0, wait, "the job's state")
     with wait.watchdog("leaving the old communicator"):

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 from mpi4py import MPI
 
-from pliant.mpi.errors import Stalled
+from pliant.job.errors import Stalled
 
 SPIN_S = 50e-6
 """Testing without a pause: a message within one machine takes 2 to 20 us."""

@@ -11,16 +11,18 @@ from pliant.model.errors import ProtocolError
 from pliant.protocol.messages import (
     AgentMessage,
     ControllerMessage,
+    From,
     JobMessage,
     Message,
     SchedulerMessage,
+    To,
 )
 
 MAX_LINE = 1 << 20
 """The longest line that is accepted, in bytes; tracebacks and key exchange stay far below."""
 
 WRAPPING = 4096
-"""What an agent's envelope may add to a job's line."""
+"""What the envelopes between agent and controller may add to a job's line."""
 
 T = TypeVar("T")
 _encoder = msgspec.json.Encoder()
@@ -67,7 +69,7 @@ class Decoder(Generic[T]):
         """One message; ProtocolError if the line is none of this end's messages."""
         try:
             return self._decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
             shown = bytes(line)[:120].decode(errors="replace")
             raise ProtocolError(f"not a message: {error}: {shown}") from error
 
@@ -86,3 +88,13 @@ def from_controller() -> Decoder[ControllerMessage]:
 
 def from_agent() -> Decoder[AgentMessage]:
     return Decoder(AgentMessage)
+
+
+def to_agents() -> Decoder[To]:
+    """Of the envelopes that an agent gets."""
+    return Decoder(To)
+
+
+def from_nodes() -> Decoder[From]:
+    """Of the envelopes that the controller gets."""
+    return Decoder(From)

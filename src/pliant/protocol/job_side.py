@@ -18,7 +18,17 @@ from __future__ import annotations
 
 from pliant.model.errors import ProtocolError
 from pliant.protocol.codec import encode
-from pliant.protocol.messages import JobMessage, SchedulerMessage
+from pliant.protocol.messages import (
+    Accept,
+    Decline,
+    Done,
+    Drain,
+    Failed,
+    JobMessage,
+    Offer,
+    SchedulerMessage,
+    Withdraw,
+)
 
 START = "new"
 _OPEN = ("ready", "offered", "withdrawn", "draining", "resizing")
@@ -61,6 +71,8 @@ class JobSide:
 
     def __init__(self) -> None:
         self.state = START
+        self.resize: int | None = None
+        """The resize that is open."""
 
     def send(self, message: JobMessage) -> bytes:
         """The line to write; ProtocolError if the message is not allowed now (nothing changes then)."""
@@ -70,8 +82,15 @@ class JobSide:
         following = SEND.get((self.state, name))
         if following is None:
             raise ProtocolError(f"a job in state {self.state!r} must not send {name}")
+        if isinstance(message, Accept | Decline | Done | Failed) and message.resize != self.resize:
+            raise ProtocolError(
+                f"a job in state {self.state!r} must not send {name} of resize {message.resize}: "
+                f"{self.resize} is open"
+            )
         line = encode(message)
         self.state = following
+        if following in {"ready", "closed"} and name != "Want":
+            self.resize = None
         return line
 
     def receive(self, message: SchedulerMessage) -> str:
@@ -82,5 +101,12 @@ class JobSide:
         following = RECEIVE.get((self.state, name))
         if following is None:
             raise ProtocolError(f"a job in state {self.state!r} does not expect {name}")
+        if isinstance(message, Withdraw) and self.resize not in (None, message.resize):
+            raise ProtocolError(
+                f"a job in state {self.state!r} does not expect {name} of resize {message.resize}: "
+                f"{self.resize} is open"
+            )
+        if isinstance(message, Offer | Drain) and following != "closed":
+            self.resize = message.resize
         self.state = following
         return following

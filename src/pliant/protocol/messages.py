@@ -1,4 +1,5 @@
-"""Every message of protocol version 1. Times are seconds from now; nodes go by their names.
+"""Every message of protocol version 1. Times are seconds from now; nodes go by their names, groups by their
+numbers within the job.
 
 A job's messages carry the epoch that the sender lives in, so that one that crosses a resize is recognised.
 """
@@ -23,7 +24,8 @@ class Message(msgspec.Struct, frozen=True, tag_field="type", tag=str.lower, omit
 class Hello(Message, frozen=True, omit_defaults=False):
     """First on every session: rank 0 of a group says who it is.
 
-    ``bounds`` is what the program itself allows; ``elastic`` is whether it can be resized at all.
+    ``bounds`` is what the program itself allows; one that allows a single size cannot be resized. Another
+    ``version`` than the scheduler's is refused.
     """
 
     job: int
@@ -32,7 +34,6 @@ class Hello(Message, frozen=True, omit_defaults=False):
     token: str
     ranks: int
     bounds: Bounds | None = None
-    elastic: bool = False
     version: int = VERSION
 
 
@@ -72,7 +73,7 @@ class Decline(Message, frozen=True):
 
 
 class Done(Message, frozen=True):
-    """The resize has happened: data are redistributed, ``released`` nodes are being left.
+    """The resize has happened: data are redistributed, ``released`` groups are leaving.
 
     ``root`` is the group that speaks for the job from now on, in epoch ``epoch`` + 1.
     ``phases`` maps phase names to seconds; ``blocked_s`` is how long the application stood still.
@@ -81,7 +82,7 @@ class Done(Message, frozen=True):
     epoch: int
     resize: int
     root: int
-    released: tuple[str, ...] = ()
+    released: tuple[int, ...] = ()
     phases: dict[str, float] = {}
     blocked_s: float = 0.0
 
@@ -101,7 +102,6 @@ class Progress(Message, frozen=True):
 
     epoch: int
     fraction: float
-    note: str = ""
     pace_s: float = 0.0
     paced_s: float = 0.0
 
@@ -152,29 +152,38 @@ class Welcome(Message, frozen=True, omit_defaults=False):
     version: int = VERSION
 
 
-class Offer(Message, frozen=True):
-    """Grow to ``size`` nodes by the named ``nodes``, or shrink to ``size``, giving back at least ``nodes``.
+class NewGroup(msgspec.Struct, frozen=True):
+    """A group that will be started on ``node`` with ``slots`` ranks when the resize is accepted."""
 
-    ``groups`` are the groups that will be started on ``nodes`` when the offer is accepted.
+    id: int
+    node: str
+    slots: int
+
+
+class Offer(Message, frozen=True):
+    """Go to ``size`` groups: ``arriving`` ones are started and joined, and of the present ones as many leave as it
+    takes, those in ``leaving`` among them.
+
+    An expansion has only arriving groups, a shrink none, a migration both.
     """
 
     resize: int
     epoch: int
-    kind: str
     size: int
-    nodes: tuple[str, ...]
     deadline_s: float
-    groups: tuple[int, ...] = ()
+    arriving: tuple[NewGroup, ...] = ()
+    leaving: tuple[int, ...] = ()
 
 
 class Drain(Message, frozen=True):
-    """A shrink that cannot be declined: the named nodes must be free within the deadline."""
+    """A shrink that cannot be declined: groups ``leaving``, and as many more as it takes, must be gone within the
+    deadline."""
 
     resize: int
     epoch: int
     size: int
-    nodes: tuple[str, ...]
     deadline_s: float
+    leaving: tuple[int, ...] = ()
 
 
 class Stay(Message, frozen=True):
@@ -207,7 +216,7 @@ class Value(Message, frozen=True):
 
 class StartGroup(Message, frozen=True):
     """Start the processes of one group, its part of ``world``; ``output`` is the file that their output is
-    appended to."""
+    appended to. ``dialect`` is how they are launched: by which MPI's rules, or by none."""
 
     job: int
     group: int
@@ -217,6 +226,7 @@ class StartGroup(Message, frozen=True):
     cwd: str
     output: str
     token: str
+    dialect: str = "pmi1"
 
 
 class Signal(Message, frozen=True):
@@ -327,9 +337,28 @@ class Heartbeat(Message, frozen=True):
     pass
 
 
+# ---- envelopes: every line between controller and agent ----------------------------------------------
+
+
+class To(Message, frozen=True):
+    """``message`` for the agents of ``nodes``; an agent in between passes it on unread."""
+
+    nodes: tuple[str, ...]
+    message: msgspec.Raw
+
+
+class From(Message, frozen=True):
+    """``message`` of the agent of ``node``; an agent in between passes it on unread."""
+
+    node: str
+    message: msgspec.Raw
+
+
 JobMessage = (
     Hello | Ready | Malleable | Want | Accept | Decline | Done | Failed | Progress | Put | Get | Error | Bye
 )
+RootMessage = Malleable | Want | Accept | Decline | Done | Failed | Progress | Bye
+"""What only the group that speaks for the job may say."""
 SchedulerMessage = Welcome | Offer | Drain | Stay | Withdraw | GroupLost | Value | Error
-ControllerMessage = StartGroup | Signal | Prove | Deliver | Fenced | Shutdown
-AgentMessage = AgentHello | Started | StartFailed | Exited | Proof | Relay | Fence | Heartbeat
+ControllerMessage = StartGroup | Signal | Prove | Deliver | Fenced | Shutdown | Error
+AgentMessage = AgentHello | Started | StartFailed | Exited | Proof | Relay | Fence | Heartbeat | Error

@@ -15,24 +15,45 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from pliant.model.errors import ProtocolError
 from pliant.protocol import messages as m
+from pliant.protocol import resizing
 
 START = "new"
 _WAITING = ("offering", "draining", "withdrawing")
 _OPEN = ("ready", "asked", *_WAITING, "resizing", "recalling")
+PROJECTION = {
+    resizing.NONE: "ready",
+    resizing.OFFERED: "offering",
+    resizing.WITHDRAWN: "withdrawing",
+    resizing.CROSSED: "recalling",
+    resizing.ACCEPTED: "resizing",
+    resizing.RECALLED: "recalling",
+}
+"""The states of a resize as they are seen on the wire: whether anything was started does not show there."""
+
+
+def _projected(*names: str) -> dict[tuple[str, str], str]:
+    """What the table of resizes says of these messages."""
+    table = {
+        (PROJECTION[state], name): PROJECTION[move.state]
+        for (state, name), move in resizing.TABLE.items()
+        if name in names
+    }
+    # A drain is an offer that cannot be declined.
+    for (state, name), after in list(table.items()):
+        if state == "offering" and name != "Decline":
+            table["draining", name] = after
+        if name == "Offer":
+            table[state, "Drain"] = "draining"
+    return table
+
 
 SEND: dict[tuple[str, str], str] = {
-    ("ready", "Offer"): "offering",
-    ("ready", "Drain"): "draining",
+    **_projected("Offer", "Withdraw"),
     ("asked", "Offer"): "offering",
     ("asked", "Drain"): "draining",
     ("asked", "Stay"): "ready",
-    ("offering", "Withdraw"): "withdrawing",
-    ("draining", "Withdraw"): "withdrawing",
-    ("resizing", "Withdraw"): "recalling",
 }
 """(state, class name of a message the scheduler sends) -> next state."""
 
@@ -41,12 +62,7 @@ RECEIVE: dict[tuple[str, str], str] = {
     ("ready", "Want"): "asked",
     ("asked", "Want"): "asked",
     **{(state, "Want"): state for state in _WAITING},  # they crossed: the offer is the answer
-    ("offering", "Accept"): "resizing",
-    ("draining", "Accept"): "resizing",
-    ("withdrawing", "Accept"): "recalling",
-    ("offering", "Decline"): "ready",
-    ("withdrawing", "Decline"): "ready",
-    **{(state, name): "ready" for state in ("resizing", "recalling") for name in ("Done", "Failed")},
+    **_projected("Accept", "Decline", "Done", "Failed"),
     **{(state, "Bye"): "closed" for state in _OPEN},
 }
 """(state, class name of a message the job sends) -> next state."""
@@ -57,23 +73,27 @@ NEUTRAL_RECEIVE = frozenset({"Ready", "Malleable", "Progress", "Put", "Get", "Er
 EARLY = 64
 """How many messages of a new root are kept until the old one's Done comes."""
 
-_OF_ROOT = m.Malleable | m.Want | m.Accept | m.Decline | m.Done | m.Failed | m.Progress | m.Bye
+_ANSWERS = m.Accept | m.Decline | m.Done | m.Failed
+_OF_ROOT = m.RootMessage
 
 
 class SchedulerSide:
-    """All sessions of one job. ``root`` is the group that speaks for it, ``epoch`` counts its resizes."""
+    """All sessions of one job. ``root`` is the group that speaks for it, ``epoch`` counts its resizes, and ``resize`` is
+    the one that was offered last."""
 
     def __init__(self, root: int) -> None:
         self.state = START
         self.root = root
         self.epoch = 0
-        self._early: list[tuple[int, m.JobMessage]] = []
+        self.resize: int | None = None
+        self._early: list[tuple[int, m.RootMessage]] = []
 
-    def receive(self, group: int, message: m.JobMessage) -> list[m.JobMessage]:
-        """The messages that count now because ``message`` has come from ``group``, in order.
+    def receive(self, group: int, message: m.JobMessage) -> bool:
+        """Whether ``message``, which has come from ``group``, counts now. ProtocolError where it is out of place or its
+        epoch is over; nothing changes then.
 
-        A new root may be heard before the old one's Done, over another connection: what it says is kept
-        until then. ProtocolError where the message is out of place or its epoch is over; nothing changes then.
+        A new root may be heard before the old one's Done, over another connection: what it says is kept until then,
+        and ``next_early`` gives it back. A group that is not the root leaves in good order by a Bye that says nothing.
         """
         name = type(message).__name__
         if isinstance(message, _OF_ROOT):
@@ -83,30 +103,34 @@ class SchedulerSide:
                         f"{name} is of epoch {message.epoch}, and too many came early already"
                     )
                 self._early.append((group, message))
-                return []
+                return False
             if group != self.root:
                 if isinstance(message, m.Bye):
-                    return []  # a group that leaves in good order
+                    return False
                 raise ProtocolError(f"group {group} sent {name}, but group {self.root} speaks for the job")
             if message.epoch < self.epoch:
                 raise ProtocolError(f"{name} is of epoch {message.epoch}; the job is in {self.epoch}")
+            if self.state in (START, "closed"):
+                raise ProtocolError(f"{name} came in state {self.state!r}")
         if name in NEUTRAL_RECEIVE or (name == "Hello" and not self._awaited(group)):
-            return [message]
+            return True
         following = RECEIVE.get((self.state, name))
         if following is None:
             raise ProtocolError(f"{name} came in state {self.state!r}")
+        if isinstance(message, _ANSWERS) and self.resize not in (None, message.resize):
+            raise ProtocolError(f"{name} is of resize {message.resize}; {self.resize} is open")
         self.state = following
-        if not isinstance(message, m.Done):
-            return [message]
-        self.root = message.root
-        self.epoch += 1
-        early, self._early = self._early, []
-        result: list[m.JobMessage] = [message]
-        for sender, kept in early:
-            # What turns out to be out of place must not take Done with it.
-            with suppress(ProtocolError):
-                result += self.receive(sender, kept)
-        return result
+        if isinstance(message, m.Done):
+            self.root = message.root
+            self.epoch += 1
+        return True
+
+    def next_early(self) -> tuple[int, m.RootMessage] | None:
+        """What a group said before its epoch had begun, if that is now; to be received as if it came now."""
+        for i, (_, message) in enumerate(self._early):
+            if message.epoch <= self.epoch:
+                return self._early.pop(i)
+        return None
 
     def _awaited(self, group: int) -> bool:
         """Whether this group's Hello is the one that opens the job; all others only open their session."""
@@ -124,6 +148,8 @@ class SchedulerSide:
             if following is None:
                 raise ProtocolError(f"a scheduler in state {self.state!r} must not send {name}")
             self.state = following
+        if isinstance(message, m.Offer | m.Drain):
+            self.resize = message.resize
         return message
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pliant.protocol import job_side, scheduler_side
+from pliant.protocol import job_side, resizing, scheduler_side
 
 
 def markdown(sends: Mapping[tuple[str, str], str], receives: Mapping[tuple[str, str], str]) -> str:
@@ -20,9 +20,20 @@ def markdown(sends: Mapping[tuple[str, str], str], receives: Mapping[tuple[str, 
     return "\n".join(rows)
 
 
+def resizes() -> str:
+    """The table of a resize's states: a row for each input that counts in a state."""
+    rows = ["| state | input | next state | what becomes of its groups and nodes |", "|---|---|---|---|"]
+    rows += [
+        f"| **{state}** | `{name}` | {move.state} | {move.effect.value} |"
+        for (state, name), move in resizing.TABLE.items()
+    ]
+    return "\n".join(rows)
+
+
 def sections() -> dict[str, str]:
     """The generated parts of docs/protocol.md by their marker."""
     return {
+        "resize": resizes(),
         "job": markdown(job_side.SEND, job_side.RECEIVE),
         "scheduler": markdown(scheduler_side.SEND, scheduler_side.RECEIVE),
     }

@@ -11,6 +11,10 @@ from pliant.model.nodes import NodeSet, hostlist
 from pliant.report.glyphs import Glyphs
 from pliant.report.words import cause, count, plain, seconds, why
 
+OFFERED = {"expand": "can grow", "shrink": "is asked to shrink", "migrate": "is asked to move"}
+UNDER_WAY = {"expand": "growing", "shrink": "shrinking", "migrate": "moving"}
+DONE = {"expand": "grew", "shrink": "shrank", "migrate": "moved"}
+
 
 class Event(NamedTuple):
     """``plain_too``: worth a line even where nobody watches a display. ``kind`` names a glyph."""
@@ -43,6 +47,7 @@ class Told:
             r.ResizeDone: self._done,
             r.ResizeFailed: self._failed,
             r.JobEnded: self._ended,
+            r.PolicyFailed: self._policy_failed,
             r.NodesLost: self._lost,
             r.NodesBack: self._back,
         }
@@ -70,7 +75,7 @@ class Told:
 
     def _offered(self, record: r.ResizeOffered) -> Event:
         self._offers[record.job] = record
-        verb = "can grow" if record.kind == "expand" else "is asked to shrink"
+        verb = OFFERED[record.kind]
         text = f"{self.name(record.job)} {verb} from {record.before} to {count(record.after, 'node')}"
         return Event(
             record.at, record.kind, f"{text}: {why(record.reason, self.name)}", "dim", plain_too=False
@@ -79,7 +84,7 @@ class Told:
     def _done(self, record: r.ResizeDone) -> Event:
         offer = self._offers[record.job]
         self._forget_offer(record.job)
-        verb = "grew" if offer.kind == "expand" else "shrank"
+        verb = DONE[offer.kind]
         size = offer.before + len(record.gained) - len(record.released)
         blocked = f"(stood still for {seconds(record.blocked_s)})"
         text = f"{self.name(record.job)} {verb} from {offer.before} to {count(size, 'node')} {blocked}"
@@ -116,7 +121,7 @@ class Told:
         offer = self._offers.get(job)
         if offer is None:
             return f"{self.name(job)}: a resize"
-        kind = "growing" if offer.kind == "expand" else "shrinking"
+        kind = UNDER_WAY[offer.kind]
         return f"{self.name(job)}: {kind} from {offer.before} to {count(offer.after, 'node')}"
 
     def _ended(self, record: r.JobEnded) -> Event:
@@ -131,6 +136,10 @@ class Told:
         code = f" (exit code {record.exit_code})" if failed else ""
         said = cause(record.error, record.exit_code)
         text = f"{name} ended as {record.state}{code}{ran}" + (f": {said}" if said else "")
+        return Event(record.at, "failed", text, "bold yellow")
+
+    def _policy_failed(self, record: r.PolicyFailed) -> Event:
+        text = f"{plain(record.error)}; the run goes on under {record.instead}"
         return Event(record.at, "failed", text, "bold yellow")
 
     def _lost(self, record: r.NodesLost) -> Event:

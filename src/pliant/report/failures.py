@@ -22,6 +22,9 @@ def told(runs: Sequence[Run]) -> Iterator[Text]:
     checked. What comes from a job is in lines that are not to be broken."""
     for run in runs:
         of = f"{plain(run.name)}: " if len(runs) > 1 else ""
+        if run.policy_failed:
+            said = f"{of}the policy went wrong, and the run went on without it: {plain(run.policy_failed)}"
+            yield Text(said, style="bold yellow")
         yield from _failed(run, of)
         for job in run.differing:
             yield Text(f"{of}the result of job {plain(job.name)} is WRONG", style="bold yellow")

@@ -16,13 +16,18 @@ class Glyphs(NamedTuple):
     started: str
     expand: str
     shrink: str
+    migrate: str
     completed: str
     failed: str
     other: str
 
 
-UNICODE = Glyphs("█", "░", "·", "▒", "✗", "▶", "▲", "▼", "✓", "✗", "·")
-ASCII = Glyphs("#", ".", ".", "%", "X", ">", "^", "v", "+", "!", "-")
+UNICODE = Glyphs("█", "░", "·", "▒", "✗", "▶", "▲", "▼", "⇄", "✓", "✗", "·")
+ASCII = Glyphs("#", ".", ".", "%", "X", ">", "^", "v", "=", "+", "!", "-")
+
+
+SIGNS = {"expand": UNICODE.expand, "shrink": UNICODE.shrink, "migrate": UNICODE.migrate}
+"""Of the kinds of resizes."""
 
 
 def glyphs(*, ascii_only: bool) -> Glyphs:
@@ -30,7 +35,7 @@ def glyphs(*, ascii_only: bool) -> Glyphs:
 
 
 SPELLINGS = {
-    "▶": ">", "▲": "^", "▼": "v", "✓": "+", "✗": "!", "·": "-", "…": "~", "±": "+-", "→": "->",
+    "▶": ">", "▲": "^", "▼": "v", "⇄": "=", "✓": "+", "✗": "!", "·": "-", "…": "~", "±": "+-", "→": "->",
 }  # fmt: skip
 SPELLED = "pliant.spelled"
 """The name of the handler below for what an encoding does not have."""

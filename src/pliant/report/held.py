@@ -33,8 +33,11 @@ class _Fold:
     def add(self, record: r.Record) -> None:
         at = record.at
         if isinstance(record, r.ResizeOffered):
-            if record.kind == "expand":
-                self.reserved[record.job] = (record.nodes.mask, at)
+            self.reserved[record.job] = (record.nodes.mask, at)
+        elif isinstance(record, r.ResizeWithdrawn):
+            mask, since = self.reserved.get(record.job, (0, at))
+            self._close(record.job, RESERVED, mask & record.freed.mask, since, at)
+            self.reserved[record.job] = (mask & ~record.freed.mask, since)
         elif isinstance(record, r.ResizeDone):
             self._settle(record.job, at)
             self._left(record.job, record.released, at)

@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from pliant.core import records as r
-from pliant.core.state import Job, State
+from pliant.core.job import Job
+from pliant.core.state import State
 from pliant.model.jobs import JobState
 from pliant.report.events import Event, Told
 from pliant.report.glyphs import glyphs, spelled
@@ -296,7 +297,7 @@ class LiveView:
         text = Text(count(job.size, "node"))
         resize = job.resize
         if resize is not None:
-            sign = self._glyphs.expand if resize.kind == "expand" else self._glyphs.shrink
+            sign = str(getattr(self._glyphs, resize.kind))
             stage = {"offered": "offered", "accepted": "under way", "withdrawn": "called off"}[resize.stage]
             text.append(f"  {sign} {resize.after} ({stage})", style="bold")
         if job.ending is not None:

@@ -8,6 +8,7 @@ from html import escape
 from pliant.core.metrics import JobOutcome, ResizeOutcome
 from pliant.model.jobs import ENDED, JobState
 from pliant.report.compare import Cell, Row, change_text, compare
+from pliant.report.glyphs import SIGNS
 from pliant.report.palette import Fill
 from pliant.report.runs import Run
 from pliant.report.tables import RESULT_WIDTH, sizes_text, state_text
@@ -192,7 +193,7 @@ def resize_rows(run: Run) -> str:
 
 
 def _resize_row(run: Run, name: str, resize: ResizeOutcome) -> str:
-    sign = "▲" if resize.kind == "expand" else "▼"
+    sign = SIGNS[resize.kind]
     took = seconds(resize.done_s - resize.offered_s) if resize.done_s is not None else "-"
     done = resize.outcome == "done"
     bad = resize.outcome == "failed" and not resize.late

@@ -11,6 +11,7 @@ import msgspec
 from pliant.core import records as r
 from pliant.core.gantt import Gantt, gantt
 from pliant.core.metrics import JobOutcome, ResizeOutcome, RunMetrics, measure
+from pliant.core.records import PolicyFailed
 from pliant.model.errors import PliantError
 from pliant.model.jobs import ENDED, Check, JobState
 from pliant.model.nodes import NodeSet, hostlist
@@ -121,6 +122,11 @@ class Run:
         """Jobs whose result was to be checked and could not be."""
         return [job for job in self.metrics.jobs if job.unchecked]
 
+    @property
+    def policy_failed(self) -> str:
+        """Why the run went on under another policy; empty if it did not."""
+        return next((record.error for record in self.records if isinstance(record, PolicyFailed)), "")
+
     def hosts(self, nodes: NodeSet) -> str:
         """The nodes' names, in hostlist form."""
         return hostlist(self.names[i] if i < len(self.names) else f"node{i}" for i in nodes)
@@ -161,6 +167,7 @@ def _run_data(run: Run) -> dict[str, Any]:
         if key != "jobs":
             data[key] = _plain(getattr(metrics, key))
     data["predicted_makespan_s"] = _maybe(run.predicted_makespan_s)
+    data["policy_failed"] = run.policy_failed
     data["origin_s"] = _rounded(run.origin_s)
     data["jobs"] = [_job_data(run, number, job) for number, job in run.jobs.items()]
     return data

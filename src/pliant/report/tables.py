@@ -10,6 +10,7 @@ from rich.text import Text
 from pliant.core.metrics import JobOutcome
 from pliant.model.jobs import JobState
 from pliant.report.compare import Cell, change_text, compare
+from pliant.report.glyphs import SIGNS
 from pliant.report.runs import Run
 from pliant.report.words import cause, percent, plain, seconds, shorten
 
@@ -123,7 +124,7 @@ def sizes_text(run: Run, number: int) -> str:
         size = run.first_size(number)
         return str(size) if size else "-"
     parts = [str(done[0].before)]
-    parts += [f"{'▲' if resize.kind == 'expand' else '▼'} {resize.after}" for resize in done]
+    parts += [f"{SIGNS[resize.kind]} {resize.after}" for resize in done]
     return " ".join(parts)
 
 

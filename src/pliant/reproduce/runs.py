@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pliant.core import records as r
 from pliant.core.metrics import Metrics, RunMetrics
-from pliant.core.state import Settings
+from pliant.core.settings import Settings
 from pliant.model.jobs import JobClass
 from pliant.policy.view import Policy
 from pliant.sim.simulator import SimJob, simulate

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from pliant.core.state import Settings
+from pliant.core.settings import Settings
 from pliant.policy.registry import POLICIES, make
 from pliant.report.words import seconds
 from pliant.reproduce import charts

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from pliant.core.state import Settings
+from pliant.core.settings import Settings
 from pliant.model.batch import Batch, Cluster, read_batch
 from pliant.model.errors import BatchError
 from pliant.plan.cost import ResizeCost

@@ -13,7 +13,7 @@ from random import Random
 from typing import NamedTuple
 
 from pliant.core import events as e
-from pliant.core.state import NEVER
+from pliant.core.settings import NEVER
 from pliant.model.errors import BatchError
 from pliant.model.limits import whole
 from pliant.model.nodes import NodeSet

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from pliant.core import records as r
+from pliant.core.journal import Header, JournalError, names_of, read
 from pliant.model.errors import TraceError
 from pliant.model.jobs import JobSpec, JobState
 from pliant.model.speedup import scaled
@@ -70,28 +71,19 @@ def read_journal(path: Path) -> Recorded:
             raise TraceError(f"{path}: line {number}: job {error} was never submitted or started") from None
     if not ran:
         raise TraceError(f"{path}: no job was ever submitted")
-    return Recorded([each.job() for each in ran.values()], len(header.names), header.policy)
+    return Recorded([each.job() for each in ran.values()], len(names_of(records)), header.policy)
 
 
-def read_records(path: Path) -> tuple[r.Header, list[r.AnyRecord]]:
+def read_records(path: Path) -> tuple[Header, list[r.AnyRecord]]:
     """A whole journal; TraceError names file and line."""
     try:
-        lines = path.read_bytes().splitlines()
+        with path.open("rb") as file:
+            read_journal = read(file.readlines())
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
-    try:
-        header = msgspec.json.decode(lines[0] if lines else b"", type=r.Header)
-    except msgspec.DecodeError:
-        raise TraceError(f"{path}: line 1: this is no journal of a run (records.ndjson)") from None
-    if header.schema != r.SCHEMA:
-        raise TraceError(f"{path}: line 1: schema {header.schema}; this version reads {r.SCHEMA}")
-    records: list[r.AnyRecord] = []
-    for number, line in enumerate(lines[1:], 2):
-        try:
-            records.append(r.from_line(line))
-        except (msgspec.DecodeError, ValueError) as error:
-            raise TraceError(f"{path}: line {number}: {error}") from None
-    return header, records
+    except JournalError as error:
+        raise TraceError(f"{path}: {error}") from None
+    return read_journal.header, read_journal.records
 
 
 def _follow(record: r.AnyRecord, ran: dict[int, _Ran], sizes: dict[int, int]) -> None:

@@ -16,7 +16,7 @@ from pliant.core import events as e
 from pliant.core import records as r
 from pliant.core.core import SchedulerCore
 from pliant.core.metrics import Metrics, RunMetrics
-from pliant.core.state import NEVER, Settings
+from pliant.core.settings import NEVER, Settings
 from pliant.model.jobs import JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet, lowest_bits
 from pliant.plan.cost import ResizeCost
@@ -111,7 +111,8 @@ class Simulator:
         self._policy = policy
         self._settings = settings or Settings()
         self._cost = self._settings.cost
-        self.core = SchedulerCore(policy, self._settings, sink)
+        self.core = SchedulerCore(policy, self._settings)
+        self._sink = sink
         self._starting = starting
         self._happen = self._in_pyss_order if instant is Instant.PYSS else self._together
         self._progress = progress
@@ -249,7 +250,11 @@ class Simulator:
                 events += self._wishes
                 self._wishes = []
             self._calls += 1
-            for command in self.core.handle(events, self._now):
+            records, commands = self.core.handle(events, self._now)
+            if self._sink is not None:
+                for record in records:
+                    self._sink(record)
+            for command in commands:
                 self._carry_out[type(command)](command)
 
     def _at(self, time: float, happen: Callable[[Any, int], None], run: Run | Former) -> None:
@@ -292,7 +297,7 @@ class Simulator:
         if run.whole is None:
             self._compute(run)
         self._events.append(e.ResizeFailed(run.number, offer.resize, "withdrawn"))
-        if offer.kind == "expand" and not self._cost.leave_s:
+        if offer.nodes and not self._cost.leave_s:
             self._events.append(e.Clean(run.number, offer.nodes))
 
     def _release(self, command: c.Release) -> None:
@@ -320,7 +325,7 @@ class Simulator:
         run.began = self._now
         spec = run.job.spec
         elastic = spec.job_class in ELASTIC
-        self._events.append(e.Hello(run.number, elastic))
+        self._events.append(e.Hello(run.number))
         if elastic:
             self._events.append(e.Malleable(run.number, on=True))
         self._compute(run)
@@ -359,7 +364,7 @@ class Simulator:
         self._events.append(e.Ended(run.number, exit_code, requeue=requeue))
         if not self._cost.leave_s:
             mask = run.mask
-            if run.offer is not None and run.offer.kind == "expand":
+            if run.offer is not None:
                 mask |= run.offer.nodes.mask
             self._events.append(e.Clean(run.number, NodeSet(mask)))
         if self._progress is not None and not self._ended % 500:
@@ -382,7 +387,7 @@ class Simulator:
             return
         run.accepted = True
         self._events.append(e.Accepted(run.number, offer.resize))
-        if offer.kind == "expand":
+        if offer.nodes:
             starting = self._cost.expand_s(run.mask.bit_count(), offer.size) - self._cost.blocked_s
             self._at(self._now + starting - self._cost.answer_s, self._block, run)
         else:
@@ -405,19 +410,29 @@ class Simulator:
             return
         run.offer = None
         run.hold(self._now)
-        released = NodeSet()
-        if offer.kind == "expand":
-            run.mask |= offer.nodes.mask
-        else:
-            # Those that must leave, and the highest-numbered others.
-            kept = lowest_bits(run.mask & ~offer.nodes.mask, offer.size)
-            released = NodeSet(run.mask & ~kept)
-            run.mask = kept
-        self._events.append(e.Resized(run.number, offer.resize, released, run.still_s))
+        # Those leave that must, and of the others the highest-numbered.
+        staying = (run.mask | offer.nodes.mask) & ~offer.leave.mask
+        kept = lowest_bits(staying, offer.size)
+        released = NodeSet(run.mask & ~kept)
+        run.mask = kept
+        self._events.append(self._done(run, offer, released))
         if released and not self._cost.leave_s:
             self._events.append(e.Clean(run.number, released))
         self._compute(run)
         self._ask(run)
+
+    def _done(self, run: Run, offer: c.Offer, released: NodeSet) -> e.Resized:
+        state = self.core.state
+        job = state.jobs[run.number]
+        left = state.groups_on(job, released.mask) if released else ()
+        root = job.root
+        if root in left:
+            root = next(
+                number
+                for number in [*state.groups(job), *(g.id for g in offer.arriving)]
+                if number not in left
+            )
+        return e.Resized(run.number, offer.resize, left, run.still_s, root=root)
 
     def _current(self, run: Run) -> c.Offer | None:
         """The outstanding offer, if the job still runs."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pliant.core.state import Settings
+from pliant.core.settings import Settings
 from pliant.model.errors import BatchError, TraceError
 from pliant.model.limits import GENERATED_JOBS, MOST_NODES, whole
 from pliant.plan.cost import ResizeCost

@@ -37,7 +37,8 @@ say(b"x" * 3_000_000)  # its connection is closed, before it is all there or aft
 done = {"type": "done", "epoch": 0, "resize": 1, "root": 0}
 assert say(hello, {**hello, "type": "unheard-of"})[-1] == "error"
 # What the scheduler answers is for the session that asked, not for the group's next one.
-lies = ({**done, "root": 77}, {**done, "released": ["mars"]}, done)
+lies = ({**done, "root": 77}, {**done, "released": [99]}, done)
+assert say({**hello, "version": 2}, expect=1) == ["error"]
 for _ in range(20):
     assert say(hello, *lies[:1], expect=1)[0] == "welcome"
 assert say(hello, *lies, expect=4) == ["welcome"] + ["error"] * 3

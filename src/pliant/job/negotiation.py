@@ -1,15 +1,13 @@
-"""What the root answers to the scheduler, and when it lets a resize begin. No MPI in here."""
+"""What the root answers to the scheduler, and when it lets a resize begin. No MPI and no I/O in here."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from pliant.job.decisions import Action, Decision
+from pliant.job.session import Session, nothing
 from pliant.model.jobs import Bounds
-from pliant.mpi.checks import Action, Decision
-from pliant.mpi.session import Session
-from pliant.mpi.team import Member
 from pliant.plan.join import joined_key
 from pliant.protocol.messages import (
     Accept,
@@ -30,40 +28,66 @@ from pliant.protocol.messages import (
 class Situation(NamedTuple):
     """Where the job stands when the root decides.
 
-    A resize that is decided now happens ``lag`` steps from now, so as many must be ``left``. ``most_nodes`` is what the arrays can be spread over. ``signature``
+    ``members`` are its groups, in the order of their ranks. A resize that is decided now happens ``lag`` steps from now, so as many must be ``left``. ``most_nodes`` is what the arrays can be spread over. ``signature``
     names the arrays and values of the job; newcomers that have others cannot be joined.
     """
 
     epoch: int
-    members: tuple[Member, ...]
+    members: tuple[int, ...]
     left: int
     lag: int
     most_nodes: int
     signature: str = ""
 
+    @property
+    def late(self) -> bool:
+        """Whether too little is left for another resize."""
+        return self.left <= self.lag + 1
 
-def leaving(members: Sequence[Member], size: int, named: Sequence[str]) -> tuple[int, ...]:
-    """The groups that leave when ``size`` nodes are to remain: those on the ``named`` nodes, and as many more
-    as it takes, from the highest ranks down. ValueError if that cannot be."""
-    count = len(members) - size
-    first = [m.group for m in members if m.node in named]
-    if unknown := sorted(set(named) - {m.node for m in members}):
-        raise ValueError(f"the job has no node {', '.join(unknown)}")
+
+def leaving(members: Sequence[int], size: int, named: Sequence[int]) -> tuple[int, ...]:
+    """The groups that leave when ``size`` of ``members`` are to remain: those ``named``, and as many more as it
+    takes, from the last on down. ValueError if that cannot be."""
+    count, first = len(members) - size, set(named)
+    if unknown := sorted(first - set(members)):
+        raise ValueError(f"the job has no group {', '.join(map(str, unknown))}")
     if size < 1 or count < 1 or len(first) > count:
-        raise ValueError(
-            f"{len(members)} nodes cannot become {size} by giving back {', '.join(named) or 'any'}"
-        )
-    others = [m.group for m in reversed(members) if m.group not in first]
+        given = ", ".join(map(str, named)) or "any"
+        raise ValueError(f"{len(members)} groups cannot become {size} by giving back {given}")
+    others = [group for group in reversed(members) if group not in first]
     gone = {*first, *others[: count - len(first)]}
-    return tuple(m.group for m in members if m.group in gone)
+    return tuple(group for group in members if group in gone)
+
+
+def action_of(offer: Offer | Drain, members: Sequence[int]) -> Action:
+    """What an offer asks of a job of ``members``: it follows from who arrives and who leaves."""
+    arriving = len(offer.arriving) if isinstance(offer, Offer) else 0
+    if not arriving:
+        return Action.SHRINK
+    stays = not offer.leaving and offer.size >= len(members) + arriving
+    return Action.EXPAND if stays else Action.MIGRATE
 
 
 class Negotiation:
-    """The root's answers. Every group's rank 0 has one; only the root's is ever used."""
+    """The root's answers. Every group has one; only the root's is ever used.
 
-    def __init__(self, session: Session, bounds: Bounds) -> None:
+    Its owner feeds the session first; nothing here waits.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        bounds: Bounds,
+        say: Callable[[str], object] = nothing,
+        *,
+        migrates: bool = False,
+    ) -> None:
+        """``say`` gets what the scheduler complains about, for people. ``migrates``: the program's runtime can let
+        groups join and others leave in one resize."""
         self._session = session
         self._bounds = bounds
+        self._say = say
+        self._migrates = migrates
         self._open: Offer | Drain | None = None
         self._accepted = False
         self._broken = ""
@@ -83,7 +107,7 @@ class Negotiation:
     @property
     def newcomers(self) -> tuple[int, ...]:
         """The groups that are to be joined in the open resize."""
-        return self._open.groups if isinstance(self._open, Offer) else ()
+        return tuple(group.id for group in self._open.arriving) if isinstance(self._open, Offer) else ()
 
     # ---- messages -----------------------------------------------------------------------------------
 
@@ -101,7 +125,7 @@ class Negotiation:
                 self._open, self._accepted, self._broken = message, False, ""
                 if isinstance(message, Offer):
                     self._answer_offer(message, now)
-            case Withdraw(resize=resize) if resize == self.resize:
+            case Withdraw(resize=resize) if self._open is not None and resize == self.resize:
                 if self._accepted:
                     self._broken = "withdrawn"
                 else:
@@ -109,47 +133,74 @@ class Negotiation:
             case GroupLost(group=group, why=why):
                 self._lose(group, why)
             case Error(text=text):
-                sys.stderr.write(f"pliant: the scheduler says: {text}\n")
+                self._say(text)
             case _:
                 pass
 
     def _answer_offer(self, offer: Offer, now: Situation) -> None:
         if objection := self._objection(offer, now):
-            self._decline(now.epoch, objection, late=now.left <= now.lag + 1)
+            self._decline(now.epoch, objection, late=now.late)
         else:
             self._accept(now.epoch)
 
     def _objection(self, offer: Offer, now: Situation) -> str:
         if offer.epoch != now.epoch:
             return f"the offer is for epoch {offer.epoch}, the job is in epoch {now.epoch}"
-        if now.left <= now.lag + 1:
+        if now.late:
             return f"only {now.left} steps are left"
         if not self._bounds.allows(offer.size):
             return f"{offer.size} nodes are none of the sizes the program allows ({self._bounds.describe()})"
-        nodes = len(now.members)
-        if offer.kind == "expand":
-            if offer.size > now.most_nodes:
-                return f"the program's arrays have rows for {now.most_nodes} nodes, not for {offer.size}"
-            if offer.size != nodes + len(offer.groups) or not offer.groups:
-                return f"{nodes} nodes and {len(offer.groups)} new groups do not make {offer.size}"
-            return ""
-        if offer.kind != "shrink":
-            return f"the offer's kind {offer.kind!r} is unknown"
+        action = action_of(offer, now.members)
+        if action is not Action.SHRINK and (objection := self._objection_to_newcomers(offer, now)):
+            return objection
+        if action is Action.MIGRATE and not self._migrates:
+            return (
+                f"groups {', '.join(map(str, self._ids(offer)))} arrive while others leave, and this program's runtime "
+                "cannot do both in one resize: offer an expansion and a shrink, one after the other"
+            )
+        if action is not Action.EXPAND:
+            return self._objection_to_leaving(offer, now)
+        return ""
+
+    @staticmethod
+    def _ids(offer: Offer) -> list[int]:
+        return [group.id for group in offer.arriving]
+
+    def _objection_to_newcomers(self, offer: Offer, now: Situation) -> str:
+        ids = self._ids(offer)
+        if len({*ids, *now.members}) < len(ids) + len(now.members):
+            return f"of the groups {', '.join(map(str, ids))} that are to arrive some are there already"
+        if offer.size > now.most_nodes:
+            return f"the program's arrays have rows for {now.most_nodes} nodes, not for {offer.size}"
+        if offer.size > len(now.members) + len(ids):
+            return f"{len(now.members)} nodes and {len(ids)} new groups do not make {offer.size}"
+        return ""
+
+    @staticmethod
+    def _objection_to_leaving(offer: Offer | Drain, now: Situation) -> str:
         try:
-            leaving(now.members, offer.size, offer.nodes)
+            _gone(offer, now.members)
         except ValueError as error:
             return str(error)
         return ""
 
     def _accept_drain(self, now: Situation) -> None:
-        """A drain waits while too few steps are left to follow it: then the job's end answers it."""
-        if isinstance(self._open, Drain) and not self._accepted and now.left > now.lag + 1:
-            self._accept(now.epoch)
+        """A drain waits while too few steps are left to follow it: then the job's end answers it.
+
+        It cannot be declined, so one that cannot be followed is accepted and fails.
+        """
+        if not isinstance(self._open, Drain) or self._accepted or now.late:
+            return
+        self._accept(now.epoch)
+        if self._open.epoch != now.epoch:
+            self._broken = f"the drain is for epoch {self._open.epoch}, the job is in epoch {now.epoch}"
+        else:
+            self._broken = self._objection_to_leaving(self._open, now)
 
     def _accept(self, epoch: int) -> None:
         self._accepted = True
         self._session.send(Accept(epoch, self.resize))
-        if isinstance(self._open, Offer) and self._open.kind == "expand":
+        if self.newcomers:
             self._session.send(Get(epoch + 1, joined_key(self.resize)))
 
     def _decline(self, epoch: int, reason: str, *, late: bool = False) -> None:
@@ -171,37 +222,30 @@ class Negotiation:
         """What all ranks are to do ``now.lag`` steps from now."""
         if not self._accepted or self._committed or now.left <= now.lag:
             return Decision()
-        if isinstance(self._open, Offer) and self._open.kind == "expand":
+        if self.newcomers:
             theirs = self._session.values.pop((now.epoch + 1, joined_key(self.resize)), None)
             if theirs is None:
                 return Decision()
             if theirs != now.signature:
                 self._fail(now.epoch, f"the newcomers registered {theirs}, the job has {now.signature}")
                 return Decision()
-            action = Action.EXPAND
-        else:
-            action = Action.SHRINK
         self._committed = True
-        return Decision(action, resize=self.resize)
+        return Decision(action_of(self.offer, now.members), resize=self.resize)
 
     def confirm(self, resize: int, now: Situation, objection: str = "") -> bool:
         """The last word, when all ranks have stopped for the resize: whether it shall really happen.
 
         With an ``objection`` it fails, for that reason.
         """
-        self._session.poll()
         self._committed = False
         if self.resize == resize:
             self._broken = self._broken or objection
         self.answer(now)
         return self._accepted and self.resize == resize
 
-    def leaving(self, members: Sequence[Member]) -> tuple[int, ...]:
-        """The groups that the open shrink takes away. A drain may name nodes that are gone already."""
-        offer, held = self.offer, {member.node for member in members}
-        named = [node for node in offer.nodes if node in held]
-        size = offer.size if isinstance(offer, Offer) else min(offer.size, len(members) - len(named))
-        return leaving(members, max(size, 1), named)
+    def leaving(self, members: Sequence[int]) -> tuple[int, ...]:
+        """The groups of ``members`` that the open resize takes away."""
+        return _gone(self.offer, members)
 
     def done(self, message: Done) -> None:
         """Report that the open resize has happened."""
@@ -221,9 +265,20 @@ class Negotiation:
         """The loop is over: nothing that is open can happen any more. A drain is answered by the end."""
         if self._accepted:
             self._fail(epoch, "the loop has ended", late=True)
-        self._session.poll()
         while (message := self._session.take()) is not None:
-            if isinstance(message, Offer):
+            if isinstance(message, Offer | Drain):
                 self._open = message
+            withdrawn = isinstance(message, Withdraw) and message.resize == self.resize
+            if self._open is not None and (isinstance(message, Offer) or withdrawn):
                 self._decline(epoch, "the loop has ended", late=True)
         self._session.send(Malleable(epoch, on=False))
+
+
+def _gone(offer: Offer | Drain, members: Sequence[int]) -> tuple[int, ...]:
+    """The groups of ``members`` that ``offer`` takes away. A drain may name groups that are gone already."""
+    if isinstance(offer, Drain):
+        named = [group for group in offer.leaving if group in members]
+        return leaving(members, min(offer.size, len(members) - len(named)), named)
+    if action_of(offer, members) is Action.EXPAND:
+        return ()
+    return leaving(members, offer.size - len(offer.arriving), offer.leaving)

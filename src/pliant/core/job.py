@@ -1,0 +1,133 @@
+"""A job that has not ended, as the records tell it, and its one outstanding resize."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pliant.core import records as r
+from pliant.core.settings import NEVER
+from pliant.model.groups import kind_of
+from pliant.model.jobs import Bounds, JobSpec, JobState
+from pliant.model.nodes import NodeSet
+from pliant.protocol import resizing
+
+
+class Resize:
+    """The one outstanding resize of a job. ``stage`` is a state of ``resizing.TABLE``; ``nodes`` are reserved for it
+    now, and ``giving`` is the number of nodes that the job is about to give back by it."""
+
+    __slots__ = (
+        "after", "arriving", "before", "deadline", "giving", "id", "leaving", "must", "nodes", "stage",
+    )  # fmt: skip
+
+    def __init__(self, record: r.ResizeOffered, deadline: float) -> None:
+        self.id = record.resize
+        self.before = record.before
+        self.after = record.after
+        self.arriving = record.arriving
+        self.leaving = record.leaving
+        self.must = record.must
+        self.nodes = record.nodes.mask
+        self.giving = max(0, record.before + len(record.nodes) - record.after)
+        self.stage = resizing.OFFERED
+        self.deadline = deadline
+
+    @property
+    def kind(self) -> str:
+        """The word for it: expand, shrink or migrate."""
+        return kind_of(self.before, self.after)
+
+    @property
+    def started(self) -> bool:
+        """Whether its arriving groups may have been started."""
+        return bool(self.arriving) and self.stage in resizing.STARTED
+
+
+class Job:
+    """A pending or running job. ``used`` is the share of its estimate that was used up at ``settled``;
+    ``limited`` jobs are ended when their walltime is over; to all others it is an estimate. ``greeted`` ones have
+    said hello. ``failures`` are the resizes that failed in a row, which let it grow again only at ``grow_from``.
+
+    Group ``root`` speaks for the job in ``epoch``, the number of its resizes that were done; ``last_group`` is the
+    highest number that a group of it was given. ``groups`` are those that are there, each with its node, None
+    while nobody has asked: one on each node at the start, numbered in their order.
+    """
+
+    __slots__ = (
+        "bounds", "ending", "epoch", "expected_end", "failures", "fraction", "fraction_at", "gap", "greeted", "groups", "grow_from", "heard", "id", "last_group", "limited",
+        "nodes", "not_before", "on", "one_world", "pinned", "promised", "resize", "root", "settled", "size", "spec", "started", "state", "target", "used", "why",
+    )  # fmt: skip
+
+    def __init__(self, number: int, spec: JobSpec) -> None:
+        self.id = number
+        self.spec = spec
+        self.bounds: Bounds = spec.nodes
+        # A walltime of 0 is no limit, as in Slurm: a trace's job that took no time must not be ended for it.
+        self.limited = spec.kill and spec.walltime_s > 0
+        self.state = JobState.PENDING
+        self.nodes = 0
+        self.size = 0
+        self.target = 0
+        self.started = 0.0
+        self.expected_end = NEVER
+        self.settled = 0.0
+        self.used = 0.0
+        self.fraction = 0.0
+        self.fraction_at = 0.0
+        self.heard = 0.0
+        self.gap = 0.0
+        self.greeted = False
+        self.one_world = False
+        self.groups: dict[int, int] | None = None
+        self.last_group = -1
+        self.epoch = 0
+        self.root = 0
+        self.on = False
+        self.pinned = False
+        self.not_before = 0.0
+        self.failures = 0
+        self.grow_from = 0.0
+        self.resize: Resize | None = None
+        self.promised: float | None = None
+        self.ending: JobState | None = None
+        self.why = ""
+
+    def remaining_s(self, now: float) -> float:
+        """Seconds to the end at the present size: from progress, else the model, else the estimate."""
+        model = self.spec.model
+        if model is not None:
+            rate = 1.0 / model.time(self.size)
+            return max(0.0, (1.0 - self.fraction) / rate - (now - self.fraction_at))
+        if self.fraction > 0.0:
+            # Without a model the past is the best guide: the same speed as on average so far.
+            took = self.fraction_at - self.started
+            return max(0.0, took * (1.0 - self.fraction) / self.fraction - (now - self.fraction_at))
+        return max(0.0, self.expected_end - now)
+
+    def hear(self, now: float) -> None:
+        """The job has reported from its loop: the longest gap between reports tells how long its steps are."""
+        self.gap = max(self.gap, now - self.heard)
+        self.heard = now
+
+    def patience_s(self, now: float) -> float:
+        """How long a job may well stay silent because it is inside a step: it answers between steps only."""
+        return 3.0 * max(self.gap, now - self.heard)
+
+    def settle(self, now: float, paused_s: float) -> None:
+        """Book the share of work done at the present size up to ``now``, before the size changes; in
+        ``paused_s`` of the time nothing was done."""
+        elapsed = max(0.0, now - self.settled - paused_s)
+        self.used += elapsed / self.spec.estimate(self.size)
+        self.settled = now
+        if self.spec.model is not None:
+            computed = max(0.0, now - self.fraction_at - paused_s)
+            self.fraction = min(1.0, self.fraction + computed / self.spec.model.time(self.size))
+            self.fraction_at = now
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything that is known of the job, comparable."""
+        values = {name: getattr(self, name) for name in self.__slots__ if name != "resize"}
+        values["groups"] = dict(enumerate(NodeSet(self.nodes)) if self.groups is None else self.groups)
+        if self.resize is not None:
+            values["resize"] = {name: getattr(self.resize, name) for name in self.resize.__slots__}
+        return values

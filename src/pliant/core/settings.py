@@ -1,0 +1,31 @@
+"""The core's patience: part of a journal, as the records are read by it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pliant.plan.cost import ResizeCost
+
+NEVER = float("inf")
+DOUBLINGS = 6
+"""A job whose resizes keep failing waits up to 2 ** DOUBLINGS times as long before it may grow."""
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The core's patience, in seconds.
+
+    ``cooldown_s`` is the least time between two resizes of a job, ``decline_backoff_s`` the least time
+    between a refusal or a failure and the next offer; with each further failure in a row the next growth waits
+    twice as long, up to 64 times as long, until a resize is done. An offer not answered within ``offer_deadline_s`` is withdrawn,
+    an accepted resize not done within ``resize_deadline_s`` called off; a job that does not follow within
+    ``kill_grace_s`` is ended. All three allow three steps more, as long as the job's longest so far.
+    Scheduling passes are made at multiples of ``pass_interval_s`` only; 0 makes one whenever one may matter.
+    """
+
+    cooldown_s: float = 2.0
+    decline_backoff_s: float = 5.0
+    offer_deadline_s: float = 20.0
+    resize_deadline_s: float = 30.0
+    kill_grace_s: float = 5.0
+    pass_interval_s: float = 0.0
+    cost: ResizeCost = ResizeCost()

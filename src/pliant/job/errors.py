@@ -1,0 +1,22 @@
+"""What can go wrong between a job's process and its agent."""
+
+from __future__ import annotations
+
+from pliant.model.errors import PliantError
+
+
+class Stalled(PliantError):  # noqa: N818
+    """Something that others had to do did not happen in time."""
+
+    def __init__(self, what: str, seconds: float) -> None:
+        super().__init__(
+            f"waited {seconds:g} s for {what}; the peers are lost or very slow "
+            "(the limit is PLIANT_DEADLINE, in seconds)"
+        )
+
+
+class AgentLost(PliantError):  # noqa: N818
+    """The agent is gone, and with it the scheduler: nothing more will be heard."""
+
+    def __init__(self, group: int, node: str, why: str) -> None:
+        super().__init__(f"group {group} on {node} lost its agent: {why}")

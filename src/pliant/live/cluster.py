@@ -1,0 +1,352 @@
+"""A live cluster without I/O: the scheduler's core and the lives of its jobs, as one machine.
+
+``handle`` takes what has happened and answers with records and with what is to be done, in this order: the records
+are written before anything is done for them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from pliant.core import commands as c
+from pliant.core import events as e
+from pliant.core import records as r
+from pliant.core.core import Outcome, SchedulerCore
+from pliant.core.settings import NEVER, Settings
+from pliant.live import orders as o
+from pliant.live.groups import Loss
+from pliant.live.job import JobLife, Place
+from pliant.live.orders import SIGKILL
+from pliant.model.errors import ProtocolError
+from pliant.model.groups import Group
+from pliant.model.jobs import JobSpec
+from pliant.model.limits import LOG
+from pliant.model.nodes import NodeSet
+from pliant.policy.fcfs import Fcfs
+from pliant.policy.view import Policy
+from pliant.protocol import codec
+from pliant.protocol import messages as m
+
+PROOF_S = 30.0
+"""An agent that has not said by then whether its node is clean cannot be relied on."""
+KILLED = 128 + SIGKILL
+
+
+class Home(NamedTuple):
+    """What the jobs of a cluster have in common: the directory of their output, where they start, the environment that
+    the provider adds to theirs, and the run's secret."""
+
+    output: str
+    cwd: str
+    env: dict[str, str]
+    secret: bytes
+
+
+class Cluster:
+    """All nodes and jobs of a live cluster. Under a policy that goes wrong it goes on with ``fcfs``."""
+
+    def __init__(self, policy: Policy, settings: Settings, home: Home) -> None:
+        self.core = SchedulerCore(policy, settings, fallback=Fcfs())
+        self.lives: dict[int, JobLife] = {}
+        self.now = 0.0
+        self._home = home
+        self._decoder = codec.from_agent()
+        self._names: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+        self._gone: set[int] = set()
+        self._holds: dict[str, str] = {}
+        self._unsubmitted: deque[JobSpec] = deque()
+        self._last_job = 0
+        self._proofs: dict[tuple[int, int], int] = {}
+        self._woken = False
+        self._events: deque[e.Event] = deque()
+        self._records: list[r.Record] = []
+        self._outputs: list[o.Output] = []
+
+    # ---- in and out ----------------------------------------------------------------------------------
+
+    def handle(self, inputs: Iterable[o.AnyInput], now: float) -> tuple[list[r.Record], list[o.Output]]:
+        """What follows from these inputs, which have come by ``now``: seconds that never run backwards."""
+        self.now = now
+        self._records, self._outputs = [], []
+        for each in inputs:
+            self._take(each)
+            self._drain()
+        self._settle()
+        return self._records, self._outputs
+
+    def _settle(self) -> None:
+        """One scheduling pass for all that has happened, and whatever follows from it at once."""
+        while True:
+            self._follow(self.core.settle(self.now))
+            self._give_up_oversized()
+            if self._is_stuck():
+                waiting = ", ".join(job.spec.name for job in self.core.state.jobs.values())
+                self._follow(
+                    self.core.fall_back(
+                        f"nothing runs, {self.core.state.free} nodes are free, nothing is left to happen, and it "
+                        f"starts none of the jobs that wait ({waiting})",
+                        self.now,
+                    )
+                )
+            elif not self._events:
+                break
+            self._drain()
+        self._forget_ended()
+
+    def _drain(self) -> None:
+        """Let the core take what has happened, one event after the other: each job's session goes in step with it."""
+        while self._events:
+            self._follow(self.core.note(self._events.popleft(), self.now))
+
+    def _follow(self, outcome: Outcome) -> None:
+        records, commands = outcome
+        self._records += records
+        for record in records:
+            if isinstance(record, r.ResizeDone):
+                self.lives[record.job].committed(record)
+        for command in commands:
+            self._carry_out(command)
+
+    @property
+    def idle(self) -> bool:
+        """Whether all jobs have ended and all nodes are clean."""
+        state = self.core.state
+        return not (state.jobs or state.dirty or self._unsubmitted)
+
+    def _is_stuck(self) -> bool:
+        """Whether jobs wait and nothing will ever happen again, though another policy could start them."""
+        state = self.core.state
+        if not state.jobs or state.policy_failed or self._events or self._holds or self._unsubmitted:
+            return False
+        returning = state.lost_mask & ~NodeSet.of(self._gone).mask
+        return not (state.running or state.dirty or returning or self._woken)
+
+    # ---- inputs --------------------------------------------------------------------------------------
+
+    def _take(self, given: o.AnyInput) -> None:
+        match given:
+            case o.Said():
+                self._heard(given)
+            case o.Fired():
+                self._fired(given.key)
+            case o.Granted():
+                self._granted(given)
+            case o.Lost():
+                self._lost(given.node, final=given.final)
+            case o.Back():
+                self.happened(e.Back(self._set([given.node])))
+            case o.Batch():
+                self._unsubmitted.extend(sorted(given.jobs, key=lambda job: job.submit_s))
+                self._submit_due()
+            case o.Cancel():
+                self.happened(e.Cancelled(given.job, given.why))
+            case o.Resize():
+                self.happened(e.Ordered(given.job, given.size, self._set(given.leave)))
+            case o.Tail():
+                if (life := self.lives.get(given.job)) is not None:
+                    life.tail(given.text)
+            case o.Hold():
+                self._hold(given.key, given.why)
+            case o.Release():
+                self._holds.pop(given.key, None)
+                self.core.held = "; ".join(self._holds.values())
+                self.happened(e.Tick())
+            case o.EndAll():
+                self._end_all(given.why)
+            case o.EndNow():
+                self._end_now()
+
+    def _hold(self, key: str, why: str) -> None:
+        self._holds[key] = why
+        self.core.held = "; ".join(self._holds.values())
+
+    def _granted(self, given: o.Granted) -> None:
+        first = len(self._numbers)
+        for number, name in enumerate(given.names, first):
+            self._names[number], self._numbers[name] = name, number
+        self.happened(e.Granted(self._set(given.names), given.names, given.slots))
+
+    def _set(self, names: Iterable[str]) -> NodeSet:
+        return NodeSet.of(self._numbers[name] for name in names if name in self._numbers)
+
+    def _lost(self, name: str, *, final: bool) -> None:
+        number = self._numbers[name]
+        if final:
+            self._gone.add(number)
+        self.happened(e.Lost(self._set([name])))
+        for life in list(self.lives.values()):
+            life.lost(number)
+        for job, node in list(self._proofs):
+            if node == number:
+                del self._proofs[job, node]
+
+    def _submit_due(self) -> None:
+        waiting = self._unsubmitted
+        while waiting and waiting[0].submit_s <= self.now:
+            self._last_job += 1
+            self.happened(e.Submitted(self._last_job, waiting.popleft()))
+        if waiting:
+            self._outputs.append(o.SetTimer(("submit",), waiting[0].submit_s))
+
+    def _end_all(self, why: str) -> None:
+        self._hold("end", why)
+        self._unsubmitted.clear()
+        for number in self.core.state.jobs:
+            self.happened(e.Cancelled(number, why))
+
+    def _end_now(self) -> None:
+        self._hold("end", "the run ends")
+        self._unsubmitted.clear()
+        for number, job in self.core.state.jobs.items():
+            self.happened(e.Ended(number, KILLED) if job.size else e.Cancelled(number))
+        for life in self.lives.values():
+            life.ended = True
+
+    def _fired(self, key: o.Key) -> None:
+        what = key[0]
+        if what == "wake":
+            self._woken = False
+            self.happened(e.Tick())
+        elif what == "submit":
+            self._submit_due()
+        elif what == "proof":
+            self._proof_overdue(int(key[1]), int(key[2]))
+        elif (life := self.lives.get(int(key[1]))) is not None:
+            life.fired(str(what), int(key[2]) if len(key) > 2 else None)
+
+    # ---- messages of agents --------------------------------------------------------------------------
+
+    def _heard(self, said: o.Said) -> None:
+        node = self._numbers.get(said.node)
+        if node is None:
+            return
+        try:
+            message = self._decoder.decode(said.message)
+        except ProtocolError as error:
+            self._outputs.append(o.Send((said.node,), m.Error(str(error))))
+            return
+        if isinstance(message, m.Proof):
+            self._proved(node, message)
+        elif (life := self.lives.get(getattr(message, "job", 0))) is not None:
+            life.heard(node, message)
+
+    def _proved(self, node: int, proof: m.Proof) -> None:
+        if self._proofs.pop((proof.job, node), None) is None:
+            return  # nobody waits for it any more
+        if proof.clean:
+            self.happened(e.Clean(proof.job, NodeSet.of([node])))
+        else:
+            self._give_up(node)
+
+    def _proof_overdue(self, job: int, node: int) -> None:
+        asked = self._proofs.get((job, node))
+        if asked is None:
+            return
+        if asked > 1:
+            del self._proofs[job, node]
+            self._give_up(node)
+        else:
+            self._prove(job, node)
+
+    def _give_up(self, node: int) -> None:
+        """Not even SIGKILL has removed all of a job, or nobody can tell: this node cannot be given to anyone."""
+        self._lost(self._names[node], final=True)
+
+    # ---- commands of the core ------------------------------------------------------------------------
+
+    def _carry_out(self, command: c.Command) -> None:
+        match command:
+            case c.WakeAt():
+                self._woken = True
+                self._outputs.append(o.SetTimer(("wake",), command.at))
+            case c.Release():
+                for node in command.nodes:
+                    self._proofs[command.job, node] = 0
+                    self._prove(command.job, node)
+            case c.Start():
+                self._start(command)
+            case c.Offer() | c.Stay() | c.Withdraw() | c.Kill():
+                life = self.lives.get(command.job)
+                if life is not None and not life.ended:
+                    self._to_life(life, command)
+
+    def _to_life(self, life: JobLife, command: c.Command) -> None:
+        match command:
+            case c.Offer():
+                life.offer(command)
+            case c.Stay():
+                life.stay()
+            case c.Withdraw():
+                life.withdraw(command.resize)
+            case c.Kill():
+                life.kill(command.grace_s)
+
+    def _start(self, command: c.Start) -> None:
+        state = self.core.state
+        job = state.jobs.get(command.job)
+        if job is None:
+            return  # it has ended in the same instant
+        if command.resize:
+            groups: Sequence[Group] = job.resize.arriving if job.resize is not None else ()
+        else:
+            groups = state.new_groups(command.nodes.mask, 0)
+            home = self._home
+            place = Place(self._names, f"{home.output}/{job.spec.name}{LOG}", home.cwd, home.env, home.secret)
+            self.lives[job.id] = JobLife(
+                job.id, job.spec, place, self, one_world=job.one_world, loss=Loss.ENDS_JOB
+            )
+        self.lives[job.id].start(groups, command.resize)
+
+    def _prove(self, job: int, node: int) -> None:
+        self._proofs[job, node] += 1
+        there = self.lives.get(job)
+        # Other groups of the job on the same node, that go on.
+        keep = (
+            [g.number for g in there.alive() if g.node == node and self._stays(job, g.number)]
+            if there
+            else []
+        )
+        self.send(node, m.Prove(job, tuple(keep)))
+        self.later(("proof", job, node), PROOF_S)
+
+    def _stays(self, job: int, group: int) -> bool:
+        state = self.core.state
+        return job in state.jobs and group in state.groups(state.jobs[job])
+
+    def _forget_ended(self) -> None:
+        """Jobs that have ended and whose nodes are clean: nothing more can come from them."""
+        state = self.core.state
+        for number in [n for n, life in self.lives.items() if life.ended]:
+            if number not in state.jobs and number not in state.dirty:
+                del self.lives[number]
+
+    def _give_up_oversized(self) -> None:
+        """Pending jobs that need more nodes than will ever be there again would wait for ever."""
+        left = len(self._numbers) - len(self._gone)
+        if not self._gone:
+            return
+        for job in self.core.state.queue:
+            if job.bounds.min > left:
+                why = f"it needs {job.bounds.min} nodes, and only {left} are left"
+                self.happened(e.Cancelled(job.id, why))
+
+    # ---- effects of the lives ------------------------------------------------------------------------
+
+    def happened(self, event: e.Event) -> None:
+        self._events.append(event)
+
+    def send(self, node: int, message: m.ControllerMessage) -> None:
+        self._outputs.append(o.Send((self._names[node],), message))
+
+    def later(self, key: o.Key, delay_s: float) -> None:
+        if delay_s != NEVER:
+            self._outputs.append(o.SetTimer(key, self.now + delay_s))
+
+    def read_tail(self, job: int, path: str) -> None:
+        self._outputs.append(o.ReadTail(job, path))
+
+    def log(self, path: str, text: str) -> None:
+        self._outputs.append(o.Log(path, text))

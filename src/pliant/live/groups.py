@@ -1,0 +1,63 @@
+"""What is known of the groups of a live job, and what the loss of one means to it."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from pliant.model.groups import Group
+from pliant.model.world import World
+
+WHY_CHARACTERS = 500
+
+
+class Loss(Enum):
+    """What it means to a job that a group which is part of it has failed, or its node is lost: a property of the job's
+    kind, not of whoever notices."""
+
+    ENDS_JOB = "its ranks cannot go on without those that are gone: the job has failed"
+    ENDS_GROUP = "the groups do not need each other: the others go on, and the job has failed at its end"
+
+
+class LiveGroup:
+    """The ranks of a job on one node. A group that was started for a resize is a newcomer until that is done.
+
+    ``session`` is the agent's number of the group's session, 0 while there is none; ``ready`` a newcomer that has
+    come to where it can be joined.
+    """
+
+    def __init__(self, group: Group, resize: int, world: World, token: str) -> None:
+        self.number = group.id
+        self.node = group.node
+        self.resize = resize
+        self.world = world
+        self.token = token
+        self.alive = set(world.ranks)
+        self.started = False
+        self.ready = False
+        self.killed = False
+        self.session = 0
+        self.joined = resize == 0
+        self.released = False
+        self.said = ""
+
+    def complain(self, text: str) -> None:
+        """The group's session says what went wrong there; the first time tells."""
+        self.said = self.said or last_line(text)
+
+    def why(self, how: str) -> str:
+        """Why the group is gone: what it said itself, and ``how`` it went."""
+        return "; ".join(part for part in (self.said, how) if part)
+
+
+def last_line(text: str) -> str:
+    lines = text.strip().splitlines() or [""]
+    return lines[-1][:WHY_CHARACTERS]
+
+
+def exception_in(output: str) -> str:
+    """The exception of the last Python traceback in a program's output, else nothing: the lines behind it are the
+    MPI library's, which has been told to end the others."""
+    _, found, rest = output.rpartition("Traceback (most recent call last):\n")
+    if not found:
+        return ""
+    return next((line[:WHY_CHARACTERS] for line in rest.splitlines() if line and not line[0].isspace()), "")

@@ -1,0 +1,486 @@
+"""The life of one live job, from its start to its end, without I/O: its groups and newcomers, its sessions, its root
+and board, the fence of its world, how it is drained, ended and told.
+
+Messages, the core's commands and timers go in; events for the core, messages for agents and timers come out, by
+``Effects``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from pliant.core import commands as c
+from pliant.core import events as e
+from pliant.core import records as r
+from pliant.live.groups import LiveGroup, Loss, exception_in, last_line
+from pliant.live.orders import SIGKILL, SIGTERM, Key
+from pliant.model.errors import ProtocolError
+from pliant.model.groups import Group
+from pliant.model.jobs import Bounds, JobSpec
+from pliant.model.nodes import hostlist
+from pliant.model.world import World
+from pliant.protocol import VERSION, codec
+from pliant.protocol import messages as m
+from pliant.protocol.fence import Fence, pieces
+from pliant.protocol.scheduler_side import Board, SchedulerSide
+
+SESSION_S = 60.0
+"""A job that may be resized and has not opened a session by then is told so in its log."""
+LINGER_S = 30.0
+"""When one group has ended in good order, the others of its job have this long to follow."""
+START_S = 60.0
+"""An agent that has not said by then that it started a group, or could not, never will."""
+GONE_S = 15.0
+"""What the kernel has not removed so long after it was killed is given up; its node will not be proved clean."""
+TAIL_S = 5.0
+TAIL_LINES = 12
+KILLED = 128 + SIGKILL
+
+
+class Effects(Protocol):
+    """What a life can bring about."""
+
+    def happened(self, event: e.Event) -> None:
+        """Tell the core."""
+
+    def send(self, node: int, message: m.ControllerMessage) -> None:
+        """Send to the agent of a node."""
+
+    def later(self, key: Key, delay_s: float) -> None:
+        """Have ``fired`` called with this key after so long."""
+
+    def read_tail(self, job: int, path: str) -> None:
+        """Have ``tail`` called with the end of a file."""
+
+    def log(self, path: str, text: str) -> None:
+        """Add a line of ours to a file."""
+
+
+class Place(NamedTuple):
+    """Where a job lives: the names of the nodes, the file of its output, the directory and environment it starts in,
+    and the run's secret, from which the tokens of its groups follow."""
+
+    names: dict[int, str]
+    output: str
+    cwd: str
+    env: dict[str, str]
+    secret: bytes
+
+
+class JobLife:
+    """One job between its start and its end. ``loss`` is what the loss of a group means to it."""
+
+    def __init__(
+        self, number: int, spec: JobSpec, place: Place, effects: Effects, *, one_world: bool, loss: Loss
+    ) -> None:
+        self.number = number
+        self.spec = spec
+        self.groups: dict[int, LiveGroup] = {}
+        self.side = SchedulerSide(0)
+        self.ended = False
+        self._place = place
+        self._effects = effects
+        self._one_world = one_world
+        self._loss = loss
+        self._board = Board()
+        self._fence: Fence | None = None
+        self._result: str | None = None
+        self._exit_code = 0
+        self._said = ""
+        self._cause = ""
+        self._telling = False
+        self._decoder = codec.from_job()
+
+    # ---- what the core wants -------------------------------------------------------------------------
+
+    def start(self, groups: Sequence[Group], resize: int) -> None:
+        """Start these groups: the first of the job, or the newcomers of a resize."""
+        if resize and (self.ended or self._telling):
+            return  # what was reserved for it is released by the end
+        for group in groups:
+            if group.id not in self.groups:
+                token = hmac.new(self._place.secret, f"{self.number}/{group.id}".encode(), hashlib.sha256)
+                world = self._world(group, groups)
+                self.groups[group.id] = LiveGroup(group, resize, world, token.hexdigest()[:32])
+        if self._one_world and len(groups) > 1:
+            self._fence = Fence(tuple(group.id for group in groups))
+        if not resize:
+            self._effects.later(("session", self.number), SESSION_S)
+        for group in groups:
+            self._send_start(self.groups[group.id])
+            self._effects.later(("start", self.number, group.id), START_S)
+
+    def _world(self, group: Group, groups: Sequence[Group]) -> World:
+        if not self._one_world:
+            return World(group.id, (group.slots,))
+        sizes = tuple(each.slots for each in groups)
+        return World(groups[0].id, sizes, groups.index(group))
+
+    def _send_start(self, group: LiveGroup) -> None:
+        epoch = self.side.epoch + (group.resize != 0)
+        env = {
+            **self._place.env,
+            **self.spec.env,
+            "PLIANT_EPOCH": str(epoch),
+            "PLIANT_RESIZE": str(group.resize),
+        }
+        order = m.StartGroup(
+            self.number, group.number, group.world, self.spec.command, env,
+            self.spec.cwd or self._place.cwd, self._place.output, group.token,
+        )  # fmt: skip
+        self._effects.send(group.node, order)
+
+    def offer(self, command: c.Offer) -> None:
+        epoch = self.side.epoch
+        if command.must:
+            self._tell_root(m.Drain(command.resize, epoch, command.size, command.deadline_s, command.leaving))
+            return
+        arriving = tuple(m.NewGroup(g.id, self._name(g.node), g.slots) for g in command.arriving)
+        self._tell_root(
+            m.Offer(command.resize, epoch, command.size, command.deadline_s, arriving, command.leaving)
+        )
+
+    def stay(self) -> None:
+        self._tell_root(m.Stay())
+
+    def withdraw(self, resize: int) -> None:
+        self._tell_root(m.Withdraw(resize))
+
+    def kill(self, grace_s: float) -> None:
+        """End the job: ask first, and after ``grace_s`` seconds use force."""
+        if not self.alive():
+            self._end()
+        elif grace_s:
+            self._signal(SIGTERM)
+            self._effects.later(("kill", self.number), grace_s)
+        else:
+            self._signal(SIGKILL)
+
+    def committed(self, record: r.ResizeDone) -> None:
+        """A resize is done: its newcomers are members now, and released groups may end without harm."""
+        for group in self.groups.values():
+            if group.resize == record.resize:
+                group.joined = True
+            if group.number in record.left:
+                group.released = True
+        self._board.forget_before(self.side.epoch)
+
+    # ---- timers --------------------------------------------------------------------------------------
+
+    def fired(self, what: str, group: int | None) -> None:
+        """A time that was asked for has come."""
+        if self.ended:
+            return
+        match what:
+            case "session":
+                self._tell_no_session()
+            case "kill":
+                self._signal(SIGKILL)
+            case "tail":
+                self.tail("")
+            case "linger" if group is not None:
+                self._linger_over(self.groups[group])
+            case "start" if group is not None and not self.groups[group].started:
+                self._never_started(self.groups[group])
+            case "gone" if group is not None and self.groups[group].alive:
+                each = self.groups[group]
+                each.alive.clear()
+                self._group_gone(each, KILLED, f"its ranks on {self._name(each.node)} could not be ended")
+
+    def _never_started(self, group: LiveGroup) -> None:
+        if group.alive:
+            why = f"no word from {self._name(group.node)} that the group was started, within {START_S:g} s"
+            group.alive.clear()
+            self._group_gone(group, 1, why)
+
+    # ---- messages of agents --------------------------------------------------------------------------
+
+    def heard(self, node: int, message: m.AgentMessage) -> None:
+        """A message about a group of this job, from the agent of ``node``."""
+        group = self.groups.get(getattr(message, "group", -1))
+        if self.ended or group is None or group.node != node:
+            return  # it crossed the end, or an agent says what is not its own
+        match message:
+            case m.Started():
+                group.started = True
+                if all(each.started for each in self.groups.values() if each.joined):
+                    self._effects.happened(e.Launched(self.number))
+            case m.StartFailed():
+                group.started = True
+                if group.alive:
+                    group.alive.clear()
+                    self._group_gone(group, message.code or 1, message.error)
+            case m.Exited():
+                self._exited(group, message)
+            case m.Fence():
+                self._at_fence(group, message)
+            case m.Relay():
+                self._relayed(group, message)
+            case _:
+                pass
+
+    def lost(self, node: int) -> None:
+        """The node is gone, and everything on it has ended."""
+        for group in list(self.groups.values()):
+            if group.node == node and group.alive and not self.ended:
+                group.alive.clear()
+                self._group_gone(group, KILLED, f"node {self._name(node)} was lost")
+
+    def _exited(self, group: LiveGroup, message: m.Exited) -> None:
+        if message.rank not in group.alive:
+            return
+        group.alive.discard(message.rank)
+        if message.code != 0:
+            how = (
+                f"was ended by signal {-message.code}" if message.code < 0 else f"exited with {message.code}"
+            )
+            of = "" if self._one_world else f" of group {group.number}"
+            error = f"rank {message.rank}{of} on {self._name(group.node)} {how}"
+            self._group_gone(group, message.code if message.code > 0 else 128 - message.code, error)
+        elif not group.alive:
+            self._group_gone(group, 0, "")
+
+    def _group_gone(self, group: LiveGroup, code: int, error: str) -> None:
+        """A group has ended, or is broken beyond repair."""
+        if not group.joined:
+            # What goes wrong with a newcomer concerns nobody but the newcomer.
+            if self.side.state not in ("new", "closed"):
+                self._tell_root(m.GroupLost(group.number, group.why(error)))
+        elif code and not group.released:
+            self.fail(code, error)
+            if self._loss is Loss.ENDS_JOB:
+                self._signal(SIGKILL)
+        if self._fence is not None and not code:
+            self._fence.left(group.number)
+            self._check_fence(self._fence)
+        if not any(each.joined for each in self.alive()):
+            # The job itself is over; newcomers that still wait have nobody to join.
+            self._signal(SIGKILL)
+        if not self.alive():
+            self._end()
+        elif group.joined and not group.released and not code and self._in_session():
+            self._effects.later(("linger", self.number, group.number), LINGER_S)
+
+    def _in_session(self) -> bool:
+        """Whether the job's groups belong together as an open session tells, and its root has not said Bye."""
+        return self.side.state not in ("new", "closed")
+
+    def _linger_over(self, group: LiveGroup) -> None:
+        if not group.released and self._in_session():
+            self.fail(1, f"group {group.number} had ended, but others did not follow within {LINGER_S:g} s")
+            self._signal(SIGKILL)
+
+    # ---- fences --------------------------------------------------------------------------------------
+
+    def _at_fence(self, group: LiveGroup, message: m.Fence) -> None:
+        """A group of a world that spans several nodes has come to its fence."""
+        fence = self._fence
+        if fence is None:
+            return
+        try:
+            merged = fence.arrive(group.number, message.round, message.entries, more=message.more)
+        except ProtocolError as error:
+            self.fail(1, str(error))
+            self._signal(SIGKILL)
+            return
+        if merged is None:
+            self._check_fence(fence)
+            return
+        for number in fence.groups:
+            for piece, more in pieces(merged):
+                self._effects.send(self.groups[number].node, m.Fenced(self.number, number, piece, more))
+
+    def _check_fence(self, fence: Fence) -> None:
+        """A world whose ranks wait in MPI_Init for those of a group that has ended would wait for ever."""
+        if missed := fence.missed():
+            nodes = hostlist(self._name(self.groups[number].node) for number in missed)
+            self.fail(
+                1, f"the ranks on {nodes} have ended, and others wait for them in MPI_Init or MPI_Finalize"
+            )
+            self._signal(SIGKILL)
+
+    # ---- sessions ------------------------------------------------------------------------------------
+
+    def _relayed(self, group: LiveGroup, relay: m.Relay) -> None:
+        """A message has come from a session; what is out of place is answered by an error, there alone."""
+        try:
+            said = self._decoder.decode(relay.message)
+            if relay.session == 0 and isinstance(said, m.Error):
+                self._broken(group, said.text)
+                return
+            if isinstance(said, m.Hello):
+                if said.version != VERSION:
+                    raise ProtocolError(
+                        f"the program speaks version {said.version} of the protocol, this scheduler {VERSION}"
+                    )
+                group.session = relay.session  # the latest speaks for the group
+            self._take(group, said)
+        except ProtocolError as error:
+            self._tell(group, m.Error(f"{error} ({self._name(group.node)})"), relay.session)
+        while (early := self.side.next_early()) is not None:
+            # What turns out to be out of place must not take Done with it.
+            number, kept = early
+            try:
+                self._take(self.groups[number], kept)
+            except ProtocolError as error:
+                self._tell(self.groups[number], m.Error(str(error)))
+
+    def _take(self, group: LiveGroup, said: m.JobMessage) -> None:
+        if isinstance(said, m.Done):
+            self._check_done(said)
+        resizing = self.side.state in ("resizing", "recalling")
+        if self.side.receive(group.number, said):
+            self._said_by(group, said, resizing=resizing)
+
+    def _broken(self, group: LiveGroup, why: str) -> None:
+        """The agent itself says why it ends a group."""
+        if group.joined:
+            self._cause = self._cause or why
+        else:
+            group.complain(why)
+
+    def _check_done(self, done: m.Done) -> None:
+        """A program may say what it likes; its groups have to be ones that exist."""
+        if unknown := sorted({done.root, *done.released} - self.groups.keys()):
+            raise ProtocolError(f"done names groups {unknown}, which the job does not have")
+
+    def _said_by(self, group: LiveGroup, message: m.JobMessage, *, resizing: bool) -> None:
+        number, happened = self.number, self._effects.happened
+        match message:
+            case m.Hello():
+                self._welcome(group, message)
+            case m.Malleable():
+                happened(e.Malleable(number, message.on))
+            case m.Want():
+                happened(e.Wants(number, message.bounds))
+            case m.Accept():
+                happened(e.Accepted(number, message.resize))
+            case m.Decline():
+                happened(e.Declined(number, message.resize, message.reason, message.late))
+            case m.Done():
+                happened(
+                    e.Resized(
+                        number, message.resize, message.released, message.blocked_s, message.phases, message.root
+                    )
+                )  # fmt: skip
+            case m.Failed():
+                self._drop_newcomers(message.resize)
+                happened(e.ResizeFailed(number, message.resize, message.error, message.late))
+            case m.Progress():
+                happened(e.Progressed(number, message.fraction, message.pace_s, message.paced_s))
+            case m.Put():
+                for waiting in self._board.put(message.epoch, message.key, message.value):
+                    self._tell(self.groups[waiting], m.Value(message.epoch, message.key, message.value))
+            case m.Get():
+                value = self._board.get(group.number, message.epoch, message.key)
+                if value is not None:
+                    self._tell(group, m.Value(message.epoch, message.key, value))
+            case m.Error():
+                self._complained(group, message.text)
+            case m.Bye():
+                self._bye(message, resizing=resizing)
+            case m.Ready():
+                group.ready = True
+
+    def _welcome(self, group: LiveGroup, hello: m.Hello) -> None:
+        together = tuple(each.number for each in self.groups.values() if each.resize == group.resize)
+        bounds = self._agreed(hello.bounds)
+        self._tell(group, m.Welcome(self.number, self.spec.name, together, self.spec.model, bounds))
+        if group.number == self.side.root:
+            self._effects.happened(e.Hello(self.number, hello.bounds))
+
+    def _agreed(self, program: Bounds | None) -> Bounds | None:
+        """The sizes this job may come to, by its submission and by what the ``program`` allows."""
+        bounds = self.spec.nodes
+        if self._one_world:
+            bounds = Bounds.exactly(len(self.groups))  # it keeps the size that it was started with
+        return bounds if program is None else bounds.intersect(program)
+
+    def _complained(self, group: LiveGroup, text: str) -> None:
+        if group.joined:
+            self._said = self._said or last_line(text)
+        else:
+            group.complain(text)
+
+    def _bye(self, bye: m.Bye, *, resizing: bool) -> None:
+        """The root leaves in good order: nothing that is open can happen any more."""
+        self._result = bye.result
+        self._effects.happened(e.Malleable(self.number, on=False))
+        if resizing and self.side.resize is not None:
+            self._drop_newcomers(self.side.resize)
+            self._effects.happened(
+                e.ResizeFailed(self.number, self.side.resize, "the job has left its loop", late=True)
+            )
+
+    def _drop_newcomers(self, resize: int) -> None:
+        for group in self.alive():
+            if group.resize == resize and not group.joined:
+                self._signal(SIGKILL, group)
+
+    def _tell_root(self, message: m.SchedulerMessage) -> None:
+        """Send to the group that speaks for the job; ProtocolError if that must not be sent now."""
+        self._tell(self.groups[self.side.root], self.side.send(message))
+
+    def _tell(self, group: LiveGroup, message: m.SchedulerMessage, session: int | None = None) -> None:
+        """Send to a session of the group, its latest if none is named."""
+        number = group.session if session is None else session
+        self._effects.send(group.node, m.Deliver(self.number, group.number, number, codec.raw(message)))
+
+    # ---- the end -------------------------------------------------------------------------------------
+
+    def alive(self) -> list[LiveGroup]:
+        return [group for group in self.groups.values() if group.alive]
+
+    def fail(self, code: int, cause: str) -> None:
+        """Book a failure; the first one stands, as others follow from it."""
+        self._exit_code = self._exit_code or code
+        self._cause = self._cause or cause
+
+    def _signal(self, number: int, only: LiveGroup | None = None) -> None:
+        for group in self.alive() if only is None else [only]:
+            if number == SIGKILL:
+                if group.killed:
+                    continue
+                group.killed = True
+                self._effects.later(("gone", self.number, group.number), GONE_S)
+            self._effects.send(group.node, m.Signal(self.number, number, group.number))
+
+    def _end(self) -> None:
+        """Nothing of the job lives any more. One that failed is told with the end of its output."""
+        if self.ended or self._telling:
+            return
+        self._telling = True
+        if self._exit_code:
+            self._effects.read_tail(self.number, self._place.output)
+            self._effects.later(("tail", self.number), TAIL_S)
+        else:
+            self._tell_no_session()
+            self.tail("")
+
+    def tail(self, output: str) -> None:
+        """The end of the job's output is there: now the core learns of the job's end."""
+        if self.ended or not self._telling:
+            return
+        self.ended = True
+        story = self._story(output) if self._exit_code else ""
+        self._effects.happened(e.Ended(self.number, self._exit_code, self._result, story))
+
+    def _story(self, output: str) -> str:
+        """Why the job failed, in a line, and below it the last lines of its output."""
+        reason = "; ".join(part for part in (self._said or exception_in(output), self._cause) if part)
+        return "\n".join([reason, *output.splitlines()[-TAIL_LINES:]]).rstrip()
+
+    def _tell_no_session(self) -> None:
+        if not self._one_world and self.side.state == "new":
+            self._effects.log(
+                self._place.output,
+                f"this job was submitted as {self.spec.job_class} ({self.spec.nodes.describe()} nodes) but has not "
+                "opened a session with pliant.mpi, so it is not resized, and each node runs a copy with an "
+                "MPI_COMM_WORLD of its own; for one world over all nodes give one number of nodes, or class = 'moldable'",
+            )
+
+    def _name(self, node: int) -> str:
+        return self._place.names.get(node, f"n{node}")

@@ -1,0 +1,138 @@
+"""What the machine of a live cluster is told, and what it wants done: data only, so that both can be recorded."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pliant.model.jobs import JobSpec
+from pliant.protocol.messages import ControllerMessage
+
+SIGTERM, SIGKILL = 15, 9
+"""As on every Linux."""
+
+Key = tuple[str | int, ...]
+"""Which timer: what for, and of which job, group or node."""
+
+
+class Input(msgspec.Struct, frozen=True, tag=True):
+    """Base of all that a cluster is told."""
+
+
+class Granted(Input, frozen=True):
+    """The provider hands over nodes of these names, with so many slots each."""
+
+    names: tuple[str, ...]
+    slots: tuple[int, ...]
+
+
+class Lost(Input, frozen=True):
+    """The node is gone with all that ran there; ``final``: it will not be back."""
+
+    node: str
+    final: bool = False
+
+
+class Back(Input, frozen=True):
+    """A lost node can be used again: nothing of what ran there is left."""
+
+    node: str
+
+
+class Said(Input, frozen=True):
+    """A message of a node's agent, as it came."""
+
+    node: str
+    message: msgspec.Raw
+
+
+class Batch(Input, frozen=True):
+    """Jobs to be submitted, each at its time."""
+
+    jobs: tuple[JobSpec, ...]
+
+
+class Cancel(Input, frozen=True):
+    job: int
+    why: str
+
+
+class Resize(Input, frozen=True):
+    """An operator orders a job to ``size`` nodes, away from those of ``leave`` among others; 0 lets it go again."""
+
+    job: int
+    size: int
+    leave: tuple[str, ...] = ()
+
+
+class Tail(Input, frozen=True):
+    """The last lines of a job's output: the answer to ReadTail."""
+
+    job: int
+    text: str
+
+
+class Fired(Input, frozen=True):
+    """The time that was asked for has come."""
+
+    key: Key
+
+
+class Hold(Input, frozen=True):
+    """Begin nothing, for this reason, until it is released; what goes on goes on."""
+
+    key: str
+    why: str
+
+
+class Release(Input, frozen=True):
+    key: str
+
+
+class EndAll(Input, frozen=True):
+    """End all jobs, in good order where that is possible, and begin no other."""
+
+    why: str
+
+
+class EndNow(Input, frozen=True):
+    """Book the end of all jobs: what is left of them ends with their agents."""
+
+
+AnyInput = (
+    Granted | Lost | Back | Said | Batch | Cancel | Resize | Tail | Fired | Hold | Release | EndAll | EndNow
+)
+
+
+class Output(msgspec.Struct, frozen=True, tag=True):
+    """Base of all that a cluster wants done, when its records have been written."""
+
+
+class Send(Output, frozen=True):
+    """A message for the agents of these nodes."""
+
+    nodes: tuple[str, ...]
+    message: ControllerMessage
+
+
+class SetTimer(Output, frozen=True):
+    """Say Fired at ``at`` seconds; a timer of the same key that has not fired is moved."""
+
+    key: Key
+    at: float
+
+
+class ReadTail(Output, frozen=True):
+    """Read the end of a job's output, and say Tail."""
+
+    job: int
+    path: str
+
+
+class Log(Output, frozen=True):
+    """Add a line of ours to a job's output."""
+
+    path: str
+    text: str
+
+
+AnyOutput = Send | SetTimer | ReadTail | Log

@@ -142,7 +142,7 @@ def test_a_batch_is_simulated_as_its_models_say() -> None:
     batch = read_batch(tomllib.loads(GOOD), "b.toml")
     records: list[Record] = []
     simulate(batch_jobs(batch), 8, make("malleable"), batch_settings(batch.cluster), records.append)
-    figures = measure(records, 8)
+    figures = measure(records)
     assert [job.state for job in figures.jobs] == [JobState.COMPLETED] * 4
     first = figures.jobs[0]
     assert (first.start_s, first.end_s) == (0.0, 20.0)

@@ -47,6 +47,7 @@ def resize(at: float, number: int, kind: str, changed: str, blocked_s: float) ->
 
 
 RECORDS: list[r.Record] = [
+    r.NodesGranted(0.0, NodeSet.first(4)),
     r.JobSubmitted(0.0, 1, RIGID),
     r.JobStarted(0.0, 1, nodes("0-1"), WHY),
     r.JobSubmitted(0.0, 2, GROWING),
@@ -64,7 +65,7 @@ RECORDS: list[r.Record] = [
 
 
 def test_every_figure_by_hand() -> None:
-    figures = measure(RECORDS, 4)
+    figures = measure(RECORDS)
     # Reference times: 20 s as it ran (no model), 40 / 2 = 20 s by the model, 170 s as it ran.
     assert figures.bounded_slowdown_preferred_mean == pytest.approx((20 / 20 + 180 / 20 + 190 / 170) / 3)
     assert figures.bounded_slowdown_mean == pytest.approx((20 / 20 + 180 / 170 + 190 / 170) / 3)
@@ -97,18 +98,18 @@ def test_reference_times_that_are_told_go_before_models() -> None:
     metrics = Metrics(reference=lambda number, _spec: 45.0 if number == 2 else None)
     for record in RECORDS:
         metrics.add(record)
-    figures = metrics.summary(4)
+    figures = metrics.summary()
     assert figures.bounded_slowdown_preferred_mean == pytest.approx((20 / 20 + 180 / 45 + 190 / 170) / 3)
     assert figures.goodput == pytest.approx((20 * 2 + 45 * 2) / (4 * 200))
 
 
 def test_what_nobody_has_is_missing() -> None:
-    empty = measure([], 4)
+    empty = measure([])
     assert (empty.users, empty.users_jain, empty.classes) == (0, None, {})
     assert (empty.malleable_to_rigid_turnaround, empty.expands_per_malleable_job) == (None, None)
     assert (empty.wait_p99_s, empty.turnaround_max_s, empty.goodput, empty.useful_utilisation) == (0, 0, 0, 0)
-    at_once = [*RECORDS[:2], r.JobEnded(0.0, 1, JobState.FAILED, 1, nodes("0-1"))]
-    figures = measure(at_once, 4)  # neither run time nor model: no stretch
+    at_once = [*RECORDS[:3], r.JobEnded(0.0, 1, JobState.FAILED, 1, nodes("0-1"))]
+    figures = measure(at_once)  # neither run time nor model: no stretch
     assert (figures.users, figures.users_jain) == (1, None)
     assert figures.classes[JobClass.RIGID].stretch_mean is None
     assert figures.bounded_slowdown_preferred_mean == 1.0
@@ -200,8 +201,8 @@ def test_metrics_agree_with_the_kept_jobs(jobs: list[SimJob], cost: ResizeCost) 
     for record in records:
         kept.add(record)
         light.add(record)
-    figures = kept.summary(8)
-    assert light.summary(8) == msgspec.structs.replace(figures, jobs=[])
+    figures = kept.summary()
+    assert light.summary() == msgspec.structs.replace(figures, jobs=[])
     agrees_with_jobs(figures, sorted(jobs, key=lambda job: job.spec.submit_s))
 
 

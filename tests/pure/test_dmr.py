@@ -369,7 +369,7 @@ def table4(count: int, version: str, seed: int = paper3.SEED) -> tuple[Measured,
     jobs = paper3_jobs(count, seed, flexible=version == FLEXIBLE)
     policy = make("dmr-preferred" if version == FLEXIBLE else "easy")
     records = records_of(jobs, policy, nodes=paper3.NODES, settings=paper3_settings())
-    m = measure(records, paper3.NODES)
+    m = measure(records)
     row = Measured(m.utilisation, m.wait_mean_s, m.turnaround_mean_s - m.wait_mean_s, m.turnaround_mean_s)
     return row, m.expands, m.shrinks
 

@@ -194,7 +194,7 @@ def test_alone_on_the_machine_every_phase_runs_at_a_size_it_wants(jobs: list[Sim
         most = NODES if phase.max is None else phase.max
         size = min(max(size, phase.min), most)
         whole += phase.time(size)
-    [job] = measure(records, NODES).jobs
+    [job] = measure(records).jobs
     assert job.end_s == pytest.approx(spec.submit_s + whole)
 
 

@@ -160,7 +160,7 @@ def test_sums_agree_with_the_metrics(
             Settings(cost=ResizeCost(blocked_s=1.0), cooldown_s=2.0),
             lines.beside(metrics.add),
         )
-    figures, rows = metrics.summary(8), rows_of(out)
+    figures, rows = metrics.summary(), rows_of(out)
     assert [int(row["job"]) for row in rows] == list(range(1, len(jobs) + 1))
 
     def total(key: str) -> float:

@@ -52,6 +52,7 @@ def test_a_requeued_job_that_is_cancelled_holds_nothing() -> None:
     spec = JobSpec(name="a", nodes=Bounds.exactly(4))
     metrics = Metrics()
     for record in (
+        r.NodesGranted(0.0, NodeSet.first(4)),
         r.JobSubmitted(0.0, 1, spec),
         r.JobStarted(0.0, 1, NodeSet.first(4), Reason("fits")),
         r.JobEnded(5.0, 1, JobState.NODE_FAIL, 143, NodeSet.first(4), requeued=True),
@@ -59,7 +60,7 @@ def test_a_requeued_job_that_is_cancelled_holds_nothing() -> None:
         r.JobEnded(9.0, 2, JobState.CANCELLED, 0, NodeSet()),
     ):
         metrics.add(record)
-    figures = metrics.summary(4)
+    figures = metrics.summary()
     assert (figures.ended, figures.failed, len(figures.jobs)) == (1, 1, 1)
     assert figures.utilisation == pytest.approx(5 / 9)
 
@@ -70,6 +71,7 @@ def test_a_lost_newcomer_is_not_waited_for() -> None:
     metrics = Metrics()
     one = NodeSet.of([1])
     for record in (
+        r.NodesGranted(0.0, NodeSet.first(2)),
         r.JobSubmitted(0.0, 1, spec),
         r.JobStarted(0.0, 1, NodeSet.of([0]), Reason("fits")),
         r.ResizeOffered(1.0, 1, 1, 1, 2, one, Reason("idle_nodes")),
@@ -80,11 +82,11 @@ def test_a_lost_newcomer_is_not_waited_for() -> None:
         r.JobEnded(100.0, 1, JobState.COMPLETED, 0, NodeSet.of([0])),
     ):
         metrics.add(record)
-    assert metrics.summary(2).resizing_node_s == 2.0
+    assert metrics.summary().resizing_node_s == 2.0
 
 
 def test_every_figure() -> None:
-    figures = measure(RECORDS, 4)
+    figures = measure(RECORDS)
     held = 2 * 4 + 4 * 3 + 2 * 13 + 2 * 4
     assert figures.makespan_s == 20.0
     assert figures.utilisation == pytest.approx(held / (4 * 20.0))
@@ -100,7 +102,7 @@ def test_every_figure() -> None:
 
 
 def test_the_jobs_of_the_report() -> None:
-    a, b = json.loads(msgspec.json.encode(measure(RECORDS, 4).jobs, enc_hook=str))
+    a, b = json.loads(msgspec.json.encode(measure(RECORDS).jobs, enc_hook=str))
     assert {key: a[key] for key in a if key != "resizes"} == {
         "name": "a", "class": "malleable", "state": "COMPLETED", "exit_code": 0, "verified": None,
         "submit_s": 10.0, "start_s": 10.0, "end_s": 30.0, "result": "42", "expected": None,
@@ -120,25 +122,25 @@ def test_the_jobs_of_the_report() -> None:
 
 def test_a_summary_may_be_asked_at_any_time_and_jobs_need_not_be_kept() -> None:
     metrics = Metrics(keep_jobs=False)
-    assert metrics.summary(4).utilisation == 0.0
+    assert metrics.summary().utilisation == 0.0
     for record in RECORDS:
         metrics.add(record)
-        figures = metrics.summary(4)
+        figures = metrics.summary()
         assert 0.0 <= figures.utilisation <= 1.0
         assert figures.jobs == []
-    assert figures == msgspec.structs.replace(measure(RECORDS, 4), jobs=[])
-    assert measure(RECORDS[:2], 4).pace_overrun is None
+    assert figures == msgspec.structs.replace(measure(RECORDS), jobs=[])
+    assert measure(RECORDS[:2]).pace_overrun is None
 
 
 def test_a_resize_that_comes_to_nothing_still_held_its_nodes() -> None:
     ended = r.JobEnded(16.0, 1, JobState.NODE_FAIL, 1, nodes("0-3"))
-    figures = measure([*RECORDS[:6], ended], 4)
+    figures = measure([*RECORDS[:6], ended])
     assert figures.expands == 0
     assert figures.resizing_node_s == pytest.approx(2 * 4.0)
     [resize] = figures.jobs[0].resizes
     assert (resize.outcome, resize.done_s) == ("ended", 16.0)
     failed = r.ResizeFailed(15.0, 1, 1, "no", nodes("2-3"))
-    figures = measure([*RECORDS[:6], failed, r.NodesLost(17.0, nodes("2"))], 4)
+    figures = measure([*RECORDS[:6], failed, r.NodesLost(17.0, nodes("2"))])
     assert figures.resizing_node_s == pytest.approx(2 * 3.0 + 2.0)
     assert isinstance(figures.jobs[0].resizes[0], ResizeOutcome)
     assert figures.jobs[0].resizes[0].outcome == "failed"

@@ -50,7 +50,7 @@ def test_a_job_starts_anew_when_its_node_is_back() -> None:
     assert states == [JobState.NODE_FAIL, JobState.COMPLETED]
     again = [record for record in records if isinstance(record, r.JobSubmitted)]
     assert [(each.job, each.spec.name, each.requeue_of) for each in again] == [(1, "a", 0), (2, "a", 1)]
-    figures = measure(records, 2)
+    figures = measure(records)
     assert (figures.ended, figures.failed, [job.end_s for job in figures.jobs]) == (1, 0, [16.0])
     assert (figures.turnaround_mean_s, figures.wait_mean_s, figures.bounded_slowdown_mean) == (16.0, 6.0, 1.6)
 
@@ -59,7 +59,7 @@ def test_a_job_that_is_not_requeued_has_failed() -> None:
     failures = Failures(listed=(Down(0, 4.0, NEVER),), requeue=False)
     end, records = run([rigid("a", 2, 10.0), rigid("b", 1, 3.0, at=5.0)], 2, failures)
     assert end == SimEnd(8.0, 2, end.calls, 1, 0, 8.0)
-    assert [job.state for job in measure(records, 2).jobs] == [JobState.NODE_FAIL, JobState.COMPLETED]
+    assert [job.state for job in measure(records).jobs] == [JobState.NODE_FAIL, JobState.COMPLETED]
 
 
 def test_failures_after_the_last_end_do_not_matter() -> None:
@@ -95,7 +95,7 @@ def test_a_job_that_can_never_start_is_named() -> None:
 def test_a_job_that_is_never_done_is_given_up() -> None:
     end, records = run([rigid("a", 1, 1e6)], 1, Failures(drawn=Drawn(50.0, 1.0, fixed=True)))
     assert (end.requeued, end.node_failures) == (MOST_REQUEUES, MOST_REQUEUES + 1)
-    assert measure(records, 1).failed == 1
+    assert measure(records).failed == 1
 
 
 def test_drawn_failures_have_the_means_that_were_asked_for() -> None:
@@ -241,7 +241,7 @@ def test_whatever_fails_the_records_hold_together_and_every_job_ends(
         len(record.nodes) for record in records if isinstance(record, r.NodesLost)
     )
     assert {record.state for record in ends} <= {JobState.COMPLETED, JobState.TIMEOUT, JobState.NODE_FAIL}
-    figures = measure(records, NODES)
+    figures = measure(records)
     assert 0.0 <= figures.utilisation <= 1.0 + 1e-9
-    assert 0.0 <= end.lost_node_s <= figures.utilisation * NODES * figures.makespan_s * (1 + 1e-9)
+    assert 0.0 <= end.lost_node_s <= figures.utilisation * figures.capacity_node_s * (1 + 1e-9)
     assert replay(records, options).snapshot() == simulator.core.state.snapshot()

@@ -110,7 +110,7 @@ def test_jobs_of_no_length_hold_nobody_up(
     ended = [record for record in records if isinstance(record, r.JobEnded)]
     assert [record.state for record in ended] == [JobState.COMPLETED] * len(jobs)
     if name in ("easy", "conservative", "marginal"):
-        assert measure(records, NODES).promises_broken == 0
+        assert measure(records).promises_broken == 0
 
 
 def test_a_place_that_passes_before_its_nodes_are_clean_is_given_anew() -> None:

@@ -121,7 +121,7 @@ def test_a_policy_of_ones_own(files: Path) -> None:
         ("own.py:Greedy", r"'greedy' at 0\.000 s decided Start.* only 1 nodes are free \(free 1 of 4, pending 2"),
         ("own.py:Lazy", r"'lazy' is stuck at 0\.000 s: 3 jobs wait \(1, 2, 3\), 4 of 4 nodes are free"),
         ("own.py:Buggy", r"'buggy' at 0\.000 s raised ZeroDivisionError: .* \(own\.py, line 30\) \(free 4 of 4, pend"),
-        ("own.py:Odd", r"'odd' at 0\.000 s decided 'start', which is no Start, Resize or Promise"),
+        ("own.py:Odd", r"'odd' at 0\.000 s decided 'start', which is no Start, Resize, Promise or Wake"),
         ("own.py:Vague", r"'vague' at 0\.000 s decided Start\(job=1, size=1\.0.* not of the types"),
         ("broken.py", r"broken\.py, line 2: NameError"),
         ("syntax.py", r"syntax\.py, line 2: SyntaxError"),

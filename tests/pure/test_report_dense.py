@@ -133,7 +133,7 @@ def shown(records: list[r.Record], jobs: int, of: Simulated) -> tuple[str, dict[
     sink = picture.beside(metrics.add)
     for record in records:
         sink(record)
-    summary = metrics.summary(of.nodes)
+    summary = metrics.summary()
     return page(picture, of, summary), json.loads(json_of(picture, of, summary))
 
 

@@ -167,7 +167,7 @@ def test_metrics_agree_with_the_chart(
     jobs: list[SimJob], policy: tuple[str, str | None], options: Settings
 ) -> None:
     records = run(jobs, NODES, make(*policy), options)
-    figures, chart = measure(records, NODES), gantt(records)
+    figures, chart = measure(records), gantt(records)
     area = sum(len(s.nodes) * (s.to_s - s.from_s) for s in chart.segments)
     assert abs(area - figures.utilisation * NODES * figures.makespan_s) < 1e-6 * max(1.0, area)
     assert 0.0 <= figures.utilisation <= 1.0 + 1e-9

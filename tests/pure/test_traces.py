@@ -121,7 +121,7 @@ def test_jobs_of_no_length_run_and_let_others_start() -> None:
         metrics = Metrics(keep_jobs=False)
         jobs = rigid_jobs(parse_swf(lines, "x.swf"), 4)
         end = simulate(jobs, 4, Easy(), Settings(cost=INSTANT), metrics.add, instant=instant)
-        figures = metrics.summary(4)
+        figures = metrics.summary()
         assert (end.at, figures.ended, figures.failed) == (12.0, 3001, 0)
         assert (figures.wait_max_s, figures.makespan_s) == (0.0, 7.0)
 
@@ -154,7 +154,7 @@ def pyss_waits(policy: Policy) -> tuple[dict[str, float], RunMetrics]:
             waits[spec.name] = record.at - spec.submit_s
 
     simulate(jobs, 100, policy, Settings(cost=INSTANT), sink, instant=Instant.PYSS)
-    figures = metrics.summary(100)
+    figures = metrics.summary()
     assert (figures.ended, figures.failed, len(waits)) == (28481, 0, 28481)
     return waits, figures
 

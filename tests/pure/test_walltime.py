@@ -61,6 +61,7 @@ class Watched:
     def __init__(self, policy: Policy) -> None:
         self.name = policy.name
         self.rebalances = getattr(policy, "rebalances", False)
+        self.half_life_s = getattr(policy, "half_life_s", 0.0)
         self._policy = policy
 
     def decide(self, view: ClusterView) -> list[Decision]:

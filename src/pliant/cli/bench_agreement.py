@@ -91,7 +91,7 @@ def _row(run: Lived, cost: ResizeCost) -> dict[str, Any]:
         batch.cluster, policy=run.policy, start=batch.cluster.start if run.policy == "malleable" else None
     )
     simulated = execute.predicted(msgspec.structs.replace(batch, cluster=cluster), "", rigid=rigid, cost=cost)
-    live_s = measure(run.records, cluster.nodes).makespan_s
+    live_s = measure(run.records).makespan_s
     order, expected = _starts(run.records), _starts(simulated.records)
     place = {name: i for i, name in enumerate(expected)}
     swapped = [pair for pair in combinations(order, 2) if place[pair[0]] > place[pair[1]]]

@@ -19,7 +19,8 @@ from rich.table import Table
 from pliant.model.errors import PolicyError
 from pliant.policy import registry
 from pliant.policy.order import HALF_LIFE_S, ORDERS
-from pliant.policy.view import ClusterView, Decision, Policy, Promise, Reason, Resize, Start, rebalances
+from pliant.policy.view import ClusterView, Decision, Policy, Promise, Reason, Resize, Start, Wake, rebalances
+from pliant.policy.view import half_life_s as asked_half_life_s
 
 
 def register(app: typer.Typer) -> None:
@@ -165,6 +166,7 @@ class Checked:
         self._file = file
         self.name = str(policy.name)
         self.rebalances = rebalances(policy)
+        self.half_life_s = asked_half_life_s(policy)
         self._policy = policy
 
     def decide(self, view: ClusterView) -> list[Decision]:
@@ -178,9 +180,11 @@ class Checked:
         if decisions is None:
             raise self._wrong(view, f"decided {answer!r}; decide(view) must return a list of decisions")
         for decision in decisions:
-            if not isinstance(decision, Start | Resize | Promise):
-                raise self._wrong(view, f"decided {decision!r}, which is no Start, Resize or Promise")
-            if isinstance(decision, Promise):
+            if not isinstance(decision, Start | Resize | Promise | Wake):
+                raise self._wrong(view, f"decided {decision!r}, which is no Start, Resize, Promise or Wake")
+            if isinstance(decision, Wake):
+                sound = isinstance(decision.at, int | float)
+            elif isinstance(decision, Promise):
                 sound = isinstance(decision.job, int) and isinstance(decision.at, int | float)
             else:
                 numbers = isinstance(decision.job, int) and isinstance(decision.size, int)

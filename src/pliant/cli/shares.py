@@ -147,7 +147,7 @@ def _one(wish: Wish, chosen: Chosen, instant: Instant, lines: JobsCsv | None = N
         instant=instant,
         failures=load.failures,
     )
-    summary = metrics.summary(load.nodes)
+    summary = metrics.summary()
     figures = {key: getattr(end if key in end._fields else summary, key) for key in FIGURES}
     return Run(wish.percent, chosen, wish.run, load.fixed, load.nodes, policy.name, figures)
 

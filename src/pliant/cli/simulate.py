@@ -193,7 +193,7 @@ def _single(
         )
         cpu_s = time.process_time() - began
     name = Path(wish.text).name
-    summary = metrics.summary(load.nodes)
+    summary = metrics.summary()
     if report is not None and picture is not None:
         facts = simulated.facts(wish, load, which.start, instant, end)
         simulated.write(report, picture, Simulated(name, chosen.name, load.nodes, facts), summary)

@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
+
 from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
@@ -42,7 +44,7 @@ class SchedulerCore:
         *,
         fallback: p.Policy | None = None,
     ) -> None:
-        self.state = State(settings)
+        self.state = State(following(policy, settings or Settings()))
         self._policy = policy
         self._fallback = fallback
         self._records: list[r.Record] = []
@@ -51,6 +53,8 @@ class SchedulerCore:
         self._woken = NEVER
         self._always = rebalances(policy)
         self._pass_at = NEVER
+        self._asked = NEVER
+        self._called = False
         self.held = ""
         """Why nothing may be begun now: no pass is made and no job is offered anything; empty if it may."""
         self._handlers: dict[type[e.Event], Callable[[Any], None]] = {
@@ -150,10 +154,10 @@ class SchedulerCore:
         self._expire(now)
         if now >= self._woken:
             # The time that a Tick was asked for has come, whichever event was first to notice.
-            self._news, self._woken = True, NEVER
+            self._tick()
         if self._news and not self.held and self._due(now):
             self._news, self._pass_at = False, NEVER
-            if state.free or state.waiting or self._always:
+            if state.free or state.waiting or self._always or self._called:
                 self._schedule()
         wake = self._next_deadline(now)
         if self._news and not self.held:
@@ -213,6 +217,8 @@ class SchedulerCore:
         if event.job <= self.state.last_job:
             raise ValueError(f"job number {event.job} is not above {self.state.last_job}")
         self._record(r.JobSubmitted(self.state.now, event.job, event.spec, event.requeue_of))
+        if event.requeue_of:
+            self.state.over.again(event.requeue_of, event.job)
         self._news = True
 
     def _cancelled(self, event: e.Cancelled) -> None:
@@ -220,9 +226,9 @@ class SchedulerCore:
         if job is None:
             return
         if job.state is JobState.PENDING:
-            self._record(
-                r.JobEnded(self.state.now, job.id, JobState.CANCELLED, 0, NodeSet(), None, event.why)
-            )
+            record = r.JobEnded(self.state.now, job.id, JobState.CANCELLED, 0, NodeSet(), None, event.why)
+            self._record(record)
+            self.state.over.ends.append((job, record, 0))
             self._news = True
         else:
             self._end(job, JobState.CANCELLED, event.why or "cancelled")
@@ -366,18 +372,21 @@ class SchedulerCore:
         mask = job.nodes
         if job.resize is not None and job.resize.started:
             mask |= job.resize.nodes
-        self._record(
-            r.JobEnded(
-                self.state.now,
-                job.id,
-                state,
-                event.exit_code,
-                NodeSet(mask),
-                event.result,
-                job.why or event.error,
-                event.requeue,
-            )
+        record = r.JobEnded(
+            self.state.now,
+            job.id,
+            state,
+            event.exit_code,
+            NodeSet(mask),
+            event.result,
+            job.why or event.error,
+            event.requeue,
         )
+        self._record(record)
+        if event.requeue:
+            self.state.over.awaited[job.id] = job, record
+        else:
+            self.state.over.ends.append((job, record, 0))
         if left := mask & ~self.state.lost_mask:
             self._commands.append(c.Release(job.id, NodeSet(left)))
         self._news = True
@@ -406,8 +415,10 @@ class SchedulerCore:
         self._record(r.NodesBack(self.state.now, event.nodes))
         self._news = True
 
-    def _tick(self, _event: e.Tick) -> None:
+    def _tick(self, _event: e.Tick | None = None) -> None:
         self._news = True
+        if self.state.now >= self._asked:
+            self._called, self._asked = True, NEVER
         self._woken = NEVER  # it may have come a hair too early: then it is asked for again
 
     def _live(self, number: int) -> Job | None:
@@ -443,10 +454,10 @@ class SchedulerCore:
     def _next_deadline(self, now: float) -> float:
         """The next time at which a Tick could matter."""
         state = self.state
-        wake = NEVER
+        wake = self._asked
         for end, _, job in state.running if state.limited else ():
             if end > now and job.limited and job.ending is None:
-                wake = end
+                wake = min(wake, end)
                 break
         for job in state.resizing.values():
             if job.resize is not None and now < job.resize.deadline < wake and job.ending is None:
@@ -479,9 +490,12 @@ class SchedulerCore:
     # ---- decisions -----------------------------------------------------------------------------------
 
     def _schedule(self) -> None:
+        self._called = False
         try:
             # All of them first: a policy that yields must not see what its own decisions change.
-            for decision in list(self._policy.decide(self.state)):
+            decisions = list(self._policy.decide(self.state))
+            self.state.over.ends.clear()
+            for decision in decisions:
                 self._decide(decision)
         except Exception as error:
             if self._fallback is None or self._policy is self._fallback:
@@ -509,6 +523,10 @@ class SchedulerCore:
     def _decide(self, decision: p.Decision) -> None:
         job = self.state.jobs.get(decision.job)
         if job is None:
+            if isinstance(decision, p.Wake):
+                if self.state.now < decision.at < self._asked:
+                    self._asked = decision.at
+                return
             raise self._wrong(decision, "there is no such job")
         if type(decision) is p.Start:
             self._start(job, decision)
@@ -570,6 +588,12 @@ class SchedulerCore:
 def _arriving(job: Job, size: int, leave: NodeSet) -> int:
     """How many new groups, one a node, it takes to come to ``size`` nodes when those of ``leave`` are left."""
     return max(0, size - (job.size - len(leave)))
+
+
+def following(policy: p.Policy, settings: Settings) -> Settings:
+    """``settings`` with the half-life that ``policy`` asks for, where they state none."""
+    asked = 0.0 if settings.half_life_s else p.half_life_s(policy)
+    return msgspec.structs.replace(settings, half_life_s=asked) if asked else settings
 
 
 def replay(records: Iterable[r.Record], settings: Settings | None = None) -> State:

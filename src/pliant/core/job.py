@@ -104,6 +104,21 @@ class Job:
             return max(0.0, took * (1.0 - self.fraction) / self.fraction - (now - self.fraction_at))
         return max(0.0, self.expected_end - now)
 
+    def done(self, now: float) -> float:
+        """The share of the work that is done, 0 to 1: known from the same as ``remaining_s``."""
+        if not self.size:
+            return 0.0
+        since, before = self.fraction_at, self.fraction
+        if self.spec.model is not None:
+            whole = self.spec.model.time(self.size)
+        elif before > 0.0:
+            whole = (since - self.started) / before
+        else:
+            since, before = self.settled, self.used
+            whole = self.spec.estimate(self.size)
+        more = (now - since) / whole if whole > 0.0 else 0.0
+        return min(1.0, max(0.0, before + more))
+
     def hear(self, now: float) -> None:
         """The job has reported from its loop: the longest gap between reports tells how long its steps are."""
         self.gap = max(self.gap, now - self.heard)

@@ -20,6 +20,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     an accepted resize not done within ``resize_deadline_s`` called off; a job that does not follow within
     ``kill_grace_s`` is ended. All three allow three steps more, as long as the job's longest so far.
     Scheduling passes are made at multiples of ``pass_interval_s`` only; 0 makes one whenever one may matter.
+    What users have used is halved every ``half_life_s``; 0 leaves that to the policy, and none is followed if it does
+    not ask (``policy.view.half_life_s``).
     """
 
     cooldown_s: float = 2.0
@@ -28,4 +30,5 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     resize_deadline_s: float = 30.0
     kill_grace_s: float = 5.0
     pass_interval_s: float = 0.0
+    half_life_s: float = 0.0
     cost: ResizeCost = ResizeCost()

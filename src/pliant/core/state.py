@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from pliant.core import records as r
+from pliant.core.beside import Beside
 from pliant.core.job import Job, Resize
 from pliant.core.settings import DOUBLINGS, NEVER, Settings
 from pliant.model.groups import Group
@@ -18,7 +19,7 @@ from pliant.protocol import resizing
 from pliant.protocol.resizing import Effect
 
 
-class State:
+class State(Beside):
     """All nodes and all jobs that have not ended; a policy sees it as a ClusterView.
 
     ``limited`` counts the running jobs that have a walltime to keep; from ``resting`` on, every job may be
@@ -71,6 +72,7 @@ class State:
             r.NodesLost: self._lost,
             r.NodesBack: self._there,
         }
+        self.follow(self.settings.half_life_s, self._fold)
 
     # ---- what a policy sees --------------------------------------------------------------------------
 
@@ -160,6 +162,7 @@ class State:
             "names": dict(self.names),
             "slots": dict(self.slots),
             "policy_failed": self.policy_failed,
+            **self.beside(),
             "counts": (self.free, self.total, self.last_job, self.last_resize, self._leaving, self._dirty),
         }
 

@@ -1,10 +1,11 @@
-"""Nodes that jobs have left and that nobody can use yet: how many node-seconds that takes."""
+"""Nodes that nobody can use yet, as jobs have left them or have them reserved: how many node-seconds that takes."""
 
 from __future__ import annotations
 
 
 class Unclean:
-    """Told when a job leaves nodes, and when nodes are proved clean, lost or back; all by bit masks.
+    """Told when a job leaves (or reserves) nodes, and when they are proved clean (or joined), lost or back; all by bit
+    masks.
 
     A lost node is waited for no longer, also where it is lost before its job leaves it.
     """

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from pliant.model.errors import PolicyError
-from pliant.policy.view import ClusterView, Decision, Policy, rebalances
+from pliant.policy.view import ClusterView, Decision, Policy, half_life_s, rebalances
 
 PASS_DEADLINE_S = 5.0
 LOOK_S = 0.1
@@ -34,6 +34,7 @@ class TimedPolicy:
     def __init__(self, policy: Policy, deadline_s: float) -> None:
         self.name = policy.name
         self.rebalances = rebalances(policy)
+        self.half_life_s = half_life_s(policy)
         self._policy = policy
         self._deadline_s = deadline_s
         self._deciding = False

@@ -24,8 +24,8 @@ class Conservative:
     now: with estimates that are upper bounds its old place is one of them. Places are for the smallest
     size that rule ``start`` allows; a job that can start at once takes more, by rule ``start``, where that moves nobody's place.
 
-    All that counts is in the view. What is kept between passes only saves the work of reserving anew what
-    nothing has changed for.
+    All promises are in the view. What is kept between passes only saves the work of reserving anew what
+    nothing has changed for; one that is made anew looks once more, and may better some places by it.
     """
 
     name = "conservative"

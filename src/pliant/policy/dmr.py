@@ -68,7 +68,6 @@ class DmrWide:
 
     def __init__(self, start: str = "max") -> None:
         self._start = start
-        self._boosted = 0
 
     def decide(self, view: ClusterView) -> list[Decision]:
         seen = view
@@ -77,7 +76,6 @@ class DmrWide:
             if not start_size(boosted, self._start, view.free, view.total):
                 return []
             seen = Reordered(view, _first(boosted, view.queue))
-            self._boosted = 0
         decisions, _, _, free = easy_pass(seen, self._start)
         asking = _asking(view)
         if not asking:
@@ -93,13 +91,11 @@ class DmrWide:
 
     def _still_boosted(self, view: ClusterView) -> JobView | None:
         """The job for which another has shrunk, if it waits and its nodes are free or on their way."""
-        if self._boosted:
+        if view.served:
             for job in view.queue:
-                if job.id == self._boosted:
-                    if least_size(job, self._start, view.total) <= view.free + view.returning():
-                        return job
-                    break
-            self._boosted = 0  # gone, or the donor did not follow
+                if job.id == view.served:
+                    enough = least_size(job, self._start, view.total) <= view.free + view.returning()
+                    return job if enough else None
         return None
 
     def _shrink(self, asking: list[JobView], needs: list[tuple[int, JobView]], have: int) -> Resize | None:
@@ -113,7 +109,6 @@ class DmrWide:
                 for job in asking
                 if (size := job.bounds.floor(job.size - lacking))
             )
-            self._boosted = waiting.id
             figures = {"lacking": float(lacking), "given": float(given)}
             return Resize(number, size, Reason("shrink_for_start", for_job=waiting.id, figures=figures))
         return None

@@ -10,7 +10,7 @@ from pliant.plan.cost import ResizeCost
 from pliant.policy.agreement import ANYONE, Agreement, Ledger, Rule
 from pliant.policy.easy import Reservation, earliest, easy_pass
 from pliant.policy.sizing import Sizing
-from pliant.policy.view import ClusterView, Decision, JobView, Reason, Resize, Start
+from pliant.policy.view import ClusterView, Decision, End, JobView, Reason, Resize, Start
 
 ROUNDING_S = 1e-9
 PATIENCE_S = 120.0
@@ -224,6 +224,8 @@ class _Unbound:
         self.free: int = view.free - ledger.bound - sum(each.size for each in started)
         self.cost: ResizeCost = view.cost
         self.resizable = view.resizable
+        self.usage = view.usage
+        self.served: int = view.served
         self.queue: Iterable[JobView] = view.queue
         if ledger.held or started:
             without = {*ledger.held, *(each.job for each in started)}
@@ -235,6 +237,10 @@ class _Unbound:
     @property
     def elastic(self) -> Iterable[JobView]:
         return self._view.elastic
+
+    @property
+    def news(self) -> Sequence[End]:
+        return self._view.news
 
     def returning(self, job: int = 0) -> int:
         return self._view.returning(job) if job else self._back

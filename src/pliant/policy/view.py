@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 
-from pliant.model.jobs import Bounds, JobSpec
+from pliant.model.errors import PolicyError
+from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.plan.cost import ResizeCost
 
 
@@ -42,7 +44,33 @@ class Promise(msgspec.Struct, frozen=True, gc=False):
     at: float
 
 
-Decision = Start | Resize | Promise
+class Wake(msgspec.Struct, frozen=True, gc=False):
+    """Make a pass at ``at`` seconds, in the time of ``ClusterView.now``, even if nothing happens until then.
+
+    A time that is not ahead is ignored. Of all that were asked for, in this pass or before, only the earliest counts,
+    and no restart keeps it: ask again in each pass. When all jobs have ended, nobody is woken.
+    """
+
+    at: float
+    job: ClassVar[int] = 0
+    """It concerns none."""
+
+
+Decision = Start | Resize | Promise | Wake
+
+
+class End(msgspec.Struct, frozen=True, gc=False):
+    """Job number ``job`` has ended, or was cancelled before it started, in ``state``.
+
+    ``done`` is the share of its work that it had done, 0 to 1 (``JobView.done``); 1 if it completed. ``requeued`` is the
+    number under which the same job was submitted again, since it lost a node; 0 if it was not.
+    """
+
+    job: int
+    spec: JobSpec
+    state: JobState
+    done: float
+    requeued: int = 0
 
 
 class JobView(Protocol):
@@ -74,6 +102,10 @@ class JobView(Protocol):
     def remaining_s(self, now: float) -> float:
         """Seconds to its end at its present size: from progress, else the model, else the estimate."""
 
+    def done(self, now: float) -> float:
+        """The share of its work that it has done, 0 to 1: from progress, else the model, else the estimate. 0 while
+        pending; a job that has outrun what is known of it stays at 1."""
+
 
 class ClusterView(Protocol):
     """The cluster at one instant, read only, kept up to date by the core."""
@@ -104,10 +136,30 @@ class ClusterView(Protocol):
     @property
     def cost(self) -> ResizeCost: ...
 
+    @property
+    def served(self) -> int:
+        """The job for which another was last asked to shrink (its reason's ``for_job``); 0 if that came to nothing. It
+        may have started or ended since."""
+
+    @property
+    def news(self) -> Sequence[End]:
+        """The jobs that have ended since the last pass, each told exactly once: completed, failed, timed out,
+        cancelled or requeued. Of a job that is requeued it tells once it is submitted again.
+
+        A policy that is made anew, as after a restart, has no news of what was before it.
+        """
+
     def returning(self, job: int = 0) -> int:
         """Nodes on their way back: left by a job but not proved clean, or about to leave in a shrink.
 
         With ``job``, only those that come from the job of this number, which may have ended.
+        """
+
+    def usage(self, user: str) -> float:
+        """Node-seconds that this user's jobs have held up to now, past ones halved every ``half_life_s`` seconds.
+
+        A fold over the records, which a restarted controller has again. It is followed only for a policy that
+        states ``half_life_s``, and raises PolicyError for others.
         """
 
     def resizable(self, job: JobView, *, grow: bool = False) -> bool:
@@ -121,7 +173,8 @@ class Policy(Protocol):
     """Anything with these two members is a policy.
 
     One that moves nodes between running jobs although none is free and nobody waits says so by a third,
-    ``rebalances = True``: else such passes are skipped.
+    ``rebalances = True``: else such passes are skipped. One that goes by what users have used states
+    ``half_life_s``, in seconds: else ``ClusterView.usage`` has no answer.
     """
 
     @property
@@ -134,3 +187,14 @@ class Policy(Protocol):
 def rebalances(policy: Policy) -> bool:
     """Whether it wants passes in which nothing is free and nobody waits."""
     return bool(getattr(policy, "rebalances", False))
+
+
+def half_life_s(policy: Policy) -> float:
+    """In how many seconds the usage that it goes by halves; 0 if it goes by none. PolicyError."""
+    try:
+        asked = float(getattr(policy, "half_life_s", 0.0))
+    except (TypeError, ValueError):
+        asked = math.nan
+    if not 0.0 <= asked < math.inf:
+        raise PolicyError(f"policy {policy.name!r}: half_life_s must be a number of seconds, 0 or more")
+    return asked

@@ -50,7 +50,7 @@ def _node_seconds(value: float) -> str:
 
 METRICS = (
     Metric("makespan_s", "makespan", -1, seconds, "first submission to last end"),
-    Metric("utilisation", "utilisation", 1, percent, "node-time held by running jobs", share=True),
+    Metric("utilisation", "utilisation", 1, percent, "node-time held by running jobs, of all there was", share=True),
     Metric("wait_mean_s", "wait, mean", -1, seconds, "submission to start"),
     Metric("wait_max_s", "wait, longest", -1, seconds, "submission to start"),
     Metric("turnaround_mean_s", "turnaround, mean", -1, seconds, "submission to end"),

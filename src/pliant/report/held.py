@@ -52,9 +52,15 @@ class _Fold:
         elif isinstance(record, r.NodesClean):
             self._clean(record.job, record.nodes.mask, at)
         elif isinstance(record, r.NodesLost):
+            mask = record.nodes.mask
             for job in list(self.dirty):
-                self._clean(job, record.nodes.mask, at)
-            self.lost.append((record.nodes.mask, at))
+                self._clean(job, mask, at)
+            for job, (reserved, since) in self.reserved.items():  # what is lost is not waited for
+                self._close(job, RESERVED, reserved & mask, since, at)
+                self.reserved[job] = (reserved & ~mask, since)
+            for already, _ in self.lost:
+                mask &= ~already
+            self.lost.append((mask, at))
         elif isinstance(record, r.NodesBack):
             self.lost = self._split(self.lost, record.nodes.mask, 0, LOST, at)
 

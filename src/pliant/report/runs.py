@@ -52,7 +52,7 @@ class Run:
 
     @cached_property
     def metrics(self) -> RunMetrics:
-        metrics = measure(self.records, len(self.names))
+        metrics = measure(self.records)
         for job in metrics.jobs:
             check = self.checks.get(job.name, Check())
             job.verified, job.expected, job.unchecked = check

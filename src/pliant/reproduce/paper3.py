@@ -91,7 +91,7 @@ def one(count: int, version: str) -> Run:
         follower.add(record)
 
     simulate(jobs, NODES, policy, paper3_settings(), sink)
-    summary = metrics.summary(NODES)
+    summary = metrics.summary()
     times = [
         JobTimes(
             follower.programs[i],

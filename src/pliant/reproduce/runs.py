@@ -61,7 +61,7 @@ def with_turnarounds(
             turnarounds[record.job] += record.at
 
     simulate(jobs, nodes, policy, settings, sink)
-    return summed(metrics.summary(nodes), jobs), turnarounds
+    return summed(metrics.summary(), jobs), turnarounds
 
 
 def summed(summary: RunMetrics, jobs: Sequence[SimJob]) -> Outcome:

@@ -44,12 +44,24 @@ def stuck(state: State, policy: str, nodes: int, breakdowns: Breakdowns) -> Poli
                 f"{nodes} nodes, {nodes - state.total} have failed, and never more than {most} are there at "
                 "once; give the nodes shorter repairs, or the job fewer nodes"
             )
-    waiting = [job.spec.name for job in state.queue]
-    shown = ", ".join(waiting[:10]) + (", ..." if len(waiting) > 10 else "")
     return PolicyError(
-        f"policy {policy!r} is stuck at {state.now:.3f} s: {len(waiting)} jobs wait "
-        f"({shown}), {state.free} of {nodes} nodes are free, and nothing is left to happen"
+        f"policy {policy!r} is stuck at {state.now:.3f} s: {state.waiting} jobs wait "
+        f"({_shown(state)}), {state.free} of {nodes} nodes are free, and nothing is left to happen"
     )
+
+
+def sleepless(state: State, policy: str) -> PolicyError:
+    """``policy`` asks to be woken again and again while jobs wait, and starts none."""
+    return PolicyError(
+        f"policy {policy!r} is stuck at {state.now:.3f} s: {state.waiting} jobs wait ({_shown(state)}), "
+        f"{state.free} nodes are free, and it asks to be woken ever again but starts none"
+    )
+
+
+def _shown(state: State) -> str:
+    """The names of those that wait, if there are not too many."""
+    waiting = [job.spec.name for job in state.queue]
+    return ", ".join(waiting[:10]) + (", ..." if len(waiting) > 10 else "")
 
 
 def restless(state: State, policy: str) -> PolicyError:

@@ -25,7 +25,7 @@ from pliant.sim.evolving import new_run
 from pliant.sim.failures import MOST_REQUEUES, Breakdowns, Failures
 from pliant.sim.instant import Instant
 from pliant.sim.references import reference_times
-from pliant.sim.refusals import check_jobs, restless, stuck
+from pliant.sim.refusals import check_jobs, restless, sleepless, stuck
 from pliant.sim.running import Former, Run
 
 INSTANT = ResizeCost(start_s=0.0, start_each_s=0.0, blocked_s=0.0, leave_s=0.0, answer_s=0.0)
@@ -63,6 +63,10 @@ class SimJob(msgspec.Struct, frozen=True, gc=False):
 ROUNDS = 1000
 """So many times, and 20 more for each running job, may something follow in no time from what was before,
 without a job that ends or is submitted."""
+
+
+WAKES = 100_000
+"""So many times in a row may a policy ask to be woken while nothing else is left to happen."""
 
 
 class SimEnd(NamedTuple):
@@ -152,7 +156,7 @@ class Simulator:
         """
         heap, breakdowns, dirty = self._heap, self._breakdowns, self.core.state.dirty
         count = len(self._jobs)
-        rounds = done = 0
+        rounds = done = wakes = asleep = 0
         self._events.append(e.Granted(NodeSet.first(self._nodes)))
         while True:
             self._happen()
@@ -169,6 +173,10 @@ class Simulator:
                 raise stuck(self.core.state, self._policy.name, self._nodes, breakdowns)
             before, done = done, self._ended + self._submitted
             rounds = rounds + 1 if later == self._now and done == before else 0
+            if later == self._wake and not heap and self._due == NEVER:
+                wakes, asleep = wakes + 1 if done == asleep else 0, done
+                if wakes > WAKES:
+                    raise sleepless(self.core.state, self._policy.name)
             if rounds > ROUNDS + 20 * len(self._runs):
                 raise restless(self.core.state, self._policy.name)
             self._now = later
@@ -482,4 +490,4 @@ def measured(
     """``simulate``, and the metrics of it."""
     metrics = Metrics(keep_jobs=keep_jobs, reference=reference_times(jobs))
     simulate(jobs, nodes, policy, settings, metrics.add, starting=starting, instant=instant)
-    return metrics.summary(nodes)
+    return metrics.summary()

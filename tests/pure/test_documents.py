@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from pliant.protocol import codec
+from pliant.protocol.messages import Message
 from pliant.protocol.tables import refresh
 
 ROOT = Path(__file__).parents[2]
@@ -19,7 +20,16 @@ def test_the_state_tables_of_the_protocol_are_those_of_the_code() -> None:
 def test_the_examples_of_the_protocol_are_messages_with_all_their_fields() -> None:
     lines = (ROOT / "docs/protocol.md").read_text(encoding="utf-8").splitlines()
     examples = [line.split(maxsplit=1) for line in lines if line.startswith(("    → ", "    ← "))]
-    assert len(examples) == 2
-    for arrow, text in examples:
-        message = (codec.from_job() if arrow == "→" else codec.from_scheduler()).decode(text.encode())
-        assert json.loads(codec.encode(message)) == json.loads(text)
+    assert [arrow for arrow, _ in examples] == ["→", "←"] * 2
+    hello, welcome, order, answer = (text for _, text in examples)
+    assert as_written(codec.from_job().decode(hello.encode())) == json.loads(hello)
+    assert as_written(codec.from_scheduler().decode(welcome.encode())) == json.loads(welcome)
+    to, back = codec.to_agents().decode(order.encode()), codec.from_nodes().decode(answer.encode())
+    assert as_written(to) == json.loads(order)
+    assert as_written(back) == json.loads(answer)
+    assert as_written(codec.from_controller().decode(to.message)) == json.loads(order)["message"]
+    assert as_written(codec.from_agent().decode(back.message)) == json.loads(answer)["message"]
+
+
+def as_written(message: Message) -> object:
+    return json.loads(codec.encode(message))

@@ -1,1 +1,1 @@
-"""Starting and watching processes on nodes: the agent, its PMI-1 server, the proof that a node is clean."""
+"""Starting and watching processes on nodes: the shell of the agent, and a look through the process table."""

@@ -1,7 +1,10 @@
-"""The agent: one process a node. It starts groups, answers their PMI requests, passes their sessions on,
-reports their ends, and proves the node clean. When it loses its controller it ends everything and leaves.
+"""The agent: one process a node. What is decided, `live/node.py` decides; this is the asyncio shell around it, which
+turns descriptors, signals and timers into inputs, and carries out what is asked.
 
     python -m pliant.launch.agent --node n0 --slots 1 --run ID --link FD --runtime DIR
+
+With PLIANT_RECORD=DIR every input and output is appended to DIR/agent-NODE-PID.ndjson, which `live/recording.py`
+plays again. It holds the tokens of the run's sessions and the environment of its jobs: only its user may read it.
 """
 
 from __future__ import annotations
@@ -9,96 +12,176 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import hmac
 import os
 import shutil
 import signal
 import socket
 import struct
 import sys
-from collections.abc import Coroutine, Iterable
+from collections import deque
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from pliant.launch import processes, shm
 from pliant.launch.descriptors import open_standard
-from pliant.launch.pmi import AtFence, PmiError, PmiGroup, Reply
 from pliant.launch.starter import ExecStarter, Starter, StartError, write_secret
-from pliant.model.errors import ProtocolError
+from pliant.live import node_messages as n
+from pliant.live import recording
+from pliant.live.node import CANNOT, NodeLife
 from pliant.protocol import codec
 from pliant.protocol import messages as m
-from pliant.protocol.fence import pieces
 
-HEARTBEAT_S = 2.0
-LAUNCHERS = ("PMI_", "PMIX_", "HYDI_", "HYDRA_", "OMPI_")
+RECORD = "PLIANT_RECORD"
+"""The variable that names the directory for recordings."""
 CONTROL = "control.sock"
 """The controller's own socket in the run's directory: removed by the agents if it could not do that itself."""
-KILL_S = 3.0
-"""How long the kernel gets to remove a killed process before the node counts as not clean."""
 
-
-class Group:
-    """The ranks of one job on this node."""
-
-    def __init__(self, order: m.StartGroup, run: str, node: str) -> None:
-        self.job = order.job
-        self.number = order.group
-        self.token = order.token
-        self.files = shm.GroupFiles(node, order.job, order.group, order.world.number, order.world.part)
-        self.pids: dict[int, int] = {}
-        self.pmi = PmiGroup(order.world, shm.kvsname(run, order.job, order.world.number))
-        self.connections: dict[int, socket.socket] = {}
-        self.sessions: dict[int, asyncio.StreamWriter] = {}
-        self.broken = 0
-        """The exit code of a group that we had to end, 0 for any other."""
+Rank = tuple[int, int, int]
+"""Job, group and number."""
 
 
 class Agent:
-    """Everything that happens on one node, driven by one event loop."""
+    """The shell around a node's machine, driven by one event loop."""
 
-    def __init__(self, node: str, slots: int, run: str, runtime: Path, starter: Starter) -> None:
-        self._node = node
-        self._slots = slots
-        self._run = run
-        self._runtime = runtime
+    def __init__(self, home: n.Home, starter: Starter, record: Path | None = None) -> None:
+        self._home = home
+        self._life = NodeLife(home)
         self._starter = starter
-        self._groups: dict[tuple[int, int], Group] = {}
-        self._ranks: dict[int, tuple[Group, int]] = {}
+        self._recorder = Recorder(record, home)
+        self._queue: deque[tuple[n.AnyInput, ...]] = deque()
+        self._busy = False
+        self._failed = False
         self._link: asyncio.StreamWriter | None = None
-        self._stop = asyncio.Event()
-        self._left = asyncio.Event()
+        self._left: asyncio.Future[bool] | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._sessions: set[asyncio.Task[None]] = set()
+        self._connections: dict[Rank, socket.socket] = {}
+        self._sessions: dict[int, asyncio.StreamWriter] = {}
         self._last_session = 0
-        self._orphaned = False
-        self._socket = runtime / f"{node}.sock"
-        self._shm = shm.directory(run, node)
 
     async def serve(self, link: socket.socket) -> None:
-        """Work until the controller says Shutdown or goes away, or a SIGTERM comes."""
+        """Work until the machine leaves."""
         loop = asyncio.get_running_loop()
+        self._left = loop.create_future()
         processes.adopt_orphans()
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
-        loop.add_signal_handler(signal.SIGTERM, self._stop.set)
+        loop.add_signal_handler(signal.SIGTERM, self._happened, n.StopAsked())
         reader, self._link = await asyncio.open_connection(sock=link)
         try:
             server = await asyncio.start_unix_server(
-                self._connected, path=str(self._socket), limit=codec.MAX_LINE
+                self._connected, path=self._home.socket, limit=codec.MAX_LINE
             )
         except FileNotFoundError:
             return  # the run has ended, and with it its directory: before we have made anything
-        self._shm.mkdir(mode=0o700, exist_ok=True)
-        self._socket.chmod(0o600)
-        self._send(m.AgentHello(self._node, self._slots, os.getpid()))
-        self._spawn(self._obey(reader))
-        self._spawn(self._beat())
-        await self._stop.wait()
+        self._move_in()
+        self._happened(n.Began())
+        self._spawn(self._listen(reader))
+        orphaned = await self._left
         server.close()
-        await self._end_everything()
         for task in self._tasks:
             task.cancel()
+        self._clean_up(orphaned=orphaned)
+
+    def _move_in(self) -> None:
+        Path(self._home.shm).mkdir(mode=0o700, exist_ok=True)
+        Path(self._home.socket).chmod(0o600)
+
+    def _clean_up(self, *, orphaned: bool) -> None:
+        runtime = Path(self._home.runtime)
+        shutil.rmtree(self._home.shm, ignore_errors=True)
+        Path(self._home.socket).unlink(missing_ok=True)
+        if orphaned:
+            (runtime / CONTROL).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            runtime.rmdir()  # the last one out succeeds
+
+    # ---- in and out ----------------------------------------------------------------------------------
+
+    def _happened(self, *inputs: n.AnyInput) -> None:
+        """Tell the machine, and do what it asks. What follows from that is told when all of it is done."""
+        self._queue.append(inputs)
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            while self._queue:
+                self._step(self._queue.popleft())
+        finally:
+            self._busy = False
+
+    def _step(self, inputs: tuple[n.AnyInput, ...]) -> None:
+        now = asyncio.get_running_loop().time()
+        try:
+            outputs = self._life.handle(inputs, now)
+            self._recorder.write(inputs, now, outputs)
+            for output in outputs:
+                self._carry_out(output)
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            self._defect(error)
+
+    def _defect(self, error: BaseException) -> None:
+        """A defect in the agent must not leave processes behind: say what it was, end all, leave. If not even that
+        works, our ranks die with us, and the controller ends the rest."""
+        if not self._failed:
+            self._failed = True
+            self._queue.append((n.StopAsked(repr(error)),))
+        elif self._left is not None and not self._left.done():
+            self._left.set_exception(error)
+
+    def _carry_out(self, output: n.AnyOutput) -> None:
+        match output:
+            case n.Tell():
+                if self._link is not None and not self._link.is_closing():
+                    self._link.write(codec.encode(m.From(self._home.node, codec.raw(output.message))))
+            case n.Say():
+                with contextlib.suppress(OSError):  # nobody may read it any more
+                    sys.stderr.write(f"agent {self._home.node}: {output.text}\n")
+            case n.WriteToken():
+                self._write_token(output)
+            case n.Spawn():
+                self._start(output)
+            case n.Kill():
+                processes.end(output.pids, patient=output.patient)
+            case n.SignalGroup():
+                with contextlib.suppress(OSError):  # it has ended, or there is no such signal
+                    os.killpg(output.pid, output.number)
+            case n.SayToRank():
+                connection = self._connections.get((output.job, output.group, output.rank))
+                if connection is not None:
+                    with contextlib.suppress(OSError):  # a rank that has just died: its exit tells
+                        connection.sendall(output.data)
+            case n.SayToSession():
+                if (writer := self._sessions.get(output.session)) is not None:
+                    writer.write(output.data)
+            case n.CloseSession():
+                if (writer := self._sessions.pop(output.session, None)) is not None:
+                    writer.close()
+            case n.Scan():
+                home = self._home
+                found = processes.scan(home.run, home.node, output.job, output.keep, output.known)
+                self._happened(n.Found(output.key, tuple(found)))
+            case n.ClearFiles():
+                for path in output.paths:
+                    with contextlib.suppress(OSError):
+                        Path(path).unlink()
+            case n.SetTimer():
+                self._cancel(output.key)
+                loop = asyncio.get_running_loop()
+                self._timers[output.key] = loop.call_later(output.seconds, self._fired, output.key)
+            case n.CancelTimer():
+                self._cancel(output.key)
+            case n.Leave():
+                if self._left is not None and not self._left.done():
+                    self._left.set_result(output.orphaned)
+
+    def _cancel(self, key: str) -> None:
+        if (timer := self._timers.pop(key, None)) is not None:
+            timer.cancel()
+
+    def _fired(self, key: str) -> None:
+        del self._timers[key]
+        self._happened(n.TimerFired(key))
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(coroutine)
@@ -107,292 +190,120 @@ class Agent:
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            # A defect in the agent must not leave processes behind: say what it was, end all, leave.
-            self._stop.set()
-            with contextlib.suppress(OSError):  # nobody may read it any more
-                sys.stderr.write(f"agent {self._node}: {task.exception()!r}\n")
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._defect(error)
+            self._happened()
 
-    def _send(self, message: m.AgentMessage) -> None:
-        if self._link is not None and not self._link.is_closing():
-            self._link.write(codec.encode(message))
-
-    async def _beat(self) -> None:
-        while True:
-            await asyncio.sleep(HEARTBEAT_S)
-            self._send(m.Heartbeat())
-
-    # ---- the controller's orders ---------------------------------------------------------------------
-
-    async def _obey(self, reader: asyncio.StreamReader) -> None:
-        lines = codec.Lines(codec.MAX_LINE + codec.WRAPPING)
-        decoder = codec.from_controller()
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(65536):
-                for line in lines.feed(data):
-                    self._order(decoder.decode(line))
-        self._orphaned = not self._stop.is_set()
-        self._stop.set()
-
-    def _order(self, order: m.ControllerMessage) -> None:
-        match order:
-            case m.StartGroup():
-                try:
-                    self._start(order)
-                except (OSError, StartError) as error:
-                    self._not_started(order, error)
-            case m.Signal():
-                self._signal(order)
-            case m.Prove():
-                self._spawn(self._prove(order))
-            case m.Deliver():
-                group = self._groups.get((order.job, order.group))
-                if group is not None and (session := group.sessions.get(order.session)) is not None:
-                    session.write(bytes(order.message) + b"\n")
-            case m.Fenced():
-                group = self._groups.get((order.job, order.group))
-                if group is not None:
-                    self._reply(group, group.pmi.fenced(order.entries, more=order.more))
-            case m.Shutdown():
-                self._stop.set()
-
-    def _start(self, order: m.StartGroup) -> None:
-        group = Group(order, self._run, self._node)
-        token = group.files.token_file(self._runtime)
-        write_secret(token, order.token)
-        # A launcher around us is not the launcher of our ranks.
-        outer = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHERS)}
-        env = {
-            **outer,
-            "MPIR_CVAR_CH4_NETMOD": "ucx",
-            "UCX_POSIX_DIR": str(self._shm),
-            "OMP_NUM_THREADS": "1",
-            "OPENBLAS_NUM_THREADS": "1",
-            **order.env,
-            processes.RUN: self._run,
-            processes.JOB: str(order.job),
-            processes.GROUP: str(order.group),
-            processes.NODE: self._node,
-            "PLIANT_SOCKET": str(self._socket),
-            "PLIANT_TOKEN_FILE": str(token),
-            "PMI_SIZE": str(order.world.size),
-        }
-        self._groups[order.job, order.group] = group
-        loop = asyncio.get_running_loop()
-        for rank in order.world.ranks:
-            ours, theirs = socket.socketpair()
-            ours.setblocking(False)
-            rank_env = {**env, "PMI_RANK": str(rank), "PMI_ID": str(rank)}
-            try:
-                pid = self._starter.start(order.argv, rank_env, order.cwd, order.output, theirs)
-            except (OSError, StartError):
-                ours.close()
-                raise
-            finally:
-                theirs.close()
-            group.pids[rank] = pid
-            group.connections[rank] = ours
-            self._ranks[pid] = (group, rank)
-            loop.add_reader(ours, self._pmi, group, rank, ours, codec.Lines(65536))
-        self._send(m.Started(order.job, order.group, tuple(group.pids.values())))
-
-    def _not_started(self, order: m.StartGroup, error: OSError | StartError) -> None:
-        """A rank could not be started: the group's others end, and the controller learns why."""
-        group = self._groups.get((order.job, order.group))
-        if group is not None:
-            self._end_group(group)
-        if group is None or not group.pids:
-            self._groups.pop((order.job, order.group), None)
-        if group is not None and not group.pids:
-            group.files.clear(self._runtime, self._run)
-        code = error.code if isinstance(error, StartError) else 126
-        self._send(m.StartFailed(order.job, order.group, str(error), code))
-
-    def _signal(self, order: m.Signal) -> None:
-        for (job, number), group in self._groups.items():
-            if job != order.job or order.group not in (None, number):
-                continue
-            if order.number == signal.SIGKILL:
-                self._end_group(group)  # the proof finds what the ranks have started
-                continue
-            for pid in group.pids.values():
-                # A rank leads a session: what it started in the foreground gets the signal as well.
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(pid, order.number)
-
-    async def _prove(self, order: m.Prove) -> None:
-        """Wait for the job's groups to leave, end what does not, and look for anything left behind."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + order.patience_s
-        kept = {str(number) for number in order.keep}
-        while self._alive(order) and loop.time() < deadline:
-            self._left.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._left.wait(), deadline - loop.time())
-        began = loop.time()
-        while True:
-            found = processes.find(self._run, node=self._node, job=order.job)
-            pids = tuple(pid for pid, cookie in found.items() if cookie.get(processes.GROUP) not in kept)
-            pids += self._strays(set(pids))
-            if not pids or loop.time() > began + KILL_S:
-                break
-            processes.end(pids, patient=loop.time() < began + processes.TRACKERS_S)
-            await asyncio.sleep(0.02)
-        if not pids:
-            self._forget(order)
-        self._send(m.Proof(order.job, not pids, pids))
-
-    def _strays(self, known: set[int]) -> tuple[int, ...]:
-        """Orphans that this agent has adopted: they belong to no rank, whatever their environment says now."""
-        ranks = set(self._ranks)
-        return tuple(pid for pid in processes.orphans(ranks) if pid not in known)
-
-    def _alive(self, order: m.Prove) -> bool:
-        return any(
-            job == order.job and number not in order.keep and group.pids
-            for (job, number), group in self._groups.items()
-        )
-
-    def _forget(self, order: m.Prove) -> None:
-        for job, number in [key for key in self._groups if key[0] == order.job and key[1] not in order.keep]:
-            group = self._groups.pop((job, number))
-            group.files.clear(self._runtime, self._run)
-            for session in group.sessions.values():
-                session.close()
+                self._happened(n.LinkSaid(data))
+        self._happened(n.LinkLost())
 
     # ---- ranks ---------------------------------------------------------------------------------------
 
-    def _pmi(self, group: Group, rank: int, connection: socket.socket, lines: codec.Lines) -> None:
-        loop = asyncio.get_running_loop()
+    def _write_token(self, order: n.WriteToken) -> None:
+        try:
+            write_secret(Path(order.path), order.token)
+        except OSError as error:
+            self._happened(n.NotSpawned(order.job, order.group, str(error), CANNOT))
+        else:
+            self._happened(n.TokenWritten(order.job, order.group))
+
+    def _start(self, order: n.Spawn) -> None:
+        outer = {key: value for key, value in os.environ.items() if not key.startswith(order.without)}
+        try:
+            ours, theirs = socket.socketpair() if order.connect else (None, None)
+            try:
+                pid = self._starter.start(order.argv, {**outer, **order.env}, order.cwd, order.output, theirs)
+            except (OSError, StartError):
+                if ours is not None:
+                    ours.close()
+                raise
+            finally:
+                if theirs is not None:
+                    theirs.close()
+        except (OSError, StartError) as error:
+            code = error.code if isinstance(error, StartError) else CANNOT
+            self._happened(n.NotSpawned(order.job, order.group, str(error), code))
+            return
+        if ours is not None:
+            rank = (order.job, order.group, order.rank)
+            ours.setblocking(False)
+            self._connections[rank] = ours
+            asyncio.get_running_loop().add_reader(ours, self._read_rank, rank, ours)
+        self._happened(n.Spawned(order.job, order.group, order.rank, pid))
+
+    def _read_rank(self, rank: Rank, connection: socket.socket) -> None:
         try:
             data = connection.recv(65536)
         except BlockingIOError:
             return
         except OSError:
             data = b""
-        if not data:
-            loop.remove_reader(connection)
-            connection.close()
-            group.connections.pop(rank, None)
+        if data:
+            self._happened(n.RankSaid(*rank, data))
             return
-        try:
-            for line in lines.feed(data):
-                self._reply(group, group.pmi.receive(rank, line.decode(errors="replace")))
-        except (PmiError, ProtocolError) as error:
-            self._break(group, error)
-
-    def _reply(self, group: Group, answers: Iterable[Reply | AtFence]) -> None:
-        for answer in answers:
-            if isinstance(answer, AtFence):
-                for piece, more in pieces(answer.entries):
-                    self._send(m.Fence(group.job, group.number, answer.round, piece, more))
-            elif (connection := group.connections.get(answer.rank)) is not None:
-                with contextlib.suppress(OSError):  # a rank that has just died: its exit tells
-                    connection.sendall(answer.line)
-
-    def _break(self, group: Group, error: PmiError | ProtocolError) -> None:
-        """The group cannot go on: say why, and end its ranks."""
-        self._send(m.Relay(group.job, group.number, 0, codec.raw(m.Error(str(error)))))
-        group.broken = error.code if isinstance(error, PmiError) else 1
-        self._end_group(group)
-
-    def _end_group(self, group: Group) -> None:
-        for pid in group.pids.values():
-            processes.kill(pid)
+        asyncio.get_running_loop().remove_reader(connection)
+        connection.close()
+        if self._connections.get(rank) is connection:
+            del self._connections[rank]
+            self._happened(n.RankClosed(*rank))
 
     def _reap(self) -> None:
-        """Collect every ended child: ranks, and orphans that were adopted."""
-        while True:
-            try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            if pid in self._ranks:
-                group, rank = self._ranks.pop(pid)
-                del group.pids[rank]
+        """Collect every ended child: ranks, helpers, and orphans that were adopted."""
+        ended: list[n.AnyInput] = []
+        with contextlib.suppress(ChildProcessError):
+            while (child := os.wait4(-1, os.WNOHANG))[0]:
+                pid, status, usage = child
                 code = os.waitstatus_to_exitcode(status)
-                if group.broken and code == -signal.SIGKILL:
-                    code = group.broken  # ended by us because of an abort: that is the group's own failure
-                self._send(m.Exited(group.job, group.number, rank, code, usage.ru_utime + usage.ru_stime))
-                if code != 0:
-                    self._end_group(group)  # as mpiexec does: a group cannot go on without a rank
-                else:
-                    self._rank_left(group, rank)
-                self._left.set()
-
-    def _rank_left(self, group: Group, rank: int) -> None:
-        try:
-            group.pmi.left(rank)
-        except PmiError as error:
-            self._break(group, error)
+                ended.append(n.Exited(pid, code, usage.ru_utime + usage.ru_stime))
+        if ended:
+            self._happened(*ended)
 
     # ---- sessions ------------------------------------------------------------------------------------
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.ensure_future(self._session(reader, writer))
-        self._sessions.add(task)
-        task.add_done_callback(self._sessions.discard)
-
-    async def _session(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass on what rank 0 of a group says, once it has shown its token."""
-        decoder = codec.from_job()
-        lines = codec.Lines()
-        group: Group | None = None
         self._last_session += 1
-        number = self._last_session
-        try:
-            if _peer_uid(writer) != os.getuid():
-                raise ProtocolError("another user's process")
-            while data := await reader.read(65536):
-                for line in lines.feed(data):
-                    message = decoder.decode(line)
-                    if group is None:
-                        group = self._admit(message)
-                        group.sessions[number] = writer
-                    # As it came: written anew it could be longer than the controller takes.
-                    self._send(m.Relay(group.job, group.number, number, msgspec.Raw(line)))
-        except ProtocolError as error:
-            # A bad line closes its own connection and changes nothing else.
-            writer.write(codec.encode(m.Error(str(error))))
-        except ConnectionError:
-            pass
-        finally:
-            if group is not None:
-                group.sessions.pop(number, None)
-            writer.close()
+        self._sessions[self._last_session] = writer
+        self._spawn(self._session(self._last_session, reader, writer))
 
-    def _admit(self, message: m.JobMessage) -> Group:
-        if not isinstance(message, m.Hello):
-            raise ProtocolError("a session begins with hello")
-        group = self._groups.get((message.job, message.group))
-        if group is None or not hmac.compare_digest(group.token, message.token):
-            raise ProtocolError("no such group here, or a wrong token")
-        return group
-
-    # ---- the end -------------------------------------------------------------------------------------
-
-    async def _end_everything(self) -> None:
-        for group in self._groups.values():
-            self._end_group(group)
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        while (
-            found := {*processes.find(self._run, node=self._node), *processes.orphans(set())}
-        ) and loop.time() < began + KILL_S:
-            processes.end(found, patient=loop.time() < began + processes.TRACKERS_S)
-            await asyncio.sleep(0.02)
-        for group in self._groups.values():
-            group.files.clear(self._runtime, self._run)
-        shutil.rmtree(self._shm, ignore_errors=True)
-        if self._sessions:
-            await asyncio.wait(self._sessions, timeout=KILL_S)  # their peers are dead: they read the end
-        self._socket.unlink(missing_ok=True)
-        if self._orphaned:
-            (self._runtime / CONTROL).unlink(missing_ok=True)
+    async def _session(self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
-            self._runtime.rmdir()  # the last one out succeeds
+            self._happened(n.SessionOpened(number, _peer_uid(writer)))
+            while data := await reader.read(65536):
+                self._happened(n.SessionSaid(number, data))
+        self._sessions.pop(number, None)
+        writer.close()
+        self._happened(n.SessionClosed(number))
+
+
+class Recorder:
+    """Appends what goes in and out to a file, if there is a ``directory`` for it."""
+
+    def __init__(self, directory: Path | None, home: n.Home) -> None:
+        self._file: int | None = None
+        if directory is not None:
+            with self._or_stop():
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                path = directory / f"agent-{home.node}-{home.pid}.ndjson"
+                self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+                os.write(self._file, recording.head(home))
+
+    def write(self, inputs: tuple[n.AnyInput, ...], now: float, outputs: list[n.AnyOutput]) -> None:
+        if self._file is not None:
+            with self._or_stop():
+                os.write(self._file, recording.line(inputs, now, outputs))
+
+    @contextlib.contextmanager
+    def _or_stop(self) -> Iterator[None]:
+        """A recording that cannot be written ends, and nothing else does."""
+        try:
+            yield
+        except OSError as error:
+            self._file = None
+            with contextlib.suppress(OSError):
+                sys.stderr.write(f"pliant: the recording of an agent cannot be written: {error}\n")
 
 
 def _peer_uid(writer: asyncio.StreamWriter) -> int:
@@ -413,7 +324,18 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the controller's to handle
     link = socket.socket(fileno=options.link)
     link.set_inheritable(False)
-    agent = Agent(options.node, options.slots, options.run, options.runtime, ExecStarter())
+    home = n.Home(
+        node=options.node,
+        slots=options.slots,
+        run=options.run,
+        pid=os.getpid(),
+        uid=os.getuid(),
+        runtime=str(options.runtime),
+        socket=str(options.runtime / f"{options.node}.sock"),
+        shm=str(shm.directory(options.run, options.node)),
+    )
+    record = os.environ.get(RECORD)
+    agent = Agent(home, ExecStarter(), Path(record) if record else None)
     asyncio.run(agent.serve(link))
 
 

@@ -5,17 +5,11 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-RUN = "PLIANT_RUN"
-JOB = "PLIANT_JOB"
-GROUP = "PLIANT_GROUP"
-NODE = "PLIANT_NODE"
-
-TRACKERS_S = 1.0
-"""How long resource trackers get to clean up after what was killed."""
+from pliant.live.register import GROUP, JOB, NODE, RUN
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -74,6 +68,22 @@ def orphans(known: set[int]) -> set[int]:
         found |= new
         new = {child for pid in new for child in children(pid)} - found
     return {pid for pid in found if not _is_zombie(pid)}
+
+
+def scan(
+    run: str, node: str, job: int | None, keep: Collection[tuple[int, int]], known: Collection[int]
+) -> list[int]:
+    """The processes of a job (None: of the whole run) on a node, and whatever else has come down from this process:
+    it belongs to nobody, whatever its environment says now.
+
+    Left out are the processes of the groups (job, number) in ``keep``, and ``known`` with all that comes from them.
+    """
+    groups = {(str(of), str(number)) for of, number in keep}
+    found = find(run, node=node)
+    kept = {pid for pid, cookie in found.items() if (cookie.get(JOB), cookie.get(GROUP)) in groups}
+    kept |= set(known)
+    wanted = {pid for pid, cookie in found.items() if job is None or cookie.get(JOB) == str(job)}
+    return sorted((wanted | orphans(kept)) - kept)
 
 
 def reap(known: set[int]) -> None:

@@ -1,9 +1,8 @@
 """Files that the MPI library leaves in /dev/shm when its processes are killed.
 
-MPICH names the segment of an MPI_COMM_WORLD after a hash of the kvsname that the launcher gave it. The
-launcher is us, so that the files of a dead group are known by name, whoever else is at work on the machine. UCX
-draws its names at random; it gets a directory of its own for each node, where whatever is found is ours.
-A token file in the run's directory stands for each group that was started and not yet cleared away.
+MPICH's are known by name (`live/dialects.py`). UCX draws its names at random; it gets a directory of its own for each
+node, where whatever is found is ours. A token file in the run's directory stands for each group that was started and
+not yet cleared away.
 """
 
 from __future__ import annotations
@@ -13,7 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-SHM = Path("/dev/shm")
+from pliant.live import dialects
+from pliant.live.register import token_name
+
+SHM = Path(dialects.SHM)
 
 
 class GroupFiles(NamedTuple):
@@ -26,23 +28,17 @@ class GroupFiles(NamedTuple):
     part: int
 
     def token_file(self, runtime: Path) -> Path:
-        return runtime / (".".join(map(str, self)) + ".token")
+        return runtime / token_name(*self)
 
     def segment(self, run: str) -> Path:
         """Where MPICH puts the memory that the group's ranks share."""
-        name = kvsname(run, self.job, self.world)
-        return SHM / f"mpich_shm_{_fnv1a(name.encode()):x}_{self.part}"
+        return Path(dialects.mpich_segment(run, self.job, self.world, self.part))
 
     def clear(self, runtime: Path, run: str) -> None:
         """Remove what the dead group has left in /dev/shm, and its token."""
         for path in (self.segment(run), self.token_file(runtime)):
             with suppress(OSError):
                 path.unlink()
-
-
-def kvsname(run: str, job: int, world: int) -> str:
-    """The name of a world's key-value space; no two worlds share one."""
-    return f"pliant_{run}_{job}_{world}"
 
 
 def directory(run: str, node: str) -> Path:
@@ -65,11 +61,3 @@ def sweep(runtime: Path, run: str, node: str = "*") -> None:
         shutil.rmtree(path, ignore_errors=True)
     for files in started(runtime, node):
         files.clear(runtime, run)
-
-
-def _fnv1a(data: bytes) -> int:
-    """The 32-bit FNV-1a hash."""
-    value = 0x811C9DC5
-    for byte in data:
-        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
-    return value

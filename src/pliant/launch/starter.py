@@ -25,9 +25,10 @@ class StartError(Exception):
 
 class Starter(Protocol):
     def start(
-        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, output: str, pmi: socket.socket
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, output: str, pmi: socket.socket | None
     ) -> int:
-        """Start one rank with ``pmi`` as its PMI connection; its pid. StartError if that is impossible."""
+        """Start one rank with ``pmi`` as its PMI connection, if it has one; its pid. StartError if that is
+        impossible."""
 
 
 class ExecStarter:
@@ -35,7 +36,7 @@ class ExecStarter:
     and dies with the agent."""
 
     def start(
-        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, output: str, pmi: socket.socket
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, output: str, pmi: socket.socket | None
     ) -> int:
         told, tell = os.pipe()
         sys.stdout.flush()
@@ -60,7 +61,7 @@ class ExecStarter:
         env: Mapping[str, str],
         cwd: str,
         output: str,
-        pmi: socket.socket,
+        pmi: socket.socket | None,
         tell: int,
         parent: int,
     ) -> NoReturn:
@@ -79,8 +80,10 @@ class ExecStarter:
             os.dup2(null, 0)
             os.dup2(out, 1)
             os.dup2(out, 2)
-            os.set_inheritable(pmi.fileno(), True)
-            os.execvpe(argv[0], list(argv), {**env, "PMI_FD": str(pmi.fileno())})  # noqa: S606
+            if pmi is not None:
+                os.set_inheritable(pmi.fileno(), True)
+                env = {**env, "PMI_FD": str(pmi.fileno())}
+            os.execvpe(argv[0], list(argv), env)  # noqa: S606
         except OSError as error:
             what = (
                 f"the file or directory {error.filename!r}"

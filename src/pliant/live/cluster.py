@@ -65,6 +65,20 @@ class Cluster:
         self._records: list[r.Record] = []
         self._outputs: list[o.Output] = []
 
+    @classmethod
+    def resume(
+        cls, policy: Policy, home: Home, settings: Settings, records: Iterable[r.Record]
+    ) -> Cluster:
+        """A cluster that goes on where the records of a journal end; ``Resumed`` is the first that it is told."""
+        cluster = cls(policy, settings, home)
+        cluster.core = SchedulerCore.resume(policy, settings, records, fallback=Fcfs())
+        state = cluster.core.state
+        cluster._names = dict(state.names)
+        cluster._numbers = {name: number for number, name in state.names.items()}
+        cluster._last_job = state.last_job
+        cluster.now = state.now
+        return cluster
+
     # ---- in and out ----------------------------------------------------------------------------------
 
     def handle(self, inputs: Iterable[o.AnyInput], now: float) -> tuple[list[r.Record], list[o.Output]]:
@@ -154,6 +168,8 @@ class Cluster:
                 self._holds.pop(given.key, None)
                 self.core.held = "; ".join(self._holds.values())
                 self.happened(e.Tick())
+            case o.Resumed():
+                self._begin_again(given.why)
             case o.EndAll():
                 self._end_all(given.why)
             case o.EndNow():
@@ -190,6 +206,12 @@ class Cluster:
             self.happened(e.Submitted(self._last_job, waiting.popleft()))
         if waiting:
             self._outputs.append(o.SetTimer(("submit",), waiting[0].submit_s))
+
+    def _begin_again(self, why: str) -> None:
+        """End the jobs that ran, once, and take all nodes for lost until their new agents are there."""
+        for _, number, _ in list(self.core.state.running):
+            self.happened(e.Ended(number, KILLED, error=why))
+        self.happened(e.Lost(NodeSet(self.core.state.all_mask)))
 
     def _end_all(self, why: str) -> None:
         self._hold("end", why)

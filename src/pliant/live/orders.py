@@ -88,6 +88,13 @@ class Release(Input, frozen=True):
     key: str
 
 
+class Resumed(Input, frozen=True):
+    """A controller that was killed begins again, with a new agent on each node: nothing of what ran is left, for the
+    reason ``why``."""
+
+    why: str
+
+
 class EndAll(Input, frozen=True):
     """End all jobs, in good order where that is possible, and begin no other."""
 
@@ -99,7 +106,7 @@ class EndNow(Input, frozen=True):
 
 
 AnyInput = (
-    Granted | Lost | Back | Said | Batch | Cancel | Resize | Tail | Fired | Hold | Release | EndAll | EndNow
+    Granted | Lost | Back | Said | Batch | Cancel | Resize | Tail | Fired | Hold | Release | Resumed | EndAll | EndNow
 )
 
 

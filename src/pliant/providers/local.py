@@ -12,9 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pliant.launch import processes, shm
+from pliant.live.proof import TRACKERS_S
 from pliant.model.errors import PliantError, ProtocolError
 from pliant.model.nodes import hostlist
-from pliant.protocol import codec
+from pliant.protocol import VERSION, codec
 from pliant.protocol import messages as m
 
 START_S = 20.0
@@ -74,6 +75,8 @@ class LocalNodes:
         self._restarts = dict.fromkeys(self.names, 0)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
+        self._envelopes = codec.from_nodes()
+        self._messages = codec.from_agent()
         self._agents: set[int] = set()
         self._others: set[int] = set()  # children of this process that are none of ours
 
@@ -99,7 +102,7 @@ class LocalNodes:
         link = self._links.get(node)
         if link is None or link.writer.is_closing():
             return False
-        line = codec.encode(message)
+        line = codec.encode(m.To((node,), codec.raw(message)))
         if len(line) > LONGEST:
             # An agent that got it would take its controller for mad, and end with all that runs there.
             self._refuse(node, message, len(line))
@@ -145,7 +148,7 @@ class LocalNodes:
             known = self._others | self._agents
             found = {*processes.find(self._run, node=node), *processes.orphans(known)}
             waited = asyncio.get_running_loop().time() - began
-            processes.end(found, patient=waited < processes.TRACKERS_S)
+            processes.end(found, patient=waited < TRACKERS_S)
             processes.reap(known)
             if not found:
                 return
@@ -170,20 +173,35 @@ class LocalNodes:
 
     async def _listen(self, name: str, reader: asyncio.StreamReader, link: _Link) -> None:
         lines = codec.Lines(LONGEST)
-        decoder = codec.from_agent()
         try:
             while data := await self._read(reader):
                 for line in lines.feed(data):
-                    message = decoder.decode(line)
-                    if isinstance(message, m.AgentHello):
-                        link.ready.set()
-                    elif not isinstance(message, m.Heartbeat):
-                        self._on_message(name, message)
+                    self._opened(name, link, line)
         except (TimeoutError, ConnectionError, ProtocolError) as error:
             if not self._stopping:
                 sys.stderr.write(f"pliant: agent of {name}: {trouble(error)}\n")
         if not self._stopping:
             await self._lose(name, link)
+
+    def _opened(self, name: str, link: _Link, line: bytes) -> None:
+        """An envelope has come over the link to ``name``. What is in it and cannot be read harms nothing else."""
+        try:
+            envelope = self._envelopes.decode(line)
+            message = self._messages.decode(envelope.message)
+        except ProtocolError as error:
+            sys.stderr.write(f"pliant: from the agent of {name}: {error}\n")
+            return
+        if isinstance(message, m.Error) or envelope.node not in self._links:
+            said = message.text if isinstance(message, m.Error) else f"a message of {envelope.node!r}"
+            sys.stderr.write(f"pliant: from the agent of {name}: {said}\n")
+        elif isinstance(message, m.AgentHello):
+            if message.version != VERSION:
+                problem = f"it speaks version {message.version} of the protocol, and this is {VERSION}"
+                self.send(name, m.Error(problem))
+                raise ProtocolError(problem)
+            link.ready.set()
+        elif not isinstance(message, m.Heartbeat):
+            self._on_message(envelope.node, message)
 
     async def _read(self, reader: asyncio.StreamReader) -> bytes:
         """What the agent sends next; TimeoutError if it is silent for too long.

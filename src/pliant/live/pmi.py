@@ -84,9 +84,12 @@ class PmiGroup:
         return handler(rank, words)
 
     def fenced(self, entries: Mapping[str, str], *, more: bool) -> list[Reply]:
-        """Take a piece of what all groups have put; after the last one the ranks go on."""
+        """Take a piece of what all groups have put; after the last one the ranks go on.
+
+        One that comes again, when they have gone on or are not all there yet, lets nobody pass.
+        """
         self._values.update(entries)
-        if more:
+        if more or len(self._at_barrier) < len(self._world.ranks):
             return []
         self._round += 1
         self._at_barrier.clear()

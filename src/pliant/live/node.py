@@ -1,0 +1,447 @@
+"""The life of one node's agent. It starts groups, answers their PMI requests, passes their sessions on, reports
+their ends, and proves the node clean. When it loses its controller it ends everything and leaves.
+
+A machine without I/O or clock: what happens goes in with its time, what is to be done comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pliant.live import node_messages as n
+from pliant.live.node_sessions import Sessions
+from pliant.live.pmi import AtFence, PmiError, Reply
+from pliant.live.proof import AGAIN_S, KILL_S, PATIENCE_S, SCAN_S, Removal
+from pliant.live.register import RANK_LINE, Group, Register, Stage, start_problem
+from pliant.model.errors import ProtocolError
+from pliant.protocol import codec
+from pliant.protocol import messages as m
+from pliant.protocol.fence import pieces
+
+HEARTBEAT_S = 2.0
+START_S = 30.0
+"""How long one rank may take to start."""
+CANNOT = 126
+"""A shell's exit code for a command that cannot be executed."""
+SIGKILL = 9
+BEAT, END, SESSIONS = "beat", "end", "sessions"
+
+
+class NodeLife:
+    """Everything that is decided on one node."""
+
+    def __init__(self, home: n.Home) -> None:
+        self._home = home
+        self._register = Register()
+        self._sessions = Sessions(home, self._register, self._do)
+        self._proofs: dict[str, Removal] = {}
+        self._end: Removal | None = None
+        self._orphaned = False
+        self._has_left = False
+        self._lines = codec.Lines(codec.MAX_LINE + codec.WRAPPING)
+        self._envelopes = codec.to_agents()
+        self._orders = codec.from_controller()
+        self._now = 0.0
+        self._out: list[n.AnyOutput] = []
+
+    def handle(self, inputs: Iterable[n.AnyInput], now: float) -> list[n.AnyOutput]:
+        """What is to be done because all this has happened by ``now``; after Leave, nothing."""
+        self._now = now
+        self._out = []
+        for each in inputs:
+            if not self._has_left:
+                self._take(each)
+        return self._out
+
+    def _take(self, happened: n.AnyInput) -> None:
+        match happened:
+            case n.Began():
+                self._tell(m.AgentHello(self._home.node, self._home.slots, self._home.pid))
+                self._do(n.SetTimer(BEAT, HEARTBEAT_S))
+            case n.LinkSaid():
+                self._link_said(happened.data)
+            case n.LinkLost():
+                self._begin_end(orphaned=True)
+            case n.StopAsked():
+                if happened.why:
+                    self._do(n.Say(happened.why))
+                self._begin_end()
+            case n.TokenWritten():
+                group = self._register.groups.get((happened.job, happened.group))
+                if group is not None:
+                    self._token_written(group)
+            case n.Spawned():
+                self._spawned(happened)
+            case n.NotSpawned():
+                group = self._register.groups.get((happened.job, happened.group))
+                if group is not None and group.is_starting:
+                    self._not_started(group, happened.error, happened.code)
+            case n.HelperStarted():
+                self._register.helpers[happened.pid] = happened.name
+                if self._end is not None:
+                    self._kill([happened.pid])
+            case n.Exited():
+                self._exited(happened)
+            case n.RankSaid():
+                self._rank_said(happened)
+            case n.RankClosed():
+                group = self._register.groups.get((happened.job, happened.group))
+                if group is not None:
+                    group.lines.pop(happened.rank, None)
+            case n.SessionOpened():
+                self._sessions.opened(happened, is_open=self._end is None)
+            case n.SessionSaid():
+                self._sessions.said(happened.session, happened.data)
+            case n.SessionClosed():
+                self._sessions.drop(happened.session)
+                self._leave_if_alone()
+            case n.Found():
+                self._found(happened)
+            case n.TimerFired():
+                self._fired(happened.key)
+
+    def _do(self, output: n.AnyOutput) -> None:
+        self._out.append(output)
+
+    def _tell(self, message: m.AgentMessage) -> None:
+        self._do(n.Tell(message))
+
+    def _kill(self, pids: Iterable[int], *, patient: bool = False) -> None:
+        if those := tuple(pids):
+            self._do(n.Kill(those, patient))
+
+    def _fired(self, key: str) -> None:
+        kind, *numbers = key.split()
+        match kind:
+            case "beat":
+                self._tell(m.Heartbeat())
+                self._do(n.SetTimer(BEAT, HEARTBEAT_S))
+            case "start":
+                group = self._register.groups.get((int(numbers[0]), int(numbers[1])))
+                if group is not None and group.is_starting:
+                    self._not_started(group, f"not within {START_S:g} s", CANNOT)
+            case "hello":
+                self._sessions.is_late(int(numbers[0]))
+            case "sessions":
+                self._sessions.close_all()
+                self._leave_if_alone()
+            case _:
+                self._removal_due(key)
+
+    # ---- the controller's orders ---------------------------------------------------------------------
+
+    def _link_said(self, data: bytes) -> None:
+        try:
+            for line in self._lines.feed(data):
+                self._opened(line)
+        except ProtocolError as error:
+            # Nobody knows where the next line begins.
+            self._do(n.Say(f"the controller sent {error}"))
+            self._begin_end()
+
+    def _opened(self, line: bytes) -> None:
+        """An envelope has come: what is in it and cannot be read is answered, and harms nothing else."""
+        try:
+            envelope = self._envelopes.decode(line)
+            if others := [node for node in envelope.nodes if node != self._home.node]:
+                self._tell(m.Error(f"there is no way from {self._home.node} to {', '.join(others)}"))
+            if self._home.node in envelope.nodes:
+                self._obey(self._orders.decode(envelope.message))
+        except ProtocolError as error:
+            self._do(n.Say(f"from the controller: {error}"))
+            self._tell(m.Error(str(error)))
+
+    def _obey(self, order: m.ControllerMessage) -> None:
+        match order:
+            case m.StartGroup():
+                self._start(order)
+            case m.Signal():
+                self._signal(order)
+            case m.Prove():
+                self._prove(order)
+            case m.Deliver():
+                group = self._register.groups.get((order.job, order.group))
+                if group is not None and order.session in group.sessions:
+                    self._do(n.SayToSession(order.session, bytes(order.message) + b"\n"))
+            case m.Fenced():
+                group = self._register.groups.get((order.job, order.group))
+                if group is not None and group.server is not None:
+                    self._reply(group, group.server.fenced(order.entries, more=order.more))
+            case m.Error():
+                self._do(n.Say(f"the controller says: {order.text}"))
+            case m.Shutdown():
+                self._begin_end()
+
+    # ---- starting ------------------------------------------------------------------------------------
+
+    def _start(self, order: m.StartGroup) -> None:
+        """Start a group once, however often that is ordered: again, the answer is what it was."""
+        known = self._register.groups.get((order.job, order.group))
+        if known is not None and known.token == order.token:
+            if known.answer is not None:
+                self._tell(known.answer)
+            return
+        if known is not None:
+            problem = f"group {order.group} of job {order.job} is still there from before"
+        elif self._register.is_over(order):
+            problem = f"group {order.group} of job {order.job} has been here, and is over"
+        elif self._end is not None:
+            problem = "this agent is about to leave"
+        else:
+            problem = start_problem(order)
+        if problem:
+            self._tell(m.StartFailed(order.job, order.group, problem, CANNOT))
+            return
+        group = Group(order, self._home)
+        self._register.groups[group.key] = group
+        self._do(n.WriteToken(group.job, group.number, group.token_file, group.token))
+        self._do(n.SetTimer(group.timer, START_S))
+
+    def _token_written(self, group: Group) -> None:
+        if group.stage is Stage.WRITING:
+            group.stage = Stage.STARTING
+            self._start_next(group)
+        elif group.cleared:
+            self._do(n.ClearFiles(group.files))  # it comes too late
+
+    def _start_next(self, group: Group) -> None:
+        spawn = group.next_rank(self._home)
+        if spawn is not None:
+            self._do(spawn)
+            self._do(n.SetTimer(group.timer, START_S))
+            return
+        group.stage = Stage.STARTED
+        self._answer(group, m.Started(group.job, group.number, tuple(group.launched)))
+
+    def _spawned(self, new: n.Spawned) -> None:
+        group = self._register.groups.get((new.job, new.group))
+        if group is None or group.stage is not Stage.STARTING or group.starting != new.rank:
+            self._kill([new.pid])  # nobody waits for it any more
+            return
+        self._register.add(group, new.rank, new.pid)
+        if group.server is not None:
+            group.lines[new.rank] = codec.Lines(RANK_LINE)
+        if group.doomed:
+            self._kill([new.pid])
+        self._start_next(group)
+
+    def _not_started(self, group: Group, error: str, code: int) -> None:
+        """A rank could not be started: the group's others end, and the controller learns why."""
+        group.stage = Stage.FAILED
+        self._kill(group.pids.values())
+        if not group.pids:
+            self._clear(group)
+        self._answer(group, m.StartFailed(group.job, group.number, error, code))
+
+    def _answer(self, group: Group, answer: m.Started | m.StartFailed) -> None:
+        """The start is over; what ended meanwhile is told now, so that nothing is told of a rank before its start."""
+        group.answer = answer
+        self._do(n.CancelTimer(group.timer))
+        self._tell(answer)
+        ended, group.ended = group.ended, []
+        for rank, end in ended:
+            self._rank_ended(group, rank, end)
+        self._check_waiting()
+
+    # ---- ranks ---------------------------------------------------------------------------------------
+
+    def _signal(self, order: m.Signal) -> None:
+        for (job, number), group in self._register.groups.items():
+            if job != order.job or order.group not in (None, number):
+                continue
+            if order.number == SIGKILL:
+                self._end_group(group)  # the proof finds what the ranks have started
+                continue
+            for pid in group.pids.values():
+                # A rank leads a session: what it started in the foreground gets the signal as well.
+                self._do(n.SignalGroup(pid, order.number))
+
+    def _end_group(self, group: Group) -> None:
+        group.doomed = True
+        self._kill(group.pids.values())
+
+    def _exited(self, end: n.Exited) -> None:
+        found = self._register.ended(end.pid)
+        if found is None:
+            return
+        group, rank = found
+        if group.is_starting:
+            group.ended.append((rank, end))
+        else:
+            self._rank_ended(group, rank, end)
+        self._check_waiting()
+
+    def _rank_ended(self, group: Group, rank: int, end: n.Exited) -> None:
+        code = end.code
+        if group.broken and code == -SIGKILL:
+            code = group.broken  # ended by us because of an abort: that is the group's own failure
+        self._tell(m.Exited(group.job, group.number, rank, code, end.cpu_s))
+        if code != 0 and group.dialect.together:
+            self._end_group(group)  # as mpiexec does: a group cannot go on without a rank
+        elif code == 0 and group.server is not None:
+            try:
+                group.server.left(rank)
+            except PmiError as error:
+                self._break(group, error)
+
+    def _rank_said(self, said: n.RankSaid) -> None:
+        group = self._register.groups.get((said.job, said.group))
+        if group is None or group.server is None or group.broken or said.rank not in group.lines:
+            return
+        try:
+            for line in group.lines[said.rank].feed(said.data):
+                self._reply(group, group.server.receive(said.rank, line.decode(errors="replace")))
+        except (PmiError, ProtocolError) as error:
+            self._break(group, error)
+
+    def _reply(self, group: Group, answers: Sequence[Reply | AtFence]) -> None:
+        for answer in answers:
+            if isinstance(answer, AtFence):
+                for piece, more in pieces(answer.entries):
+                    self._tell(m.Fence(group.job, group.number, answer.round, piece, more))
+            elif answer.rank in group.lines:
+                self._do(n.SayToRank(group.job, group.number, answer.rank, answer.line))
+
+    def _break(self, group: Group, error: PmiError | ProtocolError) -> None:
+        """The group cannot go on: say why, and end its ranks. What follows from that tells nothing new."""
+        if group.broken:
+            return
+        group.broken = error.code if isinstance(error, PmiError) else 1
+        self._tell(m.Relay(group.job, group.number, 0, codec.raw(m.Error(str(error)))))
+        self._end_group(group)
+
+    # ---- the proof -----------------------------------------------------------------------------------
+
+    def _prove(self, order: m.Prove) -> None:
+        """Wait for the job's groups to leave, end what does not, and look for anything left behind.
+
+        Asked again while that goes on, the one answer is for both. Groups that are started later are not meant.
+        """
+        kept = sorted(set(order.keep))
+        key = " ".join(map(str, ("proof", order.job, *kept)))
+        if key in self._proofs:
+            return
+        if self._end is not None and self._end.key == SESSIONS:
+            self._tell(m.Proof(order.job, self._end.clean, self._end.left))
+            return
+        groups = self._register.of(order.job, kept)
+        removal = Removal(key, order.job, groups, tuple((order.job, number) for number in kept))
+        self._proofs[key] = removal
+        if self._end is not None:
+            return  # the end of everything is the answer
+        if self._is_alive(removal):
+            self._do(n.SetTimer(key, min(max(0.0, order.patience_s), PATIENCE_S)))
+        else:
+            self._seek(removal)
+
+    def _is_alive(self, removal: Removal) -> bool:
+        groups = [self._register.groups[key] for key in removal.groups if key in self._register.groups]
+        return any(group.pids or group.is_starting for group in groups)
+
+    def _check_waiting(self) -> None:
+        """A rank has ended, or a start: proofs that have waited for that begin."""
+        if self._end is not None:
+            return
+        for removal in list(self._proofs.values()):
+            if removal.began is None and not self._is_alive(removal):
+                self._seek(removal)
+
+    def _seek(self, removal: Removal) -> None:
+        if removal.began is None:
+            removal.began = self._now
+            # What is still being started is not waited for any longer.
+            for key in sorted(removal.groups):
+                group = self._register.groups.get(key)
+                if group is not None and group.is_starting:
+                    self._not_started(group, "it was to end before it had started", CANNOT)
+        removal.scanning = True
+        if removal.job is None:
+            self._do(n.Scan(removal.key))
+        else:
+            others, known = self._register.others(removal.groups)
+            keep = tuple(sorted({*others, *removal.kept}))
+            self._do(n.Scan(removal.key, removal.job, keep, known))
+        self._do(n.SetTimer(removal.key, SCAN_S))
+
+    def _removal(self, key: str) -> Removal | None:
+        return self._end if key == END else self._proofs.get(key) if self._end is None else None
+
+    def _found(self, found: n.Found) -> None:
+        removal = self._removal(found.key)
+        if removal is None or not removal.scanning:
+            return
+        removal.scanning = False
+        # A rank whose end we have not seen is there, whatever the process table says.
+        ranks = self._register.pids(self._register.groups if removal.job is None else removal.groups)
+        removal.left = tuple(sorted({*found.pids, *ranks}))
+        if removal.left and not removal.is_over(self._now):
+            self._kill(removal.left, patient=removal.is_patient(self._now))
+            self._do(n.SetTimer(removal.key, AGAIN_S))
+        else:
+            self._removed(removal, clean=not removal.left)
+
+    def _removal_due(self, key: str) -> None:
+        """Time to look (again); or the last look has had no answer in time."""
+        removal = self._removal(key)
+        if removal is None:
+            return
+        if removal.scanning and removal.is_over(self._now):
+            self._removed(removal, clean=False)
+        else:
+            self._seek(removal)
+
+    def _removed(self, removal: Removal, *, clean: bool) -> None:
+        self._do(n.CancelTimer(removal.key))
+        if removal.job is None:
+            self._all_ended(removal.left, clean=clean)
+            return
+        del self._proofs[removal.key]
+        if clean:
+            for key in sorted(removal.groups):
+                self._forget(key)
+        self._tell(m.Proof(removal.job, clean, removal.left))
+
+    def _forget(self, key: tuple[int, int]) -> None:
+        group = self._register.forget(key)
+        if group is not None:
+            self._clear(group)
+            self._sessions.close_all(group)
+
+    def _clear(self, group: Group) -> None:
+        if not group.cleared:
+            group.cleared = True
+            self._do(n.ClearFiles(group.files))
+
+    # ---- the end -------------------------------------------------------------------------------------
+
+    def _begin_end(self, *, orphaned: bool = False) -> None:
+        """End all ranks, helpers and what they have started, then leave."""
+        if self._end is not None:
+            return
+        self._orphaned = orphaned
+        for removal in self._proofs.values():
+            self._do(n.CancelTimer(removal.key))
+        self._end = Removal(END, None, frozenset(self._register.groups))
+        for group in list(self._register.groups.values()):
+            self._end_group(group)
+        self._kill(sorted(self._register.helpers))
+        self._seek(self._end)
+
+    def _all_ended(self, left: tuple[int, ...], *, clean: bool) -> None:
+        for group in self._register.groups.values():
+            self._clear(group)
+        for removal in self._proofs.values():
+            if removal.job is not None:
+                self._tell(m.Proof(removal.job, clean, left))
+        self._proofs.clear()
+        # The peers of the sessions are dead, so that their ends are about to be read.
+        self._end = Removal(SESSIONS, None, frozenset(), began=self._now, left=left, clean=clean)
+        self._do(n.SetTimer(SESSIONS, KILL_S))
+        self._leave_if_alone()
+
+    def _leave_if_alone(self) -> None:
+        if self._end is not None and self._end.key == SESSIONS and not self._sessions.are_open:
+            for timer in (SESSIONS, BEAT):
+                self._do(n.CancelTimer(timer))
+            self._has_left = True
+            self._do(n.Leave(self._orphaned))

@@ -1,0 +1,254 @@
+"""What happens on a node, as its machine is told it, and what the machine asks of the shell around it.
+
+Both are plain data with a ``type``, so that they can be recorded line by line and played again. Groups go by job
+and number, sessions by a number that the shell gives them, timers and scans by a key of the machine's own.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pliant.protocol import messages as m
+
+
+class Input(msgspec.Struct, frozen=True, tag_field="type", tag=str.lower, omit_defaults=True):
+    """Base of all that happens."""
+
+
+class Output(msgspec.Struct, frozen=True, tag_field="type", tag=str.lower, omit_defaults=True):
+    """Base of all that is to be done. The shell does it in order, and at once."""
+
+
+class Home(msgspec.Struct, frozen=True):
+    """Where an agent lives: its node with ``slots`` ranks, the run, its own ``pid`` and user, and the paths of the
+    run's directory, of the socket for sessions and of the node's directory in /dev/shm."""
+
+    node: str
+    slots: int
+    run: str
+    pid: int
+    uid: int
+    runtime: str
+    socket: str
+    shm: str
+
+
+# ---- what happens -----------------------------------------------------------------------------------
+
+
+class Began(Input, frozen=True):
+    """The shell is ready: sessions can be opened."""
+
+
+class LinkSaid(Input, frozen=True):
+    """Bytes of the controller, cut anywhere."""
+
+    data: bytes
+
+
+class LinkLost(Input, frozen=True):
+    """The controller is gone."""
+
+
+class StopAsked(Input, frozen=True):
+    """A SIGTERM, or a defect, of which ``why`` tells."""
+
+    why: str = ""
+
+
+class TokenWritten(Input, frozen=True):
+    job: int
+    group: int
+
+
+class Spawned(Input, frozen=True):
+    """A rank runs. This comes before anything else of its process does, its end too."""
+
+    job: int
+    group: int
+    rank: int
+    pid: int
+
+
+class NotSpawned(Input, frozen=True):
+    """A rank cannot be started, or before the first one the token cannot be written; ``code`` is a shell's."""
+
+    job: int
+    group: int
+    error: str
+    code: int
+
+
+class HelperStarted(Input, frozen=True):
+    """The agent has a child of its own: no rank, and no stray."""
+
+    pid: int
+    name: str
+
+
+class Exited(Input, frozen=True):
+    """A child has ended: a rank, a helper or an adopted orphan. A negative ``code`` is the signal that ended it."""
+
+    pid: int
+    code: int
+    cpu_s: float = 0.0
+
+
+class RankSaid(Input, frozen=True):
+    """Bytes over the connection that a rank was started with."""
+
+    job: int
+    group: int
+    rank: int
+    data: bytes
+
+
+class RankClosed(Input, frozen=True):
+    job: int
+    group: int
+    rank: int
+
+
+class SessionOpened(Input, frozen=True):
+    """A process of user ``uid`` has connected."""
+
+    session: int
+    uid: int
+
+
+class SessionSaid(Input, frozen=True):
+    session: int
+    data: bytes
+
+
+class SessionClosed(Input, frozen=True):
+    session: int
+
+
+class Found(Input, frozen=True):
+    """The answer to a scan: the processes that are there."""
+
+    key: str
+    pids: tuple[int, ...] = ()
+
+
+class TimerFired(Input, frozen=True):
+    key: str
+
+
+# ---- what is to be done -----------------------------------------------------------------------------
+
+
+class Tell(Output, frozen=True):
+    """Send to the controller, in an envelope."""
+
+    message: m.AgentMessage
+
+
+class Say(Output, frozen=True):
+    """A line for people, on standard error."""
+
+    text: str
+
+
+class WriteToken(Output, frozen=True):
+    """Write the group's secret where only its user reads it; TokenWritten or NotSpawned answers."""
+
+    job: int
+    group: int
+    path: str
+    token: str
+
+
+class Spawn(Output, frozen=True):
+    """Start a rank; Spawned or NotSpawned answers. Its environment is the agent's own, but for names that begin as
+    in ``without``, and ``env`` over it. With ``connect`` it gets a connection to talk to its dialect's server."""
+
+    job: int
+    group: int
+    rank: int
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    without: tuple[str, ...]
+    cwd: str
+    output: str
+    connect: bool
+
+
+class Kill(Output, frozen=True):
+    """Kill these. While ``patient``, Python's resource trackers among them are spared: they clean up and end."""
+
+    pids: tuple[int, ...]
+    patient: bool = False
+
+
+class SignalGroup(Output, frozen=True):
+    """Signal the process group that ``pid`` leads."""
+
+    pid: int
+    number: int
+
+
+class SayToRank(Output, frozen=True):
+    job: int
+    group: int
+    rank: int
+    data: bytes
+
+
+class SayToSession(Output, frozen=True):
+    session: int
+    data: bytes
+
+
+class CloseSession(Output, frozen=True):
+    """Close it, when what was said to it has been written."""
+
+    session: int
+
+
+class Scan(Output, frozen=True):
+    """Look through the process table; Found answers, with the same key.
+
+    Wanted are the processes of ``job`` (None: of the whole run) on this node by their cookie, and whatever else has
+    come down from the agent; but not what belongs to a group, (job, number), in ``keep``, nor the processes
+    ``known`` with all that comes from them.
+    """
+
+    key: str
+    job: int | None = None
+    keep: tuple[tuple[int, int], ...] = ()
+    known: tuple[int, ...] = ()
+
+
+class ClearFiles(Output, frozen=True):
+    """Remove what a dead group has left, if it is there."""
+
+    paths: tuple[str, ...]
+
+
+class SetTimer(Output, frozen=True):
+    """Instead of the one with this key, if there is one."""
+
+    key: str
+    seconds: float
+
+
+class CancelTimer(Output, frozen=True):
+    key: str
+
+
+class Leave(Output, frozen=True):
+    """All is done. ``orphaned``: the controller went away without a word."""
+
+    orphaned: bool = False
+
+
+AnyInput = (
+    Began | LinkSaid | LinkLost | StopAsked | TokenWritten | Spawned | NotSpawned | HelperStarted | Exited
+    | RankSaid | RankClosed | SessionOpened | SessionSaid | SessionClosed | Found | TimerFired
+)  # fmt: skip
+AnyOutput = (
+    Tell | Say | WriteToken | Spawn | Kill | SignalGroup | SayToRank | SayToSession | CloseSession | Scan
+    | ClearFiles | SetTimer | CancelTimer | Leave
+)  # fmt: skip

@@ -11,7 +11,7 @@ from node_driver import HOME, Driver, hello, only, start_order, told
 from pliant.live import node_messages as n
 from pliant.live import recording
 from pliant.live.dialects import mpich_segment
-from pliant.live.node import HEARTBEAT_S, START_S
+from pliant.live.node import HEARTBEAT_S, LAST_S, START_S
 from pliant.live.node_sessions import HELLO_S
 from pliant.live.proof import KILL_S, TRACKERS_S
 from pliant.live.register import token_name
@@ -372,9 +372,29 @@ def test_a_node_is_proved_clean_when_its_groups_have_left() -> None:
     out = driver.exit(102)
     assert only(out, n.Scan) == [n.Scan("proof 1", 1)]
     assert driver.find(out) == [
-        n.CancelTimer("proof 1"), n.ClearFiles(FILES), n.CloseSession(1), n.Tell(m.Proof(1, clean=True)),
+        n.CancelTimer("proof 1"), n.CancelTimer("last 1 0"), n.Tell(m.Exited(1, 0, 1, 0, 0.5)), n.ClearFiles(FILES),
+        n.CloseSession(1), n.Tell(m.Proof(1, clean=True)),
     ]  # fmt: skip
     assert set(driver.timers) == {"beat"}
+
+
+def test_the_end_of_a_group_is_told_behind_what_it_said_last() -> None:
+    """The kernel tells of a process's end by a signal, and of its last words by a socket: in any order."""
+    driver = started()
+    driver.put(n.SessionOpened(1, 1000), n.SessionSaid(1, hello()))
+    assert only(driver.exit(101), n.Tell)
+    assert not only(driver.exit(102), n.Tell)
+    said = driver.put(n.SessionSaid(1, codec.encode(m.Bye(0, "42"))), n.SessionClosed(1))
+    assert [type(tell.message) for tell in only(said, n.Tell)] == [m.Relay, m.Exited]
+    assert "last 1 0" not in driver.timers
+
+
+def test_the_end_of_a_group_whose_session_stays_open_is_told_after_a_second() -> None:
+    driver = started()
+    driver.put(n.SessionOpened(1, 1000), n.SessionSaid(1, hello()))
+    driver.exit(101)
+    assert not only(driver.exit(102), n.Tell)  # a child of it, say, has the socket still
+    assert [type(tell.message) for tell in only(driver.pass_time(LAST_S), n.Tell)] == [m.Exited]
 
 
 def test_a_proof_of_what_was_never_here_is_given_at_once() -> None:

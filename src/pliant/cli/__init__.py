@@ -12,6 +12,7 @@ from pliant.cli import (
     bench,
     bench_agreement,
     bench_live,
+    bench_world,
     calibrate,
     demo,
     doctor,
@@ -51,6 +52,7 @@ for module in (
     bench,
     bench_live,
     bench_agreement,
+    bench_world,
 ):
     module.register(app)
 

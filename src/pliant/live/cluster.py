@@ -66,9 +66,7 @@ class Cluster:
         self._outputs: list[o.Output] = []
 
     @classmethod
-    def resume(
-        cls, policy: Policy, home: Home, settings: Settings, records: Iterable[r.Record]
-    ) -> Cluster:
+    def resume(cls, policy: Policy, home: Home, settings: Settings, records: Iterable[r.Record]) -> Cluster:
         """A cluster that goes on where the records of a journal end; ``Resumed`` is the first that it is told."""
         cluster = cls(policy, settings, home)
         cluster.core = SchedulerCore.resume(policy, settings, records, fallback=Fcfs())

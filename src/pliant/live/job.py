@@ -147,7 +147,8 @@ class JobLife:
         self._tell_root(m.Stay())
 
     def withdraw(self, resize: int) -> None:
-        self._tell_root(m.Withdraw(resize))
+        if self.side.state != "closed":  # else a Bye has answered the offer
+            self._tell_root(m.Withdraw(resize))
 
     def kill(self, grace_s: float) -> None:
         """End the job: ask first, and after ``grace_s`` seconds use force."""
@@ -336,7 +337,8 @@ class JobLife:
             self._said_by(group, said, resizing=resizing)
 
     def _broken(self, group: LiveGroup, why: str) -> None:
-        """The agent itself says why it ends a group."""
+        """The agent itself says why it ends a group, and does so."""
+        self._doom(group)
         if group.joined:
             self._cause = self._cause or why
         else:
@@ -441,12 +443,17 @@ class JobLife:
 
     def _signal(self, number: int, only: LiveGroup | None = None) -> None:
         for group in self.alive() if only is None else [only]:
-            if number == SIGKILL:
-                if group.killed:
-                    continue
-                group.killed = True
-                self._effects.later(("gone", self.number, group.number), GONE_S)
+            if number == SIGKILL and not self._doom(group):
+                continue
             self._effects.send(group.node, m.Signal(self.number, number, group.number))
+
+    def _doom(self, group: LiveGroup) -> bool:
+        """The group is being killed: it gets so long to be gone. Whether that is news."""
+        if group.killed:
+            return False
+        group.killed = True
+        self._effects.later(("gone", self.number, group.number), GONE_S)
+        return True
 
     def _end(self) -> None:
         """Nothing of the job lives any more. One that failed is told with the end of its output."""

@@ -21,6 +21,8 @@ from pliant.protocol.fence import pieces
 HEARTBEAT_S = 2.0
 START_S = 30.0
 """How long one rank may take to start."""
+LAST_S = 1.0
+"""How long the end of a group's last rank is kept back for what its sessions have still to bring."""
 CANNOT = 126
 """A shell's exit code for a command that cannot be executed."""
 SIGKILL = 9
@@ -94,6 +96,9 @@ class NodeLife:
                 self._sessions.said(happened.session, happened.data)
             case n.SessionClosed():
                 self._sessions.drop(happened.session)
+                for group in list(self._register.groups.values()):
+                    if not group.sessions:
+                        self._last_words(group)
                 self._leave_if_alone()
             case n.Found():
                 self._found(happened)
@@ -120,6 +125,10 @@ class NodeLife:
                 group = self._register.groups.get((int(numbers[0]), int(numbers[1])))
                 if group is not None and group.is_starting:
                     self._not_started(group, f"not within {START_S:g} s", CANNOT)
+            case "last":
+                group = self._register.groups.get((int(numbers[0]), int(numbers[1])))
+                if group is not None:
+                    self._last_words(group)
             case "hello":
                 self._sessions.is_late(int(numbers[0]))
             case "sessions":
@@ -267,9 +276,21 @@ class NodeLife:
         group, rank = found
         if group.is_starting:
             group.ended.append((rank, end))
+        elif group.sessions and not group.pids and self._end is None:
+            # What it said last, its result say, is read from another socket, and may come behind its end.
+            group.ended.append((rank, end))
+            self._do(n.SetTimer(group.last_timer, LAST_S))
         else:
             self._rank_ended(group, rank, end)
         self._check_waiting()
+
+    def _last_words(self, group: Group) -> None:
+        """All that a group has said has been passed on: now its end is told."""
+        if group.ended and not group.is_starting:
+            self._do(n.CancelTimer(group.last_timer))
+            ended, group.ended = group.ended, []
+            for rank, end in ended:
+                self._rank_ended(group, rank, end)
 
     def _rank_ended(self, group: Group, rank: int, end: n.Exited) -> None:
         code = end.code
@@ -404,6 +425,7 @@ class NodeLife:
     def _forget(self, key: tuple[int, int]) -> None:
         group = self._register.forget(key)
         if group is not None:
+            self._last_words(group)
             self._clear(group)
             self._sessions.close_all(group)
 
@@ -423,6 +445,7 @@ class NodeLife:
             self._do(n.CancelTimer(removal.key))
         self._end = Removal(END, None, frozenset(self._register.groups))
         for group in list(self._register.groups.values()):
+            self._last_words(group)
             self._end_group(group)
         self._kill(sorted(self._register.helpers))
         self._seek(self._end)

@@ -106,7 +106,20 @@ class EndNow(Input, frozen=True):
 
 
 AnyInput = (
-    Granted | Lost | Back | Said | Batch | Cancel | Resize | Tail | Fired | Hold | Release | Resumed | EndAll | EndNow
+    Granted
+    | Lost
+    | Back
+    | Said
+    | Batch
+    | Cancel
+    | Resize
+    | Tail
+    | Fired
+    | Hold
+    | Release
+    | Resumed
+    | EndAll
+    | EndNow
 )
 
 

@@ -46,7 +46,7 @@ class Group:
         """Of the ranks that live."""
         self.launched: list[int] = []
         self.ended: list[tuple[int, Exited]] = []
-        """Ranks whose end is told when all have been started."""
+        """Ranks whose end is told when all have been started, or when all that they said has been passed on."""
         self.doomed = False
         """It was to end while its ranks were being started."""
         self.broken = 0
@@ -76,6 +76,11 @@ class Group:
     def timer(self) -> str:
         """Of its start."""
         return f"start {self.job} {self.number}"
+
+    @property
+    def last_timer(self) -> str:
+        """Of its end."""
+        return f"last {self.job} {self.number}"
 
     @property
     def is_starting(self) -> bool:

@@ -1,0 +1,241 @@
+"""What goes wrong in the world: each fault picks, by the world's random numbers, whom it meets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pliant.live import orders as o
+from pliant.testing.node import SIGKILL, Node, Proc
+
+if TYPE_CHECKING:
+    from pliant.testing.head import Link
+    from pliant.testing.world import World
+
+Fault = Callable[["World", int], list[int] | None]
+"""Does its harm, to the job of this number if that is not 0, and gives the jobs that it met; None where there was nobody
+to meet."""
+
+
+def _busy(world: World, job: int) -> Node | None:
+    nodes = [node for node in world.nodes.values() if node.agent is not None and node.processes]
+    if job:
+        nodes = [node for node in nodes if any(proc.job == job for proc in node.processes.values())]
+    return world.random.choice(nodes) if nodes else None
+
+
+def _ranks(world: World, job: int) -> list[Proc]:
+    """Those of jobs that are being resized before all others: there it hurts."""
+    procs = [
+        proc
+        for node in world.nodes.values()
+        for proc in node.processes.values()
+        if proc.program is not None and not proc.dying and job in (0, proc.job)
+    ]
+    inside = [proc for proc in procs if world.checks.cells.stage(proc.job) != "none"]
+    return inside if inside and world.random.random() < 0.7 else procs
+
+
+def _link(world: World, job: int) -> Link | None:
+    links = [link for link in world.head.links.values() if link.open and link.ready]
+    if job:
+        links = [link for link in links if any(proc.job == job for proc in link.node.processes.values())]
+    return world.random.choice(links) if links else None
+
+
+def _kill_rank(world: World, job: int) -> list[int] | None:
+    procs = _ranks(world, job)
+    if not procs:
+        return None
+    proc = world.random.choice(procs)
+    newcomer = world.is_newcomer(proc.job, proc.group)
+    world.touch(proc.job, "newcomer killed" if newcomer else "rank killed")
+    proc.end(
+        -SIGKILL
+    )  # one that hangs in the kernel for good, and nobody knows, is nothing to be seen from outside
+    return [proc.job]
+
+
+def _on(node: Node) -> list[int]:
+    return sorted({proc.job for proc in node.processes.values()})
+
+
+def _touch_node(world: World, node: Node, what: str) -> list[int]:
+    """All jobs that hold the node, or come to it before it is known to be lost."""
+    world.touch_node(node, what)
+    for proc in node.processes.values():
+        if world.is_newcomer(proc.job, proc.group):
+            world.touch(proc.job, "newcomer killed")
+    return _on(node)
+
+
+def _kill_agent(world: World, job: int) -> list[int] | None:
+    if (node := _busy(world, job)) is None:
+        return None
+    jobs = _touch_node(world, node, "agent killed")
+    node.kill_agent()
+    return jobs
+
+
+def _cut_link(world: World, job: int) -> list[int] | None:
+    if (link := _link(world, job)) is None:
+        return None
+    jobs = _touch_node(world, link.node, "link cut")
+    link.up.cut()
+    link.down.cut()
+    return jobs
+
+
+def _slow_link(world: World, job: int) -> list[int] | None:
+    if (link := _link(world, job)) is None:
+        return None
+    link.up.latency_s = link.down.latency_s = world.random.uniform(0.05, 1.0)
+    return _touch_node(world, link.node, "slow link")
+
+
+def _stall_link(world: World, job: int) -> list[int] | None:
+    """The peer of a SIGSTOP: now and then for so long that it is taken for dead."""
+    if (link := _link(world, job)) is None:
+        return None
+    jobs = _touch_node(world, link.node, "link stalled")
+    seconds = world.random.choice([1.0, 5.0, 20.0, 60.0])
+    link.up.stall(seconds)
+    link.down.stall(seconds)
+    return jobs
+
+
+def _refuse_exec(world: World, job: int) -> list[int] | None:
+    """For a while no program can be started on a node: its disk is gone, say."""
+    node = _busy(world, job) or world.random.choice(list(world.nodes.values()))
+    world.refuse(node, world.random.uniform(1.0, 20.0))
+    return _on(node)
+
+
+def _undead(world: World, job: int) -> list[int] | None:
+    """A process that not even SIGKILL removes, for a while or for good."""
+    procs = _ranks(world, job)
+    if not procs:
+        return None
+    proc = world.random.choice(procs)
+    proc.undead = world.clock.now + world.random.choice([1.0, 10.0, 1e9])
+    world.touch_node(proc.node, "undead")
+    return [proc.job]
+
+
+def _escape(world: World, job: int) -> list[int] | None:
+    """A rank leaves a daemon behind, which has nothing of its parent but the cookie."""
+    procs = _ranks(world, job)
+    if not procs:
+        return None
+    proc = world.random.choice(procs)
+    proc.node.new_process(proc.job, proc.group, -1)
+    return [proc.job]
+
+
+def _kill_head(world: World, job: int) -> list[int] | None:
+    running = [number for _, number, _ in world.head.cluster.core.state.running]
+    world.head_killed()
+    return [job] if job else running
+
+
+def _fill_disk(world: World, job: int) -> list[int] | None:
+    if world.head.disk.full:
+        return None
+    world.fill_disk(world.random.uniform(0.5, 10.0))
+    return [job] if job else []
+
+
+def _break_policy(world: World, job: int) -> list[int] | None:
+    met = [job] if job else []
+    return met if world.break_policy() else None
+
+
+def _cancel(world: World, job: int) -> list[int] | None:
+    jobs = [job] if job else list(world.head.cluster.core.state.jobs)
+    if not jobs:
+        return None
+    number = world.random.choice(jobs)
+    world.touch(number, "cancel")
+    world.head.tell(o.Cancel(number, "cancelled by its user"))
+    return [number]
+
+
+def _order(world: World, job: int) -> list[int] | None:
+    """An operator resizes a job, or moves it."""
+    state = world.head.cluster.core.state
+    jobs = [one for _, _, one in state.running if one.on and job in (0, one.id)]
+    if not jobs:
+        return None
+    chosen = world.random.choice(jobs)
+    size = world.random.choice([0, chosen.size, *chosen.bounds.sizes()])
+    leave: tuple[str, ...] = ()
+    if size and world.random.random() < 0.5:
+        mask = chosen.nodes
+        names = [state.names[node] for node in range(mask.bit_length()) if mask >> node & 1]
+        leave = tuple(world.random.sample(names, world.random.randint(1, len(names))))
+    world.head.tell(o.Resize(chosen.id, size, leave))
+    return [chosen.id]
+
+
+def _lose_reserved(world: World, job: int) -> list[int] | None:
+    """A node that is reserved for the newcomers of a resize is lost, which takes the resize back."""
+    state = world.head.cluster.core.state
+    numbers = [job] if job in state.resizing else list(state.resizing)
+    for number in numbers:
+        resize = state.jobs[number].resize
+        for group in resize.arriving if resize is not None else ():
+            node = world.nodes[state.names[group.node]]
+            if node.agent is not None and resize is not None and resize.nodes:
+                _touch_node(world, node, "agent killed")
+                world.touch(number, "newcomer killed")
+                node.kill_agent()
+                return [number]
+    return None
+
+
+def _garbage(world: World, job: int) -> list[int] | None:
+    """What is no message at all, over a session of a job."""
+    procs = [proc for proc in _ranks(world, job) if proc.rank == 0]
+    if not procs:
+        return None
+    proc = world.random.choice(procs)
+    proc.node.said_by_a_stranger(
+        world.random.choice([b"\n\n", b"garbage\n", b'{"type":"done"}\n', b"\xff\xfe\n", b"{" * 50 + b"\n"])
+    )
+    return [proc.job]
+
+
+def _waits_for(proc: Proc, what: str) -> bool:
+    wait = proc.program.waiting if proc.program is not None else None
+    return wait is not None and what in wait.what
+
+
+def _in_fence(world: World, job: int) -> list[int] | None:
+    """A node is lost while ranks of a world over several nodes wait for each other."""
+    for node in world.nodes.values():
+        procs = [proc for proc in node.processes.values() if job in (0, proc.job)]
+        if node.agent is not None and any(_waits_for(proc, "MPI_Init") for proc in procs):
+            jobs = _touch_node(world, node, "agent killed")
+            node.kill_agent()
+            return jobs
+    return None
+
+
+FAULTS: dict[str, Fault] = {
+    "kill-rank": _kill_rank,
+    "kill-agent": _kill_agent,
+    "kill-head": _kill_head,
+    "cut-link": _cut_link,
+    "slow-link": _slow_link,
+    "stall-link": _stall_link,
+    "refuse-exec": _refuse_exec,
+    "undead": _undead,
+    "escape": _escape,
+    "fill-disk": _fill_disk,
+    "break-policy": _break_policy,
+    "cancel": _cancel,
+    "order": _order,
+    "garbage": _garbage,
+    "lose-reserved": _lose_reserved,
+    "kill-in-fence": _in_fence,
+}

@@ -1,0 +1,322 @@
+"""A node of the world: its agent's machine, with a shell of arithmetic around it, and the processes that run there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+from pliant.live import node_messages as n
+from pliant.live.node import CANNOT, NodeLife
+from pliant.protocol import codec
+from pliant.protocol import messages as m
+from pliant.testing.clock import Clock, Timer, Wire
+from pliant.testing.programs import Process
+
+if TYPE_CHECKING:
+    from pliant.testing.world import World
+
+DIES_S = 0.002
+"""How long the kernel takes to remove a process that was killed."""
+USER = 1000
+SIGKILL = 9
+
+
+class Proc:
+    """A process: a rank of a group, or a daemon that one has left behind. It is the host of its program."""
+
+    def __init__(self, node: Node, pid: int, job: int, group: int, rank: int) -> None:
+        self.node = node
+        self.pid = pid
+        self.job, self.group, self.rank = job, group, rank
+        self.alive = True
+        self.undead = 0.0
+        """Not even SIGKILL removes it before this time."""
+        self.dying = False
+        self.program: Process | None = None
+        self.env: dict[str, str] = {}
+        self.argv: tuple[str, ...] = ()
+        self.token = ""
+        self.random: Random = node.random
+        self._up: Wire | None = None
+        self._session = 0
+
+    # ---- what a program may do -----------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        return self.node.clock.now
+
+    def later(self, delay_s: float, call: Callable[[], None]) -> None:
+        self.node.clock.later(delay_s, lambda: call() if self.alive and not self.dying else None)
+
+    def connect(self) -> None:
+        if (agent := self.node.agent) is not None:
+            self._session = agent.connected(self)
+
+    def say(self, data: bytes) -> None:
+        if (agent := self.node.agent) is not None and self._session in agent.sessions:
+            agent.session_said(self._session, data)
+
+    def ask(self, data: bytes) -> None:
+        if (agent := self.node.agent) is not None:
+            agent.rank_said(self, data)
+
+    def exit(self, code: int) -> None:
+        self.end(code)
+
+    def abort(self, code: int) -> None:
+        self.ask(f"cmd=abort exitcode={code}\n".encode())
+        self.later(0.01, lambda: self.end(code))
+
+    # ---- what happens to it --------------------------------------------------------------------------
+
+    def heard(self, data: bytes) -> None:
+        if self.alive and not self.dying and self.program is not None:
+            self.program.on_session(data)
+
+    def launcher_says(self, data: bytes) -> None:
+        def arrive() -> None:
+            if self.program is not None:
+                self.program.on_launch(data)
+
+        self.later(0.0, arrive)
+
+    def hung_up(self) -> None:
+        self._session = 0
+        if self.alive and not self.dying and self.program is not None:
+            self.program.on_session_closed()
+
+    def kill(self) -> None:
+        """SIGKILL: it computes no more at once, and is gone a little later; an undead one takes its time."""
+        if self.alive and not self.dying:
+            self.dying = True
+            if self.program is not None:
+                self.program.ended()
+            wait = max(DIES_S, self.undead - self.now)
+            self.node.clock.later(wait, lambda: self._gone(-SIGKILL))
+
+    def end(self, code: int) -> None:
+        if self.alive and not self.dying:
+            self.dying = True
+            if self.program is not None:
+                self.program.ended()
+            self._gone(code)
+
+    def _gone(self, code: int) -> None:
+        if self.alive:
+            self.alive = False
+            del self.node.processes[self.pid]
+            self.node.exited(self, code)
+
+
+class Agent:
+    """The agent's process on a node, while it lives: its machine, timers, link and sessions."""
+
+    def __init__(self, node: Node, pid: int, up: Wire) -> None:
+        self.node = node
+        self.pid = pid
+        self.up = up
+        self.sessions: dict[int, Proc | None] = {}
+        self.left = False
+        home = n.Home(
+            node.name, node.slots, "run", pid, USER, "/run", f"/run/{node.name}.sock", f"/shm/{node.name}"
+        )
+        self._life = NodeLife(home)
+        self._timers: dict[str, Timer] = {}
+        self._tokens: dict[tuple[int, int], str] = {}
+        self._last_session = 0
+        self._queue: list[n.AnyInput] = []
+        self._busy = False
+
+    def tell(self, *inputs: n.AnyInput) -> None:
+        """Let the machine take it, and do what it asks; what follows from that comes after all of it."""
+        self._queue += inputs
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            while self._queue and not self.left and self.node.agent is self:
+                queue, self._queue = self._queue, []
+                for output in self._life.handle(queue, self.node.clock.now):
+                    self._carry_out(output)
+        finally:
+            self._busy = False
+
+    def died(self) -> None:
+        """Killed: its timers go with it, and its sessions hang up."""
+        for timer in self._timers.values():
+            timer.cancel()
+        for proc in list(self.sessions.values()):
+            if proc is not None:
+                proc.hung_up()
+        self.sessions.clear()
+
+    def _carry_out(self, output: n.AnyOutput) -> None:
+        clock = self.node.clock
+        match output:
+            case n.Tell():
+                self.up.send(codec.encode(m.From(self.node.name, codec.raw(output.message))))
+            case n.WriteToken():
+                self._tokens[output.job, output.group] = output.token
+                self.tell(n.TokenWritten(output.job, output.group))
+            case n.Spawn():
+                self._spawn(output)
+            case n.Kill():
+                for pid in output.pids:
+                    if (proc := self.node.processes.get(pid)) is not None:
+                        proc.kill()
+            case n.SignalGroup():
+                proc = self.node.processes.get(output.pid)
+                if proc is not None and proc.program is not None and not proc.dying:
+                    proc.program.signalled(output.number)
+            case n.SayToRank():
+                self._say_to_rank(output)
+            case n.SayToSession():
+                if (proc := self.sessions.get(output.session)) is not None:
+                    clock.later(self.node.latency_s(), partial(proc.heard, output.data))
+            case n.CloseSession():
+                if (proc := self.sessions.pop(output.session, None)) is not None:
+                    clock.later(self.node.latency_s(), proc.hung_up)
+            case n.Scan():
+                self.tell(n.Found(output.key, self._scan(output)))
+            case n.SetTimer():
+                self._cancel(output.key)
+                key = output.key
+                self._timers[key] = clock.later(output.seconds, lambda: self._fired(key))
+            case n.CancelTimer():
+                self._cancel(output.key)
+            case n.Leave():
+                self.left = True
+                self.node.agent_left(self)
+            case _:
+                pass
+
+    def _cancel(self, key: str) -> None:
+        if (timer := self._timers.pop(key, None)) is not None:
+            timer.cancel()
+
+    def _fired(self, key: str) -> None:
+        self._timers.pop(key, None)
+        self.tell(n.TimerFired(key))
+
+    def _spawn(self, order: n.Spawn) -> None:
+        if problem := self.node.world.exec_problem(self.node, order.job):
+            self.tell(n.NotSpawned(order.job, order.group, problem, CANNOT))
+            return
+        proc = self.node.new_process(order.job, order.group, order.rank)
+        proc.env, proc.argv = order.env, order.argv
+        proc.token = self._tokens[order.job, order.group]
+        proc.program = Process(proc, self.node.world.fabric(order.job))
+        self.tell(n.Spawned(order.job, order.group, order.rank, proc.pid))
+        proc.later(self.node.random.uniform(0.0, 0.05), proc.program.begin)
+
+    def _say_to_rank(self, output: n.SayToRank) -> None:
+        rank = (output.job, output.group, output.rank)
+        for proc in self.node.processes.values():
+            if (proc.job, proc.group, proc.rank) == rank and proc.program is not None:
+                proc.launcher_says(output.data)
+                return
+
+    def _scan(self, scan: n.Scan) -> tuple[int, ...]:
+        keep, known = set(scan.keep), set(scan.known)
+        return tuple(
+            proc.pid
+            for proc in self.node.processes.values()
+            if proc.pid not in known
+            and (proc.job, proc.group) not in keep
+            and (scan.job is None or proc.job == scan.job or proc.program is None)
+        )
+
+    # ---- sessions and launch connections -------------------------------------------------------------
+
+    def connected(self, proc: Proc | None) -> int:
+        self._last_session += 1
+        number = self._last_session
+        self.sessions[number] = proc
+        self.tell(n.SessionOpened(number, USER))
+        return number
+
+    def session_said(self, number: int, data: bytes) -> None:
+        self.node.clock.later(
+            self.node.latency_s(),
+            lambda: self.tell(n.SessionSaid(number, data)) if number in self.sessions else None,
+        )
+
+    def rank_said(self, proc: Proc, data: bytes) -> None:
+        self.tell(n.RankSaid(proc.job, proc.group, proc.rank, data))
+
+    def process_gone(self, proc: Proc, code: int) -> None:
+        """The kernel tells: its connections end, and its parent may collect it."""
+        for number in [number for number, other in self.sessions.items() if other is proc]:
+            self.node.clock.later(self.node.latency_s(), partial(self._session_ended, number))
+        if proc.program is not None:
+            self.tell(n.RankClosed(proc.job, proc.group, proc.rank))
+        # Its end may be noticed before what it said last, or after.
+        wait = self.node.random.choice([0.0, 2 * self.node.latency_s()])
+        self.node.clock.later(wait, lambda: self.tell(n.Exited(proc.pid, code, 0.0)))
+
+    def _session_ended(self, number: int) -> None:
+        if self.sessions.pop(number, None) is not None:
+            self.tell(n.SessionClosed(number))
+
+
+class Node:
+    """One node of the world, whether or not an agent lives there now."""
+
+    def __init__(self, world: World, name: str, slots: int) -> None:
+        self.world = world
+        self.clock: Clock = world.clock
+        self.random: Random = world.random
+        self.name = name
+        self.slots = slots
+        self.agent: Agent | None = None
+        self.processes: dict[int, Proc] = {}
+        self._last_pid = 1
+
+    def latency_s(self) -> float:
+        """Of a socket on one machine. The same always: bytes of one connection must not overtake each other."""
+        return 2e-5
+
+    def new_pid(self) -> int:
+        self._last_pid += 1
+        return self._last_pid
+
+    def new_process(self, job: int, group: int, rank: int) -> Proc:
+        proc = Proc(self, self.new_pid(), job, group, rank)
+        self.processes[proc.pid] = proc
+        return proc
+
+    def said_by_a_stranger(self, data: bytes) -> None:
+        """Another process that uses the agent's socket, over a connection of its own."""
+        if self.agent is not None:
+            self.agent.session_said(self.agent.connected(None), data)
+
+    def exited(self, proc: Proc, code: int) -> None:
+        if self.agent is not None:
+            self.agent.process_gone(proc, code)
+
+    def begin(self, up: Wire) -> Agent:
+        """Start an agent; the wire leads to the controller."""
+        self.agent = agent = Agent(self, self.new_pid(), up)
+        self.clock.later(self.random.uniform(0.05, 0.3), lambda: agent.tell(n.Began()))
+        return agent
+
+    def kill_agent(self) -> None:
+        """SIGKILL of the agent: its ranks die with it, daemons that they left behind do not."""
+        agent, self.agent = self.agent, None
+        if agent is None:
+            return
+        agent.died()
+        agent.up.close()
+        for proc in list(self.processes.values()):
+            if proc.program is not None:
+                proc.kill()
+
+    def agent_left(self, agent: Agent) -> None:
+        """It has said that all is done."""
+        if self.agent is agent:
+            self.agent = None
+            agent.died()
+            agent.up.close()

@@ -1,0 +1,158 @@
+"""Stand-ins for the processes of jobs. A job's command says which kind it is:
+
+    rigid SECONDS [EXIT_CODE]      one world over all nodes: MPI_Init, computing, MPI_Finalize
+    deaf SECONDS [EXIT_CODE]       the same, and SIGTERM is ignored
+    silent SECONDS                 a malleable job that never opens a session
+    tasks COUNT SECONDS            each rank does so many tasks of its own, and knows nothing of MPI
+    malleable STEPS STEP_S         see ``pliant.testing.malleable``
+    liar STEPS STEP_S lie=KIND     a malleable program that says what it must not: see ``Liar``
+
+All take ``late=S`` (a start within S seconds, at random) and ``deaf=1``. Nothing in here does I/O, reads a clock or draws
+from a source of its own: the ``Host`` gives time, chance and connections.
+"""
+
+from __future__ import annotations
+
+from pliant.protocol import messages as m
+from pliant.protocol.codec import encode, from_job
+from pliant.testing.fabric import Fabric, Result, Span, read_result
+from pliant.testing.malleable import Malleable
+from pliant.testing.running import Host, Program, Running, Script, Wait
+
+__all__ = ["LIES", "Fabric", "Host", "Process", "Result", "Span", "Wait", "read_result"]
+
+LIES = ("garbage", "unknown", "done", "answers", "epoch", "groups", "bye", "hello")
+NOWHERE = 1000
+"""Added to a number to make one that names nothing."""
+
+
+class Rigid(Running):
+    """A rank of one world over all nodes."""
+
+    def script(self) -> Script[int]:
+        number, late = self.program.number, self.program.word("late", 0.2)
+        yield from self.sleep(self.host.random.uniform(0, late), "its own start")
+        yield from self.mpi_init()
+        yield from self.sleep(number(0, 1.0), "its own work")
+        code = int(number(1, 0))
+        if code:
+            self.abort("the program fails", code)
+        yield from self.mpi_finalize()
+        return 0
+
+
+class Silent(Running):
+    """It computes and ends, and never says a word."""
+
+    def script(self) -> Script[int]:
+        yield from self.sleep(self.program.number(0, 1.0), "its own work")
+        return int(self.program.word("exit", 0))
+
+
+class Tasks(Running):
+    """Independent tasks."""
+
+    def script(self) -> Script[int]:
+        number, random = self.program.number, self.host.random
+        yield from self.sleep(random.uniform(0, self.program.word("late", 0.2)), "its own start")
+        for _ in range(int(number(0, 1))):
+            yield from self.sleep(number(1, 0.1) * random.uniform(0.5, 1.5), "a task")
+            self.fabric.tasks += 1
+        return int(self.program.word("exit", 0))
+
+
+class Liar(Malleable):
+    """What it has to say it says, and more, by ``lie``:
+
+    ``garbage`` a line that is no message, which closes its session; ``unknown`` a message of a type that there is not;
+    ``done`` every Done, Accept, Decline and Failed twice; ``answers`` both answers to every offer; ``epoch`` messages of
+    epochs that are over or have never been; ``groups`` before each Done, one that names groups that do not exist;
+    ``bye`` Bye in the midst of its work, and goes on; ``hello`` Hello again, with each Progress.
+    """
+
+    def write(self, data: bytes) -> None:
+        before, after = self._lies(_DECODER.decode(data))
+        for line in (*before, data, *after):
+            super().write(line)
+
+    def _lies(self, message: m.JobMessage) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+        """What is said before ``message``, and after it."""
+        match self.program.words.get("lie", LIES[0]), message:
+            case "garbage", m.Progress():
+                return (b'{"type": "done", "epoch":\n',), ()
+            case "unknown", m.Progress():
+                return (b'{"type": "surrender", "epoch": 0}\n',), ()
+            case "done", m.Done() | m.Accept() | m.Decline() | m.Failed():
+                return (), (encode(message),)
+            case "answers", m.Accept(epoch=epoch, resize=resize):
+                return (), (encode(m.Decline(epoch, resize, "no after all")),)
+            case "answers", m.Decline(epoch=epoch, resize=resize):
+                return (), (encode(m.Accept(epoch, resize)),)
+            case "epoch", m.Accept(epoch=epoch, resize=resize) | m.Done(epoch=epoch, resize=resize):
+                early = encode(m.Failed(epoch + NOWHERE, resize, "of an epoch that never comes"))
+                late = encode(m.Failed(epoch - 1, resize, "of the epoch before"))
+                return ((late, early) if epoch else (early,)), ()
+            case "epoch", m.Progress(epoch=epoch):
+                return (encode(m.Progress(epoch + NOWHERE, 1.0)),), ()
+            case "groups", m.Done(epoch=epoch, resize=resize, root=root):
+                return (encode(m.Done(epoch, resize, root + NOWHERE, (root + NOWHERE,))),), ()
+            case "bye", m.Progress(epoch=epoch):
+                return (), (encode(m.Bye(epoch, self.result().text())),)
+            case "hello", m.Progress(epoch=epoch):
+                job = int(self.host.env["PLIANT_JOB"])
+                return (encode(m.Hello(job, self.group, epoch, self.host.token, 1, self.bounds)),), ()
+        return (), ()
+
+
+_KINDS: dict[str, type[Running]] = {
+    "rigid": Rigid,
+    "deaf": Rigid,
+    "silent": Silent,
+    "tasks": Tasks,
+    "malleable": Malleable,
+    "liar": Liar,
+}
+_DECODER = from_job()
+
+
+class Process:
+    """A process of a job, from exec to its end. ``waiting`` is what it waits for now."""
+
+    def __init__(self, host: Host, fabric: Fabric) -> None:
+        """ValueError if there is no such kind of program."""
+        kind = Program.parse(host.argv).kind
+        if kind not in _KINDS:
+            raise ValueError(f"there is no program {kind!r}; there are {', '.join(_KINDS)}")
+        self._running = _KINDS[kind](host, fabric)
+
+    def team(self, epoch: int) -> tuple[int, ...] | None:
+        """The groups of the job as this process has them, if it is a member of it in ``epoch``."""
+        running = self._running
+        if isinstance(running, Malleable) and running.team is not None and running.epoch == epoch:
+            return running.team.groups
+        return None
+
+    @property
+    def waiting(self) -> Wait | None:
+        return self._running.waiting
+
+    def begin(self) -> None:
+        """Exec has happened."""
+        self._running.begin()
+
+    def on_session(self, data: bytes) -> None:
+        self._running.on_session(data)
+
+    def on_session_closed(self) -> None:
+        self._running.on_session_closed()
+
+    def on_launch(self, data: bytes) -> None:
+        self._running.on_launch(data)
+
+    def signalled(self, number: int) -> None:
+        """A signal that a program can ignore: SIGKILL never gets here."""
+        self._running.signalled(number)
+
+    def ended(self) -> None:
+        """It has ended, or was killed."""
+        self._running.ended()

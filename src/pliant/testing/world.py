@@ -1,0 +1,456 @@
+"""The world: nodes, a controller, jobs and faults, all drawn from one seed and driven until nothing is left to do.
+
+Everything below sockets, clocks, files and exec is the code that is shipped.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import partial
+from random import Random
+from typing import NamedTuple
+
+from pliant.core import records as r
+from pliant.core.journal import read
+from pliant.core.settings import Settings
+from pliant.live import node_messages as n
+from pliant.live import orders as o
+from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.model.nodes import NodeSet
+from pliant.policy.registry import POLICIES, make
+from pliant.policy.view import ClusterView, Decision, Policy
+from pliant.protocol import resizing
+from pliant.testing.checks import Checks, Violation
+from pliant.testing.clock import Clock
+from pliant.testing.faults import FAULTS
+from pliant.testing.head import Disk, Head
+from pliant.testing.node import Node
+from pliant.testing.programs import LIES, Fabric, read_result
+
+LARGE = 100
+"""One world in so many has a thousand nodes."""
+LONGEST_S = 50_000.0
+"""Of virtual time: what is not over by then is stuck."""
+MOST_EVENTS = 3_000_000
+WEIGHTS = {"break-policy": 0.2, "kill-head": 0.5, "order": 3.0}
+"""How often a fault comes, where not as often as others: after some there is less to see."""
+LOOK = 1000
+"""After so many things that have happened everything is looked at as a whole."""
+
+
+STATES = [resizing.OFFERED, resizing.WITHDRAWN, resizing.CROSSED, resizing.ACCEPTED, resizing.RECALLED]
+_MOVES = r.ResizeOffered | r.ResizeAccepted | r.ResizeWithdrawn
+
+
+class Breakable:
+    """A policy that raises from a certain moment on."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.name = policy.name
+        self.rebalances = bool(getattr(policy, "rebalances", False))
+        self.half_life_s = float(getattr(policy, "half_life_s", 0.0))
+        self.broken = False
+        self._policy = policy
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        if self.broken:
+            raise ZeroDivisionError("the policy has a bug")
+        return self._policy.decide(view)
+
+
+class Verdict(NamedTuple):
+    """What became of a world. ``broken`` is the kind of the violation that ended it and ``what`` tells it, empty if
+    none did; ``faults`` counts (fault, state of a resize of a job that it met)."""
+
+    seed: int
+    broken: str
+    what: str
+    story: list[str]
+    jobs: int
+    nodes: int
+    ended: Counter[str]
+    offered: int
+    done: int
+    cells: Counter[tuple[str, str]]
+    faults: Counter[tuple[str, str]]
+
+
+class World:
+    """One seed's world. ``story`` is what happened, for people; it is told only where ``telling``."""
+
+    def __init__(self, seed: int, faults: Iterable[str] = FAULTS, *, telling: bool = False) -> None:
+        self.seed = seed
+        self.random = Random(seed)  # noqa: S311 - seeded on purpose
+        self.clock = Clock()
+        self.over = False
+        self.resumed = False
+        self.story: list[str] = []
+        self._telling = telling
+        large = seed % LARGE == LARGE - 1
+        count = 1000 if large else self.random.randint(3, self.random.choice([6, 16, 64]))
+        slots = self.random.choice([1, 1, 1, 2])
+        self.nodes = {f"n{i}": Node(self, f"n{i}", slots) for i in range(count)}
+        self._up: set[str] = set()
+        self.specs = self._jobs(count, large=large)
+        self.met: Counter[tuple[str, str]] = Counter()
+        self._names = [name for name in FAULTS if name in set(faults)]
+        self._fabrics: dict[int, Fabric] = {}
+        self._touched: dict[int, set[str]] = {}
+        self._touched_nodes: dict[str, list[tuple[float, str]]] = {}
+        self._held: dict[int, list[tuple[str, float]]] = {}
+        self._by_number: dict[int, JobSpec] = {}
+        self._ambushes: dict[str, list[str]] = {}
+        self._refused: dict[str, float] = {}
+        self._settings = Settings(
+            cooldown_s=self.random.choice([0.0, 1.0]),
+            decline_backoff_s=self.random.choice([0.5, 5.0]),
+            offer_deadline_s=self.random.choice([2.0, 20.0]),
+            resize_deadline_s=self.random.choice([5.0, 30.0]),
+            kill_grace_s=self.random.choice([0.5, 5.0]),
+        )
+        elastic = ["malleable", "marginal", "equipartition", "average-agreement", "min-agreement", "dmr-wide"]
+        self._policy = Breakable(
+            make(self.random.choice([*POLICIES, *(name for name in elastic for _ in range(4))]))
+        )
+        self.checks = Checks(self)
+        self.disk = Disk()
+        self.head = Head(self, self._policy, self._settings, self.disk, resumed=False)
+
+    # ---- jobs ----------------------------------------------------------------------------------------
+
+    def _jobs(self, nodes: int, *, large: bool) -> tuple[JobSpec, ...]:
+        random = self.random
+        count = 20 if large else random.randint(10, random.choice([14, 20, 40, 200]))
+        jobs = []
+        at = 1.0
+        for i in range(count):
+            at += random.expovariate(1.0 / random.choice([0.1, 1.0, 4.0]))
+            jobs.append(self._job(f"j{i}", nodes, at))
+        return tuple(jobs)
+
+    def _job(self, name: str, nodes: int, at: float) -> JobSpec:
+        random = self.random
+        most = min(nodes, random.choice([1, 2, 4, 8, 8, 64 if nodes < 500 else 1000]))
+        low = random.randint(1, max(1, most // random.choice([1, 2, 4])))
+        what = random.choices(["malleable", "rigid", "silent", "deaf", "liar", "tasks"], [12, 5, 1, 1, 1, 1])[
+            0
+        ]
+        step_s = random.choice([0.01, 0.3, 1.0, 3.0])
+        steps = random.randint(3, 40)
+        words: tuple[object, ...]
+        if what == "malleable":
+            words = (what, steps, step_s, *self._words())
+        elif what == "rigid":
+            words = (what, steps * step_s, random.choice([0] * 9 + [1]))
+        elif what == "liar":
+            words = (what, steps, step_s, f"lie={random.choice(LIES)}")
+        elif what == "tasks":
+            words = (what, steps, step_s)
+        else:
+            words = (what, min(30.0, steps * step_s))
+        words += (f"late={random.choice([0.05, 0.2, 3.0])}",)
+        elastic = what not in ("rigid", "tasks")
+        return JobSpec(
+            name=name,
+            nodes=Bounds(low, most, random.choice([1, 1, 2])) if elastic else Bounds.exactly(low),
+            job_class=JobClass.MALLEABLE if elastic else JobClass.RIGID,
+            submit_s=at,
+            command=tuple(map(str, words)),
+            walltime_s=max(1.0, 2 * steps * step_s),
+            # A program that breaks the protocol, or never speaks, may hang by its own fault: only that ends it.
+            kill=what in ("liar", "silent", "deaf") or random.random() < 0.05,
+        )
+
+    def _words(self) -> tuple[str, ...]:
+        """What makes one malleable program different from another."""
+        random = self.random
+        choices = {
+            "never": 0.3,
+            "odd": 0.3,
+            "wants": 5,
+            "move": 2.0,
+            "sync": 1,
+            "lag": 1,
+            "exit": 1,
+            "deaf": 1,
+        }
+        return tuple(f"{name}={value}" for name, value in choices.items() if random.random() < 0.08)
+
+    def fabric(self, job: int) -> Fabric:
+        if job not in self._fabrics:
+            self._fabrics[job] = Fabric(job)
+        return self._fabrics[job]
+
+    def is_newcomer(self, job: int, group: int) -> bool:
+        live = self.head.cluster.core.state.jobs.get(job)
+        return live is not None and group not in self.head.cluster.core.state.groups(live)
+
+    def members(self, job: int, epoch: int) -> Iterator[tuple[int, ...]]:
+        """What the processes of a job that are in ``epoch`` take for its groups."""
+        for node in self.nodes.values():
+            for proc in node.processes.values():
+                if proc.job == job and proc.program is not None:
+                    team = proc.program.team(epoch)
+                    if team is not None:
+                        yield team
+
+    def unfinished(self, job: int, result: str | None) -> str:
+        """What is wrong with the result of a job that has completed; empty if nothing is."""
+        spec = self.specs_by_number[job]
+        if spec.command[0] != "malleable":
+            return ""
+        wanted = int(spec.command[1])
+        said = read_result(result).steps if result else None
+        done = self.fabric(job).result().steps
+        return "" if said == done == wanted else f"of {wanted} steps it did {done} and says {said}"
+
+    # ---- what faults touch ---------------------------------------------------------------------------
+
+    def touch(self, job: int, what: str) -> None:
+        self._touched.setdefault(job, set()).add(what)
+
+    def touch_node(self, node: Node, what: str) -> None:
+        self._touched_nodes.setdefault(node.name, []).append((self.clock.now, what))
+
+    def touched(self, job: int) -> set[str]:
+        """All that the job has met: by itself, on nodes that it held or was to get, and by what it is."""
+        found = set(self._touched.get(job, ()))
+        for name, since in self._held.get(job, ()):
+            # What met a node shortly before the job came there may still be at work.
+            found |= {what for at, what in self._touched_nodes.get(name, ()) if at >= since - 100.0}
+        spec = self.specs_by_number[job]
+        found |= self._by_itself(spec)
+        if "newcomer killed" in found and any(
+            "watchdog" in line or "was lost, and its data" in line for line in self.fabric(job).story
+        ):
+            found.add("in accept")
+        state = self.head.cluster.core.state
+        left = (state.all_mask & ~state.lost_mask).bit_count()
+        if spec.nodes.min > left:
+            found.add("too large")
+        return found
+
+    def _by_itself(self, spec: JobSpec) -> set[str]:
+        what = {spec.command[0]}
+        if spec.command[0] == "rigid" and spec.command[2] != "0":
+            what.add("fails")
+        if "exit=1" in spec.command:
+            what.add("fails")
+        if spec.kill:
+            what.add("walltime")
+        return what
+
+    def exec_problem(self, node: Node, job: int) -> str:
+        if self._refused.get(node.name, 0.0) > self.clock.now:
+            live = self.head.cluster.core.state.jobs.get(job)
+            first = live is not None and live.resize is None and live.epoch == 0
+            self.touch(job, "exec refused" if first else "newcomer killed")
+            return "no space left on device"
+        return ""
+
+    def refuse(self, node: Node, seconds: float) -> None:
+        self._refused[node.name] = self.clock.now + seconds
+
+    def fill_disk(self, seconds: float) -> None:
+        self.disk.full = True
+        self.clock.later(seconds, self._free_disk)
+
+    def _free_disk(self) -> None:
+        self.disk.full = False
+        self.head.disk_changed()
+
+    def break_policy(self) -> bool:
+        broken, self._policy.broken = self._policy.broken, True
+        return not broken
+
+    # ---- what the parts of the world need of it ------------------------------------------------------
+
+    def latency_s(self) -> float:
+        return self.random.choice([1e-4, 1e-3, 5e-3])
+
+    @staticmethod
+    def link_said(data: bytes) -> n.AnyInput:
+        return n.LinkSaid(data)
+
+    @staticmethod
+    def link_lost() -> n.AnyInput:
+        return n.LinkLost()
+
+    def up(self, node: Node) -> None:
+        """An agent is there for the first time; when all are, the run begins."""
+        self._up.add(node.name)
+        if len(self._up) == len(self.nodes):
+            self.head.granted()
+            self.head.tell(o.Batch(self.specs))
+            self._plan()
+
+    def recorded(self, records: Iterable[r.Record]) -> None:
+        for record in records:
+            if isinstance(record, r.JobSubmitted):
+                self.specs_by_number[record.job] = record.spec
+            if isinstance(record, r.JobStarted):
+                self._holds(record.job, record.nodes, record.at)
+            elif isinstance(record, r.ResizeDone):
+                self._holds(record.job, record.gained, record.at)
+            if self._telling:
+                self.tell(repr(record)[:300])
+            self.checks.record(record)
+            if isinstance(record, _MOVES):
+                self._spring(record.job)
+
+    def _holds(self, job: int, nodes: NodeSet, at: float) -> None:
+        names = self.head.cluster.core.state.names
+        self._held.setdefault(job, []).extend((names[node], at) for node in nodes)
+
+    @property
+    def specs_by_number(self) -> dict[int, JobSpec]:
+        return self._by_number
+
+    def checked(self) -> None:
+        cluster = self.head.cluster
+        self.checks.told()
+        if cluster.idle and self._up_to_date():
+            self.over = True
+
+    def _up_to_date(self) -> bool:
+        return len(self.specs_by_number) == len(self.specs)
+
+    def tell(self, text: str) -> None:
+        if self._telling:
+            self.story.append(f"{self.clock.now:10.3f} {text}")
+
+    # ---- the controller's end ------------------------------------------------------------------------
+
+    def head_killed(self) -> None:
+        """At once, or while it writes what it makes next."""
+        if self.random.random() < 0.5:
+            self.head.tearing = True
+            self.head.tell(o.Fired(("wake",)))
+        else:
+            self.head_crashed()
+
+    def head_crashed(self) -> None:
+        self.tell("the controller is killed")
+        self.head.crash()
+        self.clock.later(self.random.uniform(0.1, 2.0), self._resume)
+
+    def _resume(self) -> None:
+        self.tell("the controller begins again")
+        self.resumed = True
+        self.disk.full = False
+        self.head = Head(self, self._policy, self._settings, self.disk, resumed=True)
+        self._recorded_again()
+        self.head.begin()
+
+    def _recorded_again(self) -> None:
+        """What was made but not written has not happened: look again at what was, and submit what was not."""
+        journal = read(bytes(self.disk.data).splitlines(keepends=True))
+        self._by_number = {
+            record.job: record.spec for record in journal.records if isinstance(record, r.JobSubmitted)
+        }
+        self.checks.begin_again(journal.records)
+        ended = {record.job for record in journal.records if isinstance(record, r.JobEnded)}
+        self._fabrics = {job: fabric for job, fabric in self._fabrics.items() if job in ended}
+        for job in self._by_number.keys() - ended:
+            self.touch(job, "head killed")
+        self.head.tell(o.Batch(self.specs[len(self._by_number) :]))
+
+    # ---- the run -------------------------------------------------------------------------------------
+
+    def _plan(self) -> None:
+        """When which fault comes: at least five, most of them while much is going on."""
+        count = self.random.randint(5, 25)
+        last = self.specs[-1].submit_s + 20.0
+        for _ in range(count):
+            weights = [WEIGHTS.get(name, 1.0) for name in self._names]
+            name = self.random.choices(self._names, weights)[0] if self._names else ""
+            if not name:
+                continue
+            if self.random.random() < 0.4:
+                self.clock.at(self.random.uniform(1.0, last), partial(self._fault, name, 20))
+            else:
+                # It waits for a job to come to such a state.
+                self._ambushes.setdefault(self.random.choice(STATES), []).append(name)
+        if "lose-reserved" in self._names:
+            # Without these a resize is hardly ever taken back.
+            self._ambushes.setdefault(resizing.OFFERED, []).extend(
+                ["lose-reserved"] * self.random.randint(0, 4)
+            )
+
+    def _spring(self, job: int) -> None:
+        """A fault that has waited for a job to come to the state in which this one is now, comes a little later."""
+        stage = self.checks.cells.stage(job)
+        if (waiting := self._ambushes.get(stage)) and self.random.random() < 0.5:
+            name = waiting.pop(self.random.randrange(len(waiting)))
+            self.clock.later(
+                self.random.choice([0.0, 0.001, 0.05]), partial(self._fault, name, 0, job, stage)
+            )
+
+    def _fault(self, name: str, patience: int, job: int = 0, stage: str = "") -> None:
+        if self.over or not self.head.alive:
+            return
+        if stage and self.checks.cells.stage(job) != stage:
+            self._ambushes[stage].append(name)  # too late
+            return
+        before = {number: self.checks.cells.stage(number) for number in self.head.cluster.core.state.resizing}
+        met = FAULTS[name](self, job)
+        if met is None:
+            if patience:
+                self.clock.later(self.random.uniform(0.1, 2.0), lambda: self._fault(name, patience - 1))
+            return
+        self.tell(f"FAULT {name}: jobs {met}")
+        phases = {before.get(number, resizing.NONE) for number in met} if met else set(before.values())
+        self.met.update((name, phase) for phase in phases or {resizing.NONE})
+
+    def run(self) -> Verdict:
+        """Until all is over; the violation that ended it, if one did."""
+        violation = None
+        try:
+            self.head.begin()
+            while not self.over:
+                if not self.clock.step(LONGEST_S):
+                    raise Violation("stuck", f"nothing is left to happen: {self._waits()}")
+                if self.clock.happened > MOST_EVENTS:
+                    raise Violation("stuck", f"after {MOST_EVENTS} things that happened it is not over")
+                if self.clock.happened % LOOK == 0 and self.head.alive:
+                    self.checks.look()
+            self._drain()
+            self.checks.end()
+        except Violation as found:
+            violation = found
+        except Exception as error:  # noqa: BLE001 - a machine that raises is a violation too
+            where = "".join(traceback.format_tb(error.__traceback__)[-3:])
+            violation = Violation("wrong", f"{type(error).__name__}: {error}\n{where}")
+        return self._verdict(violation)
+
+    def _waits(self) -> str:
+        """Who waits for what."""
+        state = self.head.cluster.core.state
+        jobs = [
+            f"job {job.id} is {job.state} on {job.size} ({job.bounds.describe()})"
+            for job in state.jobs.values()
+        ]
+        waits = [
+            f"{proc.job}.{proc.group}.{proc.rank} on {node.name}: {proc.program.waiting.what}"
+            for node in self.nodes.values()
+            for proc in node.processes.values()
+            if proc.program is not None and proc.program.waiting is not None
+        ]
+        nodes = f"{state.free} free, {state.lost_mask.bit_count()} lost of {state.all_mask.bit_count()}"
+        return "; ".join([*jobs[:5], nodes, *waits[:8], f"dirty {state.dirty}", f"timers {self.head.timers}"])
+
+    def _drain(self) -> None:
+        """Let what is under way arrive."""
+        end = self.clock.now + 60.0
+        while self.clock.step(end):
+            pass
+
+    def _verdict(self, violation: Violation | None) -> Verdict:
+        cells = self.checks.cells
+        ended = Counter({str(state): count for state, count in self.checks.states.items()})
+        return Verdict(
+            self.seed, violation.kind if violation is not None else "", str(violation or ""), self.story, len(self.specs), len(self.nodes), ended, cells.offered, cells.done,
+            cells.visited, self.met,
+        )  # fmt: skip

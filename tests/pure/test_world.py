@@ -1,0 +1,76 @@
+"""Seeded worlds of faults: what is checked there, and that the checks can fail."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from commands import command
+
+from pliant.core import records as r
+from pliant.live.job import JobLife
+from pliant.model.jobs import JobState
+from pliant.model.nodes import NodeSet
+from pliant.policy.view import Reason
+from pliant.testing.checks import Violation
+from pliant.testing.faults import FAULTS
+from pliant.testing.world import World
+
+SEEDS = range(8)
+FOUND = (67, 92, 279)
+"""Worlds that once broke: a job that waited for ever for a rank which its own agent could not kill."""
+
+
+@pytest.mark.parametrize("seed", [*SEEDS, *FOUND])
+def test_no_job_is_lost_or_run_twice_and_nothing_is_left(seed: int) -> None:
+    verdict = World(seed).run()
+    assert not verdict.broken, f"pliant bench world --seed {seed}: {verdict.what}"
+    assert sum(verdict.ended.values()) >= verdict.jobs
+    assert sum(verdict.faults.values()) >= 1
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+def test_without_faults_all_but_those_that_fail_by_themselves_complete(seed: int) -> None:
+    verdict = World(seed, ()).run()
+    assert not verdict.broken, verdict.what
+    assert not verdict.faults
+    assert verdict.ended[JobState.COMPLETED] > verdict.jobs / 2
+    assert verdict.done
+
+
+def test_a_world_is_its_seed() -> None:
+    first, second = (World(5, telling=True).run() for _ in range(2))
+    assert first == second
+    assert World(6, telling=True).run().story != first.story
+
+
+def test_the_command_gives_the_figures_as_json() -> None:
+    figures = json.loads(command("bench", "world", "--seeds", "3", "--workers", "1", "--json"))
+    assert (figures["seeds"], figures["lost"], figures["run_twice"]) == (3, 0, 0)
+    assert (figures["leaked"], figures["stuck"], figures["wrong"]) == (0, 0, 0)
+    assert set(figures["faults_by_phase"]) == set(FAULTS)
+    assert 0 < figures["cells_visited"] <= figures["cells"]
+
+
+def test_a_job_that_nobody_tells_of_a_lost_newcomer_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A world whose controller does not tell a root that a newcomer is gone cannot be sound."""
+    tell = JobLife._tell_root
+    told = []
+
+    def deaf(self: JobLife, message: object) -> None:
+        if type(message).__name__ == "GroupLost":
+            told.append(message)
+        else:
+            tell(self, message)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(JobLife, "_tell_root", deaf)
+    verdicts = [World(seed, ("kill-rank", "lose-reserved")).run() for seed in range(10)]
+    assert told
+    assert any("is not told" in verdict.what for verdict in verdicts)
+
+
+def test_a_record_that_contradicts_the_others_is_noticed() -> None:
+    world = World(1, ())
+    world.run()
+    with pytest.raises(Violation, match="wrong"):
+        world.checks.record(r.JobStarted(1e6, 10**6, NodeSet.first(1), Reason("fits")))

@@ -51,13 +51,13 @@ def test_a_job_with_long_steps_is_given_three_of_them(core: Driven) -> None:
     commands = core.tell([e.Accepted(1, 1)], 15.0)
     assert [type(x) for x in commands if not isinstance(x, c.WakeAt)] == [c.Start]
     seen = until(core, 10_000.0, commands)
-    assert seen == [(15.0 + 30.0 + 45.0, "Withdraw"), (90.0 + 5.0 + 3 * 75.0, "Kill")]
+    assert seen == [(15.0 + 30.0 + 45.0, "Withdraw"), (90.0 + 30.0 + 3 * 75.0, "Kill")]
 
 
 def test_a_job_that_is_stuck_after_it_accepted_is_ended(core: Driven) -> None:
     core.tell([e.Progressed(1, 0.1)], 1.0)
     seen = until(core, 1000.0, core.tell([e.Accepted(1, 1)], 1.0))
-    assert seen == [(34.0, "Withdraw"), (34.0 + 5.0 + 3 * 33.0, "Kill")]
+    assert seen == [(34.0, "Withdraw"), (34.0 + 30.0 + 3 * 33.0, "Kill")]
 
 
 def test_the_end_of_the_loop_answers_an_offer_that_crossed_it(core: Driven) -> None:

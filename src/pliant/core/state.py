@@ -247,7 +247,8 @@ class State(Beside):
             resize.deadline = record.at + self.settings.resize_deadline_s + job.patience_s(record.at)
 
     def _last_deadline(self, job: Job, now: float) -> float:
-        return now + self.settings.kill_grace_s + job.patience_s(now)
+        # It may be in a longer step than it ever was, and all that waiting costs are the nodes of its newcomers.
+        return now + self.settings.resize_deadline_s + job.patience_s(now)
 
     def _declined(self, record: r.ResizeDeclined) -> None:
         job, _ = self._move(record.job, "Decline")

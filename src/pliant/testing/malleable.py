@@ -27,6 +27,8 @@ from pliant.testing.running import OWN, PEERS, SCHEDULER, Host, Running, Script
 
 MOST_NODES = 1 << 16
 REPORT_S = 1.0
+CHECK_S = 0.05
+"""So long at most pass between two checks, unless a step takes longer."""
 SIGNATURE = "arrays [] and values []"
 
 
@@ -333,7 +335,9 @@ class Malleable(Running):
                 return
         own, posted = self.joined.own, self._decide()
         if own.rank == 0:
-            better = self.host.random.randint(1, max(1, int(self.program.word("lag", 3))))
+            # As mpi/checks.py has it, the lag makes up for short steps only.
+            most = min(self.program.word("lag", 3), CHECK_S / max(self.program.number(1, 0.1), 1e-3))
+            better = self.host.random.randint(1, max(1, int(most)))
             posted = posted._replace(lag=better)
         self._check = own.call(posted.pack(), 0)
         self.due = self.step + self.lag

@@ -56,6 +56,8 @@ class Proc:
             self._session = agent.connected(self)
 
     def say(self, data: bytes) -> None:
+        if b'"accept"' in data:
+            self.node.world.accepts(self)
         if (agent := self.node.agent) is not None and self._session in agent.sessions:
             agent.session_said(self._session, data)
 

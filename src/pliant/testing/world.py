@@ -26,7 +26,7 @@ from pliant.testing.checks import Checks, Violation
 from pliant.testing.clock import Clock
 from pliant.testing.faults import FAULTS
 from pliant.testing.head import Disk, Head
-from pliant.testing.node import Node
+from pliant.testing.node import Node, Proc
 from pliant.testing.programs import LIES, Fabric, read_result
 
 LARGE = 100
@@ -34,13 +34,15 @@ LARGE = 100
 LONGEST_S = 50_000.0
 """Of virtual time: what is not over by then is stuck."""
 MOST_EVENTS = 3_000_000
-WEIGHTS = {"break-policy": 0.2, "kill-head": 0.5, "order": 3.0}
+WEIGHTS = {"break-policy": 0.4, "kill-head": 0.5, "order": 3.0}
 """How often a fault comes, where not as often as others: after some there is less to see."""
 LOOK = 1000
 """After so many things that have happened everything is looked at as a whole."""
 
 
 STATES = [resizing.OFFERED, resizing.WITHDRAWN, resizing.CROSSED, resizing.ACCEPTED, resizing.RECALLED]
+CROSSING = 0.25
+"""The share of acceptances that cross the loss of what was accepted, or the time that they had."""
 _MOVES = r.ResizeOffered | r.ResizeAccepted | r.ResizeWithdrawn
 
 
@@ -132,7 +134,7 @@ class World:
 
     def _job(self, name: str, nodes: int, at: float) -> JobSpec:
         random = self.random
-        most = min(nodes, random.choice([1, 2, 4, 8, 8, 64 if nodes < 500 else 1000]))
+        most = min(nodes, random.choice([1, 2, 4, 8, 8, 64]))
         low = random.randint(1, max(1, most // random.choice([1, 2, 4])))
         what = random.choices(["malleable", "rigid", "silent", "deaf", "liar", "tasks"], [12, 5, 1, 1, 1, 1])[
             0
@@ -292,6 +294,8 @@ class World:
                 self.specs_by_number[record.job] = record.spec
             if isinstance(record, r.JobStarted):
                 self._holds(record.job, record.nodes, record.at)
+            elif isinstance(record, r.JobEnding) and self._blocks(record.job):
+                self.touch(record.job, "in accept")
             elif isinstance(record, r.ResizeDone):
                 self._holds(record.job, record.gained, record.at)
             if self._telling:
@@ -299,6 +303,14 @@ class World:
             self.checks.record(record)
             if isinstance(record, _MOVES):
                 self._spring(record.job)
+
+    def _blocks(self, job: int) -> bool:
+        """Whether the job waits in MPI for a newcomer that was killed: nothing but its end gets it out."""
+        if "newcomer killed" not in self.touched(job):
+            return False
+        procs = (proc for node in self.nodes.values() for proc in node.processes.values() if proc.job == job)
+        waits = (proc.program.waiting for proc in procs if proc.program is not None)
+        return any(wait is not None and wait.watchdog for wait in waits)
 
     def _holds(self, job: int, nodes: NodeSet, at: float) -> None:
         names = self.head.cluster.core.state.names
@@ -375,14 +387,30 @@ class World:
                 self._ambushes.setdefault(self.random.choice(STATES), []).append(name)
         if "lose-reserved" in self._names:
             # Without these a resize is hardly ever taken back.
-            self._ambushes.setdefault(resizing.OFFERED, []).extend(
-                ["lose-reserved"] * self.random.randint(0, 4)
-            )
+            for stage in (resizing.OFFERED, resizing.ACCEPTED):
+                self._ambushes.setdefault(stage, []).extend(["lose-reserved"] * self.random.randint(0, 3))
+
+    def accepts(self, proc: Proc) -> None:
+        """A job says that it accepts: now and then that takes its time, and a newcomer's node is lost meanwhile."""
+        link = self.head.links.get(proc.node.name)
+        if proc.job not in self.head.cluster.core.state.jobs:
+            return
+        if "lose-reserved" in self._names and link is not None and self.random.random() < CROSSING:
+            resize = self.head.cluster.core.state.jobs[proc.job].resize
+            if resize is not None and not resize.arriving:
+                seconds = self.random.uniform(1.0, 25.0)
+                link.up.stall(seconds)
+                link.down.stall(seconds)
+                self.touch_node(proc.node, "link stalled")
+                return
+            link.up.latency_s = self.random.uniform(0.3, 1.0)
+            self.touch_node(proc.node, "slow link")
+            self._fault("lose-reserved", 0, proc.job)
 
     def _spring(self, job: int) -> None:
         """A fault that has waited for a job to come to the state in which this one is now, comes a little later."""
         stage = self.checks.cells.stage(job)
-        if (waiting := self._ambushes.get(stage)) and self.random.random() < 0.5:
+        if (waiting := self._ambushes.get(stage)) and self.random.random() < 0.7:
             name = waiting.pop(self.random.randrange(len(waiting)))
             self.clock.later(
                 self.random.choice([0.0, 0.001, 0.05]), partial(self._fault, name, 0, job, stage)

@@ -6,7 +6,34 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from harness import BatchRun
+from harness import PROGRAMS, BatchRun
+
+from pliant.cli.policies import choose
+from pliant.launch.recorder import RECORD
+from pliant.live import cluster_recording, recording
+from pliant.policy.registry import POLICIES
+from pliant.policy.view import Policy
+
+
+def policy_of(head: cluster_recording.Head) -> Policy:
+    """The policy of a recorded run: of ours by its name, else that of the tests which is called so."""
+    name, _, order = head.policy.partition(" by ")
+    known = name if name in POLICIES else f"{PROGRAMS / 'policies.py'}:{name.title()}"
+    return choose(known, None, order=order or "submission")
+
+
+@pytest.fixture(autouse=True)
+def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Whatever agents and controllers do in a test is recorded, and played again at its end with the same outcome."""
+    place = tmp_path / "recordings"
+    monkeypatch.setenv(RECORD, str(place))
+    yield place
+    for path in place.glob("*.ndjson"):
+        with path.open("rb") as lines:
+            if path.name.startswith("agent-"):
+                assert not list(recording.replay(lines)), path
+            else:
+                assert not list(cluster_recording.replay(lines, policy_of)), path
 
 
 @pytest.fixture

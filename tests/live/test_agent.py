@@ -17,9 +17,10 @@ from harness import PATIENCE_S, BatchRun, heat, until
 
 from pliant.core import records as r
 from pliant.launch import processes, shm
-from pliant.launch.agent import RECORD
-from pliant.live import recording
+from pliant.launch.recorder import RECORD
+from pliant.live import cluster_recording, recording
 from pliant.model.world import World
+from pliant.policy.registry import make
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 
@@ -122,7 +123,7 @@ def test_an_agent_over_its_wire(link: Link) -> None:
     assert not link.place.exists()
 
 
-def test_what_agents_were_told_and_did_is_recorded_and_played_again_the_same(
+def test_what_agents_and_controllers_were_told_and_did_is_recorded_and_played_again_the_same(
     start: Callable[..., BatchRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(RECORD, str(tmp_path / "records"))
@@ -133,8 +134,14 @@ def test_what_agents_were_told_and_did_is_recorded_and_played_again_the_same(
     )
     run.wait_for(r.JobEnded)
     assert {one["verified"] for one in run.finish().values()} == {True}
-    files = sorted((tmp_path / "records").iterdir())
+    *files, last = sorted((tmp_path / "records").iterdir())
     assert [path.name.rpartition("-")[0] for path in files] == ["agent-n0", "agent-n1", "agent-n2"]
+    assert last.name == f"controller-{run.process.pid}.ndjson"
+    assert last.stat().st_mode & 0o777 == 0o600
+    told, *batches = last.read_bytes().splitlines(keepends=True)
+    assert not list(cluster_recording.replay([told, *batches], lambda head: make(head.policy)))
+    made = [each["record"] for line in batches for each in json.loads(line)["records"]]
+    assert made == [type(record).__name__ for record in run.records()]
     kinds: set[str] = set()
     for path in files:
         lines = path.read_bytes().splitlines(keepends=True)

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from harness import PATIENCE_S, PROGRAMS
 
+from pliant.live import orders as o
 from pliant.model.errors import PliantError
+from pliant.protocol import codec
 from pliant.protocol import messages as m
-from pliant.providers import local
+from pliant.providers import Event, local
 
 
 def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int) -> tuple[list[object], list[bool]]:
@@ -24,18 +26,18 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int) -> tuple
     async def one_node() -> None:
         came = asyncio.Event()
 
-        def take(node: str, message: m.AgentMessage) -> None:
-            heard.append((node, message))
-            came.set()
-
-        def lose(_node: str, final: bool) -> None:  # noqa: FBT001 - a callback
-            losses.append(final)
-            if final:
+        def tell(event: Event) -> None:
+            if isinstance(event, o.Said):
+                heard.append((event.node, codec.from_agent().decode(event.message)))
                 came.set()
+            elif isinstance(event, o.Lost):
+                losses.append(event.final)
+                if event.final:
+                    came.set()
 
-        nodes = local.LocalNodes(1, 1, "odd", tmp_path, on_message=take, on_lost=lose, on_back=lambda _: None)
+        nodes = local.LocalNodes(1, 1, "odd", tmp_path)
         try:
-            await nodes.start()
+            await nodes.start(tell)
             await asyncio.wait_for(came.wait(), PATIENCE_S)
         finally:
             await nodes.stop()

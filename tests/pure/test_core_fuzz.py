@@ -7,12 +7,14 @@ from driving import Driven
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
 from pliant.core.audit import audit
 from pliant.core.commands import Offer, Start
-from pliant.core.core import replay
+from pliant.core.core import SchedulerCore, replay
 from pliant.core.job import Job
+from pliant.core.metrics import measure
 from pliant.core.settings import Settings
 from pliant.core.state import State
 from pliant.model.jobs import Bounds, JobClass, JobSpec
@@ -32,6 +34,7 @@ Step = tuple[str, int, int, int]
 KINDS = {
     "submit": 3, "launch": 2, "greet": 2, "malleable": 2, "accept": 10, "resized": 10, "decline": 2, "fail": 3, "ended": 2,
     "cancel": 1, "clean": 6, "lost": 1, "back": 3, "order": 6, "want": 5, "progress": 2, "tick": 5, "granted": 1,
+    "ask": 1, "refused": 1, "reclaim": 2, "returned": 3,
 }  # fmt: skip
 steps_ = st.lists(
     st.tuples(
@@ -91,6 +94,14 @@ class World:
                 return e.Progressed(number, b / 50, 1.0, 1.1)
             case "granted":
                 return e.Granted(NodeSet(mask))
+            case "ask":
+                return e.NodesOrdered(a)
+            case "refused":
+                return e.Refused(b, "none are left")
+            case "reclaim":
+                return e.Reclaim(NodeSet(1 << mask % (NODES + 1)))
+            case "returned":
+                return e.Returned(NodeSet(self._state.parked_mask if b % 5 else 1 << a % NODES))
             case _:
                 return e.Tick()
 
@@ -158,15 +169,19 @@ def check(state: State) -> None:
         assert dirty & mask == 0
         dirty |= mask
     held &= ~state.lost_mask
-    assert state.free_mask & (held | dirty | state.lost_mask) == 0
-    assert dirty & (held | state.lost_mask) == 0
-    assert state.free_mask | held | dirty | state.lost_mask == state.all_mask
+    assert state.free_mask & (held | dirty | state.lost_mask | state.parked_mask) == 0
+    assert dirty & (held | state.lost_mask | state.parked_mask) == 0
+    assert state.parked_mask & (held | state.lost_mask) == 0
+    assert state.free_mask | held | dirty | state.lost_mask | state.parked_mask == state.all_mask
+    assert state.parked_mask & ~state.reclaimed_mask == 0
+    assert state.free_mask & state.reclaimed_mask == 0
+    assert state.reclaimed_mask & ~state.all_mask == 0
     assert state.free == state.free_mask.bit_count()
-    assert state.total == (state.all_mask & ~state.lost_mask).bit_count()
+    assert state.total == (state.all_mask & ~state.lost_mask & ~state.parked_mask).bit_count()
     open_ = [job.resize for job in state.resizing.values() if job.resize is not None]
     waited_for = [x for x in open_ if x.stage in (resizing.OFFERED, resizing.ACCEPTED)]
     leaving = sum(max(0, x.before + x.nodes.bit_count() - x.after) for x in waited_for)
-    assert state.returning() == dirty.bit_count() + leaving
+    assert state.returning() == (dirty & ~state.reclaimed_mask).bit_count() + leaving
     assert all((x.nodes == 0) for x in open_ if x.stage not in resizing.HOLDING)
     assert state.returning() == sum(state.returning(number) for number in {*state.dirty, *state.resizing})
     assert state.running == sorted(state.running, key=lambda entry: entry[:2])
@@ -182,6 +197,9 @@ def finish(core: Driven, now: float) -> None:
         if not state.jobs and not state.dirty:
             return
         now += 1.0
+        # What is free goes back to the provider as ordered, and comes anew.
+        core.tell([e.Returned(NodeSet(state.parked_mask))], now)
+        core.tell([e.Granted(NodeSet.first(NODES))], now)
         over: list[e.Event] = [e.Ended(job.id, 0) for job in state.jobs.values() if job.size]
         over += [e.Clean(number, NodeSet(mask)) for number, mask in state.dirty.items()]
         core.tell(over, now)
@@ -212,7 +230,7 @@ def test_nothing_that_a_job_or_a_node_does_upsets_the_core(
         commands = core.tell(events, now)
         check(core.state)
         if steps[i][2] % 5:  # most jobs come up and take part
-            started = [c.job for c in commands if isinstance(c, Start) and not c.resize]
+            started = [each.job for each in commands if isinstance(each, Start) and not each.resize]
             core.tell([e.Hello(job) for job in started], now)
             core.tell([e.Malleable(job, on=True) for job in started], now)
             check(core.state)
@@ -268,7 +286,7 @@ def test_an_offer_of_a_node_that_is_lost_is_taken_back_and_holds_none_until_it_i
     assert (core.state.free_mask, core.state.free) == (0b0100, 1)
     core.tell([e.Back(NodeSet.of([3]))], 3.0)
     assert (core.state.free_mask, core.state.free) == (0b1100, 2)
-    assert not [c for c in core.tell([e.Tick()], 100.0) if isinstance(c, Offer)]
+    assert not [each for each in core.tell([e.Tick()], 100.0) if isinstance(each, Offer)]
     core.tell([e.Accepted(1, 1)], 101.0)  # it crossed: nothing is started for it
     assert core.state.free == 2
     core.tell([e.ResizeFailed(1, 1)], 102.0)
@@ -316,3 +334,52 @@ def test_a_wish_below_all_allowed_sizes_is_answered_by_stay() -> None:
     core, _ = running()
     commands = core.tell([e.Wants(1, Bounds(1, 1))], 1.0)
     assert [type(command).__name__ for command in commands] == ["Stay"]
+
+
+# ---- nodes that come and go --------------------------------------------------------------------------
+
+
+def test_nodes_are_asked_for_and_what_was_not_answered_is_asked_again() -> None:
+    core, records = running()
+    assert c.Acquire(3) in core.tell([e.NodesOrdered(3)], 1.0)
+    core.tell([e.Granted(NodeSet.of([4]), ("n4",), (1,))], 2.0)
+    core.tell([e.Refused(1, "no more")], 3.0)
+    again = SchedulerCore.resume(make("fcfs", "min"), Settings(), records)
+    assert c.Acquire(1) in again.unanswered()
+    assert (again.state.free, again.state.total) == (3, 5)
+
+
+def test_a_free_node_is_given_back_at_once_and_one_in_use_after_its_job() -> None:
+    core, records = running(nodes=5)
+    commands = core.tell([e.Reclaim(NodeSet.of([1, 3]))], 1.0)
+    assert [each for each in commands if isinstance(each, c.GiveBack)] == [c.GiveBack(NodeSet.of([3]))]
+    assert (core.state.free_mask, core.state.total) == (0b10100, 4)
+    core.tell([e.Submitted(2, JobSpec(name="b", nodes=Bounds(3, 3)))], 2.0)
+    core.tell([e.Returned(NodeSet.of([3])), e.Back(NodeSet.of([3])), e.Lost(NodeSet.of([3]))], 3.0)
+    assert core.state.all_mask == 0b10111
+    core.tell([e.Ended(1, 0)], 4.0)
+    assert core.state.returning() == 1
+    commands = core.tell([e.Clean(1, NodeSet.of([0, 1]))], 5.0)
+    assert c.GiveBack(NodeSet.of([1])) in commands
+    assert core.state.jobs[2].nodes == 0b10101
+    assert c.GiveBack(NodeSet.of([1])) in SchedulerCore.resume(make("fcfs"), Settings(), records).unanswered()
+    core.tell([e.Returned(NodeSet.of([1]))], 6.0)
+    assert audit(records).nodes("held") == NodeSet(core.state.all_mask)
+    figures = measure(records)
+    assert figures.capacity_node_s == 5 * 3.0 + 4 * 3.0
+
+
+def test_a_node_that_is_lost_on_its_way_back_is_given_back_when_it_is_there_again() -> None:
+    core, _ = running()
+    core.tell([e.Reclaim(NodeSet.of([3]))], 1.0)
+    core.tell([e.Lost(NodeSet.of([3]))], 2.0)
+    assert c.GiveBack(NodeSet.of([3])) in core.tell([e.Back(NodeSet.of([3]))], 3.0)
+    assert core.state.free_mask == 0b0100
+
+
+def test_a_node_that_its_provider_takes_away_unasked_is_lost() -> None:
+    core, records = running()
+    core.tell([e.Returned(NodeSet.of([1, 3]))], 1.0)
+    assert core.state.lost_mask == 0b1010
+    assert isinstance(records[-1], r.JobEnding)
+    assert audit(records).nodes("lost") == NodeSet.of([1, 3])

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from pliant.cli.policies import choose
 from pliant.core import records as r
+from pliant.core.journal import names_of
 from pliant.daemon import submission
 from pliant.daemon.deadline import PASS_DEADLINE_S
 from pliant.daemon.session import Interrupted, run_batch, signals_raised
@@ -65,6 +66,7 @@ def live(
             pass_deadline_s=cluster.pass_deadline_s or PASS_DEADLINE_S,
         )
         view.stopped = stopped is not None
+    names = names_of(records) or names
     run = Run(name, policy.name, names, records, predicted_makespan_s=predicted_s, stopped=stopped)
     if stopped is None and any(job.verify for job in jobs):
         outcomes = run.metrics.jobs

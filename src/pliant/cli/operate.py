@@ -1,4 +1,4 @@
-"""Verbs for a run that goes on in another terminal: ``pliant resize`` and ``pliant queue``."""
+"""Verbs for a run that goes on in another terminal: ``pliant resize``, ``pliant nodes`` and ``pliant queue``."""
 
 from __future__ import annotations
 
@@ -21,8 +21,12 @@ RUN = Annotated[str, typer.Option("--run", help="Which run, if several go on (pl
 
 
 def register(app: typer.Typer) -> None:
-    """Add ``resize`` and ``queue`` to the command."""
+    """Add ``resize``, ``nodes`` and ``queue`` to the command."""
     app.command("resize")(resize)
+    nodes = typer.Typer(help="Add nodes to a run that goes on, or remove some.", no_args_is_help=True)
+    nodes.command("add")(add)
+    nodes.command("remove")(remove)
+    app.add_typer(nodes, name="nodes")
     app.command("queue")(queue)
 
 
@@ -37,7 +41,30 @@ def resize(
     nodes = 0 if size == "auto" else whole(size)
     if nodes is None or (nodes == 0 and size != "auto"):
         raise PliantError(f"{size!r} is no number of nodes; give a whole number of 1 or more, or auto")
-    request = control.Request("resize", job, nodes, leave)
+    _order(run, control.Request("resize", job, nodes, leave))
+
+
+def add(
+    nodes: Annotated[str, typer.Argument(metavar="COUNT", help="How many more.")], *, run: RUN = ""
+) -> None:
+    """Ask for more nodes. Jobs that wait start on them when they are there."""
+    count = whole(nodes)
+    if not count:
+        raise PliantError(f"{nodes!r} is no number of nodes; give a whole number of 1 or more")
+    _order(run, control.Request("nodes", size=count))
+
+
+def remove(
+    nodes: Annotated[str, typer.Argument(metavar="NODES", help="Which ones, as n3 or n[3-4].")],
+    *,
+    run: RUN = "",
+) -> None:
+    """Give nodes back. Nothing new starts on them; one that is in use goes when its job has left it."""
+    _order(run, control.Request("nodes", leave=nodes))
+
+
+def _order(run: str, request: control.Request) -> None:
+    """Have the run carry it out, and print what it says."""
     answer = control.ask(_the_run(run), request)
     if answer.error:
         raise PliantError(answer.error)

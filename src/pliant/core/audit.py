@@ -13,6 +13,7 @@ from pliant.model.jobs import Bounds, JobSpec
 from pliant.model.nodes import NodeSet
 
 FREE = ("free", 0)
+GOING = ("going", 0)
 LOST = ("lost", 0)
 
 
@@ -38,13 +39,14 @@ class Audit:
     """Add every record in order; AuditError if a node is held twice or given away before it is clean, a size
     is not allowed, a job has two resizes outstanding or ends twice, or time runs backwards.
 
-    ``use`` maps each node to (use, job): free, held, reserved, dirty or lost.
+    ``use`` maps each node to (use, job): free, held, reserved, dirty, lost, or going (back to its provider, and free).
     """
 
     def __init__(self) -> None:
         self.use: dict[int, tuple[str, int]] = {}
         self.jobs: dict[int, _Seen] = {}
         self.ended: dict[int, r.JobEnded] = {}
+        self._reclaimed: set[int] = set()
         self._now = 0.0
         self._fold: dict[type[r.Record], Callable[[Any], None]] = {
             r.JobSubmitted: self._submitted,
@@ -60,7 +62,9 @@ class Audit:
             r.NodesGranted: self._granted,
             r.NodesClean: self._clean,
             r.NodesLost: self._lost,
-            r.NodesBack: self._granted,
+            r.NodesBack: self._back,
+            r.NodesReclaimed: self._to_go,
+            r.NodesReturned: self._returned,
         }
 
     def add(self, record: r.Record) -> None:
@@ -203,9 +207,33 @@ class Audit:
         """Nothing was started there: free, unless lost."""
         for node in nodes:
             if self.use[node] == ("reserved", number):
-                self.use[node] = FREE
+                self.use[node] = self._nobodys(node)
 
     # ---- nodes ---------------------------------------------------------------------------------------
+
+    def _back(self, record: r.NodesBack) -> None:
+        if unknown := record.nodes - NodeSet.of(self.use):
+            raise AuditError(f"nodes {unknown} are back that the cluster does not have: {record}")
+        self._granted(record)
+
+    def _to_go(self, record: r.NodesReclaimed) -> None:
+        for node in record.nodes:
+            if node not in self.use or node in self._reclaimed:
+                raise AuditError(f"node {node} cannot be asked back, it is {self.use.get(node)}: {record}")
+            self._reclaimed.add(node)
+            if self.use[node] == FREE:
+                self.use[node] = GOING
+
+    def _returned(self, record: r.NodesReturned) -> None:
+        held = {node for job in self.jobs.values() for node in job.nodes | self._reserved(job)}
+        for node in record.nodes:
+            if node not in self._reclaimed or self.use.get(node) not in (GOING, LOST) or node in held:
+                raise AuditError(f"node {node} is given back, but it is {self.use.get(node)}: {record}")
+            self._reclaimed.discard(node)
+            del self.use[node]
+
+    def _nobodys(self, node: int) -> tuple[str, int]:
+        return GOING if node in self._reclaimed else FREE
 
     def _granted(self, record: r.NodesGranted | r.NodesBack) -> None:
         """New or back: free, unless a job that lost it has not ended, which then has it still."""
@@ -214,12 +242,12 @@ class Audit:
             holder |= dict.fromkeys(self._reserved(job), ("reserved", number))
         for node in record.nodes:
             if self.use.get(node, LOST) == LOST:
-                self.use[node] = holder.get(node, FREE)
+                self.use[node] = holder.get(node, self._nobodys(node))
 
     def _clean(self, record: r.NodesClean) -> None:
         for node in record.nodes:
             if self.use.get(node) == ("dirty", record.job):
-                self.use[node] = FREE
+                self.use[node] = self._nobodys(node)
 
     def _lost(self, record: r.NodesLost) -> None:
         for node in record.nodes:

@@ -6,7 +6,7 @@ from __future__ import annotations
 class Capacity:
     """Told when nodes are granted, lost or back, by bit masks; times in seconds, never decreasing.
 
-    A node counts from when it is granted until it is lost, and again once it is back. What lies before
+    A node counts from when it is granted until it is lost or given back, and again once it is back. What lies before
     ``begin`` does not count. Where nothing changes after that, ``until`` is nodes times time, to the last digit.
     """
 
@@ -32,6 +32,10 @@ class Capacity:
     def lose(self, mask: int, now: float, last_end: float) -> None:
         """Those of the nodes that were granted are there no more; ``last_end`` as for ``until``."""
         self._change(self._granted, self.lost | (mask & self._granted), now, last_end)
+
+    def give_back(self, mask: int, now: float, last_end: float) -> None:
+        """These nodes are granted no more; ``last_end`` as for ``until``."""
+        self._change(self._granted & ~mask, self.lost & ~mask, now, last_end)
 
     def until(self, at: float) -> float:
         """The node-seconds up to ``at``, which is now or the ``last_end`` that the last change was told."""

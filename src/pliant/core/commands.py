@@ -71,6 +71,18 @@ class Kill(Command, frozen=True):
     grace_s: float = 0.0
 
 
+class Acquire(Command, frozen=True):
+    """Ask the provider for so many nodes more; answered by Granted and Refused, which may share them."""
+
+    count: int
+
+
+class GiveBack(Command, frozen=True):
+    """Give ``nodes``, which nobody uses, back to the provider; answered by Returned."""
+
+    nodes: NodeSet
+
+
 class WakeAt(Command, frozen=True):
     """Send a Tick at this time, unless something happens before."""
 

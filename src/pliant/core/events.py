@@ -147,5 +147,30 @@ class Back(Event, frozen=True):
     nodes: NodeSet
 
 
+class NodesOrdered(Event, frozen=True):
+    """An operator asks for so many nodes more."""
+
+    count: int
+
+
+class Refused(Event, frozen=True):
+    """The provider cannot hand over ``count`` of the nodes that it was asked for."""
+
+    count: int
+    why: str
+
+
+class Reclaim(Event, frozen=True):
+    """The provider or an operator wants these nodes back: each goes when it is free and clean."""
+
+    nodes: NodeSet
+
+
+class Returned(Event, frozen=True):
+    """The provider has these nodes again: they are the cluster's no more."""
+
+    nodes: NodeSet
+
+
 class Tick(Event, frozen=True):
     """Time has passed: the answer to a WakeAt."""

@@ -113,6 +113,7 @@ class Metrics:
             r.NodesClean: self._clean,
             r.NodesLost: self._lost,
             r.NodesBack: self._there,
+            r.NodesReturned: self._returned,
         }
 
     def add(self, record: r.Record) -> None:
@@ -328,6 +329,9 @@ class Metrics:
         self._unclean.lose(mask, record.at)
         self._capacity.lose(mask, record.at, self._last_end)
         self._count_again(mask)
+
+    def _returned(self, record: r.NodesReturned) -> None:
+        self._capacity.give_back(record.nodes.mask, record.at, self._last_end)
 
     # ---- parts of it ---------------------------------------------------------------------------------
 

@@ -200,6 +200,31 @@ class NodesBack(Record, frozen=True):
     nodes: NodeSet
 
 
+class NodesOrdered(Record, frozen=True):
+    """The provider is asked for so many nodes more."""
+
+    count: int
+
+
+class NodesRefused(Record, frozen=True):
+    """The provider does not hand over ``count`` of the nodes that it was asked for."""
+
+    count: int
+    why: str
+
+
+class NodesReclaimed(Record, frozen=True):
+    """These nodes are to be given back: nothing new starts on them, and they go when they are free and clean."""
+
+    nodes: NodeSet
+
+
+class NodesReturned(Record, frozen=True):
+    """The provider has these nodes again: until they are granted anew they are the cluster's no more."""
+
+    nodes: NodeSet
+
+
 AnyRecord = (
     JobSubmitted
     | JobPromised
@@ -222,6 +247,10 @@ AnyRecord = (
     | NodesClean
     | NodesLost
     | NodesBack
+    | NodesOrdered
+    | NodesRefused
+    | NodesReclaimed
+    | NodesReturned
 )
 
 

@@ -22,6 +22,9 @@ from pliant.protocol.resizing import Effect
 class State(Beside):
     """All nodes and all jobs that have not ended; a policy sees it as a ClusterView.
 
+    Nodes of ``reclaimed_mask`` are to be given back; those of them that nobody uses any more are in ``parked_mask``.
+    ``awaited`` nodes were asked for.
+
     ``limited`` counts the running jobs that have a walltime to keep; from ``resting`` on, every job may be
     offered a resize again.
     """
@@ -39,6 +42,9 @@ class State(Beside):
         self.free_mask = 0
         self.all_mask = 0
         self.lost_mask = 0
+        self.reclaimed_mask = 0
+        self.parked_mask = 0
+        self.awaited = 0
         self.dirty: dict[int, int] = {}
         self.names: dict[int, str] = {}
         self.slots: dict[int, int] = {}
@@ -71,6 +77,10 @@ class State(Beside):
             r.NodesClean: self._clean,
             r.NodesLost: self._lost,
             r.NodesBack: self._there,
+            r.NodesOrdered: self._nodes_ordered,
+            r.NodesRefused: self._refused,
+            r.NodesReclaimed: self._reclaimed,
+            r.NodesReturned: self._returned,
         }
         self.follow(self.settings.half_life_s, self._fold)
 
@@ -95,7 +105,7 @@ class State(Beside):
     def returning(self, job: int = 0) -> int:
         if not job:
             return self._dirty + self._leaving
-        count = self.dirty.get(job, 0).bit_count()
+        count = (self.dirty.get(job, 0) & ~self.reclaimed_mask).bit_count()
         shrinking = self.resizing.get(job)
         if shrinking is not None and shrinking.resize is not None:
             count += shrinking.resize.giving
@@ -158,12 +168,21 @@ class State(Beside):
             "free": self.free_mask,
             "all": self.all_mask,
             "lost": self.lost_mask,
+            "to go": (self.reclaimed_mask, self.parked_mask),
             "dirty": dict(self.dirty),
             "names": dict(self.names),
             "slots": dict(self.slots),
             "policy_failed": self.policy_failed,
             **self.beside(),
-            "counts": (self.free, self.total, self.last_job, self.last_resize, self._leaving, self._dirty),
+            "counts": (
+                self.free,
+                self.total,
+                self.last_job,
+                self.last_resize,
+                self._leaving,
+                self._dirty,
+                self.awaited,
+            ),
         }
 
     def _submitted(self, record: r.JobSubmitted) -> None:
@@ -309,6 +328,7 @@ class State(Beside):
             self.names.update(zip(record.nodes, record.names, strict=True))
         if record.slots:
             self.slots.update(zip(record.nodes, record.slots, strict=True))
+        self.awaited = max(0, self.awaited - (record.nodes.mask & ~self.all_mask).bit_count())
         self._there(record)
 
     def _there(self, record: r.NodesGranted | r.NodesBack) -> None:
@@ -316,7 +336,7 @@ class State(Beside):
         new = mask & ~(self.all_mask & ~self.lost_mask)
         self.all_mask |= mask
         self.lost_mask &= ~mask
-        self.total = (self.all_mask & ~self.lost_mask).bit_count()
+        self._count()
         # A node may be back before the job that lost it has ended: it is free when it is proved clean.
         for _, _, job in self.running:
             new &= ~job.nodes
@@ -327,7 +347,7 @@ class State(Beside):
     def _clean(self, record: r.NodesClean) -> None:
         mask = record.nodes.mask & self.dirty.get(record.job, 0)
         left = self.dirty.get(record.job, 0) & ~mask
-        self._dirty -= mask.bit_count()
+        self._dirty -= (mask & ~self.reclaimed_mask).bit_count()
         if left:
             self.dirty[record.job] = left
         else:
@@ -338,15 +358,42 @@ class State(Beside):
         mask = record.nodes.mask & self.all_mask
         self._take(mask & self.free_mask, (mask & self.free_mask).bit_count())
         self.lost_mask |= mask
-        self.total = (self.all_mask & ~self.lost_mask).bit_count()
+        self.parked_mask &= ~mask
+        self._count()
         for number in list(self.dirty):
-            self._dirty -= (self.dirty[number] & mask).bit_count()
+            self._dirty -= (self.dirty[number] & mask & ~self.reclaimed_mask).bit_count()
             if left := self.dirty[number] & ~mask:
                 self.dirty[number] = left
             else:
                 del self.dirty[number]
 
+    def _nodes_ordered(self, record: r.NodesOrdered) -> None:
+        self.awaited += record.count
+
+    def _refused(self, record: r.NodesRefused) -> None:
+        self.awaited = max(0, self.awaited - record.count)
+
+    def _reclaimed(self, record: r.NodesReclaimed) -> None:
+        mask = record.nodes.mask & self.all_mask & ~self.reclaimed_mask
+        self.reclaimed_mask |= mask
+        for dirty in self.dirty.values():
+            self._dirty -= (dirty & mask).bit_count()  # nobody waits for them any more
+        free = mask & self.free_mask
+        self._take(free, free.bit_count())
+        self._give(free)
+
+    def _returned(self, record: r.NodesReturned) -> None:
+        keep = ~record.nodes.mask
+        self.all_mask &= keep
+        self.lost_mask &= keep
+        self.reclaimed_mask &= keep
+        self.parked_mask &= keep
+        self._count()
+
     # ---- parts of it ---------------------------------------------------------------------------------
+
+    def _count(self) -> None:
+        self.total = (self.all_mask & ~self.lost_mask & ~self.parked_mask).bit_count()
 
     def _rest(self, job: Job, until: float) -> None:
         job.not_before = until
@@ -379,6 +426,11 @@ class State(Beside):
         self.free -= count
 
     def _give(self, mask: int) -> None:
+        """Nobody uses these any more: free, or on their way back to the provider."""
+        if going := mask & self.reclaimed_mask:
+            self.parked_mask |= going
+            mask &= ~going
+            self._count()
         self.free_mask |= mask
         self.free += mask.bit_count()
 
@@ -386,7 +438,7 @@ class State(Beside):
         if mask := mask & ~self.lost_mask:
             before = self.dirty.get(number, 0)
             self.dirty[number] = before | mask
-            self._dirty += (mask & ~before).bit_count()
+            self._dirty += (mask & ~before & ~self.reclaimed_mask).bit_count()
 
     def _drop_running(self, job: Job) -> None:
         i = bisect_left(self.running, (job.expected_end, job.id))

@@ -38,7 +38,8 @@ STARTING_S = 10.0
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``verb`` is resize or queue; ``job`` a number or a name; size 0 hands the job back to the policy."""
+    """``verb`` is resize, nodes or queue; ``job`` a number or a name; size 0 hands the job back to the policy.
+    Of nodes, ``size`` more are asked for, or those of ``leave`` given back."""
 
     verb: str
     job: str = ""

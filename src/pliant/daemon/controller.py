@@ -1,10 +1,16 @@
 """The controller's shell: one event loop that tells the machine of the cluster what happens, writes the records it
-makes, and then carries out what it wants. It decides nothing."""
+makes, and then carries out what it wants. It decides nothing.
+
+With PLIANT_RECORD=DIR every input, record and output is appended to DIR/controller-PID.ndjson, which
+`live/cluster_recording.py` plays again. The run's secret is in it, as jobs' tokens follow from that: only its user may
+read it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime as dt
 import os
 import secrets
 from collections.abc import Callable
@@ -13,31 +19,29 @@ from pathlib import Path
 from pliant.core import records as r
 from pliant.core.core import SchedulerCore
 from pliant.core.settings import Settings
+from pliant.daemon.deadline import TimedPolicy
+from pliant.launch import recorder
+from pliant.live import cluster_recording as recording
 from pliant.live import orders as o
 from pliant.live.cluster import Cluster, Home
 from pliant.model.jobs import JobSpec
-from pliant.model.nodes import NodeSet
 from pliant.policy.view import Policy
-from pliant.protocol import codec
-from pliant.protocol import messages as m
-from pliant.providers.local import LocalNodes
+from pliant.providers import Provider
 
 TAIL_BYTES = 1 << 16
 
 
 class Controller:
-    """A cluster of local nodes and the jobs on it. ``sinks`` get every record, before anything is done for it."""
+    """A provider's nodes and the jobs on them. ``sinks`` get every record, before anything is done for it."""
 
-    def __init__(
-        self, policy: Policy, settings: Settings, *,
-        nodes: int, slots: int, runtime: Path, run: str, output: Path,
-    ) -> None:  # fmt: skip
-        self.provider = LocalNodes(
-            nodes, slots, run, runtime, on_message=self._heard, on_lost=self._lost, on_back=self._back
-        )
-        self.names = self.provider.names
+    def __init__(self, policy: Policy, settings: Settings, provider: Provider, *, output: Path) -> None:
+        self.provider = provider
         home = Home(str(output), os.getcwd(), self.provider.env, secrets.token_bytes(16))  # noqa: PTH109
         self._cluster = Cluster(policy, settings, home)
+        self._policy = policy
+        self._recorder = recorder.Recorder(recorder.directory(), f"controller-{os.getpid()}")
+        began = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
+        self._recorder.write(recording.head(home, settings, policy.name, began))
         self.sinks: list[Callable[[r.Record], None]] = []
         self._inputs: list[o.AnyInput] = []
         self._due = False
@@ -55,9 +59,8 @@ class Controller:
 
     async def start(self) -> None:
         """Bring the nodes up; time 0 is when all of them are there."""
-        await self.provider.start()
+        await self.provider.start(self.tell)
         self._began = asyncio.get_running_loop().time()
-        self.tell(o.Granted(self.names, (self.provider.slots,) * len(self.names)))
 
     async def run(self, jobs: tuple[JobSpec, ...]) -> None:
         """Submit the jobs at their times and return when all have ended and all nodes are clean."""
@@ -107,8 +110,9 @@ class Controller:
     def _handle(self) -> None:
         self._due = False
         inputs, self._inputs = self._inputs, []
+        now = self.now
         try:
-            records, outputs = self._cluster.handle(inputs, self.now)
+            records, outputs = self._machine(inputs, now)
             for record in records:
                 for sink in self.sinks:
                     sink(record)
@@ -120,11 +124,27 @@ class Controller:
         if self._cluster.idle and not self._inputs:
             self._idle.set()
 
+    def _machine(self, inputs: list[o.AnyInput], now: float) -> tuple[list[r.Record], list[o.Output]]:
+        """What the machine makes of it, recorded if that is wanted."""
+        if not self._recorder.on:
+            return self._cluster.handle(inputs, now)
+        try:
+            records, outputs = self._cluster.handle(inputs, now)
+        except Exception:
+            self._recorder.write(recording.line(inputs, now, cut=True))
+            raise
+        cut = isinstance(self._policy, TimedPolicy) and self._policy.cut
+        self._recorder.write(recording.line(inputs, now, records, outputs, cut=cut))
+        return records, outputs
+
     def _carry_out(self, output: o.Output) -> None:
         match output:
             case o.Send():
-                for node in output.nodes:
-                    self.provider.send(node, output.message)
+                self.provider.send(output.nodes, output.message)
+            case o.Acquire():
+                self.provider.request(output.count)
+            case o.GiveBack():
+                self.provider.give_back(output.nodes)
             case o.SetTimer():
                 self._set_timer(output)
             case o.ReadTail():
@@ -143,21 +163,6 @@ class Controller:
             earlier.cancel()
         handle = asyncio.get_running_loop().call_at(self._began + timer.at, fire)
         self._timers[timer.key] = handle
-
-    # ---- the provider --------------------------------------------------------------------------------
-
-    def _heard(self, node: str, message: m.AgentMessage) -> None:
-        self.tell(o.Said(node, codec.raw(message)))
-
-    def _lost(self, node: str, final: bool) -> None:  # noqa: FBT001 - a callback
-        self.tell(o.Lost(node, final))
-
-    def _back(self, node: str) -> None:
-        self.tell(o.Back(node))
-
-    def nodes_of(self, nodes: NodeSet) -> tuple[str, ...]:
-        """The names of these nodes."""
-        return tuple(self.names[node] for node in nodes)
 
 
 def end_of(path: Path) -> str:

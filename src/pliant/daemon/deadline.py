@@ -40,14 +40,18 @@ class TimedPolicy:
         self._deciding = False
         self._deadline = 0.0
         self._over = False
+        self.cut = False
+        """A pass was abandoned, or not made any more: what comes of that depends on the time, not on the cluster."""
 
     def decide(self, view: ClusterView) -> list[Decision]:
         if self._has_ended():
+            self.cut = True
             return []
         try:
             with self._watched():
                 return list(self._policy.decide(view))
         except _Abandoned:
+            self.cut = True
             if self._has_ended():
                 return []
             raise PolicyError(

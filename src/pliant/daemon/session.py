@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from pliant.core import records as r
 from pliant.core.journal import Header, header_line
 from pliant.core.settings import Settings
+from pliant.core.state import State
 from pliant.daemon import control
 from pliant.daemon.controller import Controller
 from pliant.daemon.deadline import PASS_DEADLINE_S, TimedPolicy
@@ -24,6 +25,7 @@ from pliant.model.errors import PliantError
 from pliant.model.jobs import JobSpec
 from pliant.model.nodes import NodeSet, hostlist, parse_hostlist
 from pliant.policy.view import Policy
+from pliant.providers.local import LocalNodes
 
 TICK_S = 0.2
 END_S = 2.0
@@ -95,9 +97,7 @@ def run_batch(
         run, runtime = control.new_runtime()
         try:
             timed = TimedPolicy(policy, pass_deadline_s)
-            controller = Controller(
-                timed, settings, nodes=nodes, slots=slots, runtime=runtime, run=run, output=output
-            )
+            controller = Controller(timed, settings, LocalNodes(nodes, slots, run, runtime), output=output)
             display = display or _Nobody()
             display.begun(run, len(jobs))
             session = _Session(controller, timed, Journal(file), display)
@@ -256,7 +256,7 @@ def describe(controller: Controller) -> list[dict[str, object]]:
     return [
         {
             "job": job.id, "name": job.spec.name, "state": job.state.value, "nodes": job.size,
-            "nodelist": hostlist(controller.names[i] for i in NodeSet(job.nodes)),
+            "nodelist": hostlist(controller.core.state.names[i] for i in NodeSet(job.nodes)),
             "sizes": job.bounds.describe(),
         }
         for job in controller.core.state.jobs.values()
@@ -267,6 +267,8 @@ def answer(controller: Controller, request: control.Request) -> control.Answer:
     """Carry out another terminal's request."""
     if request.verb == "queue":
         return control.Answer(jobs=describe(controller))
+    if request.verb == "nodes":
+        return _nodes(controller, request)
     if request.verb != "resize":
         return control.Answer(error=f"unknown verb {request.verb!r}")
     state = controller.core.state
@@ -275,14 +277,10 @@ def answer(controller: Controller, request: control.Request) -> control.Answer:
         known = ", ".join(f"{job.id} ({job.spec.name})" for job in state.jobs.values()) or "none"
         return control.Answer(error=f"no pending or running job {request.job!r}; there are: {known}")
     job = matches[0]
-    numbers = {name: number for number, name in enumerate(controller.names)}
     try:
-        names = parse_hostlist(request.leave)
+        names, leave = _known(state, request.leave)
     except ValueError as error:
         return control.Answer(error=str(error))
-    if unknown := [name for name in names if name not in numbers]:
-        return control.Answer(error=f"there is no node {unknown[0]!r}; there are {hostlist(numbers)}")
-    leave = NodeSet.of(numbers[name] for name in names)
     if (why := controller.core.refusal(job.id, request.size, leave)) is not None:
         return control.Answer(error=why)
     controller.tell(o.Resize(job.id, request.size, tuple(names)))
@@ -291,3 +289,40 @@ def answer(controller: Controller, request: control.Request) -> control.Answer:
     return control.Answer(
         text=f"job {job.id} ({job.spec.name}): ordered from {job.size} to {request.size} nodes"
     )
+
+
+def _known(state: State, text: str) -> tuple[list[str], NodeSet]:
+    """The nodes of a hostlist; ValueError where it is none, or names a node that is not there."""
+    numbers = {state.names[number]: number for number in NodeSet(state.all_mask)}
+    names = parse_hostlist(text)
+    if unknown := [name for name in names if name not in numbers]:
+        raise ValueError(f"there is no node {unknown[0]!r}; there are {hostlist(numbers)}")
+    return names, NodeSet.of(numbers[name] for name in names)
+
+
+def _nodes(controller: Controller, request: control.Request) -> control.Answer:
+    """An operator's order for ``size`` nodes more, or to give back those of ``leave``."""
+    state = controller.core.state
+    if controller.core.held:
+        return control.Answer(error=f"no nodes come or go now: {controller.core.held}")
+    if request.size > 0:
+        controller.tell(o.Ask(request.size))
+        return control.Answer(text=f"{count_of(request.size)} more asked for")
+    try:
+        names, nodes = _known(state, request.leave)
+    except ValueError as error:
+        return control.Answer(error=str(error))
+    if not nodes:
+        return control.Answer(error="no nodes are named that could be given back")
+    left = (state.all_mask & ~state.reclaimed_mask & ~nodes.mask).bit_count()
+    if short := [job for job in state.queue if job.bounds.min > left]:
+        need = f"job {short[0].id} ({short[0].spec.name}) waits for {count_of(short[0].bounds.min)}"
+        return control.Answer(error=f"{need}, and {left} would be left")
+    controller.tell(o.Reclaim(tuple(names)))
+    later = len(nodes - NodeSet(state.free_mask))
+    when = f"; {count_of(later)} of them when what is there has ended" if later else ""
+    return control.Answer(text=f"{hostlist(names)} will be given back{when}")
+
+
+def count_of(nodes: int) -> str:
+    return "1 node" if nodes == 1 else f"{nodes} nodes"

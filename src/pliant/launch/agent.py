@@ -19,12 +19,13 @@ import socket
 import struct
 import sys
 from collections import deque
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from pliant.launch import processes, shm
+from pliant.launch import processes, recorder, shm
 from pliant.launch.descriptors import open_standard
+from pliant.launch.recorder import Recorder
 from pliant.launch.starter import ExecStarter, Starter, StartError, write_secret
 from pliant.live import node_messages as n
 from pliant.live import recording
@@ -32,8 +33,6 @@ from pliant.live.node import CANNOT, NodeLife
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 
-RECORD = "PLIANT_RECORD"
-"""The variable that names the directory for recordings."""
 CONTROL = "control.sock"
 """The controller's own socket in the run's directory: removed by the agents if it could not do that itself."""
 
@@ -48,7 +47,8 @@ class Agent:
         self._home = home
         self._life = NodeLife(home)
         self._starter = starter
-        self._recorder = Recorder(record, home)
+        self._recorder = Recorder(record, f"agent-{home.node}-{home.pid}")
+        self._recorder.write(recording.head(home))
         self._queue: deque[tuple[n.AnyInput, ...]] = deque()
         self._busy = False
         self._failed = False
@@ -114,7 +114,8 @@ class Agent:
         now = asyncio.get_running_loop().time()
         try:
             outputs = self._life.handle(inputs, now)
-            self._recorder.write(inputs, now, outputs)
+            if self._recorder.on:
+                self._recorder.write(recording.line(inputs, now, outputs))
             for output in outputs:
                 self._carry_out(output)
         except Exception as error:  # noqa: BLE001 - whatever it is
@@ -278,34 +279,6 @@ class Agent:
         self._happened(n.SessionClosed(number))
 
 
-class Recorder:
-    """Appends what goes in and out to a file, if there is a ``directory`` for it."""
-
-    def __init__(self, directory: Path | None, home: n.Home) -> None:
-        self._file: int | None = None
-        if directory is not None:
-            with self._or_stop():
-                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-                path = directory / f"agent-{home.node}-{home.pid}.ndjson"
-                self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-                os.write(self._file, recording.head(home))
-
-    def write(self, inputs: tuple[n.AnyInput, ...], now: float, outputs: list[n.AnyOutput]) -> None:
-        if self._file is not None:
-            with self._or_stop():
-                os.write(self._file, recording.line(inputs, now, outputs))
-
-    @contextlib.contextmanager
-    def _or_stop(self) -> Iterator[None]:
-        """A recording that cannot be written ends, and nothing else does."""
-        try:
-            yield
-        except OSError as error:
-            self._file = None
-            with contextlib.suppress(OSError):
-                sys.stderr.write(f"pliant: the recording of an agent cannot be written: {error}\n")
-
-
 def _peer_uid(writer: asyncio.StreamWriter) -> int:
     peer: socket.socket = writer.get_extra_info("socket")
     credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
@@ -334,8 +307,7 @@ def main() -> None:
         socket=str(options.runtime / f"{options.node}.sock"),
         shm=str(shm.directory(options.run, options.node)),
     )
-    record = os.environ.get(RECORD)
-    agent = Agent(home, ExecStarter(), Path(record) if record else None)
+    agent = Agent(home, ExecStarter(), recorder.directory())
     asyncio.run(agent.serve(link))
 
 

@@ -133,6 +133,8 @@ class Cluster:
         state = self.core.state
         if not state.jobs or state.policy_failed or self._events or self._holds or self._unsubmitted:
             return False
+        if state.awaited:
+            return False
         returning = state.lost_mask & ~NodeSet.of(self._gone).mask
         return not (state.running or state.dirty or returning or self._woken)
 
@@ -150,6 +152,14 @@ class Cluster:
                 self._lost(given.node, final=given.final)
             case o.Back():
                 self.happened(e.Back(self._set([given.node])))
+            case o.Refused():
+                self.happened(e.Refused(given.count, given.why))
+            case o.Returned():
+                self.happened(e.Returned(self._set(given.names)))
+            case o.Ask():
+                self.happened(e.NodesOrdered(given.count))
+            case o.Reclaim():
+                self.happened(e.Reclaim(self._set(given.names)))
             case o.Batch():
                 self._unsubmitted.extend(sorted(given.jobs, key=lambda job: job.submit_s))
                 self._submit_due()
@@ -178,16 +188,23 @@ class Cluster:
         self.core.held = "; ".join(self._holds.values())
 
     def _granted(self, given: o.Granted) -> None:
-        first = len(self._numbers)
-        for number, name in enumerate(given.names, first):
-            self._names[number], self._numbers[name] = name, number
-        self.happened(e.Granted(self._set(given.names), given.names, given.slots))
+        for name in given.names:
+            number = self._numbers.setdefault(
+                name, len(self._numbers)
+            )  # one that was returned may come again
+            self._names[number] = name
+            self._gone.discard(number)
+        order = sorted(zip(given.names, given.slots, strict=True), key=lambda each: self._numbers[each[0]])
+        names, slots = tuple(name for name, _ in order), tuple(count for _, count in order)
+        self.happened(e.Granted(self._set(names), names, slots))
 
     def _set(self, names: Iterable[str]) -> NodeSet:
         return NodeSet.of(self._numbers[name] for name in names if name in self._numbers)
 
     def _lost(self, name: str, *, final: bool) -> None:
-        number = self._numbers[name]
+        number = self._numbers.get(name)
+        if number is None or not self.core.state.all_mask >> number & 1:
+            return  # it was never granted, or it has been returned
         if final:
             self._gone.add(number)
         self.happened(e.Lost(self._set([name])))
@@ -286,6 +303,10 @@ class Cluster:
                 for node in command.nodes:
                     self._proofs[command.job, node] = 0
                     self._prove(command.job, node)
+            case c.Acquire():
+                self._outputs.append(o.Acquire(command.count))
+            case c.GiveBack():
+                self._outputs.append(o.GiveBack(tuple(self._names[node] for node in command.nodes)))
             case c.Start():
                 self._start(command)
             case c.Offer() | c.Stay() | c.Withdraw() | c.Kill():
@@ -345,10 +366,12 @@ class Cluster:
 
     def _give_up_oversized(self) -> None:
         """Pending jobs that need more nodes than will ever be there again would wait for ever."""
-        left = len(self._numbers) - len(self._gone)
-        if not self._gone:
+        state = self.core.state
+        staying = state.all_mask & ~state.reclaimed_mask & ~NodeSet.of(self._gone).mask
+        left = staying.bit_count() + state.awaited
+        if left >= len(self._numbers):
             return
-        for job in self.core.state.queue:
+        for job in state.queue:
             if job.bounds.min > left:
                 why = f"it needs {job.bounds.min} nodes, and only {left} are left"
                 self.happened(e.Cancelled(job.id, why))

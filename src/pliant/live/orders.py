@@ -38,6 +38,31 @@ class Back(Input, frozen=True):
     node: str
 
 
+class Refused(Input, frozen=True):
+    """The provider does not hand over ``count`` of the nodes that it was asked for."""
+
+    count: int
+    why: str
+
+
+class Returned(Input, frozen=True):
+    """The provider has these nodes again."""
+
+    names: tuple[str, ...]
+
+
+class Ask(Input, frozen=True):
+    """An operator wants so many nodes more."""
+
+    count: int
+
+
+class Reclaim(Input, frozen=True):
+    """The provider or an operator wants these nodes back: each goes when it is free and clean."""
+
+    names: tuple[str, ...]
+
+
 class Said(Input, frozen=True):
     """A message of a node's agent, as it came."""
 
@@ -106,21 +131,9 @@ class EndNow(Input, frozen=True):
 
 
 AnyInput = (
-    Granted
-    | Lost
-    | Back
-    | Said
-    | Batch
-    | Cancel
-    | Resize
-    | Tail
-    | Fired
-    | Hold
-    | Release
-    | Resumed
-    | EndAll
-    | EndNow
-)
+    Granted | Lost | Back | Refused | Returned | Ask | Reclaim | Said | Batch | Cancel | Resize | Tail | Fired | Hold
+    | Release | Resumed | EndAll | EndNow
+)  # fmt: skip
 
 
 class Output(msgspec.Struct, frozen=True, tag=True):
@@ -155,4 +168,16 @@ class Log(Output, frozen=True):
     text: str
 
 
-AnyOutput = Send | SetTimer | ReadTail | Log
+class Acquire(Output, frozen=True):
+    """Ask the provider for so many nodes more: it answers with Granted and Refused."""
+
+    count: int
+
+
+class GiveBack(Output, frozen=True):
+    """Give these nodes, which nobody uses, back to the provider: it answers with Returned."""
+
+    nodes: tuple[str, ...]
+
+
+AnyOutput = Acquire | GiveBack | Send | SetTimer | ReadTail | Log

@@ -8,15 +8,19 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Coroutine, Iterable
 from pathlib import Path
+from typing import Any
 
 from pliant.launch import processes, shm
+from pliant.live import orders as o
 from pliant.live.proof import TRACKERS_S
 from pliant.model.errors import PliantError, ProtocolError
+from pliant.model.limits import LIVE_NODES
 from pliant.model.nodes import hostlist
 from pliant.protocol import VERSION, codec
 from pliant.protocol import messages as m
+from pliant.providers import Event, Tell
 
 START_S = 20.0
 SILENCE_S = 30.0
@@ -24,15 +28,13 @@ SILENCE_S = 30.0
 GRACE_S = 5.0
 STOP_S = 4.0
 RESTARTS = 3
+BURIALS = 100
+"""How often what is left of a node is looked for and killed, 20 ms apart: what is there then cannot be removed."""
 LONGEST = codec.MAX_LINE + codec.WRAPPING
 """Of a line in either direction, in bytes."""
 
 LOOPBACK = {"UCX_NET_DEVICES": "lo"}
 """For the ranks: all nodes are on this machine, so nobody listens where others could connect."""
-
-OnMessage = Callable[[str, m.AgentMessage], None]
-OnLost = Callable[[str, bool], None]
-OnBack = Callable[[str], None]
 
 
 def trouble(error: Exception) -> str:
@@ -40,6 +42,10 @@ def trouble(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return f"silent for {SILENCE_S + GRACE_S:g} s"
     return str(error) or f"the connection broke ({type(error).__name__})"
+
+
+def _nobody(_event: Event) -> None:
+    """Before the start."""
 
 
 class _Link:
@@ -50,29 +56,30 @@ class _Link:
         self.writer = writer
         self.heard = asyncio.get_running_loop().time()
         self.ready = asyncio.Event()
+        """The agent has said hello, or has gone before it could."""
 
 
 class LocalNodes:
-    """``count`` nodes n0, n1, ... with ``slots`` slots each.
+    """``count`` nodes n0, n1, ... with ``slots`` slots each; those that are requested go on from there.
 
-    An agent that dies takes its node with it: what ran there is ended, ``on_lost`` is called with
-    whether that is final, and the agent is started again (up to three times a node), then ``on_back`` called.
+    An agent that dies takes its node with it: what ran there is ended, Lost is told with whether that is final,
+    and the agent is started again (up to three times a node), then Back told. A node where something lives on that
+    cannot be ended is lost for good.
     """
 
-    def __init__(
-        self, count: int, slots: int, run: str, runtime: Path, *,
-        on_message: OnMessage, on_lost: OnLost, on_back: OnBack,
-    ) -> None:  # fmt: skip
+    def __init__(self, count: int, slots: int, run: str, runtime: Path) -> None:
         self.names = tuple(f"n{i}" for i in range(count))
         self.env = {key: value for key, value in LOOPBACK.items() if key not in os.environ}
         self.slots = slots
         self._run = run
         self._runtime = runtime
-        self._on_message = on_message
-        self._on_lost = on_lost
-        self._on_back = on_back
+        self._tell: Tell = _nobody
         self._links: dict[str, _Link] = {}
         self._restarts = dict.fromkeys(self.names, 0)
+        """Of the nodes that are granted."""
+        self._next = count
+        self._coming: set[str] = set()
+        self._leaving: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._envelopes = codec.from_nodes()
@@ -80,8 +87,9 @@ class LocalNodes:
         self._agents: set[int] = set()
         self._others: set[int] = set()  # children of this process that are none of ours
 
-    async def start(self) -> None:
+    async def start(self, tell: Tell) -> None:
         """Start all agents; PliantError if one is not there in time."""
+        self._tell = tell
         # What outlives a killed agent falls to us: it may have left its session and its environment behind.
         self._others = processes.children()
         processes.adopt_orphans()
@@ -96,33 +104,97 @@ class LocalNodes:
         if missing:
             late = hostlist(name for name, link in self._links.items() if not link.ready.is_set())
             raise PliantError(f"no word from the agents of {late} within {START_S:g} s; try fewer nodes")
+        tell(o.Granted(self.names, (self.slots,) * len(self.names)))
 
-    def send(self, node: str, message: m.ControllerMessage) -> bool:
-        """Send to the node's agent; False if the node is lost."""
+    def request(self, count: int) -> None:
+        """Start so many agents more, and grant the nodes of those that come."""
+        most = max(0, LIVE_NODES - len(self._restarts))
+        if count > most:
+            self._tell(o.Refused(count - most, f"{LIVE_NODES} virtual nodes are the most on one machine"))
+        names = tuple(f"n{i}" for i in range(self._next, self._next + min(count, most)))
+        self._next += len(names)
+        if names:
+            self._restarts |= dict.fromkeys(names, 0)
+            self._coming.update(names)  # nothing is told of them before they are there
+            self._spawn(self._add(names))
+
+    async def _add(self, names: tuple[str, ...]) -> None:
+        why = ""
+        links: dict[str, _Link] = {}
+        try:
+            for name in names:
+                links[name] = await self._launch(name)
+        except OSError as error:
+            why = f"an agent cannot be started: {error.strerror or error}"
+        waits = [asyncio.ensure_future(link.ready.wait()) for link in links.values()]
+        if waits:
+            await asyncio.wait(waits, timeout=START_S)
+        for wait in waits:
+            wait.cancel()
+        came = tuple(n for n, link in links.items() if link.ready.is_set() and self._links.get(n) is link)
+        late = [name for name in names if name not in came]
+        for name in late:
+            self._restarts.pop(name, None)
+            if (link := self._links.get(name)) is not None:
+                link.process.kill()  # and then it is buried as any other
+        if came:
+            self._coming.difference_update(came)
+            self._tell(o.Granted(came, (self.slots,) * len(came)))
+        if late:
+            why = why or f"the agents of {hostlist(late)} did not come up within {START_S:g} s"
+            self._tell(o.Refused(len(late), why))
+
+    def give_back(self, nodes: Iterable[str]) -> None:
+        """End the agents of these nodes, where nothing runs any more, and return each when it is gone."""
+        for name in nodes:
+            if name in self._restarts:
+                self._leaving.add(name)
+                link = self._links.get(name)
+                if link is not None and link.ready.is_set():  # else it is being started again
+                    self._spawn(self._dismiss(name, link))
+
+    async def _dismiss(self, name: str, link: _Link) -> None:
+        self.send([name], m.Shutdown())
+        if not await self._ended(link):
+            link.process.kill()
+
+    async def _ended(self, link: _Link) -> bool:
+        """Wait for the end of an agent that was told to go; False if it does not come in time."""
+        deadline = asyncio.get_running_loop().time() + STOP_S
+        while (  # noqa: ASYNC110 - the end of a child is polled: it is a matter of milliseconds
+            link.process.poll() is None and asyncio.get_running_loop().time() < deadline
+        ):
+            await asyncio.sleep(0.01)
+        return link.process.poll() is not None
+
+    def send(self, nodes: Iterable[str], message: m.ControllerMessage) -> None:
+        """Send to the agents of these nodes; one that is lost gets nothing."""
+        for node in nodes:
+            self._send(node, message)
+
+    def _send(self, node: str, message: m.ControllerMessage) -> None:
         link = self._links.get(node)
         if link is None or link.writer.is_closing():
-            return False
+            return
         line = codec.encode(m.To((node,), codec.raw(message)))
         if len(line) > LONGEST:
             # An agent that got it would take its controller for mad, and end with all that runs there.
             self._refuse(node, message, len(line))
         else:
             link.writer.write(line)
-        return True
 
     def _refuse(self, node: str, message: m.ControllerMessage, size: int) -> None:
         why = f"{size:,} bytes as a message to {node}, and the most is {LONGEST:,}"
         if isinstance(message, m.StartGroup):
             failed = m.StartFailed(message.job, message.group, f"command and environment: {why}", 126)
-            asyncio.get_running_loop().call_soon(self._on_message, node, failed)
+            asyncio.get_running_loop().call_soon(self._tell, o.Said(node, codec.raw(failed)))
         else:
             sys.stderr.write(f"pliant: a message is not sent: {why}\n")
 
     async def stop(self) -> None:
         """End all agents and everything they started; nothing is left afterwards."""
         self._stopping = True
-        for name in list(self._links):
-            self.send(name, m.Shutdown())
+        self.send(list(self._links), m.Shutdown())
         loop = asyncio.get_running_loop()
         deadline = loop.time() + STOP_S
         while (  # noqa: ASYNC110 - the end of a child is polled: it is a matter of milliseconds
@@ -141,20 +213,23 @@ class LocalNodes:
         processes.adopt_orphans(on=False)
         shm.sweep(self._runtime, self._run)
 
-    async def _bury(self, node: str | None = None) -> None:
-        """End what agents that are gone, of one node or of all, have left behind, with or without its cookie."""
+    async def _bury(self, node: str | None = None) -> set[int]:
+        """End what agents that are gone, of one node or of all, have left behind, with or without its cookie. What
+        cannot be ended is returned."""
         began = asyncio.get_running_loop().time()
-        for _ in range(100):
+        found: set[int] = set()
+        for _ in range(BURIALS):
             known = self._others | self._agents
             found = {*processes.find(self._run, node=node), *processes.orphans(known)}
             waited = asyncio.get_running_loop().time() - began
             processes.end(found, patient=waited < TRACKERS_S)
             processes.reap(known)
             if not found:
-                return
+                break
             await asyncio.sleep(0.02)
+        return found
 
-    async def _launch(self, name: str) -> None:
+    async def _launch(self, name: str) -> _Link:
         ours, theirs = socket.socketpair()
         command = [
             sys.executable, "-m", "pliant.launch.agent", "--node", name, "--slots", str(self.slots),
@@ -167,7 +242,11 @@ class LocalNodes:
         theirs.close()
         reader, writer = await asyncio.open_connection(sock=ours)
         self._links[name] = link = _Link(process, writer)
-        task = asyncio.ensure_future(self._listen(name, reader, link))
+        self._spawn(self._listen(name, reader, link))
+        return link
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -197,11 +276,11 @@ class LocalNodes:
         elif isinstance(message, m.AgentHello):
             if message.version != VERSION:
                 problem = f"it speaks version {message.version} of the protocol, and this is {VERSION}"
-                self.send(name, m.Error(problem))
+                self.send([name], m.Error(problem))
                 raise ProtocolError(problem)
             link.ready.set()
         elif not isinstance(message, m.Heartbeat):
-            self._on_message(envelope.node, message)
+            self._tell(o.Said(envelope.node, envelope.message))
 
     async def _read(self, reader: asyncio.StreamReader) -> bytes:
         """What the agent sends next; TimeoutError if it is silent for too long.
@@ -216,17 +295,29 @@ class LocalNodes:
     async def _lose(self, name: str, link: _Link) -> None:
         """The agent is gone: make sure that nothing of its node lives on, then try a new one."""
         link.writer.close()
-        if link.process.poll() is None:
+        if name not in self._leaving or not await self._ended(link):
             link.process.kill()
         await asyncio.to_thread(link.process.wait)
         self._agents.discard(link.process.pid)
         # Its ranks died with it; what they had started has not.
-        await self._bury(name)
+        left = await self._bury(name)
         shm.sweep(self._runtime, self._run, name)
         (self._runtime / f"{name}.sock").unlink(missing_ok=True)
         del self._links[name]
-        final = self._restarts[name] >= RESTARTS
-        self._on_lost(name, final)
+        if left:
+            pids = ", ".join(map(str, sorted(left)))
+            sys.stderr.write(f"pliant: {name} is not used again: process {pids} there cannot be ended\n")
+        if name in self._coming:
+            self._coming.discard(name)
+            link.ready.set()
+            return
+        if name in self._leaving:
+            self._leaving.discard(name)
+            del self._restarts[name]
+            self._tell(o.Lost(name, final=True) if left else o.Returned((name,)))
+            return
+        final = bool(left) or self._restarts[name] >= RESTARTS
+        self._tell(o.Lost(name, final))
         if self._stopping or final:
             return
         self._restarts[name] += 1
@@ -234,6 +325,9 @@ class LocalNodes:
             await self._launch(name)
             await asyncio.wait_for(self._links[name].ready.wait(), START_S)
         except (OSError, TimeoutError):
-            self._on_lost(name, True)
+            self._tell(o.Lost(name, final=True))
             return
-        self._on_back(name)
+        if name in self._leaving:
+            await self._dismiss(name, self._links[name])
+        else:
+            self._tell(o.Back(name))

@@ -33,7 +33,8 @@ class Told:
     """Tells records in words; remembers of each job only what a later sentence needs."""
 
     def __init__(self, names: list[str]) -> None:
-        self._names = names
+        self._names = dict(enumerate(names))
+        self._begun = False
         self._jobs: dict[int, str] = {}
         self._since: dict[int, float] = {}
         self._offers: dict[int, r.ResizeOffered] = {}
@@ -50,6 +51,11 @@ class Told:
             r.PolicyFailed: self._policy_failed,
             r.NodesLost: self._lost,
             r.NodesBack: self._back,
+            r.NodesGranted: self._granted,
+            r.NodesOrdered: self._nodes_ordered,
+            r.NodesRefused: self._refused,
+            r.NodesReclaimed: self._reclaimed,
+            r.NodesReturned: self._returned,
         }
 
     def tell(self, record: r.Record) -> Event | None:
@@ -61,7 +67,7 @@ class Told:
 
     def hosts(self, nodes: NodeSet) -> str:
         names = self._names
-        return hostlist(names[i] if i < len(names) else f"node{i}" for i in nodes)
+        return hostlist(names.get(i, f"node{i}") for i in nodes)
 
     def _submitted(self, record: r.JobSubmitted) -> None:
         self._jobs[record.job] = plain(record.spec.name)
@@ -147,3 +153,22 @@ class Told:
 
     def _back(self, record: r.NodesBack) -> Event:
         return Event(record.at, "other", f"{self.hosts(record.nodes)} back in use")
+
+    def _granted(self, record: r.NodesGranted) -> Event | None:
+        """Those that the run begins with are told elsewhere."""
+        self._names.update(zip(record.nodes, record.names, strict=False))
+        began, self._begun = self._begun, True
+        return Event(record.at, "other", f"{self.hosts(record.nodes)} is new") if began else None
+
+    def _nodes_ordered(self, record: r.NodesOrdered) -> Event:
+        return Event(record.at, "other", f"{count(record.count, 'more node')} asked for", "dim")
+
+    def _refused(self, record: r.NodesRefused) -> Event:
+        text = f"{count(record.count, 'node')} that were asked for do not come: {plain(record.why)}"
+        return Event(record.at, "failed", text, "yellow")
+
+    def _reclaimed(self, record: r.NodesReclaimed) -> Event:
+        return Event(record.at, "other", f"{self.hosts(record.nodes)} to be given back when free", "dim")
+
+    def _returned(self, record: r.NodesReturned) -> Event:
+        return Event(record.at, "other", f"{self.hosts(record.nodes)} given back")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pliant.core.gantt import Segment
-from pliant.report.held import CLEANING, LOST, RESERVED, Held
+from pliant.report.held import AWAY, CLEANING, LOST, RESERVED, Held
 from pliant.report.palette import Fill, fills
 from pliant.report.runs import Run
 from pliant.report.shapes import Box, apart, area, label_boxes, outline
@@ -218,6 +218,7 @@ class _RunChart:
             RESERVED: {"facecolor": "none", "edgecolor": look.colour if look else FAINT, "hatch": "//////"},
             CLEANING: {"facecolor": SOILED, "edgecolor": "none"},
             LOST: {"facecolor": FAINT, "edgecolor": PAPER, "hatch": "xx"},
+            AWAY: {"facecolor": "none", "edgecolor": FAINT, "hatch": "...."},
         }[stay.kind]
         boxes = [
             Box(stay.from_s - origin, stay.to_s - origin, low, high) for low, high in stay.nodes.ranges()

@@ -1,4 +1,4 @@
-"""Node-time without work on it: reserved for an expansion, left but not proved clean, or lost."""
+"""Node-time without work on it: reserved for an expansion, left but not proved clean, lost, or given back."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from pliant.model.nodes import NodeSet
 RESERVED = "reserved"
 CLEANING = "cleaning"
 LOST = "lost"
+AWAY = "away"
 
 
 class Held(NamedTuple):
-    """Nobody computed on ``nodes`` from ``from_s`` to ``to_s``, for ``kind``'s reason; job 0 if lost."""
+    """Nobody computed on ``nodes`` from ``from_s`` to ``to_s``, for ``kind``'s reason; job 0 if lost or away: given back, or not
+    there yet."""
 
     job: int
     kind: str
@@ -29,6 +31,8 @@ class _Fold:
         self.reserved: dict[int, tuple[int, float]] = {}
         self.dirty: dict[int, list[tuple[int, float]]] = {}
         self.lost: list[tuple[int, float]] = []
+        self.away: list[tuple[int, float]] = []
+        self._granted: dict[int, float] = {}
 
     def add(self, record: r.Record) -> None:
         at = record.at
@@ -63,6 +67,16 @@ class _Fold:
             self.lost.append((mask, at))
         elif isinstance(record, r.NodesBack):
             self.lost = self._split(self.lost, record.nodes.mask, 0, LOST, at)
+        elif isinstance(record, r.NodesReturned):
+            self.lost = self._split(self.lost, record.nodes.mask, 0, LOST, at)
+            self.away.append((record.nodes.mask, at))
+        elif isinstance(record, r.NodesGranted):
+            mask = record.nodes.mask
+            self.lost = self._split(self.lost, mask, 0, LOST, at)
+            self.away = self._split(self.away, mask, 0, AWAY, at)
+            for first in list(self._granted.values())[:1]:  # what comes later was not there until then
+                self._close(0, AWAY, NodeSet.of(set(record.nodes) - self._granted.keys()).mask, first, at)
+            self._granted |= dict.fromkeys(set(record.nodes) - self._granted.keys(), at)
 
     def finish(self, at: float) -> list[Held]:
         """Whatever is still open ends with the records."""
@@ -71,6 +85,7 @@ class _Fold:
         for job in list(self.dirty):
             self._clean(job, -1, at)
         self._split(self.lost, -1, 0, LOST, at)
+        self._split(self.away, -1, 0, AWAY, at)
         return self.done
 
     def _settle(self, job: int, at: float) -> None:

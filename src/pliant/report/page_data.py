@@ -8,7 +8,7 @@ from typing import Any
 from pliant.core.gantt import Mark
 from pliant.core.metrics import JobOutcome, ResizeOutcome
 from pliant.report.figures import MANY_BOXES, Chart, boxes
-from pliant.report.held import CLEANING, LOST, RESERVED, Held
+from pliant.report.held import AWAY, CLEANING, LOST, RESERVED, Held
 from pliant.report.runs import Run
 from pliant.report.tables import state_text
 from pliant.report.words import cause, count, plain, seconds
@@ -104,6 +104,7 @@ def _held(run: Run, stay: Held) -> dict[str, Any]:
         RESERVED: f"{hosts} reserved for {name}, which is to grow",
         CLEANING: f"{hosts} being cleaned of {name}",
         LOST: f"{hosts} lost",
+        AWAY: f"{hosts} not there: not yet granted, or given back",
     }[stay.kind]
     return {
         "from": _ms(stay.from_s - run.origin_s),

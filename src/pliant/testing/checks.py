@@ -162,7 +162,8 @@ class Checks:
     def _clean(self, record: r.NodesClean) -> None:
         state = self._world.head.cluster.core.state
         for number in record.nodes:
-            node = self._world.nodes[state.names[number]]
+            if (node := self._world.nodes.get(state.names[number])) is None:
+                continue  # it has been given back meanwhile
             there = state.jobs.get(record.job)
             mine = state.groups(there) if there is not None and there.size else {}
             left = [
@@ -217,8 +218,8 @@ class Checks:
         if len(self._audit.ended) != len(world.specs):
             raise Violation("lost", f"{len(world.specs)} jobs, and {len(self._audit.ended)} have ended")
         for node in world.nodes.values():
-            number = next(n for n, name in state.names.items() if name == node.name)
-            lost = state.lost_mask >> number & 1
+            number = next((n for n, name in state.names.items() if name == node.name), None)
+            lost = number is None or state.lost_mask >> number & 1
             if node.processes and not lost:
                 left = [(proc.job, proc.group, proc.rank) for proc in node.processes.values()]
                 raise Violation("leaked", f"at the end {node.name} has {left}")

@@ -184,8 +184,8 @@ def _lose_reserved(world: World, job: int) -> list[int] | None:
     for number in numbers:
         resize = state.jobs[number].resize
         for group in resize.arriving if resize is not None else ():
-            node = world.nodes[state.names[group.node]]
-            if node.agent is not None and resize is not None and resize.nodes:
+            node = world.nodes.get(state.names[group.node])
+            if node is not None and node.agent is not None and resize is not None and resize.nodes:
                 _touch_node(world, node, "agent killed")
                 world.touch(number, "newcomer killed")
                 node.kill_agent()
@@ -221,6 +221,21 @@ def _in_fence(world: World, job: int) -> list[int] | None:
     return None
 
 
+def _ask_for_nodes(world: World, _job: int) -> list[int] | None:
+    world.head.tell(o.Ask(world.random.randint(1, 3)))
+    return []
+
+
+def _reclaim(world: World, _job: int) -> list[int] | None:
+    """The provider wants a node back; one that is in use when nobody uses it any more."""
+    names = sorted(name for name in world.head.granted if name in world.nodes)
+    wide = max(spec.nodes.min for spec in world.specs)
+    if len(names) <= max(3, wide):
+        return None
+    world.head.tell(o.Reclaim((world.random.choice(names),)))
+    return []
+
+
 FAULTS: dict[str, Fault] = {
     "kill-rank": _kill_rank,
     "kill-agent": _kill_agent,
@@ -237,5 +252,7 @@ FAULTS: dict[str, Fault] = {
     "order": _order,
     "garbage": _garbage,
     "lose-reserved": _lose_reserved,
+    "ask-for-nodes": _ask_for_nodes,
+    "reclaim": _reclaim,
     "kill-in-fence": _in_fence,
 }

@@ -27,6 +27,8 @@ BURY_S = 2.0
 """What is left of a node's processes gets so long to be gone; then the node is given up."""
 RESTARTS = 3
 START_S = 20.0
+NONE_LEFT = 0.2
+"""The share of nodes asked for that cannot be had."""
 
 
 class Disk:
@@ -98,6 +100,7 @@ class Head:
         self._inputs: list[o.AnyInput] = []
         self._due = False
         self._restarts: dict[str, int] = {}
+        self.granted: set[str] = set()
         self._held = False
         home = Home("/out", "/home", {}, b"secret")
         if resumed:
@@ -105,6 +108,7 @@ class Head:
             if journal.torn:
                 del disk.data[disk.data.rindex(b"\n") + 1 :]
             self.cluster = Cluster.resume(policy, home, journal.header.settings, journal.records)
+            self.granted = set(self.world.nodes) & set(self.cluster.core.state.names.values())
             self.tell(o.Resumed("its controller was killed, and its ranks with it"))
         else:
             self.cluster = Cluster(policy, settings, home)
@@ -121,9 +125,8 @@ class Head:
             self._bury(node, self.world.clock.now, self._launch)
         self._watch()
 
-    def granted(self) -> None:
-        names = tuple(self.world.nodes)
-        self.tell(o.Granted(names, tuple(node.slots for node in self.world.nodes.values())))
+    def grant_all(self) -> None:
+        self._grant(*self.world.nodes.values())
 
     def crash(self) -> None:
         """SIGKILL: nothing more is done here, and the links end."""
@@ -188,6 +191,11 @@ class Head:
                     earlier.cancel()
                 key = output.key
                 self._timers[key] = self.world.clock.at(output.at, lambda: self._fired(key))
+            case o.Acquire():
+                self._request(output.count)
+            case o.GiveBack():
+                for name in output.nodes:
+                    self._give_back(name)
             case o.ReadTail():
                 self.tell(o.Tail(output.job, "the last words of the job"))
             case _:
@@ -220,7 +228,10 @@ class Head:
         again = name in self._restarts
         if again or not clean:
             final = not clean or self._restarts[name] >= RESTARTS
-            self.tell(o.Lost(name, final))
+            if name in self.granted:
+                self.tell(o.Lost(name, final))
+            elif final:
+                self.tell(o.Refused(1, f"no agent could be started on {name}"))
             if final:
                 return
         self._restarts[name] = self._restarts.get(name, -1) + 1
@@ -254,10 +265,33 @@ class Head:
 
     def _ready(self, link: Link) -> None:
         link.ready = True
-        if self._restarts[link.node.name] or self.world.resumed:
-            self.tell(o.Back(link.node.name))
+        node = link.node
+        if node.name in self.granted:
+            self.tell(o.Back(node.name))
+        elif self.world.begun:
+            self._grant(node)
         else:
-            self.world.up(link.node)
+            self.world.up(node)
+
+    def _grant(self, *nodes: Node) -> None:
+        self.granted.update(node.name for node in nodes)
+        self.tell(o.Granted(tuple(node.name for node in nodes), tuple(node.slots for node in nodes)))
+
+    def _request(self, count: int) -> None:
+        """New nodes come one by one, and not all of them."""
+        for _ in range(count):
+            if self.world.random.random() < NONE_LEFT:
+                self.tell(o.Refused(1, "there is none left"))
+            else:
+                self._bury(self.world.new_node(), self.world.clock.now, self._launch)
+
+    def _give_back(self, name: str) -> None:
+        link, node = self.links.pop(name), self.world.nodes.pop(name)
+        link.open = False
+        link.down.close()
+        node.kill_agent()
+        self.granted.discard(name)
+        self.tell(o.Returned((name,)))
 
     def _lost(self, link: Link) -> None:
         """The agent is gone, or as good as gone: end all that is left on the node, then try a new one."""

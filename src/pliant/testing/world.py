@@ -87,13 +87,14 @@ class World:
         self.random = Random(seed)  # noqa: S311 - seeded on purpose
         self.clock = Clock()
         self.over = False
-        self.resumed = False
+        self.resumed = self.begun = False
         self.story: list[str] = []
         self._telling = telling
         large = seed % LARGE == LARGE - 1
         count = 1000 if large else self.random.randint(3, self.random.choice([6, 16, 64]))
         slots = self.random.choice([1, 1, 1, 2])
         self.nodes = {f"n{i}": Node(self, f"n{i}", slots) for i in range(count)}
+        self._made, self._slots = count, slots
         self._up: set[str] = set()
         self.specs = self._jobs(count, large=large)
         self.met: Counter[tuple[str, str]] = Counter()
@@ -280,11 +281,19 @@ class World:
     def link_lost() -> n.AnyInput:
         return n.LinkLost()
 
+    def new_node(self) -> Node:
+        """A node that has not been there."""
+        self._made += 1
+        name = f"n{self._made - 1}"
+        node = self.nodes[name] = Node(self, name, self._slots)
+        return node
+
     def up(self, node: Node) -> None:
         """An agent is there for the first time; when all are, the run begins."""
         self._up.add(node.name)
         if len(self._up) == len(self.nodes):
-            self.head.granted()
+            self.begun = True
+            self.head.grant_all()
             self.head.tell(o.Batch(self.specs))
             self._plan()
 

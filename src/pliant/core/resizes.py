@@ -1,0 +1,234 @@
+"""What happens to a resize in the core, from an order or an offer to its end: the table of ``protocol/resizing.py`` is
+followed here, and races end here."""
+
+from __future__ import annotations
+
+from pliant.core import commands as c
+from pliant.core import events as e
+from pliant.core import records as r
+from pliant.core.job import Job, Resize
+from pliant.core.state import State
+from pliant.model.errors import PolicyError
+from pliant.model.jobs import JobClass, JobState
+from pliant.model.nodes import NodeSet, lowest_bits
+from pliant.policy import view as p
+from pliant.protocol import resizing
+
+ORDERED = p.Reason("ordered")
+WANTED = p.Reason("wanted")
+
+
+class Resizes:
+    """A part of the core. What is made of events goes to ``_records`` and ``_commands``; ``_news``: a pass is due."""
+
+    def __init__(self, state: State, policy: p.Policy) -> None:
+        self.state = state
+        self.held = ""
+        """Why nothing may be begun now: no pass is made and no job is offered anything; empty if it may."""
+        self._policy = policy
+        self._records: list[r.Record] = []
+        self._commands: list[c.Command] = []
+        self._news = False
+
+    def _record(self, record: r.Record) -> None:
+        self.state.apply(record)
+        self._records.append(record)
+
+    def _live(self, number: int) -> Job | None:
+        """The running job, unless it is already being ended: then nothing it says matters any more."""
+        job = self.state.jobs.get(number)
+        if job is None or job.state is JobState.PENDING or job.ending is not None:
+            return None
+        return job
+
+    def refusal(self, number: int, size: int, leave: NodeSet) -> str | None:
+        """Why an order to resize job ``number`` to ``size`` cannot be given now, or None."""
+        state = self.state
+        if self.held:
+            return f"nothing is started or resized now: {self.held}"
+        job = state.jobs.get(number)
+        if job is None:
+            return f"job {number} is not pending or running"
+        if not job.size:
+            return f"job {number} ({job.spec.name}) is still pending; only a running job can be resized"
+        if job.ending is not None:
+            return f"job {number} ({job.spec.name}) is being ended"
+        if size == 0:
+            return None
+        if not job.on or job.spec.job_class is JobClass.RIGID:
+            return f"job {number} ({job.spec.name}) takes no resizes now: it is {job.spec.job_class} and " + (
+                "inside its loop" if job.on else "not inside its loop"
+            )
+        if job.resize is not None:
+            return f"resize {job.resize.id} of job {number} is still under way"
+        if not job.bounds.allows(size):
+            return f"{size} is no allowed size of job {number}; allowed: {job.bounds.describe()}"
+        if size == job.size and not leave:
+            return f"job {number} has {size} nodes already"
+        more = _arriving(job, size, leave)
+        if more > state.free:
+            return f"job {number} would need {more} more nodes, and {state.free} are free"
+        if not leave <= NodeSet(job.nodes) or (more and leave and size != job.size):
+            return f"job {number} cannot give back {leave}: it holds {NodeSet(job.nodes)} and goes to {size} nodes"
+        return None
+
+    def _ordered(self, event: e.Ordered) -> None:
+        if self.refusal(event.job, event.size, event.leave) is not None:
+            return
+        job = self.state.jobs[event.job]
+        self._record(r.JobPinned(self.state.now, job.id, event.size != 0))
+        self._news = True
+        if event.size:
+            self._offer(job, event.size, ORDERED, event.leave)
+
+    def _malleable(self, event: e.Malleable) -> None:
+        job = self._live(event.job)
+        if job is not None and job.on != event.on and job.greeted:
+            self._record(r.JobMalleable(self.state.now, job.id, event.on))
+            if not event.on and job.resize is not None and job.resize.stage == resizing.OFFERED:
+                # They crossed: the job will read the offer when it next looks, at its very end perhaps.
+                self._withdraw(job, "its loop is over")
+            self._news = True
+
+    def _wants(self, event: e.Wants) -> None:
+        """A job requests an action: paper 3, section 4.1. It grows if so many nodes are free, and may shrink."""
+        job = self._live(event.job)
+        if job is None or job.resize is not None:
+            return  # the offer that is under way is the answer
+        size = job.bounds.nearest(job.size, event.bounds.min, event.bounds.max)  # its own, if that is within
+        too_soon = size > job.size and self.state.now < job.grow_from
+        if too_soon or size in (0, job.size) or self.refusal(job.id, size, NodeSet()) is not None:
+            self._commands.append(c.Stay(job.id))
+        else:
+            self._offer(job, size, WANTED, NodeSet())
+
+    def _answered(self, number: int, resize: int, what: str) -> tuple[Job, Resize] | None:
+        """The resize that the job has answered, if that answer can still count."""
+        job = self._live(number)
+        if job is None or job.resize is None or job.resize.id != resize:
+            return None
+        return (job, job.resize) if (job.resize.stage, what) in resizing.TABLE else None
+
+    def _accepted(self, event: e.Accepted) -> None:
+        if (found := self._answered(event.job, event.resize, "Accept")) is None:
+            return
+        job, resize = found
+        self._record(r.ResizeAccepted(self.state.now, job.id, resize.id))
+        if resize.started:
+            self._commands.append(
+                c.Start(job.id, NodeSet.of(group.node for group in resize.arriving), resize.id)
+            )
+
+    def _declined(self, event: e.Declined) -> None:
+        if self._answered(event.job, event.resize, "Decline") is not None:
+            self._record(r.ResizeDeclined(self.state.now, event.job, event.resize, event.reason, event.late))
+            self._news = True
+
+    def _resized(self, event: e.Resized) -> None:
+        if (found := self._answered(event.job, event.resize, "Done")) is None:
+            return
+        job, resize = found
+        objection = self._objection(job, resize, event)
+        gained, released = self._moved(job, resize, () if objection else event.released)
+        if not objection and job.size + len(gained) - len(released) != resize.after:
+            objection = f"from {resize.before} to {resize.after} nodes gave back {len(released)} nodes"
+        if objection:
+            self._end(job, JobState.FAILED, f"resize {resize.id}: {objection}")
+            return
+        self._record(
+            r.ResizeDone(
+                self.state.now, job.id, resize.id, gained, released, event.blocked_s, event.phases,
+                event.released, event.root,
+            )
+        )  # fmt: skip
+        if released:
+            self._commands.append(c.Release(job.id, released))
+        if lost := NodeSet(job.nodes & self.state.lost_mask):
+            # The resize was done before the job heard that a newcomer's node is gone.
+            self._end(job, JobState.NODE_FAIL, f"lost node {lost}")
+        self._news = True
+
+    def _moved(self, job: Job, resize: Resize, left: tuple[int, ...]) -> tuple[NodeSet, NodeSet]:
+        """The nodes that the job gains and gives back when arriving groups have come and those of ``left`` have gone."""
+        coming = 0
+        for group in resize.arriving:
+            coming |= 1 << group.node
+        return NodeSet(resize.nodes), NodeSet(self.state.nodes_without(job, left) & ~coming)
+
+    def _objection(self, job: Job, resize: Resize, event: e.Resized) -> str:
+        """What is wrong with what a job says it has done; empty if nothing is."""
+        if resize.arriving and resize.stage == resizing.CROSSED:
+            return "the job says that it is done, but it had been taken back and no group was started"
+        present, left = self.state.groups(job), set(event.released)
+        if unknown := sorted(left - present.keys()):
+            return f"groups {unknown} were given back, which the job does not have"
+        known = event.root in present or any(group.id == event.root for group in resize.arriving)
+        if event.root in left or not known:
+            return f"group {event.root} is to speak for the job, but it is not one of it"
+        return ""
+
+    def _resize_failed(self, event: e.ResizeFailed) -> None:
+        if (found := self._answered(event.job, event.resize, "Failed")) is None:
+            return
+        job, resize = found
+        dirty = NodeSet(resize.nodes)
+        self._record(r.ResizeFailed(self.state.now, job.id, resize.id, event.error, dirty, event.late))
+        if dirty:
+            self._commands.append(c.Release(job.id, dirty))
+        self._news = True
+
+    def _withdraw(self, job: Job, why: str) -> None:
+        resize = job.resize
+        if resize is not None and (resize.stage, "Withdraw") in resizing.TABLE:
+            freed = NodeSet(0 if resize.stage == resizing.ACCEPTED else resize.nodes)
+            self._record(r.ResizeWithdrawn(self.state.now, job.id, resize.id, why, freed))
+            self._commands.append(c.Withdraw(job.id, resize.id))
+            self._news = True
+
+    def _end(self, job: Job, state: JobState, error: str) -> None:
+        if job.ending is None:
+            self._record(r.JobEnding(self.state.now, job.id, state, error))
+            self._commands.append(self._kill(job, state))
+
+    def _kill(self, job: Job, state: JobState) -> c.Kill:
+        hard = state in (JobState.NODE_FAIL, JobState.FAILED)
+        return c.Kill(job.id, 0.0 if hard else self.state.settings.kill_grace_s)
+
+    def _offer(self, job: Job, size: int, reason: p.Reason, leave: NodeSet) -> None:
+        state = self.state
+        decision = p.Resize(job.id, size, reason)
+        more = _arriving(job, size, leave)
+        if not job.bounds.allows(size) or (size == job.size and not more):
+            raise self._wrong(decision, f"it has {job.size} nodes; allowed are {job.bounds.describe()}")
+        if more > state.free:
+            raise self._wrong(decision, f"only {state.free} nodes are free")
+        mask = lowest_bits(state.free_mask, more) if more else 0
+        self._record(
+            r.ResizeOffered(
+                state.now, job.id, state.last_resize + 1, job.size, size, NodeSet(mask), reason,
+                state.new_groups(mask, job.last_group + 1), state.groups_on(job, leave.mask) if leave else (),
+                must=size < job.size and reason is ORDERED,
+            )
+        )  # fmt: skip
+        if job.resize is not None:
+            self._commands.append(self._offer_of(job, job.resize))
+
+    def _offer_of(self, job: Job, resize: Resize) -> c.Offer:
+        groups = self.state.groups(job) if resize.leaving else {}
+        leave = NodeSet.of(groups[number] for number in resize.leaving)
+        return c.Offer(
+            job.id, resize.id, resize.before, resize.after, NodeSet(resize.nodes), leave,
+            self.state.settings.offer_deadline_s, resize.arriving, resize.leaving, must=resize.must,
+        )  # fmt: skip
+
+    def _wrong(self, decision: p.Decision, why: str) -> PolicyError:
+        state = self.state
+        return PolicyError(
+            f"policy {self._policy.name!r} at {state.now:.3f} s decided {decision}, but {why} "
+            f"(free {state.free} of {state.total}, pending {state.waiting}, running {len(state.running)})"
+        )
+
+
+def _arriving(job: Job, size: int, leave: NodeSet) -> int:
+    """How many new groups, one a node, it takes to come to ``size`` nodes when those of ``leave`` are left."""
+    return max(0, size - (job.size - len(leave)))

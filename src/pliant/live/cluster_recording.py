@@ -1,0 +1,88 @@
+"""The inputs, records and outputs of a cluster's machine as lines, and the same inputs played to a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+
+from pliant.core import records as r
+from pliant.core.settings import Settings
+from pliant.live import orders as o
+from pliant.live.cluster import Cluster, Home
+from pliant.live.recording import Difference
+from pliant.model.errors import ProtocolError
+from pliant.policy.view import Policy
+
+
+class Head(msgspec.Struct, frozen=True, tag="head"):
+    """Where a cluster begins: its policy by name, and the wall-clock time, ISO 8601. The run's secret is in ``home``."""
+
+    home: Home
+    settings: Settings
+    policy: str
+    began: str
+
+
+class Batch(msgspec.Struct, frozen=True, tag="batch"):
+    """What happened at once, and what came of it. ``cut``: a pass of the policy was abandoned, or the machine failed."""
+
+    now: float
+    inputs: list[o.AnyInput]
+    records: msgspec.Raw = msgspec.Raw(b"[]")
+    outputs: msgspec.Raw = msgspec.Raw(b"[]")
+    cut: bool = False
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Head | Batch)
+
+
+def head(home: Home, settings: Settings, policy: str, began: str) -> bytes:
+    """The first line of a recording."""
+    return _encoder.encode(Head(home, settings, policy, began)) + b"\n"
+
+
+def line(
+    inputs: Sequence[o.AnyInput],
+    now: float,
+    records: Iterable[r.Record] = (),
+    outputs: Sequence[o.Output] = (),
+    *,
+    cut: bool = False,
+) -> bytes:
+    """One call of ``handle``."""
+    lines = b",".join(r.to_line(record)[:-1] for record in records)
+    raw = msgspec.Raw(_encoder.encode(outputs))
+    return _encoder.encode(Batch(now, list(inputs), msgspec.Raw(b"[" + lines + b"]"), raw, cut)) + b"\n"
+
+
+def replay(lines: Iterable[bytes], policy: Callable[[Head], Policy]) -> Iterator[Difference]:
+    """Where new machines that are given a recording's inputs differ from the recorded ones: nowhere, if all is well.
+
+    ``policy`` makes the policy anew. A pass that was abandoned, by a deadline or a signal, depends on the time that
+    it took and cannot be played: there the replay of that machine ends. A torn last line is left out. ProtocolError
+    if another line is none of a recording.
+    """
+    cluster: Cluster | None = None
+    over = False
+    for number, text in enumerate(lines, 1):
+        if not text.endswith(b"\n"):
+            return
+        try:
+            read = _decoder.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+            raise ProtocolError(f"line {number} of the recording: {error}") from error
+        if isinstance(read, Head):
+            cluster, over = Cluster(policy(read), read.settings, read.home), False
+            continue
+        if cluster is None:
+            raise ProtocolError(f"line {number} of the recording: it does not say what it is a recording of")
+        over = over or read.cut
+        if over:
+            continue
+        records, outputs = cluster.handle(read.inputs, read.now)
+        again = line(read.inputs, read.now, records, outputs)
+        recorded = _encoder.encode(read) + b"\n"
+        if recorded != again:
+            yield Difference(number, recorded, again)

@@ -1,0 +1,160 @@
+"""Nodes that come and go while a run goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import PATIENCE_S, PLIANT, PROGRAMS, BatchRun, is_right, until, until_told
+
+from pliant.core import records as r
+from pliant.launch import processes
+from pliant.live import orders as o
+from pliant.model.nodes import NodeSet
+from pliant.providers import Event
+from pliant.providers.local import LocalNodes
+
+Start = Callable[..., BatchRun]
+FULL = "3 virtual nodes are the most on one machine"
+DOWN = "the agents of n3 did not come up within 20 s"
+
+
+def nodes(run: BatchRun, *words: str) -> str:
+    done = subprocess.run(
+        [PLIANT, "nodes", *words], env=run.env, capture_output=True, text=True, timeout=20, check=False
+    )
+    return done.stdout + done.stderr
+
+
+def holds(*numbers: int) -> Callable[[Any], bool]:
+    return lambda record: record.nodes == NodeSet.of(numbers)
+
+
+def test_nodes_are_added_for_a_job_that_waits_and_given_back_when_they_are_free(
+    start: Start, tmp_path: Path
+) -> None:
+    """One node is in use and the job that waits needs two: three in all, of which two are there."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    run = start(
+        "nodes = 2\npolicy = 'easy'",
+        until_told("first", "1", first),
+        until_told("second", "2", second, **{"class": "rigid"}),
+    )
+    run.wait_for(r.JobRunning)
+    assert nodes(run, "remove", "n1") == "pliant: job 2 (second) waits for 2 nodes, and 1 would be left\n"
+    assert nodes(run, "add", "1") == "1 node more asked for\n"
+    run.wait_for(r.NodesGranted, holds(2))
+    run.wait_for(r.JobStarted, lambda record: record.job == 2 and record.nodes == NodeSet.of([1, 2]))
+    assert nodes(run, "add", "1") == "1 node more asked for\n"
+    run.wait_for(r.NodesGranted, holds(3))
+    assert set(run.agents()) == {"n0", "n1", "n2", "n3"}
+    asked = nodes(run, "remove", "n[1,3]")
+    assert asked == "n[1,3] will be given back; 1 node of them when what is there has ended\n"
+    run.wait_for(r.NodesReturned, holds(3))
+    assert set(run.agents()) == {"n0", "n1", "n2"}
+    assert "no node 'n3'" in nodes(run, "remove", "n3")
+    second.touch()
+    run.wait_for(r.NodesReturned, holds(1))
+    assert set(run.agents()) == {"n0", "n2"}
+    first.touch()
+    jobs = run.finish()
+    assert all(is_right(jobs[name]["result"]) for name in ("first", "second"))
+    told = [type(record) for record in run.records() if getattr(record, "job", 2) == 2]
+    assert told.index(r.JobEnded) < len(told) - told[::-1].index(r.NodesReturned)
+
+
+class Told:
+    """What a provider tells, to be waited for."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._news = asyncio.Event()
+
+    def __call__(self, event: Event) -> None:
+        if not isinstance(event, o.Said):
+            self.events.append(event)
+            self._news.set()
+
+    async def wait_for(self, kind: type[Event], name: str = "") -> Event:
+        """The first that is told of this kind, and of this node."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                for event in self.events:
+                    if isinstance(event, kind) and (not name or name in named(event)):
+                        return event
+                self._news.clear()
+                await self._news.wait()
+
+
+def named(event: Event) -> tuple[str, ...]:
+    if isinstance(event, o.Granted | o.Returned):
+        return event.names
+    return () if isinstance(event, o.Refused) else (event.node,)
+
+
+def agent_of(run: str, node: str) -> int:
+    """The pid of an agent that is a child of this process."""
+    for pid in processes.children():
+        words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        if run in words and node in words:
+            return pid
+    raise AssertionError(f"{node} has no agent")
+
+
+def test_what_cannot_be_had_is_refused_and_a_node_with_a_process_that_cannot_be_ended_is_lost_for_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The process is real: it is stopped by its tracer on its way out, and deaf to a second SIGKILL."""
+    monkeypatch.setattr("pliant.providers.local.BURIALS", 20)
+    run = f"t{os.getpid():x}"
+    cookie = (f"PLIANT_RUN={run}", "PLIANT_JOB=1", "PLIANT_GROUP=0", "PLIANT_NODE=n1")
+    tracer = subprocess.Popen(
+        [sys.executable, str(PROGRAMS / "unkillable.py"), *cookie],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert tracer.stdin is not None
+    assert tracer.stdout is not None
+    pid = int(tracer.stdout.readline() or 0)
+    if not pid:
+        tracer.wait()
+        pytest.skip("no process may be traced here")
+
+    async def all_of_it(place: Path) -> None:
+        told = Told()
+        provider = LocalNodes(2, 1, run, place)
+        try:
+            await provider.start(told)
+            monkeypatch.setattr("pliant.providers.local.LIVE_NODES", 3)
+            provider.request(2)
+            assert await told.wait_for(o.Refused) == o.Refused(1, FULL)
+            assert await told.wait_for(o.Granted, "n2") == o.Granted(("n2",), (1,))
+            provider.give_back(["n0"])
+            assert await told.wait_for(o.Returned, "n0") == o.Returned(("n0",))
+            with monkeypatch.context() as broken:
+                broken.setattr("sys.executable", "/bin/false")
+                provider.request(1)
+                told.events.clear()
+                assert await told.wait_for(o.Refused) == o.Refused(1, DOWN)
+            os.kill(agent_of(run, "n1"), signal.SIGKILL)
+            assert await told.wait_for(o.Lost, "n1") == o.Lost("n1", final=True)
+        finally:
+            await provider.stop()
+        assert not any(isinstance(event, o.Back) for event in told.events)
+        assert processes.find(run) == {pid: processes.cookie_of(pid)}
+
+    try:
+        with tempfile.TemporaryDirectory(prefix="plt") as place:
+            asyncio.run(all_of_it(Path(place)))
+    finally:
+        tracer.stdin.close()
+        tracer.stdout.close()
+        tracer.wait(PATIENCE_S)
+    until(lambda: not processes.find(run), "the end of what was traced")

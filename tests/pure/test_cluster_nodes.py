@@ -1,0 +1,136 @@
+"""The machine of a live cluster: nodes that come and go, and its recording played again."""
+
+from __future__ import annotations
+
+import pytest
+
+from pliant.core import records as r
+from pliant.core.settings import Settings
+from pliant.live import cluster_recording as recording
+from pliant.live import orders as o
+from pliant.live.cluster import Cluster, Home
+from pliant.model.errors import ProtocolError
+from pliant.model.jobs import Bounds, JobSpec, JobState
+from pliant.model.nodes import NodeSet
+from pliant.policy.registry import make
+from pliant.protocol import codec
+from pliant.protocol import messages as m
+
+HOME = Home("/out", "/home", {"A": "b"}, bytes(range(16)))
+
+
+class Driven:
+    """A cluster that is told one thing after another, a second apart, and recorded."""
+
+    def __init__(self, nodes: int) -> None:
+        self.cluster = Cluster(make("easy"), Settings(), HOME)
+        self.records: list[r.Record] = []
+        self.lines = [recording.head(HOME, Settings(), "easy", "2026-01-01T00:00:00Z")]
+        self.now = -1.0
+        self.put(o.Granted(tuple(f"n{i}" for i in range(nodes)), (1,) * nodes))
+
+    def put(self, *inputs: o.AnyInput) -> list[o.Output]:
+        self.now += 1.0
+        records, outputs = self.cluster.handle(inputs, self.now)
+        self.lines.append(recording.line(inputs, self.now, records, outputs))
+        self.records += records
+        return outputs
+
+    def say(self, node: str, message: m.AgentMessage) -> list[o.Output]:
+        return self.put(o.Said(node, codec.raw(message)))
+
+    def made(self, kind: type[r.Record]) -> list[r.Record]:
+        return [record for record in self.records if isinstance(record, kind)]
+
+
+def job(name: str, nodes: int) -> JobSpec:
+    return JobSpec(name=name, nodes=Bounds(nodes, nodes), command=("true",))
+
+
+def three_for_two() -> Driven:
+    """A job on one of two nodes, and one that waits for three."""
+    it = Driven(2)
+    it.put(o.Batch((job("small", 1), job("large", 3))))
+    assert [record.job for record in it.made(r.JobStarted) if isinstance(record, r.JobStarted)] == [1]
+    return it
+
+
+def test_a_job_that_waits_starts_on_nodes_that_were_added() -> None:
+    it = three_for_two()
+    assert it.put(o.Ask(3)) == [o.Acquire(3)]
+    it.put(o.Refused(1, "no room"))
+    outputs = it.put(o.Granted(("extra", "more"), (1, 2)))
+    assert {node for each in outputs if isinstance(each, o.Send) for node in each.nodes} == {
+        "n1", "extra", "more",
+    }  # fmt: skip
+    assert it.cluster.core.state.names == {0: "n0", 1: "n1", 2: "extra", 3: "more"}
+
+
+def test_nodes_that_are_asked_back_go_when_they_are_clean_and_may_come_again() -> None:
+    it = Driven(3)
+    it.put(o.Batch((job("small", 1),)))
+    assert it.put(o.Reclaim(("n0", "n2", "n9"))) == [o.GiveBack(("n2",))]
+    it.put(o.Returned(("n2",)))
+    assert it.made(r.NodesReturned) == [r.NodesReturned(it.now, NodeSet.of([2]))]
+    it.put(o.Lost("n9"), o.Lost("n2"), o.Back("n2"), o.Returned(("n2",)))
+    assert not it.made(r.NodesLost)
+    outputs = it.put(o.Cancel(1, "enough"))
+    assert not any(isinstance(each, o.GiveBack) for each in outputs)
+    it.put(o.EndNow())
+    assert o.GiveBack(("n0",)) in it.say("n0", m.Proof(1, clean=True))
+    it.put(o.Returned(("n0",)), o.Granted(("n2",), (4,)))
+    assert it.cluster.core.state.all_mask == 0b110
+    assert it.cluster.core.state.slots[2] == 4
+
+
+def test_a_job_for_which_too_few_nodes_are_left_is_told_so_unless_more_were_asked_for() -> None:
+    it = Driven(3)
+    it.put(o.Batch((job("small", 1), job("large", 3))))
+    it.put(o.Ask(1))
+    it.put(o.Reclaim(("n2",)))
+    assert not it.made(r.JobEnded)
+    it.put(o.Refused(1, "none"))
+    (ended,) = it.made(r.JobEnded)
+    assert isinstance(ended, r.JobEnded)
+    assert (ended.job, ended.state) == (2, JobState.CANCELLED)
+    assert ended.error == "it needs 3 nodes, and only 2 are left"
+
+
+def test_a_run_whose_nodes_are_on_their_way_is_not_stuck() -> None:
+    it = Driven(1)
+    it.put(o.Ask(1), o.Batch((job("a", 2),)))
+    assert not it.made(r.PolicyFailed)
+    it.put(o.Granted(("n1",), (1,)))
+    assert it.made(r.JobStarted)
+
+
+def again(lines: list[bytes]) -> list[int]:
+    return [each.line for each in recording.replay(lines, lambda head: make(head.policy))]
+
+
+def test_a_recording_played_again_gives_the_same_and_tells_where_it_does_not() -> None:
+    it = three_for_two()
+    it.put(o.Ask(3))
+    it.put(o.Granted(("n2", "n3", "n4"), (1, 1, 1)), o.Tail(1, "é\n"), o.Resize(1, 2, ("n0",)))
+    it.say("n0", m.Exited(1, 0, 0, 0))
+    it.put(o.EndAll("over"))
+    assert again(it.lines) == []
+    assert again([*it.lines, *it.lines, b'{"type":"Ba']) == []  # two runs of one process; then it was killed
+    other = it.lines[3].replace(b'"count":3', b'"count":2', 1)
+    assert again([*it.lines[:3], other, *it.lines[4:]])[0] == 4
+
+
+def test_behind_a_pass_that_was_abandoned_nothing_is_played() -> None:
+    it = three_for_two()
+    abandoned = recording.line([o.Ask(3)], it.now, [], [], cut=True)
+    after = recording.line([o.Ask(3)], it.now, [], [])
+    assert again([*it.lines, abandoned, after]) == []
+    assert again([*it.lines, after]) == [len(it.lines) + 1]
+
+
+def test_what_is_no_recording_is_named() -> None:
+    it = Driven(1)
+    with pytest.raises(ProtocolError, match=r"line 2 of the recording: .*malformed"):
+        again([it.lines[0], b"garbage\n"])
+    with pytest.raises(ProtocolError, match="line 1 of the recording: it does not say"):
+        again(it.lines[1:])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+import msgspec
+
 from pliant.live import node_messages as n
 from pliant.live.node import NodeLife
 from pliant.model.world import World
@@ -33,8 +35,8 @@ def hello(job: int = 1, group: int = 0, token: str = "s") -> bytes:
 class Driver:
     """Does what the machine asks: writes tokens, starts ranks (with pids from 100 on), keeps timers and processes."""
 
-    def __init__(self, *, starts: bool = True) -> None:
-        self.life = NodeLife(HOME)
+    def __init__(self, *, starts: bool = True, orphan_grace: float = 0.0) -> None:
+        self.life = NodeLife(msgspec.structs.replace(HOME, orphan_grace=orphan_grace))
         self.now = 0.0
         self.out: list[n.AnyOutput] = []
         self.starts = starts

@@ -22,12 +22,21 @@ HOME = Home("/out", "/home", {"A": "b"}, bytes(range(16)))
 class Driven:
     """A cluster that is told one thing after another, a second apart, and recorded."""
 
-    def __init__(self, nodes: int) -> None:
-        self.cluster = Cluster(make("easy"), Settings(), HOME)
+    def __init__(self, nodes: int, orphan_grace: float = 0.0) -> None:
+        self.grace = orphan_grace
+        self.cluster = Cluster(make("easy"), Settings(), HOME, orphan_grace)
         self.records: list[r.Record] = []
-        self.lines = [recording.head(HOME, Settings(), "easy", "2026-01-01T00:00:00Z")]
+        self.lines = [recording.head(HOME, Settings(), "easy", "2026-01-01T00:00:00Z", orphan_grace)]
         self.now = -1.0
         self.put(o.Granted(tuple(f"n{i}" for i in range(nodes)), (1,) * nodes))
+
+    def again(self) -> list[o.Output]:
+        """Another controller begins with the records of this one."""
+        resumed = Cluster.resume(make("easy"), HOME, Settings(), self.records, self.grace)
+        self.cluster = resumed
+        began = "2026-01-01T00:00:00Z"
+        self.lines.append(recording.head(HOME, Settings(), "easy", began, self.grace, self.records))
+        return self.put(o.Resumed("killed"))
 
     def put(self, *inputs: o.AnyInput) -> list[o.Output]:
         self.now += 1.0
@@ -118,6 +127,48 @@ def test_a_recording_played_again_gives_the_same_and_tells_where_it_does_not() -
     assert again([*it.lines, *it.lines, b'{"type":"Ba']) == []  # two runs of one process; then it was killed
     other = it.lines[3].replace(b'"count":3', b'"count":2', 1)
     assert again([*it.lines[:3], other, *it.lines[4:]])[0] == 4
+
+
+def wants(outputs: list[o.Output]) -> list[o.Output]:
+    """What is wanted of the provider."""
+    return [each for each in outputs if isinstance(each, o.Acquire | o.GiveBack)]
+
+
+def nodes_asked_for_and_back(orphan_grace: float) -> Driven:
+    """Two of three nodes that were asked for are on their way, one of three is on its way back and one was returned."""
+    it = Driven(4, orphan_grace)
+    assert wants(it.put(o.Ask(3))) == [o.Acquire(3)]
+    it.put(o.Refused(1, "none"))
+    assert wants(it.put(o.Reclaim(("n2", "n3")))) == [o.GiveBack(("n2", "n3"))]
+    it.put(o.Returned(("n3",)))
+    return it
+
+
+def test_a_controller_that_begins_again_asks_again_for_nodes_and_gives_back_what_it_gave_back() -> None:
+    it = nodes_asked_for_and_back(0.0)
+    assert wants(it.again()) == [o.Acquire(2)]
+    # The node that was to go is lost with all others: it goes when its provider says that it is there.
+    assert not wants(it.put(o.Back("n0"), o.Back("n3"), o.Lost("n3")))
+    assert wants(it.put(o.Granted(("n1", "n2"), (1, 1)))) == [o.GiveBack(("n2",))]
+    it.put(o.Returned(("n2",)), o.Granted(("n4", "n5"), (1, 1)))
+    state = it.cluster.core.state
+    assert (state.awaited, state.free_mask, state.all_mask) == (0, 0b110011, 0b110011)
+    assert again(it.lines) == []
+
+
+def test_one_that_finds_its_agents_again_does_so_when_all_are_there() -> None:
+    it = nodes_asked_for_and_back(60.0)
+    assert not wants(it.again())
+    it.put(o.Unlinked("n3"), o.Unlinked("n9"), o.Back("n3"), o.Lost("n3", final=True))
+    for node in ("n0", "n1"):
+        assert not wants(it.say(node, m.AgentHello(node, 1, 7)))
+    assert sorted(map(repr, wants(it.say("n2", m.AgentHello("n2", 1, 7))))) == [
+        repr(o.Acquire(2)), repr(o.GiveBack(("n2",))),
+    ]  # fmt: skip
+    it.put(o.Returned(("n2",)), o.Refused(2, "none"), o.Unlinked("n2"), o.Fired(("grace", 2)))
+    assert it.cluster.core.state.free_mask == it.cluster.core.state.all_mask == 0b11
+    assert not it.made(r.NodesLost)
+    assert again(it.lines) == []
 
 
 def test_behind_a_pass_that_was_abandoned_nothing_is_played() -> None:

@@ -17,7 +17,7 @@ import msgspec
 from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
-from pliant.core.job import Job, Resize
+from pliant.core.job import Job
 from pliant.core.resizes import Resizes
 from pliant.core.settings import NEVER, Settings
 from pliant.core.state import State
@@ -63,6 +63,7 @@ class SchedulerCore(Resizes):
             e.Declined: self._declined,
             e.Resized: self._resized,
             e.ResizeFailed: self._resize_failed,
+            e.TakenBack: self._taken_back,
             e.Progressed: self._progressed,
             e.Ended: self._ended,
             e.Granted: self._granted,
@@ -102,7 +103,7 @@ class SchedulerCore(Resizes):
             if job.state is JobState.CONFIGURING:
                 commands.append(c.Start(job.id, NodeSet(job.nodes)))
             if job.resize is not None:
-                commands += self._of_resize(job, job.resize)
+                commands += self.of_resize(job, job.resize)
             if job.ending is not None:
                 commands.append(self._kill(job, job.ending))
         commands += [c.Release(number, NodeSet(mask)) for number, mask in state.dirty.items()]
@@ -111,15 +112,6 @@ class SchedulerCore(Resizes):
         if state.parked_mask:
             commands.append(c.GiveBack(NodeSet(state.parked_mask)))
         return commands
-
-    def _of_resize(self, job: Job, resize: Resize) -> Iterable[c.Command]:
-        match resize.stage:
-            case resizing.OFFERED:
-                yield self._offer_of(job, resize)
-            case resizing.ACCEPTED if resize.arriving:
-                yield c.Start(job.id, NodeSet.of(group.node for group in resize.arriving), resize.id)
-            case resizing.WITHDRAWN | resizing.CROSSED | resizing.RECALLED:
-                yield c.Withdraw(job.id, resize.id)
 
     def handle(self, events: Iterable[e.Event], now: float) -> Outcome:
         """Apply all events of one instant, then ``settle``; ``now`` never runs backwards."""

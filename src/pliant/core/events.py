@@ -100,6 +100,13 @@ class ResizeFailed(Event, frozen=True):
     late: bool = False
 
 
+class TakenBack(Event, frozen=True):
+    """Whatever resize of the job is open is to be taken back, for this reason; the job still answers."""
+
+    job: int
+    why: str
+
+
 class Progressed(Event, frozen=True):
     """The job reports the fraction of its work that is done, and how well a paced one kept its pace."""
 

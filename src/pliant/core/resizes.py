@@ -3,6 +3,8 @@ followed here, and races end here."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
@@ -177,6 +179,10 @@ class Resizes:
             self._commands.append(c.Release(job.id, dirty))
         self._news = True
 
+    def _taken_back(self, event: e.TakenBack) -> None:
+        if (job := self._live(event.job)) is not None:
+            self._withdraw(job, event.why)
+
     def _withdraw(self, job: Job, why: str) -> None:
         resize = job.resize
         if resize is not None and (resize.stage, "Withdraw") in resizing.TABLE:
@@ -211,9 +217,20 @@ class Resizes:
             )
         )  # fmt: skip
         if job.resize is not None:
-            self._commands.append(self._offer_of(job, job.resize))
+            self._commands.append(self.offer_of(job, job.resize))
 
-    def _offer_of(self, job: Job, resize: Resize) -> c.Offer:
+    def of_resize(self, job: Job, resize: Resize) -> Iterable[c.Command]:
+        """The commands of an open resize to which there is no answer."""
+        match resize.stage:
+            case resizing.OFFERED:
+                yield self.offer_of(job, resize)
+            case resizing.ACCEPTED if resize.arriving:
+                yield c.Start(job.id, NodeSet.of(group.node for group in resize.arriving), resize.id)
+            case resizing.WITHDRAWN | resizing.CROSSED | resizing.RECALLED:
+                yield c.Withdraw(job.id, resize.id)
+
+    def offer_of(self, job: Job, resize: Resize) -> c.Offer:
+        """The command for it."""
         groups = self.state.groups(job) if resize.leaving else {}
         leave = NodeSet.of(groups[number] for number in resize.leaving)
         return c.Offer(

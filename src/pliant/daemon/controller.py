@@ -13,7 +13,7 @@ import contextlib
 import datetime as dt
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pliant.core import records as r
@@ -32,16 +32,28 @@ TAIL_BYTES = 1 << 16
 
 
 class Controller:
-    """A provider's nodes and the jobs on them. ``sinks`` get every record, before anything is done for it."""
+    """A provider's nodes and the jobs on them. ``sinks`` get every record, before anything is done for it.
 
-    def __init__(self, policy: Policy, settings: Settings, provider: Provider, *, output: Path) -> None:
+    With an ``orphan_grace``, in seconds, the provider's agents and the jobs outlive it for so long; the run's ``secret``
+    must do so too. A new one that is given the ``records`` of its journal goes on; without a grace it ends what ran.
+    """
+
+    def __init__(
+        self, policy: Policy, settings: Settings, provider: Provider, *, output: Path,
+        orphan_grace: float = 0.0, secret: bytes = b"", records: Sequence[r.Record] | None = None,
+    ) -> None:  # fmt: skip
         self.provider = provider
-        home = Home(str(output), os.getcwd(), self.provider.env, secrets.token_bytes(16))  # noqa: PTH109
-        self._cluster = Cluster(policy, settings, home)
+        home = Home(str(output), os.getcwd(), self.provider.env, secret or secrets.token_bytes(16))  # noqa: PTH109
+        self._resumed = records is not None
+        self._cluster = (
+            Cluster(policy, settings, home, orphan_grace)
+            if records is None
+            else Cluster.resume(policy, home, settings, records, orphan_grace)
+        )
         self._policy = policy
         self._recorder = recorder.Recorder(recorder.directory(), f"controller-{os.getpid()}")
         began = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
-        self._recorder.write(recording.head(home, settings, policy.name, began))
+        self._recorder.write(recording.head(home, settings, policy.name, began, orphan_grace, records))
         self.sinks: list[Callable[[r.Record], None]] = []
         self._inputs: list[o.AnyInput] = []
         self._due = False
@@ -58,12 +70,21 @@ class Controller:
     # ---- life ----------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Bring the nodes up; time 0 is when all of them are there."""
+        """Bring the nodes up; time 0 is when all of them are there. One that goes on does so from its last record."""
+        if self._resumed:
+            self._began = asyncio.get_running_loop().time() - self._cluster.now
+            # The first that it hears, but what follows is for a provider that has started.
+            self._inputs.append(o.Resumed("the controller was started again"))
+            await self.provider.start(self.tell)
+            self._handle()
+            return
         await self.provider.start(self.tell)
         self._began = asyncio.get_running_loop().time()
 
     async def run(self, jobs: tuple[JobSpec, ...]) -> None:
         """Submit the jobs at their times and return when all have ended and all nodes are clean."""
+        if self._crash is None:
+            self._idle.clear()  # there was nothing to do before there were jobs
         self.tell(o.Batch(jobs))
         await self._idle.wait()
         if self._crash is not None:
@@ -140,7 +161,7 @@ class Controller:
     def _carry_out(self, output: o.Output) -> None:
         match output:
             case o.Send():
-                self.provider.send(output.nodes, output.message)
+                self.provider.send(output.nodes, output.message, output.id)
             case o.Acquire():
                 self.provider.request(output.count)
             case o.GiveBack():

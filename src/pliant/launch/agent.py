@@ -3,6 +3,9 @@ turns descriptors, signals and timers into inputs, and carries out what is asked
 
     python -m pliant.launch.agent --node n0 --slots 1 --run ID --link FD --runtime DIR
 
+With ``--orphan-grace S`` in place of ``--link`` it connects to the controller's socket in the run's directory, and when
+that link is lost it does so again for S seconds.
+
 With PLIANT_RECORD=DIR every input and output is appended to DIR/agent-NODE-PID.ndjson, which `live/recording.py`
 plays again. It holds the tokens of the run's sessions and the environment of its jobs: only its user may read it.
 """
@@ -36,6 +39,12 @@ from pliant.protocol import messages as m
 CONTROL = "control.sock"
 """The controller's own socket in the run's directory: removed by the agents if it could not do that itself."""
 
+AGENTS = "agents.sock"
+"""Where a controller listens for agents that may outlive it, and the file of the run's secret, which they show first."""
+SECRET = "secret"  # noqa: S105 - the name of a file
+DIAL_S = 0.1
+FIRST_DIAL_S = 20.0
+
 Rank = tuple[int, int, int]
 """Job, group and number."""
 
@@ -60,14 +69,17 @@ class Agent:
         self._sessions: dict[int, asyncio.StreamWriter] = {}
         self._last_session = 0
 
-    async def serve(self, link: socket.socket) -> None:
-        """Work until the machine leaves."""
+    async def serve(self, link: socket.socket | None) -> None:
+        """Work until the machine leaves. Without a ``link`` the controller's socket is where links are made."""
         loop = asyncio.get_running_loop()
         self._left = loop.create_future()
         processes.adopt_orphans()
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
         loop.add_signal_handler(signal.SIGTERM, self._happened, n.StopAsked())
-        reader, self._link = await asyncio.open_connection(sock=link)
+        if link is not None:
+            reader, self._link = await asyncio.open_connection(sock=link)
+        else:
+            reader, self._link = await asyncio.wait_for(self._dial(), FIRST_DIAL_S)
         try:
             server = await asyncio.start_unix_server(
                 self._connected, path=self._home.socket, limit=codec.MAX_LINE
@@ -134,7 +146,11 @@ class Agent:
         match output:
             case n.Tell():
                 if self._link is not None and not self._link.is_closing():
-                    self._link.write(codec.encode(m.From(self._home.node, codec.raw(output.message))))
+                    message = codec.raw(output.message)
+                    line = m.From(self._home.node, message, output.number, output.obeyed)
+                    self._link.write(codec.encode(line))
+            case n.Connect():
+                self._spawn(self._connect())
             case n.Say():
                 with contextlib.suppress(OSError):  # nobody may read it any more
                     sys.stderr.write(f"agent {self._home.node}: {output.text}\n")
@@ -200,6 +216,25 @@ class Agent:
             while data := await reader.read(65536):
                 self._happened(n.LinkSaid(data))
         self._happened(n.LinkLost())
+
+    async def _dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A link to the controller, tried until there is one."""
+        runtime = Path(self._home.runtime)
+        while True:
+            with contextlib.suppress(OSError):
+                reader, writer = await asyncio.open_unix_connection(runtime / AGENTS)
+                if peer(writer)[1] == self._home.uid:
+                    writer.write((runtime / SECRET).read_bytes() + b"\n")
+                    return reader, writer
+                writer.close()
+            await asyncio.sleep(DIAL_S)
+
+    async def _connect(self) -> None:
+        if self._link is not None:
+            self._link.close()
+        reader, self._link = await self._dial()
+        self._happened(n.LinkMade())
+        await self._listen(reader)
 
     # ---- ranks ---------------------------------------------------------------------------------------
 
@@ -271,7 +306,7 @@ class Agent:
 
     async def _session(self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
-            self._happened(n.SessionOpened(number, _peer_uid(writer)))
+            self._happened(n.SessionOpened(number, peer(writer)[1]))
             while data := await reader.read(65536):
                 self._happened(n.SessionSaid(number, data))
         self._sessions.pop(number, None)
@@ -279,10 +314,13 @@ class Agent:
         self._happened(n.SessionClosed(number))
 
 
-def _peer_uid(writer: asyncio.StreamWriter) -> int:
-    peer: socket.socket = writer.get_extra_info("socket")
-    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return int(struct.unpack("3i", credentials)[1])
+def peer(writer: asyncio.StreamWriter) -> tuple[int, int]:
+    """The process and the user at the other end of a Unix socket."""
+    end: socket.socket = writer.get_extra_info("socket")
+    pid, uid, _ = struct.unpack(
+        "3i", end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    )
+    return int(pid), int(uid)
 
 
 def main() -> None:
@@ -291,12 +329,15 @@ def main() -> None:
     parser.add_argument("--node", required=True)
     parser.add_argument("--slots", type=int, default=1)
     parser.add_argument("--run", required=True)
-    parser.add_argument("--link", type=int, required=True, help="file descriptor of the controller's socket")
+    how = parser.add_mutually_exclusive_group(required=True)
+    how.add_argument("--link", type=int, help="file descriptor of the controller's socket")
+    how.add_argument("--orphan-grace", type=float, default=0.0, help="seconds to go on without a controller")
     parser.add_argument("--runtime", type=Path, required=True)
     options = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the controller's to handle
-    link = socket.socket(fileno=options.link)
-    link.set_inheritable(False)
+    link = None if options.link is None else socket.socket(fileno=options.link)
+    if link is not None:
+        link.set_inheritable(False)
     home = n.Home(
         node=options.node,
         slots=options.slots,
@@ -306,6 +347,7 @@ def main() -> None:
         runtime=str(options.runtime),
         socket=str(options.runtime / f"{options.node}.sock"),
         shm=str(shm.directory(options.run, options.node)),
+        orphan_grace=options.orphan_grace,
     )
     agent = Agent(home, ExecStarter(), recorder.directory())
     asyncio.run(agent.serve(link))

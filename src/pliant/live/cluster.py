@@ -14,11 +14,13 @@ from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
 from pliant.core.core import Outcome, SchedulerCore
-from pliant.core.settings import NEVER, Settings
+from pliant.core.job import Job
+from pliant.core.settings import Settings
 from pliant.live import orders as o
-from pliant.live.groups import Loss
-from pliant.live.job import JobLife, Place
-from pliant.live.orders import SIGKILL
+from pliant.live import resuming
+from pliant.live.cluster_nodes import Nodes
+from pliant.live.groups import Loss, Place
+from pliant.live.job import KILLED, SESSION_S, JobLife
 from pliant.model.errors import ProtocolError
 from pliant.model.groups import Group
 from pliant.model.jobs import JobSpec
@@ -28,10 +30,6 @@ from pliant.policy.fcfs import Fcfs
 from pliant.policy.view import Policy
 from pliant.protocol import codec
 from pliant.protocol import messages as m
-
-PROOF_S = 30.0
-"""An agent that has not said by then whether its node is clean cannot be relied on."""
-KILLED = 128 + SIGKILL
 
 
 class Home(NamedTuple):
@@ -44,31 +42,36 @@ class Home(NamedTuple):
     secret: bytes
 
 
-class Cluster:
-    """All nodes and jobs of a live cluster. Under a policy that goes wrong it goes on with ``fcfs``."""
+class Cluster(Nodes):
+    """All nodes and jobs of a live cluster. Under a policy that goes wrong it goes on with ``fcfs``.
 
-    def __init__(self, policy: Policy, settings: Settings, home: Home) -> None:
-        self.core = SchedulerCore(policy, settings, fallback=Fcfs())
-        self.lives: dict[int, JobLife] = {}
-        self.now = 0.0
+    With an ``orphan_grace``, in seconds, agents and what runs there outlive a link that is lost for so long: orders have
+    ids then, and what agents tell is acknowledged when the records of it have been made.
+    """
+
+    def __init__(self, policy: Policy, settings: Settings, home: Home, orphan_grace: float = 0.0) -> None:
+        super().__init__(SchedulerCore(policy, settings, fallback=Fcfs()), orphan_grace)
         self._home = home
         self._decoder = codec.from_agent()
-        self._names: dict[int, str] = {}
-        self._numbers: dict[str, int] = {}
-        self._gone: set[int] = set()
         self._holds: dict[str, str] = {}
         self._unsubmitted: deque[JobSpec] = deque()
         self._last_job = 0
-        self._proofs: dict[tuple[int, int], int] = {}
         self._woken = False
-        self._events: deque[e.Event] = deque()
+        self._resuming = ""
         self._records: list[r.Record] = []
-        self._outputs: list[o.Output] = []
 
     @classmethod
-    def resume(cls, policy: Policy, home: Home, settings: Settings, records: Iterable[r.Record]) -> Cluster:
-        """A cluster that goes on where the records of a journal end; ``Resumed`` is the first that it is told."""
-        cluster = cls(policy, settings, home)
+    def resume(
+        cls,
+        policy: Policy,
+        home: Home,
+        settings: Settings,
+        records: Iterable[r.Record],
+        orphan_grace: float = 0.0,
+    ) -> Cluster:
+        """A cluster that goes on where the records of a journal end; ``Resumed`` is the first that it is told. Its time
+        goes on from the last record."""
+        cluster = cls(policy, settings, home, orphan_grace)
         cluster.core = SchedulerCore.resume(policy, settings, records, fallback=Fcfs())
         state = cluster.core.state
         cluster._names = dict(state.names)
@@ -86,7 +89,13 @@ class Cluster:
         for each in inputs:
             self._take(each)
             self._drain()
-        self._settle()
+        if self._resuming:
+            self._go_on()
+        if not self._resuming:
+            self._settle()
+        # Behind everything else, so that all of it is recorded.
+        for node, ack in self._links.acknowledge():
+            self._outputs.append(o.Send((self._names[node],), ack))
         return self._records, self._outputs
 
     def _settle(self) -> None:
@@ -126,7 +135,7 @@ class Cluster:
     def idle(self) -> bool:
         """Whether all jobs have ended and all nodes are clean."""
         state = self.core.state
-        return not (state.jobs or state.dirty or self._unsubmitted)
+        return not (state.jobs or state.dirty or self._unsubmitted or self._resuming)
 
     def _is_stuck(self) -> bool:
         """Whether jobs wait and nothing will ever happen again, though another policy could start them."""
@@ -151,11 +160,14 @@ class Cluster:
             case o.Lost():
                 self._lost(given.node, final=given.final)
             case o.Back():
-                self.happened(e.Back(self._set([given.node])))
+                self._back(given.node)
+            case o.Unlinked():
+                for node in self._set([given.node]):
+                    self._unlinked(node)
             case o.Refused():
                 self.happened(e.Refused(given.count, given.why))
             case o.Returned():
-                self.happened(e.Returned(self._set(given.names)))
+                self._returned(given.names)
             case o.Ask():
                 self.happened(e.NodesOrdered(given.count))
             case o.Reclaim():
@@ -173,11 +185,9 @@ class Cluster:
             case o.Hold():
                 self._hold(given.key, given.why)
             case o.Release():
-                self._holds.pop(given.key, None)
-                self.core.held = "; ".join(self._holds.values())
-                self.happened(e.Tick())
+                self._release(given.key)
             case o.Resumed():
-                self._begin_again(given.why)
+                self._take_up(given.why) if self._grace else self._begin_again(given.why)
             case o.EndAll():
                 self._end_all(given.why)
             case o.EndNow():
@@ -187,32 +197,10 @@ class Cluster:
         self._holds[key] = why
         self.core.held = "; ".join(self._holds.values())
 
-    def _granted(self, given: o.Granted) -> None:
-        for name in given.names:
-            number = self._numbers.setdefault(
-                name, len(self._numbers)
-            )  # one that was returned may come again
-            self._names[number] = name
-            self._gone.discard(number)
-        order = sorted(zip(given.names, given.slots, strict=True), key=lambda each: self._numbers[each[0]])
-        names, slots = tuple(name for name, _ in order), tuple(count for _, count in order)
-        self.happened(e.Granted(self._set(names), names, slots))
-
-    def _set(self, names: Iterable[str]) -> NodeSet:
-        return NodeSet.of(self._numbers[name] for name in names if name in self._numbers)
-
-    def _lost(self, name: str, *, final: bool) -> None:
-        number = self._numbers.get(name)
-        if number is None or not self.core.state.all_mask >> number & 1:
-            return  # it was never granted, or it has been returned
-        if final:
-            self._gone.add(number)
-        self.happened(e.Lost(self._set([name])))
-        for life in list(self.lives.values()):
-            life.lost(number)
-        for job, node in list(self._proofs):
-            if node == number:
-                del self._proofs[job, node]
+    def _release(self, key: str) -> None:
+        self._holds.pop(key, None)
+        self.core.held = "; ".join(self._holds.values())
+        self.happened(e.Tick())
 
     def _submit_due(self) -> None:
         waiting = self._unsubmitted
@@ -227,6 +215,13 @@ class Cluster:
         for _, number, _ in list(self.core.state.running):
             self.happened(e.Ended(number, KILLED, error=why))
         self.happened(e.Lost(NodeSet(self.core.state.all_mask)))
+        self._acquire_again()
+
+    def _acquire_again(self) -> None:
+        """Nobody knows of nodes that were asked for and have not come; those to be given back the core names itself."""
+        for command in self.core.unanswered():
+            if isinstance(command, c.Acquire):
+                self._carry_out(command)
 
     def _end_all(self, why: str) -> None:
         self._hold("end", why)
@@ -249,6 +244,9 @@ class Cluster:
             self.happened(e.Tick())
         elif what == "submit":
             self._submit_due()
+        elif what == "grace":
+            if (node := int(key[1])) in self._links and not self._links[node].here:
+                self._lost(self._names[node], final=False)
         elif what == "proof":
             self._proof_overdue(int(key[1]), int(key[2]))
         elif (life := self.lives.get(int(key[1]))) is not None:
@@ -265,32 +263,54 @@ class Cluster:
         except ProtocolError as error:
             self._outputs.append(o.Send((said.node,), m.Error(str(error))))
             return
-        if isinstance(message, m.Proof):
+        if said.number and not (node in self._links and self._links.is_new(node, said.number, said.obeyed)):
+            return  # it was taken already, or its node is lost
+        if isinstance(message, m.AgentHello):
+            self._greeted(node, message)
+        elif isinstance(message, m.Proof):
             self._proved(node, message)
         elif (life := self.lives.get(getattr(message, "job", 0))) is not None:
             life.heard(node, message)
 
-    def _proved(self, node: int, proof: m.Proof) -> None:
-        if self._proofs.pop((proof.job, node), None) is None:
-            return  # nobody waits for it any more
-        if proof.clean:
-            self.happened(e.Clean(proof.job, NodeSet.of([node])))
-        else:
-            self._give_up(node)
+    # ---- going on where another controller ended -----------------------------------------------------
 
-    def _proof_overdue(self, job: int, node: int) -> None:
-        asked = self._proofs.get((job, node))
-        if asked is None:
+    def _take_up(self, why: str) -> None:
+        """Let the jobs go on that ran. Until all agents are here, or lost, and have said again what may not have been
+        recorded, nothing is begun, ended for being late, or taken back."""
+        self._resuming = why
+        self._hold("resume", why)
+        state = self.core.state
+        for node in NodeSet(state.all_mask & ~state.lost_mask):
+            self._begin_link(node)
+            self._unlinked(node)
+        for _, number, job in state.running:
+            self.lives[number] = life = self._life(job)
+            resuming.take_up(life, job, state)
+            if not job.greeted:
+                self.later(("session", number), SESSION_S)
+
+    def _go_on(self) -> None:
+        """If all is known that can be known, take back what was left half done, and do again what has no answer."""
+        state = self.core.state
+        nodes = [
+            self._links[node] for node in NodeSet(state.all_mask & ~state.lost_mask) if node in self._links
+        ]
+        if self._unknown or not all(link.here and not link.is_repeating for link in nodes):
             return
-        if asked > 1:
-            del self._proofs[job, node]
-            self._give_up(node)
-        else:
-            self._prove(job, node)
-
-    def _give_up(self, node: int) -> None:
-        """Not even SIGKILL has removed all of a job, or nobody can tell: this node cannot be given to anyone."""
-        self._lost(self._names[node], final=True)
+        why, self._resuming = self._resuming, ""
+        self._release("resume")
+        there = {group for link in nodes for group in link.groups}
+        for number, life in list(self.lives.items()):
+            life.quiet = False
+            if (job := state.jobs.get(number)) is None or life.ended:
+                continue
+            resuming.find_missing(life, job, there)
+            if resuming.roll_back(self.core, life, job):
+                self.happened(e.TakenBack(number, why))
+            self._drain()
+        for command in resuming.unanswered(self.core, self._proofs):
+            self._carry_out(command)
+        self._acquire_again()
 
     # ---- commands of the core ------------------------------------------------------------------------
 
@@ -334,28 +354,13 @@ class Cluster:
             groups: Sequence[Group] = job.resize.arriving if job.resize is not None else ()
         else:
             groups = state.new_groups(command.nodes.mask, 0)
-            home = self._home
-            place = Place(self._names, f"{home.output}/{job.spec.name}{LOG}", home.cwd, home.env, home.secret)
-            self.lives[job.id] = JobLife(
-                job.id, job.spec, place, self, one_world=job.one_world, loss=Loss.ENDS_JOB
-            )
+            self.lives[job.id] = self._life(job)
         self.lives[job.id].start(groups, command.resize)
 
-    def _prove(self, job: int, node: int) -> None:
-        self._proofs[job, node] += 1
-        there = self.lives.get(job)
-        # Other groups of the job on the same node, that go on.
-        keep = (
-            [g.number for g in there.alive() if g.node == node and self._stays(job, g.number)]
-            if there
-            else []
-        )
-        self.send(node, m.Prove(job, tuple(keep)))
-        self.later(("proof", job, node), PROOF_S)
-
-    def _stays(self, job: int, group: int) -> bool:
-        state = self.core.state
-        return job in state.jobs and group in state.groups(state.jobs[job])
+    def _life(self, job: Job) -> JobLife:
+        home = self._home
+        place = Place(self._names, f"{home.output}/{job.spec.name}{LOG}", home.cwd, home.env, home.secret)
+        return JobLife(job.id, job.spec, place, self, one_world=job.one_world, loss=Loss.ENDS_JOB)
 
     def _forget_ended(self) -> None:
         """Jobs that have ended and whose nodes are clean: nothing more can come from them."""
@@ -377,16 +382,6 @@ class Cluster:
                 self.happened(e.Cancelled(job.id, why))
 
     # ---- effects of the lives ------------------------------------------------------------------------
-
-    def happened(self, event: e.Event) -> None:
-        self._events.append(event)
-
-    def send(self, node: int, message: m.ControllerMessage) -> None:
-        self._outputs.append(o.Send((self._names[node],), message))
-
-    def later(self, key: o.Key, delay_s: float) -> None:
-        if delay_s != NEVER:
-            self._outputs.append(o.SetTimer(key, self.now + delay_s))
 
     def read_tail(self, job: int, path: str) -> None:
         self._outputs.append(o.ReadTail(job, path))

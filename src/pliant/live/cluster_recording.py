@@ -16,12 +16,15 @@ from pliant.policy.view import Policy
 
 
 class Head(msgspec.Struct, frozen=True, tag="head"):
-    """Where a cluster begins: its policy by name, and the wall-clock time, ISO 8601. The run's secret is in ``home``."""
+    """Where a cluster begins: its policy by name, and the wall-clock time, ISO 8601. The run's secret is in ``home``.
+    One that goes on has the ``records`` of its journal."""
 
     home: Home
     settings: Settings
     policy: str
     began: str
+    orphan_grace: float = 0.0
+    records: list[msgspec.Raw] | None = None
 
 
 class Batch(msgspec.Struct, frozen=True, tag="batch"):
@@ -38,9 +41,24 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Head | Batch)
 
 
-def head(home: Home, settings: Settings, policy: str, began: str) -> bytes:
+def head(
+    home: Home,
+    settings: Settings,
+    policy: str,
+    began: str,
+    orphan_grace: float = 0.0,
+    records: Iterable[r.Record] | None = None,
+) -> bytes:
     """The first line of a recording."""
-    return _encoder.encode(Head(home, settings, policy, began)) + b"\n"
+    lines = None if records is None else [msgspec.Raw(r.to_line(record)[:-1]) for record in records]
+    return _encoder.encode(Head(home, settings, policy, began, orphan_grace, lines)) + b"\n"
+
+
+def _begin(head: Head, policy: Policy) -> Cluster:
+    if head.records is None:
+        return Cluster(policy, head.settings, head.home, head.orphan_grace)
+    records = [r.from_line(bytes(line)) for line in head.records]
+    return Cluster.resume(policy, head.home, head.settings, records, head.orphan_grace)
 
 
 def line(
@@ -74,7 +92,7 @@ def replay(lines: Iterable[bytes], policy: Callable[[Head], Policy]) -> Iterator
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
             raise ProtocolError(f"line {number} of the recording: {error}") from error
         if isinstance(read, Head):
-            cluster, over = Cluster(policy(read), read.settings, read.home), False
+            cluster, over = _begin(read, policy(read)), False
             continue
         if cluster is None:
             raise ProtocolError(f"line {number} of the recording: it does not say what it is a recording of")

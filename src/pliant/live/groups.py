@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import NamedTuple
 
 from pliant.model.groups import Group
 from pliant.model.world import World
 
 WHY_CHARACTERS = 500
+TAIL_LINES = 12
 
 
 class Loss(Enum):
@@ -16,6 +18,17 @@ class Loss(Enum):
 
     ENDS_JOB = "its ranks cannot go on without those that are gone: the job has failed"
     ENDS_GROUP = "the groups do not need each other: the others go on, and the job has failed at its end"
+
+
+class Place(NamedTuple):
+    """Where a job lives: the names of the nodes, the file of its output, the directory and environment it starts in,
+    and the run's secret, from which the tokens of its groups follow."""
+
+    names: dict[int, str]
+    output: str
+    cwd: str
+    env: dict[str, str]
+    secret: bytes
 
 
 class LiveGroup:
@@ -61,3 +74,9 @@ def exception_in(output: str) -> str:
     if not found:
         return ""
     return next((line[:WHY_CHARACTERS] for line in rest.splitlines() if line and not line[0].isspace()), "")
+
+
+def story_of(output: str, said: str, cause: str) -> str:
+    """Why a job failed, in a line, and below it the last lines of its output."""
+    reason = "; ".join(part for part in (said or exception_in(output), cause) if part)
+    return "\n".join([reason, *output.splitlines()[-TAIL_LINES:]]).rstrip()

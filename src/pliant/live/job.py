@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
-from pliant.live.groups import LiveGroup, Loss, exception_in, last_line
+from pliant.live.groups import LiveGroup, Loss, Place, last_line, story_of
 from pliant.live.orders import SIGKILL, SIGTERM, Key
 from pliant.model.errors import ProtocolError
 from pliant.model.groups import Group
@@ -36,7 +36,6 @@ START_S = 60.0
 GONE_S = 15.0
 """What the kernel has not removed so long after it was killed is given up; its node will not be proved clean."""
 TAIL_S = 5.0
-TAIL_LINES = 12
 KILLED = 128 + SIGKILL
 
 
@@ -57,17 +56,6 @@ class Effects(Protocol):
 
     def log(self, path: str, text: str) -> None:
         """Add a line of ours to a file."""
-
-
-class Place(NamedTuple):
-    """Where a job lives: the names of the nodes, the file of its output, the directory and environment it starts in,
-    and the run's secret, from which the tokens of its groups follow."""
-
-    names: dict[int, str]
-    output: str
-    cwd: str
-    env: dict[str, str]
-    secret: bytes
 
 
 class JobLife:
@@ -93,6 +81,8 @@ class JobLife:
         self._cause = ""
         self._telling = False
         self._decoder = codec.from_job()
+        self.quiet = False
+        """What agents say may be what they have said before: it gets no errors for an answer."""
 
     # ---- what the core wants -------------------------------------------------------------------------
 
@@ -100,18 +90,28 @@ class JobLife:
         """Start these groups: the first of the job, or the newcomers of a resize."""
         if resize and (self.ended or self._telling):
             return  # what was reserved for it is released by the end
+        self.add(groups, resize)
+        if not resize:
+            self._effects.later(("session", self.number), SESSION_S)
+        for group in groups:
+            self.start_again(self.groups[group.id])
+
+    def start_again(self, group: LiveGroup, *, order: bool = True) -> None:
+        """Have a group started, if that has not been done, and wait no longer than usual until it is."""
+        if order:
+            self._send_start(group)
+        if not group.started:
+            self._effects.later(("start", self.number, group.number), START_S)
+
+    def add(self, groups: Sequence[Group], resize: int) -> None:
+        """These groups belong to the job from now on, those of a ``resize`` as newcomers."""
         for group in groups:
             if group.id not in self.groups:
                 token = hmac.new(self._place.secret, f"{self.number}/{group.id}".encode(), hashlib.sha256)
                 world = self._world(group, groups)
                 self.groups[group.id] = LiveGroup(group, resize, world, token.hexdigest()[:32])
-        if self._one_world and len(groups) > 1:
-            self._fence = Fence(tuple(group.id for group in groups))
-        if not resize:
-            self._effects.later(("session", self.number), SESSION_S)
-        for group in groups:
-            self._send_start(self.groups[group.id])
-            self._effects.later(("start", self.number, group.id), START_S)
+        if self._one_world and len(groups) > 1 and self._fence is None:
+            self._fence = Fence(tuple(group.id for group in groups), None if self.quiet else 0)
 
     def _world(self, group: Group, groups: Sequence[Group]) -> World:
         if not self._one_world:
@@ -134,14 +134,19 @@ class JobLife:
         self._effects.send(group.node, order)
 
     def offer(self, command: c.Offer) -> None:
+        self._tell_root(self.offer_of(command))
+
+    def offer_of(self, command: c.Offer) -> m.Offer | m.Drain:
+        """The message for it."""
         epoch = self.side.epoch
         if command.must:
-            self._tell_root(m.Drain(command.resize, epoch, command.size, command.deadline_s, command.leaving))
-            return
+            return m.Drain(command.resize, epoch, command.size, command.deadline_s, command.leaving)
         arriving = tuple(m.NewGroup(g.id, self._name(g.node), g.slots) for g in command.arriving)
-        self._tell_root(
-            m.Offer(command.resize, epoch, command.size, command.deadline_s, arriving, command.leaving)
-        )
+        return m.Offer(command.resize, epoch, command.size, command.deadline_s, arriving, command.leaving)
+
+    def say_again(self, message: m.SchedulerMessage) -> None:
+        """Tell the root what it may have been told: its agent knows, and passes it on once."""
+        self._tell(self.groups[self.side.root], message)
 
     def stay(self) -> None:
         self._tell_root(m.Stay())
@@ -185,17 +190,19 @@ class JobLife:
             case "linger" if group is not None:
                 self._linger_over(self.groups[group])
             case "start" if group is not None and not self.groups[group].started:
-                self._never_started(self.groups[group])
-            case "gone" if group is not None and self.groups[group].alive:
-                each = self.groups[group]
-                each.alive.clear()
-                self._group_gone(each, KILLED, f"its ranks on {self._name(each.node)} could not be ended")
+                where = self._name(self.groups[group].node)
+                self.gone(group, 1, f"no word from {where} that the group was started, within {START_S:g} s")
+            case "gone" if group is not None:
+                self.gone(
+                    group, KILLED, f"its ranks on {self._name(self.groups[group].node)} could not be ended"
+                )
 
-    def _never_started(self, group: LiveGroup) -> None:
-        if group.alive:
-            why = f"no word from {self._name(group.node)} that the group was started, within {START_S:g} s"
+    def gone(self, number: int, code: int, why: str) -> None:
+        """All ranks of the group that were taken for alive are given up."""
+        group = self.groups[number]
+        if group.alive and not self.ended:
             group.alive.clear()
-            self._group_gone(group, 1, why)
+            self._group_gone(group, code, why)
 
     # ---- messages of agents --------------------------------------------------------------------------
 
@@ -211,9 +218,7 @@ class JobLife:
                     self._effects.happened(e.Launched(self.number))
             case m.StartFailed():
                 group.started = True
-                if group.alive:
-                    group.alive.clear()
-                    self._group_gone(group, message.code or 1, message.error)
+                self.gone(group.number, message.code or 1, message.error)
             case m.Exited():
                 self._exited(group, message)
             case m.Fence():
@@ -226,9 +231,8 @@ class JobLife:
     def lost(self, node: int) -> None:
         """The node is gone, and everything on it has ended."""
         for group in list(self.groups.values()):
-            if group.node == node and group.alive and not self.ended:
-                group.alive.clear()
-                self._group_gone(group, KILLED, f"node {self._name(node)} was lost")
+            if group.node == node:
+                self.gone(group.number, KILLED, f"node {self._name(node)} was lost")
 
     def _exited(self, group: LiveGroup, message: m.Exited) -> None:
         if message.rank not in group.alive:
@@ -320,7 +324,8 @@ class JobLife:
                 group.session = relay.session  # the latest speaks for the group
             self._take(group, said)
         except ProtocolError as error:
-            self._tell(group, m.Error(f"{error} ({self._name(group.node)})"), relay.session)
+            if not self.quiet:
+                self._tell(group, m.Error(f"{error} ({self._name(group.node)})"), relay.session)
         while (early := self.side.next_early()) is not None:
             # What turns out to be out of place must not take Done with it.
             number, kept = early
@@ -429,7 +434,8 @@ class JobLife:
     def _tell(self, group: LiveGroup, message: m.SchedulerMessage, session: int | None = None) -> None:
         """Send to a session of the group, its latest if none is named."""
         number = group.session if session is None else session
-        self._effects.send(group.node, m.Deliver(self.number, group.number, number, codec.raw(message)))
+        once = codec.once(message)
+        self._effects.send(group.node, m.Deliver(self.number, group.number, number, codec.raw(message), once))
 
     # ---- the end -------------------------------------------------------------------------------------
 
@@ -472,13 +478,8 @@ class JobLife:
         if self.ended or not self._telling:
             return
         self.ended = True
-        story = self._story(output) if self._exit_code else ""
+        story = story_of(output, self._said, self._cause) if self._exit_code else ""
         self._effects.happened(e.Ended(self.number, self._exit_code, self._result, story))
-
-    def _story(self, output: str) -> str:
-        """Why the job failed, in a line, and below it the last lines of its output."""
-        reason = "; ".join(part for part in (self._said or exception_in(output), self._cause) if part)
-        return "\n".join([reason, *output.splitlines()[-TAIL_LINES:]]).rstrip()
 
     def _tell_no_session(self) -> None:
         if not self._one_world and self.side.state == "new":

@@ -1,5 +1,6 @@
 """The life of one node's agent. It starts groups, answers their PMI requests, passes their sessions on, reports
-their ends, and proves the node clean. When it loses its controller it ends everything and leaves.
+their ends, and proves the node clean. When it loses its controller it ends everything and leaves, at once or when
+nobody has taken it up again for ``orphan_grace`` seconds.
 
 A machine without I/O or clock: what happens goes in with its time, what is to be done comes out.
 """
@@ -10,9 +11,11 @@ from collections.abc import Iterable, Sequence
 
 from pliant.live import node_messages as n
 from pliant.live.node_sessions import Sessions
+from pliant.live.outbox import Outbox
 from pliant.live.pmi import AtFence, PmiError, Reply
 from pliant.live.proof import AGAIN_S, KILL_S, PATIENCE_S, SCAN_S, Removal
 from pliant.live.register import RANK_LINE, Group, Register, Stage, start_problem
+from pliant.live.uplink import Uplink
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
 from pliant.protocol import messages as m
@@ -26,7 +29,7 @@ LAST_S = 1.0
 CANNOT = 126
 """A shell's exit code for a command that cannot be executed."""
 SIGKILL = 9
-BEAT, END, SESSIONS = "beat", "end", "sessions"
+BEAT, END, SESSIONS, ORPHAN = "beat", "end", "sessions", "orphan"
 
 
 class NodeLife:
@@ -35,14 +38,13 @@ class NodeLife:
     def __init__(self, home: n.Home) -> None:
         self._home = home
         self._register = Register()
-        self._sessions = Sessions(home, self._register, self._do)
+        self._sessions = Sessions(home, self._register, self._do, self._tell)
+        self._outbox = Outbox()
+        self._uplink = Uplink(home, self._outbox, self._do)
         self._proofs: dict[str, Removal] = {}
         self._end: Removal | None = None
         self._orphaned = False
         self._has_left = False
-        self._lines = codec.Lines(codec.MAX_LINE + codec.WRAPPING)
-        self._envelopes = codec.to_agents()
-        self._orders = codec.from_controller()
         self._now = 0.0
         self._out: list[n.AnyOutput] = []
 
@@ -58,12 +60,16 @@ class NodeLife:
     def _take(self, happened: n.AnyInput) -> None:
         match happened:
             case n.Began():
-                self._tell(m.AgentHello(self._home.node, self._home.slots, self._home.pid))
+                self._greet()
                 self._do(n.SetTimer(BEAT, HEARTBEAT_S))
             case n.LinkSaid():
                 self._link_said(happened.data)
             case n.LinkLost():
-                self._begin_end(orphaned=True)
+                self._link_lost()
+            case n.LinkMade():
+                if not self._uplink.here:
+                    self._do(n.CancelTimer(ORPHAN))
+                    self._greet()
             case n.StopAsked():
                 if happened.why:
                     self._do(n.Say(happened.why))
@@ -75,8 +81,7 @@ class NodeLife:
             case n.Spawned():
                 self._spawned(happened)
             case n.NotSpawned():
-                group = self._register.groups.get((happened.job, happened.group))
-                if group is not None and group.is_starting:
+                if (group := self._register.groups.get((happened.job, happened.group))) and group.is_starting:
                     self._not_started(group, happened.error, happened.code)
             case n.HelperStarted():
                 self._register.helpers[happened.pid] = happened.name
@@ -108,8 +113,12 @@ class NodeLife:
     def _do(self, output: n.AnyOutput) -> None:
         self._out.append(output)
 
-    def _tell(self, message: m.AgentMessage) -> None:
-        self._do(n.Tell(message))
+    def _tell(self, message: m.AgentMessage, what: str = "") -> None:
+        """Tell the controller; ``what`` is the job's message that is passed on, if it is one."""
+        self._uplink.tell(message, what)
+        if self._outbox.is_full and self._end is None:
+            self._do(n.Say("nobody takes what there is to tell, and it is more than is kept"))
+            self._begin_end(orphaned=True)
 
     def _kill(self, pids: Iterable[int], *, patient: bool = False) -> None:
         if those := tuple(pids):
@@ -121,6 +130,9 @@ class NodeLife:
             case "beat":
                 self._tell(m.Heartbeat())
                 self._do(n.SetTimer(BEAT, HEARTBEAT_S))
+            case "orphan":
+                self._do(n.Say(f"no controller for {self._home.orphan_grace:g} s"))
+                self._begin_end(orphaned=True)
             case "start":
                 group = self._register.groups.get((int(numbers[0]), int(numbers[1])))
                 if group is not None and group.is_starting:
@@ -137,11 +149,26 @@ class NodeLife:
             case _:
                 self._removal_due(key)
 
+    # ---- the link ------------------------------------------------------------------------------------
+
+    def _greet(self) -> None:
+        proofs = sorted({removal.job for removal in self._proofs.values() if removal.job is not None})
+        self._uplink.greet(self._register.inventory(), tuple(proofs))
+
+    def _link_lost(self) -> None:
+        if not self._home.orphan_grace:
+            self._begin_end(orphaned=True)
+        elif self._uplink.here:
+            self._uplink.lost()
+            if self._end is None:
+                self._do(n.SetTimer(ORPHAN, self._home.orphan_grace))
+                self._do(n.Connect())
+
     # ---- the controller's orders ---------------------------------------------------------------------
 
     def _link_said(self, data: bytes) -> None:
         try:
-            for line in self._lines.feed(data):
+            for line in self._uplink.lines.feed(data):
                 self._opened(line)
         except ProtocolError as error:
             # Nobody knows where the next line begins.
@@ -151,11 +178,8 @@ class NodeLife:
     def _opened(self, line: bytes) -> None:
         """An envelope has come: what is in it and cannot be read is answered, and harms nothing else."""
         try:
-            envelope = self._envelopes.decode(line)
-            if others := [node for node in envelope.nodes if node != self._home.node]:
-                self._tell(m.Error(f"there is no way from {self._home.node} to {', '.join(others)}"))
-            if self._home.node in envelope.nodes:
-                self._obey(self._orders.decode(envelope.message))
+            if (order := self._uplink.opened(line)) is not None:
+                self._obey(order)
         except ProtocolError as error:
             self._do(n.Say(f"from the controller: {error}"))
             self._tell(m.Error(str(error)))
@@ -170,12 +194,16 @@ class NodeLife:
                 self._prove(order)
             case m.Deliver():
                 group = self._register.groups.get((order.job, order.group))
-                if group is not None and order.session in group.sessions:
-                    self._do(n.SayToSession(order.session, bytes(order.message) + b"\n"))
+                if group is not None:
+                    self._sessions.deliver(group, order)
             case m.Fenced():
                 group = self._register.groups.get((order.job, order.group))
                 if group is not None and group.server is not None:
-                    self._reply(group, group.server.fenced(order.entries, more=order.more))
+                    if passes := group.server.fenced(order.entries, more=order.more):
+                        self._outbox.passed(group.key)
+                    self._reply(group, passes)
+            case m.Ack():
+                self._outbox.taken(order.number)
             case m.Error():
                 self._do(n.Say(f"the controller says: {order.text}"))
             case m.Shutdown():
@@ -350,21 +378,17 @@ class NodeLife:
         self._proofs[key] = removal
         if self._end is not None:
             return  # the end of everything is the answer
-        if self._is_alive(removal):
+        if self._register.is_alive(removal.groups):
             self._do(n.SetTimer(key, min(max(0.0, order.patience_s), PATIENCE_S)))
         else:
             self._seek(removal)
-
-    def _is_alive(self, removal: Removal) -> bool:
-        groups = [self._register.groups[key] for key in removal.groups if key in self._register.groups]
-        return any(group.pids or group.is_starting for group in groups)
 
     def _check_waiting(self) -> None:
         """A rank has ended, or a start: proofs that have waited for that begin."""
         if self._end is not None:
             return
         for removal in list(self._proofs.values()):
-            if removal.began is None and not self._is_alive(removal):
+            if removal.began is None and not self._register.is_alive(removal.groups):
                 self._seek(removal)
 
     def _seek(self, removal: Removal) -> None:
@@ -426,6 +450,7 @@ class NodeLife:
         group = self._register.forget(key)
         if group is not None:
             self._last_words(group)
+            self._outbox.forget(key)
             self._clear(group)
             self._sessions.close_all(group)
 
@@ -441,6 +466,8 @@ class NodeLife:
         if self._end is not None:
             return
         self._orphaned = orphaned
+        if not self._uplink.here:
+            self._do(n.CancelTimer(ORPHAN))
         for removal in self._proofs.values():
             self._do(n.CancelTimer(removal.key))
         self._end = Removal(END, None, frozenset(self._register.groups))

@@ -21,7 +21,8 @@ class Output(msgspec.Struct, frozen=True, tag_field="type", tag=str.lower, omit_
 
 class Home(msgspec.Struct, frozen=True):
     """Where an agent lives: its node with ``slots`` ranks, the run, its own ``pid`` and user, and the paths of the
-    run's directory, of the socket for sessions and of the node's directory in /dev/shm."""
+    run's directory, of the socket for sessions and of the node's directory in /dev/shm. ``orphan_grace`` is how many
+    seconds it goes on without a controller; with 0 it ends everything when its link is lost."""
 
     node: str
     slots: int
@@ -31,6 +32,7 @@ class Home(msgspec.Struct, frozen=True):
     runtime: str
     socket: str
     shm: str
+    orphan_grace: float = 0.0
 
 
 # ---- what happens -----------------------------------------------------------------------------------
@@ -48,6 +50,10 @@ class LinkSaid(Input, frozen=True):
 
 class LinkLost(Input, frozen=True):
     """The controller is gone."""
+
+
+class LinkMade(Input, frozen=True):
+    """There is a link again: the answer to Connect."""
 
 
 class StopAsked(Input, frozen=True):
@@ -140,9 +146,15 @@ class TimerFired(Input, frozen=True):
 
 
 class Tell(Output, frozen=True):
-    """Send to the controller, in an envelope."""
+    """Send to the controller, in an envelope that says the same of ``number`` and ``obeyed``."""
 
     message: m.AgentMessage
+    number: int = 0
+    obeyed: int = 0
+
+
+class Connect(Output, frozen=True):
+    """Open a new link to the controller, and try until that works; LinkMade answers."""
 
 
 class Say(Output, frozen=True):
@@ -245,10 +257,10 @@ class Leave(Output, frozen=True):
 
 
 AnyInput = (
-    Began | LinkSaid | LinkLost | StopAsked | TokenWritten | Spawned | NotSpawned | HelperStarted | Exited
+    Began | LinkSaid | LinkLost | LinkMade | StopAsked | TokenWritten | Spawned | NotSpawned | HelperStarted | Exited
     | RankSaid | RankClosed | SessionOpened | SessionSaid | SessionClosed | Found | TimerFired
 )  # fmt: skip
 AnyOutput = (
-    Tell | Say | WriteToken | Spawn | Kill | SignalGroup | SayToRank | SayToSession | CloseSession | Scan
+    Tell | Connect | Say | WriteToken | Spawn | Kill | SignalGroup | SayToRank | SayToSession | CloseSession | Scan
     | ClearFiles | SetTimer | CancelTimer | Leave
 )  # fmt: skip

@@ -26,9 +26,16 @@ class Session:
 
 
 class Sessions:
-    """All connections to one agent. ``do`` takes what is to be done."""
+    """All connections to one agent. ``do`` takes what is to be done, ``relay`` what a session says, with its name."""
 
-    def __init__(self, home: n.Home, register: Register, do: Callable[[n.AnyOutput], None]) -> None:
+    def __init__(
+        self,
+        home: n.Home,
+        register: Register,
+        do: Callable[[n.AnyOutput], None],
+        relay: Callable[[m.Relay, str], None],
+    ) -> None:
+        self._relay = relay
         self._home = home
         self._register = register
         self._do = do
@@ -62,10 +69,19 @@ class Sessions:
                     self._do(n.CancelTimer(_timer(number)))
                 # As it came: written anew it could be longer than the controller takes, or lose what is new in it.
                 group = session.group
-                self._do(n.Tell(m.Relay(group.job, group.number, number, msgspec.Raw(line))))
+                relay = m.Relay(group.job, group.number, number, msgspec.Raw(line))
+                self._relay(relay, type(message).__name__)
         except ProtocolError as error:
             # A bad line closes its own connection and changes nothing else.
             self._refuse(number, str(error))
+
+    def deliver(self, group: Group, order: m.Deliver) -> None:
+        """Pass a message on to a session of the group, if it is open and has not been told already."""
+        if order.session not in group.sessions or (order.session, order.once) in group.told:
+            return
+        if order.once:
+            group.told.append((order.session, order.once))
+        self._do(n.SayToSession(order.session, bytes(order.message) + b"\n"))
 
     def is_late(self, number: int) -> None:
         """The time for a hello is over."""

@@ -64,10 +64,18 @@ class Reclaim(Input, frozen=True):
 
 
 class Said(Input, frozen=True):
-    """A message of a node's agent, as it came."""
+    """A message of a node's agent, as it came, with what its envelope says."""
 
     node: str
     message: msgspec.Raw
+    number: int = 0
+    obeyed: int = 0
+
+
+class Unlinked(Input, frozen=True):
+    """The link to the node's agent is gone; what runs there may go on, and the agent may come back."""
+
+    node: str
 
 
 class Batch(Input, frozen=True):
@@ -114,8 +122,8 @@ class Release(Input, frozen=True):
 
 
 class Resumed(Input, frozen=True):
-    """A controller that was killed begins again, with a new agent on each node: nothing of what ran is left, for the
-    reason ``why``."""
+    """A controller that was killed begins again, for the reason ``why``. Without an orphan grace there is a new agent on
+    each node and nothing is left of what ran; with one the agents come back, and the jobs go on."""
 
     why: str
 
@@ -131,8 +139,8 @@ class EndNow(Input, frozen=True):
 
 
 AnyInput = (
-    Granted | Lost | Back | Refused | Returned | Ask | Reclaim | Said | Batch | Cancel | Resize | Tail | Fired | Hold
-    | Release | Resumed | EndAll | EndNow
+    Granted | Lost | Back | Refused | Returned | Ask | Reclaim | Said | Unlinked | Batch | Cancel | Resize | Tail | Fired
+    | Hold | Release | Resumed | EndAll | EndNow
 )  # fmt: skip
 
 
@@ -141,10 +149,11 @@ class Output(msgspec.Struct, frozen=True, tag=True):
 
 
 class Send(Output, frozen=True):
-    """A message for the agents of these nodes."""
+    """A message for the agents of these nodes, with the id of its envelope, if it has one."""
 
     nodes: tuple[str, ...]
     message: ControllerMessage
+    id: int = 0
 
 
 class SetTimer(Output, frozen=True):

@@ -19,6 +19,7 @@ NODE = "PLIANT_NODE"
 OVER = 1000
 """How many groups that are over are remembered, so that an order that comes again starts none of them again."""
 RANK_LINE = 65536
+TOLD = 100
 
 Key = tuple[int, int]
 """A group's job and number."""
@@ -52,6 +53,8 @@ class Group:
         self.broken = 0
         """The exit code of a group that we had to end, 0 for any other."""
         self.sessions: set[int] = set()
+        self.told: deque[tuple[int, str]] = deque(maxlen=TOLD)
+        """What its sessions were told that is told only once."""
         self.server = (
             self.dialect.server(order.world, kvsname(home.run, order.job, order.world.number))
             if self.dialect.server is not None
@@ -85,6 +88,12 @@ class Group:
     @property
     def is_starting(self) -> bool:
         return self.stage in {Stage.WRITING, Stage.STARTING}
+
+    @property
+    def held(self) -> m.Held:
+        """As an inventory has it: a rank whose end has not been told counts as one that lives."""
+        ranks = tuple(sorted({*self.pids, *(rank for rank, _ in self.ended)}))
+        return m.Held(self.job, self.number, ranks, self.is_starting, max(self.sessions, default=0))
 
     def next_rank(self, home: Home) -> Spawn | None:
         """What starts the next rank, None when all have been started."""
@@ -149,6 +158,14 @@ class Register:
             return None
         del group.pids[rank]
         return group, found[1]
+
+    def is_alive(self, groups: Iterable[Key]) -> bool:
+        """Whether one of them has ranks, or is still being started."""
+        there = [self.groups[key] for key in groups if key in self.groups]
+        return any(group.pids or group.is_starting for group in there)
+
+    def inventory(self) -> tuple[m.Held, ...]:
+        return tuple(group.held for _, group in sorted(self.groups.items()))
 
     def is_over(self, order: m.StartGroup) -> bool:
         """Whether the very same order has been carried out and its group forgotten."""

@@ -11,11 +11,15 @@ from pliant.model.errors import ProtocolError
 from pliant.protocol.messages import (
     AgentMessage,
     ControllerMessage,
+    Drain,
     From,
     JobMessage,
     Message,
+    Offer,
     SchedulerMessage,
     To,
+    Welcome,
+    Withdraw,
 )
 
 MAX_LINE = 1 << 20
@@ -36,6 +40,19 @@ def encode(message: Message) -> bytes:
 def raw(message: Message) -> msgspec.Raw:
     """For a message that travels inside another."""
     return msgspec.Raw(_encoder.encode(message))
+
+
+def once(message: Message) -> str:
+    """What a job's session must not be told twice, by a name; empty if that does no harm."""
+    match message:
+        case Welcome():
+            return "welcome"
+        case Offer() | Drain():
+            return f"offer {message.resize}"
+        case Withdraw():
+            return f"withdraw {message.resize}"
+        case _:
+            return ""
 
 
 class Lines:

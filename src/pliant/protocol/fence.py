@@ -32,11 +32,12 @@ def pieces(entries: Mapping[str, str]) -> Iterator[tuple[Entries, bool]]:
 
 
 class Fence:
-    """The controller's half: the rounds of one world, whose groups are ``groups``."""
+    """The controller's half: the rounds of one world, whose groups are ``groups``. The ``number`` of the round is None
+    if only they know at which one they are."""
 
-    def __init__(self, groups: tuple[int, ...]) -> None:
+    def __init__(self, groups: tuple[int, ...], number: int | None = 0) -> None:
         self.groups = groups
-        self.round = 0
+        self.round = number
         self._entries: Entries = {}
         self._here: set[int] = set()
         self._gone: set[int] = set()
@@ -48,6 +49,8 @@ class Fence:
         """
         if group not in self.groups:
             raise ProtocolError(f"group {group} is not of this world")
+        if self.round is None:
+            self.round = number
         if number != self.round:
             raise ProtocolError(f"group {group} is at fence {number}, its world at {self.round}")
         if group in self._here:

@@ -250,12 +250,14 @@ class Prove(Message, frozen=True):
 
 
 class Deliver(Message, frozen=True):
-    """A message for one session of a group; it is dropped if that has closed."""
+    """A message for one session of a group; it is dropped if that has closed. One that names what it says ``once`` is
+    dropped too if the session has been told that already."""
 
     job: int
     group: int
     session: int
     message: msgspec.Raw
+    once: str = ""
 
 
 class Fenced(Message, frozen=True):
@@ -267,6 +269,12 @@ class Fenced(Message, frozen=True):
     more: bool = False
 
 
+class Ack(Message, frozen=True):
+    """All that the agent has told up to ``number`` has been taken, and recorded where that was due."""
+
+    number: int
+
+
 class Shutdown(Message, frozen=True):
     """End all processes, clean up, leave."""
 
@@ -274,10 +282,29 @@ class Shutdown(Message, frozen=True):
 # ---- agent to controller ----------------------------------------------------------------------------
 
 
+class Held(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A group that is on a node: its ``ranks`` that live or whose end has yet to be told, whether it is still
+    ``starting``, and the number of its open session, 0 if there is none."""
+
+    job: int
+    group: int
+    ranks: tuple[int, ...] = ()
+    starting: bool = False
+    session: int = 0
+
+
 class AgentHello(Message, frozen=True, omit_defaults=False):
+    """First on every link. On one that is not the agent's first: the ``groups`` that are there, the jobs whose
+    ``proofs`` are under way, the id of the last order that was ``obeyed``, and the number of the last message that the
+    agent ``repeats`` now, 0 if it repeats none."""
+
     node: str
     slots: int
     pid: int
+    groups: tuple[Held, ...] = ()
+    proofs: tuple[int, ...] = ()
+    obeyed: int = 0
+    repeats: int = 0
     version: int = VERSION
 
 
@@ -341,17 +368,22 @@ class Heartbeat(Message, frozen=True):
 
 
 class To(Message, frozen=True):
-    """``message`` for the agents of ``nodes``; an agent in between passes it on unread."""
+    """``message`` for the agents of ``nodes``; an agent in between passes it on unread. Orders of one controller have
+    increasing ids, so that one that comes again is known; 0 is none."""
 
     nodes: tuple[str, ...]
     message: msgspec.Raw
+    id: int = 0
 
 
 class From(Message, frozen=True):
-    """``message`` of the agent of ``node``; an agent in between passes it on unread."""
+    """``message`` of the agent of ``node``; an agent in between passes it on unread. One that has a ``number`` is
+    repeated on the next link until it was acknowledged; it says as well which order was the last to be ``obeyed``."""
 
     node: str
     message: msgspec.Raw
+    number: int = 0
+    obeyed: int = 0
 
 
 JobMessage = (
@@ -360,5 +392,5 @@ JobMessage = (
 RootMessage = Malleable | Want | Accept | Decline | Done | Failed | Progress | Bye
 """What only the group that speaks for the job may say."""
 SchedulerMessage = Welcome | Offer | Drain | Stay | Withdraw | GroupLost | Value | Error
-ControllerMessage = StartGroup | Signal | Prove | Deliver | Fenced | Shutdown | Error
+ControllerMessage = StartGroup | Signal | Prove | Deliver | Fenced | Ack | Shutdown | Error
 AgentMessage = AgentHello | Started | StartFailed | Exited | Proof | Relay | Fence | Heartbeat | Error

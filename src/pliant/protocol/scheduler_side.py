@@ -88,6 +88,13 @@ class SchedulerSide:
         self.resize: int | None = None
         self._early: list[tuple[int, m.RootMessage]] = []
 
+    @classmethod
+    def resumed(cls, root: int, epoch: int, state: str, resize: int | None) -> SchedulerSide:
+        """The end of sessions that go on: where they are follows from what was recorded of the job."""
+        side = cls(root)
+        side.epoch, side.state, side.resize = epoch, state, resize
+        return side
+
     def receive(self, group: int, message: m.JobMessage) -> bool:
         """Whether ``message``, which has come from ``group``, counts now. ProtocolError where it is out of place or its
         epoch is over; nothing changes then.

@@ -8,7 +8,7 @@ from typing import Protocol
 from pliant.live import orders as o
 from pliant.protocol import messages as m
 
-Event = o.Granted | o.Refused | o.Returned | o.Lost | o.Back | o.Said
+Event = o.Granted | o.Refused | o.Returned | o.Lost | o.Back | o.Unlinked | o.Said
 """What a provider tells. It speaks of a node from when it is granted until it is returned or lost for good."""
 Tell = Callable[[Event], object]
 
@@ -29,8 +29,8 @@ class Provider(Protocol):
     def give_back(self, nodes: Iterable[str]) -> None:
         """Nobody uses these nodes any more: their agents are ended, and Returned is told."""
 
-    def send(self, nodes: Iterable[str], message: m.ControllerMessage) -> None:
-        """Send to the agents of these nodes. A node that is lost gets nothing."""
+    def send(self, nodes: Iterable[str], message: m.ControllerMessage, order: int = 0) -> None:
+        """Send to the agents of these nodes, under the id ``order`` if it has one. A node that is lost gets nothing."""
 
     async def stop(self) -> None:
         """End all agents and all that they started; nothing is left afterwards."""

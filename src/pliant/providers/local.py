@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Coroutine, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pliant.launch import processes, shm
 from pliant.live import orders as o
@@ -48,10 +48,23 @@ def _nobody(_event: Event) -> None:
     """Before the start."""
 
 
-class _Link:
+class Process(Protocol):
+    """As much of a child, or of somebody else's, as is used."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def kill(self) -> None: ...
+
+    def wait(self) -> int: ...
+
+
+class Link:
     """The controller's end of one agent."""
 
-    def __init__(self, process: subprocess.Popen[bytes], writer: asyncio.StreamWriter) -> None:
+    def __init__(self, process: Process, writer: asyncio.StreamWriter) -> None:
         self.process = process
         self.writer = writer
         self.heard = asyncio.get_running_loop().time()
@@ -74,7 +87,7 @@ class LocalNodes:
         self._run = run
         self._runtime = runtime
         self._tell: Tell = _nobody
-        self._links: dict[str, _Link] = {}
+        self._links: dict[str, Link] = {}
         self._restarts = dict.fromkeys(self.names, 0)
         """Of the nodes that are granted."""
         self._next = count
@@ -120,7 +133,7 @@ class LocalNodes:
 
     async def _add(self, names: tuple[str, ...]) -> None:
         why = ""
-        links: dict[str, _Link] = {}
+        links: dict[str, Link] = {}
         try:
             for name in names:
                 links[name] = await self._launch(name)
@@ -153,12 +166,12 @@ class LocalNodes:
                 if link is not None and link.ready.is_set():  # else it is being started again
                     self._spawn(self._dismiss(name, link))
 
-    async def _dismiss(self, name: str, link: _Link) -> None:
+    async def _dismiss(self, name: str, link: Link) -> None:
         self.send([name], m.Shutdown())
         if not await self._ended(link):
             link.process.kill()
 
-    async def _ended(self, link: _Link) -> bool:
+    async def _ended(self, link: Link) -> bool:
         """Wait for the end of an agent that was told to go; False if it does not come in time."""
         deadline = asyncio.get_running_loop().time() + STOP_S
         while (  # noqa: ASYNC110 - the end of a child is polled: it is a matter of milliseconds
@@ -167,16 +180,16 @@ class LocalNodes:
             await asyncio.sleep(0.01)
         return link.process.poll() is not None
 
-    def send(self, nodes: Iterable[str], message: m.ControllerMessage) -> None:
-        """Send to the agents of these nodes; one that is lost gets nothing."""
+    def send(self, nodes: Iterable[str], message: m.ControllerMessage, order: int = 0) -> None:
+        """Send to the agents of these nodes, under an id if there is one; one that is lost gets nothing."""
         for node in nodes:
-            self._send(node, message)
+            self._send(node, message, order)
 
-    def _send(self, node: str, message: m.ControllerMessage) -> None:
+    def _send(self, node: str, message: m.ControllerMessage, order: int) -> None:
         link = self._links.get(node)
         if link is None or link.writer.is_closing():
             return
-        line = codec.encode(m.To((node,), codec.raw(message)))
+        line = codec.encode(m.To((node,), codec.raw(message), order))
         if len(line) > LONGEST:
             # An agent that got it would take its controller for mad, and end with all that runs there.
             self._refuse(node, message, len(line))
@@ -229,7 +242,7 @@ class LocalNodes:
             await asyncio.sleep(0.02)
         return found
 
-    async def _launch(self, name: str) -> _Link:
+    async def _launch(self, name: str) -> Link:
         ours, theirs = socket.socketpair()
         command = [
             sys.executable, "-m", "pliant.launch.agent", "--node", name, "--slots", str(self.slots),
@@ -241,7 +254,7 @@ class LocalNodes:
         self._agents.add(process.pid)  # before anyone looks for children that nobody knows
         theirs.close()
         reader, writer = await asyncio.open_connection(sock=ours)
-        self._links[name] = link = _Link(process, writer)
+        self._links[name] = link = Link(process, writer)
         self._spawn(self._listen(name, reader, link))
         return link
 
@@ -250,7 +263,7 @@ class LocalNodes:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _listen(self, name: str, reader: asyncio.StreamReader, link: _Link) -> None:
+    async def _listen(self, name: str, reader: asyncio.StreamReader, link: Link) -> None:
         lines = codec.Lines(LONGEST)
         try:
             while data := await self._read(reader):
@@ -262,7 +275,7 @@ class LocalNodes:
         if not self._stopping:
             await self._lose(name, link)
 
-    def _opened(self, name: str, link: _Link, line: bytes) -> None:
+    def _opened(self, name: str, link: Link, line: bytes) -> None:
         """An envelope has come over the link to ``name``. What is in it and cannot be read harms nothing else."""
         try:
             envelope = self._envelopes.decode(line)
@@ -292,7 +305,7 @@ class LocalNodes:
             return await asyncio.wait_for(reader.read(65536), SILENCE_S)
         return await asyncio.wait_for(reader.read(65536), GRACE_S)
 
-    async def _lose(self, name: str, link: _Link) -> None:
+    async def _lose(self, name: str, link: Link) -> None:
         """The agent is gone: make sure that nothing of its node lives on, then try a new one."""
         link.writer.close()
         if name not in self._leaving or not await self._ended(link):

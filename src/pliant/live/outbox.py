@@ -1,0 +1,83 @@
+"""What an agent has told, in order, as long as it may have to be told again: over a new link, to the same controller or
+to one that has begun anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pliant.live.register import Key
+from pliant.protocol import messages as m
+
+MOST = 10_000
+"""How many messages are kept."""
+
+BYE, PROGRESS = "Bye", "Progress"
+"""Messages of a job that are not kept like the others: the first for longer, of the second only the latest."""
+
+_OF_GROUP = m.Started | m.StartFailed | m.Exited | m.Relay | m.Fence
+
+
+class Kept(NamedTuple):
+    """``stays``: it is kept until its group is gone, acknowledged or not. No record tells of it, so that a controller
+    which begins anew has to hear it again."""
+
+    message: m.AgentMessage
+    group: Key | None
+    what: str
+    stays: bool
+
+
+class Outbox:
+    """Messages by their numbers, which increase."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, Kept] = {}
+        self._number = 0
+        self._taken = 0
+
+    def __iter__(self) -> Iterator[tuple[int, m.AgentMessage]]:
+        return iter([(number, kept.message) for number, kept in self._kept.items()])
+
+    @property
+    def last(self) -> int:
+        """The highest number of those that are kept, 0 if there is none."""
+        return next(reversed(self._kept), 0)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._kept) > MOST
+
+    def add(self, message: m.AgentMessage, what: str = "") -> int:
+        """Keep a message, the job's message ``what`` in it if it is a Relay; its number."""
+        group = (message.job, message.group) if isinstance(message, _OF_GROUP) else None
+        if what == PROGRESS:
+            self._drop_earlier(group)
+        self._number += 1
+        stays = what == BYE or (group is not None and not isinstance(message, m.Relay))
+        self._kept[self._number] = Kept(message, group, what, stays)
+        return self._number
+
+    def taken(self, number: int) -> None:
+        """All messages up to ``number`` have been taken."""
+        self._taken = max(self._taken, min(number, self._number))
+        for each in [each for each, kept in self._kept.items() if each <= self._taken and not kept.stays]:
+            del self._kept[each]
+
+    def passed(self, group: Key) -> None:
+        """The group has passed the fence that it was at."""
+        self._let_go(group, m.Fence)
+
+    def forget(self, group: Key) -> None:
+        """The group is gone: what was told of it has only to be taken."""
+        self._let_go(group, m.Started | m.StartFailed | m.Exited | m.Relay | m.Fence)
+
+    def _let_go(self, group: Key, kinds: object) -> None:
+        for number, kept in self._kept.items():
+            if kept.group == group and isinstance(kept.message, kinds):  # type: ignore[arg-type]
+                self._kept[number] = kept._replace(stays=False)
+        self.taken(self._taken)
+
+    def _drop_earlier(self, group: Key | None) -> None:
+        for number in [n for n, kept in self._kept.items() if kept.group == group and kept.what == PROGRESS]:
+            del self._kept[number]

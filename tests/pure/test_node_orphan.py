@@ -1,0 +1,183 @@
+"""A node's agent that has lost its controller and waits for another: what it keeps, what it says again."""
+
+from __future__ import annotations
+
+import pytest
+from node_driver import Driver, hello, only, start_order, told
+
+from pliant.live import node_messages as n
+from pliant.live import outbox
+from pliant.live.outbox import Outbox
+from pliant.model.jobs import Bounds
+from pliant.protocol import codec
+from pliant.protocol import messages as m
+
+GRACE = 60.0
+
+
+def running() -> Driver:
+    """A group of two ranks with an open session, all of it acknowledged."""
+    driver = Driver(orphan_grace=GRACE)
+    driver.order(start_order())
+    driver.put(n.SessionOpened(1, 1000), n.SessionSaid(1, hello()))
+    driver.order(m.Ack(2))
+    return driver
+
+
+def numbers(outputs: list[n.AnyOutput]) -> list[tuple[int, str]]:
+    return [(each.number, type(each.message).__name__) for each in only(outputs, n.Tell)]
+
+
+def said(message: m.JobMessage) -> n.SessionSaid:
+    return n.SessionSaid(1, codec.encode(message))
+
+
+def test_when_the_link_is_lost_it_keeps_what_it_has_and_looks_for_a_new_one() -> None:
+    driver = running()
+    out = driver.put(n.LinkLost())
+    assert [type(each) for each in out] == [n.SetTimer, n.Connect]
+    assert not only(driver.pass_time(GRACE - 1), n.Tell)  # no heartbeats either
+    assert driver.put(said(m.Progress(0, 0.5))) == []
+    out = driver.put(n.LinkMade())
+    first = told(out)[0]
+    assert first == m.AgentHello("n0", 4, 77, (m.Held(1, 0, (0, 1), session=1),), (), 0, 3)
+    # What no record tells of is said again until the group is gone, acknowledged or not.
+    assert numbers(out)[1:] == [(1, "Started"), (3, "Relay")]
+    assert not only(driver.pass_time(10 * GRACE), n.Kill)
+
+
+def test_when_nobody_comes_in_time_it_ends_everything_and_leaves() -> None:
+    driver = running()
+    driver.put(n.LinkLost())
+    out = driver.pass_time(GRACE)
+    assert only(out, n.Kill)[0].pids == (101, 102)
+    assert "no controller for 60 s" in only(out, n.Say)[0].text
+    driver.exit(101, -9)
+    driver.exit(102, -9)
+    driver.find(out)
+    out = driver.put(n.SessionClosed(1))
+    assert only(out, n.Leave) == [n.Leave(orphaned=True)]
+    assert not driver.put(n.LinkMade())
+
+
+def test_an_order_that_comes_again_is_not_obeyed_again() -> None:
+    driver = running()
+    signal = codec.encode(m.To(("n0",), codec.raw(m.Signal(1, 15)), 7))
+    assert len(only(driver.put(n.LinkSaid(signal)), n.SignalGroup)) == 2
+    driver.put(n.LinkLost())
+    hello_again = told(driver.put(n.LinkMade()))[0]
+    assert isinstance(hello_again, m.AgentHello)
+    assert hello_again.obeyed == 7
+    assert driver.put(n.LinkSaid(signal)) == []
+    # One without an id is none of a numbered kind.
+    assert len(only(driver.order(m.Signal(1, 15)), n.SignalGroup)) == 2
+
+
+def test_a_session_is_not_told_twice_what_it_is_told_once() -> None:
+    driver = running()
+    offer = m.Deliver(1, 0, 1, codec.raw(m.Offer(5, 0, 3, 9.0)), "offer 5")
+    assert len(only(driver.order(offer, offer), n.SayToSession)) == 1
+    driver.put(n.LinkLost(), n.LinkMade())
+    assert not driver.order(offer)
+    stay = m.Deliver(1, 0, 1, codec.raw(m.Stay()))
+    assert len(only(driver.order(stay, stay), n.SayToSession)) == 2
+
+
+def test_a_line_that_the_old_link_has_begun_is_not_ended_by_the_new_one() -> None:
+    driver = running()
+    line = codec.encode(m.To(("n0",), codec.raw(m.Signal(1, 15)), 7))
+    driver.put(n.LinkSaid(line[:20]), n.LinkLost(), n.LinkMade())
+    assert len(only(driver.put(n.LinkSaid(line)), n.SignalGroup)) == 2
+
+
+def test_exits_and_a_bye_are_kept_until_the_group_is_proved_gone_and_that_until_it_is_acknowledged() -> None:
+    driver = running()
+    driver.put(n.LinkLost())
+    driver.put(said(m.Done(0, 1, 0)), said(m.Bye(0, "42")))
+    driver.exit(101)
+    driver.exit(102)
+    driver.put(n.SessionClosed(1))
+    kept = [(1, "Started"), (3, "Relay"), (4, "Relay"), (5, "Exited"), (6, "Exited")]
+    assert numbers(driver.put(n.LinkMade()))[1:] == kept
+    driver.order(m.Ack(6))
+    out = driver.put(n.LinkLost(), n.LinkMade())
+    assert numbers(out)[1:] == [each for each in kept if each[0] != 3]  # the resize has been recorded
+    assert told(driver.find(driver.order(m.Prove(1)))) == [m.Proof(1, clean=True)]
+    out = driver.put(n.LinkLost(), n.LinkMade())
+    assert numbers(out) == [(0, "AgentHello"), (7, "Proof")]
+    driver.order(m.Ack(7))
+    assert numbers(driver.put(n.LinkLost(), n.LinkMade())) == [(0, "AgentHello")]
+
+
+def test_an_exit_that_is_kept_back_when_the_link_is_lost_counts_as_not_told() -> None:
+    """What the last rank said last may be read behind its end: until then it is in the inventory as if it lived."""
+    driver = running()
+    driver.exit(101)
+    driver.exit(102)
+    driver.order(m.Ack(4))
+    out = driver.put(n.LinkLost(), n.LinkMade())
+    assert told(out)[0] == m.AgentHello("n0", 4, 77, (m.Held(1, 0, (1,), session=1),), (), 0, 3)
+    assert numbers(out)[1:] == [(1, "Started"), (3, "Exited")]
+    driver.put(n.LinkLost())
+    assert not only(driver.put(said(m.Bye(0, "42")), n.SessionClosed(1)), n.Tell)
+    out = driver.put(n.LinkMade())
+    assert told(out)[0] == m.AgentHello("n0", 4, 77, (m.Held(1, 0, ()),), (), 0, 5)
+    assert numbers(out)[1:] == [(1, "Started"), (3, "Exited"), (4, "Relay"), (5, "Exited")]
+
+
+def test_an_exit_that_is_kept_back_until_its_group_is_proved_gone_is_not_kept_for_ever() -> None:
+    driver = running()
+    driver.exit(101)
+    driver.exit(102)
+    out = driver.order(m.Prove(1))
+    assert numbers(driver.find(out)) == [(4, "Exited"), (5, "Proof")]
+    driver.order(m.Ack(5))
+    assert numbers(driver.put(n.LinkLost(), n.LinkMade())) == [(0, "AgentHello")]
+
+
+def test_a_proof_under_way_is_in_the_inventory_and_a_fence_is_said_again_until_it_is_passed() -> None:
+    driver = Driver(orphan_grace=GRACE)
+    driver.order(start_order(sizes=(1, 1)))
+    out = driver.say("cmd=barrier_in")
+    assert numbers(out) == [(2, "Fence")]
+    driver.order(m.Ack(2), m.Prove(1, patience_s=500.0))
+    out = driver.put(n.LinkLost(), n.LinkMade())
+    assert numbers(out)[1:] == [(1, "Started"), (2, "Fence")]
+    greeting = told(out)[0]
+    assert isinstance(greeting, m.AgentHello)
+    assert greeting.proofs == (1,)
+    driver.order(m.Fenced(1, 0, {}))
+    assert numbers(driver.put(n.LinkLost(), n.LinkMade()))[1:] == [(1, "Started")]
+
+
+def test_of_progress_only_the_last_is_kept_and_too_much_else_ends_the_agent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outbox, "MOST", 20)
+    driver = running()
+    driver.put(n.LinkLost())
+    for step in range(100):
+        driver.put(said(m.Progress(0, step / 100)))
+    [kept] = [each for each in told(driver.put(n.LinkMade())) if isinstance(each, m.Relay)]
+    assert b"0.99" in bytes(kept.message)
+    driver.put(n.LinkLost())
+    ends = [only(driver.put(said(m.Want(0, Bounds(1, 2)))), n.Kill) for _ in range(20)]
+    assert not any(ends[:17])
+    assert any(ends)
+
+
+def test_without_a_grace_nothing_is_numbered_and_the_end_comes_at_once() -> None:
+    driver = Driver()
+    driver.order(start_order())
+    driver.put(n.SessionOpened(1, 1000), n.SessionSaid(1, hello()))
+    assert {number for number, _ in numbers(driver.out)} == {0}
+    out = driver.put(n.LinkLost())
+    assert not only(out, n.Connect)
+    assert only(out, n.Kill)[0].pids == (101, 102)
+
+
+def test_what_was_acknowledged_ahead_of_time_is_kept_all_the_same() -> None:
+    box = Outbox()
+    box.taken(5)
+    assert box.add(m.Proof(1, clean=True)) == 1
+    assert [number for number, _ in box] == [1]

@@ -29,7 +29,7 @@ def test_no_job_is_lost_or_run_twice_and_nothing_is_left(seed: int) -> None:
     assert sum(verdict.faults.values()) >= 1
 
 
-@pytest.mark.parametrize("seed", [1, 5])
+@pytest.mark.parametrize("seed", [6, 8])
 def test_without_faults_all_but_those_that_fail_by_themselves_complete(seed: int) -> None:
     verdict = World(seed, ()).run()
     assert not verdict.broken, verdict.what

@@ -7,6 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, NamedTuple
 
 import typer
@@ -46,6 +47,7 @@ def world(
         str, typer.Option(help=f"all, none, or some of {', '.join(FAULTS)}, with commas.")
     ] = "all",
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one a processor.")] = 0,
+    stop: Annotated[bool, typer.Option("--stop", help="End at the first world that breaks.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Run the controller, the agents and their jobs in worlds of faults, each drawn from a seed, and check that no job
@@ -59,9 +61,11 @@ def world(
     verdicts: list[Verdict] = []
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("worlds", total=seeds)
-        for some in _run(range(first, first + seeds), names, processes(workers)):
+        for some in _run(range(first, first + seeds), names, processes(workers), stop=stop):
             verdicts += some
             progress.advance(task, len(some))
+            if stop and some[-1].broken:
+                break
     figures, found = _sum(verdicts, time.monotonic() - began)
     if as_json:
         typer.echo(json.dumps({**figures, "violations": [one._asdict() for one in found]}))
@@ -83,20 +87,25 @@ def _faults(text: str) -> tuple[str, ...]:
     return names
 
 
-def _run(seeds: range, names: tuple[str, ...], workers: int) -> Iterator[list[Verdict]]:
+def _run(seeds: range, names: tuple[str, ...], workers: int, *, stop: bool) -> Iterator[list[Verdict]]:
     chunks = [list(seeds[i : i + CHUNK]) for i in range(0, len(seeds), CHUNK)]
     if workers == 1 or len(chunks) == 1:
         for chunk in chunks:
-            yield run_some(chunk, names)
+            yield run_some(chunk, names, stop=stop)
         return
     with pool(min(workers, len(chunks))) as executor:
-        yield from executor.map(run_some, chunks, [names] * len(chunks))
+        yield from executor.map(partial(run_some, names=names, stop=stop), chunks)
 
 
-def run_some(seeds: list[int], names: tuple[str, ...]) -> list[Verdict]:
-    """These worlds, one after the other."""
+def run_some(seeds: list[int], names: tuple[str, ...], *, stop: bool = False) -> list[Verdict]:
+    """These worlds, one after the other; with ``stop``, none after one that breaks."""
     os.environ.setdefault("PYTHONHASHSEED", "0")
-    return [World(seed, names).run() for seed in seeds]
+    verdicts: list[Verdict] = []
+    for seed in seeds:
+        verdicts.append(World(seed, names).run())
+        if stop and verdicts[-1].broken:
+            break
+    return verdicts
 
 
 def _sum(verdicts: list[Verdict], seconds: float) -> tuple[dict[str, object], list[Found]]:

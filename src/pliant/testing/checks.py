@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 from pliant.core import records as r
 from pliant.core.audit import Audit, AuditError
 from pliant.core.settings import NEVER
+from pliant.live import orders as o
 from pliant.model.jobs import JobState
+from pliant.protocol import messages as m
 from pliant.protocol import resizing
 
 if TYPE_CHECKING:
+    from pliant.testing.node import Node
     from pliant.testing.world import World
 
 ALLOWED: dict[JobState, frozenset[str]] = {
@@ -22,11 +25,18 @@ ALLOWED: dict[JobState, frozenset[str]] = {
             "in accept", "fails", "liar", "no hello", "started late", "slow link", "silent",
         }
     ),
-    JobState.NODE_FAIL: frozenset({"agent killed", "link cut", "link stalled", "undead", "slow link"}),
+    JobState.NODE_FAIL: frozenset(
+        {"agent killed", "hung for long", "link cut", "link stalled", "slow link", "undead"}
+    ),
     JobState.CANCELLED: frozenset({"cancel", "too large"}),
     JobState.TIMEOUT: frozenset({"walltime"}),
 }  # fmt: skip
 """By which faults, programs and orders a job may end so. A newcomer's death before it connects is none of them."""
+
+
+GIVEN_UP = frozenset({"agent killed", "hung for long", "link cut", "link stalled", "slow link", "undead"})
+"""What may keep a node from proving in time that it is clean."""
+LATE_S = 1.0
 
 
 class Violation(Exception):  # noqa: N818 - what the world is there to find
@@ -90,11 +100,12 @@ class Checks:
         self._world = world
         self._audit = Audit()
         self._names: dict[str, int] = {}
+        self._roots: dict[int, int] = {}
         self._seen = 0
 
     def begin_again(self, records: Iterable[r.Record]) -> None:
         """Another controller has read these, and nothing else has happened."""
-        self._audit, self._names = Audit(), {}
+        self._audit, self._names, self._roots = Audit(), {}, {}
         visited, self.cells = self.cells, Cells()
         for record in records:
             self._audit.add(record)
@@ -124,8 +135,33 @@ class Checks:
                 self._ended(record)
             case r.NodesClean():
                 self._clean(record)
+            case r.NodesLost():
+                self._given_up(record)
             case _:
                 pass
+
+    def starts(self, order: m.StartGroup) -> None:
+        """What a group is started for has been recorded, and its job has not ended."""
+        job = self._audit.jobs.get(order.job)
+        arriving = job.offer.arriving if job is not None and job.offer is not None and job.accepted else ()
+        wanted = job is not None and job.started and order.group in job.groups
+        if not wanted and order.group not in {group.id for group in arriving}:
+            raise Violation(
+                "run_twice", f"group {order.group} of job {order.job} is started, and no record says so"
+            )
+
+    def _given_up(self, record: r.NodesLost) -> None:
+        """A node whose agent is there is given up only where something made it unable to prove that it is clean."""
+        names = self._world.head.cluster.core.state.names
+        for name in (names[number] for number in record.nodes):
+            link = self._world.head.links.get(name)
+            if (
+                link is not None
+                and link.open
+                and link.ready
+                and not GIVEN_UP & self._world.touched_node(name)
+            ):
+                raise Violation("lost", f"{name} is given up, though nothing keeps it from being clean")
 
     def _agree(self, record: r.ResizeDone) -> None:
         """Both ends have the same groups, in the same epoch, with the same root."""
@@ -133,6 +169,7 @@ class Checks:
         job = state.jobs.get(record.job)
         if job is None:
             return
+        self._done_by(record, job.epoch)
         for members in self._world.members(record.job, job.epoch):
             if set(members) != set(state.groups(job)):
                 raise Violation(
@@ -145,9 +182,21 @@ class Checks:
                 "wrong", f"job {record.job}: its session is in epoch {side.epoch}, the core {job.epoch}"
             )
 
+    def _done_by(self, record: r.ResizeDone, epoch: int) -> None:
+        """Who has said that a resize is done has itself come to the next epoch."""
+        for proc, now in self._world.epochs(record.job):
+            if now < epoch and (proc.group, proc.rank) == (self._roots.get(record.job, 0), 0):
+                raise Violation(
+                    "wrong",
+                    f"resize {record.resize} of job {record.job} is done, and its root is in epoch {now}",
+                )
+        self._roots[record.job] = record.root
+
     def _ended(self, record: r.JobEnded) -> None:
         world, state = self._world, record.state
         self.states[state] += 1
+        if problems := world.fabric(record.job).problems:
+            raise Violation("wrong", problems[0])
         if state is JobState.COMPLETED:
             if problem := world.unfinished(record.job, record.result):
                 raise Violation("lost", f"job {record.job} is COMPLETED, but {problem}")
@@ -193,6 +242,10 @@ class Checks:
             return  # what has come is not yet dealt with
         timers = head.timers
         state = head.cluster.core.state
+        self.waits()
+        for end, number, job in state.running:
+            if job.limited and job.ending is None and end < self._world.clock.now - LATE_S:
+                raise Violation("stuck", f"job {number} goes on behind its walltime, over at {end:.3f} s")
         for job in state.resizing.values():
             resize = job.resize
             if resize is not None and resize.deadline == NEVER and resize.stage != resizing.WITHDRAWN:
@@ -201,12 +254,57 @@ class Checks:
                 )
             if resize is not None and resize.deadline != NEVER and ("wake",) not in timers and not job.ending:
                 raise Violation("stuck", f"nobody looks at the deadline of resize {resize.id}")
+            if resize is not None and resize.deadline < self._world.clock.now - LATE_S and not job.ending:
+                raise Violation("stuck", f"resize {resize.id} is {resize.stage}, and its deadline is over")
+        for number, name in state.names.items():
+            if (node_there := self._world.nodes.get(name)) is not None:
+                self._belongs(number, node_there)
         for job_number, mask in state.dirty.items():
             for node in (bit for bit in range(mask.bit_length()) if mask >> bit & 1):
                 if ("proof", job_number, node) not in timers:
                     raise Violation(
                         "stuck", f"node {node} is waited for, to be clean of job {job_number}, for ever"
                     )
+
+    def _belongs(self, number: int, node: Node) -> None:
+        """No process is there of a job that has ended, where the node is not waited for to be clean of it."""
+        state = self._world.head.cluster.core.state
+        link = self._world.head.links.get(node.name)
+        if link is None or not (link.open and link.ready):
+            return  # whoever starts the next agent ends them
+        for proc in node.processes.values():
+            waited = (state.dirty.get(proc.job, 0) | state.lost_mask) >> number & 1
+            if proc.job not in state.jobs and not waited and not proc.dying and proc.program is not None:
+                raise Violation(
+                    "leaked", f"{node.name} has a process of job {proc.job}, and counts as clean of it"
+                )
+
+    def waits(self) -> None:
+        """What the lives of jobs wait for: the timer that ends each wait is there."""
+        head = self._world.head
+        if head.pending:
+            return
+        jobs = head.cluster.core.state.jobs
+        timers = head.timers
+        for number, life in head.cluster.lives.items():
+            alive = life.alive()
+            if life.ended or number not in jobs:
+                continue
+            needed: list[o.Key] = [("start", number, group.number) for group in alive if not group.started]
+            needed += [("gone", number, group.number) for group in alive if group.killed]
+            willing = any(group.joined and not group.killed for group in alive)
+            if willing and jobs[number].ending is not None:
+                needed.append(("kill", number))
+            if not alive:
+                needed.append(("tail", number))
+            if willing and life.side.state not in ("new", "closed"):
+                needed += [
+                    ("linger", number, group.number)
+                    for group in life.groups.values()
+                    if group.joined and not group.released and not group.alive
+                ]
+            if missing := [key for key in needed if key not in timers]:
+                raise Violation("stuck", f"job {number} waits without end: there is no timer {missing[0]}")
 
     def end(self) -> None:
         """Nothing is left, and nothing waits."""
@@ -215,11 +313,15 @@ class Checks:
         if state.jobs:
             names = ", ".join(f"{job.id} ({job.state})" for job in state.jobs.values())
             raise Violation("stuck", f"at the end these jobs have not ended: {names}")
+        if left_over := [number for number, life in world.head.cluster.lives.items() if life.ended]:
+            raise Violation("leaked", f"at the end the lives of jobs {left_over} are not forgotten")
         if len(self._audit.ended) != len(world.specs):
             raise Violation("lost", f"{len(world.specs)} jobs, and {len(self._audit.ended)} have ended")
         for node in world.nodes.values():
             number = next((n for n, name in state.names.items() if name == node.name), None)
             lost = number is None or state.lost_mask >> number & 1
+            if node.agent is not None and not lost and not self._world.touched_node(node.name):
+                raise Violation("stuck", f"the agent of {node.name} was told to leave, and is still there")
             if node.processes and not lost:
                 left = [(proc.job, proc.group, proc.rank) for proc in node.processes.values()]
                 raise Violation("leaked", f"at the end {node.name} has {left}")

@@ -111,6 +111,14 @@ def _refuse_exec(world: World, job: int) -> list[int] | None:
     return _on(node)
 
 
+def _hang(world: World, job: int) -> list[int] | None:
+    """For a while the kernel of a node answers nobody who starts a program or looks for processes."""
+    node = _busy(world, job) or world.random.choice(list(world.nodes.values()))
+    seconds, scans = world.random.choice([(2.5, True), (40.0, False), (200.0, True)])
+    world.hang(node, seconds, scans=scans)
+    return _touch_node(world, node, "hung for long" if scans and seconds > 3.0 else "hung")
+
+
 def _undead(world: World, job: int) -> list[int] | None:
     """A process that not even SIGKILL removes, for a while or for good."""
     procs = _ranks(world, job)
@@ -123,12 +131,15 @@ def _undead(world: World, job: int) -> list[int] | None:
 
 
 def _escape(world: World, job: int) -> list[int] | None:
-    """A rank leaves a daemon behind, which has nothing of its parent but the cookie."""
+    """A rank leaves a daemon behind, which has nothing of its parent but the cookie; not even SIGKILL removes some."""
     procs = _ranks(world, job)
     if not procs:
         return None
     proc = world.random.choice(procs)
-    proc.node.new_process(proc.job, proc.group, -1)
+    daemon = proc.node.new_process(proc.job, proc.group, -1)
+    if world.random.random() < 0.3:
+        daemon.undead = world.clock.now + 1e9
+        world.touch_node(proc.node, "undead")
     return [proc.job]
 
 
@@ -228,7 +239,9 @@ def _ask_for_nodes(world: World, _job: int) -> list[int] | None:
 
 def _reclaim(world: World, _job: int) -> list[int] | None:
     """The provider wants a node back; one that is in use when nobody uses it any more."""
-    names = sorted(name for name in world.head.granted if name in world.nodes)
+    state = world.head.cluster.core.state
+    staying = state.all_mask & ~state.reclaimed_mask & ~state.lost_mask
+    names = [name for number, name in sorted(state.names.items()) if staying >> number & 1]
     wide = max(spec.nodes.min for spec in world.specs)
     if len(names) <= max(3, wide):
         return None
@@ -244,6 +257,7 @@ FAULTS: dict[str, Fault] = {
     "slow-link": _slow_link,
     "stall-link": _stall_link,
     "refuse-exec": _refuse_exec,
+    "hang": _hang,
     "undead": _undead,
     "escape": _escape,
     "fill-disk": _fill_disk,

@@ -7,12 +7,14 @@ Words: ``late`` (seconds within which it starts, at random), ``never`` (the chan
 session), ``odd`` (the chance that a newcomer has other arrays), ``uneven`` (how far a step's length is drawn from
 STEP_S, 0 to 1), ``sync`` (every so many steps the user's code waits for all ranks; 0 for never), ``lag`` (the most
 steps between two checks), ``move`` (seconds that redistribution takes at most), ``wants`` (every so many steps the
-root asks for a size), ``bounds`` (MIN:MAX), ``exit`` (the exit code of a program that fails at its end), ``deaf`` (1:
-SIGTERM is ignored).
+root asks for a size), ``bounds`` (MIN:MAX), ``exit`` (the exit code of a program that fails at its end), ``leave`` (the
+exit code of ranks that were released, some seconds later), ``stay`` (seconds that they stay for), ``quit`` (the step at which all groups but the first end in
+good order, and the others wait for them), ``deaf`` (1: SIGTERM is ignored).
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from pliant.job.decisions import Action, Decision
@@ -29,6 +31,10 @@ MOST_NODES = 1 << 16
 REPORT_S = 1.0
 CHECK_S = 0.05
 """So long at most pass between two checks, unless a step takes longer."""
+LEAVE_S = 1.5
+"""A released rank that fails does so after this time: what its root says of the release is there before."""
+_star = lru_cache(maxsize=4)(star)
+"""One plan for all ranks of a job, as they are in one process here: that of a thousand groups is large."""
 SIGNATURE = "arrays [] and values []"
 
 
@@ -110,6 +116,14 @@ class Malleable(Running):
             if self.session is not None and self.session.side.state not in {"new", "closed"}:
                 self.session.send(m.Error(f"{type(error).__name__}: {error}"))
             self.abort(str(error))
+        code = int(self.program.word("leave", 0))
+        if self.released:
+            yield from self.sleep(self.program.word("stay", 0), "what has no end after its release")
+        if code and self.released:
+            yield from self.sleep(
+                self.host.random.uniform(LEAVE_S, 2 * LEAVE_S), "what comes after its release"
+            )
+            return code
         code = int(self.program.word("exit", 0))
         if code and not self.released:
             self.abort("the program fails after its end", code)
@@ -131,7 +145,7 @@ class Malleable(Running):
             own = world
             groups = yield from self._all(own, self.group, "the names of the groups")
             if set(groups.values()) != set(self.started):
-                own = yield from self._together(star(self.started, 0), own)
+                own = yield from self._together(_star(self.started, 0), own)
                 groups = yield from self._all(own, self.group, "the names of the groups")
             self.team = Team(own, count_members(groups))
 
@@ -270,7 +284,7 @@ class Malleable(Running):
         resize = self.resize
         if self.session is not None:
             self.session.send(m.Ready(resize, self.group))
-        own = yield from self._together(star(self.started, resize), world)
+        own = yield from self._together(_star(self.started, resize), world)
         members = count_members((yield from self._all(own, self.group, "the newcomers' names")))
         port = ""
         if own.rank == 0 and self.session is not None:
@@ -292,11 +306,14 @@ class Malleable(Running):
 
     def _loop(self) -> Script[None]:
         word, number, random = self.program.word, self.program.number, self.host.random
+        quits = int(word("quit", -1))
         step_s, uneven, sync = number(1, 0.1), word("uneven", 0.5), int(word("sync", 4))
         while self.step < self.total:
             yield from self._turn()
             if self.released:
                 return
+            if self.step == quits and self.group != self.joined.groups[0]:
+                self.exit(0)
             yield from self.sleep(step_s * random.uniform(1 - uneven, 1 + uneven), f"step {self.step}")
             if sync and self.step % sync == sync - 1:
                 # A blocking collective: the session is not read, and nothing gets it out.

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 DIES_S = 0.002
 """How long the kernel takes to remove a process that was killed."""
+ANSWERS_S = 31.0
+"""An agent gives a step of a start up within this time, and says so."""
 USER = 1000
 SIGKILL = 9
 
@@ -128,6 +130,7 @@ class Agent:
         self._life = NodeLife(home)
         self._timers: dict[str, Timer] = {}
         self._tokens: dict[tuple[int, int], str] = {}
+        self._unanswered: set[tuple[int, int]] = set()
         self._last_session = 0
         self._queue: list[n.AnyInput] = []
         self._busy = False
@@ -159,12 +162,16 @@ class Agent:
         clock = self.node.clock
         match output:
             case n.Tell():
+                if isinstance(output.message, m.Started | m.StartFailed):
+                    self._unanswered.discard((output.message.job, output.message.group))
                 self.up.send(codec.encode(m.From(self.node.name, codec.raw(output.message))))
             case n.WriteToken():
                 self._tokens[output.job, output.group] = output.token
-                self.tell(n.TokenWritten(output.job, output.group))
+                self._when_answered(
+                    output.job, output.group, lambda: self.tell(n.TokenWritten(output.job, output.group))
+                )
             case n.Spawn():
-                self._spawn(output)
+                self._when_answered(output.job, output.group, lambda: self._spawn(output))
             case n.Kill():
                 for pid in output.pids:
                     if (proc := self.node.processes.get(pid)) is not None:
@@ -181,7 +188,7 @@ class Agent:
             case n.CloseSession():
                 if (proc := self.sessions.pop(output.session, None)) is not None:
                     clock.later(self.node.latency_s(), proc.hung_up)
-            case n.Scan():
+            case n.Scan() if not self.node.world.hung_s(self.node, scans=True):
                 self.tell(n.Found(output.key, self._scan(output)))
             case n.SetTimer():
                 self._cancel(output.key)
@@ -202,6 +209,22 @@ class Agent:
     def _fired(self, key: str) -> None:
         self._timers.pop(key, None)
         self.tell(n.TimerFired(key))
+
+    def _when_answered(self, job: int, group: int, call: Callable[[], None]) -> None:
+        """A step of a start: the kernel of this node may take its time, and the agent must not."""
+        world, clock = self.node.world, self.node.clock
+        if hung_s := world.hung_s(self.node):
+            world.no_start(job)
+            self._unanswered.add((job, group))
+            if hung_s > ANSWERS_S:
+                clock.later(ANSWERS_S, lambda: self._answers((job, group)))
+            clock.later(hung_s, lambda: call() if self.node.agent is self else None)
+        else:
+            call()
+
+    def _answers(self, group: tuple[int, int]) -> None:
+        if group in self._unanswered and self.node.agent is self:
+            raise RuntimeError(f"{self.node.name} has not said whether group {group} could be started")
 
     def _spawn(self, order: n.Spawn) -> None:
         if problem := self.node.world.exec_problem(self.node, order.job):
@@ -251,7 +274,13 @@ class Agent:
 
     def process_gone(self, proc: Proc, code: int) -> None:
         """The kernel tells: its connections end, and its parent may collect it."""
+        heirs = [
+            each for each in self.node.processes.values() if each.program is None and each.job == proc.job
+        ]
         for number in [number for number, other in self.sessions.items() if other is proc]:
+            if heirs:
+                self.sessions[number] = heirs[0]  # a daemon has it open as well
+                continue
             self.node.clock.later(self.node.latency_s(), partial(self._session_ended, number))
         if proc.program is not None:
             self.tell(n.RankClosed(proc.job, proc.group, proc.rank))

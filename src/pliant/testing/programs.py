@@ -21,7 +21,7 @@ from pliant.testing.running import Host, Program, Running, Script, Wait
 
 __all__ = ["LIES", "Fabric", "Host", "Process", "Result", "Span", "Wait", "read_result"]
 
-LIES = ("garbage", "unknown", "done", "answers", "epoch", "groups", "bye", "hello")
+LIES = ("garbage", "unknown", "done", "answers", "epoch", "groups", "bye", "hello", "stale")
 NOWHERE = 1000
 """Added to a number to make one that names nothing."""
 
@@ -66,7 +66,7 @@ class Liar(Malleable):
 
     ``garbage`` a line that is no message, which closes its session; ``unknown`` a message of a type that there is not;
     ``done`` every Done, Accept, Decline and Failed twice; ``answers`` both answers to every offer; ``epoch`` messages of
-    epochs that are over or have never been; ``groups`` before each Done, one that names groups that do not exist;
+    epochs that are over or have never been; ``stale`` a Done of the epoch before, with its Accept; ``groups`` before each Done, one that names groups that do not exist;
     ``bye`` Bye in the midst of its work, and goes on; ``hello`` Hello again, with each Progress.
     """
 
@@ -88,6 +88,8 @@ class Liar(Malleable):
                 return (), (encode(m.Decline(epoch, resize, "no after all")),)
             case "answers", m.Decline(epoch=epoch, resize=resize):
                 return (), (encode(m.Accept(epoch, resize)),)
+            case "stale", m.Accept(epoch=epoch, resize=resize):
+                return (), (encode(m.Done(epoch - 1, resize, self.group)),)
             case "epoch", m.Accept(epoch=epoch, resize=resize) | m.Done(epoch=epoch, resize=resize):
                 early = encode(m.Failed(epoch + NOWHERE, resize, "of an epoch that never comes"))
                 late = encode(m.Failed(epoch - 1, resize, "of the epoch before"))
@@ -135,6 +137,11 @@ class Process:
     @property
     def waiting(self) -> Wait | None:
         return self._running.waiting
+
+    @property
+    def epoch(self) -> int:
+        """The epoch in which the process is; that of its start, if it knows of none."""
+        return self._running.epoch if isinstance(self._running, Malleable) else 0
 
     def begin(self) -> None:
         """Exec has happened."""

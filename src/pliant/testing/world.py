@@ -14,20 +14,18 @@ from typing import NamedTuple
 
 from pliant.core import records as r
 from pliant.core.journal import read
-from pliant.core.settings import Settings
 from pliant.live import node_messages as n
 from pliant.live import orders as o
-from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.model.jobs import JobSpec
 from pliant.model.nodes import NodeSet
-from pliant.policy.registry import POLICIES, make
-from pliant.policy.view import ClusterView, Decision, Policy
 from pliant.protocol import resizing
 from pliant.testing.checks import Checks, Violation
 from pliant.testing.clock import Clock
+from pliant.testing.drawn import draw_jobs, draw_policy, draw_settings
 from pliant.testing.faults import FAULTS
 from pliant.testing.head import Disk, Head
 from pliant.testing.node import Node, Proc
-from pliant.testing.programs import LIES, Fabric, read_result
+from pliant.testing.programs import Fabric, read_result
 
 LARGE = 100
 """One world in so many has a thousand nodes."""
@@ -36,6 +34,8 @@ LONGEST_S = 50_000.0
 MOST_EVENTS = 3_000_000
 WEIGHTS = {"break-policy": 0.4, "kill-head": 0.5, "order": 3.0}
 """How often a fault comes, where not as often as others: after some there is less to see."""
+QUIET_S = 3000.0
+"""If nothing has been recorded for so long, nothing ever will be."""
 LOOK = 1000
 """After so many things that have happened everything is looked at as a whole."""
 
@@ -44,22 +44,6 @@ STATES = [resizing.OFFERED, resizing.WITHDRAWN, resizing.CROSSED, resizing.ACCEP
 CROSSING = 0.25
 """The share of acceptances that cross the loss of what was accepted, or the time that they had."""
 _MOVES = r.ResizeOffered | r.ResizeAccepted | r.ResizeWithdrawn
-
-
-class Breakable:
-    """A policy that raises from a certain moment on."""
-
-    def __init__(self, policy: Policy) -> None:
-        self.name = policy.name
-        self.rebalances = bool(getattr(policy, "rebalances", False))
-        self.half_life_s = float(getattr(policy, "half_life_s", 0.0))
-        self.broken = False
-        self._policy = policy
-
-    def decide(self, view: ClusterView) -> Iterable[Decision]:
-        if self.broken:
-            raise ZeroDivisionError("the policy has a bug")
-        return self._policy.decide(view)
 
 
 class Verdict(NamedTuple):
@@ -96,7 +80,7 @@ class World:
         self.nodes = {f"n{i}": Node(self, f"n{i}", slots) for i in range(count)}
         self._made, self._slots = count, slots
         self._up: set[str] = set()
-        self.specs = self._jobs(count, large=large)
+        self.specs = draw_jobs(self.random, count, large=large)
         self.met: Counter[tuple[str, str]] = Counter()
         self._names = [name for name in FAULTS if name in set(faults)]
         self._fabrics: dict[int, Fabric] = {}
@@ -106,80 +90,15 @@ class World:
         self._by_number: dict[int, JobSpec] = {}
         self._ambushes: dict[str, list[str]] = {}
         self._refused: dict[str, float] = {}
-        self._settings = Settings(
-            cooldown_s=self.random.choice([0.0, 1.0]),
-            decline_backoff_s=self.random.choice([0.5, 5.0]),
-            offer_deadline_s=self.random.choice([2.0, 20.0]),
-            resize_deadline_s=self.random.choice([5.0, 30.0]),
-            kill_grace_s=self.random.choice([0.5, 5.0]),
-        )
-        elastic = ["malleable", "marginal", "equipartition", "average-agreement", "min-agreement", "dmr-wide"]
-        self._policy = Breakable(
-            make(self.random.choice([*POLICIES, *(name for name in elastic for _ in range(4))]))
-        )
+        self._hung: dict[str, tuple[float, bool]] = {}
+        self._news_at = 0.0
+        self._settings = draw_settings(self.random)
+        self._policy = draw_policy(self.random)
         self.checks = Checks(self)
         self.disk = Disk()
         self.head = Head(self, self._policy, self._settings, self.disk, resumed=False)
 
     # ---- jobs ----------------------------------------------------------------------------------------
-
-    def _jobs(self, nodes: int, *, large: bool) -> tuple[JobSpec, ...]:
-        random = self.random
-        count = 20 if large else random.randint(10, random.choice([14, 20, 40, 200]))
-        jobs = []
-        at = 1.0
-        for i in range(count):
-            at += random.expovariate(1.0 / random.choice([0.1, 1.0, 4.0]))
-            jobs.append(self._job(f"j{i}", nodes, at))
-        return tuple(jobs)
-
-    def _job(self, name: str, nodes: int, at: float) -> JobSpec:
-        random = self.random
-        most = min(nodes, random.choice([1, 2, 4, 8, 8, 64]))
-        low = random.randint(1, max(1, most // random.choice([1, 2, 4])))
-        what = random.choices(["malleable", "rigid", "silent", "deaf", "liar", "tasks"], [12, 5, 1, 1, 1, 1])[
-            0
-        ]
-        step_s = random.choice([0.01, 0.3, 1.0, 3.0])
-        steps = random.randint(3, 40)
-        words: tuple[object, ...]
-        if what == "malleable":
-            words = (what, steps, step_s, *self._words())
-        elif what == "rigid":
-            words = (what, steps * step_s, random.choice([0] * 9 + [1]))
-        elif what == "liar":
-            words = (what, steps, step_s, f"lie={random.choice(LIES)}")
-        elif what == "tasks":
-            words = (what, steps, step_s)
-        else:
-            words = (what, min(30.0, steps * step_s))
-        words += (f"late={random.choice([0.05, 0.2, 3.0])}",)
-        elastic = what not in ("rigid", "tasks")
-        return JobSpec(
-            name=name,
-            nodes=Bounds(low, most, random.choice([1, 1, 2])) if elastic else Bounds.exactly(low),
-            job_class=JobClass.MALLEABLE if elastic else JobClass.RIGID,
-            submit_s=at,
-            command=tuple(map(str, words)),
-            walltime_s=max(1.0, 2 * steps * step_s),
-            # A program that breaks the protocol, or never speaks, may hang by its own fault: only that ends it.
-            kill=what in ("liar", "silent", "deaf") or random.random() < 0.05,
-        )
-
-    def _words(self) -> tuple[str, ...]:
-        """What makes one malleable program different from another."""
-        random = self.random
-        choices = {
-            "never": 0.3,
-            "odd": 0.3,
-            "wants": 5,
-            "move": 2.0,
-            "sync": 1,
-            "lag": 1,
-            "exit": 1,
-            "deaf": 1,
-        }
-        return tuple(f"{name}={value}" for name, value in choices.items() if random.random() < 0.08)
 
     def fabric(self, job: int) -> Fabric:
         if job not in self._fabrics:
@@ -199,6 +118,13 @@ class World:
                     if team is not None:
                         yield team
 
+    def epochs(self, job: int) -> Iterator[tuple[Proc, int]]:
+        """The processes of a job that are alive, with the epoch in which each is."""
+        for node in self.nodes.values():
+            for proc in node.processes.values():
+                if proc.job == job and proc.program is not None and not proc.dying:
+                    yield proc, proc.program.epoch
+
     def unfinished(self, job: int, result: str | None) -> str:
         """What is wrong with the result of a job that has completed; empty if nothing is."""
         spec = self.specs_by_number[job]
@@ -217,6 +143,9 @@ class World:
     def touch_node(self, node: Node, what: str) -> None:
         self._touched_nodes.setdefault(node.name, []).append((self.clock.now, what))
 
+    def touched_node(self, name: str) -> set[str]:
+        return {what for _, what in self._touched_nodes.get(name, ())}
+
     def touched(self, job: int) -> set[str]:
         """All that the job has met: by itself, on nodes that it held or was to get, and by what it is."""
         found = set(self._touched.get(job, ()))
@@ -230,7 +159,7 @@ class World:
         ):
             found.add("in accept")
         state = self.head.cluster.core.state
-        left = (state.all_mask & ~state.lost_mask).bit_count()
+        left = (state.all_mask & ~state.lost_mask & ~state.reclaimed_mask).bit_count()
         if spec.nodes.min > left:
             found.add("too large")
         return found
@@ -239,7 +168,7 @@ class World:
         what = {spec.command[0]}
         if spec.command[0] == "rigid" and spec.command[2] != "0":
             what.add("fails")
-        if "exit=1" in spec.command:
+        if "exit=1" in spec.command or "quit=2" in spec.command:
             what.add("fails")
         if spec.kill:
             what.add("walltime")
@@ -247,14 +176,26 @@ class World:
 
     def exec_problem(self, node: Node, job: int) -> str:
         if self._refused.get(node.name, 0.0) > self.clock.now:
-            live = self.head.cluster.core.state.jobs.get(job)
-            first = live is not None and live.resize is None and live.epoch == 0
-            self.touch(job, "exec refused" if first else "newcomer killed")
+            self.no_start(job)
             return "no space left on device"
         return ""
 
     def refuse(self, node: Node, seconds: float) -> None:
         self._refused[node.name] = self.clock.now + seconds
+
+    def hang(self, node: Node, seconds: float, *, scans: bool) -> None:
+        self._hung[node.name] = self.clock.now + seconds, scans
+
+    def hung_s(self, node: Node, *, scans: bool = False) -> float:
+        """How long the kernel of this node will start nothing yet, or not show its processes."""
+        until, both = self._hung.get(node.name, (0.0, False))
+        return max(0.0, until - self.clock.now) if both or not scans else 0.0
+
+    def no_start(self, job: int) -> None:
+        """A rank of the job cannot be started."""
+        live = self.head.cluster.core.state.jobs.get(job)
+        first = live is not None and live.resize is None and live.epoch == 0
+        self.touch(job, "exec refused" if first else "newcomer killed")
 
     def fill_disk(self, seconds: float) -> None:
         self.disk.full = True
@@ -299,6 +240,7 @@ class World:
 
     def recorded(self, records: Iterable[r.Record]) -> None:
         for record in records:
+            self._news_at = self.clock.now
             if isinstance(record, r.JobSubmitted):
                 self.specs_by_number[record.job] = record.spec
             if isinstance(record, r.JobStarted):
@@ -332,6 +274,8 @@ class World:
     def checked(self) -> None:
         cluster = self.head.cluster
         self.checks.told()
+        if self.clock.happened % 8 == 0:
+            self.checks.waits()
         if cluster.idle and self._up_to_date():
             self.over = True
 
@@ -451,8 +395,11 @@ class World:
                     raise Violation("stuck", f"nothing is left to happen: {self._waits()}")
                 if self.clock.happened > MOST_EVENTS:
                     raise Violation("stuck", f"after {MOST_EVENTS} things that happened it is not over")
+                if self.clock.now > self._news_at + QUIET_S:
+                    raise Violation("stuck", f"nothing has been recorded for {QUIET_S:g} s: {self._waits()}")
                 if self.clock.happened % LOOK == 0 and self.head.alive:
                     self.checks.look()
+            self.head.shut_down()
             self._drain()
             self.checks.end()
         except Violation as found:

@@ -1,0 +1,179 @@
+"""Changes that the world has to notice: each breaks a promise of the live system, or removes a deadline."""
+
+from __future__ import annotations
+
+from mutations_sites import Mutation
+
+
+def _timer(name: str, file: str, before: str) -> Mutation:
+    return Mutation(f"no deadline: {name}", file, before, "pass")
+
+
+FIXED: tuple[Mutation, ...] = (
+    Mutation(
+        "reserved nodes are freed after accept",
+        "protocol/resizing.py",
+        '(ACCEPTED, "Withdraw"): Move(RECALLED, Effect.NOTHING)',
+        '(ACCEPTED, "Withdraw"): Move(RECALLED, Effect.FREE)',
+    ),
+    Mutation(
+        "reserved nodes are freed at accept",
+        "protocol/resizing.py",
+        '(OFFERED, "Accept"): Move(ACCEPTED, Effect.START)',
+        '(OFFERED, "Accept"): Move(ACCEPTED, Effect.FREE)',
+    ),
+    Mutation(
+        "nodes of a failed resize are freed at once",
+        "core/state.py",
+        "        self._soil(job.id, resize.nodes)",
+        "        self._give(resize.nodes & ~self.lost_mask)",
+    ),
+    Mutation(
+        "a done of a stale epoch is taken",
+        "protocol/scheduler_side.py",
+        "if message.epoch < self.epoch:",
+        "if message.epoch < self.epoch and not isinstance(message, m.Done):",
+    ),
+    Mutation(
+        "clean without proof: what is not clean is taken for it",
+        "live/cluster_nodes.py",
+        "        if proof.clean:",
+        "        if True:",
+    ),
+    Mutation(
+        "clean without proof: nobody is asked",
+        "live/cluster.py",
+        "                    self._prove(command.job, node)\n            case c.Acquire():",
+        "                    self.happened(e.Clean(command.job, NodeSet.of([node])))\n            case c.Acquire():",
+    ),
+    Mutation(
+        "group_lost is not told",
+        "live/job.py",
+        "                self._tell_root(m.GroupLost(group.number, group.why(error)))",
+        "                pass",
+    ),
+    Mutation(
+        "a released group's exit fails the job",
+        "live/job.py",
+        "        elif code and not group.released:",
+        "        elif code:",
+    ),
+    Mutation(
+        "linger is dropped",
+        "live/job.py",
+        '            self._effects.later(("linger", self.number, group.number), LINGER_S)',
+        "            pass",
+    ),
+    Mutation(
+        "action before record",
+        "testing/head.py",
+        """        for line in lines:
+            self.disk.write(line)
+        self._heed_disk()
+        world.recorded(records)
+        for output in outputs:
+            self._carry_out(output)
+""",
+        """        for output in outputs:
+            self._carry_out(output)
+        for line in lines:
+            self.disk.write(line)
+        self._heed_disk()
+        world.recorded(records)
+""",
+    ),
+    Mutation(
+        "Start is repeated at resume",
+        "live/cluster.py",
+        '''take all nodes for lost until their new agents are there."""
+''',
+        '''take all nodes for lost until their new agents are there."""
+        for command in self.core.unanswered():
+            if isinstance(command, c.Start) and not command.resize:
+                self._carry_out(command)
+''',
+    ),
+    Mutation(
+        "an old root is obeyed",
+        "protocol/scheduler_side.py",
+        "            if group != self.root:",
+        "            if False:",
+    ),
+    Mutation(
+        "the old root stays root",
+        "protocol/scheduler_side.py",
+        "            self.root = message.root",
+        "            pass",
+    ),
+    Mutation(
+        "a late accept starts groups",
+        "core/resizes.py",
+        "        if resize.started:\n            self._commands.append(",
+        "        if resize.arriving:\n            self._commands.append(",
+    ),
+    Mutation(
+        "a fence is released one node early",
+        "protocol/fence.py",
+        "        if len(self._here) < len(self.groups):",
+        "        if len(self._here) < len(self.groups) - 1:",
+    ),
+    # ---- deadlines: of a job's life ------------------------------------------------------------------
+    _timer("job: session", "live/job.py", 'self._effects.later(("session", self.number), SESSION_S)'),
+    _timer("job: start", "live/job.py", 'self._effects.later(("start", self.number, group.number), START_S)'),
+    _timer("job: kill", "live/job.py", 'self._effects.later(("kill", self.number), grace_s)'),
+    _timer("job: gone", "live/job.py", 'self._effects.later(("gone", self.number, group.number), GONE_S)'),
+    _timer("job: tail", "live/job.py", 'self._effects.later(("tail", self.number), TAIL_S)'),
+    # ---- of an agent's -------------------------------------------------------------------------------
+    _timer(
+        "agent: beat again",
+        "live/node.py",
+        "self._tell(m.Heartbeat())\n                self._do(n.SetTimer(BEAT, HEARTBEAT_S))",
+    ),
+    _timer(
+        "agent: start of a group",
+        "live/node.py",
+        "self._do(n.WriteToken(group.job, group.number, group.token_file, group.token))\n"
+        "        self._do(n.SetTimer(group.timer, START_S))",
+    )._replace(after="self._do(n.WriteToken(group.job, group.number, group.token_file, group.token))"),
+    _timer(
+        "agent: start of a rank",
+        "live/node.py",
+        "            self._do(spawn)\n            self._do(n.SetTimer(group.timer, START_S))",
+    )._replace(after="            self._do(spawn)\n            self._do(n.CancelTimer(group.timer))"),
+    _timer("agent: last words", "live/node.py", "self._do(n.SetTimer(group.last_timer, LAST_S))"),
+    _timer("agent: patience of a proof", "live/node.py",
+           "self._do(n.SetTimer(key, min(max(0.0, order.patience_s), PATIENCE_S)))"),
+    _timer("agent: scan", "live/node.py", "self._do(n.SetTimer(removal.key, SCAN_S))"),
+    _timer("agent: scan again", "live/node.py", "self._do(n.SetTimer(removal.key, AGAIN_S))"),
+    _timer("agent: sessions at the end", "live/node.py", "self._do(n.SetTimer(SESSIONS, KILL_S))"),
+    _timer("agent: hello", "live/node_sessions.py", "self._do(n.SetTimer(_timer(new.session), HELLO_S))"),
+    # ---- of the cluster's and the core's -------------------------------------------------------------
+    _timer("cluster: submit", "live/cluster.py",
+           'self._outputs.append(o.SetTimer(("submit",), waiting[0].submit_s))'),
+    _timer("cluster: wake", "live/cluster.py", 'self._outputs.append(o.SetTimer(("wake",), command.at))'),
+    _timer("cluster: proof", "live/cluster_nodes.py",
+           "self.send(node, m.Prove(job, tuple(keep)))\n        "
+           'self.later(("proof", job, node), PROOF_S)')._replace(after="self.send(node, m.Prove(job, tuple(keep)))"),
+    _timer("core: walltime", "core/core.py",
+           'self._end(job, JobState.TIMEOUT, f"walltime of {job.spec.estimate(job.size):.6g} s is over")'),
+    _timer("core: a resize that does not end", "core/core.py",
+           'self._end(job, JobState.FAILED, f"resize {resize.id} passed its deadline; the job is stuck")'),
+    Mutation(
+        "no deadline: core: an answer",
+        "core/core.py",
+        "if resize is None or resize.deadline > now or job.ending is not None:",
+        'if resize is None or resize.deadline > now or job.ending is not None or resize.stage == "offered":',
+    ),
+    Mutation(
+        "no deadline: core: an accepted resize",
+        "core/core.py",
+        "if resize is None or resize.deadline > now or job.ending is not None:",
+        'if resize is None or resize.deadline > now or job.ending is not None or resize.stage == "accepted":',
+    ),
+)  # fmt: skip
+
+HARMLESS: dict[str, str] = {
+    "no deadline: job: session": "it only writes a hint into the job's log, which is written at the end too",
+    "no deadline: agent: scan again": "the limit of the scan before is still set, and looks again when it is over",
+}
+"""Those that no world can notice, with the mechanism that makes each of them harmless."""

@@ -16,10 +16,16 @@ import pytest
 from harness import PATIENCE_S, PLIANT, PROGRAMS, BatchRun, is_right, until, until_told
 
 from pliant.core import records as r
+from pliant.core.settings import Settings
+from pliant.daemon.controller import Controller
 from pliant.launch import processes
 from pliant.live import orders as o
+from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.model.nodes import NodeSet
+from pliant.policy.fcfs import Fcfs
+from pliant.policy.view import Reason
 from pliant.providers import Event
+from pliant.providers.kept import KeptNodes
 from pliant.providers.local import LocalNodes
 
 Start = Callable[..., BatchRun]
@@ -158,3 +164,64 @@ def test_what_cannot_be_had_is_refused_and_a_node_with_a_process_that_cannot_be_
         tracer.stdout.close()
         tracer.wait(PATIENCE_S)
     until(lambda: not processes.find(run), "the end of what was traced")
+
+
+def test_nodes_that_outlive_their_controller_are_given_back_and_come_again_but_none_are_added() -> None:
+    run = f"k{os.getpid():x}"
+
+    async def all_of_it(place: Path) -> None:
+        told = Told()
+        provider = KeptNodes(2, 1, run, place, grace=PATIENCE_S)
+        try:
+            await provider.start(told)
+            assert told.events == [o.Granted(("n0", "n1"), (1, 1))]
+            provider.request(2)
+            refused = await told.wait_for(o.Refused)
+            assert isinstance(refused, o.Refused)
+            assert refused.count == 2
+            provider.give_back(["n0", "n0", "n7"])
+            assert await told.wait_for(o.Returned, "n0") == o.Returned(("n0",))
+            with pytest.raises(AssertionError, match="n0 has no agent"):
+                agent_of(run, "n0")
+            os.kill(agent_of(run, "n1"), signal.SIGKILL)
+            await told.wait_for(o.Back, "n1")
+            assert told.events[3:] == [o.Unlinked("n1"), o.Lost("n1"), o.Back("n1")]
+        finally:
+            await provider.stop()
+
+    with tempfile.TemporaryDirectory(prefix="plt") as place:
+        asyncio.run(all_of_it(Path(place)))
+        assert not list(Path(place).iterdir())
+    with pytest.raises(AssertionError, match="n1 has no agent"):
+        agent_of(run, "n1")
+
+
+def test_a_controller_that_begins_again_without_a_grace_ends_what_ran_and_does_without_nodes_that_are_gone(
+    tmp_path: Path,
+) -> None:
+    run = f"g{os.getpid():x}"
+    small, large = (JobSpec(name=f"j{size}", nodes=Bounds(size, size), command=("true",)) for size in (1, 2))
+    records: list[r.Record] = [
+        r.NodesGranted(0.0, NodeSet.of([0, 1]), ("n0", "n1"), (1, 1)),
+        r.JobSubmitted(1.0, 1, small),
+        r.JobStarted(1.0, 1, NodeSet.of([0]), Reason("fits")),
+        r.JobSubmitted(2.0, 2, large),
+    ]
+    made: list[r.Record] = []
+
+    async def all_of_it(place: Path) -> None:
+        provider = LocalNodes(1, 1, run, place)
+        controller = Controller(Fcfs(), Settings(), provider, output=tmp_path, records=records)
+        controller.sinks.append(made.append)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await controller.start()
+                await controller.run(())
+        finally:
+            await controller.stop()
+
+    with tempfile.TemporaryDirectory(prefix="plt") as place:
+        asyncio.run(all_of_it(Path(place)))
+    ends = {each.job: each.state for each in made if isinstance(each, r.JobEnded)}
+    assert ends == {1: JobState.FAILED, 2: JobState.CANCELLED}
+    assert not processes.find(run)

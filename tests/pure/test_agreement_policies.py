@@ -29,7 +29,7 @@ from pliant.policy.sizing import AVERAGE, MIN, PREFERRED, Sizing
 from pliant.policy.view import ClusterView, Decision, Resize, Start
 from pliant.sim.simulator import INSTANT, SimJob, Simulator
 
-EXAMPLES = 100
+EXAMPLES = 60
 ROUNDING_S = 1e-6
 sizings_ = st.sampled_from([MIN, PREFERRED, AVERAGE])
 rules_ = st.sampled_from([AGREEMENT, STEAL, POOL])

@@ -207,7 +207,7 @@ def finish(core: Driven, now: float) -> None:
     raise AssertionError(f"left: {state.jobs.keys()}, dirty: {state.dirty}")
 
 
-@settings(max_examples=250)
+@settings(max_examples=120)
 @given(
     steps_,
     st.sampled_from([*POLICIES, "malleable", "malleable"]),

@@ -28,7 +28,7 @@ from pliant.sim.paper3 import COUNTS, FIXED, FLEXIBLE, PUBLISHED, Measured, pape
 from pliant.sim.simulator import INSTANT, SimJob
 from pliant.sim.sources import Wish, read_workload
 
-EXAMPLES = 100
+EXAMPLES = 60
 
 
 def flexible(

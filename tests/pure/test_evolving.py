@@ -151,7 +151,7 @@ def evolving_jobs(draw: st.DrawFn) -> list[SimJob]:
     return jobs
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(evolving_jobs(), policies_, settings_, st.booleans(), st.booleans())
 def test_evolving_jobs_hold_together_under_all_policies(
     jobs: list[SimJob],
@@ -178,7 +178,7 @@ def test_evolving_jobs_hold_together_under_all_policies(
     assert replay(records, options).snapshot() == simulator.core.state.snapshot()
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(evolving_jobs(), st.sampled_from(["fcfs", "malleable", "conservative"]))
 def test_alone_on_the_machine_every_phase_runs_at_a_size_it_wants(jobs: list[SimJob], policy: str) -> None:
     spec = jobs[0].spec

@@ -30,7 +30,7 @@ def crowds(draw: st.DrawFn) -> list[SimJob]:
     return jobs
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(crowds(), st.booleans())
 def test_it_is_the_order_of_the_loop(jobs: list[SimJob], backfill: bool) -> None:  # noqa: FBT001 - Hypothesis passes it
     expected = loop_starts(jobs, PROCESSORS, backfill=backfill)

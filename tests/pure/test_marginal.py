@@ -24,7 +24,7 @@ from pliant.sim.malleability import make_malleable
 from pliant.sim.paper2 import COST
 from pliant.sim.simulator import INSTANT, SimJob, measured
 
-EXAMPLES = 100
+EXAMPLES = 60
 
 
 def malleable(name: str, low: int, preferred: int, high: int, runtime_s: float, *, at: float = 0.0) -> SimJob:

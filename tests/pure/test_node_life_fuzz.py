@@ -289,4 +289,4 @@ class Node(RuleBasedStateMachine):
 
 
 TestNode = Node.TestCase
-TestNode.settings = settings(max_examples=150, stateful_step_count=50)
+TestNode.settings = settings(max_examples=60, stateful_step_count=50)

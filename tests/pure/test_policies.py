@@ -28,7 +28,7 @@ from pliant.policy.view import Policy
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import SimJob
 
-EXAMPLES = 100
+EXAMPLES = 60
 ROUNDING_S = 1e-6
 """An estimate scaled to another size and the run time there may differ in their last digits."""
 

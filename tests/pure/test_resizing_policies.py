@@ -19,7 +19,7 @@ from pliant.policy.keep_preferred import KeepPreferred
 from pliant.policy.view import ClusterView, Decision, Resize, Start
 from pliant.sim.simulator import SimJob
 
-EXAMPLES = 100
+EXAMPLES = 60
 
 
 @st.composite

@@ -27,7 +27,7 @@ from pliant.policy.malleable import Malleable
 from pliant.policy.registry import POLICIES, START_RULES, has_start_rule, make
 from pliant.sim.simulator import INSTANT, SimJob, Simulator, simulate
 
-EXAMPLES = 100
+EXAMPLES = 60
 NODES = 24
 
 

@@ -52,7 +52,7 @@ def stepwise(job: Any, size: int, now: float, reservation: Reservation) -> int:
     return 0
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(jobs_(), st.sampled_from([0.0, 3.0, 10.0, 12.5, 50.0, 200.0]), st.integers(0, 20))
 def test_a_job_is_backfilled_at_the_largest_harmless_size(job: Any, at: float, spare: int) -> None:
     one, other = Reservation(at, spare), Reservation(at, spare)

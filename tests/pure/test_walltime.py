@@ -75,7 +75,7 @@ class Watched:
         return decisions
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(
     outrunning(),
     st.sampled_from(EVERY),

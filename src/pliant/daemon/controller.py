@@ -25,6 +25,7 @@ from pliant.live import cluster_recording as recording
 from pliant.live import orders as o
 from pliant.live.cluster import Cluster, Home
 from pliant.model.jobs import JobSpec
+from pliant.model.nodes import NodeSet
 from pliant.policy.view import Policy
 from pliant.providers import Provider
 
@@ -45,6 +46,7 @@ class Controller:
         self.provider = provider
         home = Home(str(output), os.getcwd(), self.provider.env, secret or secrets.token_bytes(16))  # noqa: PTH109
         self._resumed = records is not None
+        self._grace = orphan_grace
         self._cluster = (
             Cluster(policy, settings, home, orphan_grace)
             if records is None
@@ -77,6 +79,12 @@ class Controller:
             self._inputs.append(o.Resumed("the controller was started again"))
             await self.provider.start(self.tell)
             self._handle()
+            if not self._grace:
+                state = self.core.state
+                for node in NodeSet(
+                    state.lost_mask
+                ):  # what its provider has not granted now is not there any more
+                    self.tell(o.Lost(state.names[node], final=True))
             return
         await self.provider.start(self.tell)
         self._began = asyncio.get_running_loop().time()

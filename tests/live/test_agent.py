@@ -133,7 +133,9 @@ def test_what_agents_and_controllers_were_told_and_did_is_recorded_and_played_ag
         heat("world", "2", submit=0.1, steps=20, work_s=0.3),
     )
     run.wait_for(r.JobEnded)
-    assert {one["verified"] for one in run.finish().values()} == {True}
+    jobs = run.finish().values()
+    assert {one["verified"] for one in jobs} == {True}
+    assert all(one["cpu_s"] > 0 for one in jobs)
     *files, last = sorted((tmp_path / "records").iterdir())
     assert [path.name.rpartition("-")[0] for path in files] == ["agent-n0", "agent-n1", "agent-n2"]
     assert last.name == f"controller-{run.process.pid}.ndjson"

@@ -17,8 +17,8 @@ from pliant.testing.faults import FAULTS
 from pliant.testing.world import World
 
 SEEDS = range(8)
-FOUND = (67, 92, 279)
-"""Worlds that once broke: a job that waited for ever for a rank which its own agent could not kill."""
+FOUND = (67, 92, 279, 10004, 11195, 11470, 11574)
+"""Worlds that once broke the system, or a check."""
 
 
 @pytest.mark.parametrize("seed", [*SEEDS, *FOUND])

@@ -238,6 +238,7 @@ class SchedulerCore(Resizes):
             event.result,
             job.why or event.error,
             event.requeue,
+            event.cpu_s,
         )
         self._record(record)
         if event.requeue:

@@ -118,13 +118,14 @@ class Progressed(Event, frozen=True):
 
 class Ended(Event, frozen=True):
     """Nothing of the job computes any more; its nodes still have to be proved clean. With ``requeue`` it will be
-    submitted again, under another number."""
+    submitted again, under another number. ``cpu_s`` is what its ranks that have ended took of the processors."""
 
     job: int
     exit_code: int
     result: str | None = None
     error: str = ""
     requeue: bool = False
+    cpu_s: float = 0.0
 
 
 class Granted(Event, frozen=True):

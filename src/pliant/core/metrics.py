@@ -309,6 +309,7 @@ class Metrics:
         if outcome is not None:
             outcome.state = record.state
             outcome.exit_code = record.exit_code
+            outcome.cpu_s = record.cpu_s
             outcome.end_s = at
             outcome.result = record.result
             outcome.error = record.error

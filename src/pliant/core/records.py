@@ -156,7 +156,7 @@ class JobEnding(Record, frozen=True):
 
 class JobEnded(Record, frozen=True):
     """``nodes`` were the job's, with those on which newcomers may have been started; they are dirty until proved clean.
-    ``requeued``: it is not the end of the job.
+    ``requeued``: it is not the end of the job. ``cpu_s`` is what its ranks took of the processors.
 
     The first line of ``error`` is the reason, and all that tables and live lines show; the others are details.
     """
@@ -168,6 +168,7 @@ class JobEnded(Record, frozen=True):
     result: str | None = None
     error: str = ""
     requeued: bool = False
+    cpu_s: float = 0.0
 
 
 class PolicyFailed(Record, frozen=True):

@@ -71,6 +71,7 @@ class Nodes:
     def _back(self, name: str) -> None:
         nodes = NodeSet(self._set([name]).mask & self.core.state.all_mask)
         for number in nodes:
+            self._gone.discard(number)  # we may have given it up for what is now gone
             self._begin_link(number)
         self.happened(e.Back(nodes))
 

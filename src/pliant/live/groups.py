@@ -52,6 +52,10 @@ class LiveGroup:
         self.joined = resize == 0
         self.released = False
         self.said = ""
+        self.resumed = False
+        """Whether it was there before this controller."""
+        self.end = 0, ""
+        """How it has ended: an exit code, and what there is to say of it."""
 
     def complain(self, text: str) -> None:
         """The group's session says what went wrong there; the first time tells."""

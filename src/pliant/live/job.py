@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Sequence
-from typing import Protocol
 
 from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
+from pliant.live.effects import Effects
 from pliant.live.groups import LiveGroup, Loss, Place, last_line, story_of
-from pliant.live.orders import SIGKILL, SIGTERM, Key
+from pliant.live.orders import SIGKILL, SIGTERM
 from pliant.model.errors import ProtocolError
 from pliant.model.groups import Group
 from pliant.model.jobs import Bounds, JobSpec
@@ -39,25 +39,6 @@ TAIL_S = 5.0
 KILLED = 128 + SIGKILL
 
 
-class Effects(Protocol):
-    """What a life can bring about."""
-
-    def happened(self, event: e.Event) -> None:
-        """Tell the core."""
-
-    def send(self, node: int, message: m.ControllerMessage) -> None:
-        """Send to the agent of a node."""
-
-    def later(self, key: Key, delay_s: float) -> None:
-        """Have ``fired`` called with this key after so long."""
-
-    def read_tail(self, job: int, path: str) -> None:
-        """Have ``tail`` called with the end of a file."""
-
-    def log(self, path: str, text: str) -> None:
-        """Add a line of ours to a file."""
-
-
 class JobLife:
     """One job between its start and its end. ``loss`` is what the loss of a group means to it."""
 
@@ -77,6 +58,7 @@ class JobLife:
         self._fence: Fence | None = None
         self._result: str | None = None
         self._exit_code = 0
+        self._cpu_s = 0.0
         self._said = ""
         self._cause = ""
         self._telling = False
@@ -154,6 +136,9 @@ class JobLife:
     def withdraw(self, resize: int) -> None:
         if self.side.state != "closed":  # else a Bye has answered the offer
             self._tell_root(m.Withdraw(resize))
+        if late := [g for g in self.alive() if g.resize == resize and not (g.joined or g.ready)]:
+            nodes = hostlist(self._name(g.node) for g in late)
+            self._effects.log(self._place.output, f"resize {resize}: {nodes} had not come to the loop")
 
     def kill(self, grace_s: float) -> None:
         """End the job: ask first, and after ``grace_s`` seconds use force."""
@@ -167,11 +152,15 @@ class JobLife:
 
     def committed(self, record: r.ResizeDone) -> None:
         """A resize is done: its newcomers are members now, and released groups may end without harm."""
-        for group in self.groups.values():
-            if group.resize == record.resize:
-                group.joined = True
-            if group.number in record.left:
-                group.released = True
+        new = [group for group in self.groups.values() if group.resize == record.resize]
+        for group in new:
+            group.joined = True
+        for number in record.left:
+            self.groups[number].released = True
+        for group in new:
+            if not group.alive:
+                # It ended before the job could say that it is a part of it: that is a loss, or an end, like any other.
+                self._group_gone(group, *group.end)
         self._board.forget_before(self.side.epoch)
 
     # ---- timers --------------------------------------------------------------------------------------
@@ -238,6 +227,7 @@ class JobLife:
         if message.rank not in group.alive:
             return
         group.alive.discard(message.rank)
+        self._cpu_s += message.cpu_s
         if message.code != 0:
             how = (
                 f"was ended by signal {-message.code}" if message.code < 0 else f"exited with {message.code}"
@@ -250,6 +240,7 @@ class JobLife:
 
     def _group_gone(self, group: LiveGroup, code: int, error: str) -> None:
         """A group has ended, or is broken beyond repair."""
+        group.end = code, error
         if not group.joined:
             # What goes wrong with a newcomer concerns nobody but the newcomer.
             if self.side.state not in ("new", "closed"):
@@ -479,7 +470,7 @@ class JobLife:
             return
         self.ended = True
         story = story_of(output, self._said, self._cause) if self._exit_code else ""
-        self._effects.happened(e.Ended(self.number, self._exit_code, self._result, story))
+        self._effects.happened(e.Ended(self.number, self._exit_code, self._result, story, cpu_s=self._cpu_s))
 
     def _tell_no_session(self) -> None:
         if not self._one_world and self.side.state == "new":

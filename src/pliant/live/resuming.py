@@ -24,6 +24,8 @@ def take_up(life: JobLife, job: Job, state: State) -> None:
     life.add(members, 0)
     if job.resize is not None and job.resize.stage in resizing.STARTED:
         life.add(job.resize.arriving, job.resize.id)
+    for group in life.groups.values():
+        group.resumed = True
     resize = job.resize.id if job.resize is not None else None
     life.side = SchedulerSide.resumed(job.root, job.epoch, _wire(job), resize)
 
@@ -43,6 +45,8 @@ def find_missing(life: JobLife, job: Job, there: Collection[tuple[int, int]]) ->
     """See to the groups that no agent has. An agent forgets none before it is proved clean: so those the job began with
     were never started, if nobody has lost their node, nor were newcomers."""
     for group in life.alive():
+        if not group.resumed:
+            continue  # started since, by an answer that was repeated
         is_there = (life.number, group.number) in there
         if group.joined and not job.epoch:
             life.start_again(group, order=not is_there)

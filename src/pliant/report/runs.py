@@ -181,6 +181,7 @@ def _job_data(run: Run, number: int, job: JobOutcome) -> dict[str, Any]:
         "class": str(job.job_class),
         "state": str(job.state),
         "exit_code": job.exit_code,
+        "cpu_s": _rounded(job.cpu_s),
         "verified": job.verified,
         "submit_s": _rounded(job.submit_s),
         "start_s": _maybe(job.start_s),

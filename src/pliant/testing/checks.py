@@ -98,6 +98,7 @@ class Checks:
         self.cells = Cells()
         self.states: Counter[JobState] = Counter()
         self._world = world
+        self._begun: set[tuple[int, int]] = set()
         self._audit = Audit()
         self._names: dict[str, int] = {}
         self._roots: dict[int, int] = {}
@@ -129,6 +130,8 @@ class Checks:
                 if record.spec.name in self._names:
                     raise Violation("run_twice", f"{record.spec.name} is submitted again as job {record.job}")
                 self._names[record.spec.name] = record.job
+            case r.ResizeAccepted():
+                self._begin(record)
             case r.ResizeDone():
                 self._agree(record)
             case r.JobEnded():
@@ -140,12 +143,18 @@ class Checks:
             case _:
                 pass
 
+    def _begin(self, record: r.ResizeAccepted) -> None:
+        job = self._audit.jobs[record.job]
+        if job.offer is not None and job.accepted:
+            self._begun.update((record.job, group.id) for group in job.offer.arriving)
+
     def starts(self, order: m.StartGroup) -> None:
         """What a group is started for has been recorded, and its job has not ended."""
         job = self._audit.jobs.get(order.job)
         arriving = job.offer.arriving if job is not None and job.offer is not None and job.accepted else ()
         wanted = job is not None and job.started and order.group in job.groups
-        if not wanted and order.group not in {group.id for group in arriving}:
+        begun = (order.job, order.group) in self._begun  # and perhaps over again, in the same instant
+        if not wanted and not begun and order.group not in {group.id for group in arriving}:
             raise Violation(
                 "run_twice", f"group {order.group} of job {order.job} is started, and no record says so"
             )
@@ -227,6 +236,7 @@ class Checks:
 
     def told(self) -> None:
         """A job that is being resized has been told of each newcomer that is gone."""
+        self._begun.clear()
         head = self._world.head
         for number in head.cluster.core.state.resizing:
             life = head.cluster.lives[number]

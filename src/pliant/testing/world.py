@@ -150,8 +150,9 @@ class World:
         """All that the job has met: by itself, on nodes that it held or was to get, and by what it is."""
         found = set(self._touched.get(job, ()))
         for name, since in self._held.get(job, ()):
-            # What met a node shortly before the job came there may still be at work.
-            found |= {what for at, what in self._touched_nodes.get(name, ()) if at >= since - 100.0}
+            # What met a node shortly before the job came there may still be at work, and a slow link stays slow.
+            met = self._touched_nodes.get(name, ())
+            found |= {what for at, what in met if at >= since - 100.0 or what == "slow link"}
         spec = self.specs_by_number[job]
         found |= self._by_itself(spec)
         if "newcomer killed" in found and any(

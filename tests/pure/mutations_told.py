@@ -75,9 +75,6 @@ REASONS: dict[str, str] = {
     'core/resizes.py Resizes.refusal: delete return f"job {number} ({job.spec.name}) takes no resizes now: it is {job.spec.job_class} and " + ( "inside its lo': (
         "the order fault picks jobs that are inside their loop"
     ),
-    "core/state.py State._started: delete job.one_world = record.one_world": (
-        "a gap: each node of a rigid job gets a world of its own, and no stand-in knows how large its world has to be"
-    ),
     "protocol/scheduler_side.py SchedulerSide.send: delete self.resize = message.resize": (
         "the core looks at the number of the resize again"
     ),

@@ -102,3 +102,18 @@ def test_newcomers_that_were_quicker_than_the_word_of_their_joining_are_no_loss(
     said(life, 0, m.Bye(1, "42"))
     life.heard(0, m.Exited(1, 0, 0, 0))
     assert [event.exit_code for event in heard.events if isinstance(event, e.Ended)] == [0]
+
+
+def test_where_groups_do_not_need_each_other_the_loss_of_one_ends_it_alone() -> None:
+    for loss, ended in ((Loss.ENDS_JOB, True), (Loss.ENDS_GROUP, False)):
+        heard = Heard()
+        spec = JobSpec(name="j", nodes=Bounds.exactly(2), job_class=JobClass.MALLEABLE, command=("x",))
+        life = JobLife(1, spec, Place(NAMES, "j.log", "/", {}, b"s"), heard, one_world=False, loss=loss)
+        life.start([Group(0, 0), Group(1, 1)], 0)
+        for group in (0, 1):
+            life.heard(group, m.Started(1, group, (7,)))
+        life.lost(1)
+        assert any(isinstance(order, m.Signal) for _, order in heard.sent) is ended
+        life.heard(0, m.Exited(1, 0, 0, 0))
+        life.tail("")
+        assert [event.exit_code for event in heard.events if isinstance(event, e.Ended)] == [137]

@@ -66,15 +66,15 @@ class Outbox:
 
     def passed(self, group: Key) -> None:
         """The group has passed the fence that it was at."""
-        self._let_go(group, m.Fence)
+        self._let_go(group, (m.Fence,))
 
     def forget(self, group: Key) -> None:
         """The group is gone: what was told of it has only to be taken."""
-        self._let_go(group, m.Started | m.StartFailed | m.Exited | m.Relay | m.Fence)
+        self._let_go(group, (m.Started, m.StartFailed, m.Exited, m.Relay, m.Fence))
 
-    def _let_go(self, group: Key, kinds: object) -> None:
+    def _let_go(self, group: Key, kinds: tuple[type[m.Message], ...]) -> None:
         for number, kept in self._kept.items():
-            if kept.group == group and isinstance(kept.message, kinds):  # type: ignore[arg-type]
+            if kept.group == group and isinstance(kept.message, kinds):
                 self._kept[number] = kept._replace(stays=False)
         self.taken(self._taken)
 

@@ -153,6 +153,10 @@ class Checks:
         job = self._audit.jobs.get(order.job)
         arriving = job.offer.arriving if job is not None and job.offer is not None and job.accepted else ()
         wanted = job is not None and job.started and order.group in job.groups
+        if job is not None and wanted:
+            groups = len(job.groups) if self._world.specs_by_number[order.job].one_world else 1
+            if len(order.world.sizes) != groups:
+                raise Violation("wrong", f"job {order.job} gets a world over {len(order.world.sizes)} nodes")
         begun = (order.job, order.group) in self._begun  # and perhaps over again, in the same instant
         if not wanted and not begun and order.group not in {group.id for group in arriving}:
             raise Violation(

@@ -6,6 +6,7 @@ it waits for. Nothing waits unseen: ``waiting`` says for what, until when, and w
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -95,7 +96,7 @@ class Program(NamedTuple):
         return float(self.words.get(name, otherwise))
 
 
-class Running:
+class Running(ABC):
     """A process that runs a script. A kind of program is a ``script`` that gives its exit code."""
 
     def __init__(self, host: Host, fabric: Fabric) -> None:
@@ -120,8 +121,9 @@ class Running:
         env = self.host.env
         return f"rank {env['PMI_RANK']} of group {env['PLIANT_GROUP']} on {env['PLIANT_NODE']}"
 
+    @abstractmethod
     def script(self) -> Script[int]:
-        raise NotImplementedError
+        """What the process does; its exit code."""
 
     # ---- what happens to the process -----------------------------------------------------------------
 

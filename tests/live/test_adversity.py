@@ -85,10 +85,13 @@ def test_results_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_while_the_disk_is_full_only_starts_wait_and_no_record_is_lost(start: Start) -> None:
-    jobs = [job(f"j{i}", "sleep 0.3", submit=0.1 * i) for i in range(30)]
+def test_while_the_disk_is_full_only_starts_wait_and_no_record_is_lost(start: Start, tmp_path: Path) -> None:
+    # What a job does first is to look whether its start has been recorded.
+    journal = tmp_path / "run0/out/records.ndjson"
+    recorded = f'grep JobStarted {journal} | grep -q "job.:$PLIANT_JOB,"'
+    jobs = [job(f"j{i}", f"sh -c '{recorded} && sleep 0.3'", submit=i and 2.0 + 0.1 * i) for i in range(20)]
     run = start("nodes = 2\npolicy = 'fcfs'", *jobs)
-    run.wait_for(r.JobEnded)
+    run.wait_for(r.NodesClean)
     # No file of the run may grow any more: to the journal it is a full disk.
     _, hard = resource.prlimit(run.process.pid, resource.RLIMIT_FSIZE)
     size = (run.out / "records.ndjson").stat().st_size

@@ -255,6 +255,8 @@ class World:
                     self.tell(o.Tail(output.job, ""))
                 case o.Log():
                     pass
+        if self.cluster is not None and self.cluster.pending:
+            self.tell()
 
     def kill(self) -> None:
         """What has been sent may have arrived or not; agents go on without."""

@@ -246,8 +246,8 @@ class World:
             if part:
                 self.deliver((link, proc), lambda part=part: take(proc, part))  # type: ignore[misc]
 
-    def tell(self, given: o.AnyInput) -> None:
-        records, outputs = self.cluster.handle([given], self.now)
+    def tell(self, *given: o.AnyInput) -> None:
+        records, outputs = self.cluster.handle(given, self.now)
         self.records += records
         for output in outputs:
             match output:
@@ -260,6 +260,8 @@ class World:
                     self.at(max(0.0, at - self.now), lambda key=key, at=at: self.fire(key, at))  # type: ignore[misc]
                 case o.ReadTail(job=job):
                     self.at(0.0, lambda job=job: self.tell(o.Tail(job, "")))  # type: ignore[misc]
+        if self.cluster.pending:
+            self.tell()
 
     def fire(self, key: o.Key, at: float) -> None:
         if self._timers.get(key) == at:

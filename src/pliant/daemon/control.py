@@ -210,4 +210,4 @@ def ask(run: str, request: Request) -> Answer:
     try:
         return msgspec.json.decode(answer, type=Answer)
     except msgspec.DecodeError:
-        raise PliantError(f"run {run} closed the connection without an answer") from None
+        raise PliantError(f"run {run} does not answer: it closed the connection") from None

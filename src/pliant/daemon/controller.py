@@ -132,6 +132,9 @@ class Controller:
     def tell(self, given: o.AnyInput) -> None:
         """Note what has happened; all that is noted before the loop turns again is handled together."""
         self._inputs.append(given)
+        self._handle_soon()
+
+    def _handle_soon(self) -> None:
         if not self._due:
             self._due = True
             asyncio.get_running_loop().call_soon(self._handle)
@@ -150,7 +153,9 @@ class Controller:
         except Exception as error:  # noqa: BLE001 - whatever it is, run() raises it after the clean-up
             self.fail(error)
             return
-        if self._cluster.idle and not self._inputs:
+        if self._inputs or self._cluster.pending:
+            self._handle_soon()
+        elif self._cluster.idle:
             self._idle.set()
 
     def _machine(self, inputs: list[o.AnyInput], now: float) -> tuple[list[r.Record], list[o.Output]]:

@@ -1,13 +1,14 @@
 """A live cluster without I/O: the scheduler's core and the lives of its jobs, as one machine.
 
 ``handle`` takes what has happened and answers with records and with what is to be done, in this order: the records
-are written before anything is done for them.
+are written before anything is done for them. A start or an offer comes out of the call after the one that made its
+record, as do acknowledgements: by then ``Hold`` has told it if that could not be written.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from pliant.core import commands as c
@@ -18,11 +19,11 @@ from pliant.core.job import Job
 from pliant.core.settings import Settings
 from pliant.live import orders as o
 from pliant.live import resuming
+from pliant.live.beginnings import Beginnings
 from pliant.live.cluster_nodes import Nodes
 from pliant.live.groups import Loss, Place
 from pliant.live.job import KILLED, SESSION_S, JobLife
 from pliant.model.errors import ProtocolError
-from pliant.model.groups import Group
 from pliant.model.jobs import JobSpec
 from pliant.model.limits import LOG
 from pliant.model.nodes import NodeSet
@@ -30,6 +31,9 @@ from pliant.policy.fcfs import Fcfs
 from pliant.policy.view import Policy
 from pliant.protocol import codec
 from pliant.protocol import messages as m
+
+JOURNAL = "journal"
+"""The key of the hold that says that what was made before is not written."""
 
 
 class Home(NamedTuple):
@@ -54,6 +58,7 @@ class Cluster(Nodes):
         self._home = home
         self._decoder = codec.from_agent()
         self._holds: dict[str, str] = {}
+        self._beginnings = Beginnings()
         self._unsubmitted: deque[JobSpec] = deque()
         self._last_job = 0
         self._woken = False
@@ -86,6 +91,11 @@ class Cluster(Nodes):
         """What follows from these inputs, which have come by ``now``: seconds that never run backwards."""
         self.now = now
         self._records, self._outputs = [], []
+        inputs = list(inputs)
+        for each in inputs:
+            if isinstance(each, o.Hold):
+                self._take(each)  # first of all: it speaks of what was made before
+        self._begin()
         for each in inputs:
             self._take(each)
             self._drain()
@@ -93,10 +103,27 @@ class Cluster(Nodes):
             self._go_on()
         if not self._resuming:
             self._settle()
-        # Behind everything else, so that all of it is recorded.
+        return self._records, self._outputs
+
+    @property
+    def pending(self) -> bool:
+        """Whether ``handle`` has more to say at once, when the records of this call have been written."""
+        return JOURNAL not in self._holds and (bool(self._beginnings) or self._links.pending)
+
+    def _begin(self) -> None:
+        """What the records of earlier calls allow, as they are written."""
+        if JOURNAL in self._holds:
+            return
         for node, ack in self._links.acknowledge():
             self._outputs.append(o.Send((self._names[node],), ack))
-        return self._records, self._outputs
+        for command in self._beginnings.take():
+            life = self.lives.get(command.job)
+            if life is None or life.ended:
+                continue
+            if isinstance(command, c.Start):
+                self._start(life, command)
+            else:
+                life.offer(command)
 
     def _settle(self) -> None:
         """One scheduling pass for all that has happened, and whatever follows from it at once."""
@@ -328,34 +355,38 @@ class Cluster(Nodes):
             case c.GiveBack():
                 self._outputs.append(o.GiveBack(tuple(self._names[node] for node in command.nodes)))
             case c.Start():
-                self._start(command)
-            case c.Offer() | c.Stay() | c.Withdraw() | c.Kill():
+                if not command.resize:
+                    self.lives[command.job] = self._life(self.core.state.jobs[command.job])
+                self._beginnings.add(command)
+            case c.Offer():
+                self._beginnings.add(command)
+            case c.Stay() | c.Withdraw() | c.Kill():
                 life = self.lives.get(command.job)
                 if life is not None and not life.ended:
                     self._to_life(life, command)
 
-    def _to_life(self, life: JobLife, command: c.Command) -> None:
+    def _to_life(self, life: JobLife, command: c.Stay | c.Withdraw | c.Kill) -> None:
+        unbegun = None if isinstance(command, c.Stay) else self._beginnings.drop(life.number)
         match command:
-            case c.Offer():
-                life.offer(command)
             case c.Stay():
                 life.stay()
+            case c.Withdraw() if isinstance(unbegun, c.Offer):
+                # The job has not heard of it: this is the answer that it cannot give.
+                self.happened(
+                    e.Declined(command.job, command.resize, "it was not offered in time", late=True)
+                )
             case c.Withdraw():
                 life.withdraw(command.resize)
             case c.Kill():
                 life.kill(command.grace_s)
 
-    def _start(self, command: c.Start) -> None:
+    def _start(self, life: JobLife, command: c.Start) -> None:
         state = self.core.state
-        job = state.jobs.get(command.job)
-        if job is None:
-            return  # it has ended in the same instant
-        if command.resize:
-            groups: Sequence[Group] = job.resize.arriving if job.resize is not None else ()
-        else:
-            groups = state.new_groups(command.nodes.mask, 0)
-            self.lives[job.id] = self._life(job)
-        self.lives[job.id].start(groups, command.resize)
+        job = state.jobs[life.number]
+        if not command.resize:
+            life.start(state.new_groups(command.nodes.mask, 0), 0)
+        elif job.resize is not None and job.resize.id == command.resize:
+            life.start(job.resize.arriving, command.resize)
 
     def _life(self, job: Job) -> JobLife:
         home = self._home

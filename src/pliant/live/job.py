@@ -70,7 +70,7 @@ class JobLife:
 
     def start(self, groups: Sequence[Group], resize: int) -> None:
         """Start these groups: the first of the job, or the newcomers of a resize."""
-        if resize and (self.ended or self._telling):
+        if self.ended or self._telling:
             return  # what was reserved for it is released by the end
         self.add(groups, resize)
         if not resize:

@@ -94,6 +94,11 @@ class Links:
         link.taken = number
         return True
 
+    @property
+    def pending(self) -> bool:
+        """Whether there is anything to acknowledge."""
+        return bool(self._unacknowledged)
+
     def acknowledge(self) -> Iterator[tuple[int, m.Ack]]:
         """What to tell the agents about what has been taken."""
         nodes, self._unacknowledged = sorted(self._unacknowledged), set()

@@ -148,6 +148,13 @@ class Checks:
         if job.offer is not None and job.accepted:
             self._begun.update((record.job, group.id) for group in job.offer.arriving)
 
+    @staticmethod
+    def written(job: int, waiting: Iterable[r.Record]) -> None:
+        """What is begun for a job is in the journal, and not in memory alone: ``waiting`` is not written yet."""
+        for record in waiting:
+            if isinstance(record, r.JobStarted | r.ResizeOffered | r.ResizeAccepted) and record.job == job:
+                raise Violation("wrong", f"job {job}: begun before this was written: {record}")
+
     def starts(self, order: m.StartGroup) -> None:
         """What a group is started for has been recorded, and its job has not ended."""
         job = self._audit.jobs.get(order.job)
@@ -296,7 +303,7 @@ class Checks:
     def waits(self) -> None:
         """What the lives of jobs wait for: the timer that ends each wait is there."""
         head = self._world.head
-        if head.pending:
+        if head.pending or head.cluster.pending:
             return
         jobs = head.cluster.core.state.jobs
         timers = head.timers
@@ -309,8 +316,8 @@ class Checks:
             willing = any(group.joined and not group.killed for group in alive)
             if willing and jobs[number].ending is not None:
                 needed.append(("kill", number))
-            if not alive:
-                needed.append(("tail", number))
+            if not alive and (life.groups or jobs[number].ending is not None):
+                needed.append(("tail", number))  # else its start waits for the disk
             if willing and life.side.state not in ("new", "closed"):
                 needed += [
                     ("linger", number, group.number)

@@ -52,6 +52,10 @@ class Disk:
     def problem(self) -> bool:
         return bool(self._waiting)
 
+    def waiting(self) -> list[r.Record]:
+        """What has not been written yet."""
+        return [r.from_line(line) for line in bytes(self._waiting).splitlines()]
+
     def lose(self) -> None:
         """What waits in memory goes with the process."""
         self._waiting.clear()
@@ -148,6 +152,9 @@ class Head:
         if not self.alive:
             return
         self._inputs.append(given)
+        self._handle_soon()
+
+    def _handle_soon(self) -> None:
         if not self._due:
             self._due = True
             self.world.clock.later(0.0, self._handle)
@@ -172,6 +179,8 @@ class Head:
         world.recorded(records)
         for output in outputs:
             self._carry_out(output)
+        if self.cluster.pending:
+            self._handle_soon()
         world.checked()
 
     def _heed_disk(self) -> None:
@@ -188,10 +197,13 @@ class Head:
             case o.Send():
                 if isinstance(output.message, m.StartGroup):
                     self.world.checks.starts(output.message)
+                    self.world.checks.written(output.message.job, self.disk.waiting())
                 for name in output.nodes:
                     link = self.links.get(name)
                     if isinstance(output.message, m.Deliver):
                         self._note_losses(output.message)
+                        if b'"offer"' in bytes(output.message.message):
+                            self.world.checks.written(output.message.job, self.disk.waiting())
                     if link is not None and link.open:
                         link.down.send(codec.encode(m.To((name,), codec.raw(output.message))))
             case o.SetTimer():

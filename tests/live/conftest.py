@@ -9,10 +9,11 @@ import pytest
 from harness import PROGRAMS, BatchRun
 
 from pliant.cli.policies import choose
-from pliant.launch.recorder import RECORD
+from pliant.job import recording as job_recording
 from pliant.live import cluster_recording, recording
 from pliant.policy.registry import POLICIES
 from pliant.policy.view import Policy
+from pliant.recorder import RECORD
 
 
 def policy_of(head: cluster_recording.Head) -> Policy:
@@ -24,7 +25,7 @@ def policy_of(head: cluster_recording.Head) -> Policy:
 
 @pytest.fixture(autouse=True)
 def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Whatever agents and controllers do in a test is recorded, and played again at its end with the same outcome."""
+    """Whatever agents, controllers and jobs do in a test is recorded, and played again at its end with the same outcome."""
     place = tmp_path / "recordings"
     monkeypatch.setenv(RECORD, str(place))
     yield place
@@ -32,6 +33,8 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         with path.open("rb") as lines:
             if path.name.startswith("agent-"):
                 assert not list(recording.replay(lines)), path
+            elif path.name.startswith("job-"):
+                assert not list(job_recording.replay(lines)), path
             else:
                 assert not list(cluster_recording.replay(lines, policy_of)), path
 

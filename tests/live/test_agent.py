@@ -17,12 +17,12 @@ from harness import PATIENCE_S, BatchRun, heat, until
 
 from pliant.core import records as r
 from pliant.launch import processes, shm
-from pliant.launch.recorder import RECORD
 from pliant.live import cluster_recording, recording
 from pliant.model.world import World
 from pliant.policy.registry import make
 from pliant.protocol import codec
 from pliant.protocol import messages as m
+from pliant.recorder import RECORD
 
 
 class Link:

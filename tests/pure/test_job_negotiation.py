@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.job.decisions import Action, Decision
-from pliant.job.negotiation import Negotiation, Situation, leaving
-from pliant.job.session import Session
+from pliant.job.negotiation import Situation, leaving
+from pliant.job.recording import Difference, Tape, TapedNegotiation, TapedSession, replay
+from pliant.model.errors import ProtocolError
 from pliant.model.jobs import Bounds
 from pliant.protocol import codec
 from pliant.protocol import messages as m
@@ -34,15 +35,18 @@ def now(left: int = 100, lag: int = 2, most: int = 99, epoch: int = 0) -> Situat
 
 
 class Root:
-    """A root's session and negotiation; what it sends is decoded as the scheduler does."""
+    """A root's session and negotiation; what it sends is decoded as the scheduler does. All is taken down, and played
+    again to new ones with the same outcome."""
 
     def __init__(self, *, migrates: bool = False) -> None:
         self.sent: list[m.JobMessage] = []
         self.said: list[str] = []
-        self.session = Session(lambda line: self.sent.append(codec.from_job().decode(line)))
+        self.lines: list[bytes] = []
+        tape = Tape(self.lines.append)
+        self.session = TapedSession(tape, lambda line: self.sent.append(codec.from_job().decode(line)))
         self.session.send(m.Hello(1, 0, 0, "t", 2))
         self.sent.clear()
-        self.negotiation = Negotiation(self.session, Bounds(1, 8), self.said.append, migrates=migrates)
+        self.negotiation = TapedNegotiation(self.session, Bounds(1, 8), self.said.append, migrates=migrates)
 
     def hear(self, *messages: m.SchedulerMessage, at: Situation | None = None) -> list[str]:
         self.session.receive(b"".join(map(codec.encode, messages)))
@@ -51,6 +55,7 @@ class Root:
 
     def words(self) -> list[str]:
         """What was sent since the last call: names, and the reason where there is one; (late) where it says so."""
+        assert not list(replay(self.lines))
         sent, self.sent = self.sent, []
         return [
             " ".join([type(m).__name__, getattr(m, "reason", getattr(m, "error", ""))]).strip()
@@ -380,3 +385,21 @@ def test_where_the_bytes_are_cut_makes_no_difference(data: st.DataObject) -> Non
     root.negotiation.answer(now())
     assert root.words() == ["Error", "Error", "Accept", "Get", "Failed withdrawn"]
     assert root.said == ["x"]
+
+
+def test_a_recording_that_differs_is_told_and_one_that_is_none_is_an_error() -> None:
+    root = Root()
+    assert root.hear(GROW) == ["Accept", "Get"]
+    *begin, answer = root.lines
+    other = answer.replace(b"arrays", b"other arrays").replace(b"[[0,[0,1,2,3],100,", b"[[0,[0,1,2,3],1,")
+    (found,) = replay([*begin, other, b'["decide",'])
+    assert found == Difference(len(begin) + 1, other, found.now)
+    assert b"steps are left" in found.now
+    for line in (
+        b"garbage\n",
+        b'["explode",[],[],null]\n',
+        b'["begin",[],[],null]\n',
+        b'["end",["x"],[],null]\n',
+    ):
+        with pytest.raises(ProtocolError, match="line 1 of the recording"):
+            list(replay([line]))

@@ -16,11 +16,11 @@ import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pliant import recorder
 from pliant.core import records as r
 from pliant.core.core import SchedulerCore
 from pliant.core.settings import Settings
 from pliant.daemon.deadline import TimedPolicy
-from pliant.launch import recorder
 from pliant.live import cluster_recording as recording
 from pliant.live import orders as o
 from pliant.live.cluster import Cluster, Home

@@ -1,15 +1,22 @@
-"""The socket of a session: rank 0 of a group and its agent, over a Unix socket, without a thread."""
+"""The socket of a session: rank 0 of a group and its agent, over a Unix socket, without a thread.
+
+With PLIANT_RECORD=DIR what the session and its negotiation are given and answer is appended to
+DIR/job-JOB-GROUP-PID.ndjson, which ``job/recording.py`` plays again; the token of the session is in it.
+"""
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import struct
 import time
 from collections.abc import Callable, Iterable
 
+from pliant import recorder
 from pliant.job.environment import Environment
 from pliant.job.errors import AgentLost, Stalled
+from pliant.job.recording import Tape, TapedSession
 from pliant.job.session import Session
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds
@@ -40,7 +47,13 @@ class Connection:
         on_lost: Callable[[str], object] | None = None,
     ) -> None:
         self.place = place
-        self.session = Session(self._write, on_lost=on_lost or self._fail)
+        tape = recorder.Recorder(recorder.directory(), f"job-{place.job}-{place.group}-{os.getpid()}")
+        on_lost = on_lost or self._fail
+        self.session = (
+            TapedSession(Tape(tape.write), self._write, on_lost=on_lost)
+            if tape.on
+            else Session(self._write, on_lost=on_lost)
+        )
         self._link = link
         self._limit_s = limit_s
         self._idle = idle

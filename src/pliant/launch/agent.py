@@ -26,15 +26,16 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from pliant.launch import processes, recorder, shm
+from pliant import recorder
+from pliant.launch import processes, shm
 from pliant.launch.descriptors import open_standard
-from pliant.launch.recorder import Recorder
 from pliant.launch.starter import ExecStarter, Starter, StartError, write_secret
 from pliant.live import node_messages as n
 from pliant.live import recording
 from pliant.live.node import CANNOT, NodeLife
 from pliant.protocol import codec
 from pliant.protocol import messages as m
+from pliant.recorder import Recorder
 
 CONTROL = "control.sock"
 """The controller's own socket in the run's directory: removed by the agents if it could not do that itself."""

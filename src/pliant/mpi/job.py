@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike
 from pliant.job import environment
 from pliant.job.connection import Connection
 from pliant.job.errors import AgentLost
-from pliant.job.negotiation import Negotiation
+from pliant.job.recording import negotiation
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds
 from pliant.model.speedup import Model
@@ -264,7 +264,7 @@ def _register(context: Context, place: environment.Environment) -> None:
         wait.idle = connection.poll
         connection.session.on_message = _watch(context)
         context.connection = connection
-        context.negotiation = Negotiation(connection.session, context.bounds, _pass_on)
+        context.negotiation = negotiation(connection.session, context.bounds, _pass_on)
         news = (welcome.groups, welcome.model, welcome.bounds)
     news = broadcast(world, news, 0, wait, "the scheduler's welcome", limited=False)
     context.started, context.model, context.agreed = news

@@ -287,3 +287,32 @@ def test_a_policy_of_ones_own_may_ask_to_be_woken(tmp_path: Path) -> None:
     mine.write_text(text.replace("TIME", "'5'"))
     with pytest.raises(PolicyError, match=r"decided Wake\(at='5'\), whose fields are not of the types"):
         command("simulate", str(trace), "--policy", str(mine), "--json")
+
+
+class Remembering:
+    """First come, first served, with a count of its passes in what it remembers."""
+
+    name = "remembering"
+
+    def __init__(self, memory: object = None) -> None:
+        self._memory = memory
+
+    def decide(self, view: p.ClusterView) -> Iterable[p.Decision]:
+        passes = view.memory.get("passes", [0])
+        yield p.Remember({"passes": (passes[0] + 1,), 5: None} if self._memory is None else self._memory)  # type: ignore[arg-type, dict-item]
+        yield from make("fcfs").decide(view)
+
+
+def test_what_a_policy_remembers_is_recorded_as_a_journal_has_it() -> None:
+    jobs = [rigid("a", 1, 3.0), rigid("b", 1, 3.0, at=1.0)]
+    records = records_of(jobs, Remembering())
+    memories = [record.memory for record in records if isinstance(record, r.PolicyRemembers)]
+    assert memories == [{"passes": [n + 1], "5": None} for n in range(len(memories))]
+    assert len(memories) >= 2
+    assert [r.from_line(r.to_line(record)) for record in records] == records
+
+
+@pytest.mark.parametrize("memory", [{"a": object()}, [1], {"a": "\ud800"}])
+def test_what_cannot_be_recorded_cannot_be_remembered(memory: object) -> None:
+    with pytest.raises(PolicyError, match="only what JSON has can be remembered"):
+        records_of([rigid("a", 1, 3.0)], Remembering(memory))

@@ -65,7 +65,7 @@ class NoPolicy:
 
 
 MORE = """
-from pliant.policy.view import Reason, Start
+from pliant.policy.view import Reason, Remember, Start
 
 class Nothing:
     name = "nothing"
@@ -74,6 +74,10 @@ class Nothing:
 class NoView:
     name = "noview"
     def decide(self): return []
+
+class Forgets:
+    name = "forgets"
+    def decide(self, view): return [Remember(3)]
 
 class Zero:
     name = "zero"
@@ -121,7 +125,7 @@ def test_a_policy_of_ones_own(files: Path) -> None:
         ("own.py:Greedy", r"'greedy' at 0\.000 s decided Start.* only 1 nodes are free \(free 1 of 4, pending 2"),
         ("own.py:Lazy", r"'lazy' is stuck at 0\.000 s: 3 jobs wait \(1, 2, 3\), 4 of 4 nodes are free"),
         ("own.py:Buggy", r"'buggy' at 0\.000 s raised ZeroDivisionError: .* \(own\.py, line 30\) \(free 4 of 4, pend"),
-        ("own.py:Odd", r"'odd' at 0\.000 s decided 'start', which is no Start, Resize, Promise or Wake"),
+        ("own.py:Odd", r"'odd' at 0\.000 s decided 'start', which is none of Start, Resize, Promise, Wake, Remember"),
         ("own.py:Vague", r"'vague' at 0\.000 s decided Start\(job=1, size=1\.0.* not of the types"),
         ("broken.py", r"broken\.py, line 2: NameError"),
         ("syntax.py", r"syntax\.py, line 2: SyntaxError"),
@@ -129,6 +133,7 @@ def test_a_policy_of_ones_own(files: Path) -> None:
         ("leaves.py", r"leaves\.py, line 1: SystemExit: 3"),
         ("more.py:Nothing", r"'nothing' at 0\.000 s decided None; decide\(view\) must return a list"),
         ("more.py:NoView", r"'noview' at 0\.000 s raised TypeError: .*decide\(\) takes 1 .* \(free 4 of 4"),
+        ("more.py:Forgets", r"'forgets' at 0\.000 s decided Remember\(memory=3\), whose fields are not of the types"),
         ("more.py:Zero", r"'zero' at 0\.000 s decided Start\(job=1, size=0.* allowed sizes are"),
         ("empty.py", r"empty\.py: has no policy"),
     ],

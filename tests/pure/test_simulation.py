@@ -161,6 +161,27 @@ def test_the_same_input_gives_the_same_records(
     assert run(jobs, NODES, make(*policy), options) == run(jobs, NODES, make(*policy), options)
 
 
+class Forgetful:
+    """A policy that is made anew in each pass, as a restart would: all it knows is what the view tells."""
+
+    def __init__(self, policy: tuple[str, str | None]) -> None:
+        self._policy = policy
+        made = make(*policy)
+        self.name, self.rebalances, self.half_life_s = made.name, p.rebalances(made), p.half_life_s(made)
+
+    def decide(self, view: p.ClusterView) -> Iterable[p.Decision]:
+        return make(*self._policy).decide(view)
+
+
+@settings(max_examples=EXAMPLES)
+# Its promises are in the view; made anew it looks for better places once more, as its documentation says.
+@given(elastic_jobs(), policies_.filter(lambda policy: policy[0] != "conservative"), settings_)
+def test_a_restart_loses_nothing_that_a_policy_remembers(
+    jobs: list[SimJob], policy: tuple[str, str | None], options: Settings
+) -> None:
+    assert run(jobs, NODES, Forgetful(policy), options) == run(jobs, NODES, make(*policy), options)
+
+
 @settings(max_examples=EXAMPLES)
 @given(elastic_jobs(), policies_, settings_)
 def test_metrics_agree_with_the_chart(

@@ -20,7 +20,7 @@ from pliant.model.speedup import Amdahl
 from pliant.plan.cost import ResizeCost
 from pliant.policy.order import ORDERS
 from pliant.policy.registry import POLICIES, START_RULES, has_start_rule, make
-from pliant.policy.view import ClusterView, Decision, Policy, Promise, Resize, Start
+from pliant.policy.view import ClusterView, Decision, Policy, Promise, Remember, Resize, Start
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import INSTANT, SimJob
 
@@ -69,7 +69,7 @@ class Watched:
         for decision in decisions:
             if isinstance(decision, Promise):
                 assert view.now <= decision.at < float("inf")
-            else:
+            elif not isinstance(decision, Remember):
                 assert isinstance(decision, Start | Resize)
                 assert all(figure >= 0.0 for figure in decision.reason.figures.values()), decision
         return decisions

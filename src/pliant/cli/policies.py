@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 from rich.console import Console
@@ -19,7 +19,7 @@ from rich.table import Table
 from pliant.model.errors import PolicyError
 from pliant.policy import registry
 from pliant.policy.order import HALF_LIFE_S, ORDERS
-from pliant.policy.view import ClusterView, Decision, Policy, Promise, Reason, Resize, Start, Wake, rebalances
+from pliant.policy.view import ClusterView, Decision, Policy, Promise, Reason, Remember, Wake, rebalances
 from pliant.policy.view import half_life_s as asked_half_life_s
 
 
@@ -172,7 +172,7 @@ class Checked:
     def decide(self, view: ClusterView) -> list[Decision]:
         try:
             answer = self._policy.decide(view)
-            decisions = list(answer) if isinstance(answer, Iterable) else None
+            decisions: list[Any] | None = list(answer) if isinstance(answer, Iterable) else None
         except (Exception, SystemExit) as error:
             where = _line_of(error, self._file).removeprefix(", ")
             where = f" ({self._file.name}, {where})" if where else ""
@@ -180,10 +180,13 @@ class Checked:
         if decisions is None:
             raise self._wrong(view, f"decided {answer!r}; decide(view) must return a list of decisions")
         for decision in decisions:
-            if not isinstance(decision, Start | Resize | Promise | Wake):
-                raise self._wrong(view, f"decided {decision!r}, which is no Start, Resize, Promise or Wake")
+            if not isinstance(decision, Decision):
+                known = ", ".join(each.__name__ for each in get_args(Decision))
+                raise self._wrong(view, f"decided {decision!r}, which is none of {known}")
             if isinstance(decision, Wake):
                 sound = isinstance(decision.at, int | float)
+            elif isinstance(decision, Remember):
+                sound = isinstance(decision.memory, dict)
             elif isinstance(decision, Promise):
                 sound = isinstance(decision.job, int) and isinstance(decision.at, int | float)
             else:

@@ -394,11 +394,8 @@ class SchedulerCore(Resizes):
     def _decide(self, decision: p.Decision) -> None:
         job = self.state.jobs.get(decision.job)
         if job is None:
-            if isinstance(decision, p.Wake):
-                if self.state.now < decision.at < self._asked:
-                    self._asked = decision.at
-                return
-            raise self._wrong(decision, "there is no such job")
+            self._decide_for_itself(decision)
+            return
         if type(decision) is p.Start:
             self._start(job, decision)
         elif type(decision) is p.Resize:
@@ -409,6 +406,21 @@ class SchedulerCore(Resizes):
             self._offer(job, decision.size, decision.reason, NodeSet())
         elif isinstance(decision, p.Promise) and job.promised != decision.at:
             self._record(r.JobPromised(self.state.now, job.id, decision.at))
+
+    def _decide_for_itself(self, decision: p.Decision) -> None:
+        """A decision that concerns no job."""
+        if isinstance(decision, p.Wake):
+            if self.state.now < decision.at < self._asked:
+                self._asked = decision.at
+        elif isinstance(decision, p.Remember):
+            try:
+                memory = msgspec.json.decode(msgspec.json.encode(decision.memory), type=dict[str, Any])
+            except (TypeError, ValueError, msgspec.MsgspecError) as error:
+                raise self._wrong(decision, f"only what JSON has can be remembered: {error}") from error
+            # As it will be read from a journal: there lists are what tuples were, and texts the keys.
+            self._record(r.PolicyRemembers(self.state.now, memory))
+        else:
+            raise self._wrong(decision, "there is no such job")
 
     def _start(self, job: Job, decision: p.Start) -> None:
         if job.state is not JobState.PENDING:

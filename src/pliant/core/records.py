@@ -179,6 +179,12 @@ class PolicyFailed(Record, frozen=True):
     instead: str
 
 
+class PolicyRemembers(Record, frozen=True):
+    """What the policy wants to find as ``ClusterView.memory`` from its next pass on."""
+
+    memory: dict[str, Any]
+
+
 class NodesGranted(Record, frozen=True):
     """The provider hands over nodes, with their names and the slots of each in ascending order of ``nodes``. Without
     names they go by their numbers, without slots they have one each."""
@@ -244,6 +250,7 @@ AnyRecord = (
     | JobEnding
     | JobEnded
     | PolicyFailed
+    | PolicyRemembers
     | NodesGranted
     | NodesClean
     | NodesLost

@@ -49,6 +49,7 @@ class State(Beside):
         self.names: dict[int, str] = {}
         self.slots: dict[int, int] = {}
         self.policy_failed = ""
+        self.memory: dict[str, Any] = {}
         self.free = 0
         self.total = 0
         self.last_job = 0
@@ -73,6 +74,7 @@ class State(Beside):
             r.JobEnding: self._ending,
             r.JobEnded: self._ended,
             r.PolicyFailed: self._policy_failed,
+            r.PolicyRemembers: self._remembers,
             r.NodesGranted: self._granted,
             r.NodesClean: self._clean,
             r.NodesLost: self._lost,
@@ -173,6 +175,7 @@ class State(Beside):
             "names": dict(self.names),
             "slots": dict(self.slots),
             "policy_failed": self.policy_failed,
+            "memory": self.memory,
             **self.beside(),
             "counts": (
                 self.free,
@@ -322,6 +325,10 @@ class State(Beside):
 
     def _policy_failed(self, record: r.PolicyFailed) -> None:
         self.policy_failed = record.error
+        self.memory = {}
+
+    def _remembers(self, record: r.PolicyRemembers) -> None:
+        self.memory = record.memory
 
     def _granted(self, record: r.NodesGranted) -> None:
         if record.names:

@@ -8,7 +8,8 @@ dropped, and its job waits like any other, at its old place in the queue.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
 
 from pliant.policy.view import ClusterView, JobView, Reason
 
@@ -42,14 +43,29 @@ class Agreement:
 
     __slots__ = ("awaited", "free", "job", "robbed", "run_s", "since", "size")
 
-    def __init__(self, job: JobView, size: int, free: int, awaited: dict[int, int], since: float) -> None:
-        self.job = job.id
+    def __init__(
+        self,
+        job: int,
+        size: int,
+        free: int,
+        awaited: dict[int, int],
+        run_s: float,
+        since: float,
+        *,
+        robbed: bool = False,
+    ) -> None:
+        self.job = job
         self.size = size
         self.free = free
         self.awaited = awaited
-        self.run_s = job.spec.estimate(size)
-        self.robbed = False
+        self.run_s = run_s
+        self.robbed = robbed
         self.since = since
+
+    @classmethod
+    def of(cls, job: JobView, size: int, free: int, awaited: dict[int, int], since: float) -> Self:
+        """A new one for a waiting job."""
+        return cls(job.id, size, free, awaited, job.spec.estimate(size), since)
 
     @property
     def lacking(self) -> int:
@@ -78,13 +94,38 @@ class Agreement:
 
 
 class Ledger:
-    """All agreements. Together they never bind more nodes than are free, nor await more than are returning."""
+    """All agreements. Together they never bind more nodes than are free, nor await more than are returning.
 
-    def __init__(self, rule: Rule, patience_s: float) -> None:
+    Between passes they are a policy's ``memory``.
+    """
+
+    def __init__(self, rule: Rule, patience_s: float, memory: Mapping[str, Any]) -> None:
         self._rule = rule
         self._patience_s = patience_s
-        self._left_with: dict[int, int] = {}
+        self._left_with: dict[int, int] = dict(memory.get("left_with", ()))
         self.held: dict[int, Agreement] = {}
+        for job, size, free, awaited, run_s, since, robbed in memory.get("agreements", ()):
+            self.held[job] = Agreement(job, size, free, dict(awaited), run_s, since, robbed=robbed)
+
+    def memory(self) -> dict[str, Any]:
+        """All of it, as JSON has it."""
+        if not self.held:
+            return {}
+        return {
+            "agreements": [
+                [
+                    a.job,
+                    a.size,
+                    a.free,
+                    [list(part) for part in a.awaited.items()],
+                    a.run_s,
+                    a.since,
+                    a.robbed,
+                ]
+                for a in self.held.values()
+            ],
+            "left_with": [list(left) for left in self._left_with.items()],
+        }
 
     @property
     def bound(self) -> int:

@@ -3,14 +3,14 @@ with true EASY in between. The published program's faults are mended as the note
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from pliant.plan.cost import ResizeCost
 from pliant.policy.agreement import ANYONE, Agreement, Ledger, Rule
 from pliant.policy.easy import Reservation, earliest, easy_pass
 from pliant.policy.sizing import Sizing
-from pliant.policy.view import ClusterView, Decision, End, JobView, Reason, Resize, Start
+from pliant.policy.view import ClusterView, Decision, End, JobView, Reason, Remember, Resize, Start
 
 ROUNDING_S = 1e-9
 PATIENCE_S = 120.0
@@ -30,13 +30,12 @@ class Agreeing:
         self.name = f"{sizing.name}-{rule.name}"
         self._sizing = sizing
         self._payback = payback
-        self._pools = rule.pools
-        self.ledger = Ledger(rule, PATIENCE_S)
+        self._rule = rule
 
     def decide(self, view: ClusterView) -> list[Decision]:
-        ledger = self.ledger
+        ledger = Ledger(self._rule, PATIENCE_S, view.memory)
         ledger.repair(view)
-        met = ledger.resolve(self._poolable(view)) if ledger.held else []
+        met = ledger.resolve(self._poolable(view, ledger)) if ledger.held else []
         decisions: list[Decision] = [Start(each.job, each.size, reason) for each, reason in met]
         soon = ledger.soon(view.now, view.cost.shrink_s())
         seen: ClusterView = view
@@ -45,27 +44,29 @@ class Agreeing:
             soon += [(view.now + each.run_s, each.size) for each, _ in met]
         starts, head, reservation, free = easy_pass(seen, self._sizing.start, soon)
         decisions += starts
-        shrinks = self._agree(seen, starts, soon)
+        shrinks = self._agree(seen, ledger, starts, soon)
         decisions += shrinks
         if head is not None:
             free = min(free, reservation.spare) if reservation is not None else 0
         if free and not shrinks and seen.returning() == 0:
             takers = [job for job in view.elastic if view.resizable(job, grow=True)]
             decisions += self._sizing.give(view, takers, free, self._payback)
+        if (memory := ledger.memory()) != view.memory:
+            decisions.append(Remember(memory))
         return decisions
 
-    def _poolable(self, view: ClusterView) -> int:
+    def _poolable(self, view: ClusterView, ledger: Ledger) -> int:
         """Unbound free nodes that a pool may lend: not those with which the first job without agreement can
         start now, since they may be what it was promised."""
-        unbound = view.free - self.ledger.bound
-        if self._pools and unbound:
-            first = next((job for job in view.queue if job.id not in self.ledger.held), None)
+        unbound = view.free - ledger.bound
+        if self._rule.pools and unbound:
+            first = next((job for job in view.queue if job.id not in ledger.held), None)
             if first is not None and first.bounds.min <= unbound:
                 return unbound - first.bounds.min
         return unbound
 
     def _agree(
-        self, seen: ClusterView, starts: list[Decision], soon: list[tuple[float, int]]
+        self, seen: ClusterView, ledger: Ledger, starts: list[Decision], soon: list[tuple[float, int]]
     ) -> list[Resize]:
         """New agreements in the order of the queue, and the shrinks that they need."""
         donors = [job for job in seen.elastic if job.size > job.bounds.min and seen.resizable(job)]
@@ -86,7 +87,7 @@ class Agreeing:
                 for donor in plan.given:
                     asked.setdefault(donor, job.id)
                 agreement, sizes = prospect.carry_out(plan)
-                self.ledger.add(agreement, sizes)
+                ledger.add(agreement, sizes)
                 if guard is not None:
                     guard = _Guard(guard.need, prospect.earliest(guard.need))
             if not prospect.surplus:
@@ -211,7 +212,7 @@ class _Prospect:
                 lacking -= part
         self._fixed.append((plan.end, plan.size))
         self._entries = self._with(self.sizes)
-        agreement = Agreement(plan.job, plan.size, bound, awaited, plan.since)
+        agreement = Agreement.of(plan.job, plan.size, bound, awaited, plan.since)
         return agreement, {number: self.sizes[number] for number in plan.given}
 
 
@@ -241,6 +242,10 @@ class _Unbound:
     @property
     def news(self) -> Sequence[End]:
         return self._view.news
+
+    @property
+    def memory(self) -> Mapping[str, Any]:
+        return self._view.memory
 
     def returning(self, job: int = 0) -> int:
         return self._view.returning(job) if job else self._back

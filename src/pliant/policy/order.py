@@ -4,7 +4,7 @@ submission; whatever it promises to the head of the queue, it promises to the fi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from pliant.plan.cost import ResizeCost
 from pliant.policy.view import ClusterView, Decision, End, JobView, Policy, half_life_s, rebalances
@@ -69,6 +69,10 @@ class Reordered:
     @property
     def news(self) -> Sequence[End]:
         return self._view.news
+
+    @property
+    def memory(self) -> Mapping[str, Any]:
+        return self._view.memory
 
 
 class Ordered:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import ClassVar, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
@@ -56,7 +56,18 @@ class Wake(msgspec.Struct, frozen=True, gc=False):
     """It concerns none."""
 
 
-Decision = Start | Resize | Promise | Wake
+class Remember(msgspec.Struct, frozen=True, gc=False):
+    """Let ``ClusterView.memory`` be this from the next pass on: numbers, texts, lists and dicts of them, as JSON has them.
+
+    It is recorded, so a policy that keeps nothing by itself decides after a restart as if there had been none.
+    """
+
+    memory: dict[str, Any]
+    job: ClassVar[int] = 0
+    """It concerns none."""
+
+
+Decision = Start | Resize | Promise | Wake | Remember
 
 
 class End(msgspec.Struct, frozen=True, gc=False):
@@ -148,6 +159,10 @@ class ClusterView(Protocol):
 
         A policy that is made anew, as after a restart, has no news of what was before it.
         """
+
+    @property
+    def memory(self) -> Mapping[str, Any]:
+        """What the policy has last asked to ``Remember``; empty at first."""
 
     def returning(self, job: int = 0) -> int:
         """Nodes on their way back: left by a job but not proved clean, or about to leave in a shrink.

@@ -11,10 +11,12 @@ from heapq import heappop, heappush
 
 from pliant.core import records as r
 from pliant.core.settings import Settings
+from pliant.plan.cost import INSTANT
 from pliant.policy.easy import Easy
 from pliant.policy.fcfs import Fcfs
 from pliant.sim.instant import Instant
-from pliant.sim.simulator import INSTANT, SimJob, simulate
+from pliant.sim.simulator import simulate
+from pliant.workloads.job import SimJob
 
 
 class Loop:

@@ -10,7 +10,8 @@ from pliant.model.speedup import Amdahl
 from pliant.policy.registry import make
 from pliant.policy.view import Reason
 from pliant.report.runs import Run
-from pliant.sim.simulator import SimJob, simulate
+from pliant.sim.simulator import simulate
+from pliant.workloads.job import SimJob
 
 # (name, submit s, work s at one node, serial fraction, min, max, factor, preferred, class)
 BATCH = (

@@ -20,14 +20,15 @@ from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.nodes import NodeSet
 from pliant.model.speedup import Amdahl
-from pliant.plan.cost import ResizeCost
+from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.agreement import AGREEMENT, ANYONE, POOL, STEAL, Ledger, Rule
 from pliant.policy.easy import Easy
 from pliant.policy.family import PATIENCE_S, Agreeing
 from pliant.policy.registry import make
 from pliant.policy.sizing import AVERAGE, MIN, PREFERRED, Sizing
 from pliant.policy.view import ClusterView, Decision, Remember, Resize, Start
-from pliant.sim.simulator import INSTANT, SimJob, Simulator
+from pliant.sim.simulator import Simulator
+from pliant.workloads.job import SimJob
 
 EXAMPLES = 60
 ROUNDING_S = 1e-6

@@ -14,12 +14,14 @@ from msgspec import structs
 from pliant.core import records as r
 from pliant.core.journal import Header, header_line
 from pliant.core.settings import Settings
+from pliant.files.cost import read_cost
 from pliant.model.errors import BatchError, TraceError
 from pliant.plan.cost import ResizeCost
 from pliant.policy.malleable import Malleable
-from pliant.sim.calibration import Samples, collect, cost, fit, read_cost
-from pliant.sim.generate import malleable_batch
-from pliant.sim.simulator import SimJob, simulate
+from pliant.sim.calibration import Samples, collect, cost, fit
+from pliant.sim.simulator import simulate
+from pliant.workloads.generate import malleable_batch
+from pliant.workloads.job import SimJob
 
 COST = ResizeCost(start_s=0.7, start_each_s=0.3, blocked_s=0.05, leave_s=0.2, answer_s=0.1, data_s=0.01)
 

@@ -19,10 +19,11 @@ from pliant.model.nodes import NodeSet
 from pliant.policy.registry import make
 from pliant.policy.view import Reason
 from pliant.report.held import held
-from pliant.sim.failures import Drawn, Failures
-from pliant.sim.generate import malleable_batch
 from pliant.sim.references import reference_times
-from pliant.sim.simulator import SimJob, simulate
+from pliant.sim.simulator import simulate
+from pliant.workloads.failures import Drawn, Failures
+from pliant.workloads.generate import malleable_batch
+from pliant.workloads.job import SimJob
 
 WHY = Reason("fits")
 JOB = JobSpec(name="a", nodes=Bounds(1, 4), job_class=JobClass.MALLEABLE)

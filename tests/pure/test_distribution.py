@@ -23,7 +23,8 @@ from pliant.policy.malleable import Malleable
 from pliant.policy.view import Reason
 from pliant.report.runs import Run, report_data
 from pliant.sim.references import reference_times
-from pliant.sim.simulator import SimJob, measured, simulate
+from pliant.sim.simulator import measured, simulate
+from pliant.workloads.job import SimJob
 
 WHY = Reason("fits")
 RIGID = JobSpec(name="r", nodes=Bounds.exactly(2), user="anna")

@@ -18,15 +18,15 @@ from pliant.core.settings import Settings
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl
-from pliant.plan.cost import ResizeCost
+from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.dmr import DmrPreferred, DmrWide
 from pliant.policy.fcfs import least_size
 from pliant.policy.registry import START_RULES, make
 from pliant.policy.view import ClusterView, Decision, JobView, Resize, Start
-from pliant.sim import paper3
-from pliant.sim.paper3 import COUNTS, FIXED, FLEXIBLE, PUBLISHED, Measured, paper3_jobs, paper3_settings
-from pliant.sim.simulator import INSTANT, SimJob
-from pliant.sim.sources import Wish, read_workload
+from pliant.workloads import paper3
+from pliant.workloads.job import SimJob
+from pliant.workloads.paper3 import COUNTS, FIXED, FLEXIBLE, PUBLISHED, Measured, paper3_jobs, paper3_settings
+from pliant.workloads.sources import Wish, read_workload
 
 EXAMPLES = 60
 

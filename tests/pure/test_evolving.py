@@ -18,16 +18,18 @@ from pliant.core.audit import audit
 from pliant.core.core import replay
 from pliant.core.metrics import measure
 from pliant.core.settings import Settings
+from pliant.files.batch import read_batch_file
 from pliant.model.batch import read_batch
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.speedup import Amdahl, Downey, Phase, Phases, Table, check_model, scaled
-from pliant.plan.cost import ResizeCost
+from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.fcfs import Fcfs
 from pliant.policy.registry import make
-from pliant.sim.batches import batch_jobs, read_batch_file
-from pliant.sim.failures import Drawn, Failures
-from pliant.sim.simulator import INSTANT, SimJob, Simulator, simulate
+from pliant.sim.simulator import Simulator, simulate
+from pliant.workloads.batches import batch_jobs
+from pliant.workloads.failures import Drawn, Failures
+from pliant.workloads.job import SimJob
 
 WORK = Amdahl(80.0)
 

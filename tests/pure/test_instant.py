@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pyss_loop import loop_starts, simulated_starts
 
 from pliant.model.jobs import Bounds, JobSpec
-from pliant.sim.simulator import SimJob
+from pliant.workloads.job import SimJob
 
 PROCESSORS = 4
 

@@ -27,8 +27,8 @@ from pliant.plan.cost import ResizeCost
 from pliant.policy.malleable import Malleable
 from pliant.policy.view import ClusterView, Decision, Reason
 from pliant.sim.jobs_csv import COLUMNS, JobsCsv
-from pliant.sim.simulator import SimJob
 from pliant.sim.simulator import simulate as run_simulation
+from pliant.workloads.job import SimJob
 
 TRACE = "; MaxProcs: 4\n1 0 0 10 3 -1 -1 3 10\n2 0 0 5 4 -1 -1 4 5\n3 0 0 10 1 -1 -1 1 10\n"
 WHY = Reason("fits")

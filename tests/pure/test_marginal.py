@@ -15,14 +15,15 @@ from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl
-from pliant.plan.cost import ResizeCost
+from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.easy import Easy
 from pliant.policy.marginal import LEAST_S, Marginal
 from pliant.policy.view import ClusterView, Decision, JobView, Resize, Start
-from pliant.sim.lublin import lublin_jobs
-from pliant.sim.malleability import make_malleable
-from pliant.sim.paper2 import COST
-from pliant.sim.simulator import INSTANT, SimJob, measured
+from pliant.sim.simulator import measured
+from pliant.workloads.job import SimJob
+from pliant.workloads.lublin import lublin_jobs
+from pliant.workloads.malleability import make_malleable
+from pliant.workloads.paper2 import COST
 
 EXAMPLES = 60
 

@@ -25,11 +25,13 @@ from pliant.model.errors import PolicyError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.model.speedup import Amdahl
+from pliant.plan.cost import INSTANT
 from pliant.policy import view as p
 from pliant.policy.order import ordered
 from pliant.policy.registry import POLICIES, make
-from pliant.sim.failures import Drawn, Failures
-from pliant.sim.simulator import INSTANT, SimJob, simulate
+from pliant.sim.simulator import simulate
+from pliant.workloads.failures import Drawn, Failures
+from pliant.workloads.job import SimJob
 
 WHY = p.Reason("fits")
 

@@ -21,11 +21,13 @@ from pliant.core.metrics import measure
 from pliant.core.settings import NEVER, Settings
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
-from pliant.plan.cost import ResizeCost
+from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.registry import make
-from pliant.sim.failures import MOST_REQUEUES, Down, Drawn, Failures, read_failures
+from pliant.sim.breakdowns import MOST_REQUEUES
 from pliant.sim.instant import Instant
-from pliant.sim.simulator import INSTANT, SimEnd, SimJob, Simulator, simulate
+from pliant.sim.simulator import SimEnd, Simulator, simulate
+from pliant.workloads.failures import Down, Drawn, Failures, read_failures
+from pliant.workloads.job import SimJob
 
 
 def run(

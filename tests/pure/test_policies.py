@@ -26,7 +26,7 @@ from pliant.policy.order import ORDERS, ordered
 from pliant.policy.registry import POLICIES, START_RULES, has_start_rule, make
 from pliant.policy.view import Policy
 from pliant.sim.instant import Instant
-from pliant.sim.simulator import SimJob
+from pliant.workloads.job import SimJob
 
 EXAMPLES = 60
 ROUNDING_S = 1e-6

@@ -13,14 +13,14 @@ import pytest
 
 from pliant.core.settings import Settings
 from pliant.model.errors import BatchError
+from pliant.plan.cost import INSTANT
 from pliant.policy.registry import POLICIES, make
 from pliant.reproduce import paper2, paper3, traces
 from pliant.reproduce.folder import MARK, Folder
 from pliant.reproduce.runs import run_all, with_turnarounds
 from pliant.reproduce.scheduling import reproduce
 from pliant.reproduce.traces import Case, Source
-from pliant.sim.paper3 import PUBLISHED
-from pliant.sim.simulator import INSTANT
+from pliant.workloads.paper3 import PUBLISHED
 
 
 @pytest.fixture(scope="module")

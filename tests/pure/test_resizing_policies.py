@@ -17,7 +17,7 @@ from pliant.plan.cost import ResizeCost
 from pliant.policy.equipartition import Equipartition, equal_shares
 from pliant.policy.keep_preferred import KeepPreferred
 from pliant.policy.view import ClusterView, Decision, Resize, Start
-from pliant.sim.simulator import SimJob
+from pliant.workloads.job import SimJob
 
 EXAMPLES = 60
 

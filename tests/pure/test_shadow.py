@@ -13,11 +13,13 @@ from pliant.core.journal import Header, header_line
 from pliant.core.settings import Settings
 from pliant.model.errors import TraceError
 from pliant.model.jobs import Bounds, JobSpec
+from pliant.plan.cost import INSTANT
 from pliant.policy.easy import Easy
 from pliant.policy.malleable import Malleable
-from pliant.sim.generate import malleable_batch
-from pliant.sim.shadow import read_journal
-from pliant.sim.simulator import INSTANT, SimJob, measured, simulate
+from pliant.sim.simulator import measured, simulate
+from pliant.workloads.generate import malleable_batch
+from pliant.workloads.job import SimJob
+from pliant.workloads.journals import read_journal
 
 NODES = 8
 

@@ -19,13 +19,14 @@ from pliant.core.settings import Settings
 from pliant.model.errors import PolicyError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.speedup import Amdahl
-from pliant.plan.cost import ResizeCost
+from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy import view as p
 from pliant.policy.easy import Easy
 from pliant.policy.fcfs import least_size
 from pliant.policy.malleable import Malleable
 from pliant.policy.registry import POLICIES, START_RULES, has_start_rule, make
-from pliant.sim.simulator import INSTANT, SimJob, Simulator, simulate
+from pliant.sim.simulator import Simulator, simulate
+from pliant.workloads.job import SimJob
 
 EXAMPLES = 60
 NODES = 24

@@ -16,14 +16,16 @@ from pliant.core.metrics import Metrics, RunMetrics
 from pliant.core.settings import Settings
 from pliant.model.errors import BatchError, TraceError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.plan.cost import INSTANT
 from pliant.policy.conservative import Conservative
 from pliant.policy.easy import Easy
 from pliant.policy.fcfs import Fcfs
 from pliant.policy.view import Policy
 from pliant.sim.instant import Instant
-from pliant.sim.malleability import make_malleable
-from pliant.sim.simulator import INSTANT, SimJob, measured, simulate
-from pliant.sim.swf import SwfJob, Trace, parse_swf, read_swf, rigid_jobs
+from pliant.sim.simulator import measured, simulate
+from pliant.workloads.job import SimJob
+from pliant.workloads.malleability import make_malleable
+from pliant.workloads.swf import SwfJob, Trace, parse_swf, read_swf, rigid_jobs
 
 HEADER = ["; Version: 2", ";  MaxProcs: 128 processors", "; a remark", ""]
 LINE = "7 10 -1 60 4 -1 -1 8 100.5 -1 1 3 1 -1 -1 -1 -1 -1"

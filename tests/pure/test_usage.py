@@ -24,8 +24,9 @@ from pliant.model.errors import PolicyError
 from pliant.policy import view as p
 from pliant.policy.easy import Easy
 from pliant.policy.registry import make
-from pliant.sim.failures import Drawn, Failures
-from pliant.sim.simulator import SimJob, Simulator
+from pliant.sim.simulator import Simulator
+from pliant.workloads.failures import Drawn, Failures
+from pliant.workloads.job import SimJob
 
 USERS = ("", "anna", "berta")
 

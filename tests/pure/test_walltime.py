@@ -17,12 +17,12 @@ from pliant.core.audit import audit
 from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.speedup import Amdahl
-from pliant.plan.cost import ResizeCost
+from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.order import ORDERS
 from pliant.policy.registry import POLICIES, START_RULES, has_start_rule, make
 from pliant.policy.view import ClusterView, Decision, Policy, Promise, Remember, Resize, Start
 from pliant.sim.instant import Instant
-from pliant.sim.simulator import INSTANT, SimJob
+from pliant.workloads.job import SimJob
 
 EVERY = [
     (name, rule)

@@ -15,12 +15,14 @@ import pytest
 from pliant.core.settings import Settings
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.plan.cost import INSTANT
 from pliant.policy.registry import POLICIES, make
-from pliant.sim import paper2
-from pliant.sim.feitelson import feitelson_jobs, mean_work, size_weights
-from pliant.sim.lublin import Drand48, gamma_cdf, lublin_jobs, lublin_stream
-from pliant.sim.malleability import bounds, make_malleable, malleable_job, serial_per_mille
-from pliant.sim.simulator import INSTANT, SimJob, measured
+from pliant.sim.simulator import measured
+from pliant.workloads import paper2
+from pliant.workloads.feitelson import feitelson_jobs, mean_work, size_weights
+from pliant.workloads.job import SimJob
+from pliant.workloads.lublin import Drand48, gamma_cdf, lublin_jobs, lublin_stream
+from pliant.workloads.malleability import bounds, make_malleable, malleable_job, serial_per_mille
 
 REFERENCE = "lublin99_seed42_10000.swf.gz"
 

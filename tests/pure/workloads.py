@@ -8,9 +8,11 @@ from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl
+from pliant.plan.cost import INSTANT
 from pliant.policy.view import Policy
 from pliant.sim.instant import Instant
-from pliant.sim.simulator import INSTANT, SimJob, simulate
+from pliant.sim.simulator import simulate
+from pliant.workloads.job import SimJob
 
 NODES = 8
 

@@ -18,13 +18,15 @@ from rich.table import Table
 from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.model.errors import TraceError
+from pliant.plan.cost import INSTANT
 from pliant.policy.easy import Easy
 from pliant.policy.registry import POLICIES
 from pliant.policy.view import Policy
-from pliant.sim.generate import malleable_batch
-from pliant.sim.lublin import lublin_jobs
-from pliant.sim.simulator import INSTANT, SimJob, simulate
-from pliant.sim.swf import read_swf, rigid_jobs
+from pliant.sim.simulator import simulate
+from pliant.workloads.generate import malleable_batch
+from pliant.workloads.job import SimJob
+from pliant.workloads.lublin import lublin_jobs
+from pliant.workloads.swf import read_swf, rigid_jobs
 
 bench_app = typer.Typer(no_args_is_help=True, help="Measure Pliant on this machine.")
 

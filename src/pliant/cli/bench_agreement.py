@@ -20,9 +20,9 @@ from pliant.cli.bench import bench_app
 from pliant.cli.demo import demo_batch
 from pliant.core import records as r
 from pliant.core.metrics import measure
+from pliant.files.journal import read_records
 from pliant.plan.cost import ResizeCost
 from pliant.sim import calibration
-from pliant.sim.shadow import read_records
 
 POLICIES = ("easy", "malleable", "marginal")
 LIMIT = 0.05

@@ -21,7 +21,7 @@ from pliant.launch import processes, shm
 from pliant.model.batch import Batch, Cluster
 from pliant.policy import registry
 from pliant.report.runs import Run
-from pliant.sim.generate import malleable_batch
+from pliant.workloads.generate import malleable_batch
 
 NODES = 8
 WORK_S = (5.0, 60.0)

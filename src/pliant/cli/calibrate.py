@@ -10,9 +10,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from pliant.files.journal import read_records
 from pliant.model.errors import BatchError
 from pliant.sim.calibration import collect, fit, to_json
-from pliant.sim.shadow import read_records
 
 MEANING = {
     "start_s": "start of a group, until it can be joined",

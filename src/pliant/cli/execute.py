@@ -11,6 +11,7 @@ from rich.console import Console
 from pliant.cli.policies import choose
 from pliant.core import records as r
 from pliant.core.journal import names_of
+from pliant.core.settings import batch_settings
 from pliant.daemon import submission
 from pliant.daemon.deadline import PASS_DEADLINE_S
 from pliant.daemon.session import Interrupted, run_batch, signals_raised
@@ -22,8 +23,8 @@ from pliant.policy.view import Policy
 from pliant.report.live import LiveView
 from pliant.report.runs import Run
 from pliant.report.words import count
-from pliant.sim.batches import batch_jobs, batch_settings
 from pliant.sim.simulator import simulate
+from pliant.workloads.batches import batch_jobs
 
 
 def policy_of(cluster: Cluster, *, rigid: bool) -> Policy:

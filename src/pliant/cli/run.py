@@ -13,6 +13,8 @@ from rich.console import Console
 from pliant.cli import execute
 from pliant.cli.outputs import check_report
 from pliant.daemon.verify import unusable
+from pliant.files.batch import read_batch_file
+from pliant.files.cost import read_cost
 from pliant.model.batch import Batch, read_batch
 from pliant.model.errors import BatchError, PliantError
 from pliant.model.limits import MOST_NODES, as_name
@@ -25,8 +27,6 @@ from pliant.report.failures import told
 from pliant.report.html import write_report
 from pliant.report.runs import Run, report_json
 from pliant.report.tables import compare_table, job_table
-from pliant.sim.batches import read_batch_file
-from pliant.sim.calibration import read_cost
 
 OUTPUT = Path("pliant-runs")
 WALLTIME_S = 3600.0

@@ -24,8 +24,8 @@ from pliant.sim.instant import Instant
 from pliant.sim.jobs_csv import JobsCsv
 from pliant.sim.references import reference_times
 from pliant.sim.simulator import simulate
-from pliant.sim.sources import Wish, Workload, read_workload
 from pliant.sim.workers import pool, processes
+from pliant.workloads.sources import Wish, Workload, read_workload
 
 FIGURES = {
     "wait_mean_s": ("wait,\ns", 1.0),

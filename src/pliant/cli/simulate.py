@@ -23,19 +23,19 @@ from pliant.cli.outputs import check_outputs
 from pliant.cli.shares import Chosen, percentages, study, table
 from pliant.cli.shares import policies as named_policies
 from pliant.core.metrics import THRASH_S, Metrics, RunMetrics
+from pliant.files.cost import read_cost
 from pliant.model.errors import BatchError
 from pliant.policy import registry
 from pliant.policy.order import HALF_LIFE_S, ORDERS
 from pliant.report.simulated import Picture, Simulated
 from pliant.report.words import count
-from pliant.sim.calibration import read_cost
-from pliant.sim.estimates import REQUESTED
-from pliant.sim.failures import read_failures
 from pliant.sim.instant import Instant
 from pliant.sim.jobs_csv import JobsCsv
 from pliant.sim.references import reference_times
 from pliant.sim.simulator import SimEnd, simulate
-from pliant.sim.sources import FORMS, Overrides, Wish, read_workload
+from pliant.workloads.estimates import REQUESTED
+from pliant.workloads.failures import read_failures
+from pliant.workloads.sources import FORMS, Overrides, Wish, read_workload
 
 QUIET_S = 2.0
 """Work that is over sooner shows no progress."""

@@ -10,14 +10,15 @@ from pliant.cli.outputs import check_report, unwritable
 from pliant.core.metrics import RunMetrics
 from pliant.model.errors import BatchError
 from pliant.model.jobs import JobClass
+from pliant.plan.cost import INSTANT
 from pliant.report.files import save
 from pliant.report.simulated import Picture, Simulated, json_of, page
 from pliant.report.words import count, seconds
-from pliant.sim.estimates import REQUESTED
-from pliant.sim.failures import Failures
 from pliant.sim.instant import Instant
-from pliant.sim.simulator import INSTANT, SimEnd
-from pliant.sim.sources import Wish, Workload
+from pliant.sim.simulator import SimEnd
+from pliant.workloads.estimates import REQUESTED
+from pliant.workloads.failures import Failures
+from pliant.workloads.sources import Wish, Workload
 
 
 def check_one(report: Path | None, shares: Sequence[float], seeds: int, policies: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from pliant.model.batch import Cluster
 from pliant.plan.cost import ResizeCost
 
 NEVER = float("inf")
@@ -33,3 +34,15 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pass_interval_s: float = 0.0
     half_life_s: float = 0.0
     cost: ResizeCost = ResizeCost()
+
+
+def batch_settings(cluster: Cluster, cost: ResizeCost | None = None) -> Settings:
+    """The settings with those that a batch states; ``cost`` is what resizes cost, if known."""
+    stated = {
+        "cooldown_s": cluster.cooldown_s,
+        "resize_deadline_s": cluster.resize_deadline_s,
+        "pass_interval_s": cluster.pass_interval_s,
+        "cost": cost,
+    }
+    known = {name: value for name, value in stated.items() if value is not None}
+    return msgspec.structs.replace(Settings(), **known)

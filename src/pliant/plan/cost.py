@@ -36,3 +36,7 @@ class ResizeCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def shrink_s(self) -> float:
         """From the offer to the moment the released nodes can be used by others; of a job with little data."""
         return self.answer_s + self.blocked_s + self.leave_s
+
+
+INSTANT = ResizeCost(start_s=0.0, start_each_s=0.0, blocked_s=0.0, leave_s=0.0, answer_s=0.0)
+"""Nothing but the work takes time: the usual assumption for traces of rigid jobs."""

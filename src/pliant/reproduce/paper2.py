@@ -17,7 +17,7 @@ from pliant.reproduce import charts
 from pliant.reproduce.folder import Folder
 from pliant.reproduce.runs import Outcome, Task, outcome
 from pliant.sim.confidence import Interval, interval
-from pliant.sim.paper2 import NODES, PERCENTAGES, SEEDS, paper2_jobs, paper2_settings
+from pliant.workloads.paper2 import NODES, PERCENTAGES, SEEDS, paper2_jobs, paper2_settings
 
 PASS_INTERVAL_S = 5.0
 """The article's scheduler looks at its queue every five seconds."""

@@ -16,7 +16,8 @@ from pliant.policy.registry import make
 from pliant.reproduce import charts
 from pliant.reproduce.folder import Folder
 from pliant.reproduce.runs import Outcome, Task, summed
-from pliant.sim.paper3 import (
+from pliant.sim.simulator import simulate
+from pliant.workloads.paper3 import (
     COUNTS,
     NODES,
     PUBLISHED,
@@ -25,7 +26,6 @@ from pliant.sim.paper3 import (
     paper3_jobs,
     paper3_settings,
 )
-from pliant.sim.simulator import simulate
 
 VERSIONS = ("fixed", "flexible", "ours")
 """Fixed jobs under EASY; flexible ones under DMR's policy, mode 2; the same under the marginal policy."""

@@ -11,8 +11,9 @@ from pliant.core.metrics import Metrics, RunMetrics
 from pliant.core.settings import Settings
 from pliant.model.jobs import JobClass
 from pliant.policy.view import Policy
-from pliant.sim.simulator import SimJob, simulate
+from pliant.sim.simulator import simulate
 from pliant.sim.workers import pool, processes
+from pliant.workloads.job import SimJob
 
 
 class Outcome(NamedTuple):

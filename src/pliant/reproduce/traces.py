@@ -16,17 +16,18 @@ from typing import NamedTuple
 from msgspec import structs
 
 from pliant.core.settings import Settings
+from pliant.plan.cost import INSTANT
 from pliant.policy.registry import POLICIES, make
 from pliant.report.words import seconds
 from pliant.reproduce import charts
 from pliant.reproduce.folder import Folder
 from pliant.reproduce.runs import Outcome, Task, with_turnarounds
 from pliant.sim.confidence import Interval, interval
-from pliant.sim.lublin import lublin_jobs
-from pliant.sim.malleability import make_malleable
-from pliant.sim.paper2 import COST
-from pliant.sim.simulator import INSTANT, SimJob
-from pliant.sim.swf import read_swf, rigid_jobs
+from pliant.workloads.job import SimJob
+from pliant.workloads.lublin import lublin_jobs
+from pliant.workloads.malleability import make_malleable
+from pliant.workloads.paper2 import COST
+from pliant.workloads.swf import read_swf, rigid_jobs
 
 SEED = 42
 BASE = "easy"

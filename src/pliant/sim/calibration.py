@@ -9,20 +9,15 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from pliant.core import records as r
-from pliant.model.errors import BatchError, TraceError
+from pliant.model.errors import TraceError
 from pliant.model.jobs import JobState
 from pliant.model.speedup import Model
 from pliant.plan.cost import ResizeCost
-from pliant.sim.simulator import INSTANT
-
-NAMED_COSTS = {"default": ResizeCost(), "none": INSTANT}
-"""Costs that need no file; with none, nothing takes time."""
 
 
 class Estimate(NamedTuple):
@@ -148,36 +143,6 @@ def to_json(fitted: dict[str, Estimate]) -> bytes:
     for name, each in fitted.items():
         rows[name] = {k: None if math.isnan(v) else v for k, v in each._asdict().items()}
     return msgspec.json.format(msgspec.json.encode({"coefficients": rows, "cost": cost(fitted)}))
-
-
-def read_cost(name: str) -> ResizeCost:
-    """The costs of ``name``: one of ``NAMED_COSTS``, or a cost file. BatchError says what is wrong with it."""
-    if name in NAMED_COSTS:
-        return NAMED_COSTS[name]
-    wrong = f"cost: {name}:"
-    try:
-        text = Path(name).read_bytes()
-    except OSError as error:
-        raise BatchError(
-            f"{wrong} cannot be read: {error.strerror or error}; give a file that pliant calibrate --out "
-            f"has written, or one of {', '.join(NAMED_COSTS)}"
-        ) from None
-    try:
-        read = msgspec.json.decode(text, type=_CostFile).cost
-    except msgspec.ValidationError as error:
-        raise BatchError(f"{wrong} is no cost file: {error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BatchError(f"{wrong} is no JSON: {error}") from None
-    for key, value in msgspec.structs.asdict(read).items():
-        if not 0 <= value < math.inf:
-            raise BatchError(f"{wrong} {key} is {value:g}; it must be 0 or more seconds")
-    return read
-
-
-class _CostFile(msgspec.Struct, frozen=True):
-    """What the reader of a cost file looks at; a coefficient that is not there has its default."""
-
-    cost: ResizeCost
 
 
 def _mean(values: Sequence[float]) -> Estimate:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pliant.model.jobs import Bounds, JobClass
 from pliant.model.speedup import Phase, Phases
 from pliant.sim.running import Run
-
-if TYPE_CHECKING:
-    from pliant.sim.simulator import SimJob
+from pliant.workloads.job import SimJob
 
 
 class EvolvingRun(Run):

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from pliant.model.jobs import JobSpec
-
-if TYPE_CHECKING:
-    from pliant.sim.simulator import SimJob
+from pliant.workloads.job import SimJob
 
 
 def reference_times(jobs: Sequence[SimJob]) -> Callable[[int, JobSpec], float | None]:

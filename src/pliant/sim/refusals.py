@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from pliant.core.state import State
 from pliant.model.errors import BatchError, PolicyError
-from pliant.sim.failures import Breakdowns
-
-if TYPE_CHECKING:
-    from pliant.sim.simulator import SimJob
+from pliant.sim.breakdowns import Breakdowns
+from pliant.workloads.job import SimJob
 
 
 def check_jobs(jobs: Sequence[SimJob], nodes: int) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pliant.core import commands as c
 from pliant.model.jobs import Bounds
-
-if TYPE_CHECKING:
-    from pliant.sim.simulator import SimJob
+from pliant.workloads.job import SimJob
 
 
 class Run:

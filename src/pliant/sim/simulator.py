@@ -9,55 +9,29 @@ from heapq import heappop, heappush
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-import msgspec
-
 from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
 from pliant.core.core import SchedulerCore
 from pliant.core.metrics import Metrics, RunMetrics
 from pliant.core.settings import NEVER, Settings
-from pliant.model.jobs import JobClass, JobSpec, JobState
+from pliant.model.jobs import JobClass, JobState
 from pliant.model.nodes import NodeSet, lowest_bits
-from pliant.plan.cost import ResizeCost
 from pliant.policy.view import Policy
+from pliant.sim.breakdowns import MOST_REQUEUES, Breakdowns
 from pliant.sim.evolving import new_run
-from pliant.sim.failures import MOST_REQUEUES, Breakdowns, Failures
 from pliant.sim.instant import Instant
 from pliant.sim.references import reference_times
 from pliant.sim.refusals import check_jobs, restless, sleepless, stuck
 from pliant.sim.running import Former, Run
-
-INSTANT = ResizeCost(start_s=0.0, start_each_s=0.0, blocked_s=0.0, leave_s=0.0, answer_s=0.0)
-"""Nothing but the work takes time: the usual assumption for traces of rigid jobs."""
+from pliant.workloads.failures import Failures
+from pliant.workloads.job import SimJob
 
 ELASTIC = (JobClass.MALLEABLE, JobClass.EVOLVING)
 """Jobs that can be resized: by the scheduler's wish, or only by their own."""
 
 KILLED = 143
 """Exit code of a job that was ended: 128 + SIGTERM, as a shell shows it."""
-
-
-class SimJob(msgspec.Struct, frozen=True, gc=False):
-    """A job and how long it really runs: ``runtime_s`` at its preferred size, else by its model.
-
-    It looks for offers ``period_s`` after it began to compute and at multiples of that (paper 3, section 5.1:
-    the checking inhibitor); 0 is at any time.
-    """
-
-    spec: JobSpec
-    runtime_s: float | None = None
-    period_s: float = 0.0
-
-    def time(self, nodes: int) -> float:
-        """Run time on ``nodes`` all the way, in seconds; without a model, speed-up is linear."""
-        spec = self.spec
-        if self.runtime_s is None:
-            return spec.model.time(nodes) if spec.model is not None else spec.estimate(nodes)
-        preferred = spec.nodes.preferred
-        if nodes == preferred:
-            return self.runtime_s
-        return self.runtime_s * spec.speed_ratio(nodes, preferred)
 
 
 ROUNDS = 1000

@@ -8,11 +8,12 @@ from typing import NamedTuple
 import msgspec
 
 from pliant.core import records as r
-from pliant.core.journal import Header, JournalError, names_of, read
+from pliant.core.journal import names_of
+from pliant.files.journal import read_records
 from pliant.model.errors import TraceError
 from pliant.model.jobs import JobSpec, JobState
 from pliant.model.speedup import scaled
-from pliant.sim.simulator import SimJob
+from pliant.workloads.job import SimJob
 
 
 class Recorded(NamedTuple):
@@ -72,18 +73,6 @@ def read_journal(path: Path) -> Recorded:
     if not ran:
         raise TraceError(f"{path}: no job was ever submitted")
     return Recorded([each.job() for each in ran.values()], len(names_of(records)), header.policy)
-
-
-def read_records(path: Path) -> tuple[Header, list[r.AnyRecord]]:
-    """A whole journal; TraceError names file and line."""
-    try:
-        with path.open("rb") as file:
-            read_journal = read(file.readlines())
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
-    except JournalError as error:
-        raise TraceError(f"{path}: {error}") from None
-    return read_journal.header, read_journal.records
 
 
 def _follow(record: r.AnyRecord, ran: dict[int, _Ran], sizes: dict[int, int]) -> None:

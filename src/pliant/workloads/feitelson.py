@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobSpec
-from pliant.sim.simulator import SimJob
+from pliant.workloads.job import SimJob
 
 SIZE_EXPONENT = 1.5
 POW2_WEIGHT = 10.0

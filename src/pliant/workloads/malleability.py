@@ -16,7 +16,7 @@ import msgspec
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl
-from pliant.sim.simulator import SimJob
+from pliant.workloads.job import SimJob
 
 SERIAL_PER_MILLE = (50, 45, 40, 35, 30, 25, 20, 15, 10, 5, 1)
 """The serial fractions that a job may be given, most serial first."""

@@ -10,21 +10,22 @@ from typing import NamedTuple
 
 import msgspec
 
-from pliant.core.settings import Settings
+from pliant.core.settings import Settings, batch_settings
+from pliant.files.batch import read_batch_file
 from pliant.model.errors import BatchError, TraceError
 from pliant.model.limits import GENERATED_JOBS, MOST_NODES, whole
-from pliant.plan.cost import ResizeCost
-from pliant.sim import paper2, paper3
-from pliant.sim.batches import batch_jobs, batch_settings, read_batch_file
-from pliant.sim.elastisim import read_elastisim
-from pliant.sim.estimates import REQUESTED, with_estimates
-from pliant.sim.failures import Failures
-from pliant.sim.feitelson import LOAD, UNIT_S, feitelson_jobs
-from pliant.sim.lublin import FITTED_NODES, lublin_jobs
-from pliant.sim.malleability import make_malleable
-from pliant.sim.shadow import read_journal
-from pliant.sim.simulator import INSTANT, SimJob
-from pliant.sim.swf import read_swf, rigid_jobs
+from pliant.plan.cost import INSTANT, ResizeCost
+from pliant.workloads import paper2, paper3
+from pliant.workloads.batches import batch_jobs
+from pliant.workloads.elastisim import read_elastisim
+from pliant.workloads.estimates import REQUESTED, with_estimates
+from pliant.workloads.failures import Failures
+from pliant.workloads.feitelson import LOAD, UNIT_S, feitelson_jobs
+from pliant.workloads.job import SimJob
+from pliant.workloads.journals import read_journal
+from pliant.workloads.lublin import FITTED_NODES, lublin_jobs
+from pliant.workloads.malleability import make_malleable
+from pliant.workloads.swf import read_swf, rigid_jobs
 
 FORMS = (
     "a trace in SWF (.swf, .swf.gz), a batch (.toml), ElastiSim's jobs (.json), the journal of a live "

@@ -6,7 +6,7 @@ from random import Random
 
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl
-from pliant.sim.simulator import SimJob
+from pliant.workloads.job import SimJob
 
 
 def malleable_batch(

@@ -24,8 +24,8 @@ from typing import Any
 from pliant.model.errors import TraceError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl, Model, Phase, Phases, Simple, Table
-from pliant.sim.expression import evaluate
-from pliant.sim.simulator import SimJob
+from pliant.workloads.expression import evaluate
+from pliant.workloads.job import SimJob
 
 CLASSES = {kind.value: kind for kind in JobClass}
 JOB_KEYS = (

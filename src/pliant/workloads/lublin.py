@@ -17,7 +17,7 @@ import msgspec
 
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobSpec
-from pliant.sim.simulator import SimJob
+from pliant.workloads.job import SimJob
 
 BUCKETS = 48
 BUCKET_S = 1800

@@ -16,7 +16,7 @@ import msgspec
 from pliant.model.errors import TraceError
 from pliant.model.jobs import Bounds, JobSpec
 from pliant.model.limits import whole
-from pliant.sim.simulator import SimJob
+from pliant.workloads.job import SimJob
 
 
 class SwfJob(NamedTuple):

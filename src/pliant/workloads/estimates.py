@@ -9,7 +9,7 @@ from random import Random
 import msgspec
 
 from pliant.model.errors import BatchError
-from pliant.sim.simulator import SimJob
+from pliant.workloads.job import SimJob
 
 REQUESTED = "requested"
 EXACT = "exact"

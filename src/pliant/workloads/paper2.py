@@ -16,7 +16,7 @@ from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl
 from pliant.plan.cost import ResizeCost
-from pliant.sim.simulator import SimJob
+from pliant.workloads.job import SimJob
 
 NODES = 32
 JOBS = 25

@@ -1,0 +1,22 @@
+"""Batches, as files of TOML."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from pliant.model.batch import Batch, read_batch
+from pliant.model.errors import BatchError
+
+
+def read_batch_file(path: Path) -> Batch:
+    """The batch in a TOML file; BatchError names the file and what is wrong with it."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BatchError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise BatchError(f"{path}: is no text in UTF-8: {error}") from None
+    except (ValueError, RecursionError) as error:  # numbers of 5,000 digits, and brackets in brackets, too
+        raise BatchError(f"{path}: is no TOML: {error}") from None
+    return read_batch(data, str(path))

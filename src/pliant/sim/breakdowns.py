@@ -1,0 +1,62 @@
+"""Nodes that fail and return, as the simulator meets them: the core's Lost and Back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pliant.core import events as e
+from pliant.core.settings import NEVER
+from pliant.model.nodes import NodeSet
+from pliant.workloads.failures import Outage
+
+MOST_REQUEUES = 100
+"""A job that has been ended so often by failing nodes is not submitted again: it would never be done."""
+PATIENCE = 100
+"""So many failures and returns of each node, on average, may pass while jobs wait and none can start."""
+
+
+class Breakdowns:
+    """The outages as the simulator meets them: ``at`` is the time of the next, NEVER if there is none.
+
+    ``failed`` counts the failures so far. ``most_up`` is the largest number of nodes that were up at once
+    since jobs wait, none runs, and nothing but outages happens.
+    """
+
+    __slots__ = ("_idle", "_nodes", "_outages", "_progress", "_soon", "at", "failed", "most_up")
+
+    def __init__(self, outages: Iterable[Outage] = (), nodes: int = 0) -> None:
+        self._outages = iter(outages)
+        self._nodes = nodes
+        self._soon: Outage | None = None
+        self._idle = self._progress = 0
+        self.at = NEVER
+        self.failed = 0
+        self.most_up = 0
+        self._advance()
+
+    def _advance(self) -> None:
+        self._soon = next(self._outages, None)
+        self.at = NEVER if self._soon is None else self._soon.at
+
+    def events(self, now: float) -> list[e.Event]:
+        """All that happens to nodes up to ``now``: first those that are back, then those that fail."""
+        back = lost = 0
+        while self._soon is not None and self._soon.at <= now:
+            bit = 1 << self._soon.node
+            if self._soon.fails:
+                lost |= bit
+                self.failed += 1
+            else:
+                back |= bit
+            self._advance()
+        events: list[e.Event] = [e.Back(NodeSet(back))] if back else []
+        return [*events, e.Lost(NodeSet(lost))] if lost else events
+
+    def hopeless(self, progress: int, up: int) -> bool:
+        """Asked before each outage while no job runs and none will be submitted, with ``up`` nodes there:
+        whether it has gone on for too long with the same ``progress``."""
+        if progress != self._progress:
+            self._progress, self._idle, self.most_up = progress, 0, 0
+        self._idle += 1
+        self.most_up = max(self.most_up, up)
+        return self._idle > PATIENCE * self._nodes

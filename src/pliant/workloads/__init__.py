@@ -1,0 +1,1 @@
+"""What is simulated: jobs and nodes from traces, batches, journals and generators."""

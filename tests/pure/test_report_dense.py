@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from report_runs import one_resize, realistic
 from test_report_page import HOSTILE, loads
 
+from pliant.charts import figures
+from pliant.charts.dense import BINS, Bin, Binned, Dense, Spread
 from pliant.core import records as r
 from pliant.core.distribution import percentile
 from pliant.core.metrics import Metrics
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
+from pliant.page.simulated import EVERY_JOB, Picture, Simulated, json_of, page
 from pliant.policy.view import Reason
-from pliant.report import figures
-from pliant.report.dense import BINS, Bin, Binned, Dense, Spread
-from pliant.report.simulated import EVERY_JOB, Picture, Simulated, json_of, page
 
 EIGHTHS = st.integers(0, 40_000).map(lambda n: n / 8)
 
@@ -194,8 +194,8 @@ def test_the_page_needs_no_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object) -> None:
         raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
 
-    monkeypatch.setattr("pliant.report.curves.over_time", lambda *_, **__: missing())
-    monkeypatch.setattr("pliant.report.curves.distributions", missing)
+    monkeypatch.setattr("pliant.charts.curves.over_time", lambda *_, **__: missing())
+    monkeypatch.setattr("pliant.charts.curves.distributions", missing)
     monkeypatch.setattr(figures, "build", missing)
     text, _ = shown(one_resize().records, 2, OF)
     assert "pliant[report]" in text

@@ -9,12 +9,12 @@ from rich.console import Console
 from pliant.core import records as r
 from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.model.nodes import NodeSet
+from pliant.page.html import page
 from pliant.policy.view import Reason
-from pliant.report.events import Told
-from pliant.report.failures import MOST_TOLD, told
-from pliant.report.html import page
 from pliant.report.runs import Run
-from pliant.report.tables import job_table
+from pliant.terminal.events import Told
+from pliant.terminal.failures import MOST_TOLD, told
+from pliant.terminal.tables import job_table
 
 End = tuple[JobState, int, str]
 

@@ -10,11 +10,11 @@ from rich.console import Console, RenderableType
 from pliant.core import records as r
 from pliant.model.jobs import Bounds, JobSpec
 from pliant.model.nodes import NodeSet
+from pliant.page.html import page
 from pliant.policy.view import Reason
-from pliant.report.events import Told
-from pliant.report.html import page
-from pliant.report.live import LiveView, done_share
 from pliant.report.runs import Run
+from pliant.terminal.events import Told
+from pliant.terminal.progress import LiveView, done_share
 
 IDLE = "nobody was waiting for the free nodes, and it had 20.0 s to go"
 HEAD = "head could then start, up to 3.00 s sooner"

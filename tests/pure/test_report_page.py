@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from report_runs import finished, one_resize, realistic
 
+from pliant.charts import figures
+from pliant.charts.palette import COLOURS, contrast, fill, fills, rgb
 from pliant.model.jobs import Check
-from pliant.report import figures
-from pliant.report.html import page, write_report
-from pliant.report.palette import COLOURS, contrast, fill, fills, rgb
+from pliant.page.html import page, write_report
 from pliant.report.runs import Run
 from pliant.report.words import plain
 

@@ -6,6 +6,7 @@ import pytest
 from report_runs import finished, one_resize, realistic
 from rich.console import Console
 
+from pliant.charts.shapes import Box, Line, area, label_boxes, outline
 from pliant.core.gantt import Segment
 from pliant.model.jobs import Check
 from pliant.model.nodes import NodeSet
@@ -13,9 +14,8 @@ from pliant.policy.view import Reason
 from pliant.report.compare import compare, headline, pacing_note, warnings
 from pliant.report.held import CLEANING, RESERVED, Held
 from pliant.report.runs import Run, report_json
-from pliant.report.shapes import Box, Line, area, label_boxes, outline
-from pliant.report.tables import compare_table, job_table
 from pliant.report.words import alike, count, plain, seconds, why
+from pliant.terminal.tables import compare_table, job_table
 
 RUN_KEYS = {
     "name", "policy", "makespan_s", "utilisation", "wait_mean_s", "wait_max_s", "turnaround_mean_s",

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pliant.cli import told_by_the_system
-from pliant.report.glyphs import SPELLED
+from pliant.terminal.glyphs import SPELLED
 
 # All of them in one process, as starting one takes longest: prints [arguments, exit code, kind of traceback].
 VERBS = """

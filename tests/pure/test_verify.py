@@ -17,11 +17,11 @@ from pliant.cli.execute import exit_code
 from pliant.daemon.verify import unusable, verify
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds, Check, JobSpec
+from pliant.page.html import page
 from pliant.report.compare import warnings
-from pliant.report.failures import told
-from pliant.report.html import page
 from pliant.report.runs import Run, report_json
-from pliant.report.tables import job_table
+from pliant.terminal.failures import told
+from pliant.terminal.tables import job_table
 
 LONG = "ea32798f69051583d6a4d99402736f1897e1c2e73d71052bdc1eae7b9415587a"
 

@@ -26,7 +26,7 @@ from pliant.daemon.session import Interrupted
 from pliant.daemon.submission import current_directory
 from pliant.launch.descriptors import open_standard
 from pliant.model.errors import PliantError
-from pliant.report.glyphs import SPELLED
+from pliant.terminal.glyphs import SPELLED
 
 SHORTAGES = (
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN,

@@ -13,8 +13,8 @@ from pliant.cli import execute
 from pliant.cli.outputs import check_report
 from pliant.cli.run import OUTPUT, finish
 from pliant.model.batch import Batch, read_batch
-from pliant.report.console import console as steady_console
 from pliant.report.runs import Run
+from pliant.terminal.console import console as steady_console
 
 
 def register(app: typer.Typer) -> None:

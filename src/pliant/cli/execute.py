@@ -20,10 +20,10 @@ from pliant.model.batch import Batch, Cluster
 from pliant.model.jobs import Check, JobState
 from pliant.plan.cost import ResizeCost
 from pliant.policy.view import Policy
-from pliant.report.live import LiveView
 from pliant.report.runs import Run
 from pliant.report.words import count
 from pliant.sim.simulator import simulate
+from pliant.terminal.progress import LiveView
 from pliant.workloads.batches import batch_jobs
 
 

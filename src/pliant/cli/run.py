@@ -19,14 +19,14 @@ from pliant.model.batch import Batch, read_batch
 from pliant.model.errors import BatchError, PliantError
 from pliant.model.limits import MOST_NODES, as_name
 from pliant.model.speedup import Phases
+from pliant.page.html import write_report
 from pliant.policy import registry
 from pliant.policy.order import ORDERS
-from pliant.report.console import console as steady_console
-from pliant.report.console import write_out
-from pliant.report.failures import told
-from pliant.report.html import write_report
 from pliant.report.runs import Run, report_json
-from pliant.report.tables import compare_table, job_table
+from pliant.terminal.console import console as steady_console
+from pliant.terminal.console import write_out
+from pliant.terminal.failures import told
+from pliant.terminal.tables import compare_table, job_table
 
 OUTPUT = Path("pliant-runs")
 WALLTIME_S = 3600.0

@@ -25,9 +25,9 @@ from pliant.cli.shares import policies as named_policies
 from pliant.core.metrics import THRASH_S, Metrics, RunMetrics
 from pliant.files.cost import read_cost
 from pliant.model.errors import BatchError
+from pliant.page.simulated import Picture, Simulated
 from pliant.policy import registry
 from pliant.policy.order import HALF_LIFE_S, ORDERS
-from pliant.report.simulated import Picture, Simulated
 from pliant.report.words import count
 from pliant.sim.instant import Instant
 from pliant.sim.jobs_csv import JobsCsv

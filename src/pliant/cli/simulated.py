@@ -8,11 +8,11 @@ from pathlib import Path
 
 from pliant.cli.outputs import check_report, unwritable
 from pliant.core.metrics import RunMetrics
+from pliant.files.save import save
 from pliant.model.errors import BatchError
 from pliant.model.jobs import JobClass
+from pliant.page.simulated import Picture, Simulated, json_of, page
 from pliant.plan.cost import INSTANT
-from pliant.report.files import save
-from pliant.report.simulated import Picture, Simulated, json_of, page
 from pliant.report.words import count, seconds
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import SimEnd

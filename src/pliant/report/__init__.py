@@ -1,1 +1,1 @@
-"""What people look at: live progress, tables, figures and a page, all folds over records."""
+"""What the records tell of runs, for people: the facts that terminal, charts and page show."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from pliant.report.palette import ink_on
+from pliant.charts.palette import ink_on
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -26,10 +26,6 @@ UNICODE = Glyphs("█", "░", "·", "▒", "✗", "▶", "▲", "▼", "⇄", "
 ASCII = Glyphs("#", ".", ".", "%", "X", ">", "^", "v", "=", "+", "!", "-")
 
 
-SIGNS = {"expand": UNICODE.expand, "shrink": UNICODE.shrink, "migrate": UNICODE.migrate}
-"""Of the kinds of resizes."""
-
-
 def glyphs(*, ascii_only: bool) -> Glyphs:
     return ASCII if ascii_only else UNICODE
 

@@ -10,14 +10,13 @@ from rich.text import Text
 from pliant.core.metrics import JobOutcome
 from pliant.model.jobs import JobState
 from pliant.report.compare import Cell, change_text, compare
-from pliant.report.glyphs import SIGNS
+from pliant.report.outcomes import RESULT_WIDTH, sizes_text, state_text
 from pliant.report.runs import Run
 from pliant.report.words import cause, percent, plain, seconds, shorten
 
 # Blue and yellow are told apart in every common kind of colour blindness; red and green are not.
 STYLES = {"better": "bold cyan", "worse": "bold yellow", "same": "dim", "": "dim"}
 WIDE = 100
-RESULT_WIDTH = 24
 STATE_STYLES = {JobState.COMPLETED: "", JobState.RUNNING: "cyan", JobState.RESIZING: "cyan"}
 
 
@@ -108,24 +107,6 @@ def _job_cells(run: Run, number: int, job: JobOutcome, *, classes: bool, ends: b
         Text(sizes_text(run, number)),
         result_text(job),
     ]
-
-
-def state_text(job: JobOutcome) -> str:
-    """``FAILED (3)``; a job that was ended from outside has the code of the signal, which tells nothing."""
-    failed = job.state is JobState.FAILED and job.exit_code
-    return f"{job.state} ({job.exit_code})" if failed else str(job.state)
-
-
-def sizes_text(run: Run, number: int) -> str:
-    """The sizes a job has had, with a sign between that says which way: ``2 ▲ 4 ▼ 1``."""
-    job = run.jobs[number]
-    done = [resize for resize in job.resizes if resize.outcome == "done"]
-    if not done:
-        size = run.first_size(number)
-        return str(size) if size else "-"
-    parts = [str(done[0].before)]
-    parts += [f"{SIGNS[resize.kind]} {resize.after}" for resize in done]
-    return " ".join(parts)
 
 
 def result_text(job: JobOutcome) -> Text:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from pliant.charts.palette import Fill
 from pliant.core.metrics import JobOutcome, ResizeOutcome
 from pliant.model.jobs import ENDED, JobState
 from pliant.report.compare import Cell, Row, change_text, compare
-from pliant.report.glyphs import SIGNS
-from pliant.report.palette import Fill
+from pliant.report.outcomes import RESULT_WIDTH, SIGNS, sizes_text, state_text
 from pliant.report.runs import Run
-from pliant.report.tables import RESULT_WIDTH, sizes_text, state_text
 from pliant.report.words import cause, percent, plain, seconds, shorten
 
 MOST_ROWS = 400

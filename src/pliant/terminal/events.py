@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from pliant.core import records as r
 from pliant.model.jobs import JobState
 from pliant.model.nodes import NodeSet, hostlist
-from pliant.report.glyphs import Glyphs
 from pliant.report.words import cause, count, plain, seconds, why
+from pliant.terminal.glyphs import Glyphs
 
 OFFERED = {"expand": "can grow", "shrink": "is asked to shrink", "migrate": "is asked to move"}
 UNDER_WAY = {"expand": "growing", "shrink": "shrinking", "migrate": "moving"}

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pliant.charts import curves
+from pliant.charts.dense import Bin, Dense, Spread
+from pliant.charts.figures import render_svg
+from pliant.charts.palette import fills
 from pliant.core import records as r
 from pliant.core.metrics import RunMetrics
-from pliant.report import curves
+from pliant.page.html import JOBS_HINT, NO_HOVER, chart_of, document, inline, no_chart, reading, resizes
+from pliant.page.tables import esc, job_rows
 from pliant.report.compare import METRICS, warnings
-from pliant.report.dense import Bin, Dense, Spread
-from pliant.report.figures import render_svg
-from pliant.report.html import JOBS_HINT, NO_HOVER, chart_of, document, inline, no_chart, reading, resizes
-from pliant.report.page_tables import esc, job_rows
-from pliant.report.palette import fills
 from pliant.report.runs import SCHEMA, Run, report_data
 from pliant.report.words import count, percent, plain, seconds
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pliant.charts.figures import MANY_BOXES, Chart, boxes
 from pliant.core.gantt import Mark
 from pliant.core.metrics import JobOutcome, ResizeOutcome
-from pliant.report.figures import MANY_BOXES, Chart, boxes
 from pliant.report.held import AWAY, CLEANING, LOST, RESERVED, Held
+from pliant.report.outcomes import state_text
 from pliant.report.runs import Run
-from pliant.report.tables import state_text
 from pliant.report.words import cause, count, plain, seconds
 
 

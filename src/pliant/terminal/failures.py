@@ -8,8 +8,8 @@ from rich.text import Text
 
 from pliant.core.metrics import JobOutcome
 from pliant.report.compare import names_text
+from pliant.report.outcomes import state_text
 from pliant.report.runs import Run
-from pliant.report.tables import state_text
 from pliant.report.words import cause, count, details, plain, shorten
 
 MOST_TOLD = 10

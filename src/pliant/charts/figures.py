@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pliant.charts.palette import Fill, fills
+from pliant.charts.shapes import Box, apart, area, label_boxes, outline
 from pliant.core.gantt import Segment
 from pliant.report.held import AWAY, CLEANING, LOST, RESERVED, Held
-from pliant.report.palette import Fill, fills
 from pliant.report.runs import Run
-from pliant.report.shapes import Box, apart, area, label_boxes, outline
 from pliant.report.words import percent, plain, seconds, shorten
 
 # Colours of everything but jobs; a page may replace them by its own (see ``html``).

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pliant.report.dense import Bin, Dense, Spread
-from pliant.report.figures import FAINT, FONT, GRID, INK, RUN_LINES, WIDTH, margins, time_axis
+from pliant.charts.dense import Bin, Dense, Spread
+from pliant.charts.figures import FAINT, FONT, GRID, INK, RUN_LINES, WIDTH, margins, time_axis
 
 LEFT, RIGHT = 0.62, 0.12
 HEIGHT = 1.9

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import msgspec
 
-from pliant.report import figures
+from pliant.charts import figures
+from pliant.charts.palette import fills
+from pliant.files.save import save
+from pliant.page.hover import hover_data
+from pliant.page.tables import compare_rows, esc, job_rows, resize_rows
 from pliant.report.compare import headline, pacing_note, warnings
-from pliant.report.files import save
-from pliant.report.page_data import hover_data
-from pliant.report.page_tables import compare_rows, esc, job_rows, resize_rows
-from pliant.report.palette import fills
 from pliant.report.runs import Run, is_paced, report_json
 from pliant.report.words import count
 
@@ -190,4 +190,4 @@ def _script_json(data: object) -> str:
 
 
 def _asset(name: str) -> str:
-    return (files("pliant.report") / name).read_text(encoding="utf-8").strip()
+    return (files("pliant.page") / name).read_text(encoding="utf-8").strip()

@@ -16,9 +16,9 @@ from pliant.core import records as r
 from pliant.core.job import Job
 from pliant.core.state import State
 from pliant.model.jobs import JobState
-from pliant.report.events import Event, Told
-from pliant.report.glyphs import glyphs, spelled
 from pliant.report.words import count, plain, shorten
+from pliant.terminal.events import Event, Told
+from pliant.terminal.glyphs import glyphs, spelled
 
 REFRESH_S = 0.2
 PASSING_SHOWN = 2

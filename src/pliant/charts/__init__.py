@@ -1,0 +1,1 @@
+"""Charts with matplotlib, which is imported only where one is drawn."""

@@ -1,0 +1,1 @@
+"""The HTML page of runs, live and simulated."""

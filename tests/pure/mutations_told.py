@@ -22,7 +22,7 @@ REASONS: dict[str, str] = {
     'core/resizes.py Resizes._objection: delete return f"group {event.root} is to speak for the job, but it is not one of it"': (
         "no liar names as root a group that exists and leaves; unknown ones are refused by the job's life before"
     ),
-    "live/job.py JobLife._agreed: self._one_world -> (not (self._one_world))": (
+    "live/job.py JobLife._agreed: self.spec.keeps_size -> (not (self.spec.keeps_size))": (
         "the bounds in a welcome are for the program; the stand-ins do not read them, and the core checks every size"
     ),
     'core/resizes.py Resizes.refusal: delete return f"nothing is started or resized now: {self.held}"': (
@@ -62,14 +62,14 @@ REASONS: dict[str, str] = {
     "live/node.py NodeLife._begin_end: delete self._orphaned = orphaned": "only the exit code of an agent's process",
     "protocol/fence.py pieces: piece -> (not (piece))": "what the ranks of a world put never fills a piece",
     "protocol/fence.py pieces: delete yield piece, True": "what the ranks of a world put never fills a piece",
-    "live/job.py JobLife._doom: delete return True": (
+    "live/members.py Members._doom: delete return True": (
         "no SIGKILL is sent; the group is given up 15 s later, and the proof kills it. Nothing measures the 15 s"
     ),
     "core/job.py Job.__init__: delete self.fraction = 0.0": "read by policies that estimate, and by resumed jobs, alone",
     "core/core.py SchedulerCore._settle: not self.held -> (not (not self.held))": (
         "it decides only whether the core wakes for a pass at a multiple of the interval, and no world sets one"
     ),
-    "live/job.py JobLife._signal: number == SIGKILL and not self._doom(group) -> (not (number == SIGKILL and not self._doom(group)))": (
+    "live/members.py Members._signal: number == SIGKILL and not self._doom(group) -> (not (number == SIGKILL and not self._doom(group)))": (
         "no SIGKILL is sent; the group is given up 15 s later, and the proof kills it. Nothing measures the 15 s"
     ),
     'core/resizes.py Resizes.refusal: delete return f"job {number} ({job.spec.name}) takes no resizes now: it is {job.spec.job_class} and " + ( "inside its lo': (

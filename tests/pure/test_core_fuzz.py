@@ -18,6 +18,7 @@ from pliant.core.metrics import measure
 from pliant.core.settings import Settings
 from pliant.core.state import State
 from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.model.kinds import JobKind
 from pliant.model.nodes import NodeSet, lowest_bits
 from pliant.model.speedup import Amdahl
 from pliant.policy.easy import Easy
@@ -34,7 +35,7 @@ Step = tuple[str, int, int, int]
 KINDS = {
     "submit": 3, "launch": 2, "greet": 2, "malleable": 2, "accept": 10, "resized": 10, "decline": 2, "fail": 3, "ended": 2,
     "cancel": 1, "clean": 6, "lost": 1, "back": 3, "order": 6, "want": 5, "progress": 2, "tick": 5, "granted": 1,
-    "ask": 1, "refused": 1, "reclaim": 2, "returned": 3,
+    "groups": 3, "ask": 1, "refused": 1, "reclaim": 2, "returned": 3,
 }  # fmt: skip
 steps_ = st.lists(
     st.tuples(
@@ -83,7 +84,9 @@ class World:
             case "clean":
                 return self._clean(a, b, mask)
             case "lost":
-                return e.Lost(NodeSet(1 << mask % (NODES + 1)))
+                return e.Lost(NodeSet(1 << mask % (NODES + 1)), ((number, b % 5),) if b % 3 == 0 else ())
+            case "groups":
+                return self._groups_lost(number, b, mask)
             case "back":
                 return e.Back(NodeSet(mask & self._state.lost_mask if b % 4 else 1 << a % NODES))
             case "order":
@@ -129,6 +132,13 @@ class World:
         root = job.root if job.root not in groups else next(n for n in staying if n not in groups)
         return e.Resized(number, resize, groups, 0.1, root=root)
 
+    def _groups_lost(self, number: int, b: int, mask: int) -> e.GroupsLost:
+        """Some that the job has and some that it may not have; seldom all of them."""
+        job = self._state.jobs.get(number)
+        groups = list(self._state.groups(job)) if job is not None and job.size else []
+        some = groups[b % 3 :: 2] if b % 7 else groups
+        return e.GroupsLost(number, (*some, mask), "failed")
+
     def _clean(self, a: int, b: int, mask: int) -> e.Event:
         dirty = self._state.dirty
         if dirty and b % 5:
@@ -145,6 +155,7 @@ class World:
             walltime_s=float(10 + b * b),
             kill=b % 3 == 0,
             model=MODELS[b % len(MODELS)],
+            kind=(JobKind.MPI, JobKind.TASKS, JobKind.PLACES, JobKind.PLACES)[a // 5 % 4],
         )
         return spec.rigid() if a % 5 == 0 else spec
 
@@ -162,7 +173,9 @@ def check(state: State) -> None:
         assert held & mine == 0
         held |= mine
         assert job.size == job.nodes.bit_count()
-        assert not job.size or job.bounds.allows(job.size)
+        assert not job.size or job.losses or job.bounds.allows(job.size)
+        assert not job.size or set(NodeSet(job.nodes)) == set(state.groups(job).values())
+        assert not job.size or job.root in state.groups(job)
         assert (job.resize is not None) == (job.id in state.resizing)
     for mask in state.dirty.values():
         assert mask

@@ -7,11 +7,12 @@ import msgspec
 from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
-from pliant.live.groups import Loss, Place
+from pliant.live.groups import Place
 from pliant.live.job import JobLife
 from pliant.live.orders import Key
 from pliant.model.groups import Group
 from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.model.kinds import JobKind
 from pliant.model.nodes import NodeSet
 from pliant.protocol import codec
 from pliant.protocol import messages as m
@@ -49,7 +50,7 @@ def growing() -> tuple[JobLife, Heard]:
     """A job on node 0 that has accepted to grow by nodes 1 and 2, where its newcomers have been started."""
     heard = Heard()
     spec = JobSpec(name="j", nodes=Bounds(1, 3), job_class=JobClass.MALLEABLE, command=("x",))
-    life = JobLife(1, spec, Place(NAMES, "j.log", "/", {}, b"s"), heard, one_world=False, loss=Loss.ENDS_JOB)
+    life = JobLife(1, spec, Place(NAMES, "j.log", "/", {}, b"s"), heard, one_world=False)
     life.start([Group(0, 0)], 0)
     life.heard(0, m.Started(1, 0, (7,)))
     said(life, 0, m.Hello(1, 0, 0, "token", 1))
@@ -88,8 +89,7 @@ def test_a_newcomer_that_is_gone_when_its_resize_is_done_takes_its_job_with_it()
     done = m.Done(0, 5, 0, (), {}, 0.1)
     said(life, 0, done)
     life.committed(r.ResizeDone(1.0, 1, 5, NodeSet.of([1, 2]), NodeSet()))
-    killed = {node for node, order in heard.sent if isinstance(order, m.Signal) and order.number == 9}
-    assert killed == {0, 1}
+    assert killed(heard) == {0, 1}
 
 
 def test_newcomers_that_were_quicker_than_the_word_of_their_joining_are_no_loss() -> None:
@@ -104,16 +104,138 @@ def test_newcomers_that_were_quicker_than_the_word_of_their_joining_are_no_loss(
     assert [event.exit_code for event in heard.events if isinstance(event, e.Ended)] == [0]
 
 
-def test_where_groups_do_not_need_each_other_the_loss_of_one_ends_it_alone() -> None:
-    for loss, ended in ((Loss.ENDS_JOB, True), (Loss.ENDS_GROUP, False)):
-        heard = Heard()
-        spec = JobSpec(name="j", nodes=Bounds.exactly(2), job_class=JobClass.MALLEABLE, command=("x",))
-        life = JobLife(1, spec, Place(NAMES, "j.log", "/", {}, b"s"), heard, one_world=False, loss=loss)
-        life.start([Group(0, 0), Group(1, 1)], 0)
-        for group in (0, 1):
-            life.heard(group, m.Started(1, group, (7,)))
+def three(kind: JobKind) -> tuple[JobLife, Heard]:
+    """A job of this kind on nodes 0 to 2, whose groups have been started: two ranks each."""
+    heard = Heard()
+    spec = JobSpec(name="j", nodes=Bounds.exactly(3), job_class=JobClass.MALLEABLE, command=("x",), kind=kind)
+    life = JobLife(1, spec, Place(NAMES, "j.log", "/", {}, b"s"), heard, one_world=False)
+    life.start([Group(each, each, 2) for each in range(3)], 0)
+    for group in range(3):
+        life.heard(group, m.Started(1, group, (7, 8)))
+    return life, heard
+
+
+def ends(life: JobLife, *groups: int, code: int = 0) -> None:
+    for group in groups:
+        for rank in (0, 1):
+            life.heard(group, m.Exited(1, group, rank, code))
+
+
+def killed(heard: Heard) -> set[int]:
+    return {node for node, order in heard.sent if isinstance(order, m.Signal) and order.number == 9}
+
+
+def of(heard: Heard, kind: type[e.Event]) -> list[e.Event]:
+    return [event for event in heard.events if isinstance(event, kind)]
+
+
+def test_only_mpi_gets_the_environment_of_mpi() -> None:
+    for kind, dialect in ((JobKind.MPI, "pmi1"), (JobKind.TASKS, "none"), (JobKind.PLACES, "none")):
+        _, heard = three(kind)
+        assert {order.dialect for _, order in heard.sent if isinstance(order, m.StartGroup)} == {dialect}
+
+
+def test_what_a_lost_group_means_is_a_property_of_the_kind_of_job() -> None:
+    """MPI ends at once. Tasks go on, and have failed at their end; places go on, and end as those say that are left."""
+    for kind, signals, code in (
+        (JobKind.MPI, {0, 2}, 137),
+        (JobKind.TASKS, set(), 137),
+        (JobKind.PLACES, set(), 0),
+    ):
+        life, heard = three(kind)
         life.lost(1)
-        assert any(isinstance(order, m.Signal) for _, order in heard.sent) is ended
-        life.heard(0, m.Exited(1, 0, 0, 0))
+        assert killed(heard) == signals
+        lost = [e.GroupsLost(1, (1,), "node n1 was lost")]
+        assert of(heard, e.GroupsLost) == ([] if kind is JobKind.MPI else lost)
+        ends(life, 0, 2)
         life.tail("")
-        assert [event.exit_code for event in heard.events if isinstance(event, e.Ended)] == [137]
+        assert [event.exit_code for event in heard.events if isinstance(event, e.Ended)] == [code]
+
+
+def test_tasks_of_one_node_do_not_need_each_other_and_a_place_is_lost_as_a_whole() -> None:
+    for kind, signals in ((JobKind.TASKS, set()), (JobKind.PLACES, {1})):
+        life, heard = three(kind)
+        life.heard(1, m.Exited(1, 1, 0, 3))
+        assert killed(heard) == signals
+        assert not of(heard, e.GroupsLost)
+        life.heard(1, m.Exited(1, 1, 1, 0))
+        assert of(heard, e.GroupsLost) == [e.GroupsLost(1, (1,), "rank 0 of group 1 on n1 exited with 3")]
+
+
+def test_tasks_that_have_done_their_work_are_not_lost_with_their_node_and_wait_for_nobody() -> None:
+    life, heard = three(JobKind.TASKS)
+    ends(life, 1)
+    assert life.groups[1].is_over
+    life.lost(1)
+    ends(life, 0, 2)
+    assert [event.exit_code for event in heard.events if isinstance(event, e.Ended)] == [0]
+    assert not of(heard, e.GroupsLost)
+
+
+def test_places_are_told_of_each_loss_and_end_with_their_root() -> None:
+    """A group is lost before the root has said hello, another after it, and then the root."""
+    life, heard = three(JobKind.PLACES)
+    life.lost(1)
+    assert not told(heard, 0)
+    said(life, 0, m.Hello(1, 0, 0, "token", 1))
+    assert [each.group for each in told(heard, 0)] == [1]
+    life.lost(2)
+    assert [(each.group, each.why) for each in told(heard, 0)] == [
+        (1, "node n1 was lost"),
+        (2, "node n2 was lost"),
+    ]
+    ends(life, 0, code=4)
+    life.tail("")
+    [ended] = of(heard, e.Ended)
+    assert isinstance(ended, e.Ended)
+    assert (ended.exit_code, ended.error) == (4, "rank 0 of group 0 on n0 exited with 4")
+    assert [event.groups for event in heard.events if isinstance(event, e.GroupsLost)] == [(1,), (2,)]
+
+
+def test_a_new_root_is_told_what_the_one_before_may_not_have_heard() -> None:
+    life, heard = three(JobKind.PLACES)
+    for group in (0, 1, 2):
+        said(life, group, m.Hello(1, group, 0, "token", 1))
+    said(life, 0, m.Malleable(0, on=True))
+    life.offer(c.Offer(1, 5, 3, 2, NodeSet(), NodeSet.of([0]), 9.0, (), (0,)))
+    said(life, 0, m.Accept(0, 5))
+    life.lost(2)
+    said(life, 0, m.Done(0, 5, 1, (0, 2)))
+    assert [each.group for each in told(heard, 1)] == [2]
+    [done] = of(heard, e.Resized)
+    assert isinstance(done, e.Resized)
+    assert done.released == (0, 2)
+
+
+def test_tasks_whose_root_is_lost_in_a_resize_give_that_up_and_go_on() -> None:
+    life, heard = three(JobKind.TASKS)
+    said(life, 0, m.Hello(1, 0, 0, "token", 1))
+    said(life, 0, m.Malleable(0, on=True))
+    life.offer(c.Offer(1, 5, 3, 2, NodeSet(), NodeSet(), 9.0))
+    said(life, 0, m.Accept(0, 5))
+    life.lost(0)
+    kinds = [type(event).__name__ for event in heard.events]
+    assert kinds[-4:-1] == ["Malleable", "ResizeFailed", "GroupsLost"]
+    life.withdraw(5)  # as the core does for the loss, which it knows by now
+    assert killed(heard) == set()
+    ends(life, 1, 2)
+    life.tail("")
+    assert [event.exit_code for event in heard.events if isinstance(event, e.Ended)] == [137]
+
+
+def test_a_job_has_been_launched_when_all_groups_have_that_are_left() -> None:
+    heard = Heard()
+    spec = JobSpec(name="j", nodes=Bounds.exactly(2), command=("x",), kind=JobKind.TASKS)
+    life = JobLife(1, spec, Place(NAMES, "j.log", "/", {}, b"s"), heard, one_world=False)
+    life.start([Group(0, 0), Group(1, 1)], 0)
+    life.heard(0, m.Started(1, 0, (7,)))
+    assert not of(heard, e.Launched)
+    life.lost(1)
+    assert of(heard, e.Launched)
+
+
+def told(heard: Heard, node: int) -> list[m.GroupLost]:
+    """The losses that the group on ``node`` was told of."""
+    sent = [order for to, order in heard.sent if to == node and isinstance(order, m.Deliver)]
+    messages = [codec.from_scheduler().decode(bytes(order.message)) for order in sent]
+    return [message for message in messages if isinstance(message, m.GroupLost)]

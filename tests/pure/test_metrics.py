@@ -105,7 +105,7 @@ def test_the_jobs_of_the_report() -> None:
     a, b = json.loads(msgspec.json.encode(measure(RECORDS).jobs, enc_hook=str))
     assert {key: a[key] for key in a if key != "resizes"} == {
         "name": "a", "class": "malleable", "state": "COMPLETED", "exit_code": 0, "cpu_s": 0.0, "verified": None,
-        "submit_s": 10.0, "start_s": 10.0, "end_s": 30.0, "result": "42", "expected": None,
+        "lost_groups": 0, "submit_s": 10.0, "start_s": 10.0, "end_s": 30.0, "result": "42", "expected": None,
         "unchecked": "", "error": "",
     }  # fmt: skip
     assert a["resizes"][0] == {

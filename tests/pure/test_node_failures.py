@@ -6,6 +6,7 @@ import json
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pytest
 from commands import command
@@ -19,8 +20,10 @@ from pliant.core.audit import audit
 from pliant.core.core import replay
 from pliant.core.metrics import measure
 from pliant.core.settings import NEVER, Settings
+from pliant.core.state import State
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
+from pliant.model.kinds import JobKind
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.registry import make
 from pliant.sim.breakdowns import MOST_REQUEUES
@@ -82,6 +85,23 @@ def test_a_node_that_fails_in_an_expansion_costs_the_expansion_alone() -> None:
     assert [len(record.gained) for record in grown] == [1]
     end, _ = run([SimJob(spec, 60.0)], 3, Failures(listed=(Down(2, 10.0, NEVER),)), "malleable", cost)
     assert end[3:] == (1, 1, 1 * 2.0 + 3 * 8.0)  # held 1 node for 2 s, then 3
+
+
+def test_tasks_go_on_without_a_node_that_fails_and_have_failed_at_their_end() -> None:
+    jobs = [kind_of("tasks", JobKind.TASKS), kind_of("places", JobKind.PLACES)]
+    end, records = run(jobs, 6, Failures(listed=(Down(1, 4.0, 5.0), Down(4, 5.0, NEVER))), "fcfs")
+    tasks, places = measure(records).jobs
+    assert (tasks.state, tasks.exit_code, tasks.end_s) == (JobState.NODE_FAIL, 1, 10.0)
+    assert (tasks.error, tasks.lost_groups) == ("lost group 1 on n1: lost node 1", 1)
+    # What was left on the third node others do: half of the work on two thirds of the nodes.
+    assert (places.state, places.end_s, places.lost_groups) == (JobState.COMPLETED, 5.0 + 5.0 * 3 / 2, 1)
+    assert (end.requeued, measure(records).capacity_node_s) == (0, 6 * 12.5 - 1.0 - 7.5)
+    assert measure(records).utilisation * (6 * 12.5 - 8.5) == pytest.approx(2 * 10.0 + 4.0 + 2 * 12.5 + 5.0)
+
+
+def kind_of(name: str, kind: JobKind) -> SimJob:
+    spec = JobSpec(name=name, nodes=Bounds.exactly(3), walltime_s=60.0, kind=kind)
+    return SimJob(spec, 10.0)
 
 
 def test_a_job_that_can_never_start_is_named() -> None:
@@ -231,14 +251,23 @@ def test_whatever_fails_the_records_hold_together_and_every_job_ends(
         instant=instant,
         failures=failures,
     )
+    seen = watch_losses(simulator.core.state)
     end = simulator.run()
     checked = audit(records)
     assert not checked.jobs
     assert len(checked.ended) == len(jobs) + end.requeued
     assert len(checked.nodes("free")) + len(checked.nodes("lost")) == NODES
     ends = [record for record in records if isinstance(record, r.JobEnded)]
-    lost = sum(record.state is JobState.NODE_FAIL for record in ends)
-    assert lost == end.requeued if requeue else not end.requeued
+    assert sum(record.requeued for record in ends) == end.requeued
+    assert requeue or not end.requeued
+    specs = {record.job: record.spec for record in records if isinstance(record, r.JobSubmitted)}
+    lost = {record.job for record in records if isinstance(record, r.GroupsLost)}
+    assert not {number for number in lost if specs[number].kind is JobKind.MPI}
+    for record in ends:
+        if record.job in lost and specs[record.job].kind is JobKind.TASKS:
+            assert record.state in (JobState.NODE_FAIL, JobState.TIMEOUT)
+        elif record.state is JobState.NODE_FAIL:
+            assert record.requeued or not requeue
     assert end.node_failures == sum(
         len(record.nodes) for record in records if isinstance(record, r.NodesLost)
     )
@@ -247,3 +276,23 @@ def test_whatever_fails_the_records_hold_together_and_every_job_ends(
     assert 0.0 <= figures.utilisation <= 1.0 + 1e-9
     assert 0.0 <= end.lost_node_s <= figures.utilisation * figures.capacity_node_s * (1 + 1e-9)
     assert replay(records, options).snapshot() == simulator.core.state.snapshot()
+    for count, snapshot in seen[-20:]:
+        assert replay(records[:count], options).snapshot() == snapshot
+
+
+def watch_losses(state: State) -> list[tuple[int, dict[str, Any]]]:
+    """The state after each loss of groups and after the record that follows, each with how many records led to it."""
+    seen: list[tuple[int, dict[str, Any]]] = []
+    live, counted, again = state.apply, 0, False
+
+    def watched(record: r.Record) -> None:
+        nonlocal counted, again
+        live(record)
+        counted += 1
+        is_loss = isinstance(record, r.GroupsLost)
+        if is_loss or again:
+            seen.append((counted, state.snapshot()))
+        again = is_loss
+
+    state.apply = watched  # type: ignore[method-assign]
+    return seen

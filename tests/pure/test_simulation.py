@@ -18,6 +18,7 @@ from pliant.core.metrics import measure
 from pliant.core.settings import Settings
 from pliant.model.errors import PolicyError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
+from pliant.model.kinds import JobKind
 from pliant.model.speedup import Amdahl
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy import view as p
@@ -59,6 +60,7 @@ def elastic_jobs(draw: st.DrawFn) -> list[SimJob]:
             submit_s=float(draw(st.integers(0, 60))),
             walltime_s=model.time(bounds.preferred) * draw(st.sampled_from([0.5, 1.0, 1.2, 3.0])),
             kill=draw(st.booleans()),
+            kind=draw(st.sampled_from(JobKind)),
             model=model,
         )
         jobs.append(SimJob(spec.rigid() if kind is JobClass.RIGID else spec))

@@ -158,6 +158,7 @@ class Dense:
             r.JobSubmitted: self._submitted,
             r.JobStarted: self._started,
             r.ResizeDone: self._resized,
+            r.GroupsLost: self._groups_lost,
             r.JobEnded: self._ended,
         }
 
@@ -209,9 +210,14 @@ class Dense:
         self._use(record.at, job.size)
 
     def _resized(self, record: r.ResizeDone) -> None:
-        grown = len(record.gained) - len(record.released)
-        self._jobs[record.job].size += grown
-        self._use(record.at, grown)
+        self._grow(record, len(record.gained) - len(record.released))
+
+    def _groups_lost(self, record: r.GroupsLost) -> None:
+        self._grow(record, -len(record.nodes))
+
+    def _grow(self, record: r.ResizeDone | r.GroupsLost, more: int) -> None:
+        self._jobs[record.job].size += more
+        self._use(record.at, more)
 
     def _ended(self, record: r.JobEnded) -> None:
         job = self._jobs.pop(record.job)

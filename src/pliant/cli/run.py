@@ -17,6 +17,7 @@ from pliant.files.batch import read_batch_file
 from pliant.files.cost import read_cost
 from pliant.model.batch import Batch, read_batch
 from pliant.model.errors import BatchError, PliantError
+from pliant.model.kinds import JobKind
 from pliant.model.limits import MOST_NODES, as_name
 from pliant.model.speedup import Phases
 from pliant.page.html import write_report
@@ -65,6 +66,10 @@ def run(
             "walltime = SECONDS and kill = true.",
         ),
     ] = None,
+    kind: Annotated[
+        JobKind | None,
+        typer.Option(help="Without a batch: what the job's nodes are to each other; else mpi."),
+    ] = None,
     nodes: Annotated[
         int, typer.Option(min=0, max=MOST_NODES, help="Virtual nodes; 0: what the batch says, or 8.")
     ] = 0,
@@ -92,7 +97,7 @@ def run(
     """Run a batch of jobs, or one command, and show what became of it."""
     check_report(report, [text for text in (*(batch_or_command or [])[:1], cost, policy) if text])
     costs = read_cost(cost)
-    batch = _batch(batch_or_command or [], size, walltime, nodes, policy, start, order, time_limit)
+    batch = _batch(batch_or_command or [], size, walltime, nodes, policy, start, order, time_limit, kind)
     if not dry_run:
         _check_live(batch, rigid=rigid and not compare)
     chosen = execute.policy_of(batch.cluster, rigid=False)
@@ -181,18 +186,20 @@ def _batch(
     start: str,
     order: str,
     time_limit: float | None = None,
+    kind: JobKind | None = None,
 ) -> Batch:
     """The batch that the command line means, completed by its options; BatchError."""
     if not words:
         raise BatchError("nothing to run: name a BATCH.toml, or give a command after --")
     if len(words) == 1 and words[0].endswith(".toml"):
-        _check_for_command(words[0], size, walltime, time_limit)
+        _check_for_command(words[0], size, walltime, time_limit, kind)
         batch = read_batch_file(Path(words[0]))
     else:
         job: dict[str, Any] = {
             "name": as_name(_name(words)),
             "command": words,
             "nodes": size or "1",
+            "kind": kind or JobKind.MPI,
             **_walltime(walltime, time_limit),
         }
         batch = read_batch({"cluster": {"nodes": nodes or 8}, "jobs": [job]}, "the command line")
@@ -212,14 +219,16 @@ def _batch(
     return msgspec.structs.replace(batch, cluster=cluster)
 
 
-def _check_for_command(batch: str, size: str, walltime: float | None, time_limit: float | None) -> None:
+def _check_for_command(
+    batch: str, size: str, walltime: float | None, time_limit: float | None, kind: JobKind | None
+) -> None:
     """BatchError for options that only a command takes: in a batch each job says so itself."""
     if time_limit is not None:
         raise BatchError(
             f"--time-limit is for a command; in {batch}, give each job that shall be ended "
             f"walltime = {time_limit:g} and kill = true"
         )
-    for option, key, value in (("-N", "nodes", size), ("-t", "walltime", walltime)):
+    for option, key, value in (("-N", "nodes", size), ("-t", "walltime", walltime), ("--kind", "kind", kind)):
         if value not in ("", None):
             raise BatchError(f"{option} is for a command; in {batch}, give each job its {key}")
 

@@ -22,7 +22,8 @@ class AuditError(Exception):
 
 
 class _Seen:
-    """What the records have said of a job that has not ended."""
+    """What the records have said of a job that has not ended. ``lost`` groups since the offer, so many may be missing when it
+    is done; ``shrunk``: its size is what losses have left, whatever it allows."""
 
     def __init__(self, spec: JobSpec) -> None:
         self.bounds: Bounds = spec.nodes
@@ -31,6 +32,8 @@ class _Seen:
         self.offer: r.ResizeOffered | None = None
         self.accepted = False
         self.withdrawn = False
+        self.lost = 0
+        self.shrunk = False
         self.groups: dict[int, int] = {}
         self.root = 0
 
@@ -58,6 +61,7 @@ class Audit:
             r.ResizeDone: self._done,
             r.ResizeDeclined: self._declined,
             r.ResizeFailed: self._failed,
+            r.GroupsLost: self._groups_lost,
             r.JobEnded: self._job_ended,
             r.NodesGranted: self._granted,
             r.NodesClean: self._clean,
@@ -141,7 +145,7 @@ class Audit:
             raise AuditError(f"groups are to leave that the job does not have: {record}")
         if record.after > record.before + len(record.nodes):
             raise AuditError(f"{len(record.nodes)} more nodes cannot make {record.after}: {record}")
-        job.offer, job.accepted, job.withdrawn = record, False, False
+        job.offer, job.accepted, job.withdrawn, job.lost = record, False, False, 0
 
     def _accepted(self, record: r.ResizeAccepted) -> None:
         self._offer(record)
@@ -178,11 +182,24 @@ class Audit:
         job.nodes = (job.nodes | set(gained)) - set(record.released)
         self._abandon(record.released, record.job)
         job.offer = None
-        if len(job.nodes) != offer.after:
+        if not offer.after - job.lost <= len(job.nodes) <= offer.after:
             raise AuditError(
                 f"resize {offer.resize} leads to {len(job.nodes)} instead of {offer.after} nodes"
             )
+        job.shrunk = job.lost > 0
         self._sized(record.job, job)
+
+    def _groups_lost(self, record: r.GroupsLost) -> None:
+        job, gone = self._job(record), set(record.groups)
+        if not gone or not gone <= set(job.groups) or record.root not in job.groups.keys() - gone:
+            raise AuditError(f"groups are lost or speak for the job that it does not have: {record}")
+        job.groups = {number: node for number, node in job.groups.items() if number not in gone}
+        if job.nodes - set(record.nodes) != set(job.groups.values()) or not set(record.nodes) <= job.nodes:
+            raise AuditError(f"job {record.job} keeps or leaves other nodes than it has groups on: {record}")
+        job.nodes -= set(record.nodes)
+        self._abandon(record.nodes, record.job)
+        job.lost += len(gone)
+        job.shrunk = True
 
     def _declined(self, record: r.ResizeDeclined) -> None:
         self._drop(record, NodeSet())
@@ -269,7 +286,7 @@ class Audit:
         return offer
 
     def _sized(self, number: int, job: _Seen) -> None:
-        if not job.bounds.allows(len(job.nodes)):
+        if not job.shrunk and not job.bounds.allows(len(job.nodes)):
             raise AuditError(f"job {number} has {len(job.nodes)} nodes; allowed are {job.bounds.describe()}")
 
 

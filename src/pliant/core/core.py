@@ -18,7 +18,7 @@ from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
 from pliant.core.job import Job
-from pliant.core.resizes import Resizes
+from pliant.core.losses import Losses
 from pliant.core.settings import NEVER, Settings
 from pliant.core.state import State
 from pliant.model.errors import PolicyError
@@ -32,7 +32,7 @@ Outcome = tuple[list[r.Record], list[c.Command]]
 """Records first: they are written before the commands are carried out."""
 
 
-class SchedulerCore(Resizes):
+class SchedulerCore(Losses):
     """The scheduler. A ``policy`` that raises or decides what cannot be ends in a PolicyError, or, where there is a
     ``fallback``, is replaced by that for good."""
 
@@ -69,6 +69,7 @@ class SchedulerCore(Resizes):
             e.Granted: self._granted,
             e.Clean: self._clean,
             e.Lost: self._lost,
+            e.GroupsLost: self._groups_lost,
             e.Back: self._back,
             e.NodesOrdered: self._nodes_ordered,
             e.Refused: self._refused,
@@ -205,7 +206,7 @@ class SchedulerCore(Resizes):
         if job is None or job.greeted:
             return
         bounds = job.bounds if event.bounds is None else job.bounds.intersect(event.bounds)
-        if bounds is None or not bounds.allows(job.size):
+        if bounds is None or not (job.losses or bounds.allows(job.size)):
             own = event.bounds.describe() if event.bounds else "any"
             self._end(
                 job,
@@ -225,7 +226,7 @@ class SchedulerCore(Resizes):
         job = self.state.jobs.get(event.job)
         if job is None or job.state is JobState.PENDING:
             return
-        state = job.ending or (JobState.FAILED if event.exit_code or event.error else JobState.COMPLETED)
+        state, code, error = self._end_of(job, event)
         mask = job.nodes
         if job.resize is not None and job.resize.started:
             mask |= job.resize.nodes
@@ -233,10 +234,10 @@ class SchedulerCore(Resizes):
             self.state.now,
             job.id,
             state,
-            event.exit_code,
+            code,
             NodeSet(mask),
             event.result,
-            job.why or event.error,
+            error,
             event.requeue,
             event.cpu_s,
         )
@@ -257,20 +258,6 @@ class SchedulerCore(Resizes):
         if not self.state.dirty.get(event.job, 0) & event.nodes.mask:
             return  # lost meanwhile, or proved twice
         self._record(r.NodesClean(self.state.now, event.job, event.nodes))
-        self._news = True
-
-    def _lost(self, event: e.Lost) -> None:
-        nodes = NodeSet(event.nodes.mask & self.state.all_mask)
-        if not nodes:
-            return  # they were returned meanwhile
-        self._given_back &= ~nodes.mask
-        self._record(r.NodesLost(self.state.now, nodes))
-        for _, _, job in list(self.state.running):
-            newcomers = job.resize.nodes if job.resize is not None else 0
-            if job.nodes & nodes.mask:
-                self._end(job, JobState.NODE_FAIL, f"lost node {nodes}")
-            elif newcomers & nodes.mask and job.resize is not None:
-                self._withdraw(job, "a node of the expansion is lost")
         self._news = True
 
     def _back(self, event: e.Back) -> None:

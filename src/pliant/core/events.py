@@ -144,9 +144,18 @@ class Clean(Event, frozen=True):
 
 
 class Lost(Event, frozen=True):
-    """Nodes are gone, with all that ran there."""
+    """Nodes are gone, with all that ran there. ``over``: jobs with groups there that had ended well before."""
 
     nodes: NodeSet
+    over: tuple[tuple[int, int], ...] = ()
+
+
+class GroupsLost(Event, frozen=True):
+    """These groups of a job have failed, each as a whole, and the job goes on without them if its kind can."""
+
+    job: int
+    groups: tuple[int, ...]
+    why: str = ""
 
 
 class Back(Event, frozen=True):

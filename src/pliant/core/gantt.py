@@ -55,6 +55,7 @@ class Gantt:
             r.JobSubmitted: self._submitted,
             r.JobStarted: self._started,
             r.ResizeDone: self._resized,
+            r.GroupsLost: self._groups_lost,
             r.JobEnded: self._ended,
         }
 
@@ -85,6 +86,9 @@ class Gantt:
             self.marks.append(Mark(record.job, record.at, "expand", record.gained))
         if record.released:
             self.marks.append(Mark(record.job, record.at, "shrink", record.released))
+
+    def _groups_lost(self, record: r.GroupsLost) -> None:
+        self._hold(record.job, self._jobs[record.job].mask & ~record.nodes.mask)
 
     def _ended(self, record: r.JobEnded) -> None:
         self._hold(record.job, 0)

@@ -108,6 +108,7 @@ class Metrics:
             r.ResizeDone: self._resized,
             r.ResizeDeclined: self._declined,
             r.ResizeFailed: self._failed_resize,
+            r.GroupsLost: self._groups_lost,
             r.JobEnded: self._job_ended,
             r.NodesGranted: self._there,
             r.NodesClean: self._clean,
@@ -272,6 +273,13 @@ class Metrics:
     def _failed_resize(self, record: r.ResizeFailed) -> None:
         self._settle(record.job, self._open[record.job], "failed", record.error, late=record.late)
         self._unclean.leave(record.job, record.dirty.mask, record.at)
+
+    def _groups_lost(self, record: r.GroupsLost) -> None:
+        job = self._open[record.job]
+        self._hold(job, job.mask & ~record.nodes.mask)
+        self._unclean.leave(record.job, record.nodes.mask, record.at)
+        if job.outcome is not None:
+            job.outcome.lost_groups += len(record.groups)
 
     def _job_ended(self, record: r.JobEnded) -> None:
         job = self._open.pop(record.job)

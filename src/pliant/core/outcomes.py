@@ -37,7 +37,7 @@ class JobOutcome(msgspec.Struct, rename={"job_class": "class"}, kw_only=True):
     """One job, as report.json tells it. ``start_s`` is None for a job that never started, ``end_s`` and
     ``exit_code`` for one that has not ended. ``verified``, ``expected`` and ``unchecked`` (why the result could
     not be checked) are for whoever runs the job's verify command. ``cpu_s``: what its ranks took of the processors; 0 in
-    a simulation."""
+    a simulation. ``lost_groups`` were lost, and it went on without them."""
 
     name: str
     job_class: JobClass
@@ -49,6 +49,7 @@ class JobOutcome(msgspec.Struct, rename={"job_class": "class"}, kw_only=True):
     start_s: float | None = None
     end_s: float | None = None
     resizes: list[ResizeOutcome] = []
+    lost_groups: int = 0
     result: str | None = None
     expected: str | None = None
     unchecked: str = ""

@@ -146,6 +146,18 @@ class ResizeFailed(Record, frozen=True):
     late: bool = False
 
 
+class GroupsLost(Record, frozen=True):
+    """The job goes on without these groups, and without ``nodes``, on which no other of it is left: those that are not lost
+    are dirty. Group ``root`` speaks for it. ``node``: it was by the loss of a node; else their ranks had failed."""
+
+    job: int
+    groups: tuple[int, ...]
+    nodes: NodeSet
+    root: int
+    why: str = ""
+    node: bool = False
+
+
 class JobEnding(Record, frozen=True):
     """The job is being ended by the scheduler; it will get the state ``state``."""
 
@@ -247,6 +259,7 @@ AnyRecord = (
     | ResizeDeclined
     | ResizeDone
     | ResizeFailed
+    | GroupsLost
     | JobEnding
     | JobEnded
     | PolicyFailed

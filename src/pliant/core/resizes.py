@@ -126,29 +126,32 @@ class Resizes:
             self._record(r.ResizeDeclined(self.state.now, event.job, event.resize, event.reason, event.late))
             self._news = True
 
-    def _resized(self, event: e.Resized) -> None:
+    def _commit(self, event: e.Resized) -> tuple[Job, NodeSet] | None:
+        """A resize is done: the job, and what it has gained by it; None if that did not count, or ended the job."""
         if (found := self._answered(event.job, event.resize, "Done")) is None:
-            return
+            return None
         job, resize = found
         objection = self._objection(job, resize, event)
-        gained, released = self._moved(job, resize, () if objection else event.released)
-        if not objection and job.size + len(gained) - len(released) != resize.after:
+        left = _there(job, event.released)
+        gained, released = self._moved(job, resize, () if objection else left)
+        size = job.size + len(gained) - len(released)
+        if not objection and not resize.after - resize.lost <= size <= resize.after:
             objection = f"from {resize.before} to {resize.after} nodes gave back {len(released)} nodes"
         if objection:
-            self._end(job, JobState.FAILED, f"resize {resize.id}: {objection}")
-            return
+            by_node = any(loss.node and event.root in loss.groups for loss in job.losses)
+            state = JobState.NODE_FAIL if by_node else JobState.FAILED
+            self._end(job, state, f"resize {resize.id}: {objection}")
+            return None
         self._record(
             r.ResizeDone(
                 self.state.now, job.id, resize.id, gained, released, event.blocked_s, event.phases,
-                event.released, event.root,
+                left, event.root,
             )
         )  # fmt: skip
         if released:
             self._commands.append(c.Release(job.id, released))
-        if lost := NodeSet(job.nodes & self.state.lost_mask):
-            # The resize was done before the job heard that a newcomer's node is gone.
-            self._end(job, JobState.NODE_FAIL, f"lost node {lost}")
         self._news = True
+        return job, gained
 
     def _moved(self, job: Job, resize: Resize, left: tuple[int, ...]) -> tuple[NodeSet, NodeSet]:
         """The nodes that the job gains and gives back when arriving groups have come and those of ``left`` have gone."""
@@ -161,7 +164,7 @@ class Resizes:
         """What is wrong with what a job says it has done; empty if nothing is."""
         if resize.arriving and resize.stage == resizing.CROSSED:
             return "the job says that it is done, but it had been taken back and no group was started"
-        present, left = self.state.groups(job), set(event.released)
+        present, left = self.state.groups(job), set(_there(job, event.released))
         if unknown := sorted(left - present.keys()):
             return f"groups {unknown} were given back, which the job does not have"
         known = event.root in present or any(group.id == event.root for group in resize.arriving)
@@ -249,3 +252,9 @@ class Resizes:
 def _arriving(job: Job, size: int, leave: NodeSet) -> int:
     """How many new groups, one a node, it takes to come to ``size`` nodes when those of ``leave`` are left."""
     return max(0, size - (job.size - len(leave)))
+
+
+def _there(job: Job, groups: tuple[int, ...]) -> tuple[int, ...]:
+    """Of these groups those that have not been lost meanwhile."""
+    lost = {group for loss in job.losses for group in loss.groups}
+    return tuple(group for group in groups if group not in lost) if lost else groups

@@ -71,6 +71,7 @@ class State(Beside):
             r.ResizeDeclined: self._declined,
             r.ResizeDone: self._done,
             r.ResizeFailed: self._failed,
+            r.GroupsLost: self._groups_lost,
             r.JobEnding: self._ending,
             r.JobEnded: self._ended,
             r.PolicyFailed: self._policy_failed,
@@ -290,12 +291,8 @@ class State(Beside):
         groups = self.groups(self.jobs[record.job])
         job, resize = self._move(record.job, "Done")
         released = record.released.mask
-        self._drop_running(job)
-        job.settle(record.at, record.blocked_s)
-        job.nodes = (job.nodes | record.gained.mask) & ~released
-        job.size = job.target = job.nodes.bit_count()
-        job.expected_end = record.at + max(0.0, 1.0 - job.used) * job.spec.estimate(job.size)
-        insort(self.running, (job.expected_end, job.id, job))
+        self._resized(job, (job.nodes | record.gained.mask) & ~released, record.at, record.blocked_s)
+        job.target = job.size
         for group in resize.arriving:
             groups[group.id] = group.node
         for number in record.left:
@@ -305,6 +302,20 @@ class State(Beside):
         job.failures = 0
         self._rest(job, record.at + self.settings.cooldown_s)
         self._soil(job.id, released)
+
+    def _groups_lost(self, record: r.GroupsLost) -> None:
+        job = self.jobs[record.job]
+        groups = self.groups(job)
+        for number in record.groups:
+            del groups[number]
+        self._resized(job, job.nodes & ~record.nodes.mask, record.at, 0.0)
+        job.root = record.root
+        job.losses = (*job.losses, record)
+        if (resize := job.resize) is not None:
+            resize.lost += len(record.groups)
+        if resize is None or resize.stage not in resizing.HOLDING:
+            job.target = job.size
+        self._soil(job.id, record.nodes.mask)
 
     def _ending(self, record: r.JobEnding) -> None:
         job = self.jobs[record.job]
@@ -427,6 +438,15 @@ class State(Beside):
             job.target = job.size
             job.state = JobState.RUNNING
         return job, resize
+
+    def _resized(self, job: Job, mask: int, now: float, blocked_s: float) -> None:
+        """The job has these nodes from now on, and stood still before for so long."""
+        self._drop_running(job)
+        job.settle(now, blocked_s)
+        job.nodes = mask
+        job.size = mask.bit_count()
+        job.expected_end = now + max(0.0, 1.0 - job.used) * job.spec.estimate(job.size)
+        insort(self.running, (job.expected_end, job.id, job))
 
     def _take(self, mask: int, count: int) -> None:
         self.free_mask &= ~mask

@@ -34,7 +34,7 @@ class _Used:
 class Usage:
     """Node-seconds by user, halved every ``half_life_s`` seconds; running jobs count up to now.
 
-    Exact at every change of a job's size: its start, a resize that is done, its end.
+    Exact at every change of a job's size: its start, a resize that is done, groups that are lost, its end.
     """
 
     def __init__(self, half_life_s: float) -> None:
@@ -53,6 +53,7 @@ class Usage:
             r.JobSubmitted: self._submitted,
             r.JobStarted: self._started,
             r.ResizeDone: self._resized,
+            r.GroupsLost: self._groups_lost,
             r.JobEnded: self._ended,
         }
         for kind, book in books.items():
@@ -70,6 +71,9 @@ class Usage:
 
     def _resized(self, record: r.ResizeDone) -> None:
         self._grow(record.job, len(record.gained) - len(record.released), record.at)
+
+    def _groups_lost(self, record: r.GroupsLost) -> None:
+        self._grow(record.job, -len(record.nodes), record.at)
 
     def _ended(self, record: r.JobEnded) -> None:
         self._grow(record.job, -self._jobs[record.job][1], record.at)

@@ -21,7 +21,7 @@ from pliant.live import orders as o
 from pliant.live import resuming
 from pliant.live.beginnings import Beginnings
 from pliant.live.cluster_nodes import Nodes
-from pliant.live.groups import Loss, Place
+from pliant.live.groups import Place
 from pliant.live.job import KILLED, SESSION_S, JobLife
 from pliant.model.errors import ProtocolError
 from pliant.model.jobs import JobSpec
@@ -391,7 +391,7 @@ class Cluster(Nodes):
     def _life(self, job: Job) -> JobLife:
         home = self._home
         place = Place(self._names, f"{home.output}/{job.spec.name}{LOG}", home.cwd, home.env, home.secret)
-        return JobLife(job.id, job.spec, place, self, one_world=job.one_world, loss=Loss.ENDS_JOB)
+        return JobLife(job.id, job.spec, place, self, one_world=job.one_world)
 
     def _forget_ended(self) -> None:
         """Jobs that have ended and whose nodes are clean: nothing more can come from them."""

@@ -90,7 +90,13 @@ class Nodes:
         self._cut_off(number)
         if self._grace and self.core.state.lost_mask >> number & 1:
             return  # its time was over before its provider gave it up
-        self.happened(e.Lost(self._set([name])))
+        over = tuple(
+            (life.number, group.number)
+            for life in self.lives.values()
+            for group in life.groups.values()
+            if group.node == number and group.is_over
+        )
+        self.happened(e.Lost(self._set([name]), over))
         for life in list(self.lives.values()):
             life.lost(number)
         for job, node in list(self._proofs):

@@ -1,8 +1,7 @@
-"""What is known of the groups of a live job, and what the loss of one means to it."""
+"""What is known of the groups of a live job."""
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import NamedTuple
 
 from pliant.model.groups import Group
@@ -10,14 +9,6 @@ from pliant.model.world import World
 
 WHY_CHARACTERS = 500
 TAIL_LINES = 12
-
-
-class Loss(Enum):
-    """What it means to a job that a group which is part of it has failed, or its node is lost: a property of the job's
-    kind, not of whoever notices."""
-
-    ENDS_JOB = "its ranks cannot go on without those that are gone: the job has failed"
-    ENDS_GROUP = "the groups do not need each other: the others go on, and the job has failed at its end"
 
 
 class Place(NamedTuple):
@@ -55,7 +46,12 @@ class LiveGroup:
         self.resumed = False
         """Whether it was there before this controller."""
         self.end = 0, ""
-        """How it has ended: an exit code, and what there is to say of it."""
+        """How it has ended: an exit code, and what there is to say of it; until then, how the first rank to fail has."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was a part of the job and has ended well: it cannot be lost any more."""
+        return self.joined and not self.alive and not self.end[0]
 
     def complain(self, text: str) -> None:
         """The group's session says what went wrong there; the first time tells."""

@@ -15,17 +15,19 @@ from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
 from pliant.live.effects import Effects
-from pliant.live.groups import LiveGroup, Loss, Place, last_line, story_of
+from pliant.live.groups import LiveGroup, Place, last_line, story_of
+from pliant.live.members import Members
 from pliant.live.orders import SIGKILL, SIGTERM
 from pliant.model.errors import ProtocolError
 from pliant.model.groups import Group
 from pliant.model.jobs import Bounds, JobSpec
+from pliant.model.kinds import Loss
 from pliant.model.nodes import hostlist
 from pliant.model.world import World
 from pliant.protocol import VERSION, codec
 from pliant.protocol import messages as m
 from pliant.protocol.fence import Fence, pieces
-from pliant.protocol.scheduler_side import Board, SchedulerSide
+from pliant.protocol.scheduler_side import Board
 
 SESSION_S = 60.0
 """A job that may be resized and has not opened a session by then is told so in its log."""
@@ -33,34 +35,24 @@ LINGER_S = 30.0
 """When one group has ended in good order, the others of its job have this long to follow."""
 START_S = 60.0
 """An agent that has not said by then that it started a group, or could not, never will."""
-GONE_S = 15.0
-"""What the kernel has not removed so long after it was killed is given up; its node will not be proved clean."""
 TAIL_S = 5.0
 KILLED = 128 + SIGKILL
 
 
-class JobLife:
-    """One job between its start and its end. ``loss`` is what the loss of a group means to it."""
+class JobLife(Members):
+    """One job between its start and its end."""
 
     def __init__(
-        self, number: int, spec: JobSpec, place: Place, effects: Effects, *, one_world: bool, loss: Loss
+        self, number: int, spec: JobSpec, place: Place, effects: Effects, *, one_world: bool
     ) -> None:
-        self.number = number
-        self.spec = spec
-        self.groups: dict[int, LiveGroup] = {}
-        self.side = SchedulerSide(0)
+        super().__init__(number, spec, place, effects)
         self.ended = False
-        self._place = place
-        self._effects = effects
         self._one_world = one_world
-        self._loss = loss
         self._board = Board()
         self._fence: Fence | None = None
         self._result: str | None = None
-        self._exit_code = 0
         self._cpu_s = 0.0
         self._said = ""
-        self._cause = ""
         self._telling = False
         self._decoder = codec.from_job()
         self.quiet = False
@@ -111,7 +103,7 @@ class JobLife:
         }
         order = m.StartGroup(
             self.number, group.number, group.world, self.spec.command, env,
-            self.spec.cwd or self._place.cwd, self._place.output, group.token,
+            self.spec.cwd or self._place.cwd, self._place.output, group.token, self._kind.dialect,
         )  # fmt: skip
         self._effects.send(group.node, order)
 
@@ -203,8 +195,7 @@ class JobLife:
         match message:
             case m.Started():
                 group.started = True
-                if all(each.started for each in self.groups.values() if each.joined):
-                    self._effects.happened(e.Launched(self.number))
+                self._check_launched()
             case m.StartFailed():
                 group.started = True
                 self.gone(group.number, message.code or 1, message.error)
@@ -234,9 +225,20 @@ class JobLife:
             )
             of = "" if self._one_world else f" of group {group.number}"
             error = f"rank {message.rank}{of} on {self._name(group.node)} {how}"
-            self._group_gone(group, message.code if message.code > 0 else 128 - message.code, error)
+            self._rank_failed(group, message.code if message.code > 0 else 128 - message.code, error)
         elif not group.alive:
-            self._group_gone(group, 0, "")
+            self._group_gone(group, *group.end)
+
+    def _rank_failed(self, group: LiveGroup, code: int, error: str) -> None:
+        """The first rank to fail is how its group has; where ranks do not need each other, the group has when all ended."""
+        if self._kind.loss is Loss.ENDS_JOB:
+            self._group_gone(group, code, error)
+            return
+        group.end = group.end if group.end[0] else (code, error)
+        if not group.alive:
+            self._group_gone(group, *group.end)
+        elif self._kind.loss is Loss.IS_TOLD and not group.released:
+            self._signal(SIGKILL, group)  # it is lost as a whole
 
     def _group_gone(self, group: LiveGroup, code: int, error: str) -> None:
         """A group has ended, or is broken beyond repair."""
@@ -246,9 +248,7 @@ class JobLife:
             if self.side.state not in ("new", "closed"):
                 self._tell_root(m.GroupLost(group.number, group.why(error)))
         elif code and not group.released:
-            self.fail(code, error)
-            if self._loss is Loss.ENDS_JOB:
-                self._signal(SIGKILL)
+            self._member_lost(group, code, error)
         if self._fence is not None and not code:
             self._fence.left(group.number)
             self._check_fence(self._fence)
@@ -257,15 +257,15 @@ class JobLife:
             self._signal(SIGKILL)
         if not self.alive():
             self._end()
-        elif group.joined and not group.released and not code and self._in_session():
+        elif group.joined and not group.released and not code and self._lingers():
             self._effects.later(("linger", self.number, group.number), LINGER_S)
 
-    def _in_session(self) -> bool:
-        """Whether the job's groups belong together as an open session tells, and its root has not said Bye."""
-        return self.side.state not in ("new", "closed")
+    def _lingers(self) -> bool:
+        """Whether its groups belong together, so that none goes on for long without the others."""
+        return self._in_session() and self._kind.loss is not Loss.FAILS_JOB
 
     def _linger_over(self, group: LiveGroup) -> None:
-        if not group.released and self._in_session():
+        if not group.released and self._lingers():
             self.fail(1, f"group {group.number} had ended, but others did not follow within {LINGER_S:g} s")
             self._signal(SIGKILL)
 
@@ -342,7 +342,7 @@ class JobLife:
 
     def _check_done(self, done: m.Done) -> None:
         """A program may say what it likes; its groups have to be ones that exist."""
-        if unknown := sorted({done.root, *done.released} - self.groups.keys()):
+        if unknown := sorted({done.root, *done.released} - self.groups.keys() - self.losses.keys()):
             raise ProtocolError(f"done names groups {unknown}, which the job does not have")
 
     def _said_by(self, group: LiveGroup, message: m.JobMessage, *, resizing: bool) -> None:
@@ -364,6 +364,8 @@ class JobLife:
                         number, message.resize, message.released, message.blocked_s, message.phases, message.root
                     )
                 )  # fmt: skip
+                if message.root != group.number:
+                    self._tell_losses()
             case m.Failed():
                 self._drop_newcomers(message.resize)
                 happened(e.ResizeFailed(number, message.resize, message.error, message.late))
@@ -389,12 +391,13 @@ class JobLife:
         self._tell(group, m.Welcome(self.number, self.spec.name, together, self.spec.model, bounds))
         if group.number == self.side.root:
             self._effects.happened(e.Hello(self.number, hello.bounds))
+            self._tell_losses()
 
     def _agreed(self, program: Bounds | None) -> Bounds | None:
         """The sizes this job may come to, by its submission and by what the ``program`` allows."""
         bounds = self.spec.nodes
-        if self._one_world:
-            bounds = Bounds.exactly(len(self.groups))  # it keeps the size that it was started with
+        if self.spec.keeps_size:
+            bounds = Bounds.exactly(len(self.groups))
         return bounds if program is None else bounds.intersect(program)
 
     def _complained(self, group: LiveGroup, text: str) -> None:
@@ -406,51 +409,9 @@ class JobLife:
     def _bye(self, bye: m.Bye, *, resizing: bool) -> None:
         """The root leaves in good order: nothing that is open can happen any more."""
         self._result = bye.result
-        self._effects.happened(e.Malleable(self.number, on=False))
-        if resizing and self.side.resize is not None:
-            self._drop_newcomers(self.side.resize)
-            self._effects.happened(
-                e.ResizeFailed(self.number, self.side.resize, "the job has left its loop", late=True)
-            )
-
-    def _drop_newcomers(self, resize: int) -> None:
-        for group in self.alive():
-            if group.resize == resize and not group.joined:
-                self._signal(SIGKILL, group)
-
-    def _tell_root(self, message: m.SchedulerMessage) -> None:
-        """Send to the group that speaks for the job; ProtocolError if that must not be sent now."""
-        self._tell(self.groups[self.side.root], self.side.send(message))
-
-    def _tell(self, group: LiveGroup, message: m.SchedulerMessage, session: int | None = None) -> None:
-        """Send to a session of the group, its latest if none is named."""
-        number = group.session if session is None else session
-        once = codec.once(message)
-        self._effects.send(group.node, m.Deliver(self.number, group.number, number, codec.raw(message), once))
+        self._leave_loop(resizing=resizing)
 
     # ---- the end -------------------------------------------------------------------------------------
-
-    def alive(self) -> list[LiveGroup]:
-        return [group for group in self.groups.values() if group.alive]
-
-    def fail(self, code: int, cause: str) -> None:
-        """Book a failure; the first one stands, as others follow from it."""
-        self._exit_code = self._exit_code or code
-        self._cause = self._cause or cause
-
-    def _signal(self, number: int, only: LiveGroup | None = None) -> None:
-        for group in self.alive() if only is None else [only]:
-            if number == SIGKILL and not self._doom(group):
-                continue
-            self._effects.send(group.node, m.Signal(self.number, number, group.number))
-
-    def _doom(self, group: LiveGroup) -> bool:
-        """The group is being killed: it gets so long to be gone. Whether that is news."""
-        if group.killed:
-            return False
-        group.killed = True
-        self._effects.later(("gone", self.number, group.number), GONE_S)
-        return True
 
     def _end(self) -> None:
         """Nothing of the job lives any more. One that failed is told with the end of its output."""
@@ -473,13 +434,15 @@ class JobLife:
         self._effects.happened(e.Ended(self.number, self._exit_code, self._result, story, cpu_s=self._cpu_s))
 
     def _tell_no_session(self) -> None:
-        if not self._one_world and self.side.state == "new":
-            self._effects.log(
-                self._place.output,
+        if not self.spec.keeps_size and self.side.state == "new":
+            said = (
                 f"this job was submitted as {self.spec.job_class} ({self.spec.nodes.describe()} nodes) but has not "
-                "opened a session with pliant.mpi, so it is not resized, and each node runs a copy with an "
-                "MPI_COMM_WORLD of its own; for one world over all nodes give one number of nodes, or class = 'moldable'",
+                "opened a session"
             )
-
-    def _name(self, node: int) -> str:
-        return self._place.names.get(node, f"n{node}")
+            mpi = (
+                " with pliant.mpi, so it is not resized, and each node runs a copy with an MPI_COMM_WORLD of its own; "
+                "for one world over all nodes give one number of nodes, or class = 'moldable'"
+            )
+            self._effects.log(
+                self._place.output, said + (mpi if self._kind.one_world else ", so it is not resized")
+            )

@@ -21,6 +21,7 @@ def take_up(life: JobLife, job: Job, state: State) -> None:
     """Give a new life what was recorded of its job: groups, root, epoch, and where its session is."""
     members = [Group(number, node, state.slots.get(node, 1)) for number, node in state.groups(job).items()]
     life.quiet = True
+    life.losses = {group: loss.why for loss in job.losses for group in loss.groups}
     life.add(members, 0)
     if job.resize is not None and job.resize.stage in resizing.STARTED:
         life.add(job.resize.arriving, job.resize.id)
@@ -69,7 +70,9 @@ def unanswered(core: SchedulerCore, proving: Collection[tuple[int, int]]) -> Ite
 
 
 def roll_back(core: SchedulerCore, life: JobLife, job: Job) -> bool:
-    """Have the job told what it may not have heard of its open resize; whether that is still to be taken back."""
+    """Have the job told what it may not have heard of its losses and its open resize; whether that is still to be taken
+    back."""
+    life.tell_losses_again()
     resize = job.resize
     if resize is None or job.ending is not None:
         return False

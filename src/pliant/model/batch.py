@@ -12,6 +12,7 @@ import msgspec
 
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.model.kinds import JobKind
 from pliant.model.limits import BATCH_JOBS, LIVE_SLOTS, MOST_NODES, name_problem, whole
 from pliant.model.speedup import Amdahl, Downey, Model, Phase, Phases, Simple, Table, check_model
 
@@ -21,7 +22,7 @@ CLUSTER_KEYS = (
 )  # fmt: skip
 JOB_KEYS = (
     "name", "submit", "command", "cwd", "env", "nodes", "class", "walltime", "kill", "model", "verify", "user",
-    "priority", "count", "phases", "data_mb",
+    "priority", "count", "phases", "data_mb", "kind",
 )  # fmt: skip
 START_S = 10.0
 """What a walltime that was not stated allows for starting, beside half as much again as the model says."""
@@ -157,6 +158,7 @@ def _job(data: Mapping[str, Any], number: int, source: str, cluster: Cluster) ->
         user=_text(data, "user", where, ""),
         priority=_priority(data, where),
         data_mb=_amount(data, "data_mb", where, "megabytes", 0.0) or 0.0,
+        kind=_kind(data, where),
     )
     if count == 1:
         return [spec]
@@ -190,6 +192,16 @@ def _class(data: Mapping[str, Any], where: str, default: JobClass) -> JobClass:
     except ValueError:
         raise BatchError(
             f"{where}: class: {text!r} is none of {', '.join(kind.value for kind in JobClass)}"
+        ) from None
+
+
+def _kind(data: Mapping[str, Any], where: str) -> JobKind:
+    text = _text(data, "kind", where, JobKind.MPI.value)
+    try:
+        return JobKind(text)
+    except ValueError:
+        raise BatchError(
+            f"{where}: kind: {text!r} is none of {', '.join(kind.value for kind in JobKind)}"
         ) from None
 
 

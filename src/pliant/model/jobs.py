@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from pliant.model.kinds import KINDS, JobKind
 from pliant.model.speedup import Model
 
 
@@ -148,6 +149,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     ``walltime_s`` is the user's estimate at the preferred size: only with ``kill`` is the job ended when it is
     over. ``nodes`` are the allowed sizes.
+    ``kind`` is what its groups are to each other (``model/kinds.py``).
     ``verify`` is a command whose last line of output must equal the job's result. A higher ``priority``
     goes first, where the policy's order is by priority. ``data_mb`` megabytes are redistributed at a resize.
     """
@@ -166,12 +168,18 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     user: str = ""
     priority: int = 0
     data_mb: float = 0.0
+    kind: JobKind = JobKind.MPI
+
+    @property
+    def keeps_size(self) -> bool:
+        """Whether the size that it is started with is the one it ends with."""
+        return self.job_class in (JobClass.RIGID, JobClass.MOLDABLE)
 
     @property
     def one_world(self) -> bool:
         """Whether all ranks share one MPI_COMM_WORLD, as with any launcher. In a job that may be resized the ranks
-        of each node have a world of their own, so that any node can be given back whole."""
-        return self.job_class in (JobClass.RIGID, JobClass.MOLDABLE)
+        of each node have a world of their own, so that any node can be given back whole; so have those that need no MPI."""
+        return self.keeps_size and KINDS[self.kind].one_world
 
     def speed_ratio(self, nodes: int, base: int) -> float:
         """Run time on ``nodes`` over run time on ``base``; without a model, speed-up is taken as linear."""

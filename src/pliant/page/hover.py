@@ -62,6 +62,8 @@ def job_text(run: Run, number: int, job: JobOutcome) -> str:
         lines.append("its result was not checked")
     elif job.verified:
         lines.append("✓ its result is as expected")
+    if job.lost_groups:
+        lines.append(f"went on without {count(job.lost_groups, 'lost group')}")
     if job.error:
         lines.append(cause(job.error, job.exit_code))
     return "\n".join(lines)

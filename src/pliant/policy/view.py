@@ -95,7 +95,7 @@ class JobView(Protocol):
     def bounds(self) -> Bounds: ...
     @property
     def size(self) -> int:
-        """Nodes in use; 0 while pending."""
+        """Nodes in use; 0 while pending. When some were lost it may be a size that ``bounds`` do not allow."""
 
     @property
     def target(self) -> int:

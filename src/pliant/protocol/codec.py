@@ -13,6 +13,7 @@ from pliant.protocol.messages import (
     ControllerMessage,
     Drain,
     From,
+    GroupLost,
     JobMessage,
     Message,
     Offer,
@@ -51,6 +52,8 @@ def once(message: Message) -> str:
             return f"offer {message.resize}"
         case Withdraw():
             return f"withdraw {message.resize}"
+        case GroupLost():
+            return f"lost {message.group}"
         case _:
             return ""
 

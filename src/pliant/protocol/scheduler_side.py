@@ -95,6 +95,12 @@ class SchedulerSide:
         side.epoch, side.state, side.resize = epoch, state, resize
         return side
 
+    def root_lost(self, root: int) -> None:
+        """The root is gone, and the job goes on: nothing more is to come, unless ``root`` opens a session that was none yet."""
+        self.root = root
+        if self.state != START:
+            self.state = "closed"
+
     def receive(self, group: int, message: m.JobMessage) -> bool:
         """Whether ``message``, which has come from ``group``, counts now. ProtocolError where it is out of place or its
         epoch is over; nothing changes then.

@@ -48,6 +48,11 @@ class _Fold:
         elif isinstance(record, r.ResizeFailed):
             self._settle(record.job, at)
             self._left(record.job, record.dirty, at)
+        elif isinstance(record, r.GroupsLost):
+            lost = 0
+            for mask, _ in self.lost:
+                lost |= mask
+            self._left(record.job, NodeSet(record.nodes.mask & ~lost), at)
         elif isinstance(record, r.ResizeDeclined):
             self._settle(record.job, at)
         elif isinstance(record, r.JobEnded):

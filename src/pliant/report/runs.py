@@ -187,6 +187,7 @@ def _job_data(run: Run, number: int, job: JobOutcome) -> dict[str, Any]:
         "start_s": _maybe(job.start_s),
         "end_s": _maybe(job.end_s),
         "start_reason": _reason_data(run, started) if started is not None else None,
+        "lost_groups": job.lost_groups,
         "resizes": [_resize_data(run, resize) for resize in job.resizes],
         "result": job.result,
         "expected": job.expected,

@@ -121,6 +121,8 @@ class _Follower:
                 self._sizes[job] = len(nodes)
             case r.ResizeDone(job=job, gained=gained, released=released):
                 self._sizes[job] += len(gained) - len(released)
+            case r.GroupsLost(job=job, nodes=nodes):
+                self._sizes[job] -= len(nodes)
             case r.JobEnded(job=job):
                 del self._sizes[job]
                 self._now = self._now._replace(completed=self._now.completed + 1)

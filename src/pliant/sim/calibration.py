@@ -103,6 +103,8 @@ class _Work:
                 since, left, size = self._since[job]
                 left -= (at - blocked - since) / self._models[job].time(size)
                 self._since[job] = (at, left, size + len(record.gained) - len(record.released))
+            case r.GroupsLost(job=job):
+                self._since.pop(job, None)  # what it had to do again tells nothing of how long an end takes
             case r.JobEnded(at=at, job=job, state=JobState.COMPLETED) if (
                 job in self._paced & self._since.keys()
             ):

@@ -72,6 +72,7 @@ class JobsCsv:
             r.JobSubmitted: self._submitted,
             r.JobStarted: self._started,
             r.ResizeDone: self._resized,
+            r.GroupsLost: self._groups_lost,
             r.JobEnded: self._ended,
         }
 
@@ -137,6 +138,10 @@ class JobsCsv:
         job.expands += grown > 0
         job.shrinks += grown < 0
         job.hold(record.at, job.size + grown)
+
+    def _groups_lost(self, record: r.GroupsLost) -> None:
+        job = self._jobs[record.job]
+        job.hold(record.at, job.size - len(record.nodes))
 
     def _ended(self, record: r.JobEnded) -> None:
         self._lines[record.job] = _line(self._jobs.pop(record.job), record)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from pliant.core import commands as c
 from pliant.model.jobs import Bounds
+from pliant.model.kinds import KINDS, Loss
 from pliant.workloads.job import SimJob
 
 
@@ -55,6 +56,16 @@ class Run:
         self.held += self.mask.bit_count() * (now - self.held_at)
         self.held_at = now
         return self.held
+
+    def lose(self, mask: int, now: float) -> bool:
+        """These nodes are gone. What was to be done there others have to do, who then take longer, which is the answer; or
+        it is lost, and makes no difference to them."""
+        self.hold(now)
+        self.mask &= ~mask
+        if self.whole is None or KINDS[self.job.spec.kind].loss is not Loss.IS_TOLD:
+            return False
+        self.settle(now)
+        return True
 
 
 class Former(NamedTuple):

@@ -233,6 +233,8 @@ class Simulator:
                 self._wishes = []
             self._calls += 1
             records, commands = self.core.handle(events, self._now)
+            if self._breakdowns.failed:
+                self._lose_groups(records)
             if self._sink is not None:
                 for record in records:
                     self._sink(record)
@@ -363,6 +365,14 @@ class Simulator:
             self._submit(run.job, requeue_of=run.number)
             self._requeues[self._submitted] = times
 
+    def _lose_groups(self, records: Sequence[r.Record]) -> None:
+        """Jobs that go on without nodes that have failed."""
+        for record in records:
+            if type(record) is r.GroupsLost:
+                run = self._runs[record.job]
+                if run.lose(record.nodes.mask, self._now):
+                    self._compute(run)
+
     def _accept(self, run: Run, _turn: int) -> None:
         offer = self._current(run)
         if offer is None or run.accepted:
@@ -438,16 +448,9 @@ def simulate(
 ) -> SimEnd:
     """Run ``jobs`` on ``nodes`` nodes under ``policy``; see Simulator. Job numbers follow submission, from 1."""
     simulator = Simulator(
-        jobs,
-        nodes,
-        policy,
-        settings,
-        sink,
-        starting=starting,
-        instant=instant,
-        progress=progress,
-        failures=failures,
-    )
+        jobs, nodes, policy, settings, sink,
+        starting=starting, instant=instant, progress=progress, failures=failures,
+    )  # fmt: skip
     return simulator.run()
 
 

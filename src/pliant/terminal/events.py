@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pliant.core import records as r
+from pliant.core.losses import lost_groups
 from pliant.model.jobs import JobState
 from pliant.model.nodes import NodeSet, hostlist
 from pliant.report.words import cause, count, plain, seconds, why
@@ -47,6 +48,7 @@ class Told:
             r.ResizeWithdrawn: self._withdrawn,
             r.ResizeDone: self._done,
             r.ResizeFailed: self._failed,
+            r.GroupsLost: self._groups_lost,
             r.JobEnded: self._ended,
             r.PolicyFailed: self._policy_failed,
             r.NodesLost: self._lost,
@@ -104,6 +106,12 @@ class Told:
         what = "came too late" if record.late else "failed; it goes on as before"
         text = f"{self._resize(record.job)} {what}"
         return self._settled(record.job, record.at, text, record.error, late=record.late)
+
+    def _groups_lost(self, record: r.GroupsLost) -> Event:
+        text = f"{self.name(record.job)} goes on without {lost_groups(record.groups)}"
+        hosts = self.hosts(record.nodes)
+        text += f", lost with {hosts}" if record.node else f" on {hosts}: {plain(record.why)}"
+        return Event(record.at, "lost", text, "bold yellow")
 
     def _withdrawn(self, record: r.ResizeWithdrawn) -> Event:
         self._recalled.add(record.job)

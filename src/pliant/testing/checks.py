@@ -11,6 +11,7 @@ from pliant.core.audit import Audit, AuditError
 from pliant.core.settings import NEVER
 from pliant.live import orders as o
 from pliant.model.jobs import JobState
+from pliant.model.kinds import KINDS, Loss
 from pliant.protocol import messages as m
 from pliant.protocol import resizing
 
@@ -36,6 +37,8 @@ ALLOWED: dict[JobState, frozenset[str]] = {
 
 GIVEN_UP = frozenset({"agent killed", "hung for long", "link cut", "link stalled", "slow link", "undead"})
 """What may keep a node from proving in time that it is clean."""
+LOSSES = frozenset({"rank killed", "newcomer killed", "agent killed", "places", "walltime"})
+"""What is over when a group is gone."""
 LATE_S = 1.0
 
 
@@ -227,6 +230,23 @@ class Checks:
                 "lost",
                 f"job {record.job} ended {state} ({record.error.splitlines()[:1]}), and met {touched}: {story}",
             )
+        else:
+            self._goes_on(record)
+
+    def _goes_on(self, record: r.JobEnded) -> None:
+        """A job that can go on without a group that is lost has done so, if nothing but losses met it."""
+        world = self._world
+        life = world.head.cluster.lives.get(record.job)
+        if (
+            life is None
+            or KINDS[life.spec.kind].loss is not Loss.IS_TOLD
+            or world.touched(record.job) - LOSSES
+        ):
+            return
+        if record.state in (JobState.FAILED, JobState.NODE_FAIL) and life.side.root not in life.losses:
+            raise Violation(
+                "lost", f"job {record.job} ended {record.state}, and its root was there: {record.error}"
+            )
 
     def _clean(self, record: r.NodesClean) -> None:
         state = self._world.head.cluster.core.state
@@ -322,7 +342,7 @@ class Checks:
                 needed += [
                     ("linger", number, group.number)
                     for group in life.groups.values()
-                    if group.joined and not group.released and not group.alive
+                    if group.joined and not group.released and group.is_over
                 ]
             if missing := [key for key in needed if key not in timers]:
                 raise Violation("stuck", f"job {number} waits without end: there is no timer {missing[0]}")

@@ -7,12 +7,15 @@ from random import Random
 
 from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.model.kinds import JobKind
 from pliant.policy.registry import POLICIES, make
 from pliant.policy.view import ClusterView, Decision, Policy
 from pliant.testing.programs import LIES
 
 ELASTIC = ("malleable", "marginal", "equipartition", "average-agreement", "min-agreement", "dmr-wide")
 """Policies that resize much, and are drawn more often for it."""
+SHARES = {"malleable": 12, "rigid": 5, "silent": 1, "deaf": 1, "liar": 2, "tasks": 2, "places": 3}
+"""Of the programs, in the jobs."""
 
 
 class Breakable:
@@ -58,7 +61,7 @@ def draw_jobs(random: Random, nodes: int, *, large: bool) -> tuple[JobSpec, ...]
 def _job(random: Random, name: str, nodes: int, at: float) -> JobSpec:
     most = min(nodes, random.choice([1, 2, 4, 8, 8, 64 if nodes < 500 else 256]))
     low = random.randint(1, max(1, most // random.choice([1, 2, 4])))
-    what = random.choices(["malleable", "rigid", "silent", "deaf", "liar", "tasks"], [12, 5, 1, 1, 2, 1])[0]
+    what = random.choices(list(SHARES), list(SHARES.values()))[0]
     step_s = random.choice([0.01, 0.3, 1.0, 3.0])
     steps = random.randint(3, 40)
     words: tuple[object, ...]
@@ -68,7 +71,7 @@ def _job(random: Random, name: str, nodes: int, at: float) -> JobSpec:
         words = (what, steps * step_s, random.choice([0] * 9 + [1]))
     elif what == "liar":
         words = (what, steps, step_s, f"lie={random.choice(LIES)}")
-    elif what == "tasks":
+    elif what in ("tasks", "places"):
         words = (what, steps, step_s)
     else:
         words = (what, min(30.0, steps * step_s))
@@ -78,6 +81,7 @@ def _job(random: Random, name: str, nodes: int, at: float) -> JobSpec:
         name=name,
         nodes=Bounds(low, most, random.choice([1, 1, 2])) if elastic else Bounds.exactly(low),
         job_class=JobClass.MALLEABLE if elastic else JobClass.RIGID,
+        kind=JobKind(what) if what in set(JobKind) else JobKind.MPI,
         submit_s=at,
         command=tuple(map(str, words)),
         walltime_s=max(1.0, 2 * steps * step_s),

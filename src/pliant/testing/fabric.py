@@ -172,6 +172,8 @@ class Fabric:
         self.story: deque[str] = deque(maxlen=STORY_LINES)
         self.tasks = 0
         """How many independent tasks have been done."""
+        self.speakers: dict[int, Peer] = {}
+        """The rank that speaks for each group of places."""
         self._worlds: dict[str, Comm] = {}
         self._ports: dict[str, Meeting] = {}
         self._opened = 0

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pliant.live import orders as o
+from pliant.model.kinds import KINDS, Loss
 from pliant.testing.node import SIGKILL, Node, Proc
 
 if TYPE_CHECKING:
@@ -204,6 +205,31 @@ def _lose_reserved(world: World, job: int) -> list[int] | None:
     return None
 
 
+def _lose_member(world: World, job: int) -> list[int] | None:
+    """A group is lost, by itself or with its node, to a job that can go on without it."""
+    state = world.head.cluster.core.state
+    for _, number, one in state.running:
+        if job not in (0, number) or KINDS[one.spec.kind].loss is Loss.ENDS_JOB or one.size < 2:
+            continue
+        group = world.random.choice([group for group in state.groups(one) if group != one.root])
+        node = world.nodes.get(state.names[state.groups(one)[group]])
+        procs = [
+            each
+            for each in (node.processes if node else {}).values()
+            if (each.job, each.group) == (number, group)
+        ]
+        if node is None or node.agent is None or not procs:
+            continue
+        if world.random.random() < 0.5:
+            jobs = _touch_node(world, node, "agent killed")
+            node.kill_agent()
+            return jobs
+        world.touch(number, "rank killed")
+        world.random.choice(procs).end(-SIGKILL)
+        return [number]
+    return None
+
+
 def _garbage(world: World, job: int) -> list[int] | None:
     """What is no message at all, over a session of a job."""
     procs = [proc for proc in _ranks(world, job) if proc.rank == 0]
@@ -266,6 +292,7 @@ FAULTS: dict[str, Fault] = {
     "order": _order,
     "garbage": _garbage,
     "lose-reserved": _lose_reserved,
+    "lose-member": _lose_member,
     "ask-for-nodes": _ask_for_nodes,
     "reclaim": _reclaim,
     "kill-in-fence": _in_fence,

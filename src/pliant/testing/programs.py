@@ -4,6 +4,7 @@
     deaf SECONDS [EXIT_CODE]       the same, and SIGTERM is ignored
     silent SECONDS                 a malleable job that never opens a session
     tasks COUNT SECONDS            each rank does so many tasks of its own, and knows nothing of MPI
+    places STEPS STEP_S            see ``pliant.testing.places``
     malleable STEPS STEP_S         see ``pliant.testing.malleable``
     liar STEPS STEP_S lie=KIND     a malleable program that says what it must not: see ``Liar``
 
@@ -17,6 +18,7 @@ from pliant.protocol import messages as m
 from pliant.protocol.codec import encode, from_job
 from pliant.testing.fabric import Fabric, Result, Span, read_result
 from pliant.testing.malleable import Malleable
+from pliant.testing.places import Places
 from pliant.testing.running import Host, Program, Running, Script, Wait
 
 __all__ = ["LIES", "Fabric", "Host", "Process", "Result", "Span", "Wait", "read_result"]
@@ -111,6 +113,7 @@ _KINDS: dict[str, type[Running]] = {
     "deaf": Rigid,
     "silent": Silent,
     "tasks": Tasks,
+    "places": Places,
     "malleable": Malleable,
     "liar": Liar,
 }
@@ -141,7 +144,7 @@ class Process:
     @property
     def epoch(self) -> int:
         """The epoch in which the process is; that of its start, if it knows of none."""
-        return self._running.epoch if isinstance(self._running, Malleable) else 0
+        return self._running.epoch if isinstance(self._running, Malleable | Places) else 0
 
     def begin(self) -> None:
         """Exec has happened."""

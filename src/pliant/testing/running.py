@@ -119,7 +119,7 @@ class Running(ABC):
     @property
     def name(self) -> str:
         env = self.host.env
-        return f"rank {env['PMI_RANK']} of group {env['PLIANT_GROUP']} on {env['PLIANT_NODE']}"
+        return f"rank {env.get('PMI_RANK', '?')} of group {env['PLIANT_GROUP']} on {env['PLIANT_NODE']}"
 
     @abstractmethod
     def script(self) -> Script[int]:

@@ -128,11 +128,11 @@ class World:
     def unfinished(self, job: int, result: str | None) -> str:
         """What is wrong with the result of a job that has completed; empty if nothing is."""
         spec = self.specs_by_number[job]
-        if spec.command[0] != "malleable":
+        if spec.command[0] not in ("malleable", "places"):
             return ""
         wanted = int(spec.command[1])
         said = read_result(result).steps if result else None
-        done = self.fabric(job).result().steps
+        done = self.fabric(job).tasks or self.fabric(job).result().steps
         return "" if said == done == wanted else f"of {wanted} steps it did {done} and says {said}"
 
     # ---- what faults touch ---------------------------------------------------------------------------

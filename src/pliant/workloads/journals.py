@@ -88,6 +88,9 @@ def _follow(record: r.AnyRecord, ran: dict[int, _Ran], sizes: dict[int, int]) ->
         case r.ResizeDone(at=at, job=job, gained=gained, released=released):
             sizes[job] += len(gained) - len(released)
             ran[job].compute(at, sizes[job])
+        case r.GroupsLost(at=at, job=job, nodes=nodes):
+            sizes[job] -= len(nodes)
+            ran[job].compute(at, sizes[job])
         case r.JobEnded(at=at, job=job, state=state):
             ran[job].ended = state is not JobState.CANCELLED or job in sizes
             ran[job].compute(at, 0)

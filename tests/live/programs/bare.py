@@ -1,7 +1,8 @@
 """A malleable program without MPI: groups that speak for themselves by ``pliant.job`` alone, and count together.
 
 Group 0 of the members is the root. With every resize it leaves the state of the new epoch for the others and for the
-newcomers, who take their place in the job from it. Its result is the count and the sizes that it came through.
+newcomers, who take their place in the job from it. Groups that are lost are left out. Its result is the count and the
+sizes that it came through.
 """
 
 import json
@@ -17,7 +18,7 @@ from pliant.job.exchange import gather
 from pliant.job.negotiation import Negotiation, Situation
 from pliant.model.jobs import Bounds
 from pliant.plan.join import joined_key, source_key, star
-from pliant.protocol.messages import Bye, Done, Progress, Put, Ready
+from pliant.protocol.messages import Bye, Done, GroupLost, Progress, Put, Ready
 
 BOUNDS = Bounds(1, 3)
 
@@ -37,6 +38,8 @@ def main(flag: pathlib.Path) -> None:
     connection = Connection.open(place, environment.deadline_s())
     welcome = connection.greet(1, BOUNDS)
     negotiation = Negotiation(connection.session, BOUNDS, print)
+    lost: set[int] = set()
+    connection.session.on_message = lambda said: lost.add(said.group) if isinstance(said, GroupLost) else None
     if place.resize:
         state = arrive(connection, place, welcome.groups)
     else:
@@ -45,7 +48,7 @@ def main(flag: pathlib.Path) -> None:
             negotiation.begin(0)
     while place.group in state.members:
         if place.group == state.members[0]:
-            state = lead(connection, negotiation, state, flag)
+            state = lead(connection, negotiation, state, lost, flag)
         else:
             connection.send(Put(state.epoch, f"here/{place.group}", ""))
             state = follow(connection, state.epoch)
@@ -71,13 +74,18 @@ def follow(connection: Connection, epoch: int) -> State:
     return State(*json.loads(text))
 
 
-def lead(connection: Connection, negotiation: Negotiation, state: State, flag: pathlib.Path) -> State:
+def lead(
+    connection: Connection, negotiation: Negotiation, state: State, lost: set[int], flag: pathlib.Path
+) -> State:
     """Count until the job is resized or over."""
     begun = state.counted
     while not flag.exists():
         time.sleep(0.01)  # a step of work
         state = state._replace(counted=state.counted + 1)
         connection.poll()
+        if left := lost & set(state.members):
+            members = [each for each in state.members if each not in left]
+            state = state._replace(members=members, sizes=[*state.sizes, len(members)])
         now = Situation(state.epoch, tuple(state.members), 100, 1, 8, f"at {state.epoch + 1}")
         negotiation.answer(now)
         decision = negotiation.decide(now)

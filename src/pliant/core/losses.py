@@ -1,0 +1,92 @@
+"""What is lost to jobs: nodes, and groups whose ranks have failed. What that means is in the table of kinds
+(``model/kinds.py``), and is the same for both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pliant.core import commands as c
+from pliant.core import events as e
+from pliant.core import records as r
+from pliant.core.job import Job
+from pliant.core.resizes import Resizes
+from pliant.model.jobs import JobState
+from pliant.model.kinds import KINDS, Loss
+from pliant.model.nodes import NodeSet, hostlist
+
+
+class Losses(Resizes):
+    """A part of the core."""
+
+    _given_back: int
+
+    def _lost(self, event: e.Lost) -> None:
+        nodes = NodeSet(event.nodes.mask & self.state.all_mask)
+        if not nodes:
+            return  # they were returned meanwhile
+        self._given_back &= ~nodes.mask
+        self._record(r.NodesLost(self.state.now, nodes))
+        for _, _, job in list(self.state.running):
+            newcomers = job.resize.nodes if job.resize is not None else 0
+            if job.nodes & nodes.mask:
+                self._lose_nodes(job, nodes, event.over)
+            if newcomers & nodes.mask and job.ending is None:
+                self._withdraw(job, "a node of the expansion is lost")
+        self._news = True
+
+    def _groups_lost(self, event: e.GroupsLost) -> None:
+        if (job := self._live(event.job)) is not None:
+            self._lose(job, event.groups, event.why, node=False)
+
+    def _resized(self, event: e.Resized) -> None:
+        if (done := self._commit(event)) is None:
+            return
+        job, gained = done
+        if lost := NodeSet(gained.mask & self.state.lost_mask):
+            # The resize was done before the job heard that a newcomer's node is gone.
+            self._lose_nodes(job, lost)
+
+    def _lose_nodes(self, job: Job, nodes: NodeSet, over: Iterable[tuple[int, int]] = ()) -> None:
+        """These nodes are gone, and with them the groups of the job there; but not those that had ended well before."""
+        done = {group for number, group in over if number == job.id}
+        groups = tuple(group for group in self.state.groups_on(job, nodes.mask) if group not in done)
+        self._lose(job, groups, f"lost node {nodes}", node=True)
+
+    def _lose(self, job: Job, groups: tuple[int, ...], why: str, *, node: bool) -> None:
+        """The job goes on without these groups, as its kind has it, or is ended."""
+        state = self.state
+        present = state.groups(job)
+        gone = tuple(group for group in dict.fromkeys(groups) if group in present)
+        if not gone or job.ending is not None:
+            return
+        loss = KINDS[job.spec.kind].loss
+        left = [group for group in present if group not in gone]
+        if not left or loss is Loss.ENDS_JOB or (loss is Loss.IS_TOLD and job.root in gone):
+            self._end(job, JobState.NODE_FAIL if node else JobState.FAILED, why)
+            return
+        nodes = NodeSet(state.nodes_without(job, gone))
+        root = min(left) if job.root in gone else job.root
+        self._record(r.GroupsLost(state.now, job.id, gone, nodes, root, why, node))
+        if unclean := nodes.mask & ~state.lost_mask:
+            self._commands.append(c.Release(job.id, NodeSet(unclean)))
+        self._withdraw(job, f"{lost_groups(gone)} of the job is lost")
+        self._news = True
+
+    def _end_of(self, job: Job, event: e.Ended) -> tuple[JobState, int, str]:
+        """The state, exit code and error that a job ends with: by what it said, and by what it has lost."""
+        state = job.ending or (JobState.FAILED if event.exit_code or event.error else JobState.COMPLETED)
+        if not job.losses or job.ending is not None or KINDS[job.spec.kind].loss is not Loss.FAILS_JOB:
+            return state, event.exit_code, job.why or event.error
+        state = JobState.NODE_FAIL if any(loss.node for loss in job.losses) else JobState.FAILED
+        gone = lost_groups(group for loss in job.losses for group in loss.groups)
+        names = self.state.names
+        where = NodeSet.of(node for loss in job.losses for node in loss.nodes)
+        on = hostlist(names.get(node, f"n{node}") for node in where)
+        why = event.error or job.losses[0].why
+        return state, event.exit_code or 1, f"lost {gone} on {on}: {why}"
+
+
+def lost_groups(groups: Iterable[int]) -> str:
+    """Groups in words: ``group 3``, ``groups 1-4,7``."""
+    numbers = NodeSet.of(groups)
+    return f"group{'s' if len(numbers) > 1 else ''} {numbers}"

@@ -1,0 +1,38 @@
+"""Kinds of jobs: what a job's groups are to each other, and so what the loss of one means to it."""
+
+from __future__ import annotations
+
+from enum import Enum, StrEnum
+from typing import NamedTuple
+
+
+class JobKind(StrEnum):
+    """What runs in a job's groups."""
+
+    MPI = "mpi"
+    TASKS = "tasks"
+    PLACES = "places"
+
+
+class Loss(Enum):
+    """What it means to a job that a group which is part of it has failed, or its node is lost."""
+
+    ENDS_JOB = "its ranks cannot go on without those that are gone: the job has failed"
+    FAILS_JOB = "ranks and groups do not need each other: the others go on, and the job has failed at its end"
+    IS_TOLD = "the job is told, goes on with the groups that are left, and ends as they say; without its root it has failed"
+
+
+class Kind(NamedTuple):
+    """How the groups of a job are launched (a name in ``live/dialects.py``), whether they may have one MPI world over
+    all nodes, and what a loss means."""
+
+    dialect: str
+    one_world: bool
+    loss: Loss
+
+
+KINDS: dict[JobKind, Kind] = {
+    JobKind.MPI: Kind("pmi1", one_world=True, loss=Loss.ENDS_JOB),
+    JobKind.TASKS: Kind("none", one_world=False, loss=Loss.FAILS_JOB),
+    JobKind.PLACES: Kind("none", one_world=False, loss=Loss.IS_TOLD),
+}

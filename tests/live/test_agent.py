@@ -18,6 +18,7 @@ from harness import PATIENCE_S, BatchRun, heat, until
 from pliant.core import records as r
 from pliant.launch import processes, shm
 from pliant.live import cluster_recording, recording
+from pliant.live.register import token_name
 from pliant.model.world import World
 from pliant.policy.registry import make
 from pliant.protocol import codec
@@ -104,6 +105,12 @@ def test_an_agent_over_its_wire(link: Link) -> None:
     refused = link.hear(m.StartFailed)
     assert isinstance(refused, m.StartFailed)
     assert "known are none, pmi1" in refused.error
+    # The token of an agent that is gone tells that its group was started: it is not started again.
+    (link.place / token_name("n0", 6, 0, 0, 0)).touch()
+    link.send(link.start(6, "true"))
+    refused = link.hear(m.StartFailed)
+    assert isinstance(refused, m.StartFailed)
+    assert "before" in refused.error
     # A job's orphans go with its proof, those of a job that goes on do not.
     daemon = "setsid sleep 600 & echo $!; "
     link.send(link.start(4, daemon + "exit 0"), link.start(5, daemon + "exec sleep 600"))

@@ -188,6 +188,15 @@ def test_nodes_that_outlive_their_controller_are_given_back_and_come_again_but_n
             assert told.events[3:] == [o.Unlinked("n1"), o.Lost("n1"), o.Back("n1")]
         finally:
             await provider.stop()
+        # A node that was lost before its controller was is begun anew by the next one.
+        told = Told()
+        provider = KeptNodes(0, 1, run, place, grace=PATIENCE_S, taken_up=("n1",), lost=("n1",))
+        try:
+            await provider.start(told)
+            await told.wait_for(o.Back, "n1")
+            assert told.events == [o.Lost("n1"), o.Back("n1")]
+        finally:
+            await provider.stop()
 
     with tempfile.TemporaryDirectory(prefix="plt") as place:
         asyncio.run(all_of_it(Path(place)))

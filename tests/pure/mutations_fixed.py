@@ -71,6 +71,7 @@ FIXED: tuple[Mutation, ...] = (
             self.disk.write(line)
         self._heed_disk()
         world.recorded(records)
+        self._note_losses(outputs)
         for output in outputs:
             self._carry_out(output)
 """,
@@ -114,8 +115,8 @@ FIXED: tuple[Mutation, ...] = (
     Mutation(
         "a fence is released one node early",
         "protocol/fence.py",
-        "        if len(self._here) < len(self.groups):",
-        "        if len(self._here) < len(self.groups) - 1:",
+        "        if len(here) < len(self.groups):",
+        "        if len(here) < len(self.groups) - 1:",
     ),
     # ---- deadlines: of a job's life ------------------------------------------------------------------
     _timer("job: session", "live/job.py", 'self._effects.later(("session", self.number), SESSION_S)'),

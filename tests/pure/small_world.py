@@ -126,8 +126,8 @@ class Node:
                 for each in self.of(order.job, order.group):
                     if each.session == order.session:
                         self.world.send(each, "heard", bytes(order.message) + b"\n", Proc.hear)
-            case m.Fenced(job=job, group=group, entries=entries, more=more):
-                self.reply(job, group, self.pmi[job, group].fenced(entries, more=more))
+            case m.Fenced(job=job, group=group, round=number, entries=entries, more=more):
+                self.reply(job, group, self.pmi[job, group].fenced(number, entries, more=more))
 
     def prove(self, order: m.Prove, until: float) -> None:
         left = [each for each in self.of(order.job) if each.group not in order.keep]

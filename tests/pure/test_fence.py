@@ -18,6 +18,10 @@ from pliant.protocol.fence import PIECE, Fence, pieces
 SIZES = st.lists(st.integers(1, 4), min_size=1, max_size=5).map(tuple)
 
 
+Order = tuple[int, int, dict[str, str], bool]
+"""A group, a fence, and a piece of what all have put there, with whether more follows."""
+
+
 class Exchange:
     """All ranks of a world: each puts a value, comes to the barrier and gets everybody's, ``rounds`` times."""
 
@@ -31,16 +35,16 @@ class Exchange:
         self.passed = dict.fromkeys(self.part, 0)
 
     def play(self, random: Random) -> None:
-        orders: list[tuple[int, dict[str, str], bool]] = []
+        orders: list[Order] = []
         while any(count < self.rounds for count in self.passed.values()) or orders:
             able = [rank for rank in self.part if self.passed[rank] < self.rounds and not self.inside[rank]]
             if orders and (not able or random.random() < 0.5):
-                part, piece, more = orders.pop(0)
-                self._pass(self.groups[part].fenced(piece, more=more))
+                part, number, piece, more = orders.pop(0)
+                self._pass(self.groups[part].fenced(number, piece, more=more))
             else:
                 orders += self._enter(random.choice(able))
 
-    def _enter(self, rank: int) -> list[tuple[int, dict[str, str], bool]]:
+    def _enter(self, rank: int) -> list[Order]:
         group, number = self.groups[self.part[rank]], self.passed[rank]
         group.receive(rank, f"cmd=put key=k{rank}.{number} value={self.value}{rank}")
         self.inside[rank] = True
@@ -52,7 +56,11 @@ class Exchange:
             for sent, to_come in pieces(answer.entries):
                 merged = self.fence.arrive(self.part[rank], answer.round, sent, more=to_come)
                 if merged is not None:
-                    orders += [(g, piece, more) for g in self.fence.groups for piece, more in pieces(merged)]
+                    orders += [
+                        (g, answer.round, piece, more)
+                        for g in self.fence.groups
+                        for piece, more in pieces(merged)
+                    ]
         return orders
 
     def _pass(self, replies: list[Reply]) -> None:
@@ -143,3 +151,34 @@ def test_a_rank_cannot_fill_the_memory_of_its_agent() -> None:
 
     with pytest.raises(PmiError, match="no MPI_Init"):
         fill()
+
+
+def test_a_fence_taken_up_again_is_the_one_at_which_somebody_may_still_wait() -> None:
+    """Group 0 has passed fence 3, waits at 4 and says both again; what group 1 was told of fence 3 is lost."""
+    fence = Fence((0, 1), None)
+    assert fence.arrive(0, 3, {"a": "1"}, more=False) is None
+    assert fence.arrive(0, 4, {"c": "3"}, more=False) is None
+    assert fence.arrive(1, 2, {}, more=False) is None
+    assert fence.arrive(1, 3, {"b": "2"}, more=False) == {"a": "1", "b": "2"}
+    assert fence.arrive(1, 3, {"b": "2"}, more=False) is None
+    assert fence.arrive(1, 4, {}, more=False) == {"c": "3"}
+    assert fence.missed() == ()
+
+
+def test_groups_that_have_ended_are_missed_where_others_wait_now() -> None:
+    fence = Fence((0, 1), None)
+    fence.arrive(1, 0, {}, more=False)  # passed
+    fence.left(1)
+    assert fence.missed() == ()
+    fence.arrive(0, 0, {}, more=False)
+    fence.arrive(0, 1, {}, more=False)
+    assert fence.missed() == (1,)
+
+
+def test_what_was_put_at_another_fence_lets_nobody_pass() -> None:
+    group = PmiGroup(World(0, (1, 1), 0), "kvs")
+    group.receive(0, "cmd=barrier_in")
+    assert group.fenced(0, {}, more=False)
+    group.receive(0, "cmd=barrier_in")
+    assert not group.fenced(0, {}, more=False)
+    assert group.fenced(1, {}, more=False)

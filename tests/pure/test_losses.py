@@ -28,8 +28,8 @@ from pliant.model.nodes import NodeSet
 from pliant.policy.registry import POLICIES, make
 from pliant.protocol import messages as m
 from pliant.protocol import resizing
-from pliant.report.events import Told
 from pliant.report.held import held
+from pliant.terminal.events import Told
 
 
 class Run:

@@ -239,14 +239,14 @@ def test_mpi_init_is_answered_and_its_barrier_opens_when_all_are_there() -> None
 def test_a_fence_over_nodes_opens_once_the_controller_has_sent_all_of_it() -> None:
     driver = started(sizes=(1, 1))  # type: ignore[arg-type]
     driver.say("cmd=put key=a value=1")
-    assert not only(driver.order(m.Fenced(1, 0, {"early": "1"})), n.SayToRank)
+    assert not only(driver.order(m.Fenced(1, 0, 0, {"early": "1"})), n.SayToRank)
     assert told(driver.say("cmd=barrier_in")) == [m.Fence(1, 0, 0, {"a": "1"})]
-    assert not driver.order(m.Fenced(1, 0, {"b": "2"}, more=True))
-    assert len(driver.order(m.Fenced(1, 0, {"c": "3"}))) == 1
-    assert not driver.order(m.Fenced(1, 0, {"c": "3"}))  # it came twice
+    assert not driver.order(m.Fenced(1, 0, 0, {"b": "2"}, more=True))
+    assert len(driver.order(m.Fenced(1, 0, 0, {"c": "3"}))) == 1
+    assert not driver.order(m.Fenced(1, 0, 0, {"c": "3"}))  # it came twice
     assert b"value=2" in only(driver.say("cmd=get key=b"), n.SayToRank)[0].data
     assert told(driver.say("cmd=barrier_in")) == [m.Fence(1, 0, 1, {})]
-    assert not driver.order(m.Fenced(8, 0, {}))
+    assert not driver.order(m.Fenced(8, 0, 0, {}))
 
 
 @pytest.mark.parametrize(

@@ -239,9 +239,9 @@ class Node(RuleBasedStateMachine):
     def signal(self, job: int, group: int | None, number: int) -> None:
         self.order(m.Signal(job, number, group))
 
-    @rule(job=JOBS, group=GROUPS, more=st.booleans())
-    def fenced(self, job: int, group: int, *, more: bool) -> None:
-        self.order(m.Fenced(job, group, {"k": "v"}, more))
+    @rule(job=JOBS, group=GROUPS, number=st.integers(0, 2), more=st.booleans())
+    def fenced(self, job: int, group: int, number: int, *, more: bool) -> None:
+        self.order(m.Fenced(job, group, number, {"k": "v"}, more))
 
     @rule(job=JOBS, group=GROUPS, session=st.integers(0, 3))
     def deliver(self, job: int, group: int, session: int) -> None:

@@ -146,8 +146,21 @@ def test_a_proof_under_way_is_in_the_inventory_and_a_fence_is_said_again_until_i
     greeting = told(out)[0]
     assert isinstance(greeting, m.AgentHello)
     assert greeting.proofs == (1,)
-    driver.order(m.Fenced(1, 0, {}))
-    assert numbers(driver.put(n.LinkLost(), n.LinkMade()))[1:] == [(1, "Started")]
+    # Whoever has passed one waits for nobody, but the others may wait for it there still.
+    driver.order(m.Fenced(1, 0, 0, {}))
+    assert numbers(driver.put(n.LinkLost(), n.LinkMade()))[1:] == [(1, "Started"), (2, "Fence")]
+    driver.say("cmd=barrier_in")
+    driver.order(m.Ack(3), m.Fenced(1, 0, 1, {}))
+    assert numbers(driver.put(n.LinkLost(), n.LinkMade()))[1:] == [(1, "Started"), (3, "Fence")]
+
+
+def test_what_was_put_on_the_board_is_said_again_until_its_group_speaks_of_another_epoch() -> None:
+    driver = running()
+    driver.put(said(m.Put(0, "port", "here")), said(m.Get(0, "other")))
+    driver.order(m.Ack(4))
+    assert [number for number, _ in numbers(driver.put(n.LinkLost(), n.LinkMade()))[1:]] == [1, 3, 4]
+    driver.put(said(m.Get(1, "port")))
+    assert [number for number, _ in numbers(driver.put(n.LinkLost(), n.LinkMade()))[1:]] == [1, 5]
 
 
 def test_of_progress_only_the_last_is_kept_and_too_much_else_ends_the_agent(

@@ -242,6 +242,10 @@ class Agent:
     def _write_token(self, order: n.WriteToken) -> None:
         try:
             write_secret(Path(order.path), order.token)
+        except FileExistsError:
+            # Its ranks have ended with the agent that started them, or are about to.
+            why = "it was started here before, by an agent that is gone"
+            self._happened(n.NotSpawned(order.job, order.group, why, CANNOT))
         except OSError as error:
             self._happened(n.NotSpawned(order.job, order.group, str(error), CANNOT))
         else:

@@ -34,9 +34,9 @@ class GroupFiles(NamedTuple):
         """Where MPICH puts the memory that the group's ranks share."""
         return Path(dialects.mpich_segment(run, self.job, self.world, self.part))
 
-    def clear(self, runtime: Path, run: str) -> None:
+    def clear(self, runtime: Path, run: str, *, token: bool = True) -> None:
         """Remove what the dead group has left in /dev/shm, and its token."""
-        for path in (self.segment(run), self.token_file(runtime)):
+        for path in (self.segment(run), *([self.token_file(runtime)] if token else [])):
             with suppress(OSError):
                 path.unlink()
 
@@ -55,9 +55,9 @@ def started(runtime: Path, node: str = "*") -> list[GroupFiles]:
     return found
 
 
-def sweep(runtime: Path, run: str, node: str = "*") -> None:
-    """Clear up after all groups of a node (of all nodes) whose agent is dead."""
+def sweep(runtime: Path, run: str, node: str = "*", *, tokens: bool = True) -> None:
+    """Clear up after all groups of a node (of all nodes) whose agent is dead; without ``tokens`` theirs stay."""
     for path in SHM.glob(directory(run, node).name):
         shutil.rmtree(path, ignore_errors=True)
     for files in started(runtime, node):
-        files.clear(runtime, run)
+        files.clear(runtime, run, token=tokens)

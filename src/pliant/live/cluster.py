@@ -2,7 +2,8 @@
 
 ``handle`` takes what has happened and answers with records and with what is to be done, in this order: the records
 are written before anything is done for them. A start or an offer comes out of the call after the one that made its
-record, as do acknowledgements: by then ``Hold`` has told it if that could not be written.
+record, as do acknowledgements and nodes to be given back, with whose agents goes what they have told: by then
+``Hold`` has told it if that could not be written.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ class Cluster(Nodes):
         self._decoder = codec.from_agent()
         self._holds: dict[str, str] = {}
         self._beginnings = Beginnings()
+        self._leaving: list[str] = []
         self._unsubmitted: deque[JobSpec] = deque()
         self._last_job = 0
         self._woken = False
@@ -108,7 +110,7 @@ class Cluster(Nodes):
     @property
     def pending(self) -> bool:
         """Whether ``handle`` has more to say at once, when the records of this call have been written."""
-        return JOURNAL not in self._holds and (bool(self._beginnings) or self._links.pending)
+        return JOURNAL not in self._holds and bool(self._beginnings or self._leaving or self._links.pending)
 
     def _begin(self) -> None:
         """What the records of earlier calls allow, as they are written."""
@@ -116,6 +118,9 @@ class Cluster(Nodes):
             return
         for node, ack in self._links.acknowledge():
             self._outputs.append(o.Send((self._names[node],), ack))
+        if self._leaving:
+            leaving, self._leaving = self._leaving, []
+            self._outputs.append(o.GiveBack(tuple(leaving)))
         for command in self._beginnings.take():
             life = self.lives.get(command.job)
             if life is None or life.ended:
@@ -163,6 +168,11 @@ class Cluster(Nodes):
         """Whether all jobs have ended and all nodes are clean."""
         state = self.core.state
         return not (state.jobs or state.dirty or self._unsubmitted or self._resuming)
+
+    @property
+    def resuming(self) -> bool:
+        """Whether it still hears what there is, and decides nothing."""
+        return bool(self._resuming)
 
     def _is_stuck(self) -> bool:
         """Whether jobs wait and nothing will ever happen again, though another policy could start them."""
@@ -313,6 +323,8 @@ class Cluster(Nodes):
         for _, number, job in state.running:
             self.lives[number] = life = self._life(job)
             resuming.take_up(life, job, state)
+            for node in NodeSet(state.lost_mask):
+                life.lost(node)
             if not job.greeted:
                 self.later(("session", number), SESSION_S)
 
@@ -353,7 +365,7 @@ class Cluster(Nodes):
             case c.Acquire():
                 self._outputs.append(o.Acquire(command.count))
             case c.GiveBack():
-                self._outputs.append(o.GiveBack(tuple(self._names[node] for node in command.nodes)))
+                self._leaving += [self._names[node] for node in command.nodes]
             case c.Start():
                 if not command.resize:
                     self.lives[command.job] = self._life(self.core.state.jobs[command.job])

@@ -17,6 +17,8 @@ from pliant.protocol import messages as m
 
 PROOF_S = 30.0
 """An agent that has not said by then whether its node is clean cannot be relied on."""
+PROVIDER_S = 5.0
+"""So long after the grace a node is lost if its provider has said nothing: an agent that it has just taken is not."""
 
 
 class Nodes:
@@ -160,7 +162,7 @@ class Nodes:
     def _unlinked(self, node: int) -> None:
         if node in self._links and self._links[node].here:
             self._links[node].here = False
-            self.later(("grace", node), self._grace)
+            self.later(("grace", node), self._grace + PROVIDER_S)
 
     def _greeted(self, node: int, hello: m.AgentHello) -> None:
         """An agent has a link again: it hears what it has not obeyed, and ends what nobody knows."""

@@ -287,7 +287,10 @@ class JobLife(Members):
             return
         for number in fence.groups:
             for piece, more in pieces(merged):
-                self._effects.send(self.groups[number].node, m.Fenced(self.number, number, piece, more))
+                self._effects.send(
+                    self.groups[number].node, m.Fenced(self.number, number, message.round, piece, more)
+                )
+        self._check_fence(fence)
 
     def _check_fence(self, fence: Fence) -> None:
         """A world whose ranks wait in MPI_Init for those of a group that has ended would wait for ever."""

@@ -199,8 +199,8 @@ class NodeLife:
             case m.Fenced():
                 group = self._register.groups.get((order.job, order.group))
                 if group is not None and group.server is not None:
-                    if passes := group.server.fenced(order.entries, more=order.more):
-                        self._outbox.passed(group.key)
+                    if passes := group.server.fenced(order.round, order.entries, more=order.more):
+                        self._outbox.passed(group.key, order.round)
                     self._reply(group, passes)
             case m.Ack():
                 self._outbox.taken(order.number)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from pliant.live import node_messages as n
+from pliant.live.outbox import BOARD
 from pliant.live.register import Group, Register
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
@@ -70,7 +71,7 @@ class Sessions:
                 # As it came: written anew it could be longer than the controller takes, or lose what is new in it.
                 group = session.group
                 relay = m.Relay(group.job, group.number, number, msgspec.Raw(line))
-                self._relay(relay, type(message).__name__)
+                self._relay(relay, _what(message))
         except ProtocolError as error:
             # A bad line closes its own connection and changes nothing else.
             self._refuse(number, str(error))
@@ -117,6 +118,11 @@ class Sessions:
     def _refuse(self, number: int, why: str) -> None:
         self._do(n.SayToSession(number, codec.encode(m.Error(why))))
         self.drop(number, close=True)
+
+
+def _what(message: m.JobMessage) -> str:
+    """What the outbox has to know of it."""
+    return f"{BOARD} {message.epoch}" if isinstance(message, m.Put | m.Get) else type(message).__name__
 
 
 def _timer(number: int) -> str:

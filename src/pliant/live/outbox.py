@@ -12,8 +12,9 @@ from pliant.protocol import messages as m
 MOST = 10_000
 """How many messages are kept."""
 
-BYE, PROGRESS = "Bye", "Progress"
-"""Messages of a job that are not kept like the others: the first for longer, of the second only the latest."""
+BYE, PROGRESS, BOARD = "Bye", "Progress", "board"
+"""Messages of a job that are not kept like the others: the first for longer, of the second only the latest. What
+concerns the board begins with the third, and is kept until its group says something of another epoch there."""
 
 _OF_GROUP = m.Started | m.StartFailed | m.Exited | m.Relay | m.Fence
 
@@ -53,8 +54,12 @@ class Outbox:
         group = (message.job, message.group) if isinstance(message, _OF_GROUP) else None
         if what == PROGRESS:
             self._drop_earlier(group)
+        elif what.startswith(BOARD):
+            self._drop_board(group, what)
         self._number += 1
-        stays = what == BYE or (group is not None and not isinstance(message, m.Relay))
+        stays = (
+            what == BYE or what.startswith(BOARD) or (group is not None and not isinstance(message, m.Relay))
+        )
         self._kept[self._number] = Kept(message, group, what, stays)
         return self._number
 
@@ -64,17 +69,24 @@ class Outbox:
         for each in [each for each, kept in self._kept.items() if each <= self._taken and not kept.stays]:
             del self._kept[each]
 
-    def passed(self, group: Key) -> None:
-        """The group has passed the fence that it was at."""
-        self._let_go(group, (m.Fence,))
+    def passed(self, group: Key, number: int) -> None:
+        """The group has passed fence ``number``: the others as well, those before."""
+        for each, kept in self._kept.items():
+            if kept.group == group and isinstance(kept.message, m.Fence) and kept.message.round < number:
+                self._kept[each] = kept._replace(stays=False)
+        self.taken(self._taken)
 
     def forget(self, group: Key) -> None:
         """The group is gone: what was told of it has only to be taken."""
-        self._let_go(group, (m.Started, m.StartFailed, m.Exited, m.Relay, m.Fence))
-
-    def _let_go(self, group: Key, kinds: tuple[type[m.Message], ...]) -> None:
         for number, kept in self._kept.items():
-            if kept.group == group and isinstance(kept.message, kinds):
+            if kept.group == group:
+                self._kept[number] = kept._replace(stays=False)
+        self.taken(self._taken)
+
+    def _drop_board(self, group: Key | None, what: str) -> None:
+        """What the group has said of the board in another epoch has only to be taken."""
+        for number, kept in self._kept.items():
+            if kept.group == group and kept.what.startswith(BOARD) and kept.what != what:
                 self._kept[number] = kept._replace(stays=False)
         self.taken(self._taken)
 

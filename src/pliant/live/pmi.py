@@ -83,11 +83,13 @@ class PmiGroup:
             return _reply(rank, command or "unknown", rc="-1", msg="unknown_command")
         return handler(rank, words)
 
-    def fenced(self, entries: Mapping[str, str], *, more: bool) -> list[Reply]:
-        """Take a piece of what all groups have put; after the last one the ranks go on.
+    def fenced(self, number: int, entries: Mapping[str, str], *, more: bool) -> list[Reply]:
+        """Take a piece of what all groups have put at fence ``number``; after the last one the ranks go on.
 
         One that comes again, when they have gone on or are not all there yet, lets nobody pass.
         """
+        if number != self._round:
+            return []
         self._values.update(entries)
         if more or len(self._at_barrier) < len(self._world.ranks):
             return []
@@ -134,7 +136,7 @@ class PmiGroup:
         new, self._new, self._characters = self._new, {}, 0
         if len(self._world.sizes) > 1:
             return [AtFence(self._round, new)]
-        return [*self.fenced({}, more=False)]
+        return [*self.fenced(self._round, {}, more=False)]
 
 
 def process_mapping(world: World) -> str:

@@ -49,9 +49,9 @@ def find_missing(life: JobLife, job: Job, there: Collection[tuple[int, int]]) ->
         if not group.resumed:
             continue  # started since, by an answer that was repeated
         is_there = (life.number, group.number) in there
-        if group.joined and not job.epoch:
+        if is_there or (group.joined and not job.epoch and job.ending is None):
             life.start_again(group, order=not is_there)
-        elif not is_there:
+        else:
             life.gone(group.number, KILLED, "its ranks were gone when the controller came back")
 
 

@@ -33,13 +33,14 @@ def pieces(entries: Mapping[str, str]) -> Iterator[tuple[Entries, bool]]:
 
 class Fence:
     """The controller's half: the rounds of one world, whose groups are ``groups``. The ``number`` of the round is None
-    if only they know at which one they are."""
+    if only they know at which one they are: then each says again at which it waits, and which it has passed last."""
 
     def __init__(self, groups: tuple[int, ...], number: int | None = 0) -> None:
         self.groups = groups
         self.round = number
-        self._entries: Entries = {}
-        self._here: set[int] = set()
+        self._repeating = number is None
+        self._entries: dict[int, Entries] = {}
+        self._here: dict[int, set[int]] = {}
         self._gone: set[int] = set()
 
     def arrive(self, group: int, number: int, entries: Mapping[str, str], *, more: bool) -> Entries | None:
@@ -49,20 +50,23 @@ class Fence:
         """
         if group not in self.groups:
             raise ProtocolError(f"group {group} is not of this world")
-        if self.round is None:
-            self.round = number
-        if number != self.round:
+        if self._repeating and self.round is not None and number < self.round:
+            return None  # all have come there
+        if number != self.round and not self._repeating:
             raise ProtocolError(f"group {group} is at fence {number}, its world at {self.round}")
-        if group in self._here:
+        here = self._here.setdefault(number, set())
+        if group in here:
             raise ProtocolError(f"group {group} came to fence {number} twice")
-        self._entries.update(entries)
+        merged = self._entries.setdefault(number, {})
+        merged.update(entries)
         if more:
             return None
-        self._here.add(group)
-        if len(self._here) < len(self.groups):
+        here.add(group)
+        if len(here) < len(self.groups):
             return None
-        merged, self._entries, self._here = self._entries, {}, set()
-        self.round += 1
+        self.round = number + 1
+        for over in [each for each in self._here if each <= number]:
+            del self._here[over], self._entries[over]
         return merged
 
     def left(self, group: int) -> None:
@@ -71,4 +75,5 @@ class Fence:
 
     def missed(self) -> tuple[int, ...]:
         """The groups that have ended while others wait for them here: the fence can never be passed."""
-        return tuple(sorted(self._gone - self._here)) if self._here else ()
+        here = self._here.get(max(self._here, default=0))
+        return tuple(sorted(self._gone - here)) if here else ()

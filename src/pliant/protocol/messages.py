@@ -261,10 +261,12 @@ class Deliver(Message, frozen=True):
 
 
 class Fenced(Message, frozen=True):
-    """A piece of what all groups of a world have put; after the last, without ``more``, its ranks go on."""
+    """A piece of what all groups of a world have put at fence ``round``; after the last, without ``more``, ranks that
+    wait there go on."""
 
     job: int
     group: int
+    round: int
     entries: dict[str, str]
     more: bool = False
 

@@ -59,7 +59,8 @@ class Adopted:
 
 class KeptNodes(LocalNodes):
     """``LocalNodes`` with an orphan grace, in seconds. Those of ``taken_up`` were granted to an earlier controller, and
-    their agents run already; without it there are ``count`` new ones. None can be added.
+    their agents run already, but for those of ``lost``, which are begun anew; without it there are ``count`` new ones.
+    None can be added.
 
     A link that is lost is told as Unlinked. An agent that has ended, or is not back within the grace, takes its node
     with it as any other.
@@ -67,11 +68,12 @@ class KeptNodes(LocalNodes):
 
     def __init__(
         self, count: int, slots: int, run: str, runtime: Path, *, grace: float,
-        taken_up: Iterable[str] | None = None,
+        taken_up: Iterable[str] | None = None, lost: Iterable[str] = (),
     ) -> None:  # fmt: skip
         super().__init__(count, slots, run, runtime)
         self._grace = grace
         self._taken_up = taken_up is not None
+        self._lost = frozenset(lost)
         if taken_up is not None:
             self.names = tuple(taken_up)
             self._restarts = dict.fromkeys(self.names, 0)
@@ -92,7 +94,7 @@ class KeptNodes(LocalNodes):
         path.chmod(0o600)
         for name in self.names:
             if self._taken_up:
-                self._spawn(self._back_or_lost(name))
+                self._spawn(self._anew(name) if name in self._lost else self._back_or_lost(name))
             else:
                 self._begin_agent(name)
         if self._taken_up:
@@ -131,7 +133,9 @@ class KeptNodes(LocalNodes):
         """End all that is left of a node; what cannot be ended is returned."""
         self._end_agents(name)
         left = await self._bury(name)
-        shm.sweep(self._runtime, self._run, name)
+        # The tokens tell for ever what was started here: the loss of the node may not have been recorded, and then whoever
+        # begins again has its groups started once more.
+        shm.sweep(self._runtime, self._run, name, tokens=False)
         (self._runtime / f"{name}.sock").unlink(missing_ok=True)
         if left:
             pids = ", ".join(map(str, sorted(left)))
@@ -225,8 +229,10 @@ class KeptNodes(LocalNodes):
         if hello.version != VERSION:
             raise ProtocolError(f"it speaks version {hello.version} of the protocol, and this is {VERSION}")
         process = self._known.get(name)
-        if process is None or process.pid != pid:
+        if process is None:
             process = self._known[name] = Adopted(pid)
+        elif process.pid != pid:
+            raise ProtocolError(f"another agent for {name}, before what the one there was has left is ended")
         self._links[name] = Link(process, writer)
         self._here[name].set()
         return name
@@ -255,6 +261,10 @@ class KeptNodes(LocalNodes):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._here[name].wait(), LOOK_S)
                 return
+        await self._anew(name)
+
+    async def _anew(self, name: str) -> None:
+        """End what is left of a node, and try a new agent there."""
         while self._stays(name):
             left = await self._clear(name)
             if not self._stays(name):

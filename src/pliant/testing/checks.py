@@ -23,11 +23,11 @@ ALLOWED: dict[JobState, frozenset[str]] = {
     JobState.FAILED: frozenset(
         {
             "rank killed", "agent killed", "link cut", "link stalled", "exec refused", "undead", "head killed",
-            "in accept", "fails", "liar", "no hello", "started late", "slow link", "silent",
+            "in accept", "fails", "liar", "no hello", "started late", "slow link", "silent", "node lost",
         }
     ),
     JobState.NODE_FAIL: frozenset(
-        {"agent killed", "hung for long", "link cut", "link stalled", "slow link", "undead"}
+        {"agent killed", "hung for long", "link cut", "link stalled", "slow link", "undead", "node lost"}
     ),
     JobState.CANCELLED: frozenset({"cancel", "too large"}),
     JobState.TIMEOUT: frozenset({"walltime"}),
@@ -35,7 +35,9 @@ ALLOWED: dict[JobState, frozenset[str]] = {
 """By which faults, programs and orders a job may end so. A newcomer's death before it connects is none of them."""
 
 
-GIVEN_UP = frozenset({"agent killed", "hung for long", "link cut", "link stalled", "slow link", "undead"})
+GIVEN_UP = frozenset(
+    {"agent killed", "hung for long", "link cut", "link stalled", "slow link", "undead", "node lost"}
+)
 """What may keep a node from proving in time that it is clean."""
 LOSSES = frozenset({"rank killed", "newcomer killed", "agent killed", "places", "walltime"})
 """What is over when a group is gone."""
@@ -102,20 +104,29 @@ class Checks:
         self.states: Counter[JobState] = Counter()
         self._world = world
         self._begun: set[tuple[int, int]] = set()
+        self._spawned: set[tuple[int, int, int]] = set()
         self._audit = Audit()
         self._names: dict[str, int] = {}
         self._roots: dict[int, int] = {}
-        self._seen = 0
+        self._open_before: set[int] = set()
+        """Resizes that were open when this controller began."""
 
     def begin_again(self, records: Iterable[r.Record]) -> None:
         """Another controller has read these, and nothing else has happened."""
+        if not self._world.grace:
+            self._spawned.clear()
         self._audit, self._names, self._roots = Audit(), {}, {}
+        self._open_before = {
+            job.resize.id for job in self._world.head.cluster.core.state.resizing.values() if job.resize
+        }
         visited, self.cells = self.cells, Cells()
         for record in records:
             self._audit.add(record)
             self.cells.add(record)
             if isinstance(record, r.JobSubmitted):
                 self._names[record.spec.name] = record.job
+            elif isinstance(record, r.ResizeDone):
+                self._roots[record.job] = record.root
         self.cells.visited, self.cells.offered, self.cells.done = (
             visited.visited,
             visited.offered,
@@ -158,8 +169,9 @@ class Checks:
             if isinstance(record, r.JobStarted | r.ResizeOffered | r.ResizeAccepted) and record.job == job:
                 raise Violation("wrong", f"job {job}: begun before this was written: {record}")
 
-    def starts(self, order: m.StartGroup) -> None:
-        """What a group is started for has been recorded, and its job has not ended."""
+    def starts(self, order: m.StartGroup, name: str) -> None:
+        """What a group is started for has been recorded, and its job has not ended; or the node called ``name`` is not
+        clean of it, where an order that comes again is followed by the one to end it."""
         job = self._audit.jobs.get(order.job)
         arriving = job.offer.arriving if job is not None and job.offer is not None and job.accepted else ()
         wanted = job is not None and job.started and order.group in job.groups
@@ -168,10 +180,19 @@ class Checks:
             if len(order.world.sizes) != groups:
                 raise Violation("wrong", f"job {order.job} gets a world over {len(order.world.sizes)} nodes")
         begun = (order.job, order.group) in self._begun  # and perhaps over again, in the same instant
+        state = self._world.head.cluster.core.state
+        number = next((number for number, called in state.names.items() if called == name), 0)
+        begun = begun or bool(state.dirty.get(order.job, 0) >> number & 1)
         if not wanted and not begun and order.group not in {group.id for group in arriving}:
             raise Violation(
                 "run_twice", f"group {order.group} of job {order.job} is started, and no record says so"
             )
+
+    def spawned(self, job: int, group: int, rank: int) -> None:
+        """No rank of a group is started twice, but by a controller whose predecessor could not write of the first."""
+        if (job, group, rank) in self._spawned:
+            raise Violation("run_twice", f"rank {rank} of group {group} of job {job} is started again")
+        self._spawned.add((job, group, rank))
 
     def _given_up(self, record: r.NodesLost) -> None:
         """A node whose agent is there is given up only where something made it unable to prove that it is clean."""
@@ -269,17 +290,31 @@ class Checks:
         """A job that is being resized has been told of each newcomer that is gone."""
         self._begun.clear()
         head = self._world.head
+        if self._open_before and not (head.cluster.resuming or head.pending):
+            self._rolled_back()
         for number in head.cluster.core.state.resizing:
             life = head.cluster.lives[number]
+            root = life.groups[life.side.root]
+            if not (root.alive and head.provider.reaches(root.node)):
+                continue  # it will be told when its agent is back, if that is to be
             for group in life.groups.values():
                 lost = not group.alive and not group.joined and life.side.state not in ("new", "closed")
                 if lost and (number, group.number) not in head.told_lost:
                     raise Violation("wrong", f"job {number} is not told that newcomer {group.number} is gone")
 
+    def _rolled_back(self) -> None:
+        """What was open when the controller began, and is still, has been taken back."""
+        for job in self._world.head.cluster.core.state.resizing.values():
+            resize = job.resize if job.ending is None else None
+            kept = resize is not None and resize.stage in (resizing.OFFERED, resizing.ACCEPTED)
+            if resize is not None and kept and resize.id in self._open_before:
+                raise Violation("wrong", f"resize {resize.id} was open at the restart, and still is")
+        self._open_before.clear()
+
     def look(self) -> None:
         """The waits: each has a time by which it ends."""
         head = self._world.head
-        if head.pending:
+        if head.pending or head.cluster.resuming:
             return  # what has come is not yet dealt with
         timers = head.timers
         state = head.cluster.core.state
@@ -315,7 +350,11 @@ class Checks:
             return  # whoever starts the next agent ends them
         for proc in node.processes.values():
             waited = (state.dirty.get(proc.job, 0) | state.lost_mask) >> number & 1
-            if proc.job not in state.jobs and not waited and not proc.dying and proc.program is not None:
+            job = state.jobs.get(proc.job)
+            resize = job.resize if job is not None else None
+            mine = set(state.groups(job)) if job is not None and job.size else set()
+            mine |= {group.id for group in resize.arriving} if resize is not None else set()
+            if proc.group not in mine and not waited and not proc.dying and proc.program is not None:
                 raise Violation(
                     "leaked", f"{node.name} has a process of job {proc.job}, and counts as clean of it"
                 )
@@ -323,7 +362,7 @@ class Checks:
     def waits(self) -> None:
         """What the lives of jobs wait for: the timer that ends each wait is there."""
         head = self._world.head
-        if head.pending or head.cluster.pending:
+        if head.pending or head.cluster.pending or head.cluster.resuming:
             return
         jobs = head.cluster.core.state.jobs
         timers = head.timers

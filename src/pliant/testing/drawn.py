@@ -34,6 +34,12 @@ class Breakable:
         return self._policy.decide(view)
 
 
+def draw_grace(seed: int) -> float:
+    """How many seconds agents outlive their controller, in half of the worlds 0. Nothing else of a world hangs on it."""
+    random = Random(f"grace {seed}")  # noqa: S311 - seeded on purpose
+    return random.choice([0.0, random.choice([5.0, 30.0, 120.0])])
+
+
 def draw_policy(random: Random) -> Breakable:
     return Breakable(make(random.choice([*POLICIES, *(name for name in ELASTIC for _ in range(4))])))
 

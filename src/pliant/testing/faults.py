@@ -10,7 +10,7 @@ from pliant.model.kinds import KINDS, Loss
 from pliant.testing.node import SIGKILL, Node, Proc
 
 if TYPE_CHECKING:
-    from pliant.testing.head import Link
+    from pliant.testing.provider import Link
     from pliant.testing.world import World
 
 Fault = Callable[["World", int], list[int] | None]
@@ -81,7 +81,28 @@ def _kill_agent(world: World, job: int) -> list[int] | None:
 def _cut_link(world: World, job: int) -> list[int] | None:
     if (link := _link(world, job)) is None:
         return None
+    if world.grace:
+        return _cut(world, link, 0.0)
     jobs = _touch_node(world, link.node, "link cut")
+    link.up.cut()
+    link.down.cut()
+    return jobs
+
+
+def _cut_off(world: World, job: int) -> list[int] | None:
+    """A link is cut, and for a while there is no other: now and then for longer than anybody waits."""
+    if (link := _link(world, job)) is None:
+        return None
+    return _cut(world, link, world.random.choice([1.0, world.random.uniform(0.0, 1.5 * world.grace)]))
+
+
+def _cut(world: World, link: Link, seconds: float) -> list[int]:
+    link.node.cut_off_until = world.clock.now + seconds
+    if seconds > world.grace - 3.0:
+        jobs = _touch_node(world, link.node, "link cut")
+    else:
+        world.touch_node(link.node, "link lost")
+        jobs = _on(link.node)
     link.up.cut()
     link.down.cut()
     return jobs
@@ -148,6 +169,47 @@ def _kill_head(world: World, job: int) -> list[int] | None:
     running = [number for _, number, _ in world.head.cluster.core.state.running]
     world.head_killed()
     return [job] if job else running
+
+
+def _kill_head_twice(world: World, job: int) -> list[int] | None:
+    """Again when it has just begun, while it hears what there is."""
+    world.kill_again_s = world.random.choice([0.0, 0.3, 1.0]) * world.random.random()
+    return _kill_head(world, job)
+
+
+def _while_down(fault: Fault) -> Fault:
+    """The controller is killed, and before there is another one this happens."""
+
+    def both(world: World, job: int) -> list[int] | None:
+        met = _kill_head(world, job)
+        wait_s = world.random.uniform(0.001, 0.1)
+        world.clock.later(wait_s, lambda: None if world.head.alive else world.note(fault(world, job)))
+        return met
+
+    return both
+
+
+def _lose_node(world: World, job: int) -> list[int] | None:
+    """All that is there is gone at once, and for a while, or for good, nothing can be started."""
+    if (node := _busy(world, job)) is None:
+        return None
+    jobs = _touch_node(world, node, "node lost")
+    node.lose(world.random.choice([1.0, 30.0, 1e9]))
+    return jobs
+
+
+def _early_agent(world: World, job: int) -> list[int] | None:
+    """An agent is killed and started again by others, before its ranks are dead."""
+    if (node := _busy(world, job)) is None:
+        return None
+    jobs = _touch_node(world, node, "agent killed")
+    for proc in node.processes.values():
+        proc.undead = max(proc.undead, world.clock.now + world.random.choice([0.5, 1.5, 10.0]))
+        world.touch_node(node, "undead")
+    node.kill_agent()
+    if world.grace:
+        world.clock.later(world.random.uniform(0.0, 0.3), node.begin_agent)
+    return jobs
 
 
 def _fill_disk(world: World, job: int) -> list[int] | None:
@@ -279,7 +341,15 @@ FAULTS: dict[str, Fault] = {
     "kill-rank": _kill_rank,
     "kill-agent": _kill_agent,
     "kill-head": _kill_head,
+    "kill-head-twice": _kill_head_twice,
+    "agent-while-down": _while_down(_kill_agent),
+    "node-while-down": _while_down(_lose_node),
+    "rank-while-down": _while_down(_kill_rank),
+    "early-agent": _early_agent,
+    "early-agent-while-down": _while_down(_early_agent),
+    "lose-node": _lose_node,
     "cut-link": _cut_link,
+    "cut-off": _cut_off,
     "slow-link": _slow_link,
     "stall-link": _stall_link,
     "refuse-exec": _refuse_exec,
@@ -297,3 +367,8 @@ FAULTS: dict[str, Fault] = {
     "reclaim": _reclaim,
     "kill-in-fence": _in_fence,
 }
+
+MEANWHILE = frozenset(
+    {"kill-rank", "kill-agent", "lose-node", "early-agent", "refuse-exec", "hang", "undead", "escape"}
+)
+"""Faults that come as well while there is no controller."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ DIES_S = 0.002
 """How long the kernel takes to remove a process that was killed."""
 ANSWERS_S = 31.0
 """An agent gives a step of a start up within this time, and says so."""
+DIAL_S = 0.1
+FIRST_DIAL_S = 20.0
 USER = 1000
 SIGKILL = 9
 
@@ -108,6 +111,11 @@ class Proc:
                 self.program.ended()
             self._gone(code)
 
+    def vanish(self) -> None:
+        """Its node is lost."""
+        self.end(-SIGKILL)
+        self._gone(-SIGKILL)
+
     def _gone(self, code: int) -> None:
         if self.alive:
             self.alive = False
@@ -118,15 +126,17 @@ class Proc:
 class Agent:
     """The agent's process on a node, while it lives: its machine, timers, link and sessions."""
 
-    def __init__(self, node: Node, pid: int, up: Wire) -> None:
+    def __init__(self, node: Node, pid: int) -> None:
         self.node = node
         self.pid = pid
-        self.up = up
+        self.up: Wire | None = None
+        """Its end of the link, the last one if there is none now."""
         self.sessions: dict[int, Proc | None] = {}
         self.left = False
         home = n.Home(
-            node.name, node.slots, "run", pid, USER, "/run", f"/run/{node.name}.sock", f"/shm/{node.name}"
-        )
+            node.name, node.slots, "run", pid, USER, "/run", f"/run/{node.name}.sock", f"/shm/{node.name}",
+            node.world.grace,
+        )  # fmt: skip
         self._life = NodeLife(home)
         self._timers: dict[str, Timer] = {}
         self._tokens: dict[tuple[int, int], str] = {}
@@ -157,6 +167,31 @@ class Agent:
             if proc is not None:
                 proc.hung_up()
         self.sessions.clear()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self.up is not None:
+            self.up.close()
+
+    def dial(self) -> None:
+        """It has just been started, and looks for its controller."""
+        self._dial(n.Began(), self.node.clock.now + FIRST_DIAL_S, self.node.random.uniform(0.05, 0.3))
+
+    def _dial(self, then: n.AnyInput, until: float, wait_s: float = 0.0) -> None:
+        """Connect to a controller, tried until there is one; ``then`` is told."""
+
+        def attempt() -> None:
+            if self.node.agent is not self:
+                return
+            if self.node.reaches_head():
+                self.node.world.connected(self)
+                self.tell(then)
+            elif self.node.clock.now > until:
+                self.node.kill_agent()
+            else:
+                self.node.clock.later(DIAL_S, attempt)
+
+        self.node.clock.later(wait_s, attempt)
 
     def _carry_out(self, output: n.AnyOutput) -> None:
         clock = self.node.clock
@@ -164,12 +199,18 @@ class Agent:
             case n.Tell():
                 if isinstance(output.message, m.Started | m.StartFailed):
                     self._unanswered.discard((output.message.job, output.message.group))
-                self.up.send(codec.encode(m.From(self.node.name, codec.raw(output.message))))
+                if self.up is not None:
+                    message = codec.raw(output.message)
+                    line = m.From(self.node.name, message, output.number, output.obeyed)
+                    self.up.send(codec.encode(line))
+            case n.Connect():
+                self._hang_up()
+                self._dial(n.LinkMade(), inf)
             case n.WriteToken():
                 self._tokens[output.job, output.group] = output.token
-                self._when_answered(
-                    output.job, output.group, lambda: self.tell(n.TokenWritten(output.job, output.group))
-                )
+                self._when_answered(output.job, output.group, lambda: self._write_token(output))
+            case n.ClearFiles():
+                self.node.files.difference_update(output.paths)
             case n.Spawn():
                 self._when_answered(output.job, output.group, lambda: self._spawn(output))
             case n.Kill():
@@ -223,13 +264,23 @@ class Agent:
             call()
 
     def _answers(self, group: tuple[int, int]) -> None:
-        if group in self._unanswered and self.node.agent is self:
+        if self.up is not None and not self.up.open:
+            self.node.clock.later(ANSWERS_S, lambda: self._answers(group))  # it has nobody to tell
+        elif group in self._unanswered and self.node.agent is self:
             raise RuntimeError(f"{self.node.name} has not said whether group {group} could be started")
+
+    def _write_token(self, order: n.WriteToken) -> None:
+        if order.path in self.node.files:
+            self.tell(n.NotSpawned(order.job, order.group, "it was started already", CANNOT))
+            return
+        self.node.files.add(order.path)
+        self.tell(n.TokenWritten(order.job, order.group))
 
     def _spawn(self, order: n.Spawn) -> None:
         if problem := self.node.world.exec_problem(self.node, order.job):
             self.tell(n.NotSpawned(order.job, order.group, problem, CANNOT))
             return
+        self.node.world.checks.spawned(order.job, order.group, order.rank)
         proc = self.node.new_process(order.job, order.group, order.rank)
         proc.env, proc.argv = order.env, order.argv
         proc.token = self._tokens[order.job, order.group]
@@ -304,6 +355,9 @@ class Node:
         self.slots = slots
         self.agent: Agent | None = None
         self.processes: dict[int, Proc] = {}
+        self.files: set[str] = set()
+        """Tokens of groups that were started here and have not been cleared away."""
+        self.cut_off_until = self.off_until = 0.0
         self._last_pid = 1
 
     def latency_s(self) -> float:
@@ -328,11 +382,27 @@ class Node:
         if self.agent is not None:
             self.agent.process_gone(proc, code)
 
-    def begin(self, up: Wire) -> Agent:
-        """Start an agent; the wire leads to the controller."""
-        self.agent = agent = Agent(self, self.new_pid(), up)
-        self.clock.later(self.random.uniform(0.05, 0.3), lambda: agent.tell(n.Began()))
+    def new_agent(self) -> Agent:
+        """Start an agent; where nothing can be started it is never heard of."""
+        agent = Agent(self, self.new_pid())
+        self.agent = agent if self.clock.now >= self.off_until else None
         return agent
+
+    def begin_agent(self) -> None:
+        """Somebody starts an agent here, if there is none."""
+        if self.agent is None:
+            self.new_agent().dial()
+
+    def lose(self, seconds: float) -> None:
+        """Lose the node with all that is there; for so long nothing can be started."""
+        self.off_until = self.clock.now + seconds
+        self.kill_agent()
+        for proc in list(self.processes.values()):
+            proc.vanish()
+
+    def reaches_head(self) -> bool:
+        """Whether a link to the controller could be made now."""
+        return self.clock.now >= self.cut_off_until and self.world.head.alive
 
     def kill_agent(self) -> None:
         """SIGKILL of the agent: its ranks die with it, daemons that they left behind do not."""
@@ -340,7 +410,6 @@ class Node:
         if agent is None:
             return
         agent.died()
-        agent.up.close()
         for proc in list(self.processes.values()):
             if proc.program is not None:
                 proc.kill()
@@ -350,4 +419,3 @@ class Node:
         if self.agent is agent:
             self.agent = None
             agent.died()
-            agent.up.close()

@@ -14,25 +14,28 @@ from typing import NamedTuple
 
 from pliant.core import records as r
 from pliant.core.journal import read
-from pliant.live import node_messages as n
 from pliant.live import orders as o
 from pliant.model.jobs import JobSpec
 from pliant.model.nodes import NodeSet
 from pliant.protocol import resizing
 from pliant.testing.checks import Checks, Violation
 from pliant.testing.clock import Clock
-from pliant.testing.drawn import draw_jobs, draw_policy, draw_settings
-from pliant.testing.faults import FAULTS
+from pliant.testing.drawn import draw_grace, draw_jobs, draw_policy, draw_settings
+from pliant.testing.faults import FAULTS, MEANWHILE
 from pliant.testing.head import Disk, Head
-from pliant.testing.node import Node, Proc
+from pliant.testing.node import Agent, Node, Proc
 from pliant.testing.programs import Fabric, read_result
+from pliant.testing.provider import KeptNodes
 
 LARGE = 100
 """One world in so many has a thousand nodes."""
 LONGEST_S = 50_000.0
 """Of virtual time: what is not over by then is stuck."""
 MOST_EVENTS = 3_000_000
-WEIGHTS = {"break-policy": 0.4, "kill-head": 0.5, "order": 3.0}
+WEIGHTS = {
+    "break-policy": 0.4, "kill-head": 0.5, "order": 3.0, "lose-node": 0.5, "kill-head-twice": 0.5, "agent-while-down": 0.5,
+    "node-while-down": 0.5, "rank-while-down": 0.5, "early-agent-while-down": 0.5,
+}  # fmt: skip
 """How often a fault comes, where not as often as others: after some there is less to see."""
 QUIET_S = 3000.0
 """If nothing has been recorded for so long, nothing ever will be."""
@@ -41,7 +44,11 @@ LOOK = 1000
 
 
 STATES = [resizing.OFFERED, resizing.WITHDRAWN, resizing.CROSSED, resizing.ACCEPTED, resizing.RECALLED]
-CROSSING = 0.25
+RARE, AMBUSHES = (resizing.CROSSED, resizing.RECALLED), 8
+"""States in which more lies in wait, so that each of them meets each fault."""
+TOO_LONG = 0.05
+"""The share of absences of the controller that are longer than agents wait."""
+CROSSING = 0.33
 """The share of acceptances that cross the loss of what was accepted, or the time that they had."""
 _MOVES = r.ResizeOffered | r.ResizeAccepted | r.ResizeWithdrawn
 
@@ -66,8 +73,12 @@ class Verdict(NamedTuple):
 class World:
     """One seed's world. ``story`` is what happened, for people; it is told only where ``telling``."""
 
-    def __init__(self, seed: int, faults: Iterable[str] = FAULTS, *, telling: bool = False) -> None:
+    def __init__(
+        self, seed: int, faults: Iterable[str] = FAULTS, *, telling: bool = False, grace: float | None = None
+    ) -> None:
         self.seed = seed
+        self.grace = draw_grace(seed) if grace is None else grace
+        """How long agents outlive their controller; with 0 they end with it."""
         self.random = Random(seed)  # noqa: S311 - seeded on purpose
         self.clock = Clock()
         self.over = False
@@ -91,7 +102,9 @@ class World:
         self._ambushes: dict[str, list[str]] = {}
         self._refused: dict[str, float] = {}
         self._hung: dict[str, tuple[float, bool]] = {}
-        self._news_at = 0.0
+        self._news_at = self._head_since = self._down_since = 0.0
+        self.kill_again_s: float | None = None
+        """So long after it begins the next controller is killed as well."""
         self._settings = draw_settings(self.random)
         self._policy = draw_policy(self.random)
         self.checks = Checks(self)
@@ -152,11 +165,13 @@ class World:
         for name, since in self._held.get(job, ()):
             # What met a node shortly before the job came there may still be at work, and a slow link stays slow.
             met = self._touched_nodes.get(name, ())
-            found |= {what for at, what in met if at >= since - 100.0 or what == "slow link"}
+            found |= {what for at, what in met if at >= since - 300.0 or what in ("slow link", "node lost")}
         spec = self.specs_by_number[job]
         found |= self._by_itself(spec)
         if "newcomer killed" in found and any(
-            "watchdog" in line or "was lost, and its data" in line for line in self.fabric(job).story
+            word in line
+            for word in ("watchdog", "was lost, and its data", "the end of the redistribution")
+            for line in self.fabric(job).story
         ):
             found.add("in accept")
         state = self.head.cluster.core.state
@@ -215,13 +230,11 @@ class World:
     def latency_s(self) -> float:
         return self.random.choice([1e-4, 1e-3, 5e-3])
 
-    @staticmethod
-    def link_said(data: bytes) -> n.AnyInput:
-        return n.LinkSaid(data)
-
-    @staticmethod
-    def link_lost() -> n.AnyInput:
-        return n.LinkLost()
+    def connected(self, agent: Agent) -> None:
+        """An agent that outlives its controllers has come to the one there is."""
+        provider = self.head.provider
+        assert isinstance(provider, KeptNodes)  # noqa: S101 - others do not look for it
+        provider.connected(agent)
 
     def new_node(self) -> Node:
         """A node that has not been there."""
@@ -235,7 +248,7 @@ class World:
         self._up.add(node.name)
         if len(self._up) == len(self.nodes):
             self.begun = True
-            self.head.grant_all()
+            self.head.provider.grant_all()
             self.head.tell(o.Batch(self.specs))
             self._plan()
 
@@ -300,15 +313,40 @@ class World:
     def head_crashed(self) -> None:
         self.tell("the controller is killed")
         self.head.crash()
-        self.clock.later(self.random.uniform(0.1, 2.0), self._resume)
+        for node in self.nodes.values():
+            if self.clock.now < node.cut_off_until:
+                self.touch_node(node, "link cut")  # it may be without a controller for too long
+        self.clock.later(self._away_s(), self._resume)
+
+    def _away_s(self) -> float:
+        """How long there is no controller: shorter than agents wait for one that has been there for a while."""
+        now, most = self.clock.now, 0.8 * min(self.grace, 60.0)
+        if now > self._head_since + 1.0:
+            self._down_since = now
+        seconds = self.random.uniform(0.1, 2.0)
+        if self.grace and self.random.random() < TOO_LONG:
+            for node in self.nodes.values():
+                self.touch_node(node, "link cut")
+            return self.grace * self.random.uniform(1.0, 1.5)
+        if self.grace and self.random.random() < 0.3:
+            seconds = self.random.uniform(2.0, most)
+        return min(seconds, max(0.05, self._down_since + most - now)) if self.grace else seconds
 
     def _resume(self) -> None:
         self.tell("the controller begins again")
         self.resumed = True
+        self._head_since = self.clock.now
         self.disk.full = False
         self.head = Head(self, self._policy, self._settings, self.disk, resumed=True)
         self._recorded_again()
-        self.head.begin()
+        self.head.provider.start()
+        if self.kill_again_s is not None:
+            self.clock.later(self.kill_again_s, self._kill_again)
+
+    def _kill_again(self) -> None:
+        if self.head.alive and not self.over:
+            self.kill_again_s = None
+            self.head_killed()
 
     def _recorded_again(self) -> None:
         """What was made but not written has not happened: look again at what was, and submit what was not."""
@@ -317,6 +355,9 @@ class World:
             record.job: record.spec for record in journal.records if isinstance(record, r.JobSubmitted)
         }
         self.checks.begin_again(journal.records)
+        if self.grace:
+            self.head.tell(o.Batch(self.specs[len(self._by_number) :]))
+            return
         ended = {record.job for record in journal.records if isinstance(record, r.JobEnded)}
         self._fabrics = {job: fabric for job, fabric in self._fabrics.items() if job in ended}
         for job in self._by_number.keys() - ended:
@@ -329,6 +370,7 @@ class World:
         """When which fault comes: at least five, most of them while much is going on."""
         count = self.random.randint(5, 25)
         last = self.specs[-1].submit_s + 20.0
+        names = [name for name in self._names if name not in ("lose-reserved", "kill-in-fence")]
         for _ in range(count):
             weights = [WEIGHTS.get(name, 1.0) for name in self._names]
             name = self.random.choices(self._names, weights)[0] if self._names else ""
@@ -339,6 +381,9 @@ class World:
             else:
                 # It waits for a job to come to such a state.
                 self._ambushes.setdefault(self.random.choice(STATES), []).append(name)
+        for stage in STATES if names else ():
+            count = AMBUSHES if stage in RARE else 3
+            self._ambushes.setdefault(stage, []).extend(self.random.choices(names, k=count))
         if "lose-reserved" in self._names:
             # Without these a resize is hardly ever taken back.
             for stage in (resizing.OFFERED, resizing.ACCEPTED):
@@ -364,14 +409,15 @@ class World:
     def _spring(self, job: int) -> None:
         """A fault that has waited for a job to come to the state in which this one is now, comes a little later."""
         stage = self.checks.cells.stage(job)
-        if (waiting := self._ambushes.get(stage)) and self.random.random() < 0.7:
-            name = waiting.pop(self.random.randrange(len(waiting)))
-            self.clock.later(
-                self.random.choice([0.0, 0.001, 0.05]), partial(self._fault, name, 0, job, stage)
-            )
+        waiting, random = self._ambushes.get(stage, []), self.random
+        for _ in range(2 if stage in RARE else random.random() < 0.7):
+            if waiting:
+                name = waiting.pop(random.randrange(len(waiting)))
+                delay_s = random.choice([0.0, 0.001, 0.05])
+                self.clock.later(delay_s, partial(self._fault, name, 0, job, stage))
 
     def _fault(self, name: str, patience: int, job: int = 0, stage: str = "") -> None:
-        if self.over or not self.head.alive:
+        if self.over or not (self.head.alive or name in MEANWHILE):
             return
         if stage and self.checks.cells.stage(job) != stage:
             self._ambushes[stage].append(name)  # too late
@@ -382,15 +428,18 @@ class World:
             if patience:
                 self.clock.later(self.random.uniform(0.1, 2.0), lambda: self._fault(name, patience - 1))
             return
-        self.tell(f"FAULT {name}: jobs {met}")
+        self.note(met, name)
         phases = {before.get(number, resizing.NONE) for number in met} if met else set(before.values())
         self.met.update((name, phase) for phase in phases or {resizing.NONE})
+
+    def note(self, met: list[int] | None, name: str = "meanwhile") -> None:
+        self.tell(f"FAULT {name}: jobs {met}")
 
     def run(self) -> Verdict:
         """Until all is over; the violation that ended it, if one did."""
         violation = None
         try:
-            self.head.begin()
+            self.head.provider.start()
             while not self.over:
                 if not self.clock.step(LONGEST_S):
                     raise Violation("stuck", f"nothing is left to happen: {self._waits()}")
@@ -400,7 +449,7 @@ class World:
                     raise Violation("stuck", f"nothing has been recorded for {QUIET_S:g} s: {self._waits()}")
                 if self.clock.happened % LOOK == 0 and self.head.alive:
                     self.checks.look()
-            self.head.shut_down()
+            self.head.provider.stop()
             self._drain()
             self.checks.end()
         except Violation as found:

@@ -36,11 +36,12 @@ async def main(place: Path, run: str, command: tuple[str, ...]) -> None:
         path.write_bytes(header_line(Header(began="2026-01-01T00:00:00Z", policy="fcfs")))
         bounds = Bounds(1, 3, preferred=2)
         jobs = (JobSpec(name="heat", command=command, job_class=JobClass.MALLEABLE, nodes=bounds),)
-    taken_up = None
+    taken_up, lost = None, []
     if records is not None:
         state = replay(records)
         taken_up = [state.names[node] for node in NodeSet(state.all_mask)]
-    nodes = KeptNodes(3, 1, run, place / "run", grace=GRACE, taken_up=taken_up)
+        lost = [state.names[node] for node in NodeSet(state.lost_mask)]
+    nodes = KeptNodes(3, 1, run, place / "run", grace=GRACE, taken_up=taken_up, lost=lost)
     controller = Controller(
         Fcfs(), Settings(), nodes, output=place / "out",
         orphan_grace=GRACE, secret=nodes.secret, records=records,

@@ -72,6 +72,7 @@ FIXED: tuple[Mutation, ...] = (
         self._heed_disk()
         world.recorded(records)
         self._note_losses(outputs)
+        world.checks.handled.look(inputs, records, outputs)
         for output in outputs:
             self._carry_out(output)
 """,
@@ -81,6 +82,7 @@ FIXED: tuple[Mutation, ...] = (
             self.disk.write(line)
         self._heed_disk()
         world.recorded(records)
+        world.checks.handled.look(inputs, records, outputs)
 """,
     ),
     Mutation(

@@ -154,13 +154,16 @@ def test_a_proof_under_way_is_in_the_inventory_and_a_fence_is_said_again_until_i
     assert numbers(driver.put(n.LinkLost(), n.LinkMade()))[1:] == [(1, "Started"), (3, "Fence")]
 
 
-def test_what_was_put_on_the_board_is_said_again_until_its_group_speaks_of_another_epoch() -> None:
+def test_what_was_put_on_the_board_is_said_again_until_its_group_is_two_epochs_on() -> None:
     driver = running()
     driver.put(said(m.Put(0, "port", "here")), said(m.Get(0, "other")))
     driver.order(m.Ack(4))
     assert [number for number, _ in numbers(driver.put(n.LinkLost(), n.LinkMade()))[1:]] == [1, 3, 4]
+    # It may ask for something of the next epoch while others wait for what it has put in this one.
     driver.put(said(m.Get(1, "port")))
-    assert [number for number, _ in numbers(driver.put(n.LinkLost(), n.LinkMade()))[1:]] == [1, 5]
+    assert [number for number, _ in numbers(driver.put(n.LinkLost(), n.LinkMade()))[1:]] == [1, 3, 4, 5]
+    driver.put(said(m.Get(2, "port")))
+    assert [number for number, _ in numbers(driver.put(n.LinkLost(), n.LinkMade()))[1:]] == [1, 5, 6]
 
 
 def test_of_progress_only_the_last_is_kept_and_too_much_else_ends_the_agent(

@@ -64,6 +64,7 @@ class SchedulerCore(Losses):
             e.Resized: self._resized,
             e.ResizeFailed: self._resize_failed,
             e.TakenBack: self._taken_back,
+            e.Resumed: self._resumed,
             e.Progressed: self._progressed,
             e.Ended: self._ended,
             e.Granted: self._granted,

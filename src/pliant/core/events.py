@@ -107,6 +107,10 @@ class TakenBack(Event, frozen=True):
     why: str
 
 
+class Resumed(Event, frozen=True):
+    """A controller goes on where another one has ended, and knows all that has happened meanwhile."""
+
+
 class Progressed(Event, frozen=True):
     """The job reports the fraction of its work that is done, and how well a paced one kept its pace."""
 

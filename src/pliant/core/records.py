@@ -183,6 +183,11 @@ class JobEnded(Record, frozen=True):
     cpu_s: float = 0.0
 
 
+class ControllerResumed(Record, frozen=True):
+    """A new controller goes on with the jobs of one that has ended. Jobs that have yet to answer have the time for it
+    from now on: nobody could hear them before."""
+
+
 class PolicyFailed(Record, frozen=True):
     """The policy raised, decided what cannot be, or did not decide in time; ``instead`` decides from now on."""
 
@@ -262,6 +267,7 @@ AnyRecord = (
     | GroupsLost
     | JobEnding
     | JobEnded
+    | ControllerResumed
     | PolicyFailed
     | PolicyRemembers
     | NodesGranted

@@ -186,6 +186,9 @@ class Resizes:
         if (job := self._live(event.job)) is not None:
             self._withdraw(job, event.why)
 
+    def _resumed(self, _event: e.Resumed) -> None:
+        self._record(r.ControllerResumed(self.state.now))
+
     def _withdraw(self, job: Job, why: str) -> None:
         resize = job.resize
         if resize is not None and (resize.stage, "Withdraw") in resizing.TABLE:

@@ -74,6 +74,7 @@ class State(Beside):
             r.GroupsLost: self._groups_lost,
             r.JobEnding: self._ending,
             r.JobEnded: self._ended,
+            r.ControllerResumed: self._resumed,
             r.PolicyFailed: self._policy_failed,
             r.PolicyRemembers: self._remembers,
             r.NodesGranted: self._granted,
@@ -268,6 +269,11 @@ class State(Beside):
             resize.deadline = self._last_deadline(job, record.at)
         else:
             resize.deadline = record.at + self.settings.resize_deadline_s + job.patience_s(record.at)
+
+    def _resumed(self, record: r.ControllerResumed) -> None:
+        for job in self.resizing.values():
+            if job.resize is not None:
+                job.resize.deadline = max(job.resize.deadline, self._last_deadline(job, record.at))
 
     def _last_deadline(self, job: Job, now: float) -> float:
         # It may be in a longer step than it ever was, and all that waiting costs are the nodes of its newcomers.

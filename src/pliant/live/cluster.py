@@ -110,11 +110,17 @@ class Cluster(Nodes):
     @property
     def pending(self) -> bool:
         """Whether ``handle`` has more to say at once, when the records of this call have been written."""
-        return JOURNAL not in self._holds and bool(self._beginnings or self._leaving or self._links.pending)
+        more = self._beginnings or self._leaving or self._links.pending
+        return bool(more) and not self.held_back
+
+    @property
+    def held_back(self) -> bool:
+        """Whether there are records that could not be written: what follows from them has to wait."""
+        return JOURNAL in self._holds
 
     def _begin(self) -> None:
         """What the records of earlier calls allow, as they are written."""
-        if JOURNAL in self._holds:
+        if self.held_back:
             return
         for node, ack in self._links.acknowledge():
             self._outputs.append(o.Send((self._names[node],), ack))
@@ -338,6 +344,8 @@ class Cluster(Nodes):
             return
         why, self._resuming = self._resuming, ""
         self._release("resume")
+        self.happened(e.Resumed())
+        self._drain()
         there = {group for link in nodes for group in link.groups}
         for number, life in list(self.lives.items()):
             life.quiet = False

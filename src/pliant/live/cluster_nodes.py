@@ -159,6 +159,10 @@ class Nodes:
         self._links.drop(node)
         self._unknown = {each for each in self._unknown if each[1] != node}
 
+    def reaches(self, name: str) -> bool:
+        """Whether what is ordered goes out to the agent of this node now."""
+        return not self._grace or ((node := self._numbers[name]) in self._links and self._links[node].here)
+
     def _unlinked(self, node: int) -> None:
         if node in self._links and self._links[node].here:
             self._links[node].here = False

@@ -14,7 +14,8 @@ MOST = 10_000
 
 BYE, PROGRESS, BOARD = "Bye", "Progress", "board"
 """Messages of a job that are not kept like the others: the first for longer, of the second only the latest. What
-concerns the board begins with the third, and is kept until its group says something of another epoch there."""
+concerns the board begins with the third and ends with its epoch; it is kept until its group says something there of
+the second epoch after that: of the next one it may ask while others still wait for what it has left in its own."""
 
 _OF_GROUP = m.Started | m.StartFailed | m.Exited | m.Relay | m.Fence
 
@@ -84,12 +85,17 @@ class Outbox:
         self.taken(self._taken)
 
     def _drop_board(self, group: Key | None, what: str) -> None:
-        """What the group has said of the board in another epoch has only to be taken."""
+        """What the group has said of the board in epochs that are over for it has only to be taken."""
+        oldest = _epoch(what) - 1
         for number, kept in self._kept.items():
-            if kept.group == group and kept.what.startswith(BOARD) and kept.what != what:
+            if kept.group == group and kept.what.startswith(BOARD) and _epoch(kept.what) < oldest:
                 self._kept[number] = kept._replace(stays=False)
         self.taken(self._taken)
 
     def _drop_earlier(self, group: Key | None) -> None:
         for number in [n for n, kept in self._kept.items() if kept.group == group and kept.what == PROGRESS]:
             del self._kept[number]
+
+
+def _epoch(what: str) -> int:
+    return int(what.removeprefix(BOARD))

@@ -50,6 +50,7 @@ class Told:
             r.ResizeFailed: self._failed,
             r.GroupsLost: self._groups_lost,
             r.JobEnded: self._ended,
+            r.ControllerResumed: self._resumed,
             r.PolicyFailed: self._policy_failed,
             r.NodesLost: self._lost,
             r.NodesBack: self._back,
@@ -151,6 +152,11 @@ class Told:
         said = cause(record.error, record.exit_code)
         text = f"{name} ended as {record.state}{code}{ran}" + (f": {said}" if said else "")
         return Event(record.at, "failed", text, "bold yellow")
+
+    def _resumed(self, record: r.ControllerResumed) -> Event:
+        return Event(
+            record.at, "other", "another controller goes on with the jobs of one that has ended", "bold"
+        )
 
     def _policy_failed(self, record: r.PolicyFailed) -> Event:
         text = f"{plain(record.error)}; the run goes on under {record.instead}"

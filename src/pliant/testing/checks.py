@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING
 
 from pliant.core import records as r
 from pliant.core.audit import Audit, AuditError
+from pliant.core.core import replay
+from pliant.core.journal import names_of, read
 from pliant.core.settings import NEVER
 from pliant.live import orders as o
 from pliant.model.jobs import JobState
 from pliant.model.kinds import KINDS, Loss
 from pliant.protocol import messages as m
 from pliant.protocol import resizing
+from pliant.testing.handled import Handled
+from pliant.testing.memory import weigh
+from pliant.testing.violation import Violation
 
 if TYPE_CHECKING:
     from pliant.testing.node import Node
@@ -23,13 +28,14 @@ ALLOWED: dict[JobState, frozenset[str]] = {
     JobState.FAILED: frozenset(
         {
             "rank killed", "agent killed", "link cut", "link stalled", "exec refused", "undead", "head killed",
-            "in accept", "fails", "liar", "no hello", "started late", "slow link", "silent", "node lost",
+            "in accept", "fails", "liar", "no hello", "started late", "slow link", "silent", "hangs", "ended now",
+            "node lost",
         }
     ),
     JobState.NODE_FAIL: frozenset(
         {"agent killed", "hung for long", "link cut", "link stalled", "slow link", "undead", "node lost"}
     ),
-    JobState.CANCELLED: frozenset({"cancel", "too large"}),
+    JobState.CANCELLED: frozenset({"cancel", "too large", "ended"}),
     JobState.TIMEOUT: frozenset({"walltime"}),
 }  # fmt: skip
 """By which faults, programs and orders a job may end so. A newcomer's death before it connects is none of them."""
@@ -42,14 +48,10 @@ GIVEN_UP = frozenset(
 LOSSES = frozenset({"rank killed", "newcomer killed", "agent killed", "places", "walltime"})
 """What is over when a group is gone."""
 LATE_S = 1.0
-
-
-class Violation(Exception):  # noqa: N818 - what the world is there to find
-    """Something that must hold does not. ``kind`` is lost, run_twice, leaked, stuck or wrong."""
-
-    def __init__(self, kind: str, what: str) -> None:
-        super().__init__(f"{kind}: {what}")
-        self.kind = kind
+KEPT_OF_RUN, KEPT_OF_A_NODE = 120, 6
+"""What a controller remembers at most when all has ended, and of each node."""
+KEPT, KEPT_OF_A_GROUP = 30, 5
+"""What an agent remembers at most where nothing goes on, and of each group that it ever had."""
 
 
 class Cells:
@@ -106,6 +108,7 @@ class Checks:
         self._begun: set[tuple[int, int]] = set()
         self._spawned: set[tuple[int, int, int]] = set()
         self._audit = Audit()
+        self.handled = Handled(world, self._audit)
         self._names: dict[str, int] = {}
         self._roots: dict[int, int] = {}
         self._open_before: set[int] = set()
@@ -119,10 +122,12 @@ class Checks:
         self._open_before = {
             job.resize.id for job in self._world.head.cluster.core.state.resizing.values() if job.resize
         }
+        self.handled = Handled(self._world, self._audit)
         visited, self.cells = self.cells, Cells()
         for record in records:
             self._audit.add(record)
             self.cells.add(record)
+            self.handled.know(record)
             if isinstance(record, r.JobSubmitted):
                 self._names[record.spec.name] = record.job
             elif isinstance(record, r.ResizeDone):
@@ -244,6 +249,14 @@ class Checks:
         if state is JobState.COMPLETED:
             if problem := world.unfinished(record.job, record.result):
                 raise Violation("lost", f"job {record.job} is COMPLETED, but {problem}")
+            used = world.fabric(record.job).cpu_s
+            heard = not (
+                world.grace and world.resumed
+            )  # what ended before the controller did is not told again
+            if heard and world.touched(record.job) <= {"malleable", "rigid"} and record.cpu_s != used:
+                raise Violation(
+                    "wrong", f"job {record.job} has used {used} s, and its end tells {record.cpu_s}"
+                )
         elif not ALLOWED[state] & world.touched(record.job):
             touched = ", ".join(sorted(world.touched(record.job))) or "nothing"
             story = "; ".join([*world.fabric(record.job).story][-3:])
@@ -377,7 +390,7 @@ class Checks:
                 needed.append(("kill", number))
             if not alive and (life.groups or jobs[number].ending is not None):
                 needed.append(("tail", number))  # else its start waits for the disk
-            if willing and life.side.state not in ("new", "closed"):
+            if willing and jobs[number].ending is None and life.side.state not in ("new", "closed"):
                 needed += [
                     ("linger", number, group.number)
                     for group in life.groups.values()
@@ -385,6 +398,38 @@ class Checks:
                 ]
             if missing := [key for key in needed if key not in timers]:
                 raise Violation("stuck", f"job {number} waits without end: there is no timer {missing[0]}")
+
+    def idle(self) -> None:
+        """All has ended, and nobody has been told to leave: what is still known of it is little, and in the journal."""
+        world = self._world
+        for node in world.nodes.values():
+            agent = node.agent
+            link = world.head.links.get(node.name)
+            if agent is None or link is None or not link.ready or world.touched_node(node.name):
+                continue
+            if agent.helper is not None and not agent.helper.alive:
+                raise Violation("lost", f"the helper of {node.name} is gone, and nothing has ended it")
+            if files := agent.files():
+                raise Violation("leaked", f"{node.name} has {files} of groups that are over")
+            if agent.kept() > KEPT + KEPT_OF_A_GROUP * agent.had:
+                raise Violation("leaked", f"{node.name} keeps {agent.kept()} things of what is over")
+        if world.disk.full or not world.head.alive:
+            return
+        core, names = world.head.cluster.core, world.head.cluster.core.state.names
+        kept = weigh(world.head.cluster) - weigh(core.state.over)  # ends stay until a pass has read them
+        asking = any(
+            key[0] == "proof" for key in world.head.timers
+        )  # as a controller does that has just begun again
+        if kept > KEPT_OF_RUN + KEPT_OF_A_NODE * len(names) and not asking:
+            raise Violation("leaked", f"the controller keeps {kept} things, and nothing is left of any job")
+        journal = read(bytes(world.disk.data).splitlines(keepends=True))
+        state = world.head.cluster.core.state
+        told = names_of(journal.records)
+        if journal.torn or any(told[number] != name for number, name in names.items()):
+            raise Violation("lost", f"by the journal the nodes are {told}")
+        folded = replay(journal.records, journal.header.settings).snapshot()
+        if wrong := [name for name, value in state.snapshot().items() if folded[name] != value]:
+            raise Violation("lost", f"the journal tells otherwise of {wrong[0]}: {folded[wrong[0]]}")
 
     def end(self) -> None:
         """Nothing is left, and nothing waits."""
@@ -395,13 +440,13 @@ class Checks:
             raise Violation("stuck", f"at the end these jobs have not ended: {names}")
         if left_over := [number for number, life in world.head.cluster.lives.items() if life.ended]:
             raise Violation("leaked", f"at the end the lives of jobs {left_over} are not forgotten")
-        if len(self._audit.ended) != len(world.specs):
+        if len(self._audit.ended) != len(world.specs) and not world.ended:
             raise Violation("lost", f"{len(world.specs)} jobs, and {len(self._audit.ended)} have ended")
         for node in world.nodes.values():
             number = next((n for n, name in state.names.items() if name == node.name), None)
             lost = number is None or state.lost_mask >> number & 1
             if node.agent is not None and not lost and not self._world.touched_node(node.name):
                 raise Violation("stuck", f"the agent of {node.name} was told to leave, and is still there")
-            if node.processes and not lost:
+            if node.processes and not lost and node.agent is None:
                 left = [(proc.job, proc.group, proc.rank) for proc in node.processes.values()]
                 raise Violation("leaked", f"at the end {node.name} has {left}")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from random import Random
 
 from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.kinds import JobKind
 from pliant.policy.registry import POLICIES, make
-from pliant.policy.view import ClusterView, Decision, Policy
+from pliant.policy.view import ClusterView, Decision, Policy, Wake
+from pliant.protocol import resizing
 from pliant.testing.programs import LIES
 
 ELASTIC = ("malleable", "marginal", "equipartition", "average-agreement", "min-agreement", "dmr-wide")
@@ -17,21 +18,47 @@ ELASTIC = ("malleable", "marginal", "equipartition", "average-agreement", "min-a
 SHARES = {"malleable": 12, "rigid": 5, "silent": 1, "deaf": 1, "liar": 2, "tasks": 2, "places": 3}
 """Of the programs, in the jobs."""
 
+STATES = (
+    resizing.OFFERED, resizing.WITHDRAWN, resizing.CROSSED, resizing.ACCEPTED, resizing.RECALLED,
+)  # fmt: skip
+RARE, AMBUSHES = (resizing.CROSSED, resizing.RECALLED), 8
+"""States in which more lies in wait, so that each of them meets each fault."""
+WEIGHTS = {
+    "break-policy": 0.4, "kill-head": 0.5, "order": 3.0, "end-all": 0.15, "lose-node": 0.5, "kill-head-twice": 0.5,
+    "agent-while-down": 0.5, "node-while-down": 0.5, "rank-while-down": 0.5, "early-agent-while-down": 0.5,
+}  # fmt: skip
+"""How often a fault comes, where not as often as others: after some there is less to see."""
+WAKES = 0.1
+"""The share of passes in which a policy asks to be woken."""
+MOST_CARDS = 6
+"""Of a job on more nodes the ranks put no long values: all nodes get those of all."""
+
 
 class Breakable:
-    """A policy that raises from a certain moment on."""
+    """A policy that raises, or does nothing, from a certain moment on, and now and then asks to be woken: ``alarm`` is when, if it does."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, random: Random) -> None:
         self.name = policy.name
         self.rebalances = bool(getattr(policy, "rebalances", False))
         self.half_life_s = float(getattr(policy, "half_life_s", 0.0))
         self.broken = False
+        self.alarm: float | None = None
+        self._random, self._idles = random, random.random() < 0.3
         self._policy = policy
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
+        if self.alarm is not None and view.now >= self.alarm:
+            self.alarm = None
+        if self.broken and self._idles:
+            return []
         if self.broken:
             raise ZeroDivisionError("the policy has a bug")
-        return self._policy.decide(view)
+        decisions = list(self._policy.decide(view))
+        if self._random.random() < WAKES:
+            wake = Wake(view.now + self._random.choice([0.1, 3.0, 20.0]))
+            self.alarm = wake.at if self.alarm is None else min(wake.at, self.alarm)
+            decisions.append(wake)
+        return decisions
 
 
 def draw_grace(seed: int) -> float:
@@ -41,7 +68,8 @@ def draw_grace(seed: int) -> float:
 
 
 def draw_policy(random: Random) -> Breakable:
-    return Breakable(make(random.choice([*POLICIES, *(name for name in ELASTIC for _ in range(4))])))
+    policy = make(random.choice([*POLICIES, *(name for name in ELASTIC for _ in range(4))]))
+    return Breakable(policy, Random(random.random()))  # noqa: S311 - seeded on purpose
 
 
 def draw_settings(random: Random) -> Settings:
@@ -51,6 +79,7 @@ def draw_settings(random: Random) -> Settings:
         offer_deadline_s=random.choice([2.0, 20.0]),
         resize_deadline_s=random.choice([5.0, 30.0]),
         kill_grace_s=random.choice([0.5, 5.0]),
+        pass_interval_s=random.choice([0.0, 0.0, 0.0, 0.5, 2.0]),
     )
 
 
@@ -75,6 +104,10 @@ def _job(random: Random, name: str, nodes: int, at: float) -> JobSpec:
         words = (what, steps, step_s, *_words(random))
     elif what == "rigid":
         words = (what, steps * step_s, random.choice([0] * 9 + [1]))
+        if random.random() < 0.2:
+            words += (f"skip={random.randrange(2)}",)
+        if random.random() < 0.1 and low <= MOST_CARDS:
+            words += ("cards=20",)
     elif what == "liar":
         words = (what, steps, step_s, f"lie={random.choice(LIES)}")
     elif what in ("tasks", "places"):
@@ -82,6 +115,8 @@ def _job(random: Random, name: str, nodes: int, at: float) -> JobSpec:
     else:
         words = (what, min(30.0, steps * step_s))
     words += (f"late={random.choice([0.05, 0.2, 3.0])}",)
+    if random.random() < 0.15:
+        words += (f"tidy={random.choice([0.3, 2.0, 60.0])}",)
     elastic = what not in ("rigid", "tasks")
     return JobSpec(
         name=name,
@@ -98,18 +133,49 @@ def _job(random: Random, name: str, nodes: int, at: float) -> JobSpec:
 
 def _words(random: Random) -> tuple[str, ...]:
     """What makes one malleable program different from another."""
+    often = ("migrates=1",) if random.random() < 0.6 else ()
     choices = {
         "never": 0.3,
         "odd": 0.3,
-        "wants": 5,
+        "wants": 3,
         "move": 2.0,
         "sync": 1,
         "lag": 1,
         "exit": 1,
         "deaf": 1,
     }
-    more = {"leave": 3, "quit": 2, "stay": 1000}
+    more = {"hangs": 0.5, "leave": 3, "quit": 2, "stay": 1000}
     return (
+        *often,
         *(f"{name}={value}" for name, value in choices.items() if random.random() < 0.08),
         *(f"{name}={value}" for name, value in more.items() if random.random() < 0.04),
     )
+
+
+def draw_faults(
+    random: Random, names: Sequence[str], last_s: float
+) -> tuple[list[tuple[float, str, int]], dict[str, list[str]]]:
+    """At least five, most of them while much is going on: those with a time of their own, with how often they are tried
+    again, and those that wait for a job to come to a state of a resize."""
+    timed: list[tuple[float, str, int]] = []
+    ambushes: dict[str, list[str]] = {state: [] for state in STATES}
+    weights = [WEIGHTS.get(name, 1.0) for name in names]
+    for _ in range(random.randint(5, 25) if names else 0):
+        name = random.choices(names, weights)[0]
+        if random.random() < 0.4:
+            timed.append((random.uniform(1.0, last_s), name, 20))
+        else:
+            ambushes[random.choice(STATES)].append(name)
+    if "order" in names:
+        timed += [(random.uniform(1.0, last_s), "order", 5) for _ in range(random.randint(0, 8))]
+    if "break-policy" in names and random.random() < 0.2:
+        # It breaks once in a world, and few jobs come so far.
+        ambushes[random.choice([resizing.CROSSED, resizing.RECALLED])].append("break-policy")
+    if often := [name for name in names if name not in ("lose-reserved", "kill-in-fence", "end-all")]:
+        for stage in RARE:
+            ambushes[stage] += random.choices(often, k=AMBUSHES)
+    if "lose-reserved" in names:
+        # Without these a resize is hardly ever taken back.
+        for stage in (resizing.OFFERED, resizing.ACCEPTED):
+            ambushes[stage] += ["lose-reserved"] * random.randint(0, 3)
+    return timed, ambushes

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from pliant.model.jobs import Bounds
+
 CONNECT_S = (0.002, 0.2)
 """How long Accept and Connect take when both sides are there: the shortest and the longest."""
 STORY_LINES = 200
@@ -170,6 +172,10 @@ class Fabric:
         self.job = job
         self.problems: list[str] = []
         self.story: deque[str] = deque(maxlen=STORY_LINES)
+        self.allowed: Bounds | None = None
+        """The sizes that the job was submitted with, where they are known."""
+        self.cpu_s = 0.0
+        """What all its ranks have used that have ended."""
         self.tasks = 0
         """How many independent tasks have been done."""
         self.speakers: dict[int, Peer] = {}

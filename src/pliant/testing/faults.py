@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 from pliant.live import orders as o
 from pliant.model.kinds import KINDS, Loss
-from pliant.testing.node import SIGKILL, Node, Proc
+from pliant.protocol import messages as m
+from pliant.protocol.codec import encode
+from pliant.testing.node import SIGKILL, USER, Node, Proc
 
 if TYPE_CHECKING:
+    from pliant.core.job import Job
     from pliant.testing.provider import Link
     from pliant.testing.world import World
 
@@ -225,30 +228,67 @@ def _break_policy(world: World, job: int) -> list[int] | None:
 
 
 def _cancel(world: World, job: int) -> list[int] | None:
-    jobs = [job] if job else list(world.head.cluster.core.state.jobs)
+    state = world.head.cluster.core.state
+    jobs = [job] if job else list(state.jobs)
     if not jobs:
         return None
+    if world.random.random() < 0.4:
+        world.head.tell(o.Cancel(_nobody(world), "cancelled too late"))
     number = world.random.choice(jobs)
     world.touch(number, "cancel")
     world.head.tell(o.Cancel(number, "cancelled by its user"))
     return [number]
 
 
-def _order(world: World, job: int) -> list[int] | None:
-    """An operator resizes a job, or moves it."""
+def _nobody(world: World) -> int:
+    """The number of a job that has ended, or has never been."""
     state = world.head.cluster.core.state
-    jobs = [one for _, _, one in state.running if one.on and job in (0, one.id)]
-    if not jobs:
-        return None
-    chosen = world.random.choice(jobs)
-    size = world.random.choice([0, chosen.size, *chosen.bounds.sizes()])
-    leave: tuple[str, ...] = ()
-    if size and world.random.random() < 0.5:
-        mask = chosen.nodes
-        names = [state.names[node] for node in range(mask.bit_length()) if mask >> node & 1]
-        leave = tuple(world.random.sample(names, world.random.randint(1, len(names))))
-    world.head.tell(o.Resize(chosen.id, size, leave))
+    number = world.random.randint(1, state.last_job + 3)
+    return number if number not in state.jobs else state.last_job + 3
+
+
+def _order(world: World, job: int) -> list[int] | None:
+    """An operator resizes a job, or moves it: mostly one that can be, and to where it can go."""
+    state, random = world.head.cluster.core.state, world.random
+    jobs = [one for _, _, one in state.running if job in (0, one.id)]
+    willing = [one for one in jobs if one.on and one.resize is None]
+    if not jobs or random.random() < 0.1:
+        waiting = [each.id for each in state.queue]
+        number = random.choice([_nobody(world), *waiting[:3]])
+        world.checks.handled.order(o.Resize(number, random.choice([0, 1, 2])))
+        return [job] if job else []
+    chosen = random.choice(willing if willing and random.random() < 0.8 else jobs)
+    groups = state.groups(chosen)
+    size, leave = _wish(world, chosen, groups)
+    names = tuple(state.names[groups[number]] for number in leave)
+    world.checks.handled.order(o.Resize(chosen.id, size, names))
     return [chosen.id]
+
+
+def _wish(world: World, job: Job, groups: dict[int, int]) -> tuple[int, tuple[int, ...]]:
+    """A size, and groups that are to leave."""
+    state, random = world.head.cluster.core.state, world.random
+    fewer = [size for size in job.bounds.sizes() if size < job.size]
+    more = [size for size in job.bounds.sizes() if 0 < size - job.size <= state.free]
+    others = [number for number in groups if number != job.root]
+    match random.choice(["root", "root", "root", "root", "fewer", "more", "let go", "any", "wrong"]):
+        case "root" if state.free:
+            gone = random.sample(others, min(len(others), random.choice([0, 0, 1, 9]), state.free - 1))
+            return job.size, (job.root, *gone)
+        case "root" if fewer:
+            size = random.choice(fewer)
+            return size, (job.root, *random.sample(others, random.randint(0, job.size - size - 1)))
+        case "fewer" if fewer:
+            return random.choice(fewer), ()
+        case "more" if more:
+            return random.choice(more), ()
+        case "wrong":
+            return random.choice([job.bounds.max + 1, job.size, job.size + state.free + 1]), ()
+        case "any":
+            leave = tuple(random.sample([*groups], random.randint(0, len(groups))))
+            return random.choice([job.size, *job.bounds.sizes()]), leave
+        case _:
+            return 0, ()
 
 
 def _lose_reserved(world: World, job: int) -> list[int] | None:
@@ -298,9 +338,15 @@ def _garbage(world: World, job: int) -> list[int] | None:
     if not procs:
         return None
     proc = world.random.choice(procs)
-    proc.node.said_by_a_stranger(
-        world.random.choice([b"\n\n", b"garbage\n", b'{"type":"done"}\n', b"\xff\xfe\n", b"{" * 50 + b"\n"])
-    )
+    hello = encode(m.Hello(proc.job, proc.group, 0, world.random.choice(["", "guessed"]), 1))
+    said = [b"\n\n", b"garbage\n", b'{"type":"done"}\n', b"\xff\xfe\n", b"{" * 50 + b"\n", hello]
+    node = proc.node
+    if world.random.random() < 0.5:
+        node.said_by_a_stranger(world.random.choice(said))
+    else:
+        node.said_by_a_stranger(
+            world.random.choice([b"", b'{"type":', hello]), world.random.choice([USER, USER + 1])
+        )
     return [proc.job]
 
 
@@ -337,6 +383,19 @@ def _reclaim(world: World, _job: int) -> list[int] | None:
     return []
 
 
+FEWEST = 5
+"""So many faults a world meets before its user ends it."""
+
+
+def _end_all(world: World, job: int) -> list[int] | None:
+    """The user has enough of it."""
+    running = [number for _, number, _ in world.head.cluster.core.state.running]
+    if len(running) < 2 or world.met.total() < FEWEST:
+        return None
+    world.end_all()
+    return [job] if job else running
+
+
 FAULTS: dict[str, Fault] = {
     "kill-rank": _kill_rank,
     "kill-agent": _kill_agent,
@@ -366,6 +425,7 @@ FAULTS: dict[str, Fault] = {
     "ask-for-nodes": _ask_for_nodes,
     "reclaim": _reclaim,
     "kill-in-fence": _in_fence,
+    "end-all": _end_all,
 }
 
 MEANWHILE = frozenset(

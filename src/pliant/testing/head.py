@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -133,6 +134,7 @@ class Head:
         self._heed_disk()
         world.recorded(records)
         self._note_losses(outputs)
+        world.checks.handled.look(inputs, records, outputs)
         for output in outputs:
             self._carry_out(output)
         if self.cluster.pending:
@@ -158,11 +160,15 @@ class Head:
                     self.world.checks.written(output.message.job, self.disk.waiting())
                 for name in output.nodes:
                     self.provider.send(name, output.message, output.id)
+                    if isinstance(output.message, m.StartGroup):
+                        self.world.repeat(partial(self._send_again, self.links.get(name), output))
             case o.SetTimer():
                 if (earlier := self._timers.pop(output.key, None)) is not None:
                     earlier.cancel()
                 key = output.key
-                self._timers[key] = self.world.clock.at(output.at, lambda: self._fired(key))
+                self._timers[key] = self.world.clock.at(
+                    self.world.hair_early(output.at), lambda: self._fired(key)
+                )
             case o.Acquire():
                 self.provider.request(output.count)
             case o.GiveBack():
@@ -178,6 +184,11 @@ class Head:
             order = output.message if isinstance(output, o.Send) else None
             if isinstance(order, m.Deliver) and b'"grouplost"' in bytes(order.message):
                 self.told_lost.add((order.job, msgspec.json.decode(order.message, type=_Lost).group))
+
+    def _send_again(self, link: Link | None, order: o.Send) -> None:
+        """Over the link that it was sent by, if that stands."""
+        if link is not None and self.links.get(link.node.name) is link:
+            self.provider.send(link.node.name, order.message, order.id)
 
     def _fired(self, key: o.Key) -> None:
         self._timers.pop(key, None)

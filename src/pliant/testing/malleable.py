@@ -9,7 +9,8 @@ STEP_S, 0 to 1), ``sync`` (every so many steps the user's code waits for all ran
 steps between two checks), ``move`` (seconds that redistribution takes at most), ``wants`` (every so many steps the
 root asks for a size), ``bounds`` (MIN:MAX), ``exit`` (the exit code of a program that fails at its end), ``leave`` (the
 exit code of ranks that were released, some seconds later), ``stay`` (seconds that they stay for), ``quit`` (the step at which all groups but the first end in
-good order, and the others wait for them), ``deaf`` (1: SIGTERM is ignored).
+good order, and the others wait for them), ``migrates`` (1: groups may come and others leave in one resize), ``hangs``
+(the chance that a redistribution never ends), ``deaf`` (1: SIGTERM is ignored), ``tidy`` (seconds that its end takes after SIGTERM).
 """
 
 from __future__ import annotations
@@ -155,9 +156,15 @@ class Malleable(Running):
         job, token = int(env["PLIANT_JOB"]), self.host.token
         session.send(m.Hello(job, self.group, self.epoch, token, ranks, self.bounds))
         yield from self.wait(lambda: bool(session.inbox), "the scheduler's welcome")
-        self.started = session.welcome().groups
+        welcome = session.welcome()
+        self.started = welcome.groups
+        allowed = self.fabric.allowed
+        if allowed is not None and welcome.bounds != allowed.intersect(self.bounds):
+            self.fabric.problem(f"{self.name} is told that it may have {welcome.bounds}, and may {allowed}")
         session.on_message = self._watch
-        self._negotiation = Negotiation(session, self.bounds, self.fabric.tell)
+        self._negotiation = Negotiation(
+            session, self.bounds, self.fabric.tell, migrates=self.program.word("migrates", 0) != 0
+        )
 
     def _watch(self, message: m.SchedulerMessage) -> None:
         """End this group at the loss of one that it cannot do without, as mpi/job.py does."""
@@ -294,10 +301,12 @@ class Malleable(Running):
         count = own.size
         own = yield from self._meet(own, port, "connecting to the job", accepts=False)
         yield from self._told(own, own.size - count, members, "the newcomers' names")
-        snapshot, old = yield from self._told(own, 0, None, "the job's state")
+        snapshot, old, leaving = yield from self._told(own, 0, None, "the job's state")
         self.team = Team(own, (*old, *members))
         self.step, self.total, self.lag, self.spans = snapshot
         yield from self._move(own)
+        if leaving:
+            yield from self._shrink(leaving)
 
     # ---- the loop ------------------------------------------------------------------------------------
 
@@ -372,7 +381,8 @@ class Malleable(Running):
             return Decision()
         now, wants = self._situation(), int(self.program.word("wants", 0))
         if wants and self.step % wants == wants - 1 and not now.late and self._talk.side.state == "ready":
-            self._talk.send(m.Want(self.epoch, self.bounds))
+            low = self.host.random.randint(1, 2 * len(now.members))
+            self._talk.send(m.Want(self.epoch, Bounds(low, low + self.host.random.randint(0, 2))))
         self.negotiation.answer(now)
         return self.negotiation.decide(now)
 
@@ -391,13 +401,14 @@ class Malleable(Running):
         if not order.go:
             return
         stopped = self.host.now
-        if decision.action is Action.EXPAND:
-            yield from self._grow(decision.resize)
-        else:
+        present = old.members
+        if decision.action is not Action.SHRINK:
+            yield from self._grow(decision.resize, order.leaving)
+            present = self.joined.members
+        if order.leaving:
             yield from self._shrink(order.leaving)
         if self._negotiation is not None and self._negotiation.resize == decision.resize:
-            members = self.joined.members if self.team else old.members
-            staying = [group for group, _ in members if group not in order.leaving]
+            staying = [group for group, _ in present if group not in order.leaving]
             now = self.host.now
             phases = {"stop": stopped - began, "redistribute": now - stopped}
             root = staying[0]
@@ -415,28 +426,28 @@ class Malleable(Running):
         yield from self._all(team.own, None, "all ranks to stop for the resize", PEERS)
         if self.negotiates:
             self.poll()
-            shrink = decision.action is Action.SHRINK
+            fewer = decision.action is not Action.EXPAND
             if self.negotiation.confirm(decision.resize, self._situation()):
-                order = Order(go=True, leaving=self.negotiation.leaving(team.groups) if shrink else ())
+                order = Order(go=True, leaving=self.negotiation.leaving(team.groups) if fewer else ())
                 self.joining = self.negotiation.newcomers
         told = yield from self._told(team.own, 0, order, "the root's order")
         return cast("Order", told)
 
-    def _grow(self, resize: int) -> Script[None]:
-        """The sources' part of an expansion."""
+    def _grow(self, resize: int, leaving: tuple[int, ...]) -> Script[None]:
+        """The sources' part of an expansion; newcomers are told which groups leave behind it."""
         team = self.joined
         sources = team.own.size
         own = yield from self._accept(team.own, self.epoch + 1, source_key(resize))
         newcomers = yield from self._told(own, sources, None, "the newcomers' names")
         snapshot = Snapshot(self.step, self.total, self.lag, self.spans)
-        yield from self._told(own, 0, (snapshot, team.members), "the job's state")
+        yield from self._told(own, 0, (snapshot, team.members, leaving), "the job's state")
         self.team = Team(own, (*team.members, *newcomers))
         yield from self._move(own)
 
     def _shrink(self, leaving: tuple[int, ...]) -> Script[None]:
         """Groups ``leaving`` leave; collective over the job."""
-        old, random = self.joined, self.host.random
-        yield from self.sleep(random.uniform(0, self.program.word("move", 0.2)), "redistribution", polls=True)
+        old = self.joined
+        yield from self._redistribute()
         # Split blocks in MPI. Its first rank has made the communicator of those who stay.
         staying = tuple((group, ranks) for group, ranks in old.members if group not in leaving)
         rest = old.own.comm.split(sum(ranks for _, ranks in staying))
@@ -455,6 +466,11 @@ class Malleable(Running):
 
     def _move(self, own: Seat) -> Script[None]:
         """Redistribute, and wait until all have."""
-        longest = self.program.word("move", 0.2)
-        yield from self.sleep(self.host.random.uniform(0, longest), "redistribution", polls=True)
+        yield from self._redistribute()
         yield from self._all(own, None, "the end of the redistribution")
+
+    def _redistribute(self) -> Script[None]:
+        word, random = self.program.word, self.host.random
+        if random.random() < word("hangs", 0):
+            yield from self.wait(lambda: False, "a redistribution without end", excuse=OWN)
+        yield from self.sleep(random.uniform(0, word("move", 0.2)), "redistribution", polls=True)

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 
 from pliant.live import node_messages as n
 from pliant.live.node import CANNOT, NodeLife
+from pliant.live.node_sessions import HELLO_S
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant.testing.clock import Clock, Timer, Wire
+from pliant.testing.memory import weigh
 from pliant.testing.programs import Process
+from pliant.testing.violation import Violation
 
 if TYPE_CHECKING:
     from pliant.testing.world import World
@@ -26,6 +29,12 @@ DIAL_S = 0.1
 FIRST_DIAL_S = 20.0
 USER = 1000
 SIGKILL = 9
+SOON_S = 0.05
+"""Within this time an agent does what nobody else has a part in."""
+HELPED = 0.2
+"""The share of agents with a helper of their own."""
+CPU_S = 0.25
+"""What each rank uses."""
 
 
 class Proc:
@@ -46,6 +55,10 @@ class Proc:
         self.random: Random = node.random
         self._up: Wire | None = None
         self._session = 0
+
+    @property
+    def name(self) -> str:
+        return f"rank {self.rank} of group {self.group}"
 
     # ---- what a program may do -----------------------------------------------------------------------
 
@@ -140,8 +153,12 @@ class Agent:
         self._life = NodeLife(home)
         self._timers: dict[str, Timer] = {}
         self._tokens: dict[tuple[int, int], str] = {}
+        self._files: dict[tuple[int, int], str] = {}
         self._unanswered: set[tuple[int, int]] = set()
         self._last_session = 0
+        self.helper: Proc | None = None
+        self.had = 0
+        """How many groups it was to start."""
         self._queue: list[n.AnyInput] = []
         self._busy = False
 
@@ -158,6 +175,24 @@ class Agent:
                     self._carry_out(output)
         finally:
             self._busy = False
+
+    def begin(self) -> None:
+        self.tell(n.Began())
+        if self.node.agent is self and self.node.random.random() < HELPED:
+            self.helper = self.node.new_process(0, 0, -1)
+            self.tell(n.HelperStarted(self.helper.pid, "a warm process"))
+
+    def is_starting(self, job: int) -> bool:
+        """Whether the kernel has yet to start something of this job."""
+        return any(each == job for each, _ in self._unanswered)
+
+    def kept(self) -> int:
+        """How much the agent remembers."""
+        return weigh(self._life)
+
+    def files(self) -> list[str]:
+        """What it has written and not removed."""
+        return [*self._files.values()]
 
     def died(self) -> None:
         """Killed: its timers go with it, and its sessions hang up."""
@@ -207,16 +242,17 @@ class Agent:
                 self._hang_up()
                 self._dial(n.LinkMade(), inf)
             case n.WriteToken():
-                self._tokens[output.job, output.group] = output.token
-                self._when_answered(output.job, output.group, lambda: self._write_token(output))
-            case n.ClearFiles():
-                self.node.files.difference_update(output.paths)
+                self._write_soon(output)
             case n.Spawn():
                 self._when_answered(output.job, output.group, lambda: self._spawn(output))
             case n.Kill():
                 for pid in output.pids:
                     if (proc := self.node.processes.get(pid)) is not None:
                         proc.kill()
+            case n.ClearFiles():
+                self.node.files.difference_update(output.paths)
+                for group in [group for group, path in self._files.items() if path in output.paths]:
+                    del self._tokens[group], self._files[group]
             case n.SignalGroup():
                 proc = self.node.processes.get(output.pid)
                 if proc is not None and proc.program is not None and not proc.dying:
@@ -269,6 +305,15 @@ class Agent:
         elif group in self._unanswered and self.node.agent is self:
             raise RuntimeError(f"{self.node.name} has not said whether group {group} could be started")
 
+    def _write_soon(self, order: n.WriteToken) -> None:
+        self._tokens[order.job, order.group] = order.token
+        self.had += 1
+        self._files[order.job, order.group] = order.path
+        if self.node.world.hung_s(self.node) and self.node.random.random() < 0.5:
+            self._write_token(order)  # files are written: only the programs cannot be read
+        else:
+            self._when_answered(order.job, order.group, partial(self._write_token, order))
+
     def _write_token(self, order: n.WriteToken) -> None:
         if order.path in self.node.files:
             self.tell(n.NotSpawned(order.job, order.group, "it was started already", CANNOT))
@@ -283,7 +328,7 @@ class Agent:
         self.node.world.checks.spawned(order.job, order.group, order.rank)
         proc = self.node.new_process(order.job, order.group, order.rank)
         proc.env, proc.argv = order.env, order.argv
-        proc.token = self._tokens[order.job, order.group]
+        proc.token = self._tokens.get((order.job, order.group), "")  # it may have been removed meanwhile
         proc.program = Process(proc, self.node.world.fabric(order.job))
         self.tell(n.Spawned(order.job, order.group, order.rank, proc.pid))
         proc.later(self.node.random.uniform(0.0, 0.05), proc.program.begin)
@@ -307,12 +352,21 @@ class Agent:
 
     # ---- sessions and launch connections -------------------------------------------------------------
 
-    def connected(self, proc: Proc | None) -> int:
+    def connected(self, proc: Proc | None, uid: int = USER) -> int:
         self._last_session += 1
         number = self._last_session
         self.sessions[number] = proc
-        self.tell(n.SessionOpened(number, USER))
+        self.tell(n.SessionOpened(number, uid))
         return number
+
+    def has_to_close(self, number: int, within_s: float) -> None:
+        """A session that is none is not left open."""
+
+        def look() -> None:
+            if self.node.agent is self and number in self.sessions:
+                raise Violation("stuck", f"{self.node.name} leaves a session open that says nothing it may")
+
+        self.node.clock.later(within_s, look)
 
     def session_said(self, number: int, data: bytes) -> None:
         self.node.clock.later(
@@ -321,7 +375,9 @@ class Agent:
         )
 
     def rank_said(self, proc: Proc, data: bytes) -> None:
-        self.tell(n.RankSaid(proc.job, proc.group, proc.rank, data))
+        """It is read a little later, when the rank may have been killed."""
+        said = n.RankSaid(proc.job, proc.group, proc.rank, data)
+        self.node.clock.later(self.node.latency_s(), partial(self.tell, said))
 
     def process_gone(self, proc: Proc, code: int) -> None:
         """The kernel tells: its connections end, and its parent may collect it."""
@@ -333,11 +389,26 @@ class Agent:
                 self.sessions[number] = heirs[0]  # a daemon has it open as well
                 continue
             self.node.clock.later(self.node.latency_s(), partial(self._session_ended, number))
+        cpu_s = 0.0
         if proc.program is not None:
-            self.tell(n.RankClosed(proc.job, proc.group, proc.rank))
+            closed = n.RankClosed(proc.job, proc.group, proc.rank)
+            self.node.clock.later(self.node.latency_s(), partial(self.tell, closed))
+            cpu_s = CPU_S
+            self.node.world.fabric(proc.job).cpu_s += cpu_s
+            if code and proc.argv[0] not in ("tasks", "places"):
+                self.node.clock.later(SOON_S, lambda: self._ended_together(proc))
         # Its end may be noticed before what it said last, or after.
         wait = self.node.random.choice([0.0, 2 * self.node.latency_s()])
-        self.node.clock.later(wait, lambda: self.tell(n.Exited(proc.pid, code, 0.0)))
+        self.node.clock.later(wait, lambda: self.tell(n.Exited(proc.pid, code, cpu_s)))
+
+    def _ended_together(self, dead: Proc) -> None:
+        """The other ranks of a group do not outlive one that has failed: the agent sees to that."""
+        if self.node.agent is not self or (dead.job, dead.group) in self._unanswered:
+            return
+        for proc in self.node.processes.values():
+            mine = (proc.job, proc.group) == (dead.job, dead.group) and proc.program is not None
+            if mine and not proc.dying:
+                raise Violation("leaked", f"{proc.name} of job {proc.job} goes on without rank {dead.rank}")
 
     def _session_ended(self, number: int) -> None:
         if self.sessions.pop(number, None) is not None:
@@ -373,10 +444,14 @@ class Node:
         self.processes[proc.pid] = proc
         return proc
 
-    def said_by_a_stranger(self, data: bytes) -> None:
+    def said_by_a_stranger(self, data: bytes, uid: int = USER) -> None:
         """Another process that uses the agent's socket, over a connection of its own."""
-        if self.agent is not None:
-            self.agent.session_said(self.agent.connected(None), data)
+        if (agent := self.agent) is not None:
+            number = agent.connected(None, uid)
+            patient = uid == USER and not (data.strip() and data.endswith(b"\n"))
+            agent.has_to_close(number, HELLO_S + 1.0 if patient else SOON_S)
+            if data:
+                agent.session_said(number, data)
 
     def exited(self, proc: Proc, code: int) -> None:
         if self.agent is not None:

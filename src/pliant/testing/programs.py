@@ -8,7 +8,9 @@
     malleable STEPS STEP_S         see ``pliant.testing.malleable``
     liar STEPS STEP_S lie=KIND     a malleable program that says what it must not: see ``Liar``
 
-All take ``late=S`` (a start within S seconds, at random) and ``deaf=1``. Nothing in here does I/O, reads a clock or draws
+All take ``late=S`` (a start within S seconds, at random), ``deaf=1`` and ``tidy=S`` (ends by itself S seconds after
+SIGTERM); those of MPI ``cards=N`` (so many long values that each rank puts in MPI_Init), and rigid ones ``skip=RANK`` (which
+ends without MPI_Finalize). Nothing in here does I/O, reads a clock or draws
 from a source of its own: the ``Host`` gives time, chance and connections.
 """
 
@@ -23,7 +25,7 @@ from pliant.testing.running import Host, Program, Running, Script, Wait
 
 __all__ = ["LIES", "Fabric", "Host", "Process", "Result", "Span", "Wait", "read_result"]
 
-LIES = ("garbage", "unknown", "done", "answers", "epoch", "groups", "bye", "hello", "stale")
+LIES = ("garbage", "unknown", "done", "answers", "epoch", "groups", "bye", "hello", "stale", "old", "root")
 NOWHERE = 1000
 """Added to a number to make one that names nothing."""
 
@@ -37,6 +39,8 @@ class Rigid(Running):
         yield from self.mpi_init()
         yield from self.sleep(number(0, 1.0), "its own work")
         code = int(number(1, 0))
+        if self.host.env["PMI_RANK"] == self.program.words.get("skip"):
+            return 0
         if code:
             self.abort("the program fails", code)
         yield from self.mpi_finalize()
@@ -69,6 +73,7 @@ class Liar(Malleable):
     ``garbage`` a line that is no message, which closes its session; ``unknown`` a message of a type that there is not;
     ``done`` every Done, Accept, Decline and Failed twice; ``answers`` both answers to every offer; ``epoch`` messages of
     epochs that are over or have never been; ``stale`` a Done of the epoch before, with its Accept; ``groups`` before each Done, one that names groups that do not exist;
+    ``old`` goes on to speak when it has been released; ``root`` names one that leaves as the next to speak;
     ``bye`` Bye in the midst of its work, and goes on; ``hello`` Hello again, with each Progress.
     """
 
@@ -100,6 +105,11 @@ class Liar(Malleable):
                 return (encode(m.Progress(epoch + NOWHERE, 1.0)),), ()
             case "groups", m.Done(epoch=epoch, resize=resize, root=root):
                 return (encode(m.Done(epoch, resize, root + NOWHERE, (root + NOWHERE,))),), ()
+            case "root", m.Done(epoch=epoch, resize=resize, released=released) if released:
+                return (encode(m.Done(epoch, resize, released[0], released)),), ()
+            case "old", m.Bye() if self.released:
+                said = m.Progress(self.epoch, 0.5), m.Want(self.epoch, self.bounds)
+                return tuple(encode(each) for each in said), ()
             case "bye", m.Progress(epoch=epoch):
                 return (), (encode(m.Bye(epoch, self.result().text())),)
             case "hello", m.Progress(epoch=epoch):

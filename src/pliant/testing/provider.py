@@ -129,7 +129,7 @@ class LocalNodes:
                 return
         self._restarts[name] = self._restarts.get(name, -1) + 1
         link = self.links[name] = self._linked(agent := node.new_agent())
-        self._clock.later(self._world.random.uniform(0.05, 0.3), lambda: agent.tell(n.Began()))
+        self._clock.later(self._world.random.uniform(0.05, 0.3), agent.begin)
         self._clock.later(START_S, lambda: None if link.ready else self._lost(link))
 
     def _linked(self, agent: Agent) -> Link:

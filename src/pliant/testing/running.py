@@ -25,6 +25,8 @@ SIGTERM = 15
 WAKE_S = 1e-3
 """What was waited for is noticed within this time, on each rank at its own moment."""
 ROUNDING_S = 1e-9
+CARD = 4000
+"""Characters of a long value: an address of a network card, say."""
 
 PEERS = "peers may be in user code"
 OWN = "this is user code"
@@ -148,8 +150,15 @@ class Running(ABC):
             self._look()
 
     def signalled(self, number: int) -> None:
-        if number == SIGTERM and not self.over and not self._deaf:
+        """Of a ``tidy`` program it is the sign to end by itself, which takes a while."""
+        if number != SIGTERM or self.over or self._deaf:
+            return
+        tidy = self.program.word("tidy", 0)
+        if not tidy or (self.waiting is not None and "MPI_" in self.waiting.what):
             self.host.exit(-number)
+        else:
+            self._script = self.waiting = None
+            self.host.later(tidy, lambda: self.host.exit(0))
 
     def ended(self) -> None:
         """Nothing of it is left; those who wait for it are not told."""
@@ -303,7 +312,17 @@ class Running(ABC):
         space = (yield from self.ask("cmd=get_my_kvsname", "MPI_Init"))["kvsname"]
         address = f"cmd=put kvsname={space} key=address-{rank} value={space}/{rank}"
         yield from self.ask(address, "MPI_Init")
+        cards = int(self.program.word("cards", 0))
+        for card in range(cards):
+            long = f"{rank}.{card}." + "x" * CARD
+            yield from self.ask(f"cmd=put kvsname={space} key=card-{rank}-{card} value={long}", "MPI_Init")
         yield from self.fence("MPI_Init")
+        if cards:
+            peer, card = random.randrange(size), random.randrange(cards)
+            reply = yield from self.ask(f"cmd=get kvsname={space} key=card-{peer}-{card}", "MPI_Init")
+            if reply.get("value", "")[:20] != (f"{peer}.{card}." + "x" * CARD)[:20]:
+                self.fabric.problem(f"{self.name} got {str(reply)[:80]} for card {card} of rank {peer}")
+                self.abort("MPI_Init: a wrong card")
         for peer in random.sample(range(size), min(size, 4)):
             reply = yield from self.ask(f"cmd=get kvsname={space} key=address-{peer}", "MPI_Init")
             if reply.get("value") != f"{space}/{peer}":

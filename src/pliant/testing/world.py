@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from random import Random
 from typing import NamedTuple
@@ -15,37 +15,35 @@ from typing import NamedTuple
 from pliant.core import records as r
 from pliant.core.journal import read
 from pliant.live import orders as o
-from pliant.model.jobs import JobSpec
-from pliant.model.nodes import NodeSet
 from pliant.protocol import resizing
-from pliant.testing.checks import Checks, Violation
+from pliant.testing.checks import Checks
 from pliant.testing.clock import Clock
-from pliant.testing.drawn import draw_grace, draw_jobs, draw_policy, draw_settings
+from pliant.testing.drawn import RARE, draw_faults, draw_grace, draw_jobs, draw_policy, draw_settings
 from pliant.testing.faults import FAULTS, MEANWHILE
 from pliant.testing.head import Disk, Head
 from pliant.testing.node import Agent, Node, Proc
-from pliant.testing.programs import Fabric, read_result
+from pliant.testing.programs import read_result
 from pliant.testing.provider import KeptNodes
+from pliant.testing.touched import Touched
+from pliant.testing.violation import Violation
 
 LARGE = 100
 """One world in so many has a thousand nodes."""
 LONGEST_S = 50_000.0
 """Of virtual time: what is not over by then is stuck."""
 MOST_EVENTS = 3_000_000
-WEIGHTS = {
-    "break-policy": 0.4, "kill-head": 0.5, "order": 3.0, "lose-node": 0.5, "kill-head-twice": 0.5, "agent-while-down": 0.5,
-    "node-while-down": 0.5, "rank-while-down": 0.5, "early-agent-while-down": 0.5,
-}  # fmt: skip
-"""How often a fault comes, where not as often as others: after some there is less to see."""
+REPEATED = 0.05
+"""The share of orders to start a group that come twice."""
+EARLY, HAIR_S = 0.2, 1e-9
+"""The share of the controller's timers that come early, and by how much."""
+HANGING_ON = 0.1
+"""The share of agents to which somebody holds a connection when all is over."""
+LEAVE_S = 15.0
+"""All agents have left so long after they were told to."""
 QUIET_S = 3000.0
 """If nothing has been recorded for so long, nothing ever will be."""
 LOOK = 1000
 """After so many things that have happened everything is looked at as a whole."""
-
-
-STATES = [resizing.OFFERED, resizing.WITHDRAWN, resizing.CROSSED, resizing.ACCEPTED, resizing.RECALLED]
-RARE, AMBUSHES = (resizing.CROSSED, resizing.RECALLED), 8
-"""States in which more lies in wait, so that each of them meets each fault."""
 TOO_LONG = 0.05
 """The share of absences of the controller that are longer than agents wait."""
 CROSSING = 0.33
@@ -70,12 +68,13 @@ class Verdict(NamedTuple):
     faults: Counter[tuple[str, str]]
 
 
-class World:
+class World(Touched):
     """One seed's world. ``story`` is what happened, for people; it is told only where ``telling``."""
 
     def __init__(
         self, seed: int, faults: Iterable[str] = FAULTS, *, telling: bool = False, grace: float | None = None
     ) -> None:
+        super().__init__()
         self.seed = seed
         self.grace = draw_grace(seed) if grace is None else grace
         """How long agents outlive their controller; with 0 they end with it."""
@@ -83,25 +82,21 @@ class World:
         self.clock = Clock()
         self.over = False
         self.resumed = self.begun = False
+        self.ended = self.ended_now = False
+        """The run is ended from outside: in good order, or at once."""
         self.story: list[str] = []
         self._telling = telling
         large = seed % LARGE == LARGE - 1
         count = 1000 if large else self.random.randint(3, self.random.choice([6, 16, 64]))
-        slots = self.random.choice([1, 1, 1, 2])
+        slots = self.random.choice([1, 1, 1, 2, 3])
         self.nodes = {f"n{i}": Node(self, f"n{i}", slots) for i in range(count)}
         self._made, self._slots = count, slots
         self._up: set[str] = set()
         self.specs = draw_jobs(self.random, count, large=large)
         self.met: Counter[tuple[str, str]] = Counter()
         self._names = [name for name in FAULTS if name in set(faults)]
-        self._fabrics: dict[int, Fabric] = {}
-        self._touched: dict[int, set[str]] = {}
-        self._touched_nodes: dict[str, list[tuple[float, str]]] = {}
-        self._held: dict[int, list[tuple[str, float]]] = {}
-        self._by_number: dict[int, JobSpec] = {}
         self._ambushes: dict[str, list[str]] = {}
-        self._refused: dict[str, float] = {}
-        self._hung: dict[str, tuple[float, bool]] = {}
+        self._was_held = False
         self._news_at = self._head_since = self._down_since = 0.0
         self.kill_again_s: float | None = None
         """So long after it begins the next controller is killed as well."""
@@ -112,11 +107,6 @@ class World:
         self.head = Head(self, self._policy, self._settings, self.disk, resumed=False)
 
     # ---- jobs ----------------------------------------------------------------------------------------
-
-    def fabric(self, job: int) -> Fabric:
-        if job not in self._fabrics:
-            self._fabrics[job] = Fabric(job)
-        return self._fabrics[job]
 
     def is_newcomer(self, job: int, group: int) -> bool:
         live = self.head.cluster.core.state.jobs.get(job)
@@ -148,70 +138,7 @@ class World:
         done = self.fabric(job).tasks or self.fabric(job).result().steps
         return "" if said == done == wanted else f"of {wanted} steps it did {done} and says {said}"
 
-    # ---- what faults touch ---------------------------------------------------------------------------
-
-    def touch(self, job: int, what: str) -> None:
-        self._touched.setdefault(job, set()).add(what)
-
-    def touch_node(self, node: Node, what: str) -> None:
-        self._touched_nodes.setdefault(node.name, []).append((self.clock.now, what))
-
-    def touched_node(self, name: str) -> set[str]:
-        return {what for _, what in self._touched_nodes.get(name, ())}
-
-    def touched(self, job: int) -> set[str]:
-        """All that the job has met: by itself, on nodes that it held or was to get, and by what it is."""
-        found = set(self._touched.get(job, ()))
-        for name, since in self._held.get(job, ()):
-            # What met a node shortly before the job came there may still be at work, and a slow link stays slow.
-            met = self._touched_nodes.get(name, ())
-            found |= {what for at, what in met if at >= since - 300.0 or what in ("slow link", "node lost")}
-        spec = self.specs_by_number[job]
-        found |= self._by_itself(spec)
-        if "newcomer killed" in found and any(
-            word in line
-            for word in ("watchdog", "was lost, and its data", "the end of the redistribution")
-            for line in self.fabric(job).story
-        ):
-            found.add("in accept")
-        state = self.head.cluster.core.state
-        left = (state.all_mask & ~state.lost_mask & ~state.reclaimed_mask).bit_count()
-        if spec.nodes.min > left:
-            found.add("too large")
-        return found
-
-    def _by_itself(self, spec: JobSpec) -> set[str]:
-        what = {spec.command[0]}
-        if spec.command[0] == "rigid" and spec.command[2] != "0":
-            what.add("fails")
-        if "exit=1" in spec.command or "quit=2" in spec.command:
-            what.add("fails")
-        if spec.kill:
-            what.add("walltime")
-        return what
-
-    def exec_problem(self, node: Node, job: int) -> str:
-        if self._refused.get(node.name, 0.0) > self.clock.now:
-            self.no_start(job)
-            return "no space left on device"
-        return ""
-
-    def refuse(self, node: Node, seconds: float) -> None:
-        self._refused[node.name] = self.clock.now + seconds
-
-    def hang(self, node: Node, seconds: float, *, scans: bool) -> None:
-        self._hung[node.name] = self.clock.now + seconds, scans
-
-    def hung_s(self, node: Node, *, scans: bool = False) -> float:
-        """How long the kernel of this node will start nothing yet, or not show its processes."""
-        until, both = self._hung.get(node.name, (0.0, False))
-        return max(0.0, until - self.clock.now) if both or not scans else 0.0
-
-    def no_start(self, job: int) -> None:
-        """A rank of the job cannot be started."""
-        live = self.head.cluster.core.state.jobs.get(job)
-        first = live is not None and live.resize is None and live.epoch == 0
-        self.touch(job, "exec refused" if first else "newcomer killed")
+    # ---- what befalls the controller -----------------------------------------------------------------
 
     def fill_disk(self, seconds: float) -> None:
         self.disk.full = True
@@ -225,6 +152,35 @@ class World:
         broken, self._policy.broken = self._policy.broken, True
         return not broken
 
+    @property
+    def policy_name(self) -> str:
+        return "" if self._policy.broken else self._policy.name
+
+    def late_pass(self) -> str:
+        """What is wrong where the policy was to be asked by now; nothing else."""
+        policy, core = self._policy, self.head.cluster.core
+        if core.state.policy_failed:
+            policy.alarm = None
+        if (core.held or self._was_held) and policy.alarm is not None:
+            policy.alarm = max(policy.alarm, self.clock.now)
+        self._was_held = bool(core.held)
+        late = (
+            policy.alarm is not None and self.clock.now > policy.alarm + self._settings.pass_interval_s + 0.1
+        )
+        return f"the policy wanted to be asked at {policy.alarm:.3f} s" if late else ""
+
+    def end_all(self) -> None:
+        """The user ends the run, and now and then has no patience."""
+        self.ended = True
+        self.head.tell(o.EndAll("its user has ended the run"))
+        if self.random.random() < 0.3:
+            self.clock.later(self.random.choice([0.0, 0.2, 3.0]), self._end_now)
+
+    def _end_now(self) -> None:
+        if not self.over:
+            self.ended_now = True
+            self.head.tell(o.EndNow())
+
     # ---- what the parts of the world need of it ------------------------------------------------------
 
     def latency_s(self) -> float:
@@ -235,6 +191,15 @@ class World:
         provider = self.head.provider
         assert isinstance(provider, KeptNodes)  # noqa: S101 - others do not look for it
         provider.connected(agent)
+
+    def hair_early(self, moment: float) -> float:
+        """A clock that is read twice may say that a timer has come a little too early."""
+        return moment - HAIR_S if self.random.random() < EARLY else moment
+
+    def repeat(self, send: Callable[[], None]) -> None:
+        """Now and then an order comes once more, at any time."""
+        if self.random.random() < REPEATED:
+            self.clock.later(self.random.choice([0.0, 0.01, 1.0, 20.0]), send)
 
     def new_node(self) -> Node:
         """A node that has not been there."""
@@ -258,11 +223,11 @@ class World:
             if isinstance(record, r.JobSubmitted):
                 self.specs_by_number[record.job] = record.spec
             if isinstance(record, r.JobStarted):
-                self._holds(record.job, record.nodes, record.at)
+                self.holds(record.job, record.nodes, record.at)
             elif isinstance(record, r.JobEnding) and self._blocks(record.job):
                 self.touch(record.job, "in accept")
             elif isinstance(record, r.ResizeDone):
-                self._holds(record.job, record.gained, record.at)
+                self.holds(record.job, record.gained, record.at)
             if self._telling:
                 self.tell(repr(record)[:300])
             self.checks.record(record)
@@ -277,24 +242,18 @@ class World:
         waits = (proc.program.waiting for proc in procs if proc.program is not None)
         return any(wait is not None and wait.watchdog for wait in waits)
 
-    def _holds(self, job: int, nodes: NodeSet, at: float) -> None:
-        names = self.head.cluster.core.state.names
-        self._held.setdefault(job, []).extend((names[node], at) for node in nodes)
-
-    @property
-    def specs_by_number(self) -> dict[int, JobSpec]:
-        return self._by_number
-
     def checked(self) -> None:
         cluster = self.head.cluster
         self.checks.told()
         if self.clock.happened % 8 == 0:
             self.checks.waits()
+        if self.clock.happened % 64 == 0:
+            self.checks.handled.waits()
         if cluster.idle and self._up_to_date():
             self.over = True
 
     def _up_to_date(self) -> bool:
-        return len(self.specs_by_number) == len(self.specs)
+        return self.ended or len(self.specs_by_number) == len(self.specs)
 
     def tell(self, text: str) -> None:
         if self._telling:
@@ -337,6 +296,7 @@ class World:
         self.resumed = True
         self._head_since = self.clock.now
         self.disk.full = False
+        self._policy.alarm = None
         self.head = Head(self, self._policy, self._settings, self.disk, resumed=True)
         self._recorded_again()
         self.head.provider.start()
@@ -351,43 +311,26 @@ class World:
     def _recorded_again(self) -> None:
         """What was made but not written has not happened: look again at what was, and submit what was not."""
         journal = read(bytes(self.disk.data).splitlines(keepends=True))
-        self._by_number = {
+        self.specs_by_number = {
             record.job: record.spec for record in journal.records if isinstance(record, r.JobSubmitted)
         }
         self.checks.begin_again(journal.records)
         if self.grace:
-            self.head.tell(o.Batch(self.specs[len(self._by_number) :]))
+            self.head.tell(o.Batch(self.specs[len(self.specs_by_number) :]))
             return
         ended = {record.job for record in journal.records if isinstance(record, r.JobEnded)}
-        self._fabrics = {job: fabric for job, fabric in self._fabrics.items() if job in ended}
-        for job in self._by_number.keys() - ended:
+        self.fabrics = {job: fabric for job, fabric in self.fabrics.items() if job in ended}
+        for job in self.specs_by_number.keys() - ended:
             self.touch(job, "head killed")
-        self.head.tell(o.Batch(self.specs[len(self._by_number) :]))
+        self.head.tell(o.Batch(self.specs[len(self.specs_by_number) :]))
 
     # ---- the run -------------------------------------------------------------------------------------
 
     def _plan(self) -> None:
-        """When which fault comes: at least five, most of them while much is going on."""
-        count = self.random.randint(5, 25)
-        last = self.specs[-1].submit_s + 20.0
-        names = [name for name in self._names if name not in ("lose-reserved", "kill-in-fence")]
-        for _ in range(count):
-            weights = [WEIGHTS.get(name, 1.0) for name in self._names]
-            name = self.random.choices(self._names, weights)[0] if self._names else ""
-            if not name:
-                continue
-            if self.random.random() < 0.4:
-                self.clock.at(self.random.uniform(1.0, last), partial(self._fault, name, 20))
-            else:
-                # It waits for a job to come to such a state.
-                self._ambushes.setdefault(self.random.choice(STATES), []).append(name)
-        for stage in STATES if names else ():
-            count = AMBUSHES if stage in RARE else 3
-            self._ambushes.setdefault(stage, []).extend(self.random.choices(names, k=count))
-        if "lose-reserved" in self._names:
-            # Without these a resize is hardly ever taken back.
-            for stage in (resizing.OFFERED, resizing.ACCEPTED):
-                self._ambushes.setdefault(stage, []).extend(["lose-reserved"] * self.random.randint(0, 3))
+        """When which fault comes."""
+        timed, self._ambushes = draw_faults(self.random, self._names, self.specs[-1].submit_s + 20.0)
+        for at, name, patience in timed:
+            self.clock.at(at, partial(self._fault, name, patience))
 
     def accepts(self, proc: Proc) -> None:
         """A job says that it accepts: now and then that takes its time, and a newcomer's node is lost meanwhile."""
@@ -417,7 +360,7 @@ class World:
                 self.clock.later(delay_s, partial(self._fault, name, 0, job, stage))
 
     def _fault(self, name: str, patience: int, job: int = 0, stage: str = "") -> None:
-        if self.over or not (self.head.alive or name in MEANWHILE):
+        if self.over or self.ended or not (self.head.alive or name in MEANWHILE):
             return
         if stage and self.checks.cells.stage(job) != stage:
             self._ambushes[stage].append(name)  # too late
@@ -449,6 +392,10 @@ class World:
                     raise Violation("stuck", f"nothing has been recorded for {QUIET_S:g} s: {self._waits()}")
                 if self.clock.happened % LOOK == 0 and self.head.alive:
                     self.checks.look()
+            self.checks.idle()
+            for node in self.nodes.values():
+                if node.agent is not None and self.random.random() < HANGING_ON:
+                    node.agent.connected(None)
             self.head.provider.stop()
             self._drain()
             self.checks.end()
@@ -477,7 +424,7 @@ class World:
 
     def _drain(self) -> None:
         """Let what is under way arrive."""
-        end = self.clock.now + 60.0
+        end = self.clock.now + LEAVE_S
         while self.clock.step(end):
             pass
 

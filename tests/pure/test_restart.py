@@ -163,6 +163,20 @@ def test_a_resize_that_was_open_is_taken_back_when_all_agents_are_there(stage: s
     assert not agents.made(r.ResizeDone)
 
 
+@pytest.mark.parametrize("stage", [resizing.CROSSED, resizing.RECALLED])
+def test_a_job_has_its_time_anew_where_nobody_could_hear_its_answer(stage: str) -> None:
+    agents = opened(stage)
+    agents.now += 10_000.0
+    agents.again()
+    agents.hello(2, *([held(2)] if stage in resizing.STARTED else []))
+    agents.hello(1, held(1))
+    agents.hello(0, held(0))
+    assert len(agents.made(r.ControllerResumed)) == 1
+    assert not agents.made(r.JobEnding)
+    agents.says(0, m.Failed(0, 1, "no"))
+    assert agents.stage == resizing.NONE
+
+
 def test_a_done_that_was_sent_and_not_recorded_wins_against_the_rollback() -> None:
     agents = opened(resizing.ACCEPTED)
     agents.begin(2)
@@ -229,6 +243,31 @@ def test_what_was_on_a_node_that_is_lost_is_not_started_again() -> None:
     assert agents.hello(2) == []
     assert agents.say(0, m.Exited(1, 0, 0, -9))
     assert len(agents.made(r.JobEnded)) == 1
+
+
+def test_no_limit_is_over_while_the_agent_that_would_keep_it_cannot_be_reached() -> None:
+    agents = Agents()
+    agents.tell(o.Unlinked("n1"))
+    spec = JobSpec(name="a", command=("prog",), nodes=Bounds(2, 2))
+    assert [node for node, _ in agents.tell(o.Batch((spec,)))] == ["n0"]
+    agents.now += 60.0
+    agents.tell(o.Fired(("start", 1, 1)))
+    assert not agents.made(r.JobEnded)
+    assert [node for node, each in agents.hello(1) if isinstance(each, m.StartGroup)] == ["n1"]
+    agents.now += 60.0
+    assert ("n0", "Signal") in words(agents.tell(o.Fired(("start", 1, 1))))
+
+
+def test_several_wishes_that_come_before_an_answer_get_one() -> None:
+    agents = running()
+    want = codec.raw(m.Want(1, Bounds(1, 1)))
+    agents.tell(o.Resize(1, 1, ("n0",)))
+    agents.says(0, m.Accept(0, 1))
+    # The next root is heard before the last one has said that it is done.
+    agents.say(1, m.Relay(1, 1, SESSION, want))
+    agents.say(1, m.Relay(1, 1, SESSION, want))
+    orders = words(agents.says(0, m.Done(0, 1, 1, (0,))))
+    assert orders.count(("n1", "Stay")) == 1
 
 
 def test_without_a_grace_the_jobs_that_ran_end_once_with_that_reason() -> None:

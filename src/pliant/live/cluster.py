@@ -23,7 +23,8 @@ from pliant.live import resuming
 from pliant.live.beginnings import Beginnings
 from pliant.live.cluster_nodes import Nodes
 from pliant.live.groups import Place
-from pliant.live.job import KILLED, SESSION_S, JobLife
+from pliant.live.job import KILLED, LINGER_S, SESSION_S, START_S, JobLife
+from pliant.live.members import GONE_S
 from pliant.model.errors import ProtocolError
 from pliant.model.jobs import JobSpec
 from pliant.model.limits import LOG
@@ -33,6 +34,8 @@ from pliant.policy.view import Policy
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 
+PATIENCE_S = {"start": START_S, "linger": LINGER_S, "gone": GONE_S}
+"""What waits for agents, and so much longer while one of them cannot be reached."""
 JOURNAL = "journal"
 """The key of the hold that says that what was made before is not written."""
 
@@ -293,7 +296,12 @@ class Cluster(Nodes):
         elif what == "proof":
             self._proof_overdue(int(key[1]), int(key[2]))
         elif (life := self.lives.get(int(key[1]))) is not None:
-            life.fired(str(what), int(key[2]) if len(key) > 2 else None)
+            if what in PATIENCE_S and not all(self.reaches(self._names[g.node]) for g in life.alive()):
+                self.later(
+                    key, PATIENCE_S[str(what)]
+                )  # what it waits for may have happened, and nobody could tell
+            else:
+                life.fired(str(what), int(key[2]) if len(key) > 2 else None)
 
     # ---- messages of agents --------------------------------------------------------------------------
 
@@ -395,6 +403,7 @@ class Cluster(Nodes):
                 self.happened(
                     e.Declined(command.job, command.resize, "it was not offered in time", late=True)
                 )
+                life.stay()  # if it has asked for one meanwhile
             case c.Withdraw():
                 life.withdraw(command.resize)
             case c.Kill():

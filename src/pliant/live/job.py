@@ -123,7 +123,10 @@ class JobLife(Members):
         self._tell(self.groups[self.side.root], message)
 
     def stay(self) -> None:
-        self._tell_root(m.Stay())
+        if (
+            self.side.state == "asked"
+        ):  # else one answer was for several wishes, or none is waited for any more
+            self._tell_root(m.Stay())
 
     def withdraw(self, resize: int) -> None:
         if self.side.state != "closed":  # else a Bye has answered the offer

@@ -50,7 +50,7 @@ LOSSES = frozenset({"rank killed", "newcomer killed", "agent killed", "places", 
 LATE_S = 1.0
 KEPT_OF_RUN, KEPT_OF_A_NODE = 120, 6
 """What a controller remembers at most when all has ended, and of each node."""
-KEPT, KEPT_OF_A_GROUP = 30, 5
+KEPT, KEPT_OF_A_GROUP = 60, 5
 """What an agent remembers at most where nothing goes on, and of each group that it ever had."""
 
 

@@ -174,6 +174,11 @@ def draw_faults(
     if often := [name for name in names if name not in ("lose-reserved", "kill-in-fence", "end-all")]:
         for stage in RARE:
             ambushes[stage] += random.choices(often, k=AMBUSHES)
+    if "lose-member" in names and random.random() < 0.3:
+        # Of jobs of places alone.
+        ambushes[random.choice(STATES)] += ["lose-member"] * 2
+    if "end-all" in names and random.random() < 0.2:
+        ambushes[random.choice(STATES)].append("end-all")
     if "lose-reserved" in names:
         # Without these a resize is hardly ever taken back.
         for stage in (resizing.OFFERED, resizing.ACCEPTED):

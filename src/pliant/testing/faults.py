@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pliant.job.environment import DEADLINE_S
 from pliant.live import orders as o
 from pliant.model.kinds import KINDS, Loss
 from pliant.protocol import messages as m
@@ -101,7 +102,7 @@ def _cut_off(world: World, job: int) -> list[int] | None:
 
 def _cut(world: World, link: Link, seconds: float) -> list[int]:
     link.node.cut_off_until = world.clock.now + seconds
-    if seconds > world.grace - 3.0:
+    if seconds > min(world.grace, DEADLINE_S) - 3.0:  # ranks wait for each other no longer
         jobs = _touch_node(world, link.node, "link cut")
     else:
         world.touch_node(link.node, "link lost")

@@ -51,6 +51,7 @@ class Handled:
         self._dirty: dict[tuple[int, int], float] = {}
         self._ids: set[int] = set()
         self._could_start: float | None = None
+        self._resuming = False
         self._resumed_at = -1e9
         """Until then there was no controller, or one that still heard what there is."""
         self._agents, self._said = codec.from_agent(), codec.from_job()
@@ -143,7 +144,8 @@ class Handled:
         self, inputs: Sequence[o.AnyInput], records: Sequence[r.Record], outputs: Sequence[o.Output]
     ) -> None:
         told: dict[int, list[tuple[int, bytes]]] = {}
-        if self._world.head.cluster.resuming:
+        was, self._resuming = self._resuming, self._world.head.cluster.resuming
+        if was or self._resuming:
             self._resumed_at = self._world.clock.now
         for output in outputs:
             if isinstance(output, o.Send) and output.id:

@@ -11,6 +11,7 @@ from pliant.live import orders as o
 from pliant.live.cluster import Cluster, Home
 from pliant.model.errors import ProtocolError
 from pliant.model.jobs import Bounds, JobSpec, JobState
+from pliant.model.kinds import JobKind
 from pliant.model.nodes import NodeSet
 from pliant.policy.registry import make
 from pliant.protocol import codec
@@ -90,6 +91,21 @@ def test_nodes_that_are_asked_back_go_when_they_are_clean_and_may_come_again() -
     it.put(o.Returned(("n0",)), o.Granted(("n2",), (4,)))
     assert it.cluster.core.state.all_mask == 0b110
     assert it.cluster.core.state.slots[2] == 4
+
+
+def test_a_job_hears_of_a_node_that_is_taken_away_unasked() -> None:
+    it = Driven(2)
+    spec = JobSpec(name="t", nodes=Bounds(2, 2), command=("true",), kind=JobKind.TASKS)
+    it.put(o.Batch((spec,)))
+    it.say("n0", m.Started(1, 0, (7,)))
+    it.put(o.Returned(("n1",)))
+    assert len(it.made(r.GroupsLost)) == 1
+    it.say("n0", m.Exited(1, 0, 0, 0))
+    it.put(o.Tail(1, ""))
+    (ended,) = it.made(r.JobEnded)
+    assert isinstance(ended, r.JobEnded)
+    assert ended.state is JobState.NODE_FAIL
+    assert not it.made(r.NodesReturned)
 
 
 def test_a_job_for_which_too_few_nodes_are_left_is_told_so_unless_more_were_asked_for() -> None:

@@ -78,8 +78,10 @@ class Nodes:
         self.happened(e.Back(nodes))
 
     def _returned(self, names: Iterable[str]) -> None:
-        nodes = self._set(names)
+        nodes, state = self._set(names), self.core.state
         for number in nodes:
+            if state.all_mask & ~state.lost_mask & ~state.parked_mask & 1 << number:
+                self._lost(self._names[number], final=True)  # nobody has given it back
             self._cut_off(number)
         self.happened(e.Returned(nodes))
 

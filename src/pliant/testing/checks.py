@@ -332,6 +332,9 @@ class Checks:
         timers = head.timers
         state = head.cluster.core.state
         self.waits()
+        there = state.all_mask & ~state.lost_mask & ~state.parked_mask
+        if (state.free, state.total) != (state.free_mask.bit_count(), there.bit_count()):
+            raise Violation("wrong", f"{state.free} of {state.total} nodes are free, by the counts alone")
         for end, number, job in state.running:
             if job.limited and job.ending is None and end < self._world.clock.now - LATE_S:
                 raise Violation("stuck", f"job {number} goes on behind its walltime, over at {end:.3f} s")

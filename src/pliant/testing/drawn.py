@@ -43,10 +43,12 @@ class Breakable:
         self.half_life_s = float(getattr(policy, "half_life_s", 0.0))
         self.broken = False
         self.alarm: float | None = None
+        self.asked = 0
         self._random, self._idles = random, random.random() < 0.3
         self._policy = policy
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
+        self.asked += 1
         if self.alarm is not None and view.now >= self.alarm:
             self.alarm = None
         if self.broken and self._idles:

@@ -384,6 +384,19 @@ def _reclaim(world: World, _job: int) -> list[int] | None:
     return []
 
 
+def _take_away(world: World, _job: int) -> list[int] | None:
+    """The provider takes a node away that nobody has given back."""
+    state = world.head.cluster.core.state
+    names = [state.names[number] for number in sorted(state.names) if state.all_mask >> number & 1]
+    there = [name for name in names if (link := world.head.links.get(name)) is not None and link.ready]
+    if world.grace or len(there) <= max(3, *(spec.nodes.min for spec in world.specs)):
+        return None
+    node = world.nodes[world.random.choice(there)]
+    jobs = _touch_node(world, node, "agent killed")
+    world.head.provider.give_back(node.name)
+    return jobs
+
+
 FEWEST = 5
 """So many faults a world meets before its user ends it."""
 
@@ -425,6 +438,7 @@ FAULTS: dict[str, Fault] = {
     "lose-member": _lose_member,
     "ask-for-nodes": _ask_for_nodes,
     "reclaim": _reclaim,
+    "take-away": _take_away,
     "kill-in-fence": _in_fence,
     "end-all": _end_all,
 }

@@ -29,6 +29,10 @@ BAD_LINK = frozenset({"agent killed", "link cut", "link lost", "link stalled", "
 UNSOUND = BAD_LINK | {"undead", "hung", "hung for long"}
 HARD = (JobState.NODE_FAIL, JobState.FAILED)
 OFFERS = (b'"offer"', b'"drain"')
+NEWS = (
+    r.JobSubmitted, r.JobMalleable, r.JobPinned, r.JobEnded, r.ResizeDeclined, r.ResizeFailed, r.ResizeDone, r.ResizeWithdrawn,
+    r.GroupsLost, r.NodesGranted, r.NodesClean, r.NodesLost, r.NodesBack, r.NodesRefused, r.NodesReclaimed, r.NodesReturned,
+)  # fmt: skip
 PLAIN = frozenset({"malleable", "rigid", "cancel", "walltime", "ended"})
 """What a job may have met and still ends in good order when it is asked to."""
 
@@ -50,6 +54,7 @@ class Handled:
         """The jobs that have yet to hear of an offer; whether that was made before this call."""
         self._dirty: dict[tuple[int, int], float] = {}
         self._ids: set[int] = set()
+        self._asked = world.asked
         self._could_start: float | None = None
         self._resuming = False
         self._resumed_at = -1e9
@@ -181,7 +186,17 @@ class Handled:
                 case _:
                     pass
         self._starts_in_time()
+        self._policy_asked(records)
         self._offers_told(told)
+
+    def _policy_asked(self, records: Sequence[r.Record]) -> None:
+        """What may let a job start or change its size makes a pass in the same call, where there is something to decide."""
+        asked, self._asked = self._asked, self._world.asked
+        cluster, state = self._world.head.cluster, self._world.head.cluster.core.state
+        held = cluster.core.held or cluster.resuming or state.policy_failed or state.settings.pass_interval_s
+        news = [each for each in records if isinstance(each, NEWS)]
+        if news and not held and (state.free or state.waiting) and asked == self._asked:
+            raise Violation("stuck", f"the policy is not asked after {news[0]}")
 
     def _offers_told(self, told: dict[int, list[tuple[int, bytes]]]) -> None:
         """An offer goes to the root, in the call after the one that recorded it if that is written."""
@@ -356,17 +371,25 @@ class Handled:
                     raise Violation(
                         "leaked", f"job {record.job} is over, and {proc.name} on {node.name} goes on"
                     )
-        if ending is None or touched & UNSOUND:
+        if ending is None or touched & UNSOUND or self._on_unsound(record.job):
             return
         program = world.specs_by_number[record.job].command
         slow = {"deaf", "liar"} & {program[0]} or any(word.startswith(("deaf=", "tidy=")) for word in program)
         soft = ending.state not in HARD
+        slow = bool(slow) or (world.resumed and world.grace > 0)  # it may have been started only just before
         limit = (world.head.cluster.core.state.settings.kill_grace_s if slow and soft else 0.0) + 2.5
         limit += 5.5 * (record.job % 8 == 0)  # the file system does not answer
         if record.at - max(ending.at, self._resumed_at) > limit:
             raise Violation(
                 "stuck", f"job {record.job} took {record.at - ending.at:.3f} s to end, and met {touched}"
             )
+
+    def _on_unsound(self, number: int) -> bool:
+        """Whether something has met a node where the job has groups, or was to have some."""
+        cluster = self._world.head.cluster
+        life, names = cluster.lives.get(number), cluster.core.state.names
+        groups = life.groups.values() if life is not None else ()
+        return any(self._world.touched_node(names.get(group.node, "")) & UNSOUND for group in groups)
 
     def _goes_on(self, proc: Proc) -> bool:
         name, life = proc.node.name, self._world.head.cluster.lives.get(proc.job)

@@ -33,6 +33,9 @@ SOON_S = 0.05
 """Within this time an agent does what nobody else has a part in."""
 HELPED = 0.2
 """The share of agents with a helper of their own."""
+SLOW, SLOW_S = 0.2, 0.1
+"""The share of agents where a program takes up to so long to be executed: the first rank may have ended before the last
+is there."""
 CPU_S = 0.25
 """What each rank uses."""
 
@@ -154,6 +157,7 @@ class Agent:
         self._timers: dict[str, Timer] = {}
         self._tokens: dict[tuple[int, int], str] = {}
         self._files: dict[tuple[int, int], str] = {}
+        self.slow = node.random.random() < SLOW
         self._unanswered: set[tuple[int, int]] = set()
         self._last_session = 0
         self.helper: Proc | None = None
@@ -296,6 +300,10 @@ class Agent:
             if hung_s > ANSWERS_S:
                 clock.later(ANSWERS_S, lambda: self._answers((job, group)))
             clock.later(hung_s, lambda: call() if self.node.agent is self else None)
+        elif self.slow:
+            clock.later(
+                self.node.random.uniform(0.0, SLOW_S), lambda: call() if self.node.agent is self else None
+            )
         else:
             call()
 

@@ -156,6 +156,11 @@ class World(Touched):
     def policy_name(self) -> str:
         return "" if self._policy.broken else self._policy.name
 
+    @property
+    def asked(self) -> int:
+        """How often the policy has been asked."""
+        return self._policy.asked
+
     def late_pass(self) -> str:
         """What is wrong where the policy was to be asked by now; nothing else."""
         policy, core = self._policy, self.head.cluster.core

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from harness import PROGRAMS, BatchRun
 
-from pliant.cli.policies import choose
+from pliant.files.policy import PolicySpec
 from pliant.job import recording as job_recording
 from pliant.live import cluster_recording, recording
 from pliant.policy.registry import POLICIES
@@ -20,7 +20,7 @@ def policy_of(head: cluster_recording.Head) -> Policy:
     """The policy of a recorded run: of ours by its name, else that of the tests which is called so."""
     name, _, order = head.policy.partition(" by ")
     known = name if name in POLICIES else f"{PROGRAMS / 'policies.py'}:{name.title()}"
-    return choose(known, None, order=order or "submission")
+    return PolicySpec(known, order=order or "submission").make()
 
 
 @pytest.fixture(autouse=True)

@@ -16,10 +16,10 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 from workloads import upper_bound_jobs
 
-from pliant.cli.shares import policies
 from pliant.core import records as r
 from pliant.core.metrics import Metrics
 from pliant.core.settings import Settings
+from pliant.files.policy import policy_names
 from pliant.model.errors import BatchError, PolicyError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
@@ -244,10 +244,10 @@ def test_a_narrow_table_leaves_columns_out_and_says_so(monkeypatch: pytest.Monke
 def test_names_of_policies(tmp_path: Path) -> None:
     own = tmp_path / "a,b.py"
     own.write_text("")
-    assert policies("easy, fcfs,easy") == ["easy", "fcfs"]
-    assert policies("") == [""]
-    assert policies(str(own)) == [str(own)]
-    assert policies(f"{own}:Mine") == [f"{own}:Mine"]
+    assert policy_names("easy, fcfs,easy") == ["easy", "fcfs"]
+    assert policy_names("") == [""]
+    assert policy_names(str(own)) == [str(own)]
+    assert policy_names(f"{own}:Mine") == [f"{own}:Mine"]
     plain = tmp_path / "c.py"
     plain.write_text("")
-    assert policies(f"{plain}:Mine,easy") == [f"{plain}:Mine", "easy"]
+    assert policy_names(f"{plain}:Mine,easy") == [f"{plain}:Mine", "easy"]

@@ -17,9 +17,10 @@ from pliant.plan.cost import INSTANT
 from pliant.policy.registry import POLICIES, make
 from pliant.reproduce import paper2, paper3, traces
 from pliant.reproduce.folder import MARK, Folder
-from pliant.reproduce.runs import run_all, with_turnarounds
+from pliant.reproduce.runs import with_turnarounds
 from pliant.reproduce.scheduling import reproduce
 from pliant.reproduce.traces import Case, Source
+from pliant.study.workers import run_all
 from pliant.workloads.paper3 import PUBLISHED
 
 

@@ -10,7 +10,7 @@ from commands import command
 from typer.testing import CliRunner
 
 from pliant.cli import app
-from pliant.cli.run import _batch
+from pliant.cli.run import JobOptions, _batch
 from pliant.model.errors import PliantError
 
 BATCH = """
@@ -90,7 +90,7 @@ def test_a_job_is_called_after_its_program(tmp_path: Path) -> None:
         (["./relax.py"], "relax.py"),
         (["/usr/bin/python3", "ocean.py"], "ocean"),
     ):
-        assert _batch(words, "1", 60.0, 0, "", "", "").jobs[0].name == name
+        assert _batch(words, JobOptions("1", 60.0)).jobs[0].name == name
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_job_is_called_after_its_program(tmp_path: Path) -> None:
 def test_a_time_limit_ends_a_command_and_a_walltime_does_not(
     walltime: float | None, time_limit: float | None, expected: tuple[float, bool]
 ) -> None:
-    [job] = _batch(["true"], "1", walltime, 0, "", "", "", time_limit).jobs
+    [job] = _batch(["true"], JobOptions("1", walltime, time_limit)).jobs
     assert (job.walltime_s, job.kill) == expected
 
 

@@ -195,6 +195,21 @@ def test_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         command("bench", "simulator")
 
 
+def test_traces_are_only_where_the_user_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder beside the working directory is none of Pliant's business, whatever it is called."""
+    near = tmp_path / "shared" / "traces"
+    near.mkdir(parents=True)
+    (near / bench.TRACE).write_text(TRACE)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.delenv("PLIANT_TRACES", raising=False)
+    monkeypatch.setattr(bench, "QUICK_JOBS", 10)
+    with pytest.raises(TraceError, match="Name its folder by --traces or in PLIANT_TRACES"):
+        command("bench", "simulator", "--quick")
+    monkeypatch.setenv("PLIANT_TRACES", str(near))
+    assert "malleable" in command("bench", "simulator", "--quick")
+
+
 class Lazy:
     """A policy that starts nothing."""
 

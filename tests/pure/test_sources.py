@@ -12,7 +12,7 @@ from commands import command
 from pliant.model.errors import BatchError, TraceError
 from pliant.model.jobs import Bounds, JobClass
 from pliant.model.speedup import Amdahl, Phases, Table
-from pliant.sim.confidence import interval
+from pliant.study.confidence import interval
 from pliant.workloads.elastisim import read_elastisim
 from pliant.workloads.estimates import with_estimates
 from pliant.workloads.expression import evaluate

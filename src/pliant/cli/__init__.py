@@ -29,7 +29,8 @@ from pliant.model.errors import PliantError
 from pliant.terminal.glyphs import SPELLED
 
 SHORTAGES = (
-    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN,
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS,
+    errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN,
 )  # fmt: skip
 """Of disk, files, memory and processes: no defect of ours."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import statistics
 import time
@@ -17,7 +16,7 @@ from rich.table import Table
 
 from pliant.core import records as r
 from pliant.core.settings import Settings
-from pliant.model.errors import TraceError
+from pliant.files.traces import TRACES, find_trace
 from pliant.plan.cost import INSTANT
 from pliant.policy.easy import Easy
 from pliant.policy.registry import POLICIES
@@ -62,9 +61,7 @@ class Counting:
 @bench_app.command()
 def simulator(
     *,
-    traces: Annotated[
-        Path | None, typer.Option(help="Where the traces are; else $PLIANT_TRACES, or ../shared/traces.")
-    ] = None,
+    traces: Annotated[Path | None, typer.Option(help=f"Where the traces are; else ${TRACES}.")] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help=f"At most {QUICK_JOBS:,} jobs of each workload, and once.")
     ] = False,
@@ -139,15 +136,3 @@ def measure_simulator(
         "records": sink.records,
         "nodes_placed": sink.placed,
     }
-
-
-def find_trace(name: str, folder: Path | None = None) -> Path:
-    """The trace ``name`` in ``folder``, $PLIANT_TRACES or ../shared/traces; TraceError says where it is not."""
-    named = os.environ.get("PLIANT_TRACES")
-    folders = [folder] if folder else [Path(named)] if named else [Path("../shared/traces")]
-    for place in folders:
-        if (place / name).is_file():
-            return place / name
-    raise TraceError(
-        f"the trace {name} is not in {', '.join(map(str, folders))}; name its folder by --traces or in PLIANT_TRACES"
-    )

@@ -18,6 +18,7 @@ from rich.table import Table
 from pliant.cli import execute
 from pliant.cli.bench import bench_app
 from pliant.cli.demo import demo_batch
+from pliant.cli.execute import Variant
 from pliant.core import records as r
 from pliant.core.metrics import measure
 from pliant.files.journal import read_records
@@ -79,7 +80,7 @@ def _run() -> list[Lived]:
                 batch, cluster=msgspec.structs.replace(batch.cluster, policy=policy, start=None)
             )
             rigid = policy == "easy"
-            execute.whole(chosen, policy, rigid=rigid, output=Path(place) / policy)
+            execute.whole(Variant(chosen, policy, rigid), output=Path(place) / policy)
             runs.append(Lived(policy, read_records(Path(place) / policy / "records.ndjson")[1]))
     return runs
 
@@ -90,7 +91,7 @@ def _row(run: Lived, cost: ResizeCost) -> dict[str, Any]:
     cluster = msgspec.structs.replace(
         batch.cluster, policy=run.policy, start=batch.cluster.start if run.policy == "malleable" else None
     )
-    simulated = execute.predicted(msgspec.structs.replace(batch, cluster=cluster), "", rigid=rigid, cost=cost)
+    simulated = execute.predicted(Variant(msgspec.structs.replace(batch, cluster=cluster), "", rigid, cost))
     live_s = measure(run.records).makespan_s
     order, expected = _starts(run.records), _starts(simulated.records)
     place = {name: i for i, name in enumerate(expected)}

@@ -1,4 +1,4 @@
-"""``pliant bench batches`` and ``pliant bench leaks``: real runs, repeated, with what they lose reported too."""
+"""``pliant bench batches`` and ``pliant bench leaks``: real runs, repeated, and what they lose."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rich.table import Table
 
 from pliant.cli import execute
 from pliant.cli.bench import bench_app
+from pliant.cli.execute import Variant
 from pliant.daemon import control
 from pliant.launch import processes, shm
 from pliant.model.batch import Batch, Cluster
@@ -59,7 +60,7 @@ def batches(
             batch = heat_batch(seed, jobs, start=start or None)
             runs = []
             for rigid in (True, False):
-                runs.append(execute.whole(batch, f"seed {seed}", rigid=rigid, output=Path(place)))
+                runs.append(execute.whole(Variant(batch, f"seed {seed}", rigid), output=Path(place)))
                 progress.advance(bar)
             rows.append(_row(seed, *runs))
     figures = {"seeds": rows, **_summary(rows)}
@@ -104,7 +105,8 @@ def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def _table(rows: list[dict[str, Any]]) -> Table:
     table = Table("seed", title="malleable against rigid EASY; ratios below 1 are in favour of malleable")
     columns = {
-        "rigid s": "rigid_makespan_s", "malleable s": "malleable_makespan_s", "makespan ratio": "makespan_ratio",
+        "rigid s": "rigid_makespan_s", "malleable s": "malleable_makespan_s",
+        "makespan ratio": "makespan_ratio",
         "turnaround ratio": "turnaround_mean_ratio", "resizes": "resizes", "longest block s": "blocked_max_s",
         "pace overrun": "pace_overrun", "not verified": "not_verified",
     }  # fmt: skip
@@ -128,7 +130,7 @@ def leaks(
     with Progress(console=Console(stderr=True)) as progress, tempfile.TemporaryDirectory() as place:
         for seed in progress.track(range(1, runs + 1), description="runs"):
             batch = heat_batch(seed, 4, gap_s=1.0)
-            run = execute.whole(batch, f"run {seed}", rigid=False, output=Path(place))
+            run = execute.whole(Variant(batch, f"run {seed}", rigid=False), output=Path(place))
             seconds.append(run.metrics.makespan_s)
             failed += execute.exit_code([run])
     figures = {

@@ -17,7 +17,7 @@ from rich.progress import Progress
 from pliant.cli.bench import bench_app
 from pliant.model.errors import PliantError
 from pliant.protocol import resizing
-from pliant.sim.workers import pool, processes
+from pliant.study.workers import Workers
 from pliant.testing.faults import FAULTS
 from pliant.testing.world import Verdict, World
 
@@ -38,7 +38,7 @@ class Found(NamedTuple):
 
 
 @bench_app.command()
-def world(
+def world(  # noqa: PLR0913 -- a command has its options as parameters
     *,
     seeds: Annotated[int, typer.Option(min=1, max=10**7, help="How many worlds, from --first on.")] = 100,
     first: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
@@ -50,8 +50,8 @@ def world(
     stop: Annotated[bool, typer.Option("--stop", help="End at the first world that breaks.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Run the controller, the agents and their jobs in worlds of faults, each drawn from a seed, and check that no job
-    is lost or run twice, that nothing leaks, and that nothing waits for ever."""
+    """Run the controller, the agents and their jobs in worlds of faults, each drawn from a seed, and check
+    that no job is lost or run twice, that nothing leaks, and that nothing waits for ever."""
     names = _faults(faults)
     if seed is not None:
         _tell(World(seed, names, telling=True).run())
@@ -61,7 +61,7 @@ def world(
     verdicts: list[Verdict] = []
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("worlds", total=seeds)
-        for some in _run(range(first, first + seeds), names, processes(workers), stop=stop):
+        for some in _run(range(first, first + seeds), names, workers, stop=stop):
             verdicts += some
             progress.advance(task, len(some))
             if stop and some[-1].broken:
@@ -89,12 +89,9 @@ def _faults(text: str) -> tuple[str, ...]:
 
 def _run(seeds: range, names: tuple[str, ...], workers: int, *, stop: bool) -> Iterator[list[Verdict]]:
     chunks = [list(seeds[i : i + CHUNK]) for i in range(0, len(seeds), CHUNK)]
-    if workers == 1 or len(chunks) == 1:
-        for chunk in chunks:
-            yield run_some(chunk, names, stop=stop)
-        return
-    with pool(min(workers, len(chunks))) as executor:
-        yield from executor.map(partial(run_some, names=names, stop=stop), chunks)
+    work = partial(run_some, names=names, stop=stop)
+    with Workers(workers) as several:
+        yield from several.each([(work, (chunk,)) for chunk in chunks])
 
 
 def run_some(seeds: list[int], names: tuple[str, ...], *, stop: bool = False) -> list[Verdict]:

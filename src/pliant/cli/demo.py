@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from pliant.cli import execute
+from pliant.cli.execute import Variant
 from pliant.cli.outputs import check_report
-from pliant.cli.run import OUTPUT, finish
+from pliant.cli.run import OUTPUT, Outputs, finish
 from pliant.model.batch import Batch, read_batch
 from pliant.report.runs import Run
 from pliant.terminal.console import console as steady_console
@@ -45,7 +46,8 @@ def demo(
         highlight=False,
     )
     forecasts = {
-        fixed: execute.predicted(batch, "", rigid=fixed).metrics.makespan_s for fixed in (True, False)
+        fixed: execute.predicted(Variant(batch, "", rigid=fixed)).metrics.makespan_s
+        for fixed in (True, False)
     }
     console.print(
         f"Predicted by the simulator: rigid {forecasts[True]:.0f} s, malleable {forecasts[False]:.0f} s.",
@@ -54,14 +56,7 @@ def demo(
     runs: list[Run] = []
     for fixed, name in ((True, "rigid"), (False, "malleable")):
         if not runs or runs[-1].stopped is None:
-            runs.append(
-                execute.live(
-                    batch,
-                    name,
-                    rigid=fixed,
-                    console=console,
-                    output=output / name,
-                    predicted_s=forecasts[fixed],
-                )
-            )
-    finish(runs, console, report=report, as_json=as_json, where=output)
+            variant = Variant(batch, name, rigid=fixed)
+            place = output / name
+            runs.append(execute.live(variant, output=place, console=console, predicted_s=forecasts[fixed]))
+    finish(runs, console, Outputs(report, as_json, output))

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from rich.console import Console
 
-from pliant.cli.policies import choose
 from pliant.core import records as r
 from pliant.core.journal import names_of
-from pliant.core.settings import batch_settings
+from pliant.core.settings import Settings, batch_settings
 from pliant.daemon import submission
 from pliant.daemon.deadline import PASS_DEADLINE_S
 from pliant.daemon.session import Interrupted, run_batch, signals_raised
 from pliant.daemon.verify import verify, with_own_python
-from pliant.model.batch import Batch, Cluster
-from pliant.model.jobs import Check, JobState
+from pliant.files.policy import PolicySpec
+from pliant.model.batch import Batch
+from pliant.model.jobs import Check, JobSpec, JobState
 from pliant.plan.cost import ResizeCost
 from pliant.policy.view import Policy
 from pliant.report.runs import Run
@@ -27,39 +29,46 @@ from pliant.terminal.progress import LiveView
 from pliant.workloads.batches import batch_jobs
 
 
-def policy_of(cluster: Cluster, *, rigid: bool) -> Policy:
-    """The cluster's policy, or EASY for a rigid run, with its queue's order either way; PolicyError."""
-    name, start = ("easy", None) if rigid else (cluster.policy, cluster.start)
-    return choose(name, start, order=cluster.order, weights=cluster.weights)
+class Variant(NamedTuple):
+    """A batch as it is to be run, under a name for people: with ``rigid`` every job at its preferred size,
+    under EASY. ``cost`` is what its policy takes resizes to cost, else the default."""
+
+    batch: Batch
+    name: str
+    rigid: bool
+    cost: ResizeCost | None = None
+
+    def policy(self) -> Policy:
+        """A new one: the cluster's policy or EASY, with its queue's order either way; PolicyError."""
+        spec = PolicySpec.of(self.batch.cluster)
+        return (spec._replace(name="easy", start=None) if self.rigid else spec).make()
+
+    @property
+    def settings(self) -> Settings:
+        return batch_settings(self.batch.cluster, self.cost)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(f"n{i}" for i in range(self.batch.cluster.nodes))
 
 
-def live(
-    batch: Batch,
-    name: str,
-    *,
-    rigid: bool,
-    output: Path,
-    console: Console,
-    predicted_s: float | None = None,
-    cost: ResizeCost | None = None,
-) -> Run:
+def live(variant: Variant, *, output: Path, console: Console, predicted_s: float | None = None) -> Run:
     """Run the batch on virtual nodes of this machine, and check the results of jobs that say how. The run's
-    ``stopped`` says what ended it early.
-
-    ``cost`` is what its policy takes resizes to cost, else the default. BatchError before anything starts.
+    ``stopped`` says what ended it early. BatchError before anything starts.
     """
+    batch, name = variant.batch, variant.name
     submission.check(batch, output)
     cluster = batch.cluster
-    policy = policy_of(cluster, rigid=rigid)
-    specs = tuple(job.rigid() for job in batch.jobs) if rigid else batch.jobs
+    policy = variant.policy()
+    specs = tuple(job.rigid() for job in batch.jobs) if variant.rigid else batch.jobs
     path = with_own_python(os.environ)["PATH"]
     jobs = tuple(msgspec.structs.replace(job, env={"PATH": path, **job.env}) for job in specs)
-    names = tuple(f"n{i}" for i in range(cluster.nodes))
-    with LiveView(name, policy.name, names, console) as view:
+    with LiveView(name, policy.name, variant.nodes, console) as view:
         records, stopped = run_batch(
             jobs,
             policy,
-            batch_settings(cluster, cost),
+            variant.settings,
             nodes=cluster.nodes,
             slots=cluster.slots,
             output=output,
@@ -67,52 +76,56 @@ def live(
             pass_deadline_s=cluster.pass_deadline_s or PASS_DEADLINE_S,
         )
         view.stopped = stopped is not None
-    names = names_of(records) or names
+    names = names_of(records) or variant.nodes
     run = Run(name, policy.name, names, records, predicted_makespan_s=predicted_s, stopped=stopped)
     if stopped is None and any(job.verify for job in jobs):
-        outcomes = run.metrics.jobs
-        results = {job.name: job.result for job in outcomes if job.state is JobState.COMPLETED}
-        checks: dict[str, Check] = {}
-        try:
-            with signals_raised(), console.status("checking the results"):
-                if not console.is_terminal:
-                    console.print(f"checking {count(len(results), 'result')}", highlight=False)
-                checks = verify(jobs, results)
-        except Interrupted as interrupted:
-            checks = {
-                job.name: Check(problem=interrupted.why) for job in jobs if job.verify and job.name in results
-            }
-            stopped = interrupted
+        checks, stopped = _checked(run, jobs, console)
         run = Run(name, policy.name, names, records, checks, predicted_s, stopped)
     return run
 
 
-def whole(batch: Batch, name: str, *, rigid: bool, output: Path) -> Run:
+def _checked(
+    run: Run, jobs: Sequence[JobSpec], console: Console
+) -> tuple[Mapping[str, Check], Interrupted | None]:
+    """What came of the checks of its jobs' results by name, and what ended them early."""
+    results = {job.name: job.result for job in run.metrics.jobs if job.state is JobState.COMPLETED}
+    try:
+        with signals_raised(), console.status("checking the results"):
+            if not console.is_terminal:
+                console.print(f"checking {count(len(results), 'result')}", highlight=False)
+            return verify(jobs, results), None
+    except Interrupted as interrupted:
+        why = interrupted.why
+        checks = {job.name: Check(problem=why) for job in jobs if job.verify and job.name in results}
+        return checks, interrupted
+
+
+def whole(variant: Variant, *, output: Path) -> Run:
     """``live`` without display, for measurements: raises what has stopped the run."""
-    run = live(batch, name, rigid=rigid, output=output, console=Console(quiet=True))
+    run = live(variant, output=output, console=Console(quiet=True))
     if run.stopped is not None:
         raise run.stopped
     return run
 
 
-def predicted(batch: Batch, name: str, *, rigid: bool, cost: ResizeCost | None = None) -> Run:
+def predicted(variant: Variant) -> Run:
     """The same batch under a virtual clock; BatchError if a job does not say how long it runs."""
-    cluster = batch.cluster
-    policy = policy_of(cluster, rigid=rigid)
+    policy = variant.policy()
     records: list[r.Record] = []
     simulate(
-        batch_jobs(batch, rigid=rigid),
-        cluster.nodes,
+        batch_jobs(variant.batch, rigid=variant.rigid),
+        variant.batch.cluster.nodes,
         policy,
-        batch_settings(cluster, cost),
+        variant.settings,
         records.append,
         starting=True,
     )
-    return Run(name, policy.name, [f"n{i}" for i in range(cluster.nodes)], records)
+    return Run(variant.name, policy.name, variant.nodes, records)
 
 
 def exit_code(runs: list[Run]) -> int:
-    """1 if any job failed, did not end, or has a result that is wrong or could not be checked, or a policy went wrong."""
+    """1 if any job failed, did not end, or has a result that is wrong or could not be checked, or a policy
+    went wrong."""
     return int(
         any(
             run.failed or run.unfinished or run.differing or run.unchecked or run.policy_failed

@@ -1,4 +1,4 @@
-"""Verbs for a run that goes on in another terminal: ``pliant resize``, ``pliant nodes`` and ``pliant queue``."""
+"""``pliant resize``, ``pliant nodes`` and ``pliant queue``, for a run that goes on in another terminal."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def queue(
 
 
 def _queues(runs: list[str]) -> dict[str, control.Answer | PliantError]:
-    """What each run says is in its queue, asked all at once: one that hangs does not keep the others waiting."""
+    """What each run says is in its queue, asked all at once: one that hangs does not hold up the others."""
 
     def ask(run: str) -> control.Answer | PliantError:
         try:

@@ -12,8 +12,8 @@ from pliant.model.errors import BatchError
 
 
 def check_report(report: Path | None, inputs: Sequence[str] = ()) -> None:
-    """BatchError before anything starts if the report, or the JSON beside it, could not be written at the end, or
-    would take the place of one of the files that are read. Nothing that is there is changed."""
+    """BatchError before anything starts if the report, or the JSON beside it, could not be written at the
+    end, or would take the place of one of the files that are read. Nothing that is there is changed."""
     if report is None:
         return
     if report.suffix == ".json":

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from pliant.cli.bench import find_trace
+from pliant.files.traces import TRACES, find_trace
 from pliant.model.errors import TraceError
 from pliant.reproduce.scheduling import STUDIES, reproduce
 from pliant.reproduce.traces import FULL
@@ -31,7 +31,7 @@ def _verbs() -> None:
 
 
 @reproduce_app.command()
-def scheduling(
+def scheduling(  # noqa: PLR0913 -- a command has its options as parameters
     *,
     out: Annotated[
         Path, typer.Option(help="The folder to write; one that this command wrote before is replaced.")
@@ -40,13 +40,12 @@ def scheduling(
         list[str] | None, typer.Option(help=f"One of the studies: {', '.join(STUDIES)}; repeatable.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter workloads.")] = False,
-    traces: Annotated[
-        Path | None, typer.Option(help="Where the traces are; else $PLIANT_TRACES, or ../shared/traces.")
-    ] = None,
+    traces: Annotated[Path | None, typer.Option(help=f"Where the traces are; else ${TRACES}.")] = None,
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one a processor.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Paper 2's and paper 3's experiments, and all policies on real traces: figures, tables, and a README.md."""
+    """Paper 2's and paper 3's experiments, and all policies on real traces: figures, tables, and a
+    README.md."""
     try:
         found = find_trace(FULL[0].file, traces).parent
     except TraceError:

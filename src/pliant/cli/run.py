@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, NamedTuple
 
 import msgspec
 import typer
 from rich.console import Console
 
 from pliant.cli import execute
+from pliant.cli import run_options as o
+from pliant.cli.execute import Variant
 from pliant.cli.outputs import check_report
 from pliant.daemon.verify import unusable
 from pliant.files.batch import read_batch_file
 from pliant.files.cost import read_cost
+from pliant.files.policy import NOTHING_SAID, PolicySpec
 from pliant.model.batch import Batch, read_batch
 from pliant.model.errors import BatchError, PliantError
 from pliant.model.kinds import JobKind
-from pliant.model.limits import MOST_NODES, as_name
+from pliant.model.limits import as_name
 from pliant.model.speedup import Phases
 from pliant.page.html import write_report
-from pliant.policy import registry
-from pliant.policy.order import ORDERS
 from pliant.report.runs import Run, report_json
 from pliant.terminal.console import console as steady_console
 from pliant.terminal.console import write_out
@@ -41,79 +42,92 @@ def register(app: typer.Typer) -> None:
     app.command("run")(run)
 
 
-def run(
-    batch_or_command: Annotated[
-        list[str] | None, typer.Argument(metavar="BATCH.toml | -- COMMAND...", show_default=False)
-    ] = None,
+def run(  # noqa: PLR0913 -- a command has its options as parameters
+    batch_or_command: o.BATCH_OR_COMMAND = None,
     *,
-    size: Annotated[
-        str, typer.Option("-N", help="Without a batch: nodes of the job, as 4 or 1:8 (min:max); else 1.")
-    ] = "",
-    walltime: Annotated[
-        float | None,
-        typer.Option(
-            "-t",
-            "--walltime",
-            help="Without a batch: estimate in seconds, else 3600. The queue is planned by it; a job that takes "
-            "longer goes on.",
-        ),
-    ] = None,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="Without a batch: end the job after so long; its estimate, too. In a batch each job says so: "
-            "walltime = SECONDS and kill = true.",
-        ),
-    ] = None,
-    kind: Annotated[
-        JobKind | None,
-        typer.Option(help="Without a batch: what the job's nodes are to each other; else mpi."),
-    ] = None,
-    nodes: Annotated[
-        int, typer.Option(min=0, max=MOST_NODES, help="Virtual nodes; 0: what the batch says, or 8.")
-    ] = 0,
-    policy: Annotated[
-        str, typer.Option(help=f"One of {', '.join(registry.POLICIES)}, or FILE.py[:CLASS].")
-    ] = "",
-    start: Annotated[str, typer.Option(help=f"Start rule: {', '.join(registry.START_RULES)}.")] = "",
-    order: Annotated[str, typer.Option(help=f"Queue order: {', '.join(ORDERS)}.")] = "",
-    rigid: Annotated[
-        bool, typer.Option("--rigid", help="Every job at its preferred size, under EASY.")
-    ] = False,
-    compare: Annotated[bool, typer.Option("--compare", help="Run twice: rigid, then malleable.")] = False,
-    cost: Annotated[
-        str, typer.Option(help="What resizes cost: a file by pliant calibrate --out, none, or default.")
-    ] = "default",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check the batch and predict it; start nothing.")
-    ] = False,
-    report: Annotated[
-        Path | None, typer.Option(help="Write an HTML report here, and JSON beside it.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print report.json instead of tables.")] = False,
-    output: Annotated[Path, typer.Option(help="Directory for the jobs' output and the records.")] = OUTPUT,
+    size: o.SIZE = "",
+    walltime: o.WALLTIME = None,
+    time_limit: o.TIME_LIMIT = None,
+    kind: o.KIND = None,
+    nodes: o.NODES = 0,
+    policy: o.POLICY = "",
+    start: o.START = "",
+    order: o.ORDER = "",
+    rigid: o.RIGID = False,
+    compare: o.COMPARE = False,
+    cost: o.COST = "default",
+    dry_run: o.DRY_RUN = False,
+    report: o.REPORT = None,
+    as_json: o.AS_JSON = False,
+    output: o.OUTPUT = OUTPUT,
 ) -> None:
     """Run a batch of jobs, or one command, and show what became of it."""
-    check_report(report, [text for text in (*(batch_or_command or [])[:1], cost, policy) if text])
+    words = batch_or_command or []
+    check_report(report, [text for text in (*words[:1], cost, policy) if text])
     costs = read_cost(cost)
-    batch = _batch(batch_or_command or [], size, walltime, nodes, policy, start, order, time_limit, kind)
+    said = PolicySpec(policy, start or None, order or None)
+    batch = _batch(words, JobOptions(size, walltime, time_limit, kind), nodes, said)
     if not dry_run:
         _check_live(batch, rigid=rigid and not compare)
-    chosen = execute.policy_of(batch.cluster, rigid=False)
+    malleable = Variant(batch, "", rigid=False, cost=costs)
+    malleable = malleable._replace(name=malleable.policy().name)
+    fixed = malleable._replace(name="rigid", rigid=True)
+    variants = [fixed, malleable] if compare else [fixed if rigid else malleable]
     console = steady_console(stderr=as_json)
-    kinds = [True, False] if compare else [rigid]
     runs: list[Run] = []
-    for fixed in kinds:
-        name = "rigid" if fixed else chosen.name
+    for variant in variants:
         if dry_run:
-            runs.append(execute.predicted(batch, name, rigid=fixed, cost=costs))
+            runs.append(execute.predicted(variant))
         elif not runs or runs[-1].stopped is None:
-            place = output / name if compare else output
-            runs.append(execute.live(batch, name, rigid=fixed, output=place, console=console, cost=costs))
+            place = output / variant.name if compare else output
+            runs.append(execute.live(variant, output=place, console=console))
     if dry_run:
         console.print("Predicted by the simulator; nothing was started.")
-    finish(runs, console, report=report, as_json=as_json, where=output if not dry_run else None)
+    finish(runs, console, Outputs(report, as_json, output if not dry_run else None))
+
+
+class JobOptions(NamedTuple):
+    """What the options say of a command's job; in a batch each job says so itself."""
+
+    size: str = ""
+    walltime: float | None = None
+    time_limit: float | None = None
+    kind: JobKind | None = None
+
+    def job(self, words: list[str]) -> dict[str, Any]:
+        """The command ``words`` as a job of a batch; BatchError."""
+        return {
+            "name": as_name(_name(words)),
+            "command": words,
+            "nodes": self.size or "1",
+            "kind": self.kind or JobKind.MPI,
+            **self._walltime(),
+        }
+
+    def check_unsaid(self, batch: str) -> None:
+        """BatchError if anything is said, though there is a ``batch``."""
+        if self.time_limit is not None:
+            raise BatchError(
+                f"--time-limit is for a command; in {batch}, give each job that shall be ended "
+                f"walltime = {self.time_limit:g} and kill = true"
+            )
+        for option, key, value in (
+            ("-N", "nodes", self.size),
+            ("-t", "walltime", self.walltime),
+            ("--kind", "kind", self.kind),
+        ):
+            if value not in ("", None):
+                raise BatchError(f"{option} is for a command; in {batch}, give each job its {key}")
+
+    def _walltime(self) -> dict[str, Any]:
+        """What ``-t`` or ``--time-limit`` says, as keys of a job; BatchError."""
+        if self.time_limit is None:
+            return {"walltime": WALLTIME_S if self.walltime is None else self.walltime}
+        if self.walltime is not None:
+            raise BatchError("-t and --time-limit: give one of them; a limit is an estimate as well")
+        if not self.time_limit > 0:
+            raise BatchError(f"--time-limit {self.time_limit:g}: it must be above 0 seconds")
+        return {"walltime": self.time_limit, "kill": True}
 
 
 def _check_live(batch: Batch, *, rigid: bool) -> None:
@@ -124,32 +138,33 @@ def _check_live(batch: Batch, *, rigid: bool) -> None:
             raise BatchError(f"{batch.source}: job {job.name!r}: verify: {problem}")
         if isinstance(job.model, Phases) and not rigid:
             raise BatchError(
-                f"{batch.source}: job {job.name!r}: phases: evolving jobs by phases can only be simulated: use "
-                "pliant simulate or --dry-run, or --rigid to run each at its preferred size"
+                f"{batch.source}: job {job.name!r}: phases: evolving jobs by phases can only be simulated: "
+                "use pliant simulate or --dry-run, or --rigid to run each at its preferred size"
             )
 
 
-def finish(
-    runs: list[Run], console: Console, *, report: Path | None, as_json: bool, where: Path | None
-) -> None:
+class Outputs(NamedTuple):
+    """What becomes of the results: a report, JSON or tables; jobs and journal have written to ``where``."""
+
+    report: Path | None
+    as_json: bool
+    where: Path | None
+
+
+def finish(runs: list[Run], console: Console, outputs: Outputs) -> None:
     """Tables or JSON, what went wrong, the report, and the exit code; raises what has stopped a run early."""
     unwritten = None
-    if as_json:
+    if outputs.as_json:
         unwritten = write_out(report_json(runs))
     else:
-        if len(runs) == 1 or any(run.failed or run.differing or run.unchecked for run in runs):
-            for each in runs:
-                console.print("", job_table(each, console.width))
-        console.print("")
-        if len(runs) > 1 or len(runs[0].jobs) > 1:  # of a lone job the means say nothing more
-            console.print(compare_table(runs), "")
+        _show(runs, console)
     if lines := list(told(runs)):
         for line in lines:
             console.print(line, soft_wrap=bool(line.no_wrap) or not console.is_terminal)
         console.print("")
-    written = report is None or _write(runs, report, console)
-    if where is not None:
-        said = f"output of the jobs and records: {where}"
+    written = outputs.report is None or _write(runs, outputs.report, console)
+    if outputs.where is not None:
+        said = f"output of the jobs and records: {outputs.where}"
         console.print(said, markup=False, highlight=False, soft_wrap=True)
     for each in runs:
         if each.stopped is not None:
@@ -158,6 +173,15 @@ def finish(
         raise PliantError(f"standard output: the results could not be written: {unwritten.strerror}")
     if code := execute.exit_code(runs) or (0 if written else NOT_WRITTEN):
         raise typer.Exit(code)
+
+
+def _show(runs: list[Run], console: Console) -> None:
+    if len(runs) == 1 or any(run.failed or run.differing or run.unchecked for run in runs):
+        for each in runs:
+            console.print("", job_table(each, console.width))
+    console.print("")
+    if len(runs) > 1 or len(runs[0].jobs) > 1:  # of a lone job the means say nothing more
+        console.print(compare_table(runs), "")
 
 
 def _write(runs: list[Run], report: Path, console: Console) -> bool:
@@ -177,38 +201,22 @@ def _write(runs: list[Run], report: Path, console: Console) -> bool:
     return len(there) == 2
 
 
-def _batch(
-    words: list[str],
-    size: str,
-    walltime: float | None,
-    nodes: int,
-    policy: str,
-    start: str,
-    order: str,
-    time_limit: float | None = None,
-    kind: JobKind | None = None,
-) -> Batch:
+def _batch(words: list[str], job: JobOptions, nodes: int = 0, policy: PolicySpec = NOTHING_SAID) -> Batch:
     """The batch that the command line means, completed by its options; BatchError."""
     if not words:
         raise BatchError("nothing to run: name a BATCH.toml, or give a command after --")
     if len(words) == 1 and words[0].endswith(".toml"):
-        _check_for_command(words[0], size, walltime, time_limit, kind)
+        job.check_unsaid(words[0])
         batch = read_batch_file(Path(words[0]))
     else:
-        job: dict[str, Any] = {
-            "name": as_name(_name(words)),
-            "command": words,
-            "nodes": size or "1",
-            "kind": kind or JobKind.MPI,
-            **_walltime(walltime, time_limit),
-        }
-        batch = read_batch({"cluster": {"nodes": nodes or 8}, "jobs": [job]}, "the command line")
+        batch = read_batch({"cluster": {"nodes": nodes or 8}, "jobs": [job.job(words)]}, "the command line")
+    said = policy.over(PolicySpec.of(batch.cluster))
     cluster = msgspec.structs.replace(
         batch.cluster,
         nodes=nodes or batch.cluster.nodes,
-        policy=policy or batch.cluster.policy,
-        start=start or (None if policy else batch.cluster.start),  # the batch's own goes with its policy
-        order=order or batch.cluster.order,
+        policy=said.name,
+        start=said.start,
+        order=said.order or batch.cluster.order,
     )
     for each in batch.jobs:
         if each.nodes.min > cluster.nodes:
@@ -217,31 +225,6 @@ def _batch(
                 f"and the cluster has {cluster.nodes}; it could never start"
             )
     return msgspec.structs.replace(batch, cluster=cluster)
-
-
-def _check_for_command(
-    batch: str, size: str, walltime: float | None, time_limit: float | None, kind: JobKind | None
-) -> None:
-    """BatchError for options that only a command takes: in a batch each job says so itself."""
-    if time_limit is not None:
-        raise BatchError(
-            f"--time-limit is for a command; in {batch}, give each job that shall be ended "
-            f"walltime = {time_limit:g} and kill = true"
-        )
-    for option, key, value in (("-N", "nodes", size), ("-t", "walltime", walltime), ("--kind", "kind", kind)):
-        if value not in ("", None):
-            raise BatchError(f"{option} is for a command; in {batch}, give each job its {key}")
-
-
-def _walltime(walltime: float | None, time_limit: float | None) -> dict[str, Any]:
-    """What ``-t`` or ``--time-limit`` says, as keys of a job; BatchError."""
-    if time_limit is None:
-        return {"walltime": WALLTIME_S if walltime is None else walltime}
-    if walltime is not None:
-        raise BatchError("-t and --time-limit: give one of them; a limit is an estimate as well")
-    if not time_limit > 0:
-        raise BatchError(f"--time-limit {time_limit:g}: it must be above 0 seconds")
-    return {"walltime": time_limit, "kill": True}
 
 
 def _name(command: list[str]) -> str:

@@ -54,9 +54,9 @@ def write(report: Path, picture: Picture, of: Simulated, metrics: RunMetrics) ->
         raise unwritable(report, error) from None
 
 
-def facts(wish: Wish, load: Workload, start: str, instant: Instant, end: SimEnd) -> list[str]:
-    """What the user asked for beside workload, policy (whose name tells the queue's order) and nodes, and what no
-    chart shows."""
+def facts(wish: Wish, load: Workload, start: str | None, instant: Instant, end: SimEnd) -> list[str]:
+    """What the user asked for beside workload, policy (whose name tells the queue's order) and nodes, and
+    what no chart shows."""
     found: list[str] = []
     if wish.rigid:
         found.append("every job at its preferred size")
@@ -70,13 +70,8 @@ def facts(wish: Wish, load: Workload, start: str, instant: Instant, end: SimEnd)
         found.append(f"start rule {start}")
     if load.settings.pass_interval_s:
         found.append(f"a pass every {seconds(load.settings.pass_interval_s)}")
-    if load.failures is not None:
-        found.append(_failing(load.failures))
-        lost = f"{end.lost_node_s:,.0f} node seconds of work lost"
-        found.append(
-            f"{count(end.node_failures, 'node failure')}, {count(end.requeued, 'job')} requeued, {lost}"
-        )
-    if load.settings.cost == INSTANT and any(job.spec.job_class is JobClass.MALLEABLE for job in load.jobs):
+    found += _failing(load.failures, end)
+    if _resizes_at_once(load):
         found.append("resizes take no time")
     if instant is not Instant.TOGETHER:
         found.append(f"events of one instant in {instant} order")
@@ -85,10 +80,22 @@ def facts(wish: Wish, load: Workload, start: str, instant: Instant, end: SimEnd)
     return found
 
 
-def _failing(failures: Failures) -> str:
-    """Which nodes fail, and what becomes of their jobs."""
+def _resizes_at_once(load: Workload) -> bool:
+    """Whether there is something to resize, and it takes no time."""
+    some = any(job.spec.job_class is JobClass.MALLEABLE for job in load.jobs)
+    return some and load.settings.cost == INSTANT
+
+
+def _failing(failures: Failures | None, end: SimEnd) -> list[str]:
+    """Which nodes fail, what becomes of their jobs, and what did."""
+    if failures is None:
+        return []
     if (drawn := failures.drawn) is not None:
-        how = f"each node fails every {seconds(drawn.mtbf_s)} on average, and is repaired in {seconds(drawn.repair_s)}"
+        how = f"each node fails every {seconds(drawn.mtbf_s)} on average"
+        how += f", and is repaired in {seconds(drawn.repair_s)}"
     else:
         how = f"{count(len(failures.listed), 'node failure')} from a file"
-    return how + ("" if failures.requeue else "; jobs that lose a node are not submitted again")
+    how += "" if failures.requeue else "; jobs that lose a node are not submitted again"
+    lost = f"{end.lost_node_s:,.0f} node seconds of work lost"
+    what = f"{count(end.node_failures, 'node failure')}, {count(end.requeued, 'job')} requeued, {lost}"
+    return [how, what]

@@ -1,1 +1,1 @@
-"""What users hand over and get as files: batches, costs, journals; errors name the file and what is wrong in it."""
+"""What users hand over and get as files: batches, costs, journals, policies; errors name the file."""

@@ -19,7 +19,7 @@ NAMED_COSTS = {"default": ResizeCost(), "none": INSTANT}
 
 
 def read_cost(name: str) -> ResizeCost:
-    """The costs of ``name``: one of ``NAMED_COSTS``, or a cost file. BatchError says what is wrong with it."""
+    """The costs of ``name``: one of ``NAMED_COSTS``, or a cost file. BatchError says what is wrong."""
     if name in NAMED_COSTS:
         return NAMED_COSTS[name]
     wrong = f"cost: {name}:"

@@ -8,8 +8,9 @@ from pathlib import Path
 
 
 def save(contents: Mapping[Path, bytes]) -> None:
-    """Write the files, all of them or none: they are drafted beside their places first, so that a full disk leaves
-    what was there before. What is no regular file, a pipe for one, is written to as it is. Raises OSError."""
+    """Write the files, all of them or none: they are drafted beside their places first, so that a full disk
+    leaves what was there before. What is no regular file, a pipe for one, is written to as it is. Raises
+    OSError."""
     drafts: dict[Path, Path] = {}
     try:
         for number, (path, content) in enumerate(contents.items()):

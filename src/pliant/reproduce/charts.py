@@ -1,4 +1,4 @@
-"""Charts of a study, for colour-blind readers and grey printers: every line has a colour, a dash and a marker."""
+"""Charts of a study, for colour-blind readers and grey printers: lines have a colour, a dash and a marker."""
 
 from __future__ import annotations
 

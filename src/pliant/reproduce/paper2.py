@@ -1,4 +1,4 @@
-"""Paper 2's experiment (section "Evaluation"): 10 batches of 25 jobs on 32 nodes, six shares of malleable jobs.
+"""Paper 2's experiment ("Evaluation"): 10 batches of 25 jobs on 32 nodes, six shares of malleable jobs.
 
 Figures 8 to 11 and the headline, with the article's values beside ours. Its text gives the values at 0 and
 100 %; those in between are in its figures only.
@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from pliant.policy.registry import make
+from pliant.files.policy import PolicySpec
 from pliant.reproduce import charts
 from pliant.reproduce.folder import Folder
-from pliant.reproduce.runs import Outcome, Task, outcome
-from pliant.sim.confidence import Interval, interval
+from pliant.reproduce.runs import Outcome, outcome
+from pliant.study.confidence import Interval, interval
+from pliant.study.workers import Task
 from pliant.workloads.paper2 import NODES, PERCENTAGES, SEEDS, paper2_jobs, paper2_settings
 
 PASS_INTERVAL_S = 5.0
@@ -24,20 +25,19 @@ PASS_INTERVAL_S = 5.0
 
 
 class Algorithm(NamedTuple):
-    """What the article calls ``label``, as a policy and its start rule."""
+    """What the article calls ``label``, as a policy."""
 
     label: str
-    policy: str
-    start: str | None
+    policy: PolicySpec
 
 
 ALGORITHMS = (
-    Algorithm("FCFS", "fcfs", "free"),
-    Algorithm("Backfilling", "firstfit", "free"),
-    Algorithm("EASY", "easy", "free"),
-    Algorithm("Malleable", "malleable", "free"),
-    Algorithm("Malleable from min", "malleable", "min"),
-    Algorithm("marginal (ours)", "marginal", None),
+    Algorithm("FCFS", PolicySpec("fcfs", "free")),
+    Algorithm("Backfilling", PolicySpec("firstfit", "free")),
+    Algorithm("EASY", PolicySpec("easy", "free")),
+    Algorithm("Malleable", PolicySpec("malleable", "free")),
+    Algorithm("Malleable from min", PolicySpec("malleable", "min")),
+    Algorithm("marginal (ours)", PolicySpec("marginal")),
 )
 
 
@@ -89,10 +89,10 @@ def look(label: str) -> int:
     return [each.label for each in ALGORITHMS].index(label)
 
 
-def one(seed: int, percent: int, policy: str, start: str | None) -> Outcome:
+def one(seed: int, percent: int, policy: PolicySpec) -> Outcome:
     """A batch under a policy."""
     settings = msgspec.structs.replace(paper2_settings(), pass_interval_s=PASS_INTERVAL_S)
-    return outcome(paper2_jobs(seed, percent), NODES, make(policy, start), settings)
+    return outcome(paper2_jobs(seed, percent), NODES, policy.make(), settings)
 
 
 def _cases() -> list[tuple[Algorithm, int, int]]:
@@ -100,7 +100,7 @@ def _cases() -> list[tuple[Algorithm, int, int]]:
 
 
 def tasks() -> list[Task]:
-    return [(one, (seed, percent, each.policy, each.start)) for each, percent, seed in _cases()]
+    return [(one, (seed, percent, each.policy)) for each, percent, seed in _cases()]
 
 
 def collect(outcomes: Sequence[Outcome]) -> Runs:
@@ -121,28 +121,38 @@ def write(folder: Folder, runs: Runs) -> str:
         [(each.label, percent, seed, *next(flat[each.label, percent])) for each, percent, seed in cases],
     )
     _orders(folder, runs)
-    _over_shares(
-        folder, runs, "paper2-figure-9-makespan", "makespan, s", lambda o: o.makespan_s, "makespan_s"
-    )
-    _over_shares(
-        folder, runs, "paper2-figure-10-utilisation", "node utilisation, %",
-        lambda o: 100 * o.utilisation, "utilisation",
-    )  # fmt: skip
+    _over_shares(folder, runs, MAKESPAN)
+    _over_shares(folder, runs, UTILISATION)
     _turnaround(folder, runs)
     return _section(runs)
 
 
-def _over_shares(
-    folder: Folder, runs: Runs, name: str, title: str, value: Callable[[Outcome], float], key: str
-) -> None:
+class Figure(NamedTuple):
+    """What a figure over the shares of malleable jobs shows, as ``key`` of ``Published`` times ``unit``."""
+
+    name: str
+    title: str
+    key: str
+    unit: float = 1.0
+
+    def value(self, outcome: Outcome) -> float:
+        return self.unit * float(getattr(outcome, self.key))
+
+
+MAKESPAN = Figure("paper2-figure-9-makespan", "makespan, s", "makespan_s")
+UTILISATION = Figure("paper2-figure-10-utilisation", "node utilisation, %", "utilisation", 100.0)
+
+
+def _over_shares(folder: Folder, runs: Runs, of: Figure) -> None:
     made, (axes,) = charts.figure(1, wide=7.4, high=4.8)
     found = {
-        each.label: [runs.figure(each.label, percent, value) for percent in runs.percentages]
+        each.label: [runs.figure(each.label, percent, of.value) for percent in runs.percentages]
         for each in ALGORITHMS
     }
-    unit = 100.0 if key == "utilisation" else 1.0
     published = {
-        label: [(float(p), unit * getattr(row, key)) for (who, p), row in PUBLISHED.items() if who == label]
+        label: [
+            (float(p), of.unit * getattr(row, of.key)) for (who, p), row in PUBLISHED.items() if who == label
+        ]
         for label, _ in PUBLISHED
     }
     charts.lines(
@@ -156,12 +166,12 @@ def _over_shares(
         published,
     )
     axes.set_xlabel("malleable (moldable) jobs, %")
-    axes.set_ylabel(title)
+    axes.set_ylabel(of.title)
     axes.set_title("mean of the batches with 95 % intervals; stars: the article", fontsize=9)
     charts.legend(made, axes, 3)
-    folder.figure(name, made)
+    folder.figure(of.name, made)
     folder.table(
-        name,
+        of.name,
         ("algorithm", "malleable_percent", "mean", "half_width_95", "article"),
         [
             (label, p, i.mean, i.half, dict(published.get(label, ())).get(float(p)))
@@ -174,7 +184,7 @@ def _over_shares(
 def _orders(folder: Folder, runs: Runs) -> None:
     """Figure 8: orders per malleable job."""
     shares = [percent for percent in runs.percentages if percent]
-    labels = [each.label for each in ALGORITHMS if each.policy in ("malleable", "marginal")]
+    labels = [each.label for each in ALGORITHMS if each.policy.name in ("malleable", "marginal")]
     rows = []
     made, pair = charts.figure(2)
     for axes, what, value, column in (
@@ -257,11 +267,15 @@ def _section(runs: Runs) -> str:
         "",
         (
             f"25 jobs a batch, {len(SEEDS)} batches, a pass every {PASS_INTERVAL_S:g} s, "
-            "resizes as long as the article measured. Run times are calibrated, since the article's are not public: "
-            "each program has the same share of all work, scaled to the article's mean run time of 195.36 s."
+            "resizes as long as the article measured. Run times are calibrated, since the article's are not "
+            "public: each program has the same share of all work, scaled to the article's mean run time of "
+            "195.36 s."
         ),
         "",
-        "| algorithm | jobs malleable | makespan, s | article | | utilisation | article | turnaround, s | article | |",
+        (
+            "| algorithm | jobs malleable | makespan, s | article | | utilisation | article | "
+            "turnaround, s | article | |"
+        ),
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for (label, percent), article in PUBLISHED.items():
@@ -312,20 +326,24 @@ def _verdict(runs: Runs) -> list[str]:
     easy, fcfs = makespan("EASY", 0), makespan("FCFS", 0)
     wait = {"Malleable": mean(o.wait_mean_s for o in runs.by["Malleable", 100])}
     return [
-        f"**{'Agrees' if within else 'Differs'}**: rigid FCFS and first-fit backfilling, against the article: {shown}.",
+        (
+            f"**{'Agrees' if within else 'Differs'}**: rigid FCFS and first-fit backfilling, against the "
+            f"article: {shown}."
+        ),
         "",
         (
-            f"**Differs**: EASY. The article's makespan at 0 % is that of FCFS ({PUBLISHED['EASY', 0].makespan_s:.0f} "
-            f"against {PUBLISHED['FCFS', 0].makespan_s:.0f} s). Its program gives every job an estimate of 800 s and "
-            "has no rule for nodes that the head of the queue leaves over, so that nothing can ever pass the head. "
-            f"True EASY, with the same estimates, needs {easy:.0f} s ({easy / fcfs - 1:+.1%} against FCFS here): "
-            "part of the published gain is over FCFS, not over EASY."
+            "**Differs**: EASY. The article's makespan at 0 % is that of FCFS "
+            f"({PUBLISHED['EASY', 0].makespan_s:.0f} against {PUBLISHED['FCFS', 0].makespan_s:.0f} s). Its "
+            "program gives every job an estimate of 800 s and has no rule for nodes that the head of the "
+            "queue leaves over, so that nothing can ever pass the head. True EASY, with the same estimates, "
+            f"needs {easy:.0f} s ({easy / fcfs - 1:+.1%} against FCFS here): part of the published gain is "
+            "over FCFS, not over EASY."
         ),
         "",
         (
             f"**Differs**: at 100 % the malleable algorithm waits {wait['Malleable']:.0f} s on average "
-            "(article: 140.67 s), and its turnaround is shorter for it. Its published program takes from each donor "
-            "as much as the head needs, instead of just enough from all together, and ignores nodes that are free "
-            "already; ours does neither, so fewer jobs are made small."
+            "(article: 140.67 s), and its turnaround is shorter for it. Its published program takes from "
+            "each donor as much as the head needs, instead of just enough from all together, and ignores "
+            "nodes that are free already; ours does neither, so fewer jobs are made small."
         ),
     ]

@@ -1,7 +1,7 @@
 """Paper 3's throughput evaluation (its section 7.5): 50 to 400 jobs, fixed and flexible, on 64 nodes.
 
-Table 4 with the article's values beside ours, and its Figures 4 to 8. The flexible jobs run under DMR's policy
-as in the article, and once more under ours.
+Table 4 with the article's values beside ours, and its Figures 4 to 8. The flexible jobs run under DMR's
+policy as in the article, and once more under ours.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from pliant.core import records as r
-from pliant.core.metrics import Metrics
 from pliant.model.jobs import JobSpec
 from pliant.policy.registry import make
 from pliant.reproduce import charts
 from pliant.reproduce.folder import Folder
-from pliant.reproduce.runs import Outcome, Task, summed
-from pliant.sim.simulator import simulate
+from pliant.reproduce.runs import Outcome, simulation_of, summed
+from pliant.study.simulation import Sink
+from pliant.study.workers import Task
 from pliant.workloads.paper3 import (
     COUNTS,
     NODES,
@@ -84,14 +84,9 @@ def one(count: int, version: str) -> Run:
     """A workload of ``count`` jobs in one of ``VERSIONS``."""
     jobs = paper3_jobs(count, flexible=version != "fixed")
     policy = make({"fixed": "easy", "flexible": "dmr-preferred", "ours": "marginal"}[version])
-    metrics, follower = Metrics(keep_jobs=True), _Follower()
-
-    def sink(record: r.Record) -> None:
-        metrics.add(record)
-        follower.add(record)
-
-    simulate(jobs, NODES, policy, paper3_settings(), sink)
-    summary = metrics.summary()
+    follower = _Follower()
+    made = simulation_of(jobs, NODES, policy, paper3_settings())
+    summary = made.run(follower, keep_jobs=True).metrics
     times = [
         JobTimes(
             follower.programs[i],
@@ -111,6 +106,15 @@ class _Follower:
         self.programs: dict[int, str] = {}
         self._now = Step(0.0, 0, 0, 0)
         self._sizes: dict[int, int] = {}
+
+    def beside(self, sink: Sink) -> Sink:
+        """A sink that hands each record to ``sink``, too."""
+
+        def both(record: r.Record) -> None:
+            sink(record)
+            self.add(record)
+
+        return both
 
     def add(self, record: r.Record) -> None:
         match record:
@@ -291,9 +295,10 @@ def _section(runs: Runs) -> str:
         "## Paper 3: the DMR API's jobs on 64 nodes (Table 4, Figures 4 to 8)",
         "",
         (
-            "Jobs of CG, Jacobi and N-body as in its Table 1, each submitted at its maximum, one every 10 s on average. "
-            "Run times and the order of the jobs are calibrated on Table 4 itself, since neither is published: that "
-            "the values are near is their doing; that the same run times serve four workloads and both versions is not."
+            "Jobs of CG, Jacobi and N-body as in its Table 1, each submitted at its maximum, one every 10 s "
+            "on average. Run times and the order of the jobs are calibrated on Table 4 itself, since neither "
+            "is published: that the values are near is their doing; that the same run times serve four "
+            "workloads and both versions is not."
         ),
         "",
         "| jobs | version | " + " | ".join(f"{title} | article" for _, title, _ in COLUMNS) + " |",
@@ -302,7 +307,8 @@ def _section(runs: Runs) -> str:
     for (count, version), run in runs.items():
         article = PUBLISHED.get((count, version))
         cells = [
-            f"{_told(field, value(run.outcome))} | {_told(field, getattr(article, field)) if article else '-'}"
+            f"{_told(field, value(run.outcome))} | "
+            f"{_told(field, getattr(article, field)) if article else '-'}"
             for field, _, value in COLUMNS
         ]
         lines.append(f"| {count} | {LABELS[version]} | {' | '.join(cells)} |")
@@ -313,10 +319,11 @@ def _section(runs: Runs) -> str:
             "",
             *_verdict(runs),
             (
-                f"**Differs**: {COUNTS[-1]} flexible jobs make {largest.expands} expansions and {largest.shrinks} shrinks here, "
-                f"{PUBLISHED_ACTIONS['expand']} and {PUBLISHED_ACTIONS['shrink']} in its Table 2. By its rules every job "
-                "above its preferred size is shrunk as soon as it asks while somebody waits, and somebody waits nearly all "
-                "the time; why half of the jobs were not, the article does not say."
+                f"**Differs**: {COUNTS[-1]} flexible jobs make {largest.expands} expansions and "
+                f"{largest.shrinks} shrinks here, {PUBLISHED_ACTIONS['expand']} and "
+                f"{PUBLISHED_ACTIONS['shrink']} in its Table 2. By its rules every job above its preferred "
+                "size is shrunk as soon as it asks while somebody waits, and somebody waits nearly all the "
+                "time; why half of the jobs were not, the article does not say."
             ),
             "",
             *(f"![]({name}.png)" for name in FIGURES),
@@ -352,8 +359,8 @@ def _verdict(runs: Runs) -> list[str]:
     ours = ", ".join(f"{gain(many, 'ours'):+.0%}" for many in COUNTS)
     return [
         (
-            f"**Agrees**: {near} of Table 4's {len(off)} values within 5 %; the furthest is off by {most:+.1%} "
-            f"({field.removesuffix('_s')}, {count} jobs, {version})."
+            f"**Agrees**: {near} of Table 4's {len(off)} values within 5 %; the furthest is off by "
+            f"{most:+.1%} ({field.removesuffix('_s')}, {count} jobs, {version})."
         ),
         "",
         f"**Agrees**: completion, flexible against fixed: {gains}. Under marginal: {ours}.",

@@ -9,12 +9,12 @@ from typing import Any
 from pliant.model.errors import BatchError
 from pliant.reproduce import paper2, paper3, traces
 from pliant.reproduce.folder import Folder
-from pliant.reproduce.runs import run_all
+from pliant.study.workers import run_all
 
 STUDIES = ("paper2", "paper3", "traces")
 
 
-def reproduce(
+def reproduce(  # noqa: PLR0913 -- what, where from, where to and how: each with a default
     path: Path,
     *,
     studies: tuple[str, ...] = STUDIES,
@@ -53,7 +53,8 @@ def reproduce(
         if "traces" in studies:
             if len(found) < len(traces.FULL):
                 sections.append(
-                    "The real traces were not found (--traces, or PLIANT_TRACES): this has Lublin's model only.\n"
+                    "The real traces were not found (--traces, or PLIANT_TRACES): this has Lublin's model "
+                    "only.\n"
                 )
             sections.append(traces.write(folder, traces.collect(found, parts["traces"], quick=quick)))
         sections.append("## Files\n\n" + "\n".join(f"- [{name}]({name})" for name in folder.files) + "\n")
@@ -65,8 +66,9 @@ def _heading(studies: tuple[str, ...], *, quick: bool) -> str:
     options = "".join(f" --only {name}" for name in studies) if studies != STUDIES else ""
     return (
         "# Scheduling of malleable jobs, reproduced\n\n"
-        f"Written by `pliant reproduce scheduling{' --quick' if quick else ''}{options}`: simulations with the "
-        "scheduler that runs live, every one with a fixed seed, so that another run gives the same numbers. "
+        f"Written by `pliant reproduce scheduling{' --quick' if quick else ''}{options}`: simulations with "
+        "the scheduler that runs live, every one with a fixed seed, so that another run gives the same "
+        "numbers. "
         + ("**Quick**: fewer and shorter windows of traces than the whole study has. " if quick else "")
         + "\n"
     )

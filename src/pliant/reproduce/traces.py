@@ -1,9 +1,9 @@
 """Every policy on real traces and Lublin's model, at six shares of malleable jobs, against rigid EASY.
 
-The method is that of arXiv 2602.17318 (its transformation of rigid jobs, its shares), with what it lacks: a true
-EASY as the baseline, and differences that are paired. Each window of a trace, or seed of the model, is simulated
-rigid under EASY and then under each policy with each share; the relative differences of the pairs are averaged,
-with 95 % intervals over the windows.
+The method is that of arXiv 2602.17318 (its transformation of rigid jobs, its shares), with what it lacks: a
+true EASY as the baseline, and differences that are paired. Each window of a trace, or seed of the model, is
+simulated rigid under EASY and then under each policy with each share; the relative differences of the pairs
+are averaged, with 95 % intervals over the windows.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from pliant.policy.registry import POLICIES, make
 from pliant.report.words import seconds
 from pliant.reproduce import charts
 from pliant.reproduce.folder import Folder
-from pliant.reproduce.runs import Outcome, Task, with_turnarounds
-from pliant.sim.confidence import Interval, interval
+from pliant.reproduce.runs import Outcome, with_turnarounds
+from pliant.study.confidence import Interval, interval
+from pliant.study.workers import Task
 from pliant.workloads.job import SimJob
 from pliant.workloads.lublin import lublin_jobs
 from pliant.workloads.malleability import make_malleable
@@ -71,7 +72,7 @@ QUICK_SHARES = (0.0, 20.0, 60.0, 100.0)
 
 
 class Case(NamedTuple):
-    """A simulation of window ``window`` of ``source``; ``costly``: resizes take the time they took in paper 2."""
+    """A simulation of window ``window`` of ``source``; ``costly``: resizes take paper 2's time."""
 
     source: Source
     window: int
@@ -304,13 +305,12 @@ def _section(study: Study) -> str:
         "## Real traces and Lublin's model: all policies, all shares",
         "",
         (
-            "Changes against rigid EASY on the same window, in per cent, mean over the windows ± half the width of the "
-            "95 % interval; resizes cost nothing, as in the studies before. "
-            "An interval that does not reach 0 is a difference that the choice of windows does not explain. "
-            "Promises broken: of the jobs that were promised a start when they were first in the queue, at all shares "
-            "together, those that started later than that, and by how much at most. "
-            "Agreement, steal and pool differ in who gets nodes that are on their way: while resizes take no time, in "
-            "nothing."
+            "Changes against rigid EASY on the same window, in per cent, mean over the windows ± half the "
+            "width of the 95 % interval; resizes cost nothing, as in the studies before. An interval that "
+            "does not reach 0 is a difference that the choice of windows does not explain. Promises broken: "
+            "of the jobs that were promised a start when they were first in the queue, at all shares "
+            "together, those that started later than that, and by how much at most. Agreement, steal and "
+            "pool differ in who gets nodes that are on their way: while resizes take no time, in nothing."
         ),
         "",
     ]
@@ -394,7 +394,8 @@ def _verdict(study: Study) -> list[str]:
     lines = [
         f"**marginal** has a longer mean turnaround than rigid EASY in {len(worse)} of {count} cases "
         f"(workload and share){': ' + '; '.join(worse) if worse else ''}. "
-        "Another policy that keeps what EASY promises to the head of the queue has a shorter one than marginal in "
+        "Another policy that keeps what EASY promises to the head of the queue has a shorter one than "
+        "marginal in "
         f"{by_rivals} of {count}, any other in {len(beaten)}" + (":" if beaten else "."),
         "",
     ]
@@ -427,10 +428,11 @@ def _losses(study: Study) -> list[str]:
     more = f"{100 * (LATER - 1):.0f} %"
     lines = [
         (
-            "All this holds for these windows and says nothing of other traces, whole ones, or other machines. How long "
-            "a running malleable job still takes, marginal is told by the job's model, and that is the true one here; "
-            "a user's may be wrong. And the mean hides who pays for it: jobs whose turnaround is more than "
-            f"{more} longer than under rigid EASY on the same window, and the longest turnaround of each window."
+            "All this holds for these windows and says nothing of other traces, whole ones, or other "
+            "machines. How long a running malleable job still takes, marginal is told by the job's model, "
+            "and that is the true one here; a user's may be wrong. And the mean hides who pays for it: jobs "
+            f"whose turnaround is more than {more} longer than under rigid EASY on the same window, and the "
+            "longest turnaround of each window."
         ),
         "",
         f"| marginal | malleable | jobs more than {more} later | longest turnaround rises in | by at most |",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +12,7 @@ import msgspec
 
 from pliant.core.settings import Settings, batch_settings
 from pliant.files.batch import read_batch_file
+from pliant.files.policy import NOTHING_SAID, PolicySpec
 from pliant.model.errors import BatchError, TraceError
 from pliant.model.limits import GENERATED_JOBS, MOST_NODES, whole
 from pliant.plan.cost import INSTANT, ResizeCost
@@ -36,18 +37,15 @@ FORMS = (
 
 
 class Workload(NamedTuple):
-    """What is to be simulated; ``starting`` as for the simulator. ``policy``, ``start``, ``order`` and ``weights``
-    are the batch's own wishes, ``fixed`` says that no seed changes the jobs, and ``left_out`` how many of
-    a trace did not run."""
+    """What is to be simulated; ``starting`` as for the simulator. ``own`` is the policy that it says itself, as
+    a batch does, ``fixed`` says that no seed changes the jobs, and ``left_out`` how many of a trace did not run.
+    """
 
     jobs: list[SimJob]
     nodes: int
     settings: Settings
     starting: bool
-    policy: str = ""
-    start: str | None = None
-    order: str = "submission"
-    weights: Mapping[str, float] = {}
+    own: PolicySpec = NOTHING_SAID
     fixed: bool = True
     failures: Failures | None = None
     left_out: int = 0
@@ -123,16 +121,12 @@ def _from_file(wish: Wish) -> Workload:
             wish.nodes or cluster.nodes,
             batch_settings(cluster),
             starting=True,
-            policy=cluster.policy,
-            start=cluster.start,
-            order=cluster.order,
-            weights=cluster.weights,
+            own=PolicySpec.of(cluster),
         )
     if file.suffix == ".ndjson":
         recorded = read_journal(file)
-        return Workload(
-            recorded.jobs, wish.nodes or recorded.nodes, Settings(), starting=True, policy=recorded.policy
-        )
+        own = PolicySpec(recorded.policy)
+        return Workload(recorded.jobs, wish.nodes or recorded.nodes, Settings(), starting=True, own=own)
     if file.suffix == ".json":
         jobs = read_elastisim(file, wish.node_flops)
         if not wish.nodes:

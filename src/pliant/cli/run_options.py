@@ -1,0 +1,56 @@
+"""The options of ``pliant run``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pliant.model.kinds import JobKind
+from pliant.model.limits import MOST_NODES
+from pliant.policy import registry
+from pliant.policy.order import ORDERS
+
+BATCH_OR_COMMAND = Annotated[
+    list[str] | None, typer.Argument(metavar="BATCH.toml | -- COMMAND...", show_default=False)
+]
+SIZE = Annotated[
+    str, typer.Option("-N", help="Without a batch: nodes of the job, as 4 or 1:8 (min:max); else 1.")
+]
+WALLTIME = Annotated[
+    float | None,
+    typer.Option(
+        "-t",
+        "--walltime",
+        help="Without a batch: estimate in seconds, else 3600. The queue is planned by it; a job that takes "
+        "longer goes on.",
+    ),
+]
+TIME_LIMIT = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        help="Without a batch: end the job after so long; its estimate, too. In a batch each job says so: "
+        "walltime = SECONDS and kill = true.",
+    ),
+]
+KIND = Annotated[
+    JobKind | None,
+    typer.Option(help="Without a batch: what the job's nodes are to each other; else mpi."),
+]
+NODES = Annotated[
+    int, typer.Option(min=0, max=MOST_NODES, help="Virtual nodes; 0: what the batch says, or 8.")
+]
+POLICY = Annotated[str, typer.Option(help=f"One of {', '.join(registry.POLICIES)}, or FILE.py[:CLASS].")]
+START = Annotated[str, typer.Option(help=f"Start rule: {', '.join(registry.START_RULES)}.")]
+ORDER = Annotated[str, typer.Option(help=f"Queue order: {', '.join(ORDERS)}.")]
+RIGID = Annotated[bool, typer.Option("--rigid", help="Every job at its preferred size, under EASY.")]
+COMPARE = Annotated[bool, typer.Option("--compare", help="Run twice: rigid, then malleable.")]
+COST = Annotated[
+    str, typer.Option(help="What resizes cost: a file by pliant calibrate --out, none, or default.")
+]
+DRY_RUN = Annotated[bool, typer.Option("--dry-run", help="Check the batch and predict it; start nothing.")]
+REPORT = Annotated[Path | None, typer.Option(help="Write an HTML report here, and JSON beside it.")]
+AS_JSON = Annotated[bool, typer.Option("--json", help="Print report.json instead of tables.")]
+OUTPUT = Annotated[Path, typer.Option(help="Directory for the jobs' output and the records.")]

@@ -1,0 +1,81 @@
+"""The options of ``pliant simulate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pliant.policy import registry
+from pliant.policy.order import ORDERS
+from pliant.sim.instant import Instant
+from pliant.workloads.sources import FORMS
+
+WORKLOAD = Annotated[str, typer.Argument(help=f"One of: {FORMS}.", show_default=False)]
+FROM_RECORDS = Annotated[
+    str, typer.Option(help="What a live run was given (its records.ndjson), under --policy: what if?")
+]
+NODES = Annotated[int, typer.Option(min=0, help="Nodes of the machine; 0: what the workload says.")]
+POLICY = Annotated[
+    str,
+    typer.Option(
+        help=f"One of {', '.join(registry.POLICIES)}, or FILE.py[:CLASS]; else the batch's own, "
+        "easy, or with --malleable malleable. Several, as in easy,malleable, are compared."
+    ),
+]
+START = Annotated[
+    str, typer.Option(help=f"Start rule of jobs with a choice: {', '.join(registry.START_RULES)}.")
+]
+RIGID = Annotated[bool, typer.Option("--rigid", help="Fix every job at its preferred size.")]
+ORDER = Annotated[str, typer.Option(help=f"Queue order: {', '.join(ORDERS)}.")]
+WEIGHT = Annotated[
+    list[str] | None, typer.Option(help="USER=WEIGHT, for the orders fairshare and weight; repeatable.")
+]
+HALF_LIFE_S = Annotated[
+    float, typer.Option("--half-life", min=1.0, help="Seconds in which fairshare's usage halves.")
+]
+INSTANT = Annotated[
+    Instant, typer.Option(help="Events of one instant: together, or in pyss' order, for its exact waits.")
+]
+MALLEABLE = Annotated[
+    str, typer.Option(help="Percentages of rigid jobs to make malleable, as in 0,50,100; a row for each.")
+]
+COMPAT = Annotated[
+    bool, typer.Option("--compat", help="With --malleable: run times in the published, longer form.")
+]
+SEED = Annotated[int, typer.Option(min=0, help="Seed of generators, of --malleable and --estimates.")]
+SEEDS = Annotated[
+    int, typer.Option(min=1, help="Repeat with so many seeds, and show means and 95 % intervals.")
+]
+WORKERS = Annotated[int, typer.Option(min=0, help="Processes for several simulations; 0: one a processor.")]
+ESTIMATES = Annotated[
+    str,
+    typer.Option(help="Users' estimates: requested, exact, or factor:F (up to F + 1 times too long)."),
+]
+NODE_FLOPS = Annotated[
+    float | None, typer.Option(min=1.0, help="Speed of a node in FLOP/s, for ElastiSim's jobs.")
+]
+PASS_INTERVAL = Annotated[
+    float | None,
+    typer.Option(min=0.0, help="Seconds between scheduling passes; 0: one whenever it may matter."),
+]
+COST = Annotated[
+    str, typer.Option(help="What resizes cost: a file by pliant calibrate --out, none, or default.")
+]
+FAILURES = Annotated[
+    str,
+    typer.Option(
+        help="Nodes fail and return: mtbf=90d,repair=1h (and seed=N), or a CSV of node, fail_s, return_s."
+    ),
+]
+REQUEUE = Annotated[
+    bool, typer.Option(help="Submit jobs that lose a node again; else they end as NODE_FAIL.")
+]
+JOBS_CSV = Annotated[
+    Path | None, typer.Option(help="Write a line for each job to this file, in order of submission.")
+]
+REPORT = Annotated[
+    Path | None, typer.Option(help="Write an HTML report of one simulation here, and JSON beside it.")
+]
+AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]

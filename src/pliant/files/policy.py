@@ -1,0 +1,200 @@
+"""Policies as users name them: one of the registry, or a class of their own in a Python file."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from traceback import extract_tb
+from types import ModuleType
+from typing import Any, NamedTuple, Self, get_args
+
+from pliant.model.batch import Cluster
+from pliant.model.errors import PolicyError
+from pliant.policy import registry
+from pliant.policy.order import HALF_LIFE_S
+from pliant.policy.view import ClusterView, Decision, Policy, Promise, Reason, Remember, Wake, rebalances
+from pliant.policy.view import half_life_s as asked_half_life_s
+
+
+class PolicySpec(NamedTuple):
+    """A policy as a user or a batch names it: of the registry, or the class in a file, with the order of its
+    queue. What is empty or None is not said."""
+
+    name: str = ""
+    start: str | None = None
+    order: str | None = None
+    weights: Mapping[str, float] = {}
+    half_life_s: float = HALF_LIFE_S
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Self:
+        """What a batch says of its cluster's."""
+        return cls(cluster.policy, cluster.start, cluster.order, cluster.weights)
+
+    def over(self, own: PolicySpec, default: str = "") -> PolicySpec:
+        """This one, completed by a workload's ``own``, whose start rule goes with its policy, or
+        ``default``."""
+        return self._replace(
+            name=self.name or own.name or default,
+            start=self.start or (None if self.name else own.start),
+            order=self.order or own.order,
+            weights=self.weights or own.weights,
+        )
+
+    def make(self) -> Policy:
+        """A new one. PolicyError if what is named does not exist, or does not go together."""
+        name, start, order, weights, half_life_s = self
+        order = "submission" if order is None else order
+        if ".py" not in name:
+            return registry.make(name, start, order=order, weights=weights, half_life_s=half_life_s)
+        kind = self._of_file()
+        return registry.build(kind, name, start, order=order, weights=weights, half_life_s=half_life_s)
+
+    def _of_file(self) -> Callable[..., Policy]:
+        """What makes policies of the user's class, each of them checked."""
+        kind = load_class(self.name)
+        if self.start is not None and not registry.has_start_rule(kind):
+            raise PolicyError(f"{self.name}: class {kind.__name__} takes no start rule (an option start=...)")
+
+        def made(start: str | None = None) -> Policy:
+            try:
+                policy = kind() if start is None else kind(start=start)
+                return Checked(policy, Path(self.name.partition(".py")[0] + ".py"))
+            except (Exception, SystemExit) as error:
+                raise PolicyError(
+                    f"{self.name}: class {kind.__name__}: {type(error).__name__}: {error}"
+                ) from error
+
+        return made
+
+
+NOTHING_SAID = PolicySpec()
+
+
+def policy_names(text: str) -> list[str]:
+    """``easy,malleable`` as names, each once; a file's name may have a comma. PolicyError if one is empty."""
+    file, colon, kind = text.rpartition(".py:")
+    path = f"{file}.py" if colon and "," not in kind else text
+    if ".py" in path and Path(path).is_file():
+        return [text]
+    names = [name.strip() for name in text.split(",")]
+    if len(names) > 1 and "" in names:
+        raise PolicyError(f"policy: {text!r} has an empty name; write --policy easy,malleable")
+    return list(dict.fromkeys(names))
+
+
+def weights_of(texts: Iterable[str]) -> dict[str, float]:
+    """Users' weights from texts ``USER=WEIGHT``; PolicyError."""
+    return dict(_weight(text) for text in texts)
+
+
+def _weight(text: str) -> tuple[str, float]:
+    user, equals, number = text.rpartition("=")
+    try:
+        weight = float(number)
+    except ValueError:
+        weight = 0.0
+    if not (equals and user and 0 < weight < float("inf")):
+        raise PolicyError(f"weight {text!r}: write USER=WEIGHT with a weight above 0")
+    return user, weight
+
+
+def load_class(text: str) -> Callable[..., Policy]:
+    """The class at ``FILE.py[:CLASS]``; without CLASS the file's only one with ``decide``."""
+    file, colon, wanted = text.partition(".py:")
+    path = Path(file + ".py" if colon else file)
+    module = _load(path)
+    found = {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, type) and value.__module__ == module.__name__
+    }
+    candidates = [name for name, kind in found.items() if _is_policy(kind)]
+    if not wanted:
+        if len(candidates) == 1:
+            return found[candidates[0]]
+        why = f"has several policies: name one as {path}:{candidates[0]}" if candidates else "has no policy"
+        raise PolicyError(f"{path}: {why} (a class with name and decide)")
+    if wanted not in found:
+        raise PolicyError(f"{path}: there is no class {wanted!r}{registry.nearest(wanted, found)}")
+    if not _is_policy(found[wanted]):
+        raise PolicyError(f"{path}: class {wanted} is no policy: it has no decide(view)")
+    return found[wanted]
+
+
+def _is_policy(kind: type) -> bool:
+    return callable(getattr(kind, "decide", None))  # its name may be known only to its instances
+
+
+def _load(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise PolicyError(f"{path}: there is no such file")
+    name = f"pliant_policy_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise PolicyError(f"{path}: is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and the like look their module up
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        line = _line_of(error, path)
+        raise PolicyError(f"{path}{line}: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _line_of(error: BaseException, file: Path) -> str:
+    """Where in the user's ``file`` it happened, as in ``, line 3``; nothing if it was not there."""
+    if isinstance(error, SyntaxError) and error.lineno and Path(error.filename or "").name == file.name:
+        return f", line {error.lineno}"
+    lines = [at.lineno for at in extract_tb(error.__traceback__) if Path(at.filename).name == file.name]
+    return f", line {lines[-1]}" if lines else ""
+
+
+class Checked:
+    """A user's policy: whatever it raises or answers amiss becomes a PolicyError that says when and where."""
+
+    def __init__(self, policy: Policy, file: Path) -> None:
+        self._file = file
+        self.name = str(policy.name)
+        self.rebalances = rebalances(policy)
+        self.half_life_s = asked_half_life_s(policy)
+        self._policy = policy
+
+    def decide(self, view: ClusterView) -> list[Decision]:
+        try:
+            answer = self._policy.decide(view)
+            decisions: list[Any] | None = list(answer) if isinstance(answer, Iterable) else None
+        except (Exception, SystemExit) as error:
+            where = _line_of(error, self._file).removeprefix(", ")
+            where = f" ({self._file.name}, {where})" if where else ""
+            raise self._wrong(view, f"raised {type(error).__name__}: {error}{where}") from error
+        if decisions is None:
+            raise self._wrong(view, f"decided {answer!r}; decide(view) must return a list of decisions")
+        for decision in decisions:
+            if not isinstance(decision, Decision):
+                known = ", ".join(each.__name__ for each in get_args(Decision))
+                raise self._wrong(view, f"decided {decision!r}, which is none of {known}")
+            if isinstance(decision, Wake):
+                sound = isinstance(decision.at, int | float)
+            elif isinstance(decision, Remember):
+                sound = isinstance(decision.memory, dict)
+            elif isinstance(decision, Promise):
+                sound = isinstance(decision.job, int) and isinstance(decision.at, int | float)
+            else:
+                numbers = isinstance(decision.job, int) and isinstance(decision.size, int)
+                sound = numbers and isinstance(decision.reason, Reason)
+            if not sound:
+                raise self._wrong(
+                    view, f"decided {decision!r}, whose fields are not of the types they should be"
+                )
+        return decisions
+
+    def _wrong(self, view: ClusterView, what: str) -> PolicyError:
+        pending = sum(1 for _ in view.queue)
+        return PolicyError(
+            f"policy {self.name!r} at {view.now:.3f} s {what} "
+            f"(free {view.free} of {view.total}, pending {pending}, running {len(view.running)})"
+        )

@@ -1,0 +1,1 @@
+"""Studies: many simulations in parallel processes, and what is kept of each."""

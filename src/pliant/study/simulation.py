@@ -1,0 +1,76 @@
+"""One simulation of a study, and what it comes to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from pliant.core import records as r
+from pliant.core.metrics import Metrics, RunMetrics
+from pliant.files.policy import PolicySpec
+from pliant.policy.view import Policy
+from pliant.sim.instant import Instant
+from pliant.sim.references import reference_times
+from pliant.sim.simulator import SimEnd, simulate
+from pliant.workloads.sources import Wish, Workload, read_workload
+
+Sink = Callable[[r.Record], None]
+
+
+class Watching(Protocol):
+    """Who else looks at the records."""
+
+    def beside(self, sink: Sink) -> Sink:
+        """A sink that hands each record to ``sink``, and sees to what is of interest here."""
+        ...
+
+
+class Ended(NamedTuple):
+    """What a simulation came to; ``cpu_s`` is its own time, without reading the workload."""
+
+    end: SimEnd
+    metrics: RunMetrics
+    cpu_s: float
+
+
+class Simulation(NamedTuple):
+    """A workload under a policy."""
+
+    load: Workload
+    policy: Policy
+    instant: Instant = Instant.TOGETHER
+
+    def run(
+        self,
+        *watching: Watching,
+        keep_jobs: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> Ended:
+        """Simulate it. ``progress`` is told how many jobs have ended."""
+        load = self.load
+        metrics = Metrics(keep_jobs=keep_jobs, reference=reference_times(load.jobs))
+        sink: Sink = metrics.add
+        for each in watching:
+            sink = each.beside(sink)
+        began = time.process_time()
+        end = simulate(
+            load.jobs,
+            load.nodes,
+            self.policy,
+            load.settings,
+            sink,
+            starting=load.starting,
+            instant=self.instant,
+            progress=progress,
+            failures=load.failures,
+        )
+        return Ended(end, metrics.summary(), time.process_time() - began)
+
+
+def simulation(wish: Wish, policy: PolicySpec, instant: Instant = Instant.TOGETHER) -> Simulation:
+    """The workload of ``wish`` under ``policy``, else its own, else EASY, or where jobs are made malleable
+    the malleable one. BatchError, TraceError or PolicyError."""
+    load = read_workload(wish)
+    default = "easy" if wish.percent is None else "malleable"
+    return Simulation(load, policy.over(load.own, default).make(), instant)

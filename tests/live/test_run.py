@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from pliant.cli import app
 from pliant.core import records as r
 from pliant.core.settings import Settings
-from pliant.daemon.session import run_batch
+from pliant.daemon.foreground import run_batch
 from pliant.model.jobs import Bounds, JobSpec
 from pliant.policy.registry import make
 

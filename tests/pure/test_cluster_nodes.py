@@ -8,7 +8,7 @@ from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.live import cluster_recording as recording
 from pliant.live import orders as o
-from pliant.live.cluster import Cluster, Home
+from pliant.live.cluster import Cluster, Surroundings
 from pliant.model.errors import ProtocolError
 from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.model.kinds import JobKind
@@ -17,7 +17,7 @@ from pliant.policy.registry import make
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 
-HOME = Home("/out", "/home", {"A": "b"}, bytes(range(16)))
+HOME = Surroundings("/out", "/home", {"A": "b"}, bytes(range(16)))
 
 
 class Driven:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from audits import audit
 from driving import Driven
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +11,6 @@ from hypothesis import strategies as st
 from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
-from pliant.core.audit import audit
 from pliant.core.commands import Offer, Start
 from pliant.core.core import SchedulerCore, replay
 from pliant.core.job import Job
@@ -90,7 +90,7 @@ class World:
             case "back":
                 return e.Back(NodeSet(mask & self._state.lost_mask if b % 4 else 1 << a % NODES))
             case "order":
-                return e.Ordered(number, b % 13, NodeSet(mask if b % 2 else 0))
+                return e.ResizeOrdered(number, b % 13, NodeSet(mask if b % 2 else 0))
             case "want":
                 return e.Wants(number, BOUNDS[b % len(BOUNDS)])
             case "progress":
@@ -293,7 +293,7 @@ def test_a_node_that_is_back_before_its_job_has_ended_is_not_given_away() -> Non
 
 def test_an_offer_of_a_node_that_is_lost_is_taken_back_and_holds_none_until_it_is_answered() -> None:
     core, _ = running()
-    core.tell([e.Ordered(1, 4)], 1.0)
+    core.tell([e.ResizeOrdered(1, 4)], 1.0)
     assert core.state.free_mask == 0
     core.tell([e.Lost(NodeSet.of([3]))], 2.0)
     assert (core.state.free_mask, core.state.free) == (0b0100, 1)
@@ -308,7 +308,7 @@ def test_an_offer_of_a_node_that_is_lost_is_taken_back_and_holds_none_until_it_i
 
 def test_a_job_cannot_have_done_what_was_never_started() -> None:
     core, records = running()
-    core.tell([e.Ordered(1, 4)], 1.0)
+    core.tell([e.ResizeOrdered(1, 4)], 1.0)
     core.tell([e.Lost(NodeSet.of([3]))], 2.0)
     core.tell([e.Accepted(1, 1)], 3.0)
     core.tell([e.Resized(1, 1)], 4.0)
@@ -318,7 +318,7 @@ def test_a_job_cannot_have_done_what_was_never_started() -> None:
 
 def test_a_resize_that_is_done_on_a_lost_node_ends_the_job() -> None:
     core, records = running()
-    core.tell([e.Ordered(1, 4)], 1.0)
+    core.tell([e.ResizeOrdered(1, 4)], 1.0)
     core.tell([e.Accepted(1, 1)], 1.0)
     core.tell([e.Lost(NodeSet.of([3]))], 2.0)
     core.tell([e.Resized(1, 1)], 2.5)
@@ -328,7 +328,7 @@ def test_a_resize_that_is_done_on_a_lost_node_ends_the_job() -> None:
 
 def test_a_job_that_gives_back_the_wrong_number_of_nodes_is_ended() -> None:
     core, records = running(bounds=Bounds(1, 2, 1, 2))
-    core.tell([e.Ordered(1, 2)], 1.0)
+    core.tell([e.ResizeOrdered(1, 2)], 1.0)
     core.tell([e.Accepted(1, 1)], 1.0)
     core.tell([core.resized(1, 1, 0)], 2.0)
     assert isinstance(records[-1], r.JobEnding)

@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from audits import audit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_simulation import NODES, policies_, settings_
@@ -14,7 +15,6 @@ from workloads import rigid
 
 from pliant.cli import app
 from pliant.core import records as r
-from pliant.core.audit import audit
 from pliant.core.core import replay
 from pliant.core.metrics import measure
 from pliant.core.settings import Settings

@@ -13,7 +13,7 @@ from pliant.live.pmi import PmiError, PmiGroup, Reply, process_mapping
 from pliant.model.errors import ProtocolError
 from pliant.model.world import World
 from pliant.protocol import codec
-from pliant.protocol.fence import PIECE, Fence, pieces
+from pliant.protocol.fence import PIECE, Rounds, pieces
 
 SIZES = st.lists(st.integers(1, 4), min_size=1, max_size=5).map(tuple)
 
@@ -27,7 +27,7 @@ class Exchange:
 
     def __init__(self, sizes: tuple[int, ...], rounds: int, length: int) -> None:
         self.groups = [PmiGroup(World(0, sizes, part), "kvs") for part in range(len(sizes))]
-        self.fence = Fence(tuple(range(len(sizes))))
+        self.fence = Rounds(tuple(range(len(sizes))))
         self.part = {rank: part for part in range(len(sizes)) for rank in World(0, sizes, part).ranks}
         self.rounds = rounds
         self.value = "v" * length
@@ -106,7 +106,7 @@ def test_large_entries_travel_in_lines_that_the_codec_takes() -> None:
 
 
 def test_a_group_that_is_not_expected_at_the_fence_is_refused() -> None:
-    fence = Fence((3, 4))
+    fence = Rounds((3, 4))
     for group, number in ((5, 0), (3, 1)):
         with pytest.raises(ProtocolError):
             fence.arrive(group, number, {}, more=False)
@@ -116,7 +116,7 @@ def test_a_group_that_is_not_expected_at_the_fence_is_refused() -> None:
 
 
 def test_a_rank_that_has_ended_is_missed_where_others_wait_for_it() -> None:
-    fence = Fence((0, 1))
+    fence = Rounds((0, 1))
     fence.left(1)
     assert not fence.missed()  # nobody waits: the program may use no MPI at all
     fence.arrive(0, 0, {}, more=False)
@@ -155,7 +155,7 @@ def test_a_rank_cannot_fill_the_memory_of_its_agent() -> None:
 
 def test_a_fence_taken_up_again_is_the_one_at_which_somebody_may_still_wait() -> None:
     """Group 0 has passed fence 3, waits at 4 and says both again; what group 1 was told of fence 3 is lost."""
-    fence = Fence((0, 1), None)
+    fence = Rounds((0, 1), None)
     assert fence.arrive(0, 3, {"a": "1"}, more=False) is None
     assert fence.arrive(0, 4, {"c": "3"}, more=False) is None
     assert fence.arrive(1, 2, {}, more=False) is None
@@ -166,7 +166,7 @@ def test_a_fence_taken_up_again_is_the_one_at_which_somebody_may_still_wait() ->
 
 
 def test_groups_that_have_ended_are_missed_where_others_wait_now() -> None:
-    fence = Fence((0, 1), None)
+    fence = Rounds((0, 1), None)
     fence.arrive(1, 0, {}, more=False)  # passed
     fence.left(1)
     assert fence.missed() == ()

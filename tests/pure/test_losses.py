@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from audits import audit
 from commands import command
 from driving import Driven
 from test_job_life import NAMES, Heard, of, said, told
@@ -12,11 +13,10 @@ from test_job_life import NAMES, Heard, of, said, told
 from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
-from pliant.core.audit import audit
 from pliant.core.core import SchedulerCore, replay
 from pliant.core.gantt import gantt
 from pliant.core.metrics import measure
-from pliant.core.settings import Settings
+from pliant.core.settings import NEVER, Settings
 from pliant.live import resuming
 from pliant.live.groups import Place
 from pliant.live.job import JobLife
@@ -29,7 +29,10 @@ from pliant.policy.registry import POLICIES, make
 from pliant.protocol import messages as m
 from pliant.protocol import resizing
 from pliant.report.held import held
+from pliant.sim.simulator import simulate
 from pliant.terminal.events import Told
+from pliant.workloads.failures import Down, Failures
+from pliant.workloads.job import SimJob
 
 
 class Run:
@@ -151,7 +154,7 @@ def test_what_had_ended_well_is_not_lost_with_its_node() -> None:
 
 def test_an_offer_is_taken_back_when_a_group_is_lost() -> None:
     run = Run(JobKind.PLACES)
-    run.tell(e.Ordered(1, 4), at=1.0)
+    run.tell(e.ResizeOrdered(1, 4), at=1.0)
     commands = run.tell(e.Lost(NodeSet.of([1])), at=2.0)
     assert c.Withdraw(1, 1) in commands
     job = run.core.state.jobs[1]
@@ -166,10 +169,10 @@ def accepted(size: int, *leave: int) -> Run:
     """A job of three places that has accepted to go to ``size``, and then lost the place on node 1."""
     run = Run(JobKind.PLACES, Bounds(2, 5))
     if run.core.state.jobs[1].size != 3:
-        run.tell(e.Ordered(1, 3, NodeSet()), at=0.1)
+        run.tell(e.ResizeOrdered(1, 3, NodeSet()), at=0.1)
         run.tell(e.Accepted(1, 1), at=0.2)
         run.tell(run.core.resized(1, 1), at=0.3)
-    run.tell(e.Ordered(1, size, NodeSet.of(leave)), at=1.0)
+    run.tell(e.ResizeOrdered(1, size, NodeSet.of(leave)), at=1.0)
     run.tell(e.Accepted(1, run.core.state.last_resize), at=1.0)
     run.tell(e.GroupsLost(1, (1,), "failed"), at=2.0)
     job = run.core.state.jobs[1]
@@ -215,7 +218,7 @@ def test_a_job_cannot_have_left_more_than_it_lost() -> None:
 
 def test_a_root_that_is_lost_before_it_speaks_ends_its_places() -> None:
     run = Run(JobKind.PLACES, Bounds(2, 3, 1, 3))
-    run.tell(e.Ordered(1, 2, NodeSet.of([0])), at=1.0)
+    run.tell(e.ResizeOrdered(1, 2, NodeSet.of([0])), at=1.0)
     run.tell(e.Accepted(1, 1), at=1.0)
     run.tell(e.Lost(NodeSet.of([1])), at=2.0)
     run.tell(e.Resized(1, 1, (0,), root=1), at=3.0)
@@ -225,7 +228,7 @@ def test_a_root_that_is_lost_before_it_speaks_ends_its_places() -> None:
 
 def test_a_newcomer_whose_node_is_lost_when_its_resize_is_done_is_a_loss_like_any_other() -> None:
     run = Run(JobKind.PLACES)
-    run.tell(e.Ordered(1, 4), at=1.0)
+    run.tell(e.ResizeOrdered(1, 4), at=1.0)
     run.tell(e.Accepted(1, 1), at=1.0)
     run.tell(e.Lost(NodeSet.of([3])), at=2.0)
     run.tell(run.core.resized(1, 1), at=3.0)
@@ -264,6 +267,18 @@ def test_a_policy_stands_a_size_that_the_job_does_not_allow(policy: str) -> None
 
 
 # ---- what is told of it ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_a_policy_stands_a_job_below_its_least_size_for_which_growth_does_not_pay(policy: str) -> None:
+    """Almost done, it has lost a node of those that it needs at least."""
+    bounds = Bounds(6, 8)
+    spec = JobSpec(name="t", nodes=bounds, job_class=JobClass.MALLEABLE, kind=JobKind.TASKS, walltime_s=10.0)
+    later = JobSpec(name="u", nodes=Bounds(1, 1), submit_s=9.6, walltime_s=1.0)
+    records: list[r.Record] = []
+    failures = Failures(listed=(Down(5, 9.0, NEVER),))
+    simulate([SimJob(spec), SimJob(later)], 6, make(policy), sink=records.append, failures=failures)
+    assert len([record for record in records if isinstance(record, r.JobEnded)]) >= 2
 
 
 def test_metrics_chart_and_words_know_a_loss() -> None:
@@ -309,7 +324,7 @@ def test_a_batch_says_itself_of_which_kind_its_jobs_are(tmp_path: Path) -> None:
 
 def test_a_life_that_is_made_anew_knows_what_was_lost_and_tells_the_root_again() -> None:
     run = Run(JobKind.PLACES, Bounds(2, 3, 1, 3))
-    run.tell(e.Ordered(1, 2, NodeSet.of([1])), at=1.0)
+    run.tell(e.ResizeOrdered(1, 2, NodeSet.of([1])), at=1.0)
     run.tell(e.Accepted(1, 1), at=1.0)
     run.tell(e.GroupsLost(1, (1,), "rank 0 exited with 3"), at=2.0)
     core = SchedulerCore.resume(make("fcfs"), run.core.state.settings, run.records)

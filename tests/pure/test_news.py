@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from audits import audit
 from commands import command
 from driving import Driven
 from hypothesis import given
@@ -19,7 +20,6 @@ from workloads import records_of, rigid
 from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
-from pliant.core.audit import audit
 from pliant.core.settings import Settings
 from pliant.model.errors import PolicyError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
@@ -163,7 +163,7 @@ def test_work_done_is_known_by_progress_else_by_the_model_else_by_the_estimate()
 
 def test_work_done_counts_each_size() -> None:
     core, _ = started(malleable())
-    core.tell([e.Ordered(1, 1)], 25.0)
+    core.tell([e.ResizeOrdered(1, 1)], 25.0)
     core.tell([e.Accepted(1, 1), core.resized(1, 1, 0)], 25.0)
     assert done(core, 25.0) == 0.25
     assert done(core, 75.0) == 0.5  # 200 s on one node

@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+from audits import audit
 from commands import command
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,6 @@ from test_simulation import NODES, elastic_jobs, policies_, settings_
 from workloads import rigid
 
 from pliant.core import records as r
-from pliant.core.audit import audit
 from pliant.core.core import replay
 from pliant.core.metrics import measure
 from pliant.core.settings import NEVER, Settings

@@ -114,9 +114,9 @@ class Drive:
 
     def order(self, size: int, *released: int) -> None:
         """An operator resizes the job and lets go of it again."""
-        self.tell(e.Ordered(1, size))
+        self.tell(e.ResizeOrdered(1, size))
         self.tell(e.Accepted(1, self.resize))
-        self.tell(self.core.resized(1, self.resize, *released), e.Ordered(1, 0))
+        self.tell(self.core.resized(1, self.resize, *released), e.ResizeOrdered(1, 0))
         self.tell(e.Clean(1, NodeSet.of(released)))
         self.said.clear()
 

@@ -13,7 +13,7 @@ from report_runs import one_resize, realistic
 from test_report_page import HOSTILE, loads
 
 from pliant.charts import figures
-from pliant.charts.dense import BINS, Bin, Binned, Dense, Spread
+from pliant.charts.dense import BINS, Bin, Binned, Dense, Sample
 from pliant.core import records as r
 from pliant.core.distribution import percentile
 from pliant.core.metrics import Metrics
@@ -114,7 +114,7 @@ def test_a_job_that_never_starts_leaves_the_queue() -> None:
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=60), st.integers(1, 20), st.floats(0.01, 1.0))
 def test_distributions_are_exact(values: list[int], most: int, share: float) -> None:
-    spread = Spread(sorted(float(value) for value in values))
+    spread = Sample(sorted(float(value) for value in values))
     points = spread.curve(most)
     assert len(points) <= most + 1
     assert points[-1][0] == max(values)
@@ -124,7 +124,7 @@ def test_distributions_are_exact(values: list[int], most: int, share: float) -> 
 
 
 def test_no_jobs_no_distribution() -> None:
-    assert (Spread([]).quantile(0.5), Spread([]).mean, Spread([]).curve()) == (0.0, 0.0, [])
+    assert (Sample([]).quantile(0.5), Sample([]).mean, Sample([]).curve()) == (0.0, 0.0, [])
 
 
 def shown(records: list[r.Record], jobs: int, of: Simulated) -> tuple[str, dict[str, Any]]:

@@ -11,7 +11,7 @@ from pliant.core import records as r
 from pliant.core.journal import Header, header_line, read
 from pliant.core.settings import Settings
 from pliant.live import orders as o
-from pliant.live.cluster import Cluster, Home
+from pliant.live.cluster import Cluster, Surroundings
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.policy.fcfs import Fcfs
 from pliant.protocol import codec, resizing
@@ -19,7 +19,7 @@ from pliant.protocol import messages as m
 
 GRACE = 60.0
 SETTINGS = Settings(cooldown_s=0.0, decline_backoff_s=0.0)
-HOME = Home("/out", "/", {}, b"secret")
+HOME = Surroundings("/out", "/", {}, b"secret")
 WHY = "the controller was killed"
 NODES = ("n0", "n1", "n2")
 SESSION = 5

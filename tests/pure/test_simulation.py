@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+from audits import audit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
 from pliant.core import records as r
-from pliant.core.audit import Audit, audit
+from pliant.core.audit import Audit
 from pliant.core.core import SchedulerCore, replay
 from pliant.core.gantt import gantt
 from pliant.core.journal import Header, header_line, read

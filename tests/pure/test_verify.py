@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from pliant.cli import app
 from pliant.cli.execute import exit_code
-from pliant.daemon.verify import unusable, verify
+from pliant.launch.verify import unusable, verify
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds, Check, JobSpec
 from pliant.page.html import page

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from audits import audit
 from commands import command
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from workloads import NODES, records_of
 
 from pliant.core import records as r
-from pliant.core.audit import audit
 from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.speedup import Amdahl

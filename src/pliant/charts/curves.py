@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pliant.charts.dense import Bin, Dense, Spread
+from pliant.charts.dense import Bin, Dense, Sample
 from pliant.charts.figures import FAINT, FONT, GRID, INK, RUN_LINES, WIDTH, margins, time_axis
 
 LEFT, RIGHT = 0.62, 0.12
@@ -118,7 +118,7 @@ def distributions(dense: Dense) -> Any:
     return figure
 
 
-def _distribution(axes: Any, spread: Spread, floor: float, label: str, colour: str, style: Any) -> None:
+def _distribution(axes: Any, spread: Sample, floor: float, label: str, colour: str, style: Any) -> None:
     """The share of jobs with at most a value; to the right of the greatest it is all of them."""
     points = spread.curve()
     if not points:
@@ -134,7 +134,7 @@ def _distribution(axes: Any, spread: Spread, floor: float, label: str, colour: s
     )  # fmt: skip
 
 
-def _share_axes(axes: Any, spread: Spread, title: str, floor: float) -> None:
+def _share_axes(axes: Any, spread: Sample, title: str, floor: float) -> None:
     """Axes for ``spread``, logarithmic from ``floor`` on where its values lie far apart."""
     axes.set_ylim(0, 1.02)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0], ["0 %", "25 %", "50 %", "75 %", "100 %"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from pliant.core import records as r
 from pliant.core.distribution import SLOWDOWN_BOUND_S, percentile
@@ -105,7 +105,7 @@ class Binned:
         self._width *= 2
 
 
-class Spread(NamedTuple):
+class Sample(NamedTuple):
     """How a figure was distributed over jobs; ``values`` in ascending order."""
 
     values: Sequence[float]
@@ -144,6 +144,13 @@ class Dense:
     started and ended: all of them, or those that were malleable, or those that were not.
     """
 
+    IGNORES: ClassVar[r.Ignores] = frozenset({
+        r.JobPromised, r.JobLaunched, r.JobRunning, r.JobMalleable, r.JobPinned, r.JobProgressed,
+        r.ResizeOffered, r.ResizeWithdrawn, r.ResizeAccepted, r.ResizeDeclined, r.ResizeFailed,
+        r.JobEnding, r.ControllerResumed, r.PolicyFailed, r.PolicyRemembers, r.NodesGranted, r.NodesClean,
+        r.NodesLost, r.NodesBack, r.NodesOrdered, r.NodesRefused, r.NodesReclaimed, r.NodesReturned,
+    })  # fmt: skip
+
     def __init__(self) -> None:
         self.jobs = 0
         self.origin = 0.0
@@ -175,18 +182,18 @@ class Dense:
         """Jobs that waited to be started, over the same time."""
         return self._queue.bins(self.end) if self._queue is not None else []
 
-    def wait(self, *, malleable: bool | None = None) -> Spread:
+    def wait(self, *, malleable: bool | None = None) -> Sample:
         return self._spread(0, malleable=malleable)
 
-    def turnaround(self, *, malleable: bool | None = None) -> Spread:
+    def turnaround(self, *, malleable: bool | None = None) -> Sample:
         return self._spread(1, malleable=malleable)
 
-    def slowdown(self, *, malleable: bool | None = None) -> Spread:
+    def slowdown(self, *, malleable: bool | None = None) -> Sample:
         return self._spread(2, malleable=malleable)
 
-    def _spread(self, which: int, *, malleable: bool | None) -> Spread:
+    def _spread(self, which: int, *, malleable: bool | None) -> Sample:
         kinds = (False, True) if malleable is None else (malleable,)
-        return Spread(sorted(value for kind in kinds for value in self._kept[kind][which]))
+        return Sample(sorted(value for kind in kinds for value in self._kept[kind][which]))
 
     def _submitted(self, record: r.JobSubmitted) -> None:
         at = record.at

@@ -83,11 +83,6 @@ def build(runs: Sequence[Run]) -> Chart:
     return Chart(figure, panels, span)
 
 
-def svg(runs: Sequence[Run]) -> str:
-    """The chart as an SVG document."""
-    return render_svg(build(runs).figure)
-
-
 def render_svg(figure: Any) -> str:
     """The SVG of a figure; the same figure gives the same text."""
     from matplotlib import rc_context

@@ -22,7 +22,7 @@ from pliant.cli import (
     run,
     simulate,
 )
-from pliant.daemon.session import Interrupted
+from pliant.daemon.foreground import Interrupted
 from pliant.daemon.submission import current_directory
 from pliant.launch.descriptors import open_standard
 from pliant.model.errors import PliantError

@@ -19,7 +19,7 @@ from pliant.cli.bench import bench_app
 from pliant.cli.execute import Variant
 from pliant.daemon import control
 from pliant.launch import processes, shm
-from pliant.model.batch import Batch, Cluster
+from pliant.model.batch import Batch, ClusterSpec
 from pliant.policy import registry
 from pliant.report.runs import Run
 from pliant.workloads.generate import malleable_batch
@@ -42,7 +42,7 @@ def heat_batch(seed: int, jobs: int, gap_s: float = 2.0, start: str | None = Non
         msgspec.structs.replace(job.spec, command=(*HEAT, "--pace"), verify=(*HEAT, "--serial"))
         for job in drawn
     )
-    return Batch(Cluster(NODES, start=start), specs, f"seed {seed}")
+    return Batch(ClusterSpec(NODES, start=start), specs, f"seed {seed}")
 
 
 def batches(

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from pliant.core.settings import Settings
 from pliant.daemon import control
-from pliant.daemon.session import run_batch
+from pliant.daemon.foreground import run_batch
 from pliant.daemon.submission import current_directory
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds, JobSpec, JobState

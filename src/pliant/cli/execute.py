@@ -15,9 +15,9 @@ from pliant.core.journal import names_of
 from pliant.core.settings import Settings, batch_settings
 from pliant.daemon import submission
 from pliant.daemon.deadline import PASS_DEADLINE_S
-from pliant.daemon.session import Interrupted, run_batch, signals_raised
-from pliant.daemon.verify import verify, with_own_python
+from pliant.daemon.foreground import Interrupted, run_batch, signals_raised
 from pliant.files.policy import PolicySpec
+from pliant.launch.verify import verify, with_own_python
 from pliant.model.batch import Batch
 from pliant.model.jobs import Check, JobSpec, JobState
 from pliant.plan.cost import ResizeCost

@@ -14,10 +14,10 @@ from pliant.cli import execute
 from pliant.cli import run_options as o
 from pliant.cli.execute import Variant
 from pliant.cli.outputs import check_report
-from pliant.daemon.verify import unusable
 from pliant.files.batch import read_batch_file
 from pliant.files.cost import read_cost
 from pliant.files.policy import NOTHING_SAID, PolicySpec
+from pliant.launch.verify import unusable
 from pliant.model.batch import Batch, read_batch
 from pliant.model.errors import BatchError, PliantError
 from pliant.model.kinds import JobKind

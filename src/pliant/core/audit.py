@@ -6,7 +6,7 @@ Used by the tests, and on a journal that someone doubts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from pliant.core import records as r
 from pliant.model.jobs import Bounds, JobSpec
@@ -44,6 +44,11 @@ class Audit:
 
     ``use`` maps each node to (use, job): free, held, reserved, dirty, lost, or going (back to its provider, and free).
     """
+
+    IGNORES: ClassVar[r.Ignores] = frozenset({
+        r.JobPromised, r.JobLaunched, r.JobMalleable, r.JobPinned, r.JobProgressed, r.JobEnding,
+        r.ControllerResumed, r.PolicyFailed, r.PolicyRemembers, r.NodesOrdered, r.NodesRefused,
+    })  # fmt: skip
 
     def __init__(self) -> None:
         self.use: dict[int, tuple[str, int]] = {}
@@ -288,11 +293,3 @@ class Audit:
     def _sized(self, number: int, job: _Seen) -> None:
         if not job.shrunk and not job.bounds.allows(len(job.nodes)):
             raise AuditError(f"job {number} has {len(job.nodes)} nodes; allowed are {job.bounds.describe()}")
-
-
-def audit(records: Iterable[r.Record]) -> Audit:
-    """Check all records; AuditError where they contradict themselves."""
-    checked = Audit()
-    for record in records:
-        checked.add(record)
-    return checked

@@ -54,7 +54,7 @@ class SchedulerCore(Losses):
         self._handlers: dict[type[e.Event], Callable[[Any], None]] = {
             e.Submitted: self._submitted,
             e.Cancelled: self._cancelled,
-            e.Ordered: self._ordered,
+            e.ResizeOrdered: self._ordered,
             e.Launched: self._launched,
             e.Hello: self._hello,
             e.Malleable: self._malleable,

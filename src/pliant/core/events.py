@@ -28,7 +28,7 @@ class Cancelled(Event, frozen=True):
     why: str = ""
 
 
-class Ordered(Event, frozen=True):
+class ResizeOrdered(Event, frozen=True):
     """An operator orders a running job to ``size`` nodes, giving back ``leave`` among others.
 
     Size 0 hands the job back to the policy.

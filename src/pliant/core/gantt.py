@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from pliant.core import records as r
 from pliant.model.nodes import NodeSet
@@ -43,6 +43,13 @@ class Gantt:
     ``segments`` and ``marks`` are in order of time (segments by their end); ``curve`` is the step function
     of nodes in use: (time, nodes from then on), one step an instant.
     """
+
+    IGNORES: ClassVar[r.Ignores] = frozenset({
+        r.JobPromised, r.JobLaunched, r.JobRunning, r.JobMalleable, r.JobPinned, r.JobProgressed,
+        r.ResizeOffered, r.ResizeWithdrawn, r.ResizeAccepted, r.ResizeDeclined, r.ResizeFailed,
+        r.JobEnding, r.ControllerResumed, r.PolicyFailed, r.PolicyRemembers, r.NodesGranted, r.NodesClean,
+        r.NodesLost, r.NodesBack, r.NodesOrdered, r.NodesRefused, r.NodesReclaimed, r.NodesReturned,
+    })  # fmt: skip
 
     def __init__(self) -> None:
         self.segments: list[Segment] = []

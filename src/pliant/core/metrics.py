@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from pliant.core import records as r
 from pliant.core.capacity import Capacity
@@ -63,6 +63,11 @@ class Metrics:
     of each that has: percentiles are exact. ``reference`` gives a job's reference time in seconds by its
     number and what was submitted; where that is None, ``RunMetrics`` says what counts instead.
     """
+
+    IGNORES: ClassVar[r.Ignores] = frozenset({
+        r.JobMalleable, r.JobPinned, r.JobEnding, r.ControllerResumed, r.PolicyFailed, r.PolicyRemembers,
+        r.NodesOrdered, r.NodesRefused, r.NodesReclaimed,
+    })  # fmt: skip
 
     def __init__(
         self,

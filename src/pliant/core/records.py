@@ -280,6 +280,10 @@ AnyRecord = (
     | NodesReturned
 )
 
+Ignores = frozenset[type[Record]]
+"""The records that a fold leaves aside. Each states them beside those that it handles, so that a new record is
+forgotten by none (tests/pure/test_folds.py)."""
+
 
 def _encode_hook(value: Any) -> Any:
     if isinstance(value, NodeSet):

@@ -74,7 +74,7 @@ class Resizes:
             return f"job {number} cannot give back {leave}: it holds {NodeSet(job.nodes)} and goes to {size} nodes"
         return None
 
-    def _ordered(self, event: e.Ordered) -> None:
+    def _ordered(self, event: e.ResizeOrdered) -> None:
         if self.refusal(event.job, event.size, event.leave) is not None:
             return
         job = self.state.jobs[event.job]

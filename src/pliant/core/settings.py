@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pliant.model.batch import Cluster
+from pliant.model.batch import ClusterSpec
 from pliant.plan.cost import ResizeCost
 
 NEVER = float("inf")
@@ -36,7 +36,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cost: ResizeCost = ResizeCost()
 
 
-def batch_settings(cluster: Cluster, cost: ResizeCost | None = None) -> Settings:
+def batch_settings(cluster: ClusterSpec, cost: ResizeCost | None = None) -> Settings:
     """The settings with those that a batch states; ``cost`` is what resizes cost, if known."""
     stated = {
         "cooldown_s": cluster.cooldown_s,

@@ -23,7 +23,7 @@ from pliant.core.settings import Settings
 from pliant.daemon.deadline import TimedPolicy
 from pliant.live import cluster_recording as recording
 from pliant.live import orders as o
-from pliant.live.cluster import Cluster, Home
+from pliant.live.cluster import Cluster, Surroundings
 from pliant.model.jobs import JobSpec
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Policy
@@ -44,7 +44,7 @@ class Controller:
         orphan_grace: float = 0.0, secret: bytes = b"", records: Sequence[r.Record] | None = None,
     ) -> None:  # fmt: skip
         self.provider = provider
-        home = Home(str(output), os.getcwd(), self.provider.env, secret or secrets.token_bytes(16))  # noqa: PTH109
+        home = Surroundings(str(output), os.getcwd(), self.provider.env, secret or secrets.token_bytes(16))  # noqa: PTH109
         self._resumed = records is not None
         self._grace = orphan_grace
         self._cluster = (

@@ -28,7 +28,7 @@ MOST_WAITING = 64 << 20
 """Bytes that may wait for the disk: some 400,000 records."""
 
 
-class Journal:
+class JournalWriter:
     """Appends lines to ``file``. A disk may be full for a while: what cannot be written waits, in order, and
     ``problem`` says why; it is empty while all is written."""
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from pliant.daemon.journal import log_file
-from pliant.daemon.verify import with_own_python
+from pliant.launch.verify import with_own_python
 from pliant.model.batch import Batch
 from pliant.model.errors import BatchError, PliantError
 from pliant.model.limits import LIVE_NODES

@@ -10,7 +10,7 @@ from traceback import extract_tb
 from types import ModuleType
 from typing import Any, NamedTuple, Self, get_args
 
-from pliant.model.batch import Cluster
+from pliant.model.batch import ClusterSpec
 from pliant.model.errors import PolicyError
 from pliant.policy import registry
 from pliant.policy.order import HALF_LIFE_S
@@ -29,7 +29,7 @@ class PolicySpec(NamedTuple):
     half_life_s: float = HALF_LIFE_S
 
     @classmethod
-    def of(cls, cluster: Cluster) -> Self:
+    def of(cls, cluster: ClusterSpec) -> Self:
         """What a batch says of its cluster's."""
         return cls(cluster.policy, cluster.start, cluster.order, cluster.weights)
 

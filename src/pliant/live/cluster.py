@@ -40,7 +40,7 @@ JOURNAL = "journal"
 """The key of the hold that says that what was made before is not written."""
 
 
-class Home(NamedTuple):
+class Surroundings(NamedTuple):
     """What the jobs of a cluster have in common: the directory of their output, where they start, the environment that
     the provider adds to theirs, and the run's secret."""
 
@@ -57,7 +57,9 @@ class Cluster(Nodes):
     ids then, and what agents tell is acknowledged when the records of it have been made.
     """
 
-    def __init__(self, policy: Policy, settings: Settings, home: Home, orphan_grace: float = 0.0) -> None:
+    def __init__(
+        self, policy: Policy, settings: Settings, home: Surroundings, orphan_grace: float = 0.0
+    ) -> None:
         super().__init__(SchedulerCore(policy, settings, fallback=Fcfs()), orphan_grace)
         self._home = home
         self._decoder = codec.from_agent()
@@ -74,7 +76,7 @@ class Cluster(Nodes):
     def resume(
         cls,
         policy: Policy,
-        home: Home,
+        home: Surroundings,
         settings: Settings,
         records: Iterable[r.Record],
         orphan_grace: float = 0.0,
@@ -224,7 +226,7 @@ class Cluster(Nodes):
             case o.Cancel():
                 self.happened(e.Cancelled(given.job, given.why))
             case o.Resize():
-                self.happened(e.Ordered(given.job, given.size, self._set(given.leave)))
+                self.happened(e.ResizeOrdered(given.job, given.size, self._set(given.leave)))
             case o.Tail():
                 if (life := self.lives.get(given.job)) is not None:
                     life.tail(given.text)

@@ -9,7 +9,7 @@ import msgspec
 from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.live import orders as o
-from pliant.live.cluster import Cluster, Home
+from pliant.live.cluster import Cluster, Surroundings
 from pliant.live.recording import Difference
 from pliant.model.errors import ProtocolError
 from pliant.policy.view import Policy
@@ -19,7 +19,7 @@ class Head(msgspec.Struct, frozen=True, tag="head"):
     """Where a cluster begins: its policy by name, and the wall-clock time, ISO 8601. The run's secret is in ``home``.
     One that goes on has the ``records`` of its journal."""
 
-    home: Home
+    home: Surroundings
     settings: Settings
     policy: str
     began: str
@@ -27,7 +27,7 @@ class Head(msgspec.Struct, frozen=True, tag="head"):
     records: list[msgspec.Raw] | None = None
 
 
-class Batch(msgspec.Struct, frozen=True, tag="batch"):
+class Moment(msgspec.Struct, frozen=True, tag="batch"):
     """What happened at once, and what came of it. ``cut``: a pass of the policy was abandoned, or the machine failed."""
 
     now: float
@@ -38,11 +38,11 @@ class Batch(msgspec.Struct, frozen=True, tag="batch"):
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Head | Batch)
+_decoder = msgspec.json.Decoder(Head | Moment)
 
 
 def head(
-    home: Home,
+    home: Surroundings,
     settings: Settings,
     policy: str,
     began: str,
@@ -72,7 +72,7 @@ def line(
     """One call of ``handle``."""
     lines = b",".join(r.to_line(record)[:-1] for record in records)
     raw = msgspec.Raw(_encoder.encode(outputs))
-    return _encoder.encode(Batch(now, list(inputs), msgspec.Raw(b"[" + lines + b"]"), raw, cut)) + b"\n"
+    return _encoder.encode(Moment(now, list(inputs), msgspec.Raw(b"[" + lines + b"]"), raw, cut)) + b"\n"
 
 
 def replay(lines: Iterable[bytes], policy: Callable[[Head], Policy]) -> Iterator[Difference]:

@@ -26,7 +26,7 @@ from pliant.model.nodes import hostlist
 from pliant.model.world import World
 from pliant.protocol import VERSION, codec
 from pliant.protocol import messages as m
-from pliant.protocol.fence import Fence, pieces
+from pliant.protocol.fence import Rounds, pieces
 from pliant.protocol.scheduler_side import Board
 
 SESSION_S = 60.0
@@ -49,7 +49,7 @@ class JobLife(Members):
         self.ended = False
         self._one_world = one_world
         self._board = Board()
-        self._fence: Fence | None = None
+        self._fence: Rounds | None = None
         self._result: str | None = None
         self._cpu_s = 0.0
         self._said = ""
@@ -85,7 +85,7 @@ class JobLife(Members):
                 world = self._world(group, groups)
                 self.groups[group.id] = LiveGroup(group, resize, world, token.hexdigest()[:32])
         if self._one_world and len(groups) > 1 and self._fence is None:
-            self._fence = Fence(tuple(group.id for group in groups), None if self.quiet else 0)
+            self._fence = Rounds(tuple(group.id for group in groups), None if self.quiet else 0)
 
     def _world(self, group: Group, groups: Sequence[Group]) -> World:
         if not self._one_world:
@@ -295,7 +295,7 @@ class JobLife(Members):
                 )
         self._check_fence(fence)
 
-    def _check_fence(self, fence: Fence) -> None:
+    def _check_fence(self, fence: Rounds) -> None:
         """A world whose ranks wait in MPI_Init for those of a group that has ended would wait for ever."""
         if missed := fence.missed():
             nodes = hostlist(self._name(self.groups[number].node) for number in missed)

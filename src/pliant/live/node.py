@@ -14,7 +14,7 @@ from pliant.live.node_sessions import Sessions
 from pliant.live.outbox import Outbox
 from pliant.live.pmi import AtFence, PmiError, Reply
 from pliant.live.proof import AGAIN_S, KILL_S, PATIENCE_S, SCAN_S, Removal
-from pliant.live.register import RANK_LINE, Group, Register, Stage, start_problem
+from pliant.live.register import RANK_LINE, NodeGroup, Register, Stage, start_problem
 from pliant.live.uplink import Uplink
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
@@ -229,19 +229,19 @@ class NodeLife:
         if problem:
             self._tell(m.StartFailed(order.job, order.group, problem, CANNOT))
             return
-        group = Group(order, self._home)
+        group = NodeGroup(order, self._home)
         self._register.groups[group.key] = group
         self._do(n.WriteToken(group.job, group.number, group.token_file, group.token))
         self._do(n.SetTimer(group.timer, START_S))
 
-    def _token_written(self, group: Group) -> None:
+    def _token_written(self, group: NodeGroup) -> None:
         if group.stage is Stage.WRITING:
             group.stage = Stage.STARTING
             self._start_next(group)
         elif group.cleared:
             self._do(n.ClearFiles(group.files))  # it comes too late
 
-    def _start_next(self, group: Group) -> None:
+    def _start_next(self, group: NodeGroup) -> None:
         spawn = group.next_rank(self._home)
         if spawn is not None:
             self._do(spawn)
@@ -262,7 +262,7 @@ class NodeLife:
             self._kill([new.pid])
         self._start_next(group)
 
-    def _not_started(self, group: Group, error: str, code: int) -> None:
+    def _not_started(self, group: NodeGroup, error: str, code: int) -> None:
         """A rank could not be started: the group's others end, and the controller learns why."""
         group.stage = Stage.FAILED
         self._kill(group.pids.values())
@@ -270,7 +270,7 @@ class NodeLife:
             self._clear(group)
         self._answer(group, m.StartFailed(group.job, group.number, error, code))
 
-    def _answer(self, group: Group, answer: m.Started | m.StartFailed) -> None:
+    def _answer(self, group: NodeGroup, answer: m.Started | m.StartFailed) -> None:
         """The start is over; what ended meanwhile is told now, so that nothing is told of a rank before its start."""
         group.answer = answer
         self._do(n.CancelTimer(group.timer))
@@ -293,7 +293,7 @@ class NodeLife:
                 # A rank leads a session: what it started in the foreground gets the signal as well.
                 self._do(n.SignalGroup(pid, order.number))
 
-    def _end_group(self, group: Group) -> None:
+    def _end_group(self, group: NodeGroup) -> None:
         group.doomed = True
         self._kill(group.pids.values())
 
@@ -312,7 +312,7 @@ class NodeLife:
             self._rank_ended(group, rank, end)
         self._check_waiting()
 
-    def _last_words(self, group: Group) -> None:
+    def _last_words(self, group: NodeGroup) -> None:
         """All that a group has said has been passed on: now its end is told."""
         if group.ended and not group.is_starting:
             self._do(n.CancelTimer(group.last_timer))
@@ -320,7 +320,7 @@ class NodeLife:
             for rank, end in ended:
                 self._rank_ended(group, rank, end)
 
-    def _rank_ended(self, group: Group, rank: int, end: n.Exited) -> None:
+    def _rank_ended(self, group: NodeGroup, rank: int, end: n.Exited) -> None:
         code = end.code
         if group.broken and code == -SIGKILL:
             code = group.broken  # ended by us because of an abort: that is the group's own failure
@@ -343,7 +343,7 @@ class NodeLife:
         except (PmiError, ProtocolError) as error:
             self._break(group, error)
 
-    def _reply(self, group: Group, answers: Sequence[Reply | AtFence]) -> None:
+    def _reply(self, group: NodeGroup, answers: Sequence[Reply | AtFence]) -> None:
         for answer in answers:
             if isinstance(answer, AtFence):
                 for piece, more in pieces(answer.entries):
@@ -351,7 +351,7 @@ class NodeLife:
             elif answer.rank in group.lines:
                 self._do(n.SayToRank(group.job, group.number, answer.rank, answer.line))
 
-    def _break(self, group: Group, error: PmiError | ProtocolError) -> None:
+    def _break(self, group: NodeGroup, error: PmiError | ProtocolError) -> None:
         """The group cannot go on: say why, and end its ranks. What follows from that tells nothing new."""
         if group.broken:
             return
@@ -454,7 +454,7 @@ class NodeLife:
             self._clear(group)
             self._sessions.close_all(group)
 
-    def _clear(self, group: Group) -> None:
+    def _clear(self, group: NodeGroup) -> None:
         if not group.cleared:
             group.cleared = True
             self._do(n.ClearFiles(group.files))

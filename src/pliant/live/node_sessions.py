@@ -9,7 +9,7 @@ import msgspec
 
 from pliant.live import node_messages as n
 from pliant.live.outbox import BOARD
-from pliant.live.register import Group, Register
+from pliant.live.register import NodeGroup, Register
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
 from pliant.protocol import messages as m
@@ -18,12 +18,12 @@ HELLO_S = 60.0
 """How long a session may be open before it has said who it is."""
 
 
-class Session:
+class NodeSession:
     """One connection; it has a group once it has shown its token."""
 
     def __init__(self) -> None:
         self.lines = codec.Lines()
-        self.group: Group | None = None
+        self.group: NodeGroup | None = None
 
 
 class Sessions:
@@ -40,7 +40,7 @@ class Sessions:
         self._home = home
         self._register = register
         self._do = do
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, NodeSession] = {}
         self._decoder = codec.from_job()
 
     @property
@@ -49,7 +49,7 @@ class Sessions:
 
     def opened(self, new: n.SessionOpened, *, is_open: bool) -> None:
         """Somebody has connected; with ``is_open`` false nobody is let in any more."""
-        self._sessions[new.session] = Session()
+        self._sessions[new.session] = NodeSession()
         if not is_open:
             self.drop(new.session, close=True)
         elif new.uid != self._home.uid:
@@ -76,7 +76,7 @@ class Sessions:
             # A bad line closes its own connection and changes nothing else.
             self._refuse(number, str(error))
 
-    def deliver(self, group: Group, order: m.Deliver) -> None:
+    def deliver(self, group: NodeGroup, order: m.Deliver) -> None:
         """Pass a message on to a session of the group, if it is open and has not been told already."""
         if order.session not in group.sessions or (order.session, order.once) in group.told:
             return
@@ -102,12 +102,12 @@ class Sessions:
         if close:
             self._do(n.CloseSession(number))
 
-    def close_all(self, group: Group | None = None) -> None:
+    def close_all(self, group: NodeGroup | None = None) -> None:
         """Those of one group, or of all."""
         for number in sorted(self._sessions if group is None else group.sessions):
             self.drop(number, close=True)
 
-    def _admit(self, message: m.JobMessage) -> Group:
+    def _admit(self, message: m.JobMessage) -> NodeGroup:
         if not isinstance(message, m.Hello):
             raise ProtocolError("a session begins with hello")
         group = self._register.groups.get((message.job, message.group))

@@ -187,6 +187,3 @@ class GiveBack(Output, frozen=True):
     """Give these nodes, which nobody uses, back to the provider: it answers with Returned."""
 
     nodes: tuple[str, ...]
-
-
-AnyOutput = Acquire | GiveBack | Send | SetTimer | ReadTail | Log

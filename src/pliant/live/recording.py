@@ -13,7 +13,7 @@ from pliant.model.errors import ProtocolError
 _encoder = msgspec.json.Encoder()
 
 
-class Batch(msgspec.Struct):
+class Moment(msgspec.Struct):
     """What happened at once, and what was to be done because of it."""
 
     now: float
@@ -45,7 +45,7 @@ def replay(lines: Iterable[bytes]) -> Iterator[Difference]:
     A torn last line is left out. ProtocolError if another line is none of a recording.
     """
     life: NodeLife | None = None
-    decoder = msgspec.json.Decoder(Batch)
+    decoder = msgspec.json.Decoder(Moment)
     for number, text in enumerate(lines, 1):
         if not text.endswith(b"\n"):
             return

@@ -32,7 +32,7 @@ class Stage(Enum):
     FAILED = "one could not be"
 
 
-class Group:
+class NodeGroup:
     """The ranks of one job on this node."""
 
     def __init__(self, order: m.StartGroup, home: Home) -> None:
@@ -140,17 +140,17 @@ class Register:
     """All groups, and all processes that are ours by name."""
 
     def __init__(self) -> None:
-        self.groups: dict[Key, Group] = {}
+        self.groups: dict[Key, NodeGroup] = {}
         self.helpers: dict[int, str] = {}
-        self._ranks: dict[int, tuple[Group, int]] = {}
+        self._ranks: dict[int, tuple[NodeGroup, int]] = {}
         self._over: deque[tuple[Key, str]] = deque(maxlen=OVER)
 
-    def add(self, group: Group, rank: int, pid: int) -> None:
+    def add(self, group: NodeGroup, rank: int, pid: int) -> None:
         group.pids[rank] = pid
         group.launched.append(pid)
         self._ranks[pid] = group, rank
 
-    def ended(self, pid: int) -> tuple[Group, int] | None:
+    def ended(self, pid: int) -> tuple[NodeGroup, int] | None:
         """Take note of a child's end; whose rank it was, None if it was none."""
         self.helpers.pop(pid, None)
         group, rank = found = self._ranks.pop(pid, (None, 0))
@@ -171,7 +171,7 @@ class Register:
         """Whether the very same order has been carried out and its group forgotten."""
         return ((order.job, order.group), order.token) in self._over
 
-    def forget(self, key: Key) -> Group | None:
+    def forget(self, key: Key) -> NodeGroup | None:
         group = self.groups.pop(key, None)
         if group is not None:
             self._over.append((key, group.token))

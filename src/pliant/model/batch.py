@@ -32,7 +32,7 @@ PHASE_KEYS = ("share", "model", "nodes")
 NODES_KEYS = ("min", "max", "factor", "preferred")
 
 
-class Cluster(msgspec.Struct, frozen=True):
+class ClusterSpec(msgspec.Struct, frozen=True):
     """``nodes`` nodes with ``slots`` processes each; the policy by name, the queue's order with the users'
     weights, and settings in seconds."""
 
@@ -51,7 +51,7 @@ class Cluster(msgspec.Struct, frozen=True):
 class Batch(msgspec.Struct, frozen=True):
     """Jobs in order of submission."""
 
-    cluster: Cluster
+    cluster: ClusterSpec
     jobs: tuple[JobSpec, ...]
     source: str
 
@@ -79,11 +79,11 @@ def read_batch(data: Mapping[str, Any], source: str) -> Batch:
     return Batch(cluster, tuple(jobs), source)
 
 
-def _cluster(data: Mapping[str, Any], where: str) -> Cluster:
+def _cluster(data: Mapping[str, Any], where: str) -> ClusterSpec:
     _known(data, CLUSTER_KEYS, where)
     nodes = _whole(data, "nodes", where, 8, MOST_NODES)
     slots = _whole(data, "slots", where, 1, LIVE_SLOTS)
-    return Cluster(
+    return ClusterSpec(
         nodes=nodes,
         slots=slots,
         policy=_text(data, "policy", where, "malleable"),
@@ -106,7 +106,7 @@ def _weights(value: Any, where: str) -> dict[str, float]:
     return weights
 
 
-def _job(data: Mapping[str, Any], number: int, source: str, cluster: Cluster) -> list[JobSpec]:
+def _job(data: Mapping[str, Any], number: int, source: str, cluster: ClusterSpec) -> list[JobSpec]:
     name = _text(data, "name", f"{source}: job {number}", f"job{number}")
     count = _whole(data, "count", f"{source}: job {_cut(name)!r}", 1, BATCH_JOBS)
     where = f"{source}: job {_cut(name)!r}"

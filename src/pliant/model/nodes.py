@@ -44,10 +44,6 @@ class NodeSet:
             mask |= ((1 << (b - a + 1)) - 1) << a
         return cls(mask)
 
-    def lowest(self, count: int) -> NodeSet:
-        """The ``count`` lowest-numbered nodes of this set; ValueError if there are fewer."""
-        return NodeSet(lowest_bits(self.mask, count))
-
     def __len__(self) -> int:
         return self.mask.bit_count()
 

@@ -19,7 +19,7 @@ from pliant.plan.join import source_key
 from pliant.protocol.messages import Done
 
 
-class Order(NamedTuple):
+class LastWord(NamedTuple):
     """The root's last word, when all have stopped: go or not, and for a shrink the groups that leave."""
 
     go: bool
@@ -59,20 +59,20 @@ def perform(context: Context, decision: Decision, now: Situation, snapshot: Snap
     return True
 
 
-def _order(context: Context, decision: Decision, now: Situation) -> Order:
+def _order(context: Context, decision: Decision, now: Situation) -> LastWord:
     team, wait, negotiation = context.joined("the job"), context.wait, context.negotiation
     # Peers may still be in user code, so this one wait has no limit.
     barrier(team.own, wait, "all ranks to stop for the resize", limited=False)
-    order = Order(go=False)
+    order = LastWord(go=False)
     if context.speaks and context.connection is not None and negotiation is not None:
         context.connection.poll()
         shrink = decision.action is Action.SHRINK
         groups = tuple(member.group for member in team.members)
         if negotiation.confirm(decision.resize, now, "" if shrink else context.unsendable()):
-            order = Order(go=True, leaving=negotiation.leaving(groups) if shrink else ())
+            order = LastWord(go=True, leaving=negotiation.leaving(groups) if shrink else ())
             context.joining = negotiation.newcomers
     order = broadcast(team.own, order, 0, wait, "the root's order")
-    return Order(*order)
+    return LastWord(*order)
 
 
 def grow(context: Context, resize: int, snapshot: Snapshot) -> dict[str, float]:

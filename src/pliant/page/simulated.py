@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pliant.charts import curves
-from pliant.charts.dense import Bin, Dense, Spread
+from pliant.charts.dense import Bin, Dense, Sample
 from pliant.charts.figures import render_svg
 from pliant.charts.palette import fills
 from pliant.core import records as r
@@ -146,7 +146,7 @@ def _figure(draw: Callable[[], Any], title: str, described: str, key: str) -> st
     return f'<figure class="scroll">{inline(text, title, described, key)}</figure>'
 
 
-def _spreads(dense: Dense) -> dict[str, tuple[Spread, Callable[[float], str]]]:
+def _spreads(dense: Dense) -> dict[str, tuple[Sample, Callable[[float], str]]]:
     return {
         "wait": (dense.wait(), seconds),
         "turnaround": (dense.turnaround(), seconds),

@@ -25,13 +25,6 @@ class JoinPlan(NamedTuple):
     up: dict[int, str]
     steps: tuple[Step, ...]
 
-    def describe(self) -> str:
-        if not self.steps:
-            return f"group {self.leader} stands alone"
-        return "\n".join(
-            f"{', '.join(map(str, step.accepting))} <- {step.connecting} at {step.key}" for step in self.steps
-        )
-
 
 def star(groups: Sequence[int], resize: int) -> JoinPlan:
     """The plan for ``groups``, the leader first; ValueError if they are none or not all different."""

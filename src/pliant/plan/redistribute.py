@@ -5,7 +5,6 @@ Pure data: the executor in ``pliant.mpi`` turns every move into one send and one
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -48,17 +47,6 @@ class Traffic(NamedTuple):
     moves: tuple[Move, ...]
     kept: tuple[Kept, ...]
 
-    @property
-    def moved_rows(self) -> int:
-        return sum(move.stop - move.start for move in self.moves)
-
-    def describe(self) -> str:
-        """A line for every transfer, for people."""
-        lines = [f"{self.moved_rows} of {self.rows} rows move"]
-        lines += [f"  rows {m.start}..{m.stop - 1}: rank {m.source} -> rank {m.target}" for m in self.moves]
-        lines += [f"  rows {k.start}..{k.stop - 1}: stay on rank {k.rank}" for k in self.kept]
-        return "\n".join(lines)
-
 
 def block(rows: int, parts: int, part: int) -> Span:
     """The rows of one part; the first ``rows % parts`` parts have one more (as numpy.array_split).
@@ -70,18 +58,6 @@ def block(rows: int, parts: int, part: int) -> Span:
     size, longer = divmod(rows, parts)
     start = part * size + min(part, longer)
     return Span(start, start + size + (part < longer))
-
-
-def partition(rows: int, parts: int) -> tuple[Span, ...]:
-    """All parts of the axis, in order."""
-    return tuple(block(rows, parts, part) for part in range(parts))
-
-
-def owner(rows: int, parts: int, row: int) -> int:
-    """The part that holds ``row``; ValueError if the axis has no such row."""
-    if not 0 <= row < rows:
-        raise ValueError(f"no row {row} of {rows}")
-    return bisect_right(range(parts), row, key=lambda part: block(rows, parts, part).start) - 1
 
 
 def traffic(rows: int, sources: Sequence[int], targets: Sequence[int]) -> Traffic:

@@ -90,7 +90,7 @@ class Equipartition:
         above = job.bounds.above(job.size)
         if not above or job.target != job.size or pays(view, job, above, self._payback):
             return job.bounds
-        return Bounds(job.bounds.min, job.size, job.bounds.factor)
+        return Bounds(job.bounds.min, max(job.bounds.min, job.size), job.bounds.factor)
 
     def _make_room(
         self,

@@ -86,41 +86,34 @@ class Agreeing:
             elif plan is not None:
                 for donor in plan.given:
                     asked.setdefault(donor, job.id)
-                agreement, sizes = prospect.carry_out(plan)
-                ledger.add(agreement, sizes)
+                ledger.add(*prospect.carry_out(plan))
                 if guard is not None:
                     guard = _Guard(guard.need, prospect.earliest(guard.need))
-            if not prospect.surplus:
+            if not prospect.donors.surplus:
                 break
         return [
-            Resize(number, prospect.sizes[number], Reason("shrink_for_agreement", for_job=beneficiary))
+            Resize(number, prospect.donors.sizes[number], Reason("shrink_for_agreement", for_job=beneficiary))
             for number, beneficiary in asked.items()
         ]
 
     def _plan(self, prospect: _Prospect, job: JobView, guard: _Guard | None, cost: float) -> _Plan | None:
         """How ``job`` could have an agreement that is worth it and does no harm to the guarded one."""
         low = job.bounds.min
-        have = prospect.free + prospect.back
-        if low > have + prospect.surplus or (guard is None and low <= have):
+        donors, have = prospect.donors, prospect.supply.all
+        if low > have + donors.surplus or (guard is None and low <= have):
             return None
         for wanted, floor in self._sizing.attempts:
             size = wanted(job)
             end = prospect.now + cost + job.spec.estimate(size)
-            usable = have
-            if guard is not None and guard.reservation is not None and end > guard.reservation.at:
-                usable = min(have, guard.reservation.spare)
+            usable = have if guard is None else guard.leaves(have, end)
             need = size - usable
             if need <= 0:
                 return None  # all is on its way back
-            if need > prospect.surplus:
+            if need > donors.surplus:
                 continue
-            alone = prospect.earliest(low)
-            starts_at = alone.at if alone is not None else float("inf")
-            if guard is not None and low <= have and guard.reservation is not None:
-                starts_at = guard.reservation.at
-            if starts_at - prospect.now <= cost:
+            if prospect.unaided(low, guard) - prospect.now <= cost:
                 return None
-            given = self._sizing.take(prospect.donors, prospect.sizes, need, floor)
+            given = self._sizing.take(donors.jobs, donors.sizes, need, floor)
             if given is None:
                 continue
             plan = _Plan(job, size, usable, given, end, prospect.now)
@@ -146,12 +139,67 @@ class _Guard(NamedTuple):
     need: int
     reservation: Reservation | None
 
+    def leaves(self, have: int, end: float) -> int:
+        """How many of ``have`` nodes are left for who holds them until ``end``."""
+        if self.reservation is None or end <= self.reservation.at:
+            return have
+        return min(have, self.reservation.spare)
+
     def keeps(self, outlook: tuple[float, int, list[tuple[float, int]]]) -> bool:
         if self.reservation is None:
             return True
         now, have, entries = outlook
         later = earliest(now, have, self.need, entries)
         return later is not None and later.at <= self.reservation.at + ROUNDING_S
+
+
+class _Supply:
+    """Nodes that no agreement binds yet: ``free`` ones, and those on their way ``back``."""
+
+    __slots__ = ("back", "free")
+
+    def __init__(self, free: int, back: int) -> None:
+        self.free = free
+        self.back = back
+
+    @property
+    def all(self) -> int:
+        return self.free + self.back
+
+    def bind(self, size: int, usable: int, given: int) -> int:
+        """Bind ``size`` nodes: ``usable`` of the supply, free ones first, the others of ``given`` ones, which come
+        back; how many of them are free."""
+        bound = min(self.free, usable)
+        self.free -= bound
+        self.back += given - (size - bound)
+        return bound
+
+
+class _Donors:
+    """Running jobs that can shrink: the ``sizes`` they go to, and their ``surplus``, all that they could still give."""
+
+    __slots__ = ("_by_number", "jobs", "sizes", "surplus")
+
+    def __init__(self, jobs: list[JobView]) -> None:
+        self.jobs = jobs
+        self.sizes = {job.id: job.size for job in jobs}
+        self.surplus = sum(job.size - job.bounds.min for job in jobs)
+        self._by_number = {job.id: job for job in jobs}
+
+    def without(self, given: Mapping[int, int]) -> dict[int, int]:
+        """The sizes, if they gave that."""
+        return {number: size - given.get(number, 0) for number, size in self.sizes.items()}
+
+    def give(self, given: Mapping[int, int]) -> dict[int, int]:
+        """Book what they give; the sizes that the givers go to."""
+        for number, nodes in given.items():
+            self.sizes[number] -= nodes
+            self.surplus -= nodes
+        return {number: self.sizes[number] for number in given}
+
+    def ends(self, sizes: Mapping[int, int], now: float) -> list[tuple[float, int]]:
+        """(expected end, nodes) of all, at ``sizes``."""
+        return [(end_at(self._by_number[number], size, now), size) for number, size in sizes.items()]
 
 
 class _Prospect:
@@ -165,13 +213,10 @@ class _Prospect:
         soon: list[tuple[float, int]],
     ) -> None:
         self.now = seen.now
-        self.donors = donors
-        self.sizes = {job.id: job.size for job in donors}
-        self.surplus = sum(job.size - job.bounds.min for job in donors)
-        self.free = seen.free - sum(begun.values())
-        self.back = seen.returning()
-        self._by_number = {job.id: job for job in donors}
-        self._fixed = [(end, job.target) for end, number, job in seen.running if number not in self.sizes]
+        self.donors = _Donors(donors)
+        self.supply = _Supply(seen.free - sum(begun.values()), seen.returning())
+        shrinkable = self.donors.sizes
+        self._fixed = [(end, job.target) for end, number, job in seen.running if number not in shrinkable]
         self._fixed += soon
         left = len(begun)
         for job in seen.queue:
@@ -180,40 +225,42 @@ class _Prospect:
             if job.id in begun:
                 left -= 1
                 self._fixed.append((self.now + job.spec.estimate(begun[job.id]), begun[job.id]))
-        self._entries = self._with(self.sizes)
+        self._entries = self._with(shrinkable)
 
-    def _with(self, sizes: dict[int, int]) -> list[tuple[float, int]]:
+    def _with(self, sizes: Mapping[int, int]) -> list[tuple[float, int]]:
         """(expected end, nodes) of all, in order, with the donors at ``sizes``."""
-        ends = [(end_at(self._by_number[n], size, self.now), size) for n, size in sizes.items()]
-        return sorted([*self._fixed, *ends])
+        return sorted([*self._fixed, *self.donors.ends(sizes, self.now)])
 
     def earliest(self, need: int) -> Reservation | None:
-        return earliest(self.now, self.free + self.back, need, self._entries)
+        return earliest(self.now, self.supply.all, need, self._entries)
+
+    def unaided(self, need: int, guard: _Guard | None) -> float:
+        """When a job with this need would start without an agreement; where it must only wait for the guarded one,
+        with that."""
+        if guard is not None and need <= self.supply.all and guard.reservation is not None:
+            return guard.reservation.at
+        alone = self.earliest(need)
+        return alone.at if alone is not None else float("inf")
 
     def after(self, plan: _Plan) -> tuple[float, int, list[tuple[float, int]]]:
         """(now, free or returning, entries) if ``plan`` were carried out."""
-        sizes = {n: size - plan.given.get(n, 0) for n, size in self.sizes.items()}
-        have = self.free + self.back + sum(plan.given.values()) - plan.size
-        return self.now, have, sorted([*self._with(sizes), (plan.end, plan.size)])
+        have = self.supply.all + sum(plan.given.values()) - plan.size
+        entries = self._with(self.donors.without(plan.given))
+        return self.now, have, sorted([*entries, (plan.end, plan.size)])
 
     def carry_out(self, plan: _Plan) -> tuple[Agreement, dict[int, int]]:
         """The agreement, and the sizes that its donors go to."""
-        total = sum(plan.given.values())
-        bound = min(self.free, plan.usable)
-        self.free -= bound
-        self.back += total - (plan.size - bound)
-        self.surplus -= total
+        bound = self.supply.bind(plan.size, plan.usable, sum(plan.given.values()))
         awaited = {ANYONE: plan.usable - bound} if plan.usable > bound else {}
         lacking = plan.size - plan.usable
         for number, nodes in plan.given.items():
-            self.sizes[number] -= nodes
             if part := min(nodes, lacking):
                 awaited[number] = part
                 lacking -= part
+        sizes = self.donors.give(plan.given)
         self._fixed.append((plan.end, plan.size))
-        self._entries = self._with(self.sizes)
-        agreement = Agreement.of(plan.job, plan.size, bound, awaited, plan.since)
-        return agreement, {number: self.sizes[number] for number in plan.given}
+        self._entries = self._with(self.donors.sizes)
+        return Agreement.of(plan.job, plan.size, bound, awaited, plan.since), sizes
 
 
 class _Unbound:

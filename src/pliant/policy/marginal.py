@@ -50,54 +50,125 @@ class Marginal:
         return _Pass(view, self._payback).decide()
 
 
+class _Nodes:
+    """Nodes that nobody computes on: ``free`` now; ``coming`` in a moment; and ``awaited``, which come as well, but
+    are given already to jobs that start then."""
+
+    __slots__ = ("awaited", "coming", "free")
+
+    def __init__(self, free: int, coming: int) -> None:
+        self.free = free
+        self.coming = coming
+        self.awaited = 0
+
+    def lacking(self, size: int) -> int:
+        """How many of ``size`` would have to come from running jobs; 0 or less if none."""
+        return size - self.free - self.coming
+
+    def give(self, size: int) -> None:
+        """Free ones, to one that starts or grows now."""
+        self.free -= size
+
+    def expect(self, size: int) -> None:
+        """So many more, which running jobs leave."""
+        self.coming += size
+
+    def promise(self, size: int) -> None:
+        """Those that are coming, then free ones, to one that starts when all of them have come."""
+        back = min(self.coming, size)
+        self.coming -= back
+        self.awaited += back
+        self.free -= size - back
+
+
+class _Sizes(dict[int, int]):
+    """The sizes that jobs go to, by number, where it is not the one they have, and for whom those shrink that do."""
+
+    __slots__ = ("served",)
+
+    def __init__(self) -> None:
+        self.served: dict[int, JobView] = {}
+
+    def shrink(self, sizes: dict[int, int], other: JobView) -> None:
+        """Let jobs go to smaller ``sizes`` for ``other``."""
+        self.update(sizes)
+        self.served.update(dict.fromkeys(sizes, other))
+
+
+class _Head:
+    """Whether the head of the queue is ``blocked``, and its reservation, which nobody behind it may delay; None
+    also if nobody knows when enough nodes will be there."""
+
+    __slots__ = ("blocked", "reservation")
+
+    def __init__(self) -> None:
+        self.blocked = False
+        self.reservation: Reservation | None = None
+
+    def block(self, reservation: Reservation | None) -> None:
+        self.blocked = True
+        self.reservation = reservation
+
+    def delayed(self, size: int, end: float) -> bool:
+        """Whether ``size`` nodes more that are held until ``end`` would delay it."""
+        reservation = self.reservation
+        return reservation is not None and size > reservation.spare and end > reservation.at
+
+    def book(self, size: int, end: float) -> None:
+        """``size`` nodes more are held until ``end``."""
+        reservation = self.reservation
+        if reservation is not None and end > reservation.at:
+            reservation.spare -= size
+
+
 class _Pass:
-    """What is still to be had, and what has been decided; ``coming`` nodes are free in a moment."""
+    """What is still to be had, and what has been decided."""
 
     def __init__(self, view: ClusterView, payback: float) -> None:
         self.view = view
         self.now = view.now
-        self.free = view.free
-        self.coming = view.returning()
+        self._nodes = _Nodes(view.free, view.returning())
+        self._sizes = _Sizes()
+        self._head = _Head()
         self._payback = payback
         self._able = {job.id: job for job in view.elastic if view.resizable(job)}
-        self._sizes: dict[int, int] = {}
         self._starts: list[tuple[JobView, Reason]] = []
         self._claims: list[JobView] = []
         self._late: set[int] = set()
-        self._awaited = 0
-        cost = view.cost
-        self._shrink_s = cost.shrink_s()
-        if cost.data_s:  # the most that any of them may have to move
-            most = max((job.spec.data_mb / job.bounds.min for job in view.elastic), default=0.0)
-            self._shrink_s += cost.data_s * most
-        self._for: dict[int, JobView] = {}
+        self._shrink_s = _shrink_s(view)
         self._donors: list[Entry] | None = None
         self._left: dict[int, float] = {}
-        self._reservation: Reservation | None = None
-        self._blocked = False
 
     def decide(self) -> list[Decision]:
-        decisions: list[Decision] = []
+        decisions: list[Decision] = self._serve()
+        self._grow()
+        if not self._head.blocked and not self._claims and self._nodes.coming <= 0:
+            self._move()
+        return decisions + self._decided()
+
+    # ---- waiting jobs --------------------------------------------------------------------------------
+
+    def _serve(self) -> list[Decision]:
+        """Give the waiting jobs their nodes, in order; the promise to the one that has to wait."""
+        promises: list[Decision] = []
+        nodes, head = self._nodes, self._head
         tries = DEPTH
         for job in self.view.queue:
-            if self.free <= 0:
-                tries -= self._blocked
-                if tries < 0 or (self._blocked and not self.donors()):
+            if nodes.free <= 0:
+                tries -= head.blocked
+                if tries < 0 or (head.blocked and not self.donors()):
                     break
             size = self._wanted(job)
-            if not self._blocked:
+            if not head.blocked:
                 if not self._claim(job, size, FITS):
-                    self._blocked = True
-                    self._reservation = self._first_time(size)
-                    if self._reservation is not None:
-                        self._keep(self._reservation, job.promised)
-                        decisions.append(Promise(job.id, self._reservation.at))
+                    reservation = self._first_time(size)
+                    head.block(reservation)
+                    if reservation is not None:
+                        self._keep(reservation, job.promised)
+                        promises.append(Promise(job.id, reservation.at))
             elif size := self._harmless(job, size):
                 self._claim(job, size, BACKFILLED)
-        self._grow()
-        if not self._blocked and not self._claims and self.coming <= 0:
-            self._move()
-        return decisions + self._resizes()
+        return promises
 
     def _keep(self, reservation: Reservation, promised: float | None) -> None:
         """An earlier promise holds where the present one is later only because nodes that are on their way were
@@ -106,15 +177,13 @@ class _Pass:
         if promised is not None and self.now <= promised < reservation.at <= promised + late:
             reservation.at = promised
 
-    # ---- waiting jobs --------------------------------------------------------------------------------
-
     def _wanted(self, job: JobView) -> int:
         """The size to start with: a moldable job takes less than it prefers only if it ends no later so."""
         bounds = job.bounds
         if job.spec.job_class is JobClass.MALLEABLE or bounds.min == bounds.max:
             return bounds.min
         preferred = bounds.preferred
-        size = bounds.floor(min(preferred, self.free))
+        size = bounds.floor(min(preferred, self._nodes.free))
         if size in (0, preferred):
             return preferred
         later = self._first_time(preferred)
@@ -124,7 +193,7 @@ class _Pass:
 
     def _harmless(self, job: JobView, size: int) -> int:
         """``size``, or for a malleable job the next larger, with which it does not delay the head; or 0."""
-        reservation = self._reservation
+        reservation = self._head.reservation
         if reservation is None or size <= reservation.spare:
             return size
         # The sum, not the difference, as EASY does: rounding must not tell the two apart.
@@ -137,25 +206,24 @@ class _Pass:
 
     def _claim(self, job: JobView, size: int, reason: Reason) -> bool:
         """Give ``job`` its nodes: now if they are free, else when others have left them."""
-        reservation = self._reservation
-        if size > self.free:
+        nodes, head = self._nodes, self._head
+        late = size > nodes.free
+        if late:
             self._late.add(job.id)
-            if reservation is not None and size > reservation.spare and self._end(job, size) > reservation.at:
+        end = self._end(job, size) if head.reservation is not None else 0.0
+        if late:
+            if head.delayed(size, end):
                 return False
-            lack = size - self.free - self.coming
+            lack = nodes.lacking(size)
             if lack > 0 and not self._take(job, size, lack):
                 return False
-            back = min(self.coming, size)
-            self.coming -= back
-            self._awaited += back
-            self.free -= size - back
+            nodes.promise(size)
         else:
-            self.free -= size
+            nodes.give(size)
             self._starts.append((job, reason))
         self._sizes[job.id] = size
         self._claims.append(job)
-        if reservation is not None and self._end(job, size) > reservation.at:
-            reservation.spare -= size
+        head.book(size, end)
         return True
 
     # ---- what nodes are worth ------------------------------------------------------------------------
@@ -193,10 +261,27 @@ class _Pass:
         if not donors or donors[0][0] * lack >= gain:
             return False
         heap = donors.copy()
+        sizes = self._cheapest(heap, lack, gain)
+        if sizes is None:
+            return False
+        cost = self._shrink_s
+        soon = self._first_time(size) if cost > 0.0 else None
+        if soon is not None and soon.at - self.now <= cost:
+            return False
+        self._donors = heap
+        self._nodes.expect(
+            sum(self._sizes.get(number, self._able[number].size) - below for number, below in sizes.items())
+        )
+        self._sizes.shrink(sizes, waiting)
+        return True
+
+    def _cheapest(self, heap: list[Entry], lack: int, gain: float) -> dict[int, int] | None:
+        """Sizes of donors that together give ``lack`` nodes and lose less than ``gain`` by it; None if there are none.
+        ``heap`` is left with those who could give more."""
         sizes: dict[int, int] = {}
         while lack > 0:
             if not heap:
-                return False
+                return None
             worth, number, job = heappop(heap)
             have = sizes.get(number) or self._sizes.get(number, job.size)
             below = _down(job, have, lack)
@@ -204,25 +289,16 @@ class _Pass:
                 continue
             gain -= worth * (have - below)
             if gain <= 0.0:
-                return False
+                return None
             lack -= have - below
             sizes[number] = below
             if further := _down(job, below):
                 heappush(heap, (self._worth(job, further, below), number, job))
-        cost = self._shrink_s
-        soon = self._first_time(size) if cost > 0.0 else None
-        if soon is not None and soon.at - self.now <= cost:
-            return False
-        self._donors = heap
-        for number, below in sizes.items():
-            self.coming += self._sizes.get(number, self._able[number].size) - below
-            self._sizes[number] = below
-            self._for[number] = waiting
-        return True
+        return sizes
 
     def _harms(self, job: JobView, size: int) -> bool:
         """Whether the head counts on nodes of ``job`` that it would hold for too long on ``size`` nodes."""
-        reservation = self._reservation
+        reservation = self._head.reservation
         if reservation is None or job.expected_end > reservation.at:
             return False
         return self._end(job, size) > reservation.at
@@ -243,15 +319,16 @@ class _Pass:
     def _first_time(self, need: int) -> Reservation | None:
         """When ``need`` nodes are there, after all that has been decided."""
         releases: list[tuple[float, int]] = []
+        nodes, sizes = self._nodes, self._sizes
         for end, number, job in self.view.running:
-            size = self._sizes.get(number, job.target)
+            size = sizes.get(number, job.target)
             # An end by the estimate holds for the size that a job has, not for the one that it goes to.
             releases.append((end if size == job.size else self._end(job, size), size))
-        releases += [(self._end(job, self._sizes[job.id]), self._sizes[job.id]) for job in self._claims]
-        if coming := self.coming + self._awaited:
+        releases += [(self._end(job, sizes[job.id]), sizes[job.id]) for job in self._claims]
+        if coming := nodes.coming + nodes.awaited:
             releases.append((self.now + self._shrink_s, coming))
         releases.sort()
-        return earliest(self.now, self.free, need, _after(releases, self._awaited))
+        return earliest(self.now, nodes.free, need, _after(releases, nodes.awaited))
 
     # ---- what is left over ---------------------------------------------------------------------------
 
@@ -260,44 +337,40 @@ class _Pass:
 
     def _grow(self) -> None:
         """Hand out the free nodes; if more are coming, only to those who start now: one resize for all."""
-        if self.free <= 0:
+        nodes, sizes = self._nodes, self._sizes
+        if nodes.free <= 0:
             return
         takers = [job for job, _ in self._starts if job.spec.job_class is JobClass.MALLEABLE]
-        if self.coming <= 0:
-            takers += [job for job in self._growable() if job.id not in self._sizes]
+        if nodes.coming <= 0:
+            takers += [job for job in self._growable() if job.id not in sizes]
         heap: list[Entry] = []
         for job in takers:
-            size = self._sizes.get(job.id, job.size)
+            size = sizes.get(job.id, job.size)
             if more := _up(job, size):
                 heap.append((-self._worth(job, size, more), job.id, job))
         heapify(heap)
-        while heap and self.free > 0:
+        while heap and nodes.free > 0:
             _, number, job = heappop(heap)
-            size = self._sizes.get(number, job.size)
-            more = _up(job, size, self.free)
+            size = sizes.get(number, job.size)
+            more = _up(job, size, nodes.free)
             if (
                 more
                 and (not job.size or pays(self.view, job, more, self._payback))
                 and self._spares(job, size, more)
             ):
-                self.free -= more - size
-                self._sizes[number] = more
+                nodes.give(more - size)
+                sizes[number] = more
                 if further := _up(job, more):
                     heappush(heap, (-self._worth(job, more, further), number, job))
 
     def _move(self) -> None:
         """Nobody waits: nodes leave where they are worth least, for those to whom they are worth ``MARGIN`` times
         that; these get them in the next pass, once they are free."""
-        takers: list[Entry] = []
-        for job in self._growable():
-            more = 0 if job.id in self._sizes else _up(job, job.size)
-            if more and pays(self.view, job, more, self._payback):
-                takers.append((-self._worth(job, job.size, more), job.id, job))
-        heapify(takers)
+        takers = self._takers()
         donors = [entry for entry in self.donors() if entry[1] not in self._sizes]
         heapify(donors)
         grown: dict[int, int] = {}
-        spare = self.free
+        spare = self._nodes.free
         while takers:
             worth, number, taker = heappop(takers)
             size = grown.get(number, taker.size)
@@ -313,39 +386,57 @@ class _Pass:
                     heappush(donors, (self._worth(donor, further, below), other, donor))
             if spare < 0:
                 return  # not enough for the whole step: then nobody gives anything for it
-            self._sizes.update(taken)
-            self._for.update(dict.fromkeys(taken, taker))
+            self._sizes.shrink(taken, taker)
             if further := _up(taker, more):
                 heappush(takers, (-self._worth(taker, more, further), number, taker))
 
+    def _takers(self) -> list[Entry]:
+        """A heap of the running jobs to whom a larger size is worth it, the most by it first."""
+        takers: list[Entry] = []
+        for job in self._growable():
+            more = 0 if job.id in self._sizes else _up(job, job.size)
+            if more and pays(self.view, job, more, self._payback):
+                takers.append((-self._worth(job, job.size, more), job.id, job))
+        heapify(takers)
+        return takers
+
     def _spares(self, job: JobView, size: int, more: int) -> bool:
         """Whether the head can do without the nodes by which ``job`` grows; if so, they are booked."""
-        if not self._blocked:
+        head = self._head
+        if not head.blocked:
             return True
-        reservation = self._reservation
-        if reservation is None:
+        if head.reservation is None:
             return False
         # Who has outrun its estimate holds what it is given for nobody knows how long.
-        if job.expected_end <= self.now or self._end(job, more) > reservation.at:
-            if more - size > reservation.spare:
-                return False
-            reservation.spare -= more - size
+        end = float("inf") if job.expected_end <= self.now else self._end(job, more)
+        if head.delayed(more - size, end):
+            return False
+        head.book(more - size, end)
         return True
 
-    def _resizes(self) -> list[Decision]:
-        decisions: list[Decision] = [
-            Start(job.id, self._sizes[job.id], reason) for job, reason in self._starts
-        ]
+    def _decided(self) -> list[Decision]:
+        """The starts, and the resizes of those who can be resized now."""
+        sizes = self._sizes
+        decisions: list[Decision] = [Start(job.id, sizes[job.id], reason) for job, reason in self._starts]
         for number, job in self._able.items():
-            size = self._sizes.get(number, job.size)
+            size = sizes.get(number, job.size)
             if size > job.size:
                 left = {"remaining_s": job.remaining_s(self.now)}
                 decisions.append(Resize(number, size, Reason("best_use", figures=left)))
             elif size < job.size:
-                other = self._for[number]
+                other = sizes.served[number]
                 code = "shrink_for_better_use" if other.size else "shrink_for_waiting"
                 decisions.append(Resize(number, size, Reason(code, for_job=other.id)))
         return decisions
+
+
+def _shrink_s(view: ClusterView) -> float:
+    """From a shrink to the moment its nodes are free, with the most that any job may have to move."""
+    cost = view.cost
+    if not cost.data_s:
+        return cost.shrink_s()
+    most = max((job.spec.data_mb / job.bounds.min for job in view.elastic), default=0.0)
+    return cost.shrink_s() + cost.data_s * most
 
 
 def _after(releases: list[tuple[float, int]], first: int) -> list[tuple[float, int]]:

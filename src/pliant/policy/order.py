@@ -14,7 +14,7 @@ HALF_LIFE_S = 7 * DAY_S
 """Slurm's default (PriorityDecayHalfLife)."""
 
 
-class Order(Protocol):
+class QueueOrder(Protocol):
     """``sort`` is asked once a pass; it remembers nothing: what it goes by is in the view."""
 
     def sort(self, view: ClusterView) -> list[JobView]: ...
@@ -78,7 +78,7 @@ class Reordered:
 class Ordered:
     """``policy`` with the waiting jobs in ``order``."""
 
-    def __init__(self, policy: Policy, order: Order, name: str) -> None:
+    def __init__(self, policy: Policy, order: QueueOrder, name: str) -> None:
         self.name = f"{policy.name} by {name}"
         self.rebalances = rebalances(policy)
         self.half_life_s = order.half_life_s if isinstance(order, FairShare) else half_life_s(policy)
@@ -106,7 +106,7 @@ def ordered(
 ) -> Policy:
     """``policy`` in one of ``ORDERS``; a user without a weight has weight 1."""
     known = weights or {}
-    by: Order
+    by: QueueOrder
     match order:
         case "submission":
             return policy

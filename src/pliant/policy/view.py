@@ -142,7 +142,8 @@ class ClusterView(Protocol):
 
     @property
     def elastic(self) -> Iterable[JobView]:
-        """Running jobs that the scheduler may resize now or later."""
+        """Running jobs that the scheduler may resize now or later: those of class malleable that are inside their loop
+        (they have said ``malleable(on)``). ``resizable`` says which of them it may now."""
 
     @property
     def cost(self) -> ResizeCost: ...

@@ -31,7 +31,7 @@ def pieces(entries: Mapping[str, str]) -> Iterator[tuple[Entries, bool]]:
     yield piece, False
 
 
-class Fence:
+class Rounds:
     """The controller's half: the rounds of one world, whose groups are ``groups``. The ``number`` of the round is None
     if only they know at which one they are: then each says again at which it waits, and which it has passed last."""
 

@@ -67,5 +67,3 @@ HOLDING = frozenset({OFFERED, ACCEPTED, RECALLED})
 """The states in which the nodes of arriving groups are reserved for the job."""
 STARTED = frozenset({ACCEPTED, RECALLED})
 """The states in which arriving groups may have been started."""
-ANSWERED = frozenset({CROSSED, ACCEPTED, RECALLED})
-"""The states in which the job has to follow within a deadline: done or failed."""

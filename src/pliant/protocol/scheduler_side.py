@@ -149,10 +149,6 @@ class SchedulerSide:
         """Whether this group's Hello is the one that opens the job; all others only open their session."""
         return self.state == START and group == self.root
 
-    def may_send(self, message: m.SchedulerMessage) -> bool:
-        name = type(message).__name__
-        return name in NEUTRAL_SEND or (self.state, name) in SEND
-
     def send(self, message: m.SchedulerMessage) -> m.SchedulerMessage:
         """Take note of what is sent to the root; ProtocolError if it is not allowed now."""
         name = type(message).__name__

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from pliant.core import records as r
 from pliant.model.nodes import NodeSet
@@ -26,6 +26,12 @@ class Held(NamedTuple):
 
 
 class _Fold:
+    IGNORES: ClassVar[r.Ignores] = frozenset({
+        r.JobSubmitted, r.JobPromised, r.JobStarted, r.JobLaunched, r.JobRunning, r.JobMalleable,
+        r.JobPinned, r.JobProgressed, r.ResizeAccepted, r.JobEnding, r.ControllerResumed, r.PolicyFailed,
+        r.PolicyRemembers, r.NodesOrdered, r.NodesRefused, r.NodesReclaimed,
+    })  # fmt: skip
+
     def __init__(self) -> None:
         self.done: list[Held] = []
         self.reserved: dict[int, tuple[int, float]] = {}
@@ -36,52 +42,55 @@ class _Fold:
 
     def add(self, record: r.Record) -> None:
         at = record.at
-        if isinstance(record, r.ResizeOffered):
-            self.reserved[record.job] = (record.nodes.mask, at)
-        elif isinstance(record, r.ResizeWithdrawn):
-            mask, since = self.reserved.get(record.job, (0, at))
-            self._close(record.job, RESERVED, mask & record.freed.mask, since, at)
-            self.reserved[record.job] = (mask & ~record.freed.mask, since)
-        elif isinstance(record, r.ResizeDone):
-            self._settle(record.job, at)
-            self._left(record.job, record.released, at)
-        elif isinstance(record, r.ResizeFailed):
-            self._settle(record.job, at)
-            self._left(record.job, record.dirty, at)
-        elif isinstance(record, r.GroupsLost):
-            lost = 0
-            for mask, _ in self.lost:
-                lost |= mask
-            self._left(record.job, NodeSet(record.nodes.mask & ~lost), at)
-        elif isinstance(record, r.ResizeDeclined):
-            self._settle(record.job, at)
-        elif isinstance(record, r.JobEnded):
-            self._settle(record.job, at)
-            self._left(record.job, record.nodes, at)
-        elif isinstance(record, r.NodesClean):
-            self._clean(record.job, record.nodes.mask, at)
-        elif isinstance(record, r.NodesLost):
-            mask = record.nodes.mask
-            for job in list(self.dirty):
-                self._clean(job, mask, at)
-            for job, (reserved, since) in self.reserved.items():  # what is lost is not waited for
-                self._close(job, RESERVED, reserved & mask, since, at)
-                self.reserved[job] = (reserved & ~mask, since)
-            for already, _ in self.lost:
-                mask &= ~already
-            self.lost.append((mask, at))
-        elif isinstance(record, r.NodesBack):
-            self.lost = self._split(self.lost, record.nodes.mask, 0, LOST, at)
-        elif isinstance(record, r.NodesReturned):
-            self.lost = self._split(self.lost, record.nodes.mask, 0, LOST, at)
-            self.away.append((record.nodes.mask, at))
-        elif isinstance(record, r.NodesGranted):
-            mask = record.nodes.mask
-            self.lost = self._split(self.lost, mask, 0, LOST, at)
-            self.away = self._split(self.away, mask, 0, AWAY, at)
-            for first in list(self._granted.values())[:1]:  # what comes later was not there until then
-                self._close(0, AWAY, NodeSet.of(set(record.nodes) - self._granted.keys()).mask, first, at)
-            self._granted |= dict.fromkeys(set(record.nodes) - self._granted.keys(), at)
+        match record:
+            case r.ResizeOffered():
+                self.reserved[record.job] = (record.nodes.mask, at)
+            case r.ResizeWithdrawn():
+                mask, since = self.reserved.get(record.job, (0, at))
+                self._close(record.job, RESERVED, mask & record.freed.mask, since, at)
+                self.reserved[record.job] = (mask & ~record.freed.mask, since)
+            case r.ResizeDone():
+                self._settle(record.job, at)
+                self._left(record.job, record.released, at)
+            case r.ResizeFailed():
+                self._settle(record.job, at)
+                self._left(record.job, record.dirty, at)
+            case r.GroupsLost():
+                lost = 0
+                for mask, _ in self.lost:
+                    lost |= mask
+                self._left(record.job, NodeSet(record.nodes.mask & ~lost), at)
+            case r.ResizeDeclined():
+                self._settle(record.job, at)
+            case r.JobEnded():
+                self._settle(record.job, at)
+                self._left(record.job, record.nodes, at)
+            case r.NodesClean():
+                self._clean(record.job, record.nodes.mask, at)
+            case r.NodesLost():
+                mask = record.nodes.mask
+                for job in list(self.dirty):
+                    self._clean(job, mask, at)
+                for job, (reserved, since) in self.reserved.items():  # what is lost is not waited for
+                    self._close(job, RESERVED, reserved & mask, since, at)
+                    self.reserved[job] = (reserved & ~mask, since)
+                for already, _ in self.lost:
+                    mask &= ~already
+                self.lost.append((mask, at))
+            case r.NodesBack():
+                self.lost = self._split(self.lost, record.nodes.mask, 0, LOST, at)
+            case r.NodesReturned():
+                self.lost = self._split(self.lost, record.nodes.mask, 0, LOST, at)
+                self.away.append((record.nodes.mask, at))
+            case r.NodesGranted():
+                mask = record.nodes.mask
+                self.lost = self._split(self.lost, mask, 0, LOST, at)
+                self.away = self._split(self.away, mask, 0, AWAY, at)
+                for first in list(self._granted.values())[:1]:  # what comes later was not there until then
+                    self._close(0, AWAY, NodeSet.of(set(record.nodes) - self._granted.keys()).mask, first, at)
+                self._granted |= dict.fromkeys(set(record.nodes) - self._granted.keys(), at)
+            case _:
+                pass
 
     def finish(self, at: float) -> list[Held]:
         """Whatever is still open ends with the records."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -39,6 +39,15 @@ class Samples(msgspec.Struct):
     leave: list[float] = []
     answer: list[float] = []
     end: list[float] = []
+
+
+IGNORES: r.Ignores = frozenset({
+    r.JobPromised, r.JobLaunched, r.JobMalleable, r.JobPinned, r.JobProgressed, r.ResizeWithdrawn,
+    r.ResizeDeclined, r.ResizeFailed, r.GroupsLost, r.JobEnding, r.JobEnded, r.ControllerResumed,
+    r.PolicyFailed, r.PolicyRemembers, r.NodesGranted, r.NodesLost, r.NodesBack, r.NodesOrdered,
+    r.NodesRefused, r.NodesReclaimed, r.NodesReturned,
+})  # fmt: skip
+"""What ``collect`` leaves aside."""
 
 
 def collect(journals: Iterable[Iterable[r.AnyRecord]]) -> Samples:
@@ -82,6 +91,13 @@ def collect(journals: Iterable[Iterable[r.AnyRecord]]) -> Samples:
 
 class _Work:
     """When jobs should have done their work: those that keep pace with their model show how long an end takes."""
+
+    IGNORES: ClassVar[r.Ignores] = frozenset({
+        r.JobPromised, r.JobLaunched, r.JobMalleable, r.JobPinned, r.ResizeOffered, r.ResizeWithdrawn,
+        r.ResizeAccepted, r.ResizeDeclined, r.ResizeFailed, r.JobEnding, r.ControllerResumed,
+        r.PolicyFailed, r.PolicyRemembers, r.NodesGranted, r.NodesClean, r.NodesLost, r.NodesBack,
+        r.NodesOrdered, r.NodesRefused, r.NodesReclaimed, r.NodesReturned,
+    })  # fmt: skip
 
     def __init__(self) -> None:
         self.ends: list[float] = []

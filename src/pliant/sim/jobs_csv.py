@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pliant.core import records as r
 from pliant.core.distribution import SLOWDOWN_BOUND_S
@@ -61,6 +61,13 @@ class JobsCsv:
     there was an error. Lines are in order of job number: those of jobs that end before one of a lower
     number wait in memory. BatchError, on entering already, if ``path`` cannot be written.
     """
+
+    IGNORES: ClassVar[r.Ignores] = frozenset({
+        r.JobPromised, r.JobLaunched, r.JobRunning, r.JobMalleable, r.JobPinned, r.JobProgressed,
+        r.ResizeOffered, r.ResizeWithdrawn, r.ResizeAccepted, r.ResizeDeclined, r.ResizeFailed,
+        r.JobEnding, r.ControllerResumed, r.PolicyFailed, r.PolicyRemembers, r.NodesGranted, r.NodesClean,
+        r.NodesLost, r.NodesBack, r.NodesOrdered, r.NodesRefused, r.NodesReclaimed, r.NodesReturned,
+    })  # fmt: skip
 
     def __init__(self, path: Path) -> None:
         self._path = path

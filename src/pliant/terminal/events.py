@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from pliant.core import records as r
 from pliant.core.losses import lost_groups
@@ -17,7 +17,7 @@ UNDER_WAY = {"expand": "growing", "shrink": "shrinking", "migrate": "moving"}
 DONE = {"expand": "grew", "shrink": "shrank", "migrate": "moved"}
 
 
-class Event(NamedTuple):
+class Sentence(NamedTuple):
     """``plain_too``: worth a line even where nobody watches a display. ``kind`` names a glyph."""
 
     at: float
@@ -33,6 +33,11 @@ class Event(NamedTuple):
 class Told:
     """Tells records in words; remembers of each job only what a later sentence needs."""
 
+    IGNORES: ClassVar[r.Ignores] = frozenset({
+        r.JobPromised, r.JobLaunched, r.JobRunning, r.JobMalleable, r.JobPinned, r.JobProgressed,
+        r.ResizeAccepted, r.JobEnding, r.PolicyRemembers, r.NodesClean,
+    })  # fmt: skip
+
     def __init__(self, names: list[str]) -> None:
         self._names = dict(enumerate(names))
         self._begun = False
@@ -40,7 +45,7 @@ class Told:
         self._since: dict[int, float] = {}
         self._offers: dict[int, r.ResizeOffered] = {}
         self._recalled: set[int] = set()
-        self._tell: dict[type[r.Record], Callable[[Any], Event | None]] = {
+        self._tell: dict[type[r.Record], Callable[[Any], Sentence | None]] = {
             r.JobSubmitted: self._submitted,
             r.JobStarted: self._started,
             r.ResizeOffered: self._offered,
@@ -61,7 +66,7 @@ class Told:
             r.NodesReturned: self._returned,
         }
 
-    def tell(self, record: r.Record) -> Event | None:
+    def tell(self, record: r.Record) -> Sentence | None:
         tell = self._tell.get(type(record))
         return tell(record) if tell is not None else None
 
@@ -75,55 +80,55 @@ class Told:
     def _submitted(self, record: r.JobSubmitted) -> None:
         self._jobs[record.job] = plain(record.spec.name)
 
-    def _started(self, record: r.JobStarted) -> Event:
+    def _started(self, record: r.JobStarted) -> Sentence:
         self._since[record.job] = record.at
         text = f"{self.name(record.job)} started on {count(len(record.nodes), 'node')}, {self.hosts(record.nodes)}"
         if record.reason.code != "fits":
             text += f": {why(record.reason, self.name)}"
-        return Event(record.at, "started", text)
+        return Sentence(record.at, "started", text)
 
-    def _offered(self, record: r.ResizeOffered) -> Event:
+    def _offered(self, record: r.ResizeOffered) -> Sentence:
         self._offers[record.job] = record
         verb = OFFERED[record.kind]
         text = f"{self.name(record.job)} {verb} from {record.before} to {count(record.after, 'node')}"
-        return Event(
+        return Sentence(
             record.at, record.kind, f"{text}: {why(record.reason, self.name)}", "dim", plain_too=False
         )
 
-    def _done(self, record: r.ResizeDone) -> Event:
+    def _done(self, record: r.ResizeDone) -> Sentence:
         offer = self._offers[record.job]
         self._forget_offer(record.job)
         verb = DONE[offer.kind]
         size = offer.before + len(record.gained) - len(record.released)
         blocked = f"(stood still for {seconds(record.blocked_s)})"
         text = f"{self.name(record.job)} {verb} from {offer.before} to {count(size, 'node')} {blocked}"
-        return Event(record.at, offer.kind, f"{text}: {why(offer.reason, self.name)}")
+        return Sentence(record.at, offer.kind, f"{text}: {why(offer.reason, self.name)}")
 
-    def _declined(self, record: r.ResizeDeclined) -> Event:
+    def _declined(self, record: r.ResizeDeclined) -> Sentence:
         text = f"{self._resize(record.job)} was declined"
         return self._settled(record.job, record.at, text, record.reason, late=record.late)
 
-    def _failed(self, record: r.ResizeFailed) -> Event:
+    def _failed(self, record: r.ResizeFailed) -> Sentence:
         what = "came too late" if record.late else "failed; it goes on as before"
         text = f"{self._resize(record.job)} {what}"
         return self._settled(record.job, record.at, text, record.error, late=record.late)
 
-    def _groups_lost(self, record: r.GroupsLost) -> Event:
+    def _groups_lost(self, record: r.GroupsLost) -> Sentence:
         text = f"{self.name(record.job)} goes on without {lost_groups(record.groups)}"
         hosts = self.hosts(record.nodes)
         text += f", lost with {hosts}" if record.node else f" on {hosts}: {plain(record.why)}"
-        return Event(record.at, "lost", text, "bold yellow")
+        return Sentence(record.at, "lost", text, "bold yellow")
 
-    def _withdrawn(self, record: r.ResizeWithdrawn) -> Event:
+    def _withdrawn(self, record: r.ResizeWithdrawn) -> Sentence:
         self._recalled.add(record.job)
         text = f"{self._resize(record.job)} is called off"
-        return Event(record.at, "other", f"{text}: {plain(record.reason)}", "dim")
+        return Sentence(record.at, "other", f"{text}: {plain(record.reason)}", "dim")
 
-    def _settled(self, job: int, at: float, text: str, reason: str, *, late: bool) -> Event:
+    def _settled(self, job: int, at: float, text: str, reason: str, *, late: bool) -> Sentence:
         said = f"{text}: {plain(reason)}" if reason else text
         if self._forget_offer(job):
-            return Event(at, "other", said, "dim", plain_too=False)  # why it was called off has been told
-        return Event(at, "other", said, "dim") if late else Event(at, "failed", said, "yellow")
+            return Sentence(at, "other", said, "dim", plain_too=False)  # why it was called off has been told
+        return Sentence(at, "other", said, "dim") if late else Sentence(at, "failed", said, "yellow")
 
     def _forget_offer(self, job: int) -> bool:
         """Whether it had been called off."""
@@ -139,50 +144,50 @@ class Told:
         kind = UNDER_WAY[offer.kind]
         return f"{self.name(job)}: {kind} from {offer.before} to {count(offer.after, 'node')}"
 
-    def _ended(self, record: r.JobEnded) -> Event:
+    def _ended(self, record: r.JobEnded) -> Sentence:
         name = self._jobs.pop(record.job, f"job {record.job}")
         self._forget_offer(record.job)
         since = self._since.pop(record.job, None)
         ran = f" after {seconds(record.at - since)}" if since is not None else " before it started"
         if record.state is JobState.COMPLETED:
-            return Event(record.at, "completed", f"{name} completed{ran}")
+            return Sentence(record.at, "completed", f"{name} completed{ran}")
         # One that was ended from outside has the code of the signal, which tells nothing.
         failed = record.state is JobState.FAILED and record.exit_code
         code = f" (exit code {record.exit_code})" if failed else ""
         said = cause(record.error, record.exit_code)
         text = f"{name} ended as {record.state}{code}{ran}" + (f": {said}" if said else "")
-        return Event(record.at, "failed", text, "bold yellow")
+        return Sentence(record.at, "failed", text, "bold yellow")
 
-    def _resumed(self, record: r.ControllerResumed) -> Event:
-        return Event(
+    def _resumed(self, record: r.ControllerResumed) -> Sentence:
+        return Sentence(
             record.at, "other", "another controller goes on with the jobs of one that has ended", "bold"
         )
 
-    def _policy_failed(self, record: r.PolicyFailed) -> Event:
+    def _policy_failed(self, record: r.PolicyFailed) -> Sentence:
         text = f"{plain(record.error)}; the run goes on under {record.instead}"
-        return Event(record.at, "failed", text, "bold yellow")
+        return Sentence(record.at, "failed", text, "bold yellow")
 
-    def _lost(self, record: r.NodesLost) -> Event:
-        return Event(record.at, "lost", f"lost {self.hosts(record.nodes)}", "bold yellow")
+    def _lost(self, record: r.NodesLost) -> Sentence:
+        return Sentence(record.at, "lost", f"lost {self.hosts(record.nodes)}", "bold yellow")
 
-    def _back(self, record: r.NodesBack) -> Event:
-        return Event(record.at, "other", f"{self.hosts(record.nodes)} back in use")
+    def _back(self, record: r.NodesBack) -> Sentence:
+        return Sentence(record.at, "other", f"{self.hosts(record.nodes)} back in use")
 
-    def _granted(self, record: r.NodesGranted) -> Event | None:
+    def _granted(self, record: r.NodesGranted) -> Sentence | None:
         """Those that the run begins with are told elsewhere."""
         self._names.update(zip(record.nodes, record.names, strict=False))
         began, self._begun = self._begun, True
-        return Event(record.at, "other", f"{self.hosts(record.nodes)} is new") if began else None
+        return Sentence(record.at, "other", f"{self.hosts(record.nodes)} is new") if began else None
 
-    def _nodes_ordered(self, record: r.NodesOrdered) -> Event:
-        return Event(record.at, "other", f"{count(record.count, 'more node')} asked for", "dim")
+    def _nodes_ordered(self, record: r.NodesOrdered) -> Sentence:
+        return Sentence(record.at, "other", f"{count(record.count, 'more node')} asked for", "dim")
 
-    def _refused(self, record: r.NodesRefused) -> Event:
+    def _refused(self, record: r.NodesRefused) -> Sentence:
         text = f"{count(record.count, 'node')} that were asked for do not come: {plain(record.why)}"
-        return Event(record.at, "failed", text, "yellow")
+        return Sentence(record.at, "failed", text, "yellow")
 
-    def _reclaimed(self, record: r.NodesReclaimed) -> Event:
-        return Event(record.at, "other", f"{self.hosts(record.nodes)} to be given back when free", "dim")
+    def _reclaimed(self, record: r.NodesReclaimed) -> Sentence:
+        return Sentence(record.at, "other", f"{self.hosts(record.nodes)} to be given back when free", "dim")
 
-    def _returned(self, record: r.NodesReturned) -> Event:
-        return Event(record.at, "other", f"{self.hosts(record.nodes)} given back")
+    def _returned(self, record: r.NodesReturned) -> Sentence:
+        return Sentence(record.at, "other", f"{self.hosts(record.nodes)} given back")

@@ -17,7 +17,7 @@ from pliant.core.job import Job
 from pliant.core.state import State
 from pliant.model.jobs import JobState
 from pliant.report.words import count, plain, shorten
-from pliant.terminal.events import Event, Told
+from pliant.terminal.events import Sentence, Told
 from pliant.terminal.glyphs import glyphs, spelled
 
 REFRESH_S = 0.2
@@ -63,8 +63,8 @@ class LiveView:
         self.title = self._spelled(plain(title))
         self.policy = self._spelled(plain(policy))
         self._overflow: OverflowMethod = "crop" if self._ascii else "ellipsis"
-        self._passing: deque[Event] = deque(maxlen=PASSING_SHOWN)
-        self._untold: list[Event] = []
+        self._passing: deque[Sentence] = deque(maxlen=PASSING_SHOWN)
+        self._untold: list[Sentence] = []
         self._letters: dict[int, str] = {}
         self._next_letter = 0
         self._now = 0.0
@@ -101,7 +101,7 @@ class LiveView:
         if event is not None:
             self._take(event)
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: Sentence) -> None:
         if not event.plain_too:
             self._passing.append(event)
         elif self._live is not None:
@@ -118,7 +118,7 @@ class LiveView:
 
     def notice(self, text: str) -> None:
         """Tell what no record tells."""
-        self._take(Event(self._now, "other", plain(text), "bold yellow"))
+        self._take(Sentence(self._now, "other", plain(text), "bold yellow"))
 
     def tick(self, now: float) -> None:
         """Time has come to ``now``, in seconds of the records' clock; redraws if it is time to."""
@@ -150,7 +150,7 @@ class LiveView:
 
     # ---- plain lines ---------------------------------------------------------------------------------
 
-    def _line(self, event: Event) -> str:
+    def _line(self, event: Sentence) -> str:
         return self._spelled(f"{event.at:8.1f} s  {event.sign(self._glyphs)} {event.text}")
 
     def _tell(self) -> None:

@@ -12,7 +12,7 @@ from pliant.core import records as r
 from pliant.core.journal import Header, header_line, read
 from pliant.core.settings import Settings
 from pliant.live import orders as o
-from pliant.live.cluster import Cluster, Home
+from pliant.live.cluster import Cluster, Surroundings
 from pliant.policy.view import Policy
 from pliant.protocol import messages as m
 from pliant.testing.clock import Timer
@@ -73,7 +73,7 @@ class Head:
         self._inputs: list[o.AnyInput] = []
         self._due = False
         self._held = False
-        home = Home("/out", "/home", {}, b"secret")
+        home = Surroundings("/out", "/home", {}, b"secret")
         if resumed:
             journal = read(bytes(disk.data).splitlines(keepends=True))
             if journal.torn:

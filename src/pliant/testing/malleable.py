@@ -59,7 +59,7 @@ class Snapshot(NamedTuple):
     spans: tuple[Span, ...]
 
 
-class Order(NamedTuple):
+class LastWord(NamedTuple):
     """The root's last word, when all have stopped."""
 
     go: bool
@@ -420,18 +420,18 @@ class Malleable(Running):
         if not self.released:
             self._start_epoch()
 
-    def _order(self, decision: Decision) -> Script[Order]:
+    def _order(self, decision: Decision) -> Script[LastWord]:
         """All have stopped; the root confirms, or calls it off."""
-        team, order = self.joined, Order(go=False)
+        team, order = self.joined, LastWord(go=False)
         yield from self._all(team.own, None, "all ranks to stop for the resize", PEERS)
         if self.negotiates:
             self.poll()
             fewer = decision.action is not Action.EXPAND
             if self.negotiation.confirm(decision.resize, self._situation()):
-                order = Order(go=True, leaving=self.negotiation.leaving(team.groups) if fewer else ())
+                order = LastWord(go=True, leaving=self.negotiation.leaving(team.groups) if fewer else ())
                 self.joining = self.negotiation.newcomers
         told = yield from self._told(team.own, 0, order, "the root's order")
-        return cast("Order", told)
+        return cast("LastWord", told)
 
     def _grow(self, resize: int, leaving: tuple[int, ...]) -> Script[None]:
         """The sources' part of an expansion; newcomers are told which groups leave behind it."""

@@ -38,7 +38,7 @@ LOAD = 0.7
 CORRECTIONS = 5
 
 
-class Drawn(NamedTuple):
+class NewJob(NamedTuple):
     """A new job: ``gaps`` mean gaps after the start it arrives, and then runs ``times`` times in a row for
     ``run`` seconds on ``size`` nodes."""
 
@@ -78,24 +78,24 @@ def feitelson_jobs(
     ]
 
 
-def _draw(count: int, nodes: int, seed: int, unit_s: float) -> list[Drawn]:
+def _draw(count: int, nodes: int, seed: int, unit_s: float) -> list[NewJob]:
     """``count`` new jobs: with their repetitions these are enough."""
     random = Random(seed)  # noqa: S311 - a workload, not a secret
     sizes = list(accumulate(size_weights(nodes)))
     repeats = list(accumulate(math.pow(r, -REPEAT_EXPONENT) for r in range(1, MOST_REPEATS + 1)))
-    drawn: list[Drawn] = []
+    drawn: list[NewJob] = []
     gaps = 0.0
     for _ in range(count):
         size = 1 + bisect_right(sizes, random.random() * sizes[-1])
         short = random.random() < short_share(size, nodes)
         run = max(1.0, round(random.expovariate(1.0) * unit_s * (1.0 if short else LONG_OVER_SHORT)))
         times = 1 + bisect_right(repeats, random.random() * repeats[-1])
-        drawn.append(Drawn(gaps, run, times, size))
+        drawn.append(NewJob(gaps, run, times, size))
         gaps += random.expovariate(1.0)
     return drawn
 
 
-def _listed(drawn: list[Drawn], gap_s: float, count: int) -> list[tuple[float, float, int]]:
+def _listed(drawn: list[NewJob], gap_s: float, count: int) -> list[tuple[float, float, int]]:
     """The first ``count`` submissions as (time, run time, size)."""
     jobs = [
         (job.gaps * gap_s + i * job.run, job.run, job.size)
@@ -106,7 +106,7 @@ def _listed(drawn: list[Drawn], gap_s: float, count: int) -> list[tuple[float, f
     return jobs[:count]
 
 
-def _gap(drawn: list[Drawn], count: int, nodes: int, unit_s: float, load: float) -> float:
+def _gap(drawn: list[NewJob], count: int, nodes: int, unit_s: float, load: float) -> float:
     """The mean gap that gives ``load``: the expected one, and corrected by what it gives, since repetitions
     are few and heavy, and those after the last job are cut off."""
     gap = mean_work(nodes, unit_s) / (nodes * load)

@@ -75,6 +75,15 @@ def read_journal(path: Path) -> Recorded:
     return Recorded([each.job() for each in ran.values()], len(names_of(records)), header.policy)
 
 
+IGNORES: r.Ignores = frozenset({
+    r.JobPromised, r.JobLaunched, r.JobMalleable, r.JobPinned, r.JobProgressed, r.ResizeOffered,
+    r.ResizeWithdrawn, r.ResizeAccepted, r.ResizeDeclined, r.ResizeFailed, r.JobEnding,
+    r.ControllerResumed, r.PolicyFailed, r.PolicyRemembers, r.NodesGranted, r.NodesClean, r.NodesLost,
+    r.NodesBack, r.NodesOrdered, r.NodesRefused, r.NodesReclaimed, r.NodesReturned,
+})  # fmt: skip
+"""What ``_follow`` leaves aside."""
+
+
 def _follow(record: r.AnyRecord, ran: dict[int, _Ran], sizes: dict[int, int]) -> None:
     match record:
         case r.JobSubmitted(at=at, job=job, spec=spec):

@@ -31,7 +31,7 @@ PRECISION = 1e-10
 TERMS = 1000
 
 
-class JobKind(msgspec.Struct, frozen=True):
+class Parameters(msgspec.Struct, frozen=True):
     """The model's parameters for one kind of jobs, by their names in the article.
 
     Sizes: ``serial`` and ``pow2`` are shares; log2 of the others is uniform in ``ulow`` .. ``umed`` with
@@ -58,7 +58,7 @@ class JobKind(msgspec.Struct, frozen=True):
     bnum: float
     arar: float
 
-    def scaled(self, nodes: int) -> JobKind:
+    def scaled(self, nodes: int) -> Parameters:
         """The same for a machine of ``nodes`` nodes, as the authors advise: ``uhi`` moves with log2 of the
         size, ``umed`` keeps its distance from it. The parameters as they stand are for 128 nodes."""
         uhi = max(0.0, self.uhi + math.log2(nodes) - math.log2(FITTED_NODES))
@@ -67,17 +67,17 @@ class JobKind(msgspec.Struct, frozen=True):
 
 
 FITTED_NODES = 128
-BATCH = JobKind(
+BATCH = Parameters(
     serial=0.2927, pow2=0.6686, ulow=1.2, umed=5.0, uhi=7.0, uprob=0.875,
     a1=6.57, b1=0.823, a2=639.1, b2=0.0156, pa=-0.003, pb=0.6986,
     aarr=6.0415, barr=0.8531, anum=6.1271, bnum=5.2740, arar=1.0519,
 )  # fmt: skip
-INTERACTIVE = JobKind(
+INTERACTIVE = Parameters(
     serial=0.1541, pow2=0.625, ulow=1.0, umed=3.0, uhi=5.5, uprob=0.705,
     a1=3.8351, b1=0.6605, a2=7.073, b2=0.6856, pa=-0.0118, pb=0.9156,
     aarr=6.5510, barr=0.6621, anum=8.9186, bnum=3.6680, arar=0.9797,
 )  # fmt: skip
-ONE_KIND = JobKind(
+ONE_KIND = Parameters(
     serial=0.244, pow2=0.576, ulow=0.8, umed=4.5, uhi=7.0, uprob=0.86,
     a1=4.2, b1=0.94, a2=312.0, b2=0.03, pa=-0.0054, pb=0.78,
     aarr=10.2303, barr=0.4871, anum=8.1737, bnum=3.9631, arar=1.0225,
@@ -85,7 +85,7 @@ ONE_KIND = JobKind(
 """Where batch and interactive jobs are not told apart."""
 
 
-class Drawn(NamedTuple):
+class Arrival(NamedTuple):
     """A job of the model, in seconds; ``queue`` is 1 for batch jobs and 0 for interactive and other ones."""
 
     submit: int
@@ -125,7 +125,7 @@ def lublin_jobs(
     ]
 
 
-def lublin_stream(nodes: int, seed: int, *, one_kind: bool = False) -> Iterator[Drawn]:
+def lublin_stream(nodes: int, seed: int, *, one_kind: bool = False) -> Iterator[Arrival]:
     """Jobs in order of arrival, without end, from midnight on. Sizes are cut at ``nodes``: rounding to a
     power of two may exceed a machine that is none."""
     random = Drand48(seed)
@@ -143,7 +143,7 @@ def lublin_stream(nodes: int, seed: int, *, one_kind: bool = False) -> Iterator[
         arrivals.advance()
         kind = both[queue]
         size = _size(kind, random)
-        yield Drawn(submit, _run_time(kind, size, random), min(size, nodes), queue)
+        yield Arrival(submit, _run_time(kind, size, random), min(size, nodes), queue)
 
 
 class Drand48:
@@ -191,7 +191,7 @@ class _Arrivals:
 
     __slots__ = ("_bucket", "_kind", "_points", "_random", "_remainder", "_weights", "at")
 
-    def __init__(self, kind: JobKind, random: Drand48) -> None:
+    def __init__(self, kind: Parameters, random: Drand48) -> None:
         self._kind = kind
         self._random = random
         self._weights = day_cycle(kind.anum, kind.bnum)
@@ -219,7 +219,7 @@ class _Arrivals:
         self.at = int(self.at + passed)
 
 
-def _size(kind: JobKind, random: Drand48) -> int:
+def _size(kind: Parameters, random: Drand48) -> int:
     """The number of nodes of a job."""
     which = random.uniform()
     if which <= kind.serial:
@@ -231,7 +231,7 @@ def _size(kind: JobKind, random: Drand48) -> int:
     return int(2.0**exponent + 0.5)
 
 
-def _run_time(kind: JobKind, nodes: int, random: Drand48) -> int:
+def _run_time(kind: Parameters, nodes: int, random: Drand48) -> int:
     """The run time of a job of ``nodes`` nodes, in whole seconds."""
     share = min(1.0, max(0.0, kind.pa * nodes + kind.pb))
     while True:

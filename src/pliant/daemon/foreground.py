@@ -19,7 +19,7 @@ from pliant.core.state import State
 from pliant.daemon import control
 from pliant.daemon.controller import Controller
 from pliant.daemon.deadline import PASS_DEADLINE_S, TimedPolicy
-from pliant.daemon.journal import Journal, open_journal
+from pliant.daemon.journal import JournalWriter, open_journal
 from pliant.live import orders as o
 from pliant.model.errors import PliantError
 from pliant.model.jobs import JobSpec
@@ -42,7 +42,7 @@ class Interrupted(PliantError):  # noqa: N818 - no error of anybody's
         self.why = f"the run was ended by {name}"
 
 
-class Outcome(NamedTuple):
+class Finished(NamedTuple):
     """All records of a run, and what ended it before its jobs had ended: an Interrupted or an error."""
 
     records: list[r.Record]
@@ -85,7 +85,7 @@ def run_batch(
     output: Path,
     display: Display | None = None,
     pass_deadline_s: float = PASS_DEADLINE_S,
-) -> Outcome:
+) -> Finished:
     """Run a batch on virtual nodes of this machine; nothing of it is left afterwards.
 
     ``output`` gets a file for each job's output and ``records.ndjson``; those of an earlier run there are put
@@ -100,17 +100,17 @@ def run_batch(
             controller = Controller(timed, settings, LocalNodes(nodes, slots, run, runtime), output=output)
             display = display or _Nobody()
             display.begun(run, len(jobs))
-            session = _Session(controller, timed, Journal(file), display)
-            return asyncio.run(session.run(jobs, runtime))
+            foreground = _Foreground(controller, timed, JournalWriter(file), display)
+            return asyncio.run(foreground.run(jobs, runtime))
         finally:
             shutil.rmtree(runtime, ignore_errors=True)
 
 
-class _Session:
+class _Foreground:
     """A controller with its journal, its display and the signals that end it."""
 
     def __init__(
-        self, controller: Controller, policy: TimedPolicy, journal: Journal, display: Display
+        self, controller: Controller, policy: TimedPolicy, journal: JournalWriter, display: Display
     ) -> None:
         self._controller = controller
         self._policy = policy
@@ -121,7 +121,7 @@ class _Session:
         self._signals: asyncio.Queue[int] = asyncio.Queue()
         controller.sinks.append(self._keep)
 
-    async def run(self, jobs: tuple[JobSpec, ...], runtime: Path) -> Outcome:
+    async def run(self, jobs: tuple[JobSpec, ...], runtime: Path) -> Finished:
         """All of it; raises what is a defect of ours, after everything has been cleaned up."""
         controller = self._controller
         began = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
@@ -146,7 +146,7 @@ class _Session:
                     clock.cancel()
                     controller.end_now()
                     await controller.stop()
-        return Outcome(self._records, stopped or self._unwritten())
+        return Finished(self._records, stopped or self._unwritten())
 
     async def _work(self, jobs: tuple[JobSpec, ...], runtime: Path) -> None:
         server = await control.listen(runtime, lambda request: answer(self._controller, request))

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from pliant.core import records as r
 from pliant.core.over import Over
-from pliant.core.usage import Fold, both, followed
+from pliant.core.usage import Fold, followed
 from pliant.model.errors import PolicyError
 from pliant.policy.view import End
 
 
 class Beside:
-    """A part of the state. What is a fold here is attached to the state's, so that it costs only the records that it
-    is about."""
+    """A part of the state. What users have used is attached to its fold, so that it costs only the records that it is
+    about, and those only where it is asked for."""
 
     now: float
 
@@ -22,9 +22,6 @@ class Beside:
         self.over = Over()
         self.served = self._served_by = 0
         self.used = followed(half_life_s, fold)
-        fold[r.ResizeOffered] = both(self._asked, fold[r.ResizeOffered])
-        for kind in (r.ResizeDeclined, r.ResizeFailed):
-            fold[kind] = both(self._in_vain, fold[kind])
 
     @property
     def news(self) -> Sequence[End]:
@@ -40,10 +37,12 @@ class Beside:
         used = self.used.snapshot() if self.used is not None else None
         return {"served": (self.served, self._served_by), "usage": used}
 
-    def _asked(self, record: r.ResizeOffered) -> None:
-        if record.kind == "shrink" and record.reason.for_job:
+    def asked(self, record: r.ResizeOffered) -> None:
+        """A job was offered a resize for another one."""
+        if record.kind == "shrink":
             self.served, self._served_by = record.reason.for_job, record.resize
 
-    def _in_vain(self, record: r.ResizeDeclined | r.ResizeFailed) -> None:
-        if record.resize == self._served_by:
+    def in_vain(self, resize: int) -> None:
+        """This resize came to nothing."""
+        if resize == self._served_by:
             self.served = self._served_by = 0

@@ -23,13 +23,16 @@ from pliant.core.settings import NEVER, Settings
 from pliant.core.state import State
 from pliant.model.errors import PolicyError
 from pliant.model.jobs import JobState
-from pliant.model.nodes import NodeSet, lowest_bits
+from pliant.model.nodes import EMPTY, NodeSet, lowest_bits
 from pliant.policy import view as p
 from pliant.policy.view import rebalances
 from pliant.protocol import resizing
 
 Outcome = tuple[list[r.Record], list[c.Command]]
 """Records first: they are written before the commands are carried out."""
+
+
+_MEMORY = msgspec.json.Decoder(dict[str, Any])
 
 
 class SchedulerCore(Losses):
@@ -147,18 +150,21 @@ class SchedulerCore(Losses):
 
     def _settle(self, now: float) -> None:
         state = self.state
-        self._expire(now)
+        if state.limited or state.resizing:
+            self._expire(now)
         if now >= self._woken:
             # The time that a Tick was asked for has come, whichever event was first to notice.
             self._tick()
-        if self._news and not self.held and self._due(now):
+        if self._news and not self.held and (not state.settings.pass_interval_s or self._due(now)):
             self._news, self._pass_at = False, NEVER
             if state.free or state.waiting or self._always or self._called:
                 self._schedule()
-        if going := state.parked_mask & ~self._given_back:
+        if state.parked_mask and (going := state.parked_mask & ~self._given_back):
             self._given_back |= going
             self._commands.append(c.GiveBack(NodeSet(going)))
-        wake = self._next_deadline(now)
+        wake = self._asked
+        if state.limited or state.resizing or now < state.resting:
+            wake = self._next_deadline(now)
         if self._news and not self.held:
             wake = min(wake, self._pass_at)
         if wake != self._woken:
@@ -167,10 +173,8 @@ class SchedulerCore(Losses):
                 self._commands.append(c.WakeAt(wake))
 
     def _due(self, now: float) -> bool:
-        """Whether a pass may be made now: else the next multiple of the interval is set for it."""
+        """Whether a pass may be made now, where there is an interval: else its next multiple is set for it."""
         interval = self.state.settings.pass_interval_s
-        if not interval:
-            return True
         if self._pass_at == NEVER:
             self._pass_at = math.ceil(now / interval - 1e-9) * interval
         return now >= self._pass_at - 1e-9 * interval
@@ -342,6 +346,8 @@ class SchedulerCore(Losses):
             for job in state.elastic:
                 if now < job.not_before < wake:
                     wake = job.not_before
+        if now < state.wary:
+            for job in state.elastic:
                 if now < job.grow_from < wake:
                     wake = job.grow_from
         return wake
@@ -353,9 +359,16 @@ class SchedulerCore(Losses):
         try:
             # All of them first: a policy that yields must not see what its own decisions change.
             decisions = list(self._policy.decide(self.state))
-            self.state.over.ends.clear()
+            if self.state.over.ends:
+                self.state.over.ends.clear()
+            jobs = self.state.jobs
             for decision in decisions:
-                self._decide(decision)
+                if (job := jobs.get(decision.job)) is None:
+                    self._decide_for_itself(decision)
+                elif type(decision) is p.Start:
+                    self._start(job, decision)
+                else:
+                    self._decide(job, decision)
         except Exception as error:
             if self._fallback is None or self._policy is self._fallback:
                 raise
@@ -379,19 +392,13 @@ class SchedulerCore(Losses):
             self._always = rebalances(self._policy)
             self._news = True
 
-    def _decide(self, decision: p.Decision) -> None:
-        job = self.state.jobs.get(decision.job)
-        if job is None:
-            self._decide_for_itself(decision)
-            return
-        if type(decision) is p.Start:
-            self._start(job, decision)
-        elif type(decision) is p.Resize:
+    def _decide(self, job: Job, decision: p.Decision) -> None:
+        if type(decision) is p.Resize:
             if not self.state.resizable(job):
                 raise self._wrong(decision, "the job cannot be offered a resize now")
-            if decision.size > job.size and not self.state.resizable(job, grow=True):
+            if decision.size > job.size and self.state.now < job.grow_from:
                 return  # its newcomers keep failing; a policy need not know that
-            self._offer(job, decision.size, decision.reason, NodeSet())
+            self._offer(job, decision.size, decision.reason, EMPTY)
         elif isinstance(decision, p.Promise) and job.promised != decision.at:
             self._record(r.JobPromised(self.state.now, job.id, decision.at))
 
@@ -402,7 +409,7 @@ class SchedulerCore(Losses):
                 self._asked = decision.at
         elif isinstance(decision, p.Remember):
             try:
-                memory = msgspec.json.decode(msgspec.json.encode(decision.memory), type=dict[str, Any])
+                memory = _MEMORY.decode(msgspec.json.encode(decision.memory))
             except (TypeError, ValueError, msgspec.MsgspecError) as error:
                 raise self._wrong(decision, f"only what JSON has can be remembered: {error}") from error
             # As it will be read from a journal: there lists are what tuples were, and texts the keys.

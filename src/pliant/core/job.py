@@ -30,7 +30,8 @@ class Resize:
         self.must = record.must
         self.nodes = record.nodes.mask
         self.lost = 0
-        self.giving = max(0, record.before + len(record.nodes) - record.after)
+        giving = record.before + self.nodes.bit_count() - record.after
+        self.giving = max(0, giving)
         self.stage = resizing.OFFERED
         self.deadline = deadline
 

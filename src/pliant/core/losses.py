@@ -42,9 +42,9 @@ class Losses(Resizes):
         if (done := self._commit(event)) is None:
             return
         job, gained = done
-        if lost := NodeSet(gained.mask & self.state.lost_mask):
+        if lost := gained.mask & self.state.lost_mask:
             # The resize was done before the job heard that a newcomer's node is gone.
-            self._lose_nodes(job, lost)
+            self._lose_nodes(job, NodeSet(lost))
 
     def _lose_nodes(self, job: Job, nodes: NodeSet, over: Iterable[tuple[int, int]] = ()) -> None:
         """These nodes are gone, and with them the groups of the job there; but not those that had ended well before."""

@@ -12,7 +12,7 @@ from pliant.core.job import Job, Resize
 from pliant.core.state import State
 from pliant.model.errors import PolicyError
 from pliant.model.jobs import JobClass, JobState
-from pliant.model.nodes import NodeSet, lowest_bits
+from pliant.model.nodes import EMPTY, NodeSet, lowest_bits
 from pliant.policy import view as p
 from pliant.protocol import resizing
 
@@ -67,7 +67,7 @@ class Resizes:
             return f"{size} is no allowed size of job {number}; allowed: {job.bounds.describe()}"
         if size == job.size and not leave:
             return f"job {number} has {size} nodes already"
-        more = _arriving(job, size, leave)
+        more = _arriving(job, size, leave.mask)
         if more > state.free:
             return f"job {number} would need {more} more nodes, and {state.free} are free"
         if not leave <= NodeSet(job.nodes) or (more and leave and size != job.size):
@@ -117,9 +117,7 @@ class Resizes:
         job, resize = found
         self._record(r.ResizeAccepted(self.state.now, job.id, resize.id))
         if resize.started:
-            self._commands.append(
-                c.Start(job.id, NodeSet.of(group.node for group in resize.arriving), resize.id)
-            )
+            self._commands.append(c.Start(job.id, NodeSet(resize.nodes), resize.id))
 
     def _declined(self, event: e.Declined) -> None:
         if self._answered(event.job, event.resize, "Decline") is not None:
@@ -131,45 +129,44 @@ class Resizes:
         if (found := self._answered(event.job, event.resize, "Done")) is None:
             return None
         job, resize = found
-        objection = self._objection(job, resize, event)
-        left = _there(job, event.released)
-        gained, released = self._moved(job, resize, () if objection else left)
-        size = job.size + len(gained) - len(released)
-        if not objection and not resize.after - resize.lost <= size <= resize.after:
-            objection = f"from {resize.before} to {resize.after} nodes gave back {len(released)} nodes"
+        left = event.released
+        if job.losses:
+            lost = {group for loss in job.losses for group in loss.groups}
+            left = tuple(group for group in left if group not in lost)
+        released = 0
+        if not (objection := self._objection(job, resize, left, event.root)):
+            released = self.state.nodes_without(job, left) & ~resize.nodes if left else 0
+            gone = released.bit_count()
+            if not resize.after - resize.lost <= job.size + resize.nodes.bit_count() - gone <= resize.after:
+                objection = f"from {resize.before} to {resize.after} nodes gave back {gone} nodes"
         if objection:
             by_node = any(loss.node and event.root in loss.groups for loss in job.losses)
             state = JobState.NODE_FAIL if by_node else JobState.FAILED
             self._end(job, state, f"resize {resize.id}: {objection}")
             return None
+        gained, given = NodeSet(resize.nodes), NodeSet(released) if released else EMPTY
         self._record(
             r.ResizeDone(
-                self.state.now, job.id, resize.id, gained, released, event.blocked_s, event.phases,
+                self.state.now, job.id, resize.id, gained, given, event.blocked_s, event.phases,
                 left, event.root,
             )
         )  # fmt: skip
         if released:
-            self._commands.append(c.Release(job.id, released))
+            self._commands.append(c.Release(job.id, given))
         self._news = True
         return job, gained
 
-    def _moved(self, job: Job, resize: Resize, left: tuple[int, ...]) -> tuple[NodeSet, NodeSet]:
-        """The nodes that the job gains and gives back when arriving groups have come and those of ``left`` have gone."""
-        coming = 0
-        for group in resize.arriving:
-            coming |= 1 << group.node
-        return NodeSet(resize.nodes), NodeSet(self.state.nodes_without(job, left) & ~coming)
-
-    def _objection(self, job: Job, resize: Resize, event: e.Resized) -> str:
-        """What is wrong with what a job says it has done; empty if nothing is."""
+    def _objection(self, job: Job, resize: Resize, left: tuple[int, ...], root: int) -> str:
+        """What is wrong with what a job says it has done, that ``left`` have gone and ``root`` speaks for it; empty if
+        nothing is."""
         if resize.arriving and resize.stage == resizing.CROSSED:
             return "the job says that it is done, but it had been taken back and no group was started"
-        present, left = self.state.groups(job), set(_there(job, event.released))
-        if unknown := sorted(left - present.keys()):
+        present = self.state.groups(job)
+        if left and (unknown := sorted(set(left) - present.keys())):
             return f"groups {unknown} were given back, which the job does not have"
-        known = event.root in present or any(group.id == event.root for group in resize.arriving)
-        if event.root in left or not known:
-            return f"group {event.root} is to speak for the job, but it is not one of it"
+        known = root in present or any(group.id == root for group in resize.arriving)
+        if root in left or not known:
+            return f"group {root} is to speak for the job, but it is not one of it"
         return ""
 
     def _resize_failed(self, event: e.ResizeFailed) -> None:
@@ -208,17 +205,18 @@ class Resizes:
 
     def _offer(self, job: Job, size: int, reason: p.Reason, leave: NodeSet) -> None:
         state = self.state
-        decision = p.Resize(job.id, size, reason)
-        more = _arriving(job, size, leave)
+        more = _arriving(job, size, leave.mask)
         if not job.bounds.allows(size) or (size == job.size and not more):
+            decision = p.Resize(job.id, size, reason)
             raise self._wrong(decision, f"it has {job.size} nodes; allowed are {job.bounds.describe()}")
         if more > state.free:
-            raise self._wrong(decision, f"only {state.free} nodes are free")
+            raise self._wrong(p.Resize(job.id, size, reason), f"only {state.free} nodes are free")
         mask = lowest_bits(state.free_mask, more) if more else 0
+        arriving = state.new_groups(mask, job.last_group + 1) if more else ()
         self._record(
             r.ResizeOffered(
                 state.now, job.id, state.last_resize + 1, job.size, size, NodeSet(mask), reason,
-                state.new_groups(mask, job.last_group + 1), state.groups_on(job, leave.mask) if leave else (),
+                arriving, state.groups_on(job, leave.mask) if leave.mask else (),
                 must=size < job.size and reason is ORDERED,
             )
         )  # fmt: skip
@@ -231,14 +229,16 @@ class Resizes:
             case resizing.OFFERED:
                 yield self.offer_of(job, resize)
             case resizing.ACCEPTED if resize.arriving:
-                yield c.Start(job.id, NodeSet.of(group.node for group in resize.arriving), resize.id)
+                yield c.Start(job.id, NodeSet(resize.nodes), resize.id)
             case resizing.WITHDRAWN | resizing.CROSSED | resizing.RECALLED:
                 yield c.Withdraw(job.id, resize.id)
 
     def offer_of(self, job: Job, resize: Resize) -> c.Offer:
         """The command for it."""
-        groups = self.state.groups(job) if resize.leaving else {}
-        leave = NodeSet.of(groups[number] for number in resize.leaving)
+        leave = EMPTY
+        if resize.leaving:
+            groups = self.state.groups(job)
+            leave = NodeSet.of(groups[number] for number in resize.leaving)
         return c.Offer(
             job.id, resize.id, resize.before, resize.after, NodeSet(resize.nodes), leave,
             self.state.settings.offer_deadline_s, resize.arriving, resize.leaving, must=resize.must,
@@ -252,12 +252,7 @@ class Resizes:
         )
 
 
-def _arriving(job: Job, size: int, leave: NodeSet) -> int:
+def _arriving(job: Job, size: int, leave: int) -> int:
     """How many new groups, one a node, it takes to come to ``size`` nodes when those of ``leave`` are left."""
-    return max(0, size - (job.size - len(leave)))
-
-
-def _there(job: Job, groups: tuple[int, ...]) -> tuple[int, ...]:
-    """Of these groups those that have not been lost meanwhile."""
-    lost = {group for loss in job.losses for group in loss.groups}
-    return tuple(group for group in groups if group not in lost) if lost else groups
+    more = size - job.size + leave.bit_count()
+    return max(0, more)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
+from itertools import count, repeat
 from typing import Any
 
 from pliant.core import records as r
@@ -26,7 +27,7 @@ class State(Beside):
     ``awaited`` nodes were asked for.
 
     ``limited`` counts the running jobs that have a walltime to keep; from ``resting`` on, every job may be
-    offered a resize again.
+    offered a resize again, and what is due before ``wary`` may be that one may grow again.
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
@@ -39,6 +40,7 @@ class State(Beside):
         self.running: list[tuple[float, int, Job]] = []
         self.limited = 0
         self.resting = 0.0
+        self.wary = 0.0
         self.free_mask = 0
         self.all_mask = 0
         self.lost_mask = 0
@@ -135,12 +137,13 @@ class State(Beside):
 
     def new_groups(self, mask: int, first: int) -> tuple[Group, ...]:
         """A group on each of these nodes, in their order, numbered from ``first``."""
-        slots = self.slots
-        return tuple(Group(first + i, node, slots.get(node, 1)) for i, node in enumerate(NodeSet(mask)))
+        nodes = NodeSet(mask)
+        slots = [self.slots.get(node, 1) for node in nodes] if self.slots else repeat(1)
+        return tuple(map(Group, count(first), nodes, slots))
 
     def groups_on(self, job: Job, mask: int) -> tuple[int, ...]:
         """The numbers of the job's groups on these nodes."""
-        return tuple(number for number, node in self.groups(job).items() if mask >> node & 1)
+        return tuple([number for number, node in self.groups(job).items() if mask >> node & 1])
 
     def nodes_without(self, job: Job, left: Iterable[int]) -> int:
         """The nodes of the job on which no group is when those of ``left`` have gone and arriving ones are not counted."""
@@ -148,7 +151,7 @@ class State(Beside):
         mask = 0
         for number in left:
             mask |= 1 << groups[number]
-        if len(groups) > job.size:  # several on one node
+        if mask and len(groups) > job.size:  # several on one node
             gone = set(left)
             for number, node in groups.items():
                 if number not in gone:
@@ -251,7 +254,10 @@ class State(Beside):
         self.resizing[job.id] = job
         self.last_resize = record.resize
         self._leaving += job.resize.giving
-        self._take(record.nodes.mask, len(record.nodes))
+        if mask := record.nodes.mask:
+            self._take(mask, mask.bit_count())
+        if record.reason.for_job:
+            self.asked(record)
 
     def _withdrawn(self, record: r.ResizeWithdrawn) -> None:
         job, resize = self._move(record.job, "Withdraw")
@@ -281,16 +287,19 @@ class State(Beside):
 
     def _declined(self, record: r.ResizeDeclined) -> None:
         job, _ = self._move(record.job, "Decline")
+        self.in_vain(record.resize)
         self._rest(job, record.at + self.settings.decline_backoff_s)
 
     def _failed(self, record: r.ResizeFailed) -> None:
         job, resize = self._move(record.job, "Failed")
+        self.in_vain(record.resize)
         job.failures += not record.late
         backoff = self.settings.decline_backoff_s
         self._rest(job, record.at + backoff)
         # What keeps newcomers from coming says nothing of a shrink, for which others may be waiting.
         job.grow_from = record.at + backoff * 2 ** min(max(0, job.failures - 1), DOUBLINGS)
-        self.resting = max(self.resting, job.grow_from)
+        self.wary = max(self.wary, job.grow_from)
+        self.resting = max(self.resting, self.wary)
         self._soil(job.id, resize.nodes)
 
     def _done(self, record: r.ResizeDone) -> None:

@@ -40,6 +40,9 @@ ENDED = frozenset(
 )
 
 
+KEEP_SIZE = (JobClass.RIGID, JobClass.MOLDABLE)
+
+
 class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """The sizes a job allows, in nodes: min, min * factor, ... up to max; factor 1 allows every size.
 
@@ -173,13 +176,13 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def keeps_size(self) -> bool:
         """Whether the size that it is started with is the one it ends with."""
-        return self.job_class in (JobClass.RIGID, JobClass.MOLDABLE)
+        return self.job_class in KEEP_SIZE
 
     @property
     def one_world(self) -> bool:
         """Whether all ranks share one MPI_COMM_WORLD, as with any launcher. In a job that may be resized the ranks
         of each node have a world of their own, so that any node can be given back whole; so have those that need no MPI."""
-        return self.keeps_size and KINDS[self.kind].one_world
+        return self.job_class in KEEP_SIZE and KINDS[self.kind].one_world
 
     def speed_ratio(self, nodes: int, base: int) -> float:
         """Run time on ``nodes`` over run time on ``base``; without a model, speed-up is taken as linear."""

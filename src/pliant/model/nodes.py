@@ -51,11 +51,14 @@ class NodeSet:
         return self.mask != 0
 
     def __iter__(self) -> Iterator[int]:
+        numbers: list[int] = []
         rest = self.mask
-        while rest:
+        while rest:  # run by run, as jobs hold few of them: adding the lowest bit carries over the lowest run
             low = rest & -rest
-            yield low.bit_length() - 1
-            rest ^= low
+            carried = rest + low
+            numbers += range(low.bit_length() - 1, (rest & ~carried).bit_length())
+            rest &= carried
+        return iter(numbers)
 
     def __contains__(self, number: int) -> bool:
         return self.mask >> number & 1 == 1
@@ -99,12 +102,17 @@ class NodeSet:
         return f"NodeSet({str(self)!r})"
 
 
+EMPTY = NodeSet()
+
+
 def lowest_bits(mask: int, count: int) -> int:
     """The lowest ``count`` set bits of ``mask``, by bisection on the width of the prefix."""
-    if count > mask.bit_count():
-        raise ValueError(f"{count} nodes wanted of a set of {mask.bit_count()}")
     if count <= 0:
         return 0
+    if count >= (all_of_them := mask.bit_count()):
+        if count > all_of_them:
+            raise ValueError(f"{count} nodes wanted of a set of {all_of_them}")
+        return mask
     low, high = count, mask.bit_length()
     while low < high:
         middle = (low + high) // 2

@@ -332,8 +332,9 @@ class _Pass:
 
     # ---- what is left over ---------------------------------------------------------------------------
 
-    def _growable(self) -> list[JobView]:
-        return [job for job in self._able.values() if self.view.resizable(job, grow=True)]
+    def _growable(self, job: JobView) -> bool:
+        """Whether the job, one of the able, may grow and nothing has been decided for it."""
+        return job.id not in self._sizes and self.view.resizable(job, grow=True)
 
     def _grow(self) -> None:
         """Hand out the free nodes; if more are coming, only to those who start now: one resize for all."""
@@ -342,7 +343,7 @@ class _Pass:
             return
         takers = [job for job, _ in self._starts if job.spec.job_class is JobClass.MALLEABLE]
         if nodes.coming <= 0:
-            takers += [job for job in self._growable() if job.id not in sizes]
+            takers += [job for job in self._able.values() if self._growable(job)]
         heap: list[Entry] = []
         for job in takers:
             size = sizes.get(job.id, job.size)
@@ -393,8 +394,8 @@ class _Pass:
     def _takers(self) -> list[Entry]:
         """A heap of the running jobs to whom a larger size is worth it, the most by it first."""
         takers: list[Entry] = []
-        for job in self._growable():
-            more = 0 if job.id in self._sizes else _up(job, job.size)
+        for job in self._able.values():
+            more = _up(job, job.size) if self._growable(job) else 0
             if more and pays(self.view, job, more, self._payback):
                 takers.append((-self._worth(job, job.size, more), job.id, job))
         heapify(takers)

@@ -405,26 +405,30 @@ class Simulator:
         # Those leave that must, and of the others the highest-numbered.
         staying = (run.mask | offer.nodes.mask) & ~offer.leave.mask
         kept = lowest_bits(staying, offer.size)
-        released = NodeSet(run.mask & ~kept)
+        released = run.mask & ~kept
         run.mask = kept
-        self._events.append(self._done(run, offer, released))
+        left, root = self._leaving(run.number, offer, released)
+        self._events.append(e.Resized(run.number, offer.resize, left, run.still_s, root=root))
         if released and not self._cost.leave_s:
-            self._events.append(e.Clean(run.number, released))
+            self._events.append(e.Clean(run.number, NodeSet(released)))
         self._compute(run)
         self._ask(run)
 
-    def _done(self, run: Run, offer: c.Offer, released: NodeSet) -> e.Resized:
+    def _leaving(self, number: int, offer: c.Offer, released: int) -> tuple[tuple[int, ...], int]:
+        """The groups that leave a job with these nodes, and the one that speaks for it then."""
         state = self.core.state
-        job = state.jobs[run.number]
-        left = state.groups_on(job, released.mask) if released else ()
+        job = state.jobs[number]
         root = job.root
+        if not released:
+            return (), root
+        left = state.groups_on(job, released)
         if root in left:
             root = next(
                 number
                 for number in [*state.groups(job), *(g.id for g in offer.arriving)]
                 if number not in left
             )
-        return e.Resized(run.number, offer.resize, left, run.still_s, root=root)
+        return left, root
 
     def _current(self, run: Run) -> c.Offer | None:
         """The outstanding offer, if the job still runs."""

@@ -186,12 +186,13 @@ def test_a_start_is_told_before_the_end_of_any_of_its_ranks() -> None:
     assert only(out, n.Kill) == [n.Kill((102,))]
 
 
-def test_a_group_that_is_killed_while_it_starts_does_not_live() -> None:
+@pytest.mark.parametrize("number", [9, 15])
+def test_a_group_that_is_ended_while_it_starts_does_not_live(number: int) -> None:
     driver = Driver(starts=False)
     driver.order(start_order())
     driver.put(n.TokenWritten(1, 0))
     driver.put(n.Spawned(1, 0, 0, 101))
-    assert only(driver.order(m.Signal(1, 9)), n.Kill) == [n.Kill((101,))]
+    assert only(driver.order(m.Signal(1, number)), n.Kill) == [n.Kill((101,))]
     assert n.Kill((102,)) in driver.put(n.Spawned(1, 0, 1, 102))
 
 

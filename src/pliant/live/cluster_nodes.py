@@ -80,8 +80,9 @@ class Nodes:
     def _returned(self, names: Iterable[str]) -> None:
         nodes, state = self._set(names), self.core.state
         for number in nodes:
-            if state.all_mask & ~state.lost_mask & ~state.parked_mask & 1 << number:
+            if not (state.lost_mask | state.parked_mask) >> number & 1:
                 self._lost(self._names[number], final=True)  # nobody has given it back
+            self._gone.add(number)
             self._cut_off(number)
         self.happened(e.Returned(nodes))
 

@@ -286,7 +286,7 @@ class NodeLife:
         for (job, number), group in self._register.groups.items():
             if job != order.job or order.group not in (None, number):
                 continue
-            if order.number == SIGKILL:
+            if order.number == SIGKILL or group.is_starting:  # who has not begun has nothing to tidy up
                 self._end_group(group)  # the proof finds what the ranks have started
                 continue
             for pid in group.pids.values():

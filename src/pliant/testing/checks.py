@@ -48,7 +48,7 @@ GIVEN_UP = frozenset(
 LOSSES = frozenset({"rank killed", "newcomer killed", "agent killed", "places", "walltime"})
 """What is over when a group is gone."""
 LATE_S = 1.0
-KEPT_OF_RUN, KEPT_OF_A_NODE = 120, 6
+KEPT_OF_RUN, KEPT_OF_A_NODE = 120, 8
 """What a controller remembers at most when all has ended, and of each node."""
 KEPT, KEPT_OF_A_GROUP = 60, 5
 """What an agent remembers at most where nothing goes on, and of each group that it ever had."""

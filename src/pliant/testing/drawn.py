@@ -176,10 +176,12 @@ def draw_faults(
     if often := [name for name in names if name not in ("lose-reserved", "kill-in-fence", "end-all")]:
         for stage in RARE:
             ambushes[stage] += random.choices(often, k=AMBUSHES)
-    if "lose-member" in names and random.random() < 0.3:
+    if "lose-member" in names and random.random() < 0.6:
         # Of jobs of places alone.
         ambushes[random.choice(STATES)] += ["lose-member"] * 2
-    if "end-all" in names and random.random() < 0.2:
+    if "take-away" in names and random.random() < 0.3:
+        ambushes[random.choice(STATES)].append("take-away")  # it needs agents that end with their controller
+    if "end-all" in names and random.random() < 0.3:
         ambushes[random.choice(STATES)].append("end-all")
     if "lose-reserved" in names:
         # Without these a resize is hardly ever taken back.

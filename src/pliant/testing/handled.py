@@ -341,6 +341,9 @@ class Handled:
         if order.number != SIGKILL or ending is None or ending.state in HARD or life is None:
             return
         grace = self._world.head.cluster.core.state.settings.kill_grace_s
+        group = life.groups.get(order.group or 0)
+        if group is not None and not group.joined:
+            return  # a newcomer that nobody will join
         early = self._world.clock.now < ending.at + grace - LATE_S
         failed = any(group.end[0] for group in life.groups.values())
         alone = not any(group.joined for group in life.alive())
@@ -354,7 +357,7 @@ class Handled:
         for group in life.alive() if life is not None else ():
             name = self._world.head.cluster.core.state.names.get(group.node, "")
             signalled = any((record.job, group.number, number) in self._signalled for number in numbers)
-            if not signalled and self._reaches(name):
+            if not (signalled or group.killed) and self._reaches(name):
                 raise Violation("stuck", f"job {record.job} is to end, and group {group.number} is not told")
 
     def _over(self, record: r.JobEnded) -> None:

@@ -301,6 +301,7 @@ class Agent:
                 clock.later(ANSWERS_S, lambda: self._answers((job, group)))
             clock.later(hung_s, lambda: call() if self.node.agent is self else None)
         elif self.slow:
+            self._unanswered.add((job, group))
             clock.later(
                 self.node.random.uniform(0.0, SLOW_S), lambda: call() if self.node.agent is self else None
             )

@@ -68,9 +68,13 @@ class LocalNodes:
     # ---- the port ------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Bring all nodes up."""
+        """Bring all nodes up; what was taken away meanwhile is not there any more."""
         for node in self._world.nodes.values():
             self._bury(node, self._clock.now, self._launch)
+        names = self._head.cluster.core.state.names
+        for number in NodeSet(self._head.cluster.core.state.all_mask):
+            if names[number] not in self._world.nodes:
+                self._head.tell(o.Lost(names[number], final=True))
         self._watch()
 
     def grant_all(self) -> None:

@@ -16,6 +16,7 @@ from pliant.model.jobs import JobState
 from pliant.model.kinds import KINDS, Loss
 from pliant.protocol import messages as m
 from pliant.protocol import resizing
+from pliant.testing.ends import Ends
 from pliant.testing.handled import Handled
 from pliant.testing.memory import weigh
 from pliant.testing.violation import Violation
@@ -109,6 +110,7 @@ class Checks:
         self._spawned: set[tuple[int, int, int]] = set()
         self._audit = Audit()
         self.handled = Handled(world, self._audit)
+        self._ends = Ends(world)
         self._names: dict[str, int] = {}
         self._roots: dict[int, int] = {}
         self._open_before: set[int] = set()
@@ -123,11 +125,13 @@ class Checks:
             job.resize.id for job in self._world.head.cluster.core.state.resizing.values() if job.resize
         }
         self.handled = Handled(self._world, self._audit)
+        self._ends = Ends(self._world)
         visited, self.cells = self.cells, Cells()
         for record in records:
             self._audit.add(record)
             self.cells.add(record)
             self.handled.know(record)
+            self._ends.add(record)
             if isinstance(record, r.JobSubmitted):
                 self._names[record.spec.name] = record.job
             elif isinstance(record, r.ResizeDone):
@@ -144,6 +148,7 @@ class Checks:
         except AuditError as error:
             raise Violation("wrong", str(error)) from error
         self.cells.add(record)
+        self._ends.add(record)
         match record:
             case r.JobSubmitted():
                 if record.spec.name in self._names:

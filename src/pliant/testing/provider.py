@@ -15,6 +15,7 @@ from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant.testing.clock import Wire
 from pliant.testing.node import Agent, Node
+from pliant.testing.violation import Violation
 
 if TYPE_CHECKING:
     from pliant.testing.head import Head
@@ -46,6 +47,9 @@ class Link:
         self.lines = codec.Lines(codec.MAX_LINE + codec.WRAPPING)
         self.ready = False
         self.heard = agent.node.clock.now
+        self.repeats = 0
+        """Up to this number the agent says again what it may have said already."""
+        self.progress: set[tuple[int, int]] = set()
         self.down: Wire
         self.up: Wire
         self.open = True
@@ -290,14 +294,26 @@ class KeptNodes(LocalNodes):
                 raise ProtocolError(
                     f"another agent for {name!r}, before the one that was there is cleared away"
                 )
-            link.ready = True
+            link.ready, link.repeats = True, message.repeats
             self._strangers.remove(link)
             self.links[name] = link
             if not self._world.begun:
                 self._world.up(link.node)
+        if isinstance(message, m.Relay) and 0 < envelope.number <= link.repeats:
+            self._told_again(link, message)
         if not isinstance(message, m.Heartbeat | m.Error):
             raw = msgspec.Raw(bytes(envelope.message))
             self._head.tell(o.Said(name, raw, envelope.number, envelope.obeyed))
+
+    @staticmethod
+    def _told_again(link: Link, relay: m.Relay) -> None:
+        """Of how far a group is only the last is kept."""
+        if b'"progress"' in bytes(relay.message)[:30]:
+            if (relay.job, relay.group) in link.progress:
+                raise Violation(
+                    "leaked", f"group {relay.group} of job {relay.job} tells again where it was before"
+                )
+            link.progress.add((relay.job, relay.group))
 
     def _lost(self, link: Link) -> None:
         """The agent may come back, and what it has goes on."""

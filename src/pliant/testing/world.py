@@ -80,7 +80,7 @@ class World(Touched):
         """How long agents outlive their controller; with 0 they end with it."""
         self.random = Random(seed)  # noqa: S311 - seeded on purpose
         self.clock = Clock()
-        self.over = False
+        self.over = self.was_full = False
         self.resumed = self.begun = False
         self.ended = self.ended_now = False
         """The run is ended from outside: in good order, or at once."""
@@ -100,11 +100,11 @@ class World(Touched):
         self._news_at = self._head_since = self._down_since = 0.0
         self.kill_again_s: float | None = None
         """So long after it begins the next controller is killed as well."""
-        self._settings = draw_settings(self.random)
+        self.settings = draw_settings(self.random)
         self._policy = draw_policy(self.random)
         self.checks = Checks(self)
         self.disk = Disk()
-        self.head = Head(self, self._policy, self._settings, self.disk, resumed=False)
+        self.head = Head(self, self._policy, self.settings, self.disk, resumed=False)
 
     # ---- jobs ----------------------------------------------------------------------------------------
 
@@ -141,7 +141,7 @@ class World(Touched):
     # ---- what befalls the controller -----------------------------------------------------------------
 
     def fill_disk(self, seconds: float) -> None:
-        self.disk.full = True
+        self.disk.full = self.was_full = True
         self.clock.later(seconds, self._free_disk)
 
     def _free_disk(self) -> None:
@@ -170,7 +170,7 @@ class World(Touched):
             policy.alarm = max(policy.alarm, self.clock.now)
         self._was_held = bool(core.held)
         late = (
-            policy.alarm is not None and self.clock.now > policy.alarm + self._settings.pass_interval_s + 0.1
+            policy.alarm is not None and self.clock.now > policy.alarm + self.settings.pass_interval_s + 0.1
         )
         return f"the policy wanted to be asked at {policy.alarm:.3f} s" if late else ""
 
@@ -302,7 +302,7 @@ class World(Touched):
         self._head_since = self.clock.now
         self.disk.full = False
         self._policy.alarm = None
-        self.head = Head(self, self._policy, self._settings, self.disk, resumed=True)
+        self.head = Head(self, self._policy, self.settings, self.disk, resumed=True)
         self._recorded_again()
         self.head.provider.start()
         if self.kill_again_s is not None:

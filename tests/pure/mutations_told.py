@@ -2,11 +2,59 @@
 
 from __future__ import annotations
 
-_GRACE = "it matters only where agents outlive their controller, which these worlds' do not: tests/pure/test_restart.py"
+_GRACE = "it matters only when a controller has begun again, at a moment that these worlds do not meet: tests/pure/test_restart.py"
 _SPACE = "several groups of a job on one node: nothing offers that yet"
 _BRINGS = "for the judgement of a policy: no unsound decision follows from it"
 
 REASONS: dict[str, str] = {
+    "live/cluster_nodes.py Nodes._lost: delete del self._proofs[job, node]": (
+        "a proof that is still asked for from a lost node: its limit finds the node lost already; a little memory until then"
+    ),
+    'core/resizes.py Resizes._objection: delete return "the job says that it is done, but it had been taken back and no group was started"': (
+        "no liar says that it has grown by a resize that was taken back before it accepted"
+    ),
+    'live/pmi.py PmiGroup._barrier: delete raise PmiError(f"rank {rank} came to a barrier in which it was already")': (
+        "no stand-in comes to a barrier twice"
+    ),
+    "live/register.py Register.is_alive: group.is_starting -> (not (group.is_starting))": (
+        "a proof begins while a group starts, or waits for its patience: the proof kills and looks again, only time differs"
+    ),
+    "live/node.py NodeLife._begin_end: delete self._end_group(group)": (
+        "the look for what is left, which follows at once, kills the ranks as well"
+    ),
+    "live/cluster_nodes.py Nodes._greeted: delete self._lost(self._names[node], final=False)": (
+        "another agent comes to its node before the one before it is known to be gone: the providers do not let it, as they clear the node first"
+    ),
+    "core/core.py SchedulerCore._hello: job.losses -> (not (job.losses))": (
+        "a job of places that has lost a group before it said hello, and has a size that its bounds do not allow: hardly ever"
+    ),
+    "core/core.py SchedulerCore._back: delete return": (
+        "a node that comes back after it was returned: a record that says nothing follows, and no provider of the world does it"
+    ),
+    "protocol/job_side.py JobSide.send: delete self.resize = None": (
+        "which resize a session takes for open matters between an offer and its answer alone, and the next offer sets it"
+    ),
+    'core/core.py SchedulerCore._hello: delete self._end( job, JobState.FAILED, f"the submission allows {job.bounds.describe()} nodes, the program {own}, " f"an': (
+        "no stand-in states bounds that contradict its submission"
+    ),
+    "live/node.py NodeLife._prove: delete return": (
+        "a proof that is asked for while the agent ends: it looks once more, and the end answers all"
+    ),
+    "live/uplink.py Uplink.opened: others := [node for node in envelope.nodes if node != self._home.node] -> (not (others := [node for node in envelope.nod": (
+        "an error to the controller about nodes that cannot be reached through an agent: it notes errors and does nothing"
+    ),
+    "core/state.py State._policy_failed: delete self.memory = {}": (
+        "fcfs, which decides from then on, reads no memory"
+    ),
+    "live/cluster_nodes.py Nodes._greeted: delete self._unknown.add((held.job, node))": (
+        "a group that no record knows is killed all the same; without the proof the next start there would have to come in the same moment"
+    ),
+    'live/node.py NodeLife._opened: delete self._do(n.Say(f"from the controller: {error}"))': (
+        "words for the agent's own log"
+    ),
+    "live/node.py NodeLife._removal_due: removal.is_over(self._now) -> (not (removal.is_over(self._now)))": (
+        "an unanswered look is given up earlier or later than it should be: the cluster's own limit for a proof ends the wait"
+    ),
     "live/node.py NodeLife._spawned: delete self._kill([new.pid])": (
         "a rank that comes up after its start was given up: the proof that the node is clean finds the process as well"
     ),

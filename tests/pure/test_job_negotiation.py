@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.job.decisions import Action, Decision
+from pliant.job.errors import AgentLost
 from pliant.job.negotiation import Situation, leaving
 from pliant.job.recording import Difference, Tape, TapedNegotiation, TapedSession, replay
 from pliant.model.errors import ProtocolError
@@ -403,3 +404,25 @@ def test_a_recording_that_differs_is_told_and_one_that_is_none_is_an_error() -> 
     ):
         with pytest.raises(ProtocolError, match="line 1 of the recording"):
             list(replay([line]))
+
+
+@pytest.mark.parametrize("how", ["it reads", "it writes"])
+def test_a_recording_ends_with_the_loss_of_the_agent_whatever_the_owner_makes_of_it(how: str) -> None:
+    lines: list[bytes] = []
+
+    def stop(why: str) -> None:
+        raise AgentLost(0, "n0", why)
+
+    def write(_: bytes) -> None:
+        if broken:
+            session.lose("broken pipe")
+
+    broken: list[str] = []
+    session = TapedSession(Tape(lines.append), write, on_lost=stop)
+    session.send(m.Hello(1, 0, 0, "t", 2))
+    broken.append("now")
+    with pytest.raises(AgentLost, match="broken pipe"):
+        session.lose("broken pipe") if how == "it reads" else session.send(m.Progress(0, 0.5))
+    session.send(m.Progress(0, 0.6))
+    assert len(lines) == (3 if how == "it reads" else 4)
+    assert not list(replay(lines))

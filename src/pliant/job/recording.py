@@ -44,9 +44,18 @@ class Tape:
         self._keep = keep
         self._inside = False
         self._wrote: list[str] = []
+        self._then: list[bytes] = []
+        self.writing = False
+        """What is called now is called by who writes: it comes from outside, in the midst of another call."""
+        self.owner = False
+        """The owner of the session is being told that the agent is gone: what that raises is no answer of ours."""
 
     def wrote(self, data: bytes) -> None:
         self._wrote.append(data.decode())
+
+    def note(self, name: str, values: Sequence[object]) -> None:
+        """A call from outside that has come in the midst of another one: played again behind that."""
+        self._then.append(_encoder.encode([name, values, [], None]) + b"\n")
 
     def call(self, name: str, values: Sequence[object], do: Callable[[], T]) -> T:
         if self._inside:
@@ -56,12 +65,14 @@ class Tape:
         try:
             answer = result = do()
         except PliantError as error:
-            answer = str(error)
+            answer = None if self.owner else str(error)
             raise
         finally:
-            self._inside = False
+            self._inside = self.owner = False
             wrote, self._wrote = self._wrote, []
-            self._keep(_encoder.encode([name, values, wrote, answer]) + b"\n")
+            then, self._then = self._then, []
+            for line in (_encoder.encode([name, values, wrote, answer]) + b"\n", *then):
+                self._keep(line)
         return result
 
 
@@ -79,9 +90,18 @@ class TapedSession(Session):
 
         def taped(data: bytes) -> None:
             tape.wrote(data)
-            write(data)
+            tape.writing = True
+            try:
+                write(data)
+            finally:
+                tape.writing = False
 
-        super().__init__(taped, on_message, on_lost)
+        def lost(why: str) -> None:
+            tape.owner = True
+            on_lost(why)
+            tape.owner = False
+
+        super().__init__(taped, on_message, lost)
 
     def send(self, message: JobMessage) -> None:
         self.tape.call("send", [message], lambda: super(TapedSession, self).send(message))
@@ -90,6 +110,8 @@ class TapedSession(Session):
         self.tape.call("receive", [data], lambda: super(TapedSession, self).receive(data))
 
     def lose(self, why: str) -> None:
+        if self.tape.writing:
+            self.tape.note("lose", [why])
         self.tape.call("lose", [why], lambda: super(TapedSession, self).lose(why))
 
     def take(self) -> SchedulerMessage | None:

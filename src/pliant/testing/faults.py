@@ -10,7 +10,8 @@ from pliant.live import orders as o
 from pliant.model.kinds import KINDS, Loss
 from pliant.protocol import messages as m
 from pliant.protocol.codec import encode
-from pliant.testing.node import SIGKILL, USER, Node, Proc
+from pliant.testing.node import USER, Node
+from pliant.testing.process import SIGKILL, Proc
 
 if TYPE_CHECKING:
     from pliant.core.job import Job

@@ -18,7 +18,7 @@ from pliant.testing.violation import Violation
 
 if TYPE_CHECKING:
     from pliant.live.job import JobLife
-    from pliant.testing.node import Proc
+    from pliant.testing.process import Proc
     from pliant.testing.world import World
 
 LATE_S = 0.1

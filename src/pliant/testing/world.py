@@ -21,7 +21,8 @@ from pliant.testing.clock import Clock
 from pliant.testing.drawn import RARE, draw_faults, draw_grace, draw_jobs, draw_policy, draw_settings
 from pliant.testing.faults import FAULTS, MEANWHILE
 from pliant.testing.head import Disk, Head
-from pliant.testing.node import Agent, Node, Proc
+from pliant.testing.node import Agent, Node
+from pliant.testing.process import Proc
 from pliant.testing.programs import read_result
 from pliant.testing.provider import KeptNodes
 from pliant.testing.touched import Touched

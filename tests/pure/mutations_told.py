@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_GRACE = "it matters only when a controller has begun again, at a moment that these worlds do not meet; no pure test notices it either"
+_GRACE = "it matters only when a controller has begun again, at a moment that these worlds do not meet: tests/pure/test_restart.py"
 _SPACE = "several groups of a job on one node: nothing offers that yet"
 _BRINGS = "for the judgement of a policy: no unsound decision follows from it"
 

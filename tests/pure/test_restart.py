@@ -258,6 +258,22 @@ def test_no_limit_is_over_while_the_agent_that_would_keep_it_cannot_be_reached()
     assert ("n0", "Signal") in words(agents.tell(o.Fired(("start", 1, 1))))
 
 
+def test_a_fence_goes_on_with_the_round_that_comes_next() -> None:
+    agents = Agents()
+    agents.tell(o.Batch((JobSpec(name="a", command=("prog",), nodes=Bounds(2, 2)),)))
+    for group in (0, 1):
+        agents.say(group, m.Started(1, group, (100,)))
+        passed = agents.say(group, m.Fence(1, group, 0, {}))
+    assert words(passed) == [("n0", "Fenced"), ("n1", "Fenced")]
+    agents.again()
+    agents.hello(0, held(0))
+    agents.hello(1, held(1))
+    agents.hello(2)
+    assert agents.say(0, m.Fence(1, 0, 1, {})) == []
+    assert words(agents.say(1, m.Fence(1, 1, 1, {}))) == [("n0", "Fenced"), ("n1", "Fenced")]
+    assert not agents.made(r.JobEnded)
+
+
 def test_several_wishes_that_come_before_an_answer_get_one() -> None:
     agents = running()
     want = codec.raw(m.Want(1, Bounds(1, 1)))

@@ -1,0 +1,44 @@
+"""Places, finish and asynchronous tasks that may run anywhere, in programs that grow and shrink while they run.
+
+The constructs are X10's and APGAS for Java's (Tardieu, "The APGAS library", 2015; Finnerty et al., paper 2). A program
+hands its main function to ``run``; the other places wait for tasks.
+"""
+
+from __future__ import annotations
+
+from pliant.apgas.api import (
+    GlobalRef,
+    Place,
+    PlaceLocalObject,
+    async_at,
+    async_local,
+    at,
+    finish,
+    here,
+    immediate_async_at,
+    place,
+    places,
+    uncounted_async_at,
+)
+from pliant.apgas.errors import BadPlaceException, DeadPlaceException, MultipleException, RemoteError
+from pliant.apgas.program import run
+
+__all__ = [
+    "BadPlaceException",
+    "DeadPlaceException",
+    "GlobalRef",
+    "MultipleException",
+    "Place",
+    "PlaceLocalObject",
+    "RemoteError",
+    "async_at",
+    "async_local",
+    "at",
+    "finish",
+    "here",
+    "immediate_async_at",
+    "place",
+    "places",
+    "run",
+    "uncounted_async_at",
+]

@@ -1,0 +1,31 @@
+"""What can go wrong between places."""
+
+from __future__ import annotations
+
+from pliant.model.errors import PliantError
+
+
+class BadPlaceException(PliantError):  # noqa: N818 - the name that APGAS knows
+    """There is no such place: never was, has left or is leaving; or what was asked is not of this place."""
+
+
+class DeadPlaceException(PliantError):  # noqa: N818 - the same
+    """A place has died, and what ran there is lost."""
+
+    def __init__(self, place: int, why: str = "", what: str = "") -> None:
+        super().__init__(
+            f"place({place}) is dead" + (f": {why}" if why else "") + (f"; {what}" if what else "")
+        )
+        self.place = place
+        self.why = why
+
+    def __reduce__(self) -> tuple[type[DeadPlaceException], tuple[int, str]]:
+        return type(self), (self.place, self.why)
+
+
+class MultipleException(ExceptionGroup[Exception]):
+    """What the tasks of a finish have raised, each with a note that says where; ``except*`` takes it apart."""
+
+
+class RemoteError(PliantError):
+    """An exception of another place that could not be sent; its text, and its traceback as a note, are here."""

@@ -1,0 +1,145 @@
+"""A computation by global load balancing, from place 0: begin it everywhere, follow as places come and go, gather."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from pliant.apgas.api import Place, async_at, at, finish, places
+from pliant.apgas.bag import Bag, Result
+from pliant.apgas.glb import balancing
+from pliant.apgas.glb.balancing import Settings, Statistics
+from pliant.apgas.malleable import malleability
+from pliant.apgas.messages import FinishId
+from pliant.apgas.runtime import current
+from pliant.model.errors import PliantError
+
+R = TypeVar("R", bound=Result)
+
+
+class Outcome(NamedTuple, Generic[R]):
+    """What came out of a computation, and what each place that was there at its end has done."""
+
+    result: R
+    statistics: dict[int, Statistics]
+
+
+def run(
+    bag: Bag[R] | None,
+    result: R,
+    *,
+    initial: Callable[[int, int], Bag[R]] | None = None,
+    settings: Settings | None = None,
+    malleable: bool = True,
+) -> Outcome[R]:
+    """Do all tasks of ``bag``, at all places, and add what they give to ``result``. At place 0.
+
+    With ``initial`` instead of a bag each place makes its own at the start: ``initial(rank, count)`` is called at the
+    ``rank``-th of ``count`` places. If it is ``malleable``, places may come and go meanwhile; a program that has
+    a malleable handler of its own says False. MultipleException if a task raises or a place dies.
+    """
+    runtime = current()
+    if runtime.here != 0:
+        raise PliantError(f"global load balancing is started at place(0), this is place({runtime.here})")
+    settings = settings or Settings()
+    key = f"glb {uuid.uuid4().hex}"
+    everywhere = tuple(place.id for place in places())
+    with finish() as whole:
+        handler = Handler(key, whole.id, settings)
+        handler.begin(everywhere, everywhere)
+        handler.arrange(everywhere, everywhere)
+        if malleable:
+            malleability().define(handler)
+        if bag is not None:
+            async_at(Place(0), balancing.take, key, bag, 0)
+        if initial is not None:
+            for rank, number in enumerate(everywhere):
+                async_at(Place(number), _start, key, initial, rank, len(everywhere))
+    if malleable:
+        malleability().disable()
+    statistics: dict[int, Statistics] = {}
+    for place in places():
+        part = at(place, balancing.pack, key)
+        if part is not None:
+            part.submit(result)
+        statistics[place.id] = at(place, balancing.leave, key)
+    return Outcome(result, statistics)
+
+
+def _start(key: str, initial: Callable[[int, int], Bag[Any]], rank: int, count: int) -> None:
+    balancing.take(key, initial(rank, count), current().here)
+
+
+class Handler:
+    """Places leave the lifeline graph with all they have, and join it hungry; whoever is not concerned goes on."""
+
+    def __init__(self, key: str, whole: FinishId, settings: Settings) -> None:
+        self._key, self._whole, self._settings = key, whole, settings
+
+    def pre_shrink(self, count: int) -> Sequence[Place]:
+        """Those that came last; what they have goes to place 0."""
+        there = [place.id for place in places()]
+        if count >= len(there):
+            raise PliantError(f"{count} of {len(there)} places cannot leave: place(0) stays")
+        chosen, rest = there[len(there) - count :], tuple(there[: len(there) - count])
+        # The computation is not over before this is, as what leaves may have its last tasks.
+        with _Held(self._whole):
+            self.arrange(there, rest)
+            for number in chosen:
+                self._fetch(number)
+        return [Place(number) for number in chosen]
+
+    def post_shrink(self, count: int, removed: Sequence[Place]) -> None:
+        """Nothing is left to do."""
+
+    def pre_grow(self, count: int) -> None:
+        """Nothing is to be prepared."""
+
+    def post_grow(self, count: int, continued: Sequence[Place], new: Sequence[Place]) -> None:  # noqa: ARG002
+        """The new places join the graph."""
+        everywhere = tuple(sorted(place.id for place in (*continued, *new)))
+        with _Held(self._whole):
+            self.begin([place.id for place in new], everywhere)
+            self.arrange(everywhere, everywhere)
+
+    def begin(self, whom: Sequence[int], everywhere: tuple[int, ...]) -> None:
+        """Let places take part."""
+        with finish():
+            for number in whom:
+                async_at(Place(number), balancing.begin, self._key, self._whole, self._settings, everywhere)
+
+    def arrange(self, whom: Sequence[int], everywhere: tuple[int, ...]) -> None:
+        """Tell places who takes part; they need no worker for it."""
+        runtime = current()
+        with finish():
+            for number in whom:
+                runtime.spawn(number, balancing.arrange, (self._key, everywhere), counted=True, urgent=True)
+
+    def _fetch(self, number: int) -> None:
+        """What ``number`` has comes here."""
+        bag = at(Place(number), balancing.pack, self._key)
+        if bag is None:
+            return
+        if bag.is_empty:
+            balancing.keep(self._key, bag)
+        else:
+            async_at(Place(0), balancing.take, self._key, bag, 0)
+
+
+class _Held:
+    """``with``: what is spawned belongs to ``whole``, which is not over before this; if it is over already, to none."""
+
+    def __init__(self, whole: FinishId) -> None:
+        self._runtime, self._whole = current(), whole
+        self._held = False
+
+    def __enter__(self) -> None:
+        self._held = self._runtime.hold(self._whole)
+        self._within = self._runtime.within(self._whole if self._held else None)
+        self._within.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self._within.__exit__()
+        if self._held:
+            self._runtime.let_go(self._whole)

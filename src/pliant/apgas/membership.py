@@ -1,0 +1,57 @@
+"""Which places there are, as one place knows it. Place 0 decides; ids are never used twice. No I/O, no threads."""
+
+from __future__ import annotations
+
+from pliant.apgas.errors import BadPlaceException, DeadPlaceException
+
+
+class Membership:
+    """The other places: ``addresses`` of those that are there, ``leaving`` of them that are to get no more tasks."""
+
+    def __init__(self, here: int) -> None:
+        self.here = here
+        self.addresses: dict[int, str] = {}
+        self.leaving: set[int] = set()
+        """Also this place itself."""
+        self.left: set[int] = set()
+        self.dead: dict[int, str] = {}
+        self.deaths = 0
+
+    @property
+    def others(self) -> set[int]:
+        """All other places that can be spoken to."""
+        return set(self.addresses)
+
+    def places(self) -> tuple[int, ...]:
+        """The places that take tasks, this one too, in order."""
+        return tuple(sorted({self.here, *self.addresses} - self.leaving))
+
+    def join(self, addresses: dict[int, str]) -> None:
+        self.addresses.update(addresses)
+
+    def die(self, place: int, number: int, why: str) -> None:
+        self.addresses.pop(place, None)
+        self.leaving.discard(place)
+        self.dead[place] = why
+        self.deaths = max(self.deaths, number)
+
+    def part(self, place: int) -> None:
+        """``place`` has said farewell."""
+        self.addresses.pop(place, None)
+        self.leaving.discard(place)
+        self.left.add(place)
+
+    def check(self, place: int) -> None:
+        """BadPlaceException or DeadPlaceException if no task can be sent to ``place``."""
+        if place in self.dead:
+            raise DeadPlaceException(place, self.dead[place])
+        if place in self.left:
+            raise BadPlaceException(f"place({place}) has left")
+        if place in self.leaving and place != self.here:
+            raise BadPlaceException(f"place({place}) is leaving")
+        if place != self.here and place not in self.addresses:
+            raise BadPlaceException(f"there is no place({place}); there are {_names(self.places())}")
+
+
+def _names(places: tuple[int, ...]) -> str:
+    return ", ".join(f"place({place})" for place in places)

@@ -1,0 +1,115 @@
+"""A program of several places: place 0 runs its main function, the others its tasks."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from pliant.apgas.keys import Contact, Keys
+from pliant.apgas.messages import Hello
+from pliant.apgas.runtime import Runtime
+from pliant.apgas.sockets import Sockets
+from pliant.apgas.threads import SystemThreads
+from pliant.job.environment import deadline_s
+from pliant.model.errors import PliantError
+
+T = TypeVar("T")
+END_S = 10.0
+"""How long the other places may take to end."""
+
+
+def run(main: Callable[[], T], *, places: int | None = None, workers: int | None = None) -> T:
+    """Run ``main()`` at place 0 and return its value, when all tasks that it has spawned are over. At any other place it
+    does not return: it runs tasks, and ends the process (SystemExit) when it is not needed any more.
+
+    Alone, it starts the other ``places`` as processes of this machine with the same command line; the default of 1 can
+    be set by PLIANT_PLACES. Each runs ``workers`` tasks at a time: by default as many as it may use processors
+    (PLIANT_WORKERS).
+    """
+    environ = os.environ
+    workers = workers or _number(environ, "PLIANT_WORKERS") or len(os.sched_getaffinity(0))
+    if "PLIANT_PLACE" in environ:
+        number, link = int(environ["PLIANT_PLACE"]), int(environ["PLIANT_PLACE_FD"])
+        with os.fdopen(link, "r", encoding="ascii") as given:
+            contact = Contact.read(given.read())
+        serve(number, contact, workers)
+    return _alone(main, places or _number(environ, "PLIANT_PLACES") or 1, workers)
+
+
+def serve(number: int, contact: Contact, workers: int) -> None:
+    """Be place ``number`` until place 0 says that it is enough; ends the process."""
+    runtime = Runtime(number, SystemThreads(), workers)
+    sockets = runtime.transport = Sockets(runtime, contact.keys)
+    with runtime.monitor:
+        runtime.machine.members.join({0: contact.address})
+        runtime.machine.out.append((0, Hello(sockets.address), ()))
+    runtime.flush()
+    why = runtime.serve()
+    sockets.close()
+    if why.startswith("place(0) is gone"):
+        print(f"pliant: place({number}) ends: {why}", file=sys.stderr)  # noqa: T201
+        sys.exit(1)
+    sys.exit(0)
+
+
+class LocalPlaces:
+    """Places as processes of this machine, with the command line of this one."""
+
+    def __init__(self, contact: Contact) -> None:
+        self._contact = contact
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        atexit.register(self.end, 0.0)
+
+    def start(self, number: int) -> None:
+        reading, writing = os.pipe()
+        try:
+            environ = {**os.environ, "PLIANT_PLACE": str(number), "PLIANT_PLACE_FD": str(reading)}
+            command = [sys.executable, *sys.orig_argv[1:]]
+            self._processes[number] = subprocess.Popen(command, env=environ, pass_fds=(reading,))
+        finally:
+            os.close(reading)
+            with os.fdopen(writing, "w", encoding="ascii") as given:
+                given.write(self._contact.text())
+
+    def end(self, within_s: float = END_S) -> None:
+        """Wait for all to end, and kill those that do not."""
+        for process in self._processes.values():
+            try:
+                process.wait(within_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._processes.clear()
+        atexit.unregister(self.end)
+
+
+def _alone(main: Callable[[], T], places: int, workers: int) -> T:
+    runtime = Runtime(0, SystemThreads(), workers)
+    if places == 1:
+        return runtime.main(main)
+    sockets = runtime.transport = Sockets(runtime, Keys.make())
+    others = LocalPlaces(sockets.contact)
+    try:
+        for number in range(1, places):
+            others.start(number)
+        limit = deadline_s()
+        if missing := runtime.admit(range(1, places), limit):
+            raise PliantError(
+                f"place {', '.join(map(str, sorted(missing)))} did not come within {limit:.0f} s (PLIANT_DEADLINE)"
+            )
+        return runtime.main(main)
+    finally:
+        runtime.stop_all()
+        sockets.close()
+        others.end()
+
+
+def _number(environ: Mapping[str, str], name: str) -> int:
+    text = environ.get(name, "")
+    if text and not (text.isascii() and text.isdigit() and int(text)):
+        raise PliantError(f"{name} is {text!r}; it must be a positive whole number")
+    return int(text or 0)

@@ -83,5 +83,5 @@ def test_a_program_whose_place_does_not_come_says_so() -> None:
         env={**os.environ, "PLIANT_DEADLINE": "3"},
     )
     assert done.returncode == 1
-    assert "place 1 did not come within 3 s (PLIANT_DEADLINE)" in done.stderr
+    assert "place(1) did not come within 3 s (PLIANT_DEADLINE)" in done.stderr
     assert "never" not in done.stdout

@@ -108,7 +108,7 @@ class Changes:
                         following += count
                         self.grown += 1
                     else:
-                        malleability().shrink(count, 60.0, lambda _numbers: None)
+                        malleability().shrink(count, 60.0)
                         self.shrunk += 1
                 except HandlerError:
                     return  # the computation is over

@@ -366,11 +366,11 @@ def test_a_handler_is_asked_before_and_after_and_ids_are_not_used_again() -> Non
 
     def main() -> None:
         with pytest.raises(HandlerError, match="no malleable handler"):
-            malleability().shrink(1, 60.0, lambda _: None)
+            malleability().shrink(1, 60.0)
         define_malleable_handler(handler)
         with pytest.raises(PliantError, match="once"):
             define_malleable_handler(handler)
-        malleability().shrink(1, 60.0, lambda _: None)
+        malleability().shrink(1, 60.0)
         assert places() == (Place(0), Place(2))
         with pytest.raises(BadPlaceException, match="has left"):
             async_at(Place(1), print)
@@ -404,7 +404,7 @@ def test_a_handler_that_names_what_cannot_leave_is_told(chosen: list[Place] | Ex
     def main() -> None:
         define_malleable_handler(_Noted(chosen))
         with pytest.raises(HandlerError, match=said):
-            malleability().shrink(1, 60.0, lambda _: None)
+            malleability().shrink(1, 60.0)
         assert len(places()) == 3
         assert at(place(2), lambda: here().id) == 2
 
@@ -424,10 +424,10 @@ def test_a_place_that_does_not_become_quiet_stays_and_works_on() -> None:
         with finish():
             async_at(place(1), busy)
             with pytest.raises(PliantError, match=r"place\(1\) still had tasks 5 s after"):
-                malleability().shrink(1, 5.0, lambda _: None)
+                malleability().shrink(1, 5.0)
             assert at(place(1), lambda: 3) == 3
             stop().append(True)
-        malleability().shrink(1, 5.0, lambda _: None)
+        malleability().shrink(1, 5.0)
         assert places() == (Place(0),)
 
     Together(12).begin(main, 2)

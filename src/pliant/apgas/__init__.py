@@ -21,12 +21,20 @@ from pliant.apgas.api import (
     uncounted_async_at,
 )
 from pliant.apgas.errors import BadPlaceException, DeadPlaceException, MultipleException, RemoteError
+from pliant.apgas.malleable import (
+    MalleableHandler,
+    define_malleable_handler,
+    disable_malleable_handler,
+    offer_places,
+    request_places,
+)
 from pliant.apgas.program import run
 
 __all__ = [
     "BadPlaceException",
     "DeadPlaceException",
     "GlobalRef",
+    "MalleableHandler",
     "MultipleException",
     "Place",
     "PlaceLocalObject",
@@ -34,11 +42,15 @@ __all__ = [
     "async_at",
     "async_local",
     "at",
+    "define_malleable_handler",
+    "disable_malleable_handler",
     "finish",
     "here",
     "immediate_async_at",
+    "offer_places",
     "place",
     "places",
+    "request_places",
     "run",
     "uncounted_async_at",
 ]

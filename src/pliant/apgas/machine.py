@@ -222,6 +222,11 @@ class Machine:
         else:
             self.arrived.pop(place, None)
 
+    @property
+    def parting(self) -> Collection[int]:
+        """At place 0: places that have yet to be told that they may end."""
+        return self._parted.keys()
+
     def receive(self, sender: int, message: AnyMessage, payload: Payload) -> None:
         """Something has come from another place."""
         members = self.members

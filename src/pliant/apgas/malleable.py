@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from pliant.apgas.api import Place
 from pliant.apgas.runtime import Runtime, current
 from pliant.model.errors import PliantError
+from pliant.model.jobs import Bounds
 
 T = TypeVar("T")
 
@@ -43,6 +44,8 @@ class Malleability:
         self._busy = False
         self.on_change: Callable[[bool], object] = lambda _on: None
         """Told when the program becomes malleable, and when it no longer is."""
+        self.want: Callable[[Bounds], object] = _nobody
+        """Asks the scheduler for a size within bounds."""
 
     def define(self, handler: MalleableHandler) -> None:
         with self._runtime.monitor:
@@ -66,46 +69,70 @@ class Malleability:
 
         HandlerError if it raises, or if there is none; PliantError if they do not come within ``limit_s`` seconds.
         """
-        runtime, count = self._runtime, len(numbers)
-        with _Turn(self) as handler:
-            before = self._places()
-            self._ask("pre_grow", lambda: handler.pre_grow(count))
+        with self.turn() as handler:
+            self.prepare_growth(handler, len(numbers))
             start()
-            if missing := runtime.admit(numbers, limit_s):
-                names = ", ".join(f"place({number})" for number in sorted(missing))
-                raise PliantError(f"{names} did not come within {limit_s:.0f} s")
-            new = tuple(Place(number) for number in sorted(numbers))
-            self._ask("post_grow", lambda: handler.post_grow(count, before, new))
+            if missing := self._runtime.await_arrival(numbers, limit_s):
+                raise PliantError(f"{named(missing)} did not come within {limit_s:.0f} s")
+            self.complete_growth(handler, numbers)
 
-    def shrink(self, count: int, limit_s: float, leave: Callable[[Sequence[int]], object]) -> None:
-        """Let ``count`` places leave that the handler names. ``leave`` is told which, before they are gone.
+    def prepare_growth(self, handler: MalleableHandler, count: int) -> None:
+        """``count`` places are to come; HandlerError if the handler raises."""
+        self._ask("pre_grow", lambda: handler.pre_grow(count))
 
-        HandlerError if it raises or names others than it may; PliantError if they are still busy after ``limit_s``
-        seconds: then they stay.
+    def complete_growth(self, handler: MalleableHandler, numbers: Collection[int]) -> None:
+        """These have come: take them in. HandlerError if the handler raises then; they are there all the same."""
+        before = self._places()
+        self._runtime.admit(numbers)
+        new = tuple(Place(number) for number in sorted(numbers))
+        self._ask("post_grow", lambda: handler.post_grow(len(new), before, new))
+
+    def shrink(self, count: int, limit_s: float, wanted: Collection[int] = ()) -> list[int]:
+        """Let ``count`` places leave that the handler names, those that are ``wanted`` among them; returns all of them
+        when they have left.
+
+        HandlerError if the handler raises or names others than it may; PliantError if they are still busy after
+        ``limit_s`` seconds: then they stay.
         """
-        with _Turn(self) as handler:
-            chosen = self._ask("pre_shrink", lambda: handler.pre_shrink(count))
-            numbers = self._check(count, chosen)
-            leave(numbers)
+        with self.turn() as handler:
+            numbers = self._choose(handler, count, wanted)
             if kept := self._runtime.release(numbers, limit_s):
-                names = ", ".join(f"place({number})" for number in sorted(kept))
-                raise PliantError(f"{names} still had tasks {limit_s:.0f} s after pre_shrink; they stay")
+                raise PliantError(
+                    f"{named(kept)} still had tasks {limit_s:.0f} s after pre_shrink; they stay"
+                )
             removed = tuple(Place(number) for number in numbers)
             self._ask("post_shrink", lambda: handler.post_shrink(count, removed))
+        return numbers
 
-    def _check(self, count: int, chosen: Sequence[Place]) -> list[int]:
-        """The ids of the places that pre_shrink chose; HandlerError if they cannot leave."""
+    def _choose(self, handler: MalleableHandler, count: int, wanted: Collection[int]) -> list[int]:
+        """Which places leave. A handler that lets others choose has ``pre_release``, to be told which."""
+        if 0 in wanted:
+            raise HandlerError("place(0) is to leave, but it runs the program")
+        release = getattr(handler, "pre_release", None)
+        if release is not None and wanted:
+            last = [place for place in reversed(self._places()) if place.id and place.id not in wanted]
+            chosen = [*(Place(number) for number in sorted(wanted)), *last[: count - len(wanted)]]
+            numbers = self._check("pre_release", count, chosen)
+            self._ask("pre_release", lambda: release(chosen))
+            return numbers
+        numbers = self._check("pre_shrink", count, self._ask("pre_shrink", lambda: handler.pre_shrink(count)))
+        if others := set(wanted) - set(numbers):
+            raise HandlerError(f"{named(others)} must leave, but pre_shrink({count}) named {named(numbers)}")
+        return numbers
+
+    def _check(self, who: str, count: int, chosen: Sequence[Place]) -> list[int]:
+        """The ids of the places that were chosen; HandlerError if they cannot leave."""
         there = {place.id for place in self._places()}
         try:
             numbers = [Place(*place).id for place in chosen]
         except TypeError as error:
-            raise HandlerError(f"pre_shrink({count}) returned {chosen!r}, no list of places") from error
+            raise HandlerError(f"{who}({count}) returned {chosen!r}, no list of places") from error
         if 0 in numbers:
-            raise HandlerError(f"pre_shrink({count}) named place(0), which runs the program and cannot leave")
+            raise HandlerError(f"{who}({count}) named place(0), which runs the program and cannot leave")
         if unknown := sorted(set(numbers) - there):
-            raise HandlerError(f"pre_shrink({count}) named place({unknown[0]}), which is not there")
+            raise HandlerError(f"{who}({count}) named place({unknown[0]}), which is not there")
         if len(numbers) != count or len(set(numbers)) != count:
-            raise HandlerError(f"pre_shrink({count}) named {len(set(numbers))} places: {sorted(numbers)}")
+            raise HandlerError(f"{who}({count}) named {len(set(numbers))} places: {sorted(numbers)}")
         return numbers
 
     def _places(self) -> tuple[Place, ...]:
@@ -118,6 +145,10 @@ class Malleability:
             return call()
         except Exception as error:
             raise HandlerError(f"{what} raised {type(error).__name__}: {error}") from error
+
+    def turn(self) -> _Turn:
+        """``with``: a change, when the one before is over. HandlerError if there is no handler."""
+        return _Turn(self)
 
     def take_turn(self) -> MalleableHandler:
         runtime = self._runtime
@@ -132,6 +163,14 @@ class Malleability:
         with self._runtime.monitor:
             self._busy = False
             self._runtime.flush()
+
+
+def _nobody(_bounds: Bounds) -> None:
+    raise PliantError("there is no scheduler to ask: the program runs alone")
+
+
+def named(numbers: Iterable[int]) -> str:
+    return ", ".join(f"place({number})" for number in sorted(numbers))
 
 
 class _Turn:
@@ -152,6 +191,11 @@ def malleability() -> Malleability:
     runtime = current()
     if runtime.here != 0:
         raise PliantError(f"a malleable handler belongs to place(0), this is place({runtime.here})")
+    return of(runtime)
+
+
+def of(runtime: Runtime) -> Malleability:
+    """That of the program whose place 0 this is."""
     with runtime.monitor:
         found: Malleability = runtime.objects.setdefault("malleability", Malleability(runtime))
     return found
@@ -166,3 +210,21 @@ def define_malleable_handler(handler: MalleableHandler) -> None:
 def disable_malleable_handler() -> None:
     """From now on the program keeps the places that it has; a change that is under way is finished first."""
     malleability().disable()
+
+
+def request_places(count: int) -> None:
+    """Ask the scheduler for ``count`` more places: as many as it has, or none. If it offers some, the handler is asked as
+    ever. At place 0; PliantError where there is no scheduler, ValueError if ``count`` is not positive."""
+    if count < 1:
+        raise ValueError(f"request_places({count}): at least one")
+    whole, size = malleability(), len(current().machine.members.places())
+    whole.want(Bounds(size, size + count))
+
+
+def offer_places(count: int) -> None:
+    """Tell the scheduler that ``count`` places are not needed; it asks the handler for them as ever. At place 0; PliantError
+    where there is no scheduler, ValueError if that leaves no place."""
+    whole, size = malleability(), len(current().machine.members.places())
+    if not 0 < count < size:
+        raise ValueError(f"offer_places({count}): the program has {size} places, and place(0) stays")
+    whole.want(Bounds(size - count, size - count))

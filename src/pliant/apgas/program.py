@@ -6,42 +6,58 @@ import atexit
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from pliant.apgas.keys import Contact, Keys
+from pliant.apgas.malleable import named, of
 from pliant.apgas.messages import Hello
 from pliant.apgas.runtime import Runtime
+from pliant.apgas.session import MOST_PLACES, Member, Root
 from pliant.apgas.sockets import Sockets
 from pliant.apgas.threads import SystemThreads
-from pliant.job.environment import deadline_s
+from pliant.job import environment
+from pliant.job.environment import Environment, deadline_s
 from pliant.model.errors import PliantError
+from pliant.model.jobs import Bounds
 
 T = TypeVar("T")
 END_S = 10.0
 """How long the other places may take to end."""
 
 
-def run(main: Callable[[], T], *, places: int | None = None, workers: int | None = None) -> T:
+def run(
+    main: Callable[[], T],
+    *,
+    places: int | None = None,
+    workers: int | None = None,
+    bounds: Bounds | None = None,
+) -> T:
     """Run ``main()`` at place 0 and return its value, when all tasks that it has spawned are over. At any other place it
     does not return: it runs tasks, and ends the process (SystemExit) when it is not needed any more.
+
+    As a job of kind "places" it has a place on each of its nodes, and follows the scheduler within ``bounds`` while it
+    has a malleable handler. A text that ``main`` returns is the job's result.
 
     Alone, it starts the other ``places`` as processes of this machine with the same command line; the default of 1 can
     be set by PLIANT_PLACES. Each runs ``workers`` tasks at a time: by default as many as it may use processors
     (PLIANT_WORKERS).
     """
     environ = os.environ
+    where = environment.read()
     workers = workers or _number(environ, "PLIANT_WORKERS") or len(os.sched_getaffinity(0))
     if "PLIANT_PLACE" in environ:
         number, link = int(environ["PLIANT_PLACE"]), int(environ["PLIANT_PLACE_FD"])
         with os.fdopen(link, "r", encoding="ascii") as given:
             contact = Contact.read(given.read())
         serve(number, contact, workers)
+    if where is not None:
+        return _as_job(main, where, workers, bounds or Bounds(1, MOST_PLACES))
     return _alone(main, places or _number(environ, "PLIANT_PLACES") or 1, workers)
 
 
-def serve(number: int, contact: Contact, workers: int) -> None:
-    """Be place ``number`` until place 0 says that it is enough; ends the process."""
+def serve(number: int, contact: Contact, workers: int, leave: Callable[[], object] = lambda: None) -> None:
+    """Be place ``number`` until place 0 says that it is enough; then ``leave``, and end the process."""
     runtime = Runtime(number, SystemThreads(), workers)
     sockets = runtime.transport = Sockets(runtime, contact.keys)
     with runtime.monitor:
@@ -53,6 +69,7 @@ def serve(number: int, contact: Contact, workers: int) -> None:
     if why.startswith("place(0) is gone"):
         print(f"pliant: place({number}) ends: {why}", file=sys.stderr)  # noqa: T201
         sys.exit(1)
+    leave()
     sys.exit(0)
 
 
@@ -96,16 +113,45 @@ def _alone(main: Callable[[], T], places: int, workers: int) -> T:
     try:
         for number in range(1, places):
             others.start(number)
-        limit = deadline_s()
-        if missing := runtime.admit(range(1, places), limit):
-            raise PliantError(
-                f"place {', '.join(map(str, sorted(missing)))} did not come within {limit:.0f} s (PLIANT_DEADLINE)"
-            )
+        _gather(runtime, range(1, places), deadline_s())
         return runtime.main(main)
     finally:
         runtime.stop_all()
         sockets.close()
         others.end()
+
+
+def _as_job(main: Callable[[], T], where: Environment, workers: int, bounds: Bounds) -> T:
+    limit_s = deadline_s()
+    if where.group:
+        member = Member(where, bounds, limit_s)
+        serve(where.group, member.find(), workers, member.leave)
+    root = Root(where, bounds, limit_s)
+    runtime = Runtime(0, SystemThreads(), workers)
+    sockets = runtime.transport = Sockets(
+        runtime, Keys.make(), os.environ.get("PLIANT_PLACE_HOST", "127.0.0.1")
+    )
+    try:
+        root.begin(runtime, of(runtime), sockets.contact)
+        _gather(runtime, root.welcome.groups[1:], limit_s)
+        value = runtime.main(main)
+        of(runtime).disable()
+    except BaseException as error:
+        root.fail(error)
+        raise
+    else:
+        root.end(value if isinstance(value, str) else None)
+        return value
+    finally:
+        runtime.stop_all()
+        sockets.close()
+
+
+def _gather(runtime: Runtime, places: Collection[int], limit_s: float) -> None:
+    """Take in the places of the start; PliantError if they do not come in time."""
+    if missing := runtime.await_arrival(places, limit_s):
+        raise PliantError(f"{named(missing)} did not come within {limit_s:.0f} s (PLIANT_DEADLINE)")
+    runtime.admit(places)
 
 
 def _number(environ: Mapping[str, str], name: str) -> int:

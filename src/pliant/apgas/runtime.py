@@ -250,16 +250,28 @@ class Runtime:
             self.machine.stopped = self.machine.stopped or why
             self._flush()
 
-    def admit(self, places: Collection[int], timeout_s: float) -> set[int]:
-        """At place 0: wait until ``places`` have said hello, then take them in. Returns those that did not come."""
+    def await_arrival(self, places: Collection[int], timeout_s: float) -> set[int]:
+        """At place 0: wait until ``places`` have said hello. Returns those that have not."""
         wanted = set(places)
         with self.monitor:
-            self.monitor.wait_for(lambda: wanted <= self.machine.arrived.keys(), timeout_s)
-            there = wanted & self.machine.arrived.keys()
-            if there == wanted:
-                self.machine.admit(sorted(there))
-                self._flush()
-        return wanted - there
+            self.wait(lambda: wanted <= self.machine.arrived.keys(), timeout_s)
+            return wanted - self.machine.arrived.keys()
+
+    def admit(self, places: Collection[int]) -> None:
+        """At place 0: take in ``places`` that have said hello."""
+        with self.monitor:
+            self.machine.admit(sorted(set(places) & self.machine.arrived.keys()))
+            self._flush()
+
+    def turn_away(self, places: Collection[int], why: str) -> None:
+        """At place 0: ``places`` are not wanted any more, if they have come."""
+        with self.monitor:
+            for place in sorted(set(places) & self.machine.arrived.keys()):
+                self.machine.out.append((place, Stop(why), ()))
+            self._flush()
+            for place in places:
+                self.machine.arrived.pop(place, None)
+            self._flush()
 
     def release(self, places: Collection[int], timeout_s: float) -> list[int]:
         """At place 0: let ``places`` leave when their tasks are over. Returns those that are still busy after
@@ -279,18 +291,14 @@ class Runtime:
     def _flush(self) -> None:
         """Carry out what the machine has decided. The lock is held."""
         machine, transport = self.machine, self.transport
-        addresses = machine.members.addresses
         if transport is not None:
-            for place in sorted(addresses.keys() - self._connected):
-                transport.connect(place, addresses[place])
+            reached = {**machine.members.addresses, **machine.arrived}
+            for place in sorted(reached.keys() - self._connected):
+                transport.connect(place, reached[place])
                 self._connected.add(place)
-            for place, address in machine.arrived.items():
-                if place not in self._connected:
-                    transport.connect(place, address)
-                    self._connected.add(place)
             for place, message, payload in machine.out:
                 transport.send(place, message, payload)
-            for place in self._connected - addresses.keys() - machine.arrived.keys():
+            for place in self._connected - reached.keys() - machine.parting:
                 transport.disconnect(place)
                 self._connected.discard(place)
         machine.out.clear()

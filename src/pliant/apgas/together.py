@@ -82,11 +82,28 @@ class Together:
             self.newcomer(number, workers)
 
         def first() -> T:
-            if missing := zero.admit(range(1, places), START_S):
+            if missing := zero.await_arrival(range(1, places), START_S):
                 raise PliantError(f"places {sorted(missing)} did not come")
-            return zero.main(main)
+            zero.admit(range(1, places))
+            try:
+                return zero.main(main)
+            finally:
+                zero.stop_all("the program is over")
+                self._await_ends()
 
         return self.run(first)
+
+    def _await_ends(self) -> None:
+        """Each place has to be told to end, also one that has left."""
+        self.wait(lambda: not self._endless(), START_S)
+        if endless := self._endless():
+            raise StuckError(f"places {endless} were never told to end")
+
+    def _endless(self) -> list[int]:
+        ended = self._dead | {
+            number for number, each in self.runtimes.items() if each.machine.stopped is not None
+        }
+        return sorted(self.runtimes.keys() - ended)
 
     def run(self, main: Callable[[], T]) -> T:
         """Run ``main`` as a thread of place 0, and everything else, until it returns. StuckError if that cannot be."""
@@ -285,9 +302,12 @@ class _Transport:
         self.address = world.address(runtime.here)
         self._world, self._here = world, runtime.here
         self._codec = Codec()
+        self._connected: set[int] = set()
 
     def connect(self, place: int, address: str) -> None:
-        pass
+        if address != self._world.address(place):
+            raise PliantError(f"place({place}) is not reached at {address}")
+        self._connected.add(place)
 
     def send(self, place: int, message: AnyMessage, payload: Payload) -> None:
         data, copies = self._codec.encode(message), [bytearray(part) for part in payload]
@@ -296,11 +316,11 @@ class _Transport:
         def arrive() -> None:
             world.runtimes[place].receive(here, self._codec.decode(data), copies)
 
-        if place in world.runtimes and here not in world._dead:  # noqa: SLF001
+        if place in self._connected and place in world.runtimes and here not in world._dead:  # noqa: SLF001
             world.put(here, place, arrive)
 
     def disconnect(self, place: int) -> None:
-        pass
+        self._connected.discard(place)
 
     def close(self) -> None:
         pass

@@ -97,6 +97,10 @@ class Connection:
         self.wait(lambda: bool(self.session.inbox), "the scheduler's welcome")
         return self.session.welcome()
 
+    def fileno(self) -> int:
+        """For ``select``: readable when something has come."""
+        return self._link.fileno()
+
     def send(self, message: JobMessage) -> None:
         """Write one message; ProtocolError if it is out of place."""
         self.session.send(message)

@@ -32,6 +32,7 @@ class LiveGroup:
     def __init__(self, group: Group, resize: int, world: World, token: str) -> None:
         self.number = group.id
         self.node = group.node
+        self.slots = group.slots
         self.resize = resize
         self.world = world
         self.token = token

@@ -89,13 +89,15 @@ class JobLife(Members):
 
     def _world(self, group: Group, groups: Sequence[Group]) -> World:
         if not self._one_world:
-            return World(group.id, (group.slots,))
-        sizes = tuple(each.slots for each in groups)
+            return World(group.id, (self._kind.processes(group.slots),))
+        sizes = tuple(self._kind.processes(each.slots) for each in groups)
         return World(groups[0].id, sizes, groups.index(group))
 
     def _send_start(self, group: LiveGroup) -> None:
         epoch = self.side.epoch + (group.resize != 0)
+        slots = {} if self._kind.a_process_a_slot else {"PLIANT_WORKERS": str(group.slots)}
         env = {
+            **slots,
             **self._place.env,
             **self.spec.env,
             "PLIANT_EPOCH": str(epoch),

@@ -24,15 +24,20 @@ class Loss(Enum):
 
 class Kind(NamedTuple):
     """How the groups of a job are launched (a name in ``live/dialects.py``), whether they may have one MPI world over
-    all nodes, and what a loss means."""
+    all nodes, what a loss means, and whether a group has a process for each of its slots, or one for all of them."""
 
     dialect: str
     one_world: bool
     loss: Loss
+    a_process_a_slot: bool = True
+
+    def processes(self, slots: int) -> int:
+        """How many a group of so many slots has."""
+        return slots if self.a_process_a_slot else 1
 
 
 KINDS: dict[JobKind, Kind] = {
     JobKind.MPI: Kind("pmi1", one_world=True, loss=Loss.ENDS_JOB),
     JobKind.TASKS: Kind("none", one_world=False, loss=Loss.FAILS_JOB),
-    JobKind.PLACES: Kind("none", one_world=False, loss=Loss.IS_TOLD),
+    JobKind.PLACES: Kind("none", one_world=False, loss=Loss.IS_TOLD, a_process_a_slot=False),
 }

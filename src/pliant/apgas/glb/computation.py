@@ -79,16 +79,22 @@ class Handler:
 
     def pre_shrink(self, count: int) -> Sequence[Place]:
         """Those that came last; what they have goes to place 0."""
-        there = [place.id for place in places()]
+        there = places()
         if count >= len(there):
             raise PliantError(f"{count} of {len(there)} places cannot leave: place(0) stays")
-        chosen, rest = there[len(there) - count :], tuple(there[: len(there) - count])
+        chosen = there[len(there) - count :]
+        self.pre_release(chosen)
+        return chosen
+
+    def pre_release(self, chosen: Sequence[Place]) -> None:
+        """These leave; what they have goes to place 0."""
+        there = [place.id for place in places()]
+        rest = tuple(number for number in there if Place(number) not in chosen)
         # The computation is not over before this is, as what leaves may have its last tasks.
         with _Held(self._whole):
             self.arrange(there, rest)
-            for number in chosen:
-                self._fetch(number)
-        return [Place(number) for number in chosen]
+            for place in chosen:
+                self._fetch(place)
 
     def post_shrink(self, count: int, removed: Sequence[Place]) -> None:
         """Nothing is left to do."""
@@ -116,9 +122,9 @@ class Handler:
             for number in whom:
                 runtime.spawn(number, balancing.arrange, (self._key, everywhere), counted=True, urgent=True)
 
-    def _fetch(self, number: int) -> None:
-        """What ``number`` has comes here."""
-        bag = at(Place(number), balancing.pack, self._key)
+    def _fetch(self, place: Place) -> None:
+        """What ``place`` has comes here."""
+        bag = at(place, balancing.pack, self._key)
         if bag is None:
             return
         if bag.is_empty:

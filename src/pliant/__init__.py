@@ -1,3 +1,88 @@
-"""Parallel jobs that change size while they run, and the scheduler that makes use of it."""
+"""Parallel jobs that change size while they run, and the scheduler that makes use of it.
+
+What users import is here, and stays here; everything below may move.
+
+- Programs: ``mpi`` for ranks, ``apgas`` for tasks, and ``Amdahl`` and ``Downey``, models by which their steps can be paced.
+- Policies: a ``Policy`` sees a ``ClusterView`` with a ``JobView`` for each job, and news of each ``End``. A
+  ``Decision`` is a ``Start`` or a ``Resize``, with its ``Reason``, a ``Promise``, a ``Wake`` or a ``Remember``.
+  ``Bounds``, ``JobSpec``, ``JobClass``, ``JobKind`` and ``JobState`` are what is known of a job.
+- Both: ``PliantError``, the root of all errors, and ``PolicyError``.
+
+Each is loaded when it is first asked for, so that ``import pliant`` loads nothing else.
+"""
+
+TYPE_CHECKING = False
+"""That of ``typing``, which takes longer to load than all of this; checkers go by the name."""
+if TYPE_CHECKING:
+    from pliant import apgas as apgas
+    from pliant import mpi as mpi
+    from pliant.model.errors import PliantError as PliantError
+    from pliant.model.errors import PolicyError as PolicyError
+    from pliant.model.jobs import Bounds as Bounds
+    from pliant.model.jobs import JobClass as JobClass
+    from pliant.model.jobs import JobSpec as JobSpec
+    from pliant.model.jobs import JobState as JobState
+    from pliant.model.kinds import JobKind as JobKind
+    from pliant.model.speedup import Amdahl as Amdahl
+    from pliant.model.speedup import Downey as Downey
+    from pliant.policy.view import ClusterView as ClusterView
+    from pliant.policy.view import Decision as Decision
+    from pliant.policy.view import End as End
+    from pliant.policy.view import JobView as JobView
+    from pliant.policy.view import Policy as Policy
+    from pliant.policy.view import Promise as Promise
+    from pliant.policy.view import Reason as Reason
+    from pliant.policy.view import Remember as Remember
+    from pliant.policy.view import Resize as Resize
+    from pliant.policy.view import Start as Start
+    from pliant.policy.view import Wake as Wake
 
 __version__ = "0.1.0"
+__all__ = [
+    "Amdahl",
+    "Bounds",
+    "ClusterView",
+    "Decision",
+    "Downey",
+    "End",
+    "JobClass",
+    "JobKind",
+    "JobSpec",
+    "JobState",
+    "JobView",
+    "PliantError",
+    "Policy",
+    "PolicyError",
+    "Promise",
+    "Reason",
+    "Remember",
+    "Resize",
+    "Start",
+    "Wake",
+]
+_ROOMS = ("apgas", "mpi")
+"""Modules of ours that are asked for like names. Not in ``__all__``: ``import *`` must not start MPI."""
+_HOMES = {
+    **dict.fromkeys(("PliantError", "PolicyError"), "model.errors"),
+    **dict.fromkeys(("Bounds", "JobClass", "JobSpec", "JobState"), "model.jobs"),
+    "JobKind": "model.kinds",
+    **dict.fromkeys(("Amdahl", "Downey"), "model.speedup"),
+}
+"""Where they are, if not among what policies see and answer."""
+
+if not TYPE_CHECKING:  # else any name would do for a checker
+
+    def __getattr__(name: str) -> object:
+        import importlib
+
+        if name in _ROOMS:
+            return importlib.import_module(f"pliant.{name}")
+        if name not in __all__:
+            raise AttributeError(f"module 'pliant' has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"pliant.{_HOMES.get(name, 'policy.view')}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_ROOMS})

@@ -45,10 +45,12 @@ def start(tmp_path: Path) -> Iterator[Callable[..., BatchRun]]:
     runtime = Path(tempfile.mkdtemp(prefix="plt"))  # short: a Unix socket's path has at most 107 characters
     runs: list[BatchRun] = []
 
-    def begin(cluster: str, *jobs: str, options: tuple[str, ...] = ()) -> BatchRun:
+    def begin(
+        cluster: str, *jobs: str, options: tuple[str, ...] = (), command: tuple[str, ...] = ()
+    ) -> BatchRun:
         place = tmp_path / f"run{len(runs)}"
         place.mkdir()
-        runs.append(BatchRun(place, runtime, cluster, *jobs, options=options))
+        runs.append(BatchRun(place, runtime, cluster, *jobs, options=options, command=command))
         return runs[-1]
 
     yield begin

@@ -71,10 +71,16 @@ def until(true: Callable[[], bool], what: str) -> None:
 
 
 class BatchRun:
-    """A running batch. ``runtime`` is an empty, short directory: it becomes XDG_RUNTIME_DIR."""
+    """A running batch, or a ``command`` in its place. ``runtime`` is an empty, short directory: it becomes XDG_RUNTIME_DIR."""
 
     def __init__(
-        self, place: Path, runtime: Path, cluster: str, *jobs: str, options: tuple[str, ...] = ()
+        self,
+        place: Path,
+        runtime: Path,
+        cluster: str,
+        *jobs: str,
+        options: tuple[str, ...] = (),
+        command: tuple[str, ...] = (),
     ) -> None:
         self.place = place
         self.runtime = runtime / f"pliant-{os.getuid()}"
@@ -85,7 +91,7 @@ class BatchRun:
         self._run = ""
         with (place / "stdout").open("w") as out, (place / "stderr").open("w") as err:
             self.process = subprocess.Popen(
-                [PLIANT, "run", str(batch), "--output", str(self.out), "--json", *options],
+                [PLIANT, "run", "--output", str(self.out), "--json", *options, "--", *(command or [str(batch)])],
                 env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
             )  # fmt: skip
 
@@ -136,6 +142,13 @@ class BatchRun:
             raise Failure(f"exit code {got}, expected {code}: {self.story()}")
         report = json.loads((self.place / "stdout").read_text() or "{}")
         return {job["name"]: job for job in report["runs"][0]["jobs"]} if report else {}
+
+    def queue(self) -> list[dict[str, Any]]:
+        """All runs that go on, from another terminal."""
+        words = [PLIANT, "queue", "--json"]
+        said = subprocess.run(words, env=self.env, capture_output=True, text=True, timeout=20, check=True)
+        found: list[dict[str, Any]] = json.loads(said.stdout)
+        return found
 
     def order(self, *words: str) -> subprocess.CompletedProcess[str]:
         """``pliant resize`` from another terminal."""

@@ -1,4 +1,4 @@
-"""Jobs that go on without a node that is lost."""
+"""Jobs that need no MPI, and go on without a node that is lost."""
 
 from __future__ import annotations
 
@@ -51,3 +51,25 @@ def test_tasks_and_places_go_on_without_the_node_of_a_killed_agent(
     assert (run.out / "tasks.log").read_text() == "done without MPI\n" * 2
     assert (jobs["bare"]["state"], jobs["bare"]["result"]) == ("COMPLETED", "True [3, 2, 3]"), run.story()
     assert "tasks goes on without group 1, lost with n1" in (run.place / "stderr").read_text()
+
+
+def test_commands_that_need_no_mpi(start: Callable[..., BatchRun], tmp_path: Path) -> None:
+    """Each process is told its place, and ``pliant queue`` and the report say of what kind the jobs are."""
+    flag = tmp_path / "flag"
+    line = (
+        f"echo $PLIANT_JOB $PLIANT_GROUP $PLIANT_RANK $PLIANT_NODE; until [ -e {flag} ]; do sleep 0.02; done"
+    )
+    tasks = start("", options=("--kind", "tasks", "-N", "2", "--nodes", "2"), command=("sh", "-c", line))
+    bare = ("python", str(PROGRAMS / "bare.py"), str(flag))
+    places = start("", options=("--kind", "places", "-N", "1:2", "--nodes", "2"), command=bare)
+    tasks.wait_for(r.JobLaunched)
+    places.wait_for(r.ResizeDone)
+    listed = {job["name"]: job["kind"] for run in tasks.queue() for job in run["jobs"]}
+    assert listed == {"sh": "tasks", "bare": "places"}
+    flag.touch()
+    [job] = tasks.finish().values()
+    assert (job["kind"], job["state"]) == ("tasks", "COMPLETED")
+    assert sorted((tasks.out / "sh.log").read_text().splitlines()) == ["1 0 0 n0", "1 1 0 n1"]
+    [job] = places.finish().values()
+    assert (job["kind"], job["state"]) == ("places", "COMPLETED")
+    assert job["result"] == "True [1, 2]"

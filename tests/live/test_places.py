@@ -8,16 +8,19 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 import zmq
-from harness import PROGRAMS
+from harness import PROGRAMS, BatchRun, job, until
 
 from pliant.apgas.keys import Keys
 from pliant.apgas.messages import Codec, Hello
 from pliant.apgas.runtime import Runtime
 from pliant.apgas.sockets import Sockets
 from pliant.apgas.threads import SystemThreads
+from pliant.core import records as r
 
 PATIENCE_S = 60.0
 
@@ -85,3 +88,21 @@ def test_a_program_whose_place_does_not_come_says_so() -> None:
     assert done.returncode == 1
     assert "place(1) did not come within 3 s (PLIANT_DEADLINE)" in done.stderr
     assert "never" not in done.stdout
+
+
+def _has_changed(run: BatchRun, times: int) -> bool:
+    return sum(isinstance(record, r.ResizeDone) for record in run.records()) == times
+
+
+def test_a_job_of_places_grows_and_shrinks_while_it_computes(start: Callable[..., BatchRun]) -> None:
+    """It ends with the exact result, and with the places that it had last."""
+    program = f"python {PROGRAMS / 'balanced.py'} 8 8 0.002"
+    run = start('nodes = 3\npolicy = "easy"', job("tree", program, "{ min = 1, max = 3 }", kind="places"))
+    run.wait_for(r.JobMalleable)
+    for number, size in enumerate((3, 2, 3, 1, 2), 1):
+        ordered = run.order("tree", str(size))
+        assert ordered.returncode == 0, ordered.stderr
+        until(partial(_has_changed, run, number), f"a change to {size}")
+    tree = run.finish()["tree"]
+    assert (tree["state"], tree["result"]) == ("COMPLETED", "12624 49101412822494977"), run.story()
+    assert [change["to"] for change in tree["resizes"] if change["outcome"] == "done"] == [3, 2, 3, 1, 2]

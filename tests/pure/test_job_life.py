@@ -152,14 +152,17 @@ def test_what_a_lost_group_means_is_a_property_of_the_kind_of_job() -> None:
         assert [event.exit_code for event in heard.events if isinstance(event, e.Ended)] == [code]
 
 
-def test_tasks_of_one_node_do_not_need_each_other_and_a_place_is_lost_as_a_whole() -> None:
-    for kind, signals in ((JobKind.TASKS, set()), (JobKind.PLACES, {1})):
-        life, heard = three(kind)
-        life.heard(1, m.Exited(1, 1, 0, 3))
-        assert killed(heard) == signals
-        assert not of(heard, e.GroupsLost)
-        life.heard(1, m.Exited(1, 1, 1, 0))
-        assert of(heard, e.GroupsLost) == [e.GroupsLost(1, (1,), "rank 0 of group 1 on n1 exited with 3")]
+def test_tasks_of_one_node_do_not_need_each_other_and_a_place_is_one_process() -> None:
+    life, heard = three(JobKind.TASKS)
+    life.heard(1, m.Exited(1, 1, 0, 3))
+    assert not killed(heard)
+    assert not of(heard, e.GroupsLost)
+    life.heard(1, m.Exited(1, 1, 1, 0))
+    assert of(heard, e.GroupsLost) == [e.GroupsLost(1, (1,), "rank 0 of group 1 on n1 exited with 3")]
+    life, heard = three(JobKind.PLACES)
+    assert life.groups[1].world.size == 1
+    life.heard(1, m.Exited(1, 1, 0, 3))
+    assert of(heard, e.GroupsLost) == [e.GroupsLost(1, (1,), "rank 0 of group 1 on n1 exited with 3")]
 
 
 def test_tasks_that_have_done_their_work_are_not_lost_with_their_node_and_wait_for_nobody() -> None:

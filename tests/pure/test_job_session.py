@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pliant.job.connection import Connection
-from pliant.job.environment import Environment
+from pliant.job.environment import Environment, read
 from pliant.job.errors import AgentLost, Stalled
 from pliant.job.session import Session
 from pliant.model.errors import PliantError, ProtocolError
@@ -173,3 +173,15 @@ def test_an_owner_that_bears_the_loss_still_ends_its_wait(pair: tuple[Connection
         connection.fetch(0, ["key"], "a value")
     assert len(told) == 1
     connection.close()
+
+
+def test_a_rank_without_mpi_learns_its_number_from_the_environment() -> None:
+    told = {
+        "PLIANT_JOB": "3", "PLIANT_GROUP": "1", "PLIANT_NODE": "n4", "PLIANT_EPOCH": "0", "PLIANT_RESIZE": "0",
+        "PLIANT_SOCKET": "/run/s", "PLIANT_TOKEN_FILE": "/run/t",
+    }  # fmt: skip
+    assert read({}) is None
+    assert read(told) == Environment(3, 1, "n4", 0, 0, "/run/s", "/run/t", None)
+    assert read({**told, "PLIANT_RANK": "2"}) == Environment(3, 1, "n4", 0, 0, "/run/s", "/run/t", 2)
+    with pytest.raises(PliantError, match="missing or wrong"):
+        read({**told, "PLIANT_RANK": "two"})

@@ -87,7 +87,7 @@ def test_a_group_is_started_rank_by_rank() -> None:
     assert (first.rank, second.rank) == (1, 2)
     assert first.argv == ("prog", "x")
     assert first.connect
-    assert first.without == ("PMI_", "PMIX_", "HYDI_", "HYDRA_", "OMPI_")
+    assert first.without == ("PMI_", "PMIX_", "HYDI_", "HYDRA_", "OMPI_", "PLIANT_RANK")
     assert first.env == {
         "MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_POSIX_DIR": HOME.shm, "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1", "A": "b", "PLIANT_RUN": "r1", "PLIANT_JOB": "1", "PLIANT_GROUP": "3",
@@ -112,6 +112,9 @@ def test_a_task_without_mpi_finds_none_of_it() -> None:
     spawn = only(driver.out, n.Spawn)[0]
     assert not spawn.connect
     assert not [name for name in spawn.env if name.startswith(("PMI", "MPI", "UCX"))]
+    assert "PLIANT_RANK" in spawn.without  # that of a job in which we were started
+    ranks = [(spawn.rank, spawn.env["PLIANT_RANK"]) for spawn in only(driver.out, n.Spawn)]
+    assert ranks == [(0, "0"), (1, "1")]
     assert not driver.say("cmd=abort")
     # One that fails does not take the others with it, and what the dead leave is the token alone.
     assert told(driver.exit(101, 3)) == [m.Exited(1, 0, 0, 3, 0.5)]

@@ -109,6 +109,35 @@ def test_exits_and_a_bye_are_kept_until_the_group_is_proved_gone_and_that_until_
     assert numbers(driver.put(n.LinkLost(), n.LinkMade())) == [(0, "AgentHello")]
 
 
+def test_what_ranks_used_is_told_for_ever_once_their_ends_are_not_repeated() -> None:
+    """Half a second each: while an end is said again it says so itself, and then the inventory does."""
+    driver = running()
+    driver.put(n.SessionClosed(1))
+    driver.exit(101)
+    driver.exit(102)
+    driver.order(m.Ack(4))
+    assert used(driver.put(n.LinkLost(), n.LinkMade())) == {}
+    driver.find(driver.order(m.Prove(1)))
+    assert used(driver.put(n.LinkLost(), n.LinkMade())) == {1: 1.0}
+    driver.order(start_order(group=1))
+    driver.exit(103)
+    driver.exit(104)
+    driver.find(driver.order(m.Prove(1)))
+    out = driver.put(n.LinkLost(), n.LinkMade())  # nobody has acknowledged any of that
+    assert numbers(out)[2:5] == [(6, "Started"), (7, "Exited"), (8, "Exited")]
+    assert used(out) == {1: 1.0}
+    driver.order(m.Ack(9))
+    assert used(driver.put(n.LinkLost(), n.LinkMade())) == {1: 2.0}
+
+
+def used(outputs: list[n.AnyOutput]) -> dict[int, float]:
+    """By job, as an inventory has it on the wire."""
+    [hello] = [each for each in told(outputs) if isinstance(each, m.AgentHello)]
+    read = codec.from_agent().decode(codec.encode(hello))
+    assert isinstance(read, m.AgentHello)
+    return read.used
+
+
 def test_an_exit_that_is_kept_back_when_the_link_is_lost_counts_as_not_told() -> None:
     """What the last rank said last may be read behind its end: until then it is in the inventory as if it lived."""
     driver = running()

@@ -16,8 +16,8 @@ TRACE = "; MaxProcs: 4\n1 0 0 10 3 -1 -1 3 10\n2 0 0 5 4 -1 -1 4 5\n3 0 0 10 1 -
 OWN = '''
 from dataclasses import dataclass
 
+from pliant import Promise, Reason, Resize, Start
 from pliant.policy.easy import Easy
-from pliant.policy.view import Promise, Reason, Resize, Start
 
 @dataclass
 class Widest:

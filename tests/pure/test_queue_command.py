@@ -20,8 +20,9 @@ from pliant.launch.agent import CONTROL
 from pliant.model.errors import PliantError
 
 
-def job(number: int, name: str) -> dict[str, object]:
-    return {"job": number, "name": name, "state": "RUNNING", "nodes": 1, "nodelist": "n0", "sizes": "1:2"}
+def job(number: int, name: str, kind: str = "mpi") -> dict[str, object]:
+    where = {"nodes": 1, "nodelist": "n0", "sizes": "1:2"}
+    return {"job": number, "name": name, "kind": kind, "state": "RUNNING", **where}
 
 
 @pytest.fixture
@@ -72,6 +73,15 @@ def test_the_json_names_the_runs(going_on: Callable[..., None]) -> None:
     assert one == {"run": "aaaaaaaa", "jobs": [job(1, "ocean")]}
     assert (other["run"], other["jobs"]) == ("bbbbbbbb", [])
     assert other["error"].startswith("run bbbbbbbb does not answer")
+
+
+def test_a_kind_is_shown_where_one_is_not_mpi(going_on: Callable[..., None]) -> None:
+    going_on("aaaaaaaa", [job(1, "ocean")])
+    assert "KIND" not in command("queue")
+    going_on("dddddddd", [job(1, "ice"), job(2, "sweep", "tasks")])
+    assert ["KIND" in command("queue", *which) for which in ((), ("--run", "aaaaaaaa"))] == [True, False]
+    [row] = [row for row in command("queue").splitlines() if "sweep" in row]
+    assert "tasks" in row
 
 
 def test_one_run_is_chosen_by_its_id(going_on: Callable[..., None]) -> None:

@@ -9,6 +9,7 @@ from rich.console import Console, RenderableType
 
 from pliant.core import records as r
 from pliant.model.jobs import Bounds, JobSpec
+from pliant.model.kinds import JobKind
 from pliant.model.nodes import NodeSet
 from pliant.page.html import page
 from pliant.policy.view import Reason
@@ -148,6 +149,38 @@ def test_the_display_shows_queue_bars_and_resizes_under_way() -> None:
     assert "25 %" in text
     assert "1 node  ▲ 3 (under way)" in text
     assert "solver can grow from 1 to 3 nodes" in text
+
+
+@pytest.mark.parametrize(
+    ("answers", "stage"),
+    [
+        ([], "offered"),
+        ([r.ResizeAccepted(4.5, 1, 1)], "under way"),
+        ([r.ResizeWithdrawn(4.5, 1, 1, "late")], "called off"),
+        ([r.ResizeWithdrawn(4.5, 1, 1, "late"), r.ResizeAccepted(4.6, 1, 1)], "called off"),
+        ([r.ResizeAccepted(4.5, 1, 1), r.ResizeWithdrawn(4.6, 1, 1, "late")], "called off"),
+    ],
+)
+def test_the_display_has_a_word_for_each_stage_of_a_resize(answers: list[r.Record], stage: str) -> None:
+    view = LiveView("malleable", "malleable", ["n0", "n1", "n2"], Console(file=io.StringIO()))
+    for record in offered(*answers).records:
+        view.record(record)
+    assert f"▲ 3 ({stage})" in shown(view)
+
+
+def test_the_display_says_a_kind_that_is_not_mpi() -> None:
+    view = LiveView("m", "p", ["n0", "n1"], Console(file=io.StringIO()))
+    for number, kind in ((1, JobKind.TASKS), (2, JobKind.MPI), (3, JobKind.PLACES)):
+        view.record(
+            r.JobSubmitted(0.0, number, JobSpec(name=f"j{number}", nodes=Bounds.exactly(1), kind=kind))
+        )
+    for number in (1, 2):
+        view.record(r.JobStarted(0.0, number, NodeSet.of([number - 1]), Reason("fits")))
+        view.record(r.JobLaunched(0.0, number))
+    text = shown(view)
+    assert "1 node, tasks\n" in re.sub(" +\n", "\n", text)
+    assert "mpi" not in text
+    assert "1 job: j3 (1, places)" in text
 
 
 def test_a_display_is_drawn_at_most_five_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,18 @@
 
 import json
 
+import msgspec
 import pytest
 from report_runs import finished, one_resize, realistic
 from rich.console import Console
 
 from pliant.charts.shapes import Box, Line, area, label_boxes, outline
+from pliant.core import records as r
 from pliant.core.gantt import Segment
 from pliant.model.jobs import Check
+from pliant.model.kinds import JobKind
 from pliant.model.nodes import NodeSet
+from pliant.page.html import page
 from pliant.policy.view import Reason
 from pliant.report.compare import compare, headline, pacing_note, warnings
 from pliant.report.held import CLEANING, RESERVED, Held
@@ -142,6 +146,29 @@ def test_tables_read_without_colour() -> None:
     assert "↓ 23 % less, better" in text
     assert "1 ▲ 3 ▼ 2" in text
     assert "FAILED (3)" in text
+
+
+def test_a_kind_is_said_where_it_is_not_mpi() -> None:
+    base = one_resize()
+    solver = base.records[1]
+    assert isinstance(solver, r.JobSubmitted)
+    spec = msgspec.structs.replace(solver.spec, kind=JobKind.PLACES)
+    records = [
+        r.JobSubmitted(solver.at, solver.job, spec) if each is solver else each for each in base.records
+    ]
+    places = Run(base.name, base.policy, base.names, records)
+    for run, said in ((base, False), (places, True)):
+        for width in (80, 120):
+            console = Console(width=width, color_system=None, force_terminal=False)
+            with console.capture() as capture:
+                console.print(job_table(run, width))
+            lines = capture.get().splitlines()
+            assert ("kind" in lines[0].split()) is said
+            assert ("places" in lines[1].split()) is said
+            assert ("mpi" in lines[2].split()) is said
+        assert ("<small>places</small>" in page([run])) is said
+    jobs = json.loads(report_json([places]))["runs"][0]["jobs"]
+    assert [job["kind"] for job in jobs] == ["places", "mpi"]
 
 
 def test_held_nodes_of_an_expansion_and_a_shrink() -> None:

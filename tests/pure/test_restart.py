@@ -67,9 +67,11 @@ class Agents:
         self.say(group, m.Started(1, group, (100,)))
         self.says(group, m.Hello(1, group, 0, self.tokens[group], 1, Bounds(1, 3)))
 
-    def hello(self, group: int, *held: m.Held, repeats: int = 0) -> list[tuple[str, m.ControllerMessage]]:
+    def hello(
+        self, group: int, *held: m.Held, repeats: int = 0, used: dict[int, float] | None = None
+    ) -> list[tuple[str, m.ControllerMessage]]:
         """The agent is back, with these groups."""
-        hello = m.AgentHello(NODES[group], 1, 70 + group, held, (), 0, repeats)
+        hello = m.AgentHello(NODES[group], 1, 70 + group, held, (), 0, repeats, used or {})
         return self.tell(o.Said(NODES[group], codec.raw(hello)))
 
     def again(self, *more: r.Record) -> list[tuple[str, m.ControllerMessage]]:
@@ -284,6 +286,28 @@ def test_several_wishes_that_come_before_an_answer_get_one() -> None:
     agents.say(1, m.Relay(1, 1, SESSION, want))
     orders = words(agents.says(0, m.Done(0, 1, 1, (0,))))
     assert orders.count(("n1", "Stay")) == 1
+
+
+def test_what_ranks_used_that_ended_before_the_restart_is_the_jobs() -> None:
+    """Group 1 was released and proved clean, group 2 released alone: its agent says its end again."""
+    agents = opened(resizing.ACCEPTED)
+    agents.say(2, m.Started(1, 2, (100,)))
+    agents.says(0, m.Done(0, 1, 0))
+    agents.tell(o.Resize(1, 1, ("n1", "n2")))
+    agents.says(0, m.Accept(1, 2))
+    agents.says(0, m.Done(1, 2, 0, (1, 2)))
+    agents.say(1, m.Exited(1, 1, 0, 0, 3.0))
+    agents.say(1, m.Proof(1, clean=True))
+    agents.again()
+    agents.hello(0, held(0))
+    agents.hello(1, used={1: 3.0, 7: 100.0})
+    agents.hello(2, m.Held(1, 2), repeats=agents.numbers["n2"] + 1)
+    agents.say(2, m.Exited(1, 2, 0, 0, 0.5))
+    agents.hello(1, used={1: 3.0})  # the link to an agent that is known is made anew
+    agents.say(0, m.Exited(1, 0, 0, 0, 0.25))
+    [end] = agents.made(r.JobEnded)
+    assert isinstance(end, r.JobEnded)
+    assert end.cpu_s == 3.75
 
 
 def test_without_a_grace_the_jobs_that_ran_end_once_with_that_reason() -> None:

@@ -223,9 +223,9 @@ class Machine:
             self.arrived.pop(place, None)
 
     @property
-    def parting(self) -> Collection[int]:
+    def parting(self) -> set[int]:
         """At place 0: places that have yet to be told that they may end."""
-        return self._parted.keys()
+        return set(self._parted)
 
     def receive(self, sender: int, message: AnyMessage, payload: Payload) -> None:
         """Something has come from another place."""

@@ -13,10 +13,11 @@ from rich.text import Text
 
 from pliant.daemon import control
 from pliant.model.errors import PliantError
+from pliant.model.kinds import JobKind
 from pliant.model.limits import whole
 from pliant.report.words import plain
 
-COLUMNS = ("job", "name", "state", "nodes", "nodelist", "sizes")
+COLUMNS = ("job", "name", "kind", "state", "nodes", "nodelist", "sizes")
 RUN = Annotated[str, typer.Option("--run", help="Which run, if several go on (pliant queue lists them).")]
 
 
@@ -107,7 +108,11 @@ def _plain(run: str, answer: control.Answer | PliantError) -> dict[str, object]:
 
 
 def _table(found: dict[str, control.Answer | PliantError]) -> Table:
-    table = Table("RUN", *(key.upper() for key in COLUMNS))
+    """All jobs, a row each. Where all are of kind mpi, that is not said."""
+    jobs = [job for answer in found.values() if isinstance(answer, control.Answer) for job in answer.jobs]
+    kinds = any(job.get("kind", JobKind.MPI) != JobKind.MPI for job in jobs)
+    columns = [key for key in COLUMNS if kinds or key != "kind"]
+    table = Table("RUN", *(key.upper() for key in columns))
     for run, answer in found.items():
         if isinstance(answer, PliantError):
             table.add_row(run, "", Text("does not answer", style="bold yellow"))
@@ -115,7 +120,7 @@ def _table(found: dict[str, control.Answer | PliantError]) -> Table:
             table.add_row(run, "", Text("no jobs", style="dim"))
         else:
             for job in answer.jobs:
-                table.add_row(run, *(Text(plain(str(job[key]))) for key in COLUMNS))
+                table.add_row(run, *(Text(plain(str(job.get(key, "")))) for key in columns))
     return table
 
 

@@ -255,7 +255,8 @@ def describe(controller: Controller) -> list[dict[str, object]]:
     """Pending and running jobs, for people."""
     return [
         {
-            "job": job.id, "name": job.spec.name, "state": job.state.value, "nodes": job.size,
+            "job": job.id, "name": job.spec.name, "kind": job.spec.kind.value, "state": job.state.value,
+            "nodes": job.size,
             "nodelist": hostlist(controller.core.state.names[i] for i in NodeSet(job.nodes)),
             "sizes": job.bounds.describe(),
         }

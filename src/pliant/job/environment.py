@@ -13,7 +13,8 @@ DEADLINE_S = 60.0
 
 
 class Environment(NamedTuple):
-    """A rank's place under an agent. ``resize`` is 0 for a group of the job's start."""
+    """A rank's place under an agent. ``resize`` is 0 for a group of the job's start. ``rank`` is its number within its
+    group; None in a job with MPI, which numbers its ranks itself."""
 
     job: int
     group: int
@@ -22,6 +23,7 @@ class Environment(NamedTuple):
     resize: int
     socket: str
     token_file: str
+    rank: int | None = None
 
     def token(self) -> str:
         """The secret that opens the session; OSError if the file cannot be read."""
@@ -41,6 +43,7 @@ def read(environ: Mapping[str, str] = os.environ) -> Environment | None:
             resize=int(environ["PLIANT_RESIZE"]),
             socket=environ["PLIANT_SOCKET"],
             token_file=environ["PLIANT_TOKEN_FILE"],
+            rank=int(environ["PLIANT_RANK"]) if "PLIANT_RANK" in environ else None,
         )
     except (KeyError, ValueError) as error:
         raise PliantError(

@@ -179,6 +179,10 @@ class Nodes:
             self._lost(self._names[node], final=False)  # with the agent that was there before
             self._begin_link(node)
             self.happened(e.Back(NodeSet.of([node])))
+        if self._links[node].pid != hello.pid:  # else it was told all of it as it happened
+            for job, cpu_s in hello.used.items():
+                if (life := self.lives.get(job)) is not None:
+                    life.cpu_s += cpu_s
         for number, message in self._links.greeted(node, hello):
             self._outputs.append(o.Send((self._names[node],), message, number))
         for held in hello.groups:

@@ -1,7 +1,7 @@
 """Launch dialects: what the ranks of a group find when they start, whom they can ask, what they leave behind.
 
 A dialect is data and a few functions. ``pmi1`` is MPICH's PMI-1: a connection and a server for each group. ``none``
-is for tasks that need no MPI.
+is for jobs that need no MPI: their ranks learn their numbers from the environment.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from pliant.live.pmi import PmiGroup
 from pliant.model.world import World
 
 SHM = "/dev/shm"
-LAUNCHERS = ("PMI_", "PMIX_", "HYDI_", "HYDRA_", "OMPI_")
+RANK = "PLIANT_RANK"
+LAUNCHERS = ("PMI_", "PMIX_", "HYDI_", "HYDRA_", "OMPI_", RANK)
 """A launcher around us is not the launcher of our ranks: no variable of its own reaches them."""
 
 Env = dict[str, str]
@@ -73,7 +74,7 @@ PMI1 = Dialect(
 NONE = Dialect(
     name="none",
     defaults=lambda _: dict(PLAIN),
-    settings=lambda _world, _rank: {},
+    settings=lambda world, rank: {RANK: str(rank - world.ranks.start)},  # within its group
     server=None,
     files=lambda _run, _job, _world: (),
     together=False,

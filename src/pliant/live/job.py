@@ -51,7 +51,8 @@ class JobLife(Members):
         self._board = Board()
         self._fence: Rounds | None = None
         self._result: str | None = None
-        self._cpu_s = 0.0
+        self.cpu_s = 0.0
+        """What its ranks that have ended took of the processors."""
         self._said = ""
         self._telling = False
         self._decoder = codec.from_job()
@@ -195,6 +196,8 @@ class JobLife(Members):
     def heard(self, node: int, message: m.AgentMessage) -> None:
         """A message about a group of this job, from the agent of ``node``."""
         group = self.groups.get(getattr(message, "group", -1))
+        if group is None and isinstance(message, m.Exited):
+            self.cpu_s += message.cpu_s  # the job had left it before this controller began
         if self.ended or group is None or group.node != node:
             return  # it crossed the end, or an agent says what is not its own
         match message:
@@ -223,7 +226,7 @@ class JobLife(Members):
         if message.rank not in group.alive:
             return
         group.alive.discard(message.rank)
-        self._cpu_s += message.cpu_s
+        self.cpu_s += message.cpu_s
         if message.code != 0:
             how = (
                 f"was ended by signal {-message.code}" if message.code < 0 else f"exited with {message.code}"
@@ -242,8 +245,6 @@ class JobLife(Members):
         group.end = group.end if group.end[0] else (code, error)
         if not group.alive:
             self._group_gone(group, *group.end)
-        elif self._kind.loss is Loss.IS_TOLD and not group.released:
-            self._signal(SIGKILL, group)  # it is lost as a whole
 
     def _group_gone(self, group: LiveGroup, code: int, error: str) -> None:
         """A group has ended, or is broken beyond repair."""
@@ -439,7 +440,7 @@ class JobLife(Members):
             return
         self.ended = True
         story = story_of(output, self._said, self._cause) if self._exit_code else ""
-        self._effects.happened(e.Ended(self.number, self._exit_code, self._result, story, cpu_s=self._cpu_s))
+        self._effects.happened(e.Ended(self.number, self._exit_code, self._result, story, cpu_s=self.cpu_s))
 
     def _tell_no_session(self) -> None:
         if not self.spec.keeps_size and self.side.state == "new":

@@ -11,6 +11,8 @@ from pliant.protocol import messages as m
 
 MOST = 10_000
 """How many messages are kept."""
+JOBS = 1000
+"""Of how many jobs it is kept what their ranks used, the latest."""
 
 BYE, PROGRESS, BOARD = "Bye", "Progress", "board"
 """Messages of a job that are not kept like the others: the first for longer, of the second only the latest. What
@@ -31,9 +33,11 @@ class Kept(NamedTuple):
 
 
 class Outbox:
-    """Messages by their numbers, which increase."""
+    """Messages by their numbers, which increase. ``used``, by job: the seconds of processors in ends of ranks that are kept
+    no more, so that each end is either here or counted there."""
 
     def __init__(self) -> None:
+        self.used: dict[int, float] = {}
         self._kept: dict[int, Kept] = {}
         self._number = 0
         self._taken = 0
@@ -68,7 +72,7 @@ class Outbox:
         """All messages up to ``number`` have been taken."""
         self._taken = max(self._taken, min(number, self._number))
         for each in [each for each, kept in self._kept.items() if each <= self._taken and not kept.stays]:
-            del self._kept[each]
+            self._book(self._kept.pop(each).message)
 
     def passed(self, group: Key, number: int) -> None:
         """The group has passed fence ``number``: the others as well, those before."""
@@ -83,6 +87,12 @@ class Outbox:
             if kept.group == group:
                 self._kept[number] = kept._replace(stays=False)
         self.taken(self._taken)
+
+    def _book(self, message: m.AgentMessage) -> None:
+        if isinstance(message, m.Exited):
+            self.used[message.job] = self.used.pop(message.job, 0.0) + message.cpu_s
+            if len(self.used) > JOBS:
+                del self.used[next(iter(self.used))]
 
     def _drop_board(self, group: Key | None, what: str) -> None:
         """What the group has said of the board in epochs that are over for it has only to be taken."""

@@ -39,8 +39,8 @@ class Uplink:
     def greet(self, groups: tuple[m.Held, ...], proofs: tuple[int, ...]) -> None:
         """The first words on a link: who this is, what is here, and again all that may not have been taken."""
         self.here = True
-        home, last = self._home, self._outbox.last
-        self.tell(m.AgentHello(home.node, home.slots, home.pid, groups, proofs, self._obeyed, last))
+        home, last, used = self._home, self._outbox.last, dict(self._outbox.used)
+        self.tell(m.AgentHello(home.node, home.slots, home.pid, groups, proofs, self._obeyed, last, used))
         for number, message in self._outbox:
             self._do(n.Tell(message, number, self._obeyed))
 

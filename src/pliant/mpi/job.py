@@ -161,7 +161,7 @@ class Job:
         if pace is True and model is None:
             raise PliantError(
                 "steps(pace=True) needs the job's speed-up model: state one at submission, "
-                "or pass steps(pace=Amdahl(work_s, serial_fraction))"
+                "or pass steps(pace=pliant.Amdahl(work_s, serial_fraction))"
             )
         self._loop = Loop(context, n, model, begin)
         return self._loop.run()

@@ -8,6 +8,7 @@ from html import escape
 from pliant.charts.palette import Fill
 from pliant.core.metrics import JobOutcome, ResizeOutcome
 from pliant.model.jobs import ENDED, JobState
+from pliant.model.kinds import JobKind
 from pliant.report.compare import Cell, Row, change_text, compare
 from pliant.report.outcomes import RESULT_WIDTH, SIGNS, sizes_text, state_text
 from pliant.report.runs import Run
@@ -108,7 +109,7 @@ def _head(title: str) -> str:
 
 def _job_row(name: str, runs: Sequence[Run], by_name: list[dict[str, int]], looks: dict[str, Fill]) -> str:
     cells: list[str] = []
-    submitted, wrong = "", False
+    submitted, kind, wrong = "", "", False
     for run, numbers in zip(runs, by_name, strict=True):
         number = numbers.get(name)
         if number is None:
@@ -116,11 +117,12 @@ def _job_row(name: str, runs: Sequence[Run], by_name: list[dict[str, int]], look
             continue
         job = run.jobs[number]
         submitted = submitted or seconds(job.submit_s - run.origin_s)
+        kind = "" if run.kinds[number] is JobKind.MPI else f"<small>{run.kinds[number]}</small>"
         wrong = wrong or job.verified is False
         cells.append(_job_cells(run, number, job))
     row = ' class="wrong-row"' if wrong else ""
     return (
-        f'<tr data-job="{esc(name)}"{row}><th scope="row">{_swatch(looks[name])}{esc(name)}</th>'
+        f'<tr data-job="{esc(name)}"{row}><th scope="row">{_swatch(looks[name])}{esc(name)}{kind}</th>'
         f'<td class="number">{submitted}</td>{"".join(cells)}</tr>'
     )
 

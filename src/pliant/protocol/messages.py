@@ -298,7 +298,8 @@ class Held(msgspec.Struct, frozen=True, omit_defaults=True):
 class AgentHello(Message, frozen=True, omit_defaults=False):
     """First on every link. On one that is not the agent's first: the ``groups`` that are there, the jobs whose
     ``proofs`` are under way, the id of the last order that was ``obeyed``, and the number of the last message that the
-    agent ``repeats`` now, 0 if it repeats none."""
+    agent ``repeats`` now, 0 if it repeats none. ``used``, by job: what ranks took of the processors, in seconds, whose
+    ends it has told and does not repeat any more."""
 
     node: str
     slots: int
@@ -307,6 +308,7 @@ class AgentHello(Message, frozen=True, omit_defaults=False):
     proofs: tuple[int, ...] = ()
     obeyed: int = 0
     repeats: int = 0
+    used: dict[int, float] = {}
     version: int = VERSION
 
 

@@ -14,6 +14,7 @@ from pliant.core.metrics import JobOutcome, ResizeOutcome, RunMetrics, measure
 from pliant.core.records import PolicyFailed
 from pliant.model.errors import PliantError
 from pliant.model.jobs import ENDED, Check, JobState
+from pliant.model.kinds import JobKind
 from pliant.model.nodes import NodeSet, hostlist
 from pliant.policy.view import Reason
 from pliant.report.held import Held, held
@@ -72,6 +73,11 @@ class Run:
         """The jobs by number, in order of submission."""
         numbers = [record.job for record in self.records if isinstance(record, r.JobSubmitted)]
         return dict(zip(numbers, self.metrics.jobs, strict=True))
+
+    @cached_property
+    def kinds(self) -> dict[int, JobKind]:
+        """What the jobs are, by number."""
+        return {record.job: record.spec.kind for record in self.records if isinstance(record, r.JobSubmitted)}
 
     @cached_property
     def _starts(self) -> dict[int, r.JobStarted]:
@@ -179,6 +185,7 @@ def _job_data(run: Run, number: int, job: JobOutcome) -> dict[str, Any]:
         "id": number,
         "name": job.name,
         "class": str(job.job_class),
+        "kind": str(run.kinds[number]),
         "state": str(job.state),
         "exit_code": job.exit_code,
         "cpu_s": _rounded(job.cpu_s),

@@ -16,6 +16,8 @@ from pliant.core import records as r
 from pliant.core.job import Job
 from pliant.core.state import State
 from pliant.model.jobs import JobState
+from pliant.model.kinds import JobKind
+from pliant.protocol import resizing
 from pliant.report.words import count, plain, shorten
 from pliant.terminal.events import Sentence, Told
 from pliant.terminal.glyphs import glyphs, spelled
@@ -25,6 +27,8 @@ PASSING_SHOWN = 2
 PASSING_S = 5.0
 """Events that are worth no line of their own are shown for so long."""
 QUEUE_SHOWN = 5
+STAGES = {resizing.OFFERED: "offered", resizing.ACCEPTED: "under way"}
+"""Of a resize; in all others it has been taken back."""
 BAR_WIDTH = 24
 NAME_WIDTH = 18
 NODES_WIDTH = 64
@@ -251,7 +255,7 @@ class LiveView:
         for job in self.state.queue:
             if len(first) == QUEUE_SHOWN:
                 break
-            first.append(f"{self._name(job)} ({job.bounds.describe()})")
+            first.append(f"{self._name(job)} ({job.bounds.describe()}{_kind(job)})")
         text.append(", ".join(first))
         if waiting > QUEUE_SHOWN:
             text.append(f" and {waiting - QUEUE_SHOWN} more", style="dim")
@@ -293,13 +297,12 @@ class LiveView:
         ]
 
     def _size(self, job: Job) -> Text:
-        """The node count, with where it goes while a resize is under way."""
-        text = Text(count(job.size, "node"))
+        """The node count and the kind, with where it goes while a resize is under way."""
+        text = Text(count(job.size, "node") + _kind(job))
         resize = job.resize
         if resize is not None:
             sign = str(getattr(self._glyphs, resize.kind))
-            stage = {"offered": "offered", "accepted": "under way", "withdrawn": "called off"}[resize.stage]
-            text.append(f"  {sign} {resize.after} ({stage})", style="bold")
+            text.append(f"  {sign} {resize.after} ({STAGES.get(resize.stage, 'called off')})", style="bold")
         if job.ending is not None:
             text.append("  ending", style="bold yellow")
         elif job.state is JobState.CONFIGURING:
@@ -308,6 +311,11 @@ class LiveView:
 
     def _colour(self, letter: str) -> str:
         return COLOURS[LETTERS.find(letter) % len(COLOURS)]
+
+
+def _kind(job: Job) -> str:
+    """What the job is, behind a comma, if it is not what most are."""
+    return "" if job.spec.kind is JobKind.MPI else f", {job.spec.kind}"
 
 
 def done_share(job: Job, now: float) -> tuple[float, bool]:

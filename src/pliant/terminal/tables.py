@@ -9,6 +9,7 @@ from rich.text import Text
 
 from pliant.core.metrics import JobOutcome
 from pliant.model.jobs import JobState
+from pliant.model.kinds import JobKind
 from pliant.report.compare import Cell, change_text, compare
 from pliant.report.outcomes import RESULT_WIDTH, sizes_text, state_text
 from pliant.report.runs import Run
@@ -74,7 +75,8 @@ def _pace_cells(runs: Sequence[Run]) -> list[Text]:
 
 
 def job_table(run: Run, width: int = WIDE) -> Table:
-    """A run's jobs. Times in seconds since the first submission. Where all are of one class, that is not said.
+    """A run's jobs. Times in seconds since the first submission. Where all are of one class, that is not said, nor a kind
+    where all are of kind mpi.
 
     In less than WIDE columns classes and ends, which are the sum of other columns, are left out, results are cut
     off, and sizes and, at last, names break into lines; times and states never do.
@@ -83,22 +85,27 @@ def job_table(run: Run, width: int = WIDE) -> Table:
     table.add_column("job", overflow="fold", min_width=8)
     wide = width >= WIDE
     classes = wide and len({job.job_class for job in run.jobs.values()}) > 1
-    for title in ("class", "state") if classes else ("state",):
-        table.add_column(title, no_wrap=True)
+    kinds = set(run.kinds.values()) - {JobKind.MPI} != set()
+    for title, wanted in (("class", classes), ("kind", kinds), ("state", True)):
+        if wanted:
+            table.add_column(title, no_wrap=True)
     for title in ("submitted", "waited", "ran", "ended") if wide else ("submitted", "waited", "ran"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("nodes", min_width=5)
     table.add_column("result", min_width=8)
     for number, job in run.jobs.items():
-        table.add_row(*_job_cells(run, number, job, classes=classes, ends=wide))
+        table.add_row(*_job_cells(run, number, job, classes=classes, kinds=kinds, ends=wide))
     return table
 
 
-def _job_cells(run: Run, number: int, job: JobOutcome, *, classes: bool, ends: bool) -> list[Text]:
+def _job_cells(
+    run: Run, number: int, job: JobOutcome, *, classes: bool, kinds: bool, ends: bool
+) -> list[Text]:
     start, end = job.start_s, job.end_s
     return [
         Text(plain(job.name)),
         *([Text(str(job.job_class))] if classes else []),
+        *([Text(str(run.kinds[number]))] if kinds else []),
         Text(state_text(job), style=STATE_STYLES.get(job.state, "bold yellow")),
         Text(seconds(job.submit_s - run.origin_s)),
         Text(seconds(start - job.submit_s) if start is not None else "-"),

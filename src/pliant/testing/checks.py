@@ -51,8 +51,9 @@ LOSSES = frozenset({"rank killed", "newcomer killed", "agent killed", "places", 
 LATE_S = 1.0
 KEPT_OF_RUN, KEPT_OF_A_NODE = 120, 8
 """What a controller remembers at most when all has ended, and of each node."""
-KEPT, KEPT_OF_A_GROUP = 60, 5
-"""What an agent remembers at most where nothing goes on, and of each group that it ever had."""
+KEPT, KEPT_OF_A_GROUP = 60, 6
+"""What an agent remembers at most where nothing goes on, and of each group that it ever had: that it is over, and what
+its job used."""
 
 
 class Cells:

@@ -3,8 +3,8 @@
 import itertools
 import sys
 
+from pliant import ClusterView, Decision
 from pliant.policy.easy import Easy
-from pliant.policy.view import ClusterView, Decision
 
 
 class Endless:

@@ -1,0 +1,76 @@
+"""ARCHITECTURE.md speaks of what is there: its rings, its paths, and every name in its drawings."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src/pliant"
+PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+DRAWINGS: list[str] = re.findall(r"^```\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+CLASSES: dict[str, tuple[set[str], set[str]]] = {}
+"""What the classes of a name define, and what they are derived from."""
+FUNCTIONS: set[str] = set()
+for path in SOURCE.rglob("*.py"):
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            FUNCTIONS.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            own, bases = CLASSES.setdefault(node.name, (set(), set()))
+            own |= {
+                each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+            }
+            bases |= {each.id for each in node.bases if isinstance(each, ast.Name)}
+
+
+def test_the_rings_are_those_that_the_contracts_hold() -> None:
+    """A line each, in the same order; and every room is in one of them."""
+    drawn = [set(re.findall(r"(?:^|  )(\w+)(?:/|\.py) ", line)) for line in DRAWINGS[0].splitlines()]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    rings = [{room.strip().removeprefix("pliant.") for room in layer.split("|")} for layer in layers]
+    assert [ring for ring in drawn if ring] == rings
+    rooms = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    rooms |= {path.stem for path in SOURCE.glob("[!_]*.py")}
+    assert rooms == set.union(*rings)
+
+
+def test_the_pure_rings_are_those_that_the_contracts_hold() -> None:
+    pure = re.findall(r"^(\w+)/ ", DRAWINGS[0].partition("----")[2], re.MULTILINE)
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    [contract] = [each for each in contracts if each["name"].startswith("the pure rings")]
+    assert [f"pliant.{room}" for room in pure] == contract["source_modules"]
+
+
+def test_every_path_exists() -> None:
+    for path in re.findall(r"\b(?:\w+/)+\w+\.\w+", PAGE):
+        assert (SOURCE / path).exists() or (ROOT / path).exists(), path
+
+
+def test_every_name_in_the_drawings_exists() -> None:
+    for drawing in DRAWINGS[1:]:
+        assert max(map(len, drawing.splitlines())) <= 100
+        for name in re.findall(r"\b[A-Z][a-z]\w*", drawing):
+            assert name in CLASSES, name
+        for kind, method in re.findall(r"\b(?:([A-Z]\w*)\.)?(\w+)\(\)", drawing):
+            assert method in (methods(kind) if kind else FUNCTIONS), f"{kind}.{method}"
+        for file, name in re.findall(r"(\w+/\w+\.py) +([A-Z]\w+|\w+(?=\(\)))", drawing):
+            text = (SOURCE / file).read_text(encoding="utf-8")
+            assert re.search(rf"(class|def) {name}\b", text), f"{file}: {name}"
+
+
+def methods(kind: str) -> set[str]:
+    own, bases = CLASSES[kind]
+    return own.union(*(methods(base) for base in bases if base in CLASSES))
+
+
+def test_the_reading_takes_an_hour() -> None:
+    """And what it names is there."""
+    table = PAGE.partition("| minutes |")[2].partition("\n\n")[0]
+    assert sum(map(int, re.findall(r"^\| (\d+) \|", table, re.MULTILINE))) == 60
+    for name in re.findall(r"`(\w+)`", table):
+        assert name in FUNCTIONS, name

@@ -1,0 +1,104 @@
+"""What users import of ``pliant``: cheap, complete, and what the documents use."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import command
+
+import pliant
+from pliant import Amdahl, PliantError, PolicyError, Start, mpi
+from pliant.model import errors, speedup
+from pliant.policy import view
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src/pliant"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(path: Path) -> list[str]:
+    """The programs of a page."""
+    return re.findall(r"^```python\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def imported(text: str) -> list[tuple[str, str]]:
+    """(module, name) of each import from a module in a program."""
+    froms = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+    return [(node.module or "", each.name) for node in froms for each in node.names]
+
+
+def test_the_import_of_pliant_loads_nothing_else() -> None:
+    code = "import sys; before = set(sys.modules); import pliant; print(sorted(set(sys.modules) - before))"
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert told.stdout.strip() == "['pliant']"
+
+
+def test_words_for_policies_load_neither_mpi_nor_numerics() -> None:
+    code = (
+        "import sys; from pliant import *; Start, Policy; import pliant; "
+        "print(sorted({'mpi4py', 'numpy', 'typer', 'rich', 'pliant.core.core'} & set(sys.modules)))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert told.stdout.strip() == "[]"
+
+
+def test_every_name_is_there_once_and_at_home() -> None:
+    assert pliant.__all__ == sorted(set(pliant.__all__))
+    for name in pliant.__all__:
+        assert getattr(pliant, name) is not None
+    assert {"__version__", "apgas", "mpi", *pliant.__all__} <= set(dir(pliant))
+    assert (Start, Amdahl) == (view.Start, speedup.Amdahl)
+    assert (PliantError, PolicyError) == (errors.PliantError, errors.PolicyError)
+    assert pliant.mpi is mpi is sys.modules["pliant.mpi"]
+    with pytest.raises(AttributeError, match="module 'pliant' has no attribute 'Sart'"):
+        getattr(pliant, "Sart")  # noqa: B009 - a checker would object to the name itself
+
+
+def test_checkers_see_the_names_that_there_are_at_run_time() -> None:
+    seen = imported((SOURCE / "__init__.py").read_text(encoding="utf-8"))
+    assert sorted(name for _, name in seen) == sorted(["apgas", "mpi", *pliant.__all__])
+    for module, name in seen:
+        if module != "pliant":
+            assert getattr(pliant, name) is getattr(sys.modules[module], name)
+
+
+def test_whatever_policies_may_decide_and_must_name_is_exported() -> None:
+    decisions = {kind.__name__ for kind in view.Decision.__args__}
+    assert decisions < set(pliant.__all__)
+
+
+def test_pliant_itself_imports_none_of_it() -> None:
+    """A ring that did would have all of them below it."""
+    rooms = {path.name.removesuffix(".py") for path in SOURCE.iterdir()}
+    for path in SOURCE.rglob("*.py"):
+        names = {name for module, name in imported(path.read_text(encoding="utf-8")) if module == "pliant"}
+        assert path == SOURCE / "__init__.py" or names <= rooms, path
+
+
+def test_documents_import_what_is_exported() -> None:
+    used = [each for path in PAGES for text in blocks(path) for each in imported(text)]
+    ours = [(module, name) for module, name in used if module.partition(".")[0] == "pliant"]
+    assert {name for _, name in ours} >= {"mpi", "ClusterView", "Start", "Resize"}
+    for module, name in ours:
+        assert module == "pliant"
+        assert name in {"mpi", *pliant.__all__}
+
+
+def test_the_policy_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [text] = [text for text in blocks(ROOT / "README.md") if "def decide" in text]
+    (tmp_path / "widest.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    options = ("lublin:300", "--nodes", "64", "--malleable", "50", "--policy", "widest.py", "--json")
+    [row] = json.loads(command("simulate", *options))["rows"]
+    assert (row["policy"], row["failed"]["mean"]) == ("widest", 0)
+    assert row["expands"]["mean"] > 0

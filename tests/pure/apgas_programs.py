@@ -57,13 +57,13 @@ class Tree:
                 )
         return bool(self._tasks)
 
-    def split(self, take_all: bool) -> Tree:  # noqa: FBT001
+    def split(self, take_all: bool) -> Self:  # noqa: FBT001
         half = 0 if take_all else len(self._tasks) // 2
-        other = Tree(self._tasks[half:])
+        other = type(self)(self._tasks[half:])
         del self._tasks[half:]
         return other
 
-    def merge(self, bag: Tree) -> None:
+    def merge(self, bag: Self) -> None:
         self._tasks += bag._tasks
         self._seen.merge(bag._seen)
 

@@ -6,7 +6,6 @@ import contextlib
 import random
 import threading
 
-import apgas_programs
 import numpy as np
 import pytest
 
@@ -27,7 +26,6 @@ from pliant.apgas import (
     places,
     uncounted_async_at,
 )
-from pliant.apgas.glb import Settings
 from pliant.apgas.malleable import (
     HandlerError,
     define_malleable_handler,
@@ -443,31 +441,3 @@ def test_newcomers_that_do_not_come_are_named_and_nothing_has_changed() -> None:
         assert places() == (Place(0), Place(1))
 
     world.begin(main, 2)
-
-
-# ---- global load balancing -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_places_that_come_and_go_lose_nothing_and_do_nothing_twice(seed: int) -> None:
-    changes, outcome, expected = apgas_programs.balanced(seed, 9)
-    assert (outcome.result.count, outcome.result.marks) == expected
-    assert set(outcome.statistics) >= {0}
-    assert changes.grown + changes.shrunk >= 0
-
-
-def test_work_reaches_a_hundred_places() -> None:
-    rng = random.Random(14)
-    bag = apgas_programs.Tree.drawn(rng, 9)
-    expected = bag.alone()
-
-    def main() -> tuple[int, int, int]:
-        from pliant.apgas import glb
-
-        outcome = glb.run(bag, apgas_programs.Seen(), settings=Settings(grain=5))
-        worked = sum(bool(each.calls) for each in outcome.statistics.values())
-        return outcome.result.count, outcome.result.marks, worked
-
-    count, marks, worked = Together(14).begin(main, 100, workers=1)
-    assert (count, marks) == expected
-    assert worked > 50

@@ -37,6 +37,9 @@ class Threads(Protocol):
     def now(self) -> float:
         """Seconds since some moment."""
 
+    def cpu(self) -> float:
+        """Processor time of the calling thread, in seconds."""
+
     def pause(self) -> None:
         """A long computation is at a point where others may go on."""
 
@@ -57,6 +60,9 @@ class SystemThreads:
 
     def now(self) -> float:
         return time.monotonic()
+
+    def cpu(self) -> float:
+        return time.thread_time()
 
     def pause(self) -> None:
         """Python itself changes threads."""

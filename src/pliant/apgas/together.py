@@ -291,6 +291,9 @@ class _Threads:
     def now(self) -> float:
         return self._world.time
 
+    def cpu(self) -> float:
+        return 0.0
+
     def pause(self) -> None:
         self._world.pause()
 

@@ -20,6 +20,7 @@ from pliant.apgas.errors import BadPlaceException, DeadPlaceException
 from pliant.apgas.glb.lifelines import CyclicHypercube, LifelineStrategy
 from pliant.apgas.messages import FinishId
 from pliant.apgas.runtime import Runtime, current
+from pliant.model.errors import PliantError
 
 LONGEST_S = 0.01
 SHORTEST_S = 0.0025
@@ -30,12 +31,19 @@ MOST = 1 << 24
 @dataclass(frozen=True)
 class Settings:
     """How the balancing is done; the same at all places. ``grain`` is how many tasks a call of ``process`` takes, 0 to
-    adapt it; ``random_steals`` how many places are tried before the lifelines."""
+    adapt it; ``random_steals`` how many places are tried before the lifelines.
+
+    ``resilient``: when a place dies its tasks are done again elsewhere, by what it has left with another place; at the
+    latest every ``backup_s`` seconds it does so anew. ``check``: count tasks whenever a bag is split or merged.
+    """
 
     grain: int = 0
     random_steals: int = 2
     strategy: LifelineStrategy = field(default_factory=CyclicHypercube)
     seed: int = 0
+    resilient: bool = False
+    backup_s: float = 2.0
+    check: bool = False
 
 
 @dataclass
@@ -45,6 +53,8 @@ class Statistics:
 
     calls: int = 0
     process_s: float = 0.0
+    cpu_s: float = 0.0
+    """Processor time of its workers, all that they do included."""
     longest_gap_s: float = 0.0
     stolen: int = 0
     """Bags that came from elsewhere, by steals and by lifelines."""
@@ -67,6 +77,8 @@ class Balancer:
         self._random = random.Random(f"{settings.seed} {runtime.here}")  # noqa: S311 - victims, no secrets
         self._idle: list[Bag[Any]] = []
         """Bags of workers that have ended: they hold results."""
+        self._worked: list[Bag[Any]] = []
+        """Those of workers that run."""
         self._intra: Bag[Any] | None = None
         self._inter: Bag[Any] | None = None
         self._running = 0
@@ -107,7 +119,7 @@ class Balancer:
             self._runtime.wait(lambda: not self._running)
             bags = [*self._idle, *(bag for bag in (self._intra, self._inter) if bag is not None)]
             self._idle, self._intra, self._inter = [], None, None
-            return _merged(bags)
+            return self._merged(bags)
 
     # ---- work ------------------------------------------------------------------------------------------
 
@@ -118,14 +130,12 @@ class Balancer:
             self.statistics.stolen += 1
             leaving = self.leaving()
             if not leaving and self._running >= self._runtime.workers:
-                self._intra = _merged([bag, *([self._intra] if self._intra is not None else [])])
+                self._intra = self._with(self._intra, bag)
                 return
             if not leaving:
                 self._begin()
                 if self._idle:  # a worker that has ended begins again
-                    own = self._idle.pop()
-                    own.merge(bag)
-                    bag = own
+                    bag = self._with(self._idle.pop(), bag)
         if leaving:  # it was under way when this place was cut off
             self._runtime.spawn(0, take, (self._key, bag, self._runtime.here), counted=True, urgent=False)
         else:
@@ -155,10 +165,21 @@ class Balancer:
 
     def _work(self, bag: Bag[Any]) -> None:
         """Be a worker until nothing is left for it, here or elsewhere."""
+        threads = self._runtime.threads
+        begun = threads.cpu()
         more: Bag[Any] | None = bag
-        while more is not None:
-            self._empty(bag)
-            more = self._more(bag)
+        with self._runtime.monitor:
+            self._worked.append(bag)
+        try:
+            while more is not None:
+                self._empty(bag)
+                more = self._more(bag)
+        except BaseException:
+            with self._runtime.monitor:  # what the bag had is lost, and the finish says why
+                self._end(bag)
+            raise
+        finally:
+            self.statistics.cpu_s += threads.cpu() - begun
 
     def _empty(self, bag: Bag[Any]) -> None:
         """Work on the bag, and on what is refilled, until nothing is left here or this place leaves."""
@@ -188,7 +209,7 @@ class Balancer:
         loot = self._steal()
         with monitor:
             if loot is not None:
-                bag.merge(loot)
+                self._with(bag, loot)
             if self.leaving():
                 self._end(bag)
                 return None
@@ -198,11 +219,12 @@ class Balancer:
                     self._ask_lifelines()
                     self._end(bag)
                     return None
-                bag.merge(loot)
+                self._with(bag, loot)
         return bag
 
     def _end(self, bag: Bag[Any]) -> None:
         """A worker ends. The lock is held."""
+        self._worked = [each for each in self._worked if each is not bag]
         self._idle.append(bag)
         self._running -= 1
         if not self._running:
@@ -222,11 +244,11 @@ class Balancer:
         """Let others have some of a worker's bag, where they have none. The lock is held."""
         runtime = self._runtime
         if self._inter is None and len(self._places) > 1 and bag.is_splittable:
-            self._inter = bag.split(take_all=False)
+            self._inter = self._half(bag)
         if self._thieves and self._inter is not None:
             self._feed()
         if self._intra is None and runtime.workers > 1 and bag.is_splittable:
-            self._intra = bag.split(take_all=False)
+            self._intra = self._half(bag)
         if self._intra is not None and self._running < runtime.workers:
             mine, self._intra = self._intra, None
             self._begin()
@@ -244,12 +266,12 @@ class Balancer:
                     runtime.spawn(thief, take, (self._key, loot, runtime.here), counted=True, urgent=False)
                 self.statistics.given += 1
             except (BadPlaceException, DeadPlaceException):
-                self._inter = _merged([loot, *([self._inter] if self._inter is not None else [])])
+                self._inter = self._with(self._inter, loot)
 
     def _loot(self, bag: Bag[Any]) -> Bag[Any]:
         """A part of ``bag``, which is what is there for other places. The lock is held."""
         if bag.is_splittable:
-            return bag.split(take_all=False)
+            return self._half(bag)
         self._inter = None
         return bag
 
@@ -260,9 +282,45 @@ class Balancer:
                 found: Bag[Any] | None = getattr(self, name)
                 if found is not None:
                     setattr(self, name, None)
-                    bag.merge(found)
+                    self._with(bag, found)
                     return not bag.is_empty
         return False
+
+    # ---- bags ----------------------------------------------------------------------------------------------
+
+    def _half(self, bag: Bag[Any]) -> Bag[Any]:
+        """A part of a bag that can be split."""
+        before = bag.tasks
+        half = bag.split(take_all=False)
+        if self._settings.check:
+            self._count("split", bag, before, bag.tasks, half.tasks)
+        return half
+
+    def _with(self, bag: Bag[Any] | None, other: Bag[Any]) -> Bag[Any]:
+        """``bag`` with all that ``other`` has."""
+        if bag is None:
+            return other
+        before, more = bag.tasks, other.tasks
+        bag.merge(other)
+        if self._settings.check and before is not None:
+            self._count("merge", bag, None if more is None else before + more, bag.tasks, 0)
+        return bag
+
+    def _count(self, what: str, bag: Bag[Any], before: int | None, *after: int | None) -> None:
+        if before is None or None in after:
+            return
+        there = sum(each for each in after if each is not None)
+        if there != before:
+            raise PliantError(
+                f"{Place(self._runtime.here)}: {what} of a {type(bag).__name__} made {there} tasks of {before}"
+            )
+
+    def _merged(self, bags: list[Bag[Any]]) -> Bag[Any] | None:
+        """All in one, the first of them."""
+        whole: Bag[Any] | None = None
+        for bag in bags:
+            whole = self._with(whole, bag)
+        return whole
 
     # ---- without work ----------------------------------------------------------------------------------
 
@@ -292,16 +350,6 @@ class Balancer:
                 except (BadPlaceException, DeadPlaceException):
                     continue
                 self._asked.add(place)
-
-
-def _merged(bags: list[Bag[Any]]) -> Bag[Any] | None:
-    """All in one, the first of them."""
-    if not bags:
-        return None
-    first, *others = bags
-    for bag in others:
-        first.merge(bag)
-    return first
 
 
 # ---- what other places ask of a balancer: functions, as those travel by name -----------------------------------
@@ -352,12 +400,11 @@ def keep(key: str, bag: Bag[Any]) -> None:
         balancer.keep(bag)
 
 
-def pack(key: str) -> Bag[Any] | None:
+def pack(key: str) -> tuple[Bag[Any] | None, Statistics]:
     balancer = of_this_place(key)
-    return balancer.pack() if balancer is not None else None
+    return (balancer.pack(), balancer.statistics) if balancer is not None else (None, Statistics())
 
 
-def leave(key: str) -> Statistics:
+def leave(key: str) -> None:
     """The computation is over at this place."""
-    balancer: Balancer = current().objects.pop(key)
-    return balancer.statistics
+    current().objects.pop(key, None)

@@ -19,7 +19,7 @@ R = TypeVar("R", bound=Result)
 
 
 class Outcome(NamedTuple, Generic[R]):
-    """What came out of a computation, and what each place that was there at its end has done."""
+    """What came out of a computation, and what each place has done that was part of it."""
 
     result: R
     statistics: dict[int, Statistics]
@@ -45,26 +45,23 @@ def run(
     settings = settings or Settings()
     key = f"glb {uuid.uuid4().hex}"
     everywhere = tuple(place.id for place in places())
-    with finish() as whole:
-        handler = Handler(key, whole.id, settings)
-        handler.begin(everywhere, everywhere)
-        handler.arrange(everywhere, everywhere)
+    handler = Handler(key, settings)
+    try:
+        with finish() as whole:
+            handler.begin(whole.id, everywhere, everywhere)
+            if malleable:
+                malleability().define(handler)
+            if bag is not None:
+                async_at(Place(0), balancing.take, key, bag, 0)
+            if initial is not None:
+                for rank, number in enumerate(everywhere):
+                    async_at(Place(number), _start, key, initial, rank, len(everywhere))
+    finally:
         if malleable:
-            malleability().define(handler)
-        if bag is not None:
-            async_at(Place(0), balancing.take, key, bag, 0)
-        if initial is not None:
-            for rank, number in enumerate(everywhere):
-                async_at(Place(number), _start, key, initial, rank, len(everywhere))
-    if malleable:
-        malleability().disable()
-    statistics: dict[int, Statistics] = {}
+            malleability().disable()
     for place in places():
-        part = at(place, balancing.pack, key)
-        if part is not None:
-            part.submit(result)
-        statistics[place.id] = at(place, balancing.leave, key)
-    return Outcome(result, statistics)
+        handler.gather(place, result)
+    return Outcome(result, handler.statistics)
 
 
 def _start(key: str, initial: Callable[[int, int], Bag[Any]], rank: int, count: int) -> None:
@@ -74,8 +71,23 @@ def _start(key: str, initial: Callable[[int, int], Bag[Any]], rank: int, count: 
 class Handler:
     """Places leave the lifeline graph with all they have, and join it hungry; whoever is not concerned goes on."""
 
-    def __init__(self, key: str, whole: FinishId, settings: Settings) -> None:
-        self._key, self._whole, self._settings = key, whole, settings
+    def __init__(self, key: str, settings: Settings) -> None:
+        self._key, self._settings = key, settings
+        self._whole = FinishId(0, 0)
+        self.statistics: dict[int, Statistics] = {}
+
+    def begin(self, whole: FinishId, whom: Sequence[int], everywhere: tuple[int, ...]) -> None:
+        """Let places take part in a computation whose finish is ``whole``."""
+        self._whole = whole
+        self._join(whom, everywhere)
+        self._arrange(everywhere, everywhere)
+
+    def gather(self, place: Place, result: Result) -> None:
+        """Add what ``place`` has found."""
+        part, self.statistics[place.id] = at(place, balancing.pack, self._key)
+        if part is not None:
+            part.submit(result)
+        at(place, balancing.leave, self._key)
 
     def pre_shrink(self, count: int) -> Sequence[Place]:
         """Those that came last; what they have goes to place 0."""
@@ -92,7 +104,7 @@ class Handler:
         rest = tuple(number for number in there if Place(number) not in chosen)
         # The computation is not over before this is, as what leaves may have its last tasks.
         with _Held(self._whole):
-            self.arrange(there, rest)
+            self._arrange(there, rest)
             for place in chosen:
                 self._fetch(place)
 
@@ -106,16 +118,15 @@ class Handler:
         """The new places join the graph."""
         everywhere = tuple(sorted(place.id for place in (*continued, *new)))
         with _Held(self._whole):
-            self.begin([place.id for place in new], everywhere)
-            self.arrange(everywhere, everywhere)
+            self._join([place.id for place in new], everywhere)
+            self._arrange(everywhere, everywhere)
 
-    def begin(self, whom: Sequence[int], everywhere: tuple[int, ...]) -> None:
-        """Let places take part."""
+    def _join(self, whom: Sequence[int], everywhere: tuple[int, ...]) -> None:
         with finish():
             for number in whom:
                 async_at(Place(number), balancing.begin, self._key, self._whole, self._settings, everywhere)
 
-    def arrange(self, whom: Sequence[int], everywhere: tuple[int, ...]) -> None:
+    def _arrange(self, whom: Sequence[int], everywhere: tuple[int, ...]) -> None:
         """Tell places who takes part; they need no worker for it."""
         runtime = current()
         with finish():
@@ -124,7 +135,7 @@ class Handler:
 
     def _fetch(self, place: Place) -> None:
         """What ``place`` has comes here."""
-        bag = at(place, balancing.pack, self._key)
+        bag, self.statistics[place.id] = at(place, balancing.pack, self._key)
         if bag is None:
             return
         if bag.is_empty:

@@ -1,0 +1,128 @@
+"""Global load balancing: the lifeline graph, bags that go wrong, and places that come, go and die."""
+
+from __future__ import annotations
+
+import random
+from typing import Self
+
+import apgas_programs
+import pytest
+from apgas_programs import Seen, Tree
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pliant.apgas import MultipleException, glb, places
+from pliant.apgas.together import Together
+from pliant.model.errors import PliantError
+
+
+@given(
+    st.sets(st.integers(0, 1000), min_size=1, max_size=200).map(sorted),
+    st.integers(2, 6),
+)
+def test_lifelines_connect_all_places_by_few_edges_and_short_ways(there: list[int], base: int) -> None:
+    strategy = glb.CyclicHypercube(base)
+    edges = {place: strategy.lifelines(place, there) for place in there}
+    digits = 0
+    while base**digits < len(there):
+        digits += 1
+    for place, asked in edges.items():
+        assert set(asked) <= set(there) - {place}
+        assert len(asked) == len(set(asked)) <= digits
+    reached, ways = {there[-1]}, 0
+    while len(reached) < len(there):
+        reached |= {each for place in reached for each in edges[place]}
+        ways += 1
+        assert ways <= 2 * digits * (base - 1)
+
+
+def test_a_base_below_two_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be at least 2"):
+        glb.CyclicHypercube(1)
+
+
+class Lossy(Tree):
+    """A split loses a task."""
+
+    def split(self, take_all: bool) -> Self:  # noqa: FBT001
+        other = super().split(take_all)
+        other._tasks[:] = other._tasks[1:]
+        return other
+
+
+def test_a_bag_that_loses_tasks_is_found_out_if_asked_for() -> None:
+    def main() -> None:
+        bag = Lossy([(4, 6)] * 9)
+        glb.run(bag, Seen(), settings=glb.Settings(grain=1, check=True))
+
+    with pytest.raises(MultipleException) as caught:
+        Together(1).begin(main, 3)
+    assert any("split of a Lossy made" in str(error) for error in caught.value.exceptions)
+
+
+class Poisoned(Tree):
+    def process(self, n: int) -> bool:
+        if self._seen.count > 5:
+            raise ValueError("enough")
+        return super().process(n)
+
+
+def test_a_bag_that_raises_ends_the_computation_with_place_and_task_and_nobody_hangs() -> None:
+    def main() -> int:
+        with pytest.raises(MultipleException) as caught:
+            glb.run(Poisoned([(4, 6)] * 9), Seen(), settings=glb.Settings(grain=1))
+        (first, *_) = caught.value.exceptions
+        assert str(first) == "enough"
+        assert "raised in place(" in first.__notes__[0]
+        return len(places())
+
+    assert Together(2).begin(main, 3) == 3
+
+
+def test_each_place_may_begin_with_a_part_of_its_own() -> None:
+    rng = random.Random(3)
+    parts = [Tree.drawn(rng, 5)._tasks for _ in range(4)]
+    expected = Tree([task for part in parts for task in part]).alone()
+
+    def main() -> tuple[int, int]:
+        def part(rank: int, count: int) -> Tree:
+            assert count == 4
+            return Tree(list(parts[rank]))
+
+        outcome = glb.run(None, Seen(), initial=part, settings=glb.Settings(grain=2))
+        assert all(each.calls for each in outcome.statistics.values())
+        return outcome.result.count, outcome.result.marks
+
+    assert Together(3).begin(main, 4) == expected
+
+
+def test_it_is_started_at_place_0_alone() -> None:
+    from pliant.apgas import at, place
+
+    def main() -> None:
+        with pytest.raises(PliantError, match=r"is started at place\(0\), this is place\(1\)"):
+            at(place(1), lambda: glb.run(Tree([]), Seen()))
+
+    Together(4).begin(main, 2)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_places_that_come_and_go_lose_nothing_and_do_nothing_twice(seed: int) -> None:
+    changes, outcome, expected = apgas_programs.balanced(seed, 9)
+    assert (outcome.result.count, outcome.result.marks) == expected
+    assert set(outcome.statistics) >= {0}
+    assert changes.grown + changes.shrunk >= 0
+
+
+def test_work_reaches_a_hundred_places() -> None:
+    bag = Tree.drawn(random.Random(14), 9)
+    expected = bag.alone()
+
+    def main() -> tuple[int, int, int]:
+        outcome = glb.run(bag, Seen(), settings=glb.Settings(grain=5))
+        worked = sum(bool(each.calls) for each in outcome.statistics.values())
+        return outcome.result.count, outcome.result.marks, worked
+
+    count, marks, worked = Together(14).begin(main, 100, workers=1)
+    assert (count, marks) == expected
+    assert worked > 50

@@ -120,11 +120,11 @@ class SchedulerCore(Losses):
 
     def handle(self, events: Iterable[e.Event], now: float) -> Outcome:
         """Apply all events of one instant, then ``settle``; ``now`` never runs backwards."""
-        records, commands = self._begin(now)
+        outcome = self._begin(now)
         for event in events:
             self._handlers[type(event)](event)
         self._settle(now)
-        return records, commands
+        return outcome
 
     def note(self, event: e.Event, now: float) -> Outcome:
         """Apply one event, and decide nothing yet: ``settle`` follows when all that is known has been told."""
@@ -143,10 +143,9 @@ class SchedulerCore(Losses):
         if now < state.now:
             raise ValueError(f"time ran backwards: {now} after {state.now}")
         state.now = now
-        records: list[r.Record] = []
-        commands: list[c.Command] = []
-        self._records, self._commands = records, commands
-        return records, commands
+        outcome: Outcome = [], []
+        self._records, self._commands = outcome
+        return outcome
 
     def _settle(self, now: float) -> None:
         state = self.state
@@ -361,14 +360,8 @@ class SchedulerCore(Losses):
             decisions = list(self._policy.decide(self.state))
             if self.state.over.ends:
                 self.state.over.ends.clear()
-            jobs = self.state.jobs
-            for decision in decisions:
-                if (job := jobs.get(decision.job)) is None:
-                    self._decide_for_itself(decision)
-                elif type(decision) is p.Start:
-                    self._start(job, decision)
-                else:
-                    self._decide(job, decision)
+            if decisions:
+                self._decide(decisions)
         except Exception as error:
             if self._fallback is None or self._policy is self._fallback:
                 raise
@@ -392,15 +385,24 @@ class SchedulerCore(Losses):
             self._always = rebalances(self._policy)
             self._news = True
 
-    def _decide(self, job: Job, decision: p.Decision) -> None:
-        if type(decision) is p.Resize:
-            if not self.state.resizable(job):
-                raise self._wrong(decision, "the job cannot be offered a resize now")
-            if decision.size > job.size and self.state.now < job.grow_from:
-                return  # its newcomers keep failing; a policy need not know that
-            self._offer(job, decision.size, decision.reason, EMPTY)
-        elif isinstance(decision, p.Promise) and job.promised != decision.at:
-            self._record(r.JobPromised(self.state.now, job.id, decision.at))
+    def _decide(self, decisions: list[p.Decision]) -> None:
+        jobs = self.state.jobs
+        for decision in decisions:
+            if (job := jobs.get(decision.job)) is None:
+                self._decide_for_itself(decision)
+            elif type(decision) is p.Start:
+                self._start(job, decision)
+            elif type(decision) is p.Resize:
+                self._resize(job, decision)
+            elif isinstance(decision, p.Promise) and job.promised != decision.at:
+                self._record(r.JobPromised(self.state.now, job.id, decision.at))
+
+    def _resize(self, job: Job, decision: p.Resize) -> None:
+        if not self.state.resizable(job):
+            raise self._wrong(decision, "the job cannot be offered a resize now")
+        if decision.size > job.size and self.state.now < job.grow_from:
+            return  # its newcomers keep failing; a policy need not know that
+        self._offer(job, decision.size, decision.reason, EMPTY)
 
     def _decide_for_itself(self, decision: p.Decision) -> None:
         """A decision that concerns no job."""

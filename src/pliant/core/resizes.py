@@ -162,7 +162,8 @@ class Resizes:
         if resize.arriving and resize.stage == resizing.CROSSED:
             return "the job says that it is done, but it had been taken back and no group was started"
         present = self.state.groups(job)
-        if left and (unknown := sorted(set(left) - present.keys())):
+        if left and not present.keys() >= (gone := set(left)):
+            unknown = sorted(gone - present.keys())
             return f"groups {unknown} were given back, which the job does not have"
         known = root in present or any(group.id == root for group in resize.arriving)
         if root in left or not known:

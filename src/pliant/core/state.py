@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
-from itertools import count, repeat
+from itertools import compress, count, repeat
 from typing import Any
 
 from pliant.core import records as r
@@ -143,14 +143,13 @@ class State(Beside):
 
     def groups_on(self, job: Job, mask: int) -> tuple[int, ...]:
         """The numbers of the job's groups on these nodes."""
-        return tuple([number for number, node in self.groups(job).items() if mask >> node & 1])
+        groups, nodes = self.groups(job), set(NodeSet(mask))
+        return tuple(compress(groups, map(nodes.__contains__, groups.values())))
 
     def nodes_without(self, job: Job, left: Iterable[int]) -> int:
         """The nodes of the job on which no group is when those of ``left`` have gone and arriving ones are not counted."""
         groups = self.groups(job)
-        mask = 0
-        for number in left:
-            mask |= 1 << groups[number]
+        mask = NodeSet.of(map(groups.__getitem__, left)).mask
         if mask and len(groups) > job.size:  # several on one node
             gone = set(left)
             for number, node in groups.items():
@@ -214,6 +213,8 @@ class State(Beside):
         job.started = job.settled = job.fraction_at = job.not_before = now
         job.expected_end = end = now + job.spec.estimate(size)
         self._take(mask, size)
+        if self.served == record.job:
+            self.served = self._served_by = 0
         insort(self.running, (end, job.id, job))
         self.limited += job.limited
 
@@ -308,8 +309,7 @@ class State(Beside):
         released = record.released.mask
         self._resized(job, (job.nodes | record.gained.mask) & ~released, record.at, record.blocked_s)
         job.target = job.size
-        for group in resize.arriving:
-            groups[group.id] = group.node
+        groups |= {group.id: group.node for group in resize.arriving}
         for number in record.left:
             del groups[number]
         job.root = record.root
@@ -341,6 +341,8 @@ class State(Beside):
         job = self.jobs.pop(record.job)
         if job.state is JobState.PENDING:
             del self._queue[record.job]
+            if self.served == record.job:
+                self.served = self._served_by = 0
             return
         if job.resize is not None:
             self._move(job.id, "End", job)

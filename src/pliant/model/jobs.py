@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -91,19 +91,22 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
         if nodes < self.min:
             return 0
         if self.factor == 1:
-            return min(nodes, self.max)
-        size = self.min
-        while size * self.factor <= min(nodes, self.max):
-            size *= self.factor
+            if nodes < self.max:
+                return nodes
+            return self.max
+        size, most = self.min, min(nodes, self.max)
+        while (more := size * self.factor) <= most:
+            size = more
         return size
 
     def above(self, nodes: int) -> int:
         """The smallest allowed size of more than ``nodes``, or 0."""
         if self.factor == 1:
             return max(nodes + 1, self.min) if nodes < self.max else 0
-        sizes = self.sizes()
-        i = bisect_right(sizes, nodes)
-        return sizes[i] if i < len(sizes) else 0
+        size = self.min
+        while size <= nodes:
+            size *= self.factor
+        return size if size <= self.max else 0
 
     def nearest(self, nodes: int, low: int, high: int) -> int:
         """The allowed size in ``low`` .. ``high`` that is nearest to the allowed size ``nodes``, or 0 if there is none."""
@@ -189,6 +192,13 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if self.model is None:
             return base / nodes
         return self.model.time(nodes) / self.model.time(base)
+
+    def speed_ratios(self, base: int) -> Callable[[int], float]:
+        """``speed_ratio`` with this base, for who asks about many sizes."""
+        if self.model is None:
+            return lambda nodes: base / nodes
+        time, whole = self.model.time, self.model.time(base)
+        return lambda nodes: time(nodes) / whole
 
     def estimate(self, nodes: int) -> float:
         """The walltime scaled from the preferred size to ``nodes``, in seconds.

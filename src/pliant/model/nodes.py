@@ -113,7 +113,8 @@ def lowest_bits(mask: int, count: int) -> int:
         if count > all_of_them:
             raise ValueError(f"{count} nodes wanted of a set of {all_of_them}")
         return mask
-    low, high = count, mask.bit_length()
+    # Below the end of the prefix are ``count`` bits, above it are the others.
+    low, high = count, mask.bit_length() - (all_of_them - count)
     while low < high:
         middle = (low + high) // 2
         if (mask & ((1 << middle) - 1)).bit_count() < count:

@@ -26,6 +26,8 @@ class ResizeCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def still_s(self, before: int, after: int, data_mb: float = 0.0) -> float:
         """How long a job with ``data_mb`` megabytes to redistribute stands still."""
+        if not self.data_s:
+            return self.blocked_s
         return self.blocked_s + self.data_s * data_mb / min(before, after)
 
     def expand_s(self, before: int, after: int, data_mb: float = 0.0) -> float:

@@ -102,8 +102,11 @@ class Ledger:
     def __init__(self, rule: Rule, patience_s: float, memory: Mapping[str, Any]) -> None:
         self._rule = rule
         self._patience_s = patience_s
-        self._left_with: dict[int, int] = dict(memory.get("left_with", ()))
+        self._left_with: dict[int, int] = {}
         self.held: dict[int, Agreement] = {}
+        if not memory:
+            return
+        self._left_with.update(memory.get("left_with", ()))
         for job, size, free, awaited, run_s, since, robbed in memory.get("agreements", ()):
             self.held[job] = Agreement(job, size, free, dict(awaited), run_s, since, robbed=robbed)
 

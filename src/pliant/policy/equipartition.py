@@ -21,9 +21,10 @@ def equal_shares(nodes: int, bounds: Sequence[Bounds]) -> list[int]:
     What does not divide evenly goes to the first. Every job gets its minimum, which ``nodes`` must allow.
     """
     low, high = 0, max((each.max for each in bounds), default=0)
+    limits = [(each.min, each.max) for each in bounds]
     while low < high:
         level = (low + high + 1) // 2
-        if sum(min(max(level, each.min), each.max) for each in bounds) <= nodes:
+        if sum([min(max(level, least), most) for least, most in limits]) <= nodes:
             low = level
         else:
             high = level - 1

@@ -69,17 +69,18 @@ class Agreeing:
         self, seen: ClusterView, ledger: Ledger, starts: list[Decision], soon: list[tuple[float, int]]
     ) -> list[Resize]:
         """New agreements in the order of the queue, and the shrinks that they need."""
+        begun = {each.job: each.size for each in starts if type(each) is Start}
+        waiting = [job for job in seen.queue if job.id not in begun]
+        if not waiting:
+            return []
         donors = [job for job in seen.elastic if job.size > job.bounds.min and seen.resizable(job)]
         if not donors:
             return []
-        begun = {each.job: each.size for each in starts if type(each) is Start}
         prospect = _Prospect(seen, donors, begun, soon)
         cost = seen.cost.shrink_s()
         guard: _Guard | None = None
         asked: dict[int, int] = {}
-        for job in seen.queue:
-            if job.id in begun:
-                continue
+        for job in waiting:
             plan = self._plan(prospect, job, guard, cost)
             if plan is None and guard is None:
                 guard = _Guard(job.bounds.min, prospect.earliest(job.bounds.min))

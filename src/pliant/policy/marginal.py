@@ -9,6 +9,7 @@ and starting are thus compared in one unit, and short jobs, and jobs that scale,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
 from pliant.model.jobs import JobClass
@@ -137,7 +138,7 @@ class _Pass:
         self._late: set[int] = set()
         self._shrink_s = _shrink_s(view)
         self._donors: list[Entry] | None = None
-        self._left: dict[int, float] = {}
+        self._left: dict[int, tuple[float, Callable[[int], float]]] = {}
 
     def decide(self) -> list[Decision]:
         decisions: list[Decision] = self._serve()
@@ -230,15 +231,16 @@ class _Pass:
 
     def _time_left(self, job: JobView, size: int) -> float:
         """Seconds that ``job`` still takes on ``size`` nodes."""
-        preferred = job.bounds.preferred
-        left = self._left.get(job.id)
-        if left is None:
+        known = self._left.get(job.id)
+        if known is None:
+            preferred = job.bounds.preferred
             if job.size:
                 left = job.remaining_s(self.now) * job.spec.speed_ratio(preferred, job.size)
             else:
                 left = job.spec.estimate(preferred)
-            left = self._left[job.id] = max(LEAST_S, left)
-        return left * job.spec.speed_ratio(size, preferred)
+            known = self._left[job.id] = max(LEAST_S, left), job.spec.speed_ratios(preferred)
+        left, ratio = known
+        return left * ratio(size)
 
     def _worth(self, job: JobView, size: int, more: int) -> float:
         """What each node between ``size`` and ``more`` adds to the rate at which jobs end, in 1 / s."""

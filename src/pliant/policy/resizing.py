@@ -25,14 +25,21 @@ def largest(job: JobView) -> int:
 
 def pays(view: ClusterView, job: JobView, size: int, payback: float) -> bool:
     """Whether the rest of the work saves ``payback`` times what growing to ``size`` takes."""
-    return _saves(
-        job, size, job.remaining_s(view.now), view.cost.expand_s(job.size, size, job.spec.data_mb), payback
-    )
+    spec, before = job.spec, job.size
+    cost_s = view.cost.expand_s(before, size, spec.data_mb)
+    return (job.remaining_s(view.now) - cost_s) * (1.0 - spec.speed_ratio(size, before)) > payback * cost_s
 
 
-def _saves(job: JobView, size: int, left_s: float, cost_s: float, payback: float) -> bool:
-    """``pays``, with what is left of the job at its present size and the cost of growing, in seconds."""
-    return (left_s - cost_s) * (1.0 - job.spec.speed_ratio(size, job.size)) > payback * cost_s
+def _paying(view: ClusterView, job: JobView, left_s: float, payback: float) -> Callable[[int], bool]:
+    """``pays`` for many sizes of one job, of which ``left_s`` seconds are left at its present size."""
+    before, data_mb, cost = job.size, job.spec.data_mb, view.cost
+    ratio = job.spec.speed_ratios(before)
+
+    def paying(size: int) -> bool:
+        cost_s = cost.expand_s(before, size, data_mb)
+        return (left_s - cost_s) * (1.0 - ratio(size)) > payback * cost_s
+
+    return paying
 
 
 def just_enough(donors: list[JobView], need: int, floor: Limit, reason: Reason) -> list[Resize]:
@@ -62,27 +69,24 @@ def grow(
 ) -> list[Resize]:
     """Raise the smallest sizes step by step up to ``ceiling`` while ``free`` lasts and each step pays."""
     jobs = list(takers)
-    now, cost = view.now, view.cost
-    sizes = {job.id: job.size for job in jobs}
-    lefts = {job.id: job.remaining_s(now) for job in jobs}
     smallest_first = [(job.size, job.id, job, ceiling(job)) for job in jobs]
     heapify(smallest_first)
+    sizes: dict[int, int] = {}
+    known: dict[int, tuple[float, Callable[[int], bool]]] = {}
     while smallest_first and free > 0:
         before, number, job, most = smallest_first[0]
         size = job.bounds.above(before)
-        if (
-            not size
-            or size > most
-            or size - before > free
-            or not _saves(job, size, lefts[number], cost.expand_s(job.size, size, job.spec.data_mb), payback)
-        ):
+        if size and number not in known:
+            left_s = job.remaining_s(view.now)
+            known[number] = left_s, _paying(view, job, left_s, payback)
+        if not size or size > most or size - before > free or not known[number][1](size):
             heappop(smallest_first)
             continue
         free -= size - before
         sizes[number] = size
         heapreplace(smallest_first, (size, number, job, most))
     return [
-        Resize(job.id, sizes[job.id], Reason("idle_nodes", figures={"remaining_s": lefts[job.id]}))
+        Resize(job.id, sizes[job.id], Reason("idle_nodes", figures={"remaining_s": known[job.id][0]}))
         for job in jobs
-        if sizes[job.id] > job.size
+        if job.id in sizes
     ]

@@ -150,8 +150,8 @@ class ClusterView(Protocol):
 
     @property
     def served(self) -> int:
-        """The job for which another was last asked to shrink (its reason's ``for_job``); 0 if that came to nothing. It
-        may have started or ended since."""
+        """The waiting job for which another was last asked to shrink (its reason's ``for_job``); 0 if that came to
+        nothing, and once it has started or was cancelled."""
 
     @property
     def news(self) -> Sequence[End]:

@@ -226,6 +226,7 @@ class Simulator:
 
     def _tell(self) -> None:
         """Let the core handle the events, and what its commands cause in the same instant."""
+        sink = self._sink
         while self._events or self._wishes:
             events, self._events = self._events, []
             if self._wishes:
@@ -235,9 +236,9 @@ class Simulator:
             records, commands = self.core.handle(events, self._now)
             if self._breakdowns.failed:
                 self._lose_groups(records)
-            if self._sink is not None:
+            if sink is not None:
                 for record in records:
-                    self._sink(record)
+                    sink(record)
             for command in commands:
                 self._carry_out[type(command)](command)
 

@@ -15,7 +15,7 @@ SKIPPED: dict[str, str] = {
     "core/capacity.py": "a part of the metrics",
     "core/distribution.py": "a part of the metrics",
     "core/outcomes.py": "a part of the metrics",
-    "core/unclean.py": "a part of the metrics",
+    "core/lives.py": "what metrics and charts are made of",
     "core/gantt.py": "a figure of a report",
     "core/usage.py": "what a fair policy goes by: a wrong figure gives another order, none that is unsound",
     "core/over.py": "what a policy reads of jobs that have ended",

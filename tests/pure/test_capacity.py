@@ -12,13 +12,13 @@ from test_node_failures import drawn_
 from test_simulation import NODES, elastic_jobs, policies_, run, settings_
 
 from pliant.core import records as r
+from pliant.core.gantt import gantt
 from pliant.core.metrics import Metrics, measure
 from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.registry import make
 from pliant.policy.view import Reason
-from pliant.report.held import held
 from pliant.sim.references import reference_times
 from pliant.sim.simulator import simulate
 from pliant.workloads.failures import Drawn, Failures
@@ -84,10 +84,24 @@ def test_a_reserved_node_that_is_lost_is_waited_for_no_longer() -> None:
         r.JobEnded(20.0, 1, JobState.COMPLETED, 0, nodes("0-1")),
     ]
     assert measure(records).resizing_node_s == 1 * 2 + 1 * 6
-    shown = [(each.kind, str(each.nodes), each.from_s, each.to_s) for each in held(records)]
+    shown = [(each.kind, str(each.nodes), each.from_s, each.to_s) for each in gantt(records).idle_time()]
     assert shown[:3] == [
         ("reserved", "3", 11.0, 13.0), ("reserved", "2", 11.0, 17.0), ("lost", "3", 13.0, 20.0),
     ]  # fmt: skip
+
+
+def test_a_lost_node_is_not_being_cleaned_when_its_job_ends() -> None:
+    records = [
+        *RECORDS[:3],
+        r.NodesLost(15.0, nodes("0")),
+        r.JobEnded(20.0, 1, JobState.NODE_FAIL, 1, nodes("0-1")),
+        r.NodesClean(21.0, 1, nodes("1")),
+        r.NodesBack(24.0, nodes("0")),
+        r.NodesLost(26.0, nodes("0")),
+        r.NodesBack(30.0, nodes("0")),
+    ]
+    shown = [(each.kind, str(each.nodes), each.from_s, each.to_s) for each in gantt(records).idle_time()]
+    assert shown == [("cleaning", "1", 20.0, 21.0), ("lost", "0", 15.0, 24.0), ("lost", "0", 26.0, 30.0)]
 
 
 def test_the_command_divides_by_what_was_there(tmp_path: Path) -> None:
@@ -98,6 +112,18 @@ def test_the_command_divides_by_what_was_there(tmp_path: Path) -> None:
     assert figures["capacity_node_s"] == 2 * 16 - 1 * 2
     assert figures["utilisation"] == (2 * 4 + 2 * 10) / 30
     assert figures["lost_node_s"] == 8.0
+
+
+def test_a_requeued_job_is_one_job_of_the_report(tmp_path: Path) -> None:
+    (tmp_path / "x.swf").write_text("; MaxProcs: 2\n1 0 0 10 2\n2 0 0 3 1\n")
+    (tmp_path / "f.csv").write_text("1,4,6\n")
+    page = tmp_path / "r.html"
+    command("simulate", str(tmp_path / "x.swf"), "--failures", str(tmp_path / "f.csv"), "--report", str(page))
+    [run] = json.loads(page.with_suffix(".json").read_text())["runs"]
+    assert [(job["name"], job["start_s"], job["end_s"]) for job in run["jobs"]] == [
+        ("1", 7.0, 17.0), ("2", 4.0, 7.0),
+    ]  # fmt: skip
+    assert page.read_text().count("<tr data-job") == 2
 
 
 KNOWN = {

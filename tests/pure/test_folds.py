@@ -1,4 +1,5 @@
-"""Every fold over records handles a record or says that it leaves it aside: a new one is forgotten by none."""
+"""Every fold over records handles a record or says that it leaves it aside: a new one is forgotten by none. So does
+every listener to ``Lives`` with a row."""
 
 from __future__ import annotations
 
@@ -10,25 +11,28 @@ from typing import get_args
 import pytest
 
 import pliant
+from pliant.charts.dense import Dense
 from pliant.core import records as r
+from pliant.core.gantt import Gantt
+from pliant.core.lives import ROWS, Listener
+from pliant.core.metrics import Metrics
+from pliant.core.outcomes import Outcomes
+from pliant.sim.jobs_csv import JobsCsv
 
 SOURCE = Path(pliant.__file__).parent
 RECORDS = frozenset(get_args(r.AnyRecord))
 FOLDS = [
     ("core.state", "State"),
-    ("core.metrics", "Metrics"),
-    ("core.gantt", "Gantt"),
+    ("core.lives", "Lives"),
     ("core.audit", "Audit"),
     ("core.usage", "Usage"),
-    ("report.held", "_Fold"),
-    ("charts.dense", "Dense"),
-    ("sim.jobs_csv", "JobsCsv"),
     ("terminal.events", "Told"),
     ("workloads.journals", "_follow"),
     ("sim.calibration", "collect"),
     ("sim.calibration", "_Work"),
 ]
 """(module, part); a function's IGNORES are its module's, a class's are its own."""
+LISTENERS: list[type[Listener]] = [Metrics, Outcomes, Gantt, Dense, JobsCsv]
 NO_FOLDS = {("terminal.progress", "LiveView")}
 """It counts what has ended, and draws the state."""
 ROOMS = ("testing", "reproduce")
@@ -61,6 +65,14 @@ def _parts(module: str) -> dict[str, ast.AST]:
     return {node.name: node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
 
 
+def _modules() -> list[str]:
+    return [
+        ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+        for path in SOURCE.rglob("*.py")
+        if path.name != "__init__.py" and path.parent.name not in ROOMS
+    ]
+
+
 def _names(kinds: frozenset[type[r.Record]]) -> list[str]:
     return sorted(kind.__name__ for kind in kinds)
 
@@ -76,15 +88,34 @@ def test_a_fold_handles_a_record_or_says_that_it_does_not(module: str, part: str
 
 
 def test_no_fold_is_left_out() -> None:
-    modules = [
-        ".".join(path.relative_to(SOURCE).with_suffix("").parts)
-        for path in SOURCE.rglob("*.py")
-        if path.name != "__init__.py" and path.parent.name not in ROOMS
-    ]
     found = {
         (module, name)
-        for module in modules
+        for module in _modules()
         for name, node in _parts(module).items()
         if len(_handled(node)) >= FEW
     }
     assert sorted(found - NO_FOLDS) == sorted(FOLDS)
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+def test_a_listener_has_a_row_or_says_that_it_has_not(listener: type[Listener]) -> None:
+    has = {row for row in ROWS if row in vars(listener)}
+    assert sorted(has & listener.IGNORES) == [], "both handled and ignored"
+    assert sorted(set(ROWS) - has - listener.IGNORES) == [], f"neither in {listener} nor in its IGNORES"
+    assert sorted(listener.IGNORES - set(ROWS)) == [], "no such row"
+
+
+def test_no_row_and_no_listener_is_left_out() -> None:
+    own = {"lives", "add", "parts"}
+    assert sorted(set(ROWS)) == sorted(
+        name for name in vars(Listener) if name.islower() and name[0] != "_" and name not in own
+    )
+    found = {
+        (module, name)
+        for module in _modules()
+        for name, node in _parts(module).items()
+        if isinstance(node, ast.ClassDef) and "Listener" in map(ast.unparse, node.bases)
+    }
+    assert sorted(found) == sorted(
+        (each.__module__.removeprefix("pliant."), each.__name__) for each in LISTENERS
+    )

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from workloads import upper_bound_jobs
 
 from pliant.core import records as r
+from pliant.core.lives import Lives
 from pliant.core.metrics import Metrics
 from pliant.core.settings import Settings
 from pliant.files.policy import policy_names
@@ -158,7 +159,7 @@ def test_sums_agree_with_the_metrics(
             8,
             Malleable(),
             Settings(cost=ResizeCost(blocked_s=1.0), cooldown_s=2.0),
-            lines.beside(metrics.add),
+            Lives(metrics, lines).add,
         )
     figures, rows = metrics.summary(), rows_of(out)
     assert [int(row["job"]) for row in rows] == list(range(1, len(jobs) + 1))

@@ -28,7 +28,6 @@ from pliant.model.nodes import NodeSet
 from pliant.policy.registry import POLICIES, make
 from pliant.protocol import messages as m
 from pliant.protocol import resizing
-from pliant.report.held import held
 from pliant.sim.simulator import simulate
 from pliant.terminal.events import Told
 from pliant.workloads.failures import Down, Failures
@@ -296,7 +295,7 @@ def test_metrics_chart_and_words_know_a_loss() -> None:
         ("0-1", 4.0),
         ("0", 5.0),
     ]
-    assert [(x.kind, str(x.nodes), x.to_s) for x in held(run.records)] == [
+    assert [(x.kind, str(x.nodes), x.to_s) for x in gantt(run.records).idle_time()] == [
         ("cleaning", "2", 3.0),
         ("lost", "1", 5.0),
     ]

@@ -16,6 +16,7 @@ from pliant.charts import figures
 from pliant.charts.dense import BINS, Bin, Binned, Dense, Sample
 from pliant.core import records as r
 from pliant.core.distribution import percentile
+from pliant.core.lives import told
 from pliant.core.metrics import Metrics
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
@@ -130,9 +131,10 @@ def test_no_jobs_no_distribution() -> None:
 def shown(records: list[r.Record], jobs: int, of: Simulated) -> tuple[str, dict[str, Any]]:
     """The page and the JSON of a run said to have ``jobs`` jobs."""
     picture, metrics = Picture(jobs), Metrics(keep_jobs=False)
-    sink = picture.beside(metrics.add)
-    for record in records:
-        sink(record)
+    told(records, metrics, picture.dense)
+    if (keep := picture.keep) is not None:
+        for record in records:
+            keep(record)
     summary = metrics.summary()
     return page(picture, of, summary), json.loads(json_of(picture, of, summary))
 

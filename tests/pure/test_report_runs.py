@@ -10,13 +10,13 @@ from rich.console import Console
 from pliant.charts.shapes import Box, Line, area, label_boxes, outline
 from pliant.core import records as r
 from pliant.core.gantt import Segment
+from pliant.core.lives import CLEANING, RESERVED, Stretch
 from pliant.model.jobs import Check
 from pliant.model.kinds import JobKind
 from pliant.model.nodes import NodeSet
 from pliant.page.html import page
 from pliant.policy.view import Reason
 from pliant.report.compare import compare, headline, pacing_note, warnings
-from pliant.report.held import CLEANING, RESERVED, Held
 from pliant.report.runs import Run, report_json
 from pliant.report.words import alike, count, plain, seconds, why
 from pliant.terminal.tables import compare_table, job_table
@@ -171,12 +171,12 @@ def test_a_kind_is_said_where_it_is_not_mpi() -> None:
     assert [job["kind"] for job in jobs] == ["places", "mpi"]
 
 
-def test_held_nodes_of_an_expansion_and_a_shrink() -> None:
+def test_idle_nodes_of_an_expansion_and_a_shrink() -> None:
     n = NodeSet.of
-    assert one_resize().held == [
-        Held(1, RESERVED, n([1, 2]), 4.0, 5.0),
-        Held(1, CLEANING, n([1]), 9.0, 9.5),
-        Held(2, CLEANING, n([1]), 12.0, 13.0),
+    assert one_resize().idle == [
+        Stretch(1, RESERVED, n([1, 2]), 4.0, 5.0),
+        Stretch(1, CLEANING, n([1]), 9.0, 9.5),
+        Stretch(2, CLEANING, n([1]), 12.0, 13.0),
     ]
 
 

@@ -1,17 +1,18 @@
 """A long run in little room: nodes in use and queue length by bins of time, and how waits were distributed.
 
-A fold over records like the metrics, for runs of so many jobs that nobody could look at each.
+For runs of so many jobs that nobody could look at each.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
 
 from pliant.core import records as r
-from pliant.core.distribution import SLOWDOWN_BOUND_S, percentile
+from pliant.core.distribution import bounded_slowdown, percentile
+from pliant.core.lives import Life, Listener
 from pliant.model.jobs import JobClass
 
 BINS = 1024
@@ -127,56 +128,32 @@ class Sample(NamedTuple):
         return [(value, bisect_right(values, value) / count) for value in sorted(chosen)]
 
 
-class _Open:
-    __slots__ = ("malleable", "size", "start", "submit")
-
-    def __init__(self, submit: float, *, malleable: bool) -> None:
-        self.submit = submit
-        self.malleable = malleable
-        self.start: float | None = None
-        self.size = 0
-
-
-class Dense:
-    """Add every record of a run, in order. Of each ended job it keeps three numbers.
+class Dense(Listener):
+    """Listens to the life of every job. Of each ended one it keeps three numbers.
 
     ``wait``, ``turnaround`` and ``slowdown`` (bounded, as in the metrics) are distributions over the jobs that
     started and ended: all of them, or those that were malleable, or those that were not.
     """
 
-    IGNORES: ClassVar[r.Ignores] = frozenset({
-        r.JobPromised, r.JobLaunched, r.JobRunning, r.JobMalleable, r.JobPinned, r.JobProgressed,
-        r.ResizeOffered, r.ResizeWithdrawn, r.ResizeAccepted, r.ResizeDeclined, r.ResizeFailed,
-        r.JobEnding, r.ControllerResumed, r.PolicyFailed, r.PolicyRemembers, r.NodesGranted, r.NodesClean,
-        r.NodesLost, r.NodesBack, r.NodesOrdered, r.NodesRefused, r.NodesReclaimed, r.NodesReturned,
+    IGNORES: ClassVar[frozenset[str]] = frozenset({
+        "launched", "offered", "accepted", "withdrawn", "resized", "settled", "groups_lost", "held", "wasted", "idle",
+        "nodes_there", "nodes_lost", "nodes_returned",
     })  # fmt: skip
 
     def __init__(self) -> None:
         self.jobs = 0
         self.origin = 0.0
         self.end = 0.0
-        self._jobs: dict[int, _Open] = {}
-        self._requeued: dict[int, _Open] = {}
-        self._in_use = self._waiting = 0
         self._nodes: Binned | None = None
         self._queue: Binned | None = None
         self._kept = {malleable: (array("d"), array("d"), array("d")) for malleable in (False, True)}
-        self._fold: dict[type[r.Record], Callable[[Any], None]] = {
-            r.JobSubmitted: self._submitted,
-            r.JobStarted: self._started,
-            r.ResizeDone: self._resized,
-            r.GroupsLost: self._groups_lost,
-            r.JobEnded: self._ended,
-        }
-
-    def add(self, record: r.Record) -> None:
-        fold = self._fold.get(type(record))
-        if fold is not None:
-            fold(record)
 
     def nodes(self) -> list[Bin]:
         """Nodes in use, from the first submission to the last end."""
-        return self._nodes.bins(self.end) if self._nodes is not None else []
+        if self._nodes is None:
+            return []
+        self._nodes.set(self.lives.since, self.lives.held)
+        return self._nodes.bins(self.end)
 
     def queue(self) -> list[Bin]:
         """Jobs that waited to be started, over the same time."""
@@ -195,60 +172,32 @@ class Dense:
         kinds = (False, True) if malleable is None else (malleable,)
         return Sample(sorted(value for kind in kinds for value in self._kept[kind][which]))
 
-    def _submitted(self, record: r.JobSubmitted) -> None:
-        at = record.at
-        if self._nodes is None:
-            self.origin = at
-            self._nodes, self._queue = Binned(at), Binned(at)
-        if record.requeue_of in self._requeued:
-            self._jobs[record.job] = self._requeued.pop(record.requeue_of)
-            self._wait(at, 1)
-            return
-        self.jobs += 1
-        malleable = record.spec.job_class is JobClass.MALLEABLE
-        self._jobs[record.job] = _Open(at, malleable=malleable)
-        self._wait(at, 1)
+    def began(self, at: float) -> None:
+        self.origin = at
+        self._nodes, self._queue = Binned(at), Binned(at)
 
-    def _started(self, record: r.JobStarted) -> None:
-        job = self._jobs[record.job]
-        job.start = record.at
-        job.size = len(record.nodes)
-        self._wait(record.at, -1)
-        self._use(record.at, job.size)
+    def submitted(self, life: Life) -> None:
+        self.jobs += not life.again
+        self._waits()
 
-    def _resized(self, record: r.ResizeDone) -> None:
-        self._grow(record, len(record.gained) - len(record.released))
+    def started(self, _life: Life) -> None:
+        self._waits()
 
-    def _groups_lost(self, record: r.GroupsLost) -> None:
-        self._grow(record, -len(record.nodes))
-
-    def _grow(self, record: r.ResizeDone | r.GroupsLost, more: int) -> None:
-        self._jobs[record.job].size += more
-        self._use(record.at, more)
-
-    def _ended(self, record: r.JobEnded) -> None:
-        job = self._jobs.pop(record.job)
-        at = self.end = record.at
-        if job.start is None:
-            self._wait(at, -1)
-            return
-        self._use(at, -job.size)
-        if record.requeued:
-            job.start = None
-            self._requeued[record.job] = job
-            return
-        turnaround = at - job.submit
-        waits, turnarounds, slowdowns = self._kept[job.malleable]
-        waits.append(job.start - job.submit)
-        turnarounds.append(turnaround)
-        slowdowns.append(max(1.0, turnaround / max(SLOWDOWN_BOUND_S, at - job.start)))
-
-    def _use(self, at: float, more: int) -> None:
-        self._in_use += more
+    def used(self, held: int, _in_use: int, from_s: float, _to_s: float) -> None:
         if self._nodes is not None:
-            self._nodes.set(at, self._in_use)
+            self._nodes.set(from_s, held)
 
-    def _wait(self, at: float, more: int) -> None:
-        self._waiting += more
+    def ended(self, life: Life, end: r.JobEnded, _size: int) -> None:
+        at = self.end = end.at
+        if life.start is None:
+            self._waits()
+        elif not end.requeued:
+            turnaround = at - life.submit
+            waits, turnarounds, slowdowns = self._kept[life.spec.job_class is JobClass.MALLEABLE]
+            waits.append(life.start - life.submit)
+            turnarounds.append(turnaround)
+            slowdowns.append(bounded_slowdown(turnaround, at - life.start))
+
+    def _waits(self) -> None:
         if self._queue is not None:
-            self._queue.set(at, self._waiting)
+            self._queue.set(self.lives.now, self.lives.waiting)

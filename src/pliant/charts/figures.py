@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from pliant.charts.palette import Fill, fills
 from pliant.charts.shapes import Box, apart, area, label_boxes, outline
 from pliant.core.gantt import Segment
-from pliant.report.held import AWAY, CLEANING, LOST, RESERVED, Held
+from pliant.core.lives import AWAY, CLEANING, LOST, RESERVED, Stretch
 from pliant.report.runs import Run
 from pliant.report.words import percent, plain, seconds, shorten
 
@@ -150,8 +150,8 @@ class _RunChart:
 
     def draw(self, span: float) -> None:
         self._frame(span)
-        for stay in self.run.held:
-            self._held(stay)
+        for stretch in self.run.idle:
+            self._idle(stretch)
         for number, segments in self.by_job.items():
             self._job(number, segments)
         for number, segments in self.by_job.items():
@@ -204,19 +204,20 @@ class _RunChart:
         )  # fmt: skip
         self.axes.add_artist(border)
 
-    def _held(self, stay: Held) -> None:
+    def _idle(self, stretch: Stretch) -> None:
         from matplotlib.patches import PathPatch
 
         origin = self.run.origin_s
-        look = self.looks.get(self.run.job_name(stay.job))
+        look = self.looks.get(self.run.job_name(stretch.job))
         style: dict[str, Any] = {
             RESERVED: {"facecolor": "none", "edgecolor": look.colour if look else FAINT, "hatch": "//////"},
             CLEANING: {"facecolor": SOILED, "edgecolor": "none"},
             LOST: {"facecolor": FAINT, "edgecolor": PAPER, "hatch": "xx"},
             AWAY: {"facecolor": "none", "edgecolor": FAINT, "hatch": "...."},
-        }[stay.kind]
+        }[stretch.kind]
         boxes = [
-            Box(stay.from_s - origin, stay.to_s - origin, low, high) for low, high in stay.nodes.ranges()
+            Box(stretch.from_s - origin, stretch.to_s - origin, low, high)
+            for low, high in stretch.nodes.ranges()
         ]
         self.axes.add_artist(
             PathPatch(_filled(boxes), linewidth=0, zorder=2, rasterized=self.raster, **style)

@@ -20,6 +20,7 @@ from pliant.cli import simulate_options as o
 from pliant.cli import simulated
 from pliant.cli.outputs import check_outputs
 from pliant.cli.simulate_tables import simulation_table, study_table
+from pliant.core.lives import Listener
 from pliant.files.cost import read_cost
 from pliant.files.policy import PolicySpec, policy_names, weights_of
 from pliant.model.errors import BatchError
@@ -172,7 +173,9 @@ def _single(grid: Grid, outputs: Outputs) -> None:
         load = made.load
         picture = Picture(len(load.jobs)) if report is not None else None
         with _Progress(len(load.jobs)) as progress:
-            ended = made.run(*([picture] if picture is not None else []), *lines, progress=progress.show)
+            listeners: list[Listener] = [*lines, picture.dense] if picture is not None else [*lines]
+            keep = picture.keep if picture is not None else None
+            ended = made.run(*listeners, keep=keep, progress=progress.show)
         name = Path(wish.text).name
         if report is not None and picture is not None:
             facts = simulated.facts(wish, load, grid.policies[0].start, grid.instant, ended.end)

@@ -73,7 +73,7 @@ class EndedJobs:
         """The mean over jobs of turnaround over reference time, at least 10 s; never below 1."""
         return _mean(
             [
-                max(1.0, turnaround / max(SLOWDOWN_BOUND_S, reference))
+                bounded_slowdown(turnaround, reference)
                 for turnaround, reference in zip(self._turnaround, self._reference, strict=True)
             ]
         )
@@ -106,6 +106,12 @@ class EndedJobs:
     def _stretch(self, i: int) -> float | None:
         reference = self._reference[i]
         return self._turnaround[i] / reference if reference > 0 else None
+
+
+def bounded_slowdown(turnaround_s: float, run_s: float) -> float:
+    """Turnaround over run time, short run times taken as ``SLOWDOWN_BOUND_S``; never below 1."""
+    run_s = max(SLOWDOWN_BOUND_S, run_s)
+    return turnaround_s / run_s if turnaround_s > run_s else 1.0
 
 
 def spread(values: Sequence[float]) -> Spread:

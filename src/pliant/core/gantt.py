@@ -1,11 +1,12 @@
-"""Who held which nodes when: a fold over records, drawn by others."""
+"""Who held which nodes when, and when nobody computed on them: rows of a run kept to be drawn by others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterable
+from typing import ClassVar, NamedTuple
 
 from pliant.core import records as r
+from pliant.core.lives import Life, Listener, Stretch, told
 from pliant.model.nodes import NodeSet
 
 
@@ -28,97 +29,72 @@ class Mark(NamedTuple):
     nodes: NodeSet
 
 
-class _Held:
-    __slots__ = ("mask", "name", "since")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.mask = 0
-        self.since = 0.0
-
-
-class Gantt:
-    """Add every record of a run, in order.
-
-    ``segments`` and ``marks`` are in order of time (segments by their end); ``curve`` is the step function
+class Gantt(Listener):
+    """``segments``, ``stretches`` and ``marks`` are in order of time (of their end); ``curve`` is the step function
     of nodes in use: (time, nodes from then on), one step an instant.
     """
 
-    IGNORES: ClassVar[r.Ignores] = frozenset({
-        r.JobPromised, r.JobLaunched, r.JobRunning, r.JobMalleable, r.JobPinned, r.JobProgressed,
-        r.ResizeOffered, r.ResizeWithdrawn, r.ResizeAccepted, r.ResizeDeclined, r.ResizeFailed,
-        r.JobEnding, r.ControllerResumed, r.PolicyFailed, r.PolicyRemembers, r.NodesGranted, r.NodesClean,
-        r.NodesLost, r.NodesBack, r.NodesOrdered, r.NodesRefused, r.NodesReclaimed, r.NodesReturned,
+    IGNORES: ClassVar[frozenset[str]] = frozenset({
+        "began", "submitted", "launched", "offered", "accepted", "withdrawn", "settled", "used", "nodes_there",
+        "nodes_lost", "nodes_returned",
     })  # fmt: skip
 
     def __init__(self) -> None:
         self.segments: list[Segment] = []
+        self.stretches: list[Stretch] = []
         self.marks: list[Mark] = []
         self.curve: list[tuple[float, int]] = []
-        self.now = 0.0
-        self._jobs: dict[int, _Held] = {}
         self._in_use = 0
-        self._fold: dict[type[r.Record], Callable[[Any], None]] = {
-            r.JobSubmitted: self._submitted,
-            r.JobStarted: self._started,
-            r.ResizeDone: self._resized,
-            r.GroupsLost: self._groups_lost,
-            r.JobEnded: self._ended,
-        }
-
-    def add(self, record: r.Record) -> None:
-        self.now = record.at
-        fold = self._fold.get(type(record))
-        if fold is not None:
-            fold(record)
 
     def running(self) -> list[Segment]:
         """The segments that are still open, as if they ended with the last record."""
-        return [
-            Segment(number, held.name, NodeSet(held.mask), held.since, self.now)
-            for number, held in self._jobs.items()
-            if held.mask
-        ]
+        return [self._segment(life) for life in self.lives.jobs.values() if life.mask]
 
-    def _submitted(self, record: r.JobSubmitted) -> None:
-        self._jobs[record.job] = _Held(record.spec.name)
+    def idle_time(self) -> list[Stretch]:
+        """All stretches in which nobody computed on some nodes; the open ones end with the last record."""
+        return self.stretches + self.lives.idle()
 
-    def _started(self, record: r.JobStarted) -> None:
-        self._hold(record.job, record.nodes.mask)
+    def held(self, life: Life) -> None:
+        self.segments.append(self._segment(life))
 
-    def _resized(self, record: r.ResizeDone) -> None:
-        mask = self._jobs[record.job].mask
-        self._hold(record.job, (mask | record.gained.mask) & ~record.released.mask)
-        if record.gained:
-            self.marks.append(Mark(record.job, record.at, "expand", record.gained))
-        if record.released:
-            self.marks.append(Mark(record.job, record.at, "shrink", record.released))
+    def wasted(self, job: int, kind: str, mask: int, since: float) -> None:
+        self.idle(job, kind, mask, since)
 
-    def _groups_lost(self, record: r.GroupsLost) -> None:
-        self._hold(record.job, self._jobs[record.job].mask & ~record.nodes.mask)
+    def idle(self, job: int, kind: str, mask: int, since: float) -> None:
+        self.stretches.append(Stretch(job, kind, NodeSet(mask), since, self.lives.now))
 
-    def _ended(self, record: r.JobEnded) -> None:
-        self._hold(record.job, 0)
-        del self._jobs[record.job]
+    def started(self, _life: Life) -> None:
+        self._step()
 
-    def _hold(self, number: int, mask: int) -> None:
-        """From now on the job holds ``mask``."""
-        held, now = self._jobs[number], self.now
-        if held.mask and now > held.since:
-            self.segments.append(Segment(number, held.name, NodeSet(held.mask), held.since, now))
-        grown = mask.bit_count() - held.mask.bit_count()
-        held.mask, held.since = mask, now
-        if grown:
-            self._in_use += grown
-            if self.curve and self.curve[-1][0] == now:
-                self.curve[-1] = (now, self._in_use)
-            else:
-                self.curve.append((now, self._in_use))
+    def groups_lost(self, _life: Life, _loss: r.GroupsLost) -> None:
+        self._step()
+
+    def ended(self, _life: Life, _end: r.JobEnded, _size: int) -> None:
+        self._step()
+
+    def _step(self) -> None:
+        now, in_use = self.lives.now, self.lives.held
+        if in_use == self._in_use:
+            return
+        self._in_use = in_use
+        if self.curve and self.curve[-1][0] == now:
+            self.curve[-1] = (now, in_use)
+        else:
+            self.curve.append((now, in_use))
+
+    def resized(self, life: Life, done: r.ResizeDone, _kind: str, _before: int) -> None:
+        if done.gained:
+            self.marks.append(Mark(life.job, done.at, "expand", done.gained))
+        if done.released:
+            self.marks.append(Mark(life.job, done.at, "shrink", done.released))
+        self._step()
+
+    def _segment(self, life: Life) -> Segment:
+        return Segment(life.job, life.spec.name, NodeSet(life.mask), life.since, self.lives.now)
 
 
 def gantt(records: Iterable[r.Record]) -> Gantt:
     """The chart of a whole run."""
     chart = Gantt()
-    for record in records:
-        chart.add(record)
+    told(records, chart)
     return chart

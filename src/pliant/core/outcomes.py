@@ -1,10 +1,14 @@
-"""What a run was like, as data: its figures, its jobs and their resizes. ``core/metrics.py`` makes them of records."""
+"""What a run was like, as data: its figures, which ``core/metrics.py`` makes, its jobs and their resizes."""
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
+from pliant.core import records as r
 from pliant.core.distribution import ClassMetrics
+from pliant.core.lives import Life, Listener
 from pliant.model.jobs import JobClass, JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Reason
@@ -132,3 +136,91 @@ class RunMetrics(msgspec.Struct, kw_only=True):
     """Those of them that did not complete."""
     jobs: list[JobOutcome]
     """By job number; empty if they were not kept."""
+
+
+class Outcomes(Listener):
+    """What becomes of each job: ``jobs``, in order of submission. A job that is requeued is the same job."""
+
+    IGNORES: ClassVar[frozenset[str]] = frozenset({
+        "began", "held", "wasted", "idle", "used", "nodes_there", "nodes_lost", "nodes_returned",
+    })  # fmt: skip
+
+    def __init__(self) -> None:
+        self.jobs: list[JobOutcome] = []
+        self._open: dict[Life, JobOutcome] = {}
+
+    def submitted(self, life: Life) -> None:
+        if life.again:
+            self._open[life].state = JobState.PENDING
+            return
+        spec = life.spec
+        job = JobOutcome(
+            name=spec.name,
+            job_class=spec.job_class,
+            state=JobState.PENDING,
+            submit_s=life.submit,
+            resizes=[],
+        )
+        self._open[life] = job
+        self.jobs.append(job)
+
+    def started(self, life: Life) -> None:
+        job = self._open[life]
+        job.start_s = life.start
+        job.state = JobState.CONFIGURING
+
+    def launched(self, life: Life) -> None:
+        self._open[life].state = JobState.RUNNING
+
+    def offered(self, life: Life, offer: r.ResizeOffered) -> None:
+        resize = ResizeOutcome(
+            id=offer.resize,
+            kind=offer.kind,
+            before=offer.before,
+            after=offer.after,
+            nodes=offer.nodes,
+            offered_s=offer.at,
+            reason=offer.reason,
+        )
+        self._open[life].resizes.append(resize)
+
+    def accepted(self, life: Life) -> None:
+        self._open[life].state = JobState.RESIZING
+
+    def withdrawn(self, life: Life, why: str) -> None:
+        self._open[life].resizes[-1].error = why  # the job's answer says no more than "withdrawn"
+
+    def resized(self, life: Life, done: r.ResizeDone, kind: str, _before: int) -> None:
+        if kind:
+            resize = self._settle(life, "done")
+            resize.error = ""
+            resize.nodes = done.released or done.gained
+            resize.blocked_s = done.blocked_s
+            resize.phases = done.phases
+
+    def settled(self, life: Life, outcome: str, error: str, *, late: bool) -> None:
+        resize = self._settle(life, outcome)
+        resize.error = resize.error or error
+        resize.late = late
+
+    def groups_lost(self, life: Life, loss: r.GroupsLost) -> None:
+        self._open[life].lost_groups += len(loss.groups)
+
+    def ended(self, life: Life, end: r.JobEnded, _size: int) -> None:
+        if end.requeued:
+            return
+        job = self._open.pop(life)
+        job.state = end.state
+        job.exit_code = end.exit_code
+        job.cpu_s = end.cpu_s
+        job.end_s = end.at
+        job.result = end.result
+        job.error = end.error
+
+    def _settle(self, life: Life, outcome: str) -> ResizeOutcome:
+        job = self._open[life]
+        job.state = JobState.RUNNING
+        resize = job.resizes[-1]
+        resize.outcome = outcome
+        resize.done_s = self.lives.now
+        return resize

@@ -7,8 +7,8 @@ from typing import Any
 
 from pliant.charts.figures import MANY_BOXES, Chart, boxes
 from pliant.core.gantt import Mark
+from pliant.core.lives import AWAY, CLEANING, LOST, RESERVED, Stretch
 from pliant.core.metrics import JobOutcome, ResizeOutcome
-from pliant.report.held import AWAY, CLEANING, LOST, RESERVED, Held
 from pliant.report.outcomes import state_text
 from pliant.report.runs import Run
 from pliant.report.words import cause, count, plain, seconds
@@ -30,7 +30,7 @@ def _run(run: Run, panel: Sequence[float]) -> dict[str, Any]:
         for number, job in run.jobs.items()
     }
     for segment in run.chart.segments + run.chart.running():
-        jobs[segment.job]["pieces"].append(
+        jobs[run.last_number(segment.job)]["pieces"].append(
             {
                 "from": _ms(segment.from_s - origin),
                 "to": _ms(segment.to_s - origin),
@@ -45,7 +45,7 @@ def _run(run: Run, panel: Sequence[float]) -> dict[str, Any]:
         "panel": [round(value, 6) for value in panel],
         "jobs": jobs,
         "marks": [_mark(run, mark) for mark in run.chart.marks],
-        "held": [_held(run, stay) for stay in run.held],
+        "held": [_idle(run, stretch) for stretch in run.idle],
     }
 
 
@@ -71,7 +71,7 @@ def job_text(run: Run, number: int, job: JobOutcome) -> str:
 
 def resize_of(run: Run, mark: Mark) -> ResizeOutcome | None:
     """The resize that a mark on the chart stands for."""
-    job = run.jobs.get(mark.job)
+    job = run.jobs.get(run.last_number(mark.job))
     done = [each for each in job.resizes if each.done_s == mark.at and each.outcome == "done"] if job else []
     return done[0] if done else None
 
@@ -100,20 +100,20 @@ def _mark(run: Run, mark: Mark) -> dict[str, Any]:
     }
 
 
-def _held(run: Run, stay: Held) -> dict[str, Any]:
-    hosts, name = run.hosts(stay.nodes), plain(run.job_name(stay.job))
+def _idle(run: Run, stretch: Stretch) -> dict[str, Any]:
+    hosts, name = run.hosts(stretch.nodes), plain(run.job_name(stretch.job))
     title = {
         RESERVED: f"{hosts} reserved for {name}, which is to grow",
         CLEANING: f"{hosts} being cleaned of {name}",
         LOST: f"{hosts} lost",
         AWAY: f"{hosts} not there: not yet granted, or given back",
-    }[stay.kind]
+    }[stretch.kind]
     return {
-        "from": _ms(stay.from_s - run.origin_s),
-        "to": _ms(stay.to_s - run.origin_s),
-        "ranges": stay.nodes.ranges(),
+        "from": _ms(stretch.from_s - run.origin_s),
+        "to": _ms(stretch.to_s - run.origin_s),
+        "ranges": stretch.nodes.ranges(),
         "title": title,
-        "job": name if stay.job else "",
+        "job": name if stretch.job else "",
     }
 
 

@@ -41,25 +41,13 @@ class Simulated(NamedTuple):
 
 
 class Picture:
-    """A sink for the records of a simulation of ``jobs`` jobs; keeps them only if every job is to be shown."""
+    """What is kept of a simulation of ``jobs`` jobs: ``dense`` listens, and ``keep`` takes the records themselves, if every
+    job is to be shown; else it is None."""
 
     def __init__(self, jobs: int) -> None:
         self.dense = Dense()
         self._records: list[r.Record] | None = [] if jobs <= EVERY_JOB else None
-
-    def add(self, record: r.Record) -> None:
-        self.dense.add(record)
-        if self._records is not None:
-            self._records.append(record)
-
-    def beside(self, sink: Callable[[r.Record], None]) -> Callable[[r.Record], None]:
-        """A sink that hands each record to ``sink`` and to this picture."""
-
-        def both(record: r.Record) -> None:
-            sink(record)
-            self.add(record)
-
-        return both
+        self.keep = self._records.append if self._records is not None else None
 
     def run(self, of: Simulated) -> Run | None:
         """The run, if its records were kept."""

@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 
 from pliant.core import records as r
-from pliant.core.gantt import Gantt, gantt
-from pliant.core.metrics import JobOutcome, ResizeOutcome, RunMetrics, measure
+from pliant.core.gantt import Gantt
+from pliant.core.lives import Stretch, told
+from pliant.core.metrics import JobOutcome, Metrics, ResizeOutcome, RunMetrics
 from pliant.core.records import PolicyFailed
 from pliant.model.errors import PliantError
 from pliant.model.jobs import ENDED, Check, JobState
 from pliant.model.kinds import JobKind
 from pliant.model.nodes import NodeSet, hostlist
 from pliant.policy.view import Reason
-from pliant.report.held import Held, held
 from pliant.report.words import why
 
 SCHEMA = 1
@@ -52,27 +52,47 @@ class Run:
         self.stopped = stopped
 
     @cached_property
+    def _told(self) -> tuple[Metrics, Gantt]:
+        metrics, chart = Metrics(), Gantt()
+        told(self.records, metrics, chart)
+        return metrics, chart
+
+    @cached_property
     def metrics(self) -> RunMetrics:
-        metrics = measure(self.records)
+        metrics = self._told[0].summary()
         for job in metrics.jobs:
             check = self.checks.get(job.name, Check())
             job.verified, job.expected, job.unchecked = check
         return metrics
 
-    @cached_property
+    @property
     def chart(self) -> Gantt:
-        return gantt(self.records)
+        return self._told[1]
 
     @cached_property
-    def held(self) -> list[Held]:
-        """Node-time that a job held without computing on it, and nodes that were lost."""
-        return held(self.records)
+    def idle(self) -> list[Stretch]:
+        """Node-time in which nobody computed, though no node was free: in order of its end."""
+        return self.chart.idle_time()
 
     @cached_property
     def jobs(self) -> dict[int, JobOutcome]:
-        """The jobs by number, in order of submission."""
-        numbers = [record.job for record in self.records if isinstance(record, r.JobSubmitted)]
-        return dict(zip(numbers, self.metrics.jobs, strict=True))
+        """The jobs by the number that each had last, in order of submission."""
+        return dict(zip(dict.fromkeys(self._last.values()), self.metrics.jobs, strict=True))
+
+    @cached_property
+    def _last(self) -> dict[int, int]:
+        """For every number the last one of the same job: whenever a job is requeued it gets another."""
+        last: dict[int, int] = {}
+        for record in self.records:
+            if isinstance(record, r.JobSubmitted):
+                last[record.job] = record.job
+                if again := record.requeue_of:
+                    last |= {number: record.job for number, now in last.items() if now == again}
+        return last
+
+    def last_number(self, number: int) -> int:
+        """By which a job is found in ``jobs``, whichever of its numbers it had at the time."""
+        return self._last.get(number, number)
 
     @cached_property
     def kinds(self) -> dict[int, JobKind]:
@@ -138,7 +158,7 @@ class Run:
         return hostlist(self.names[i] if i < len(self.names) else f"node{i}" for i in nodes)
 
     def job_name(self, number: int) -> str:
-        job = self.jobs.get(number)
+        job = self.jobs.get(self.last_number(number))
         return job.name if job is not None else f"job {number}"
 
     def why(self, reason: Reason) -> str:

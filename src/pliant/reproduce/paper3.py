@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from pliant.core import records as r
+from pliant.core.lives import ROWS, Life, Listener
 from pliant.model.jobs import JobSpec
 from pliant.policy.registry import make
 from pliant.reproduce import charts
 from pliant.reproduce.folder import Folder
 from pliant.reproduce.runs import Outcome, simulation_of, summed
-from pliant.study.simulation import Sink
 from pliant.study.workers import Task
 from pliant.workloads.paper3 import (
     COUNTS,
@@ -98,44 +98,35 @@ def one(count: int, version: str) -> Run:
     return Run(summed(summary, jobs), summary.expands, summary.shrinks, times, follower.steps)
 
 
-class _Follower:
+class _Follower(Listener):
     """Nodes in use, jobs running and jobs completed over time."""
+
+    IGNORES = frozenset(ROWS) - {"submitted", "started", "resized", "groups_lost", "ended"}
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.programs: dict[int, str] = {}
-        self._now = Step(0.0, 0, 0, 0)
-        self._sizes: dict[int, int] = {}
+        self._completed = 0
 
-    def beside(self, sink: Sink) -> Sink:
-        """A sink that hands each record to ``sink``, too."""
+    def submitted(self, life: Life) -> None:
+        self.programs[life.job] = program_of(life.spec)
 
-        def both(record: r.Record) -> None:
-            sink(record)
-            self.add(record)
+    def started(self, _life: Life) -> None:
+        self._step()
 
-        return both
+    def resized(self, _life: Life, _done: r.ResizeDone, _kind: str, _before: int) -> None:
+        self._step()
 
-    def add(self, record: r.Record) -> None:
-        match record:
-            case r.JobSubmitted(job=job, spec=spec):
-                self.programs[job] = program_of(spec)
-                return
-            case r.JobStarted(job=job, nodes=nodes):
-                self._sizes[job] = len(nodes)
-            case r.ResizeDone(job=job, gained=gained, released=released):
-                self._sizes[job] += len(gained) - len(released)
-            case r.GroupsLost(job=job, nodes=nodes):
-                self._sizes[job] -= len(nodes)
-            case r.JobEnded(job=job):
-                del self._sizes[job]
-                self._now = self._now._replace(completed=self._now.completed + 1)
-            case _:
-                return
-        self._now = self._now._replace(
-            at=record.at, nodes=sum(self._sizes.values()), running=len(self._sizes)
-        )
-        self.steps.append(self._now)
+    def groups_lost(self, _life: Life, _loss: r.GroupsLost) -> None:
+        self._step()
+
+    def ended(self, _life: Life, _end: r.JobEnded, _size: int) -> None:
+        self._completed += 1
+        self._step()
+
+    def _step(self) -> None:
+        lives = self.lives
+        self.steps.append(Step(lives.now, lives.held, len(lives.jobs) - lives.waiting, self._completed))
 
 
 def program_of(spec: JobSpec) -> str:

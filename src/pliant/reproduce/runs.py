@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pliant.core import records as r
+from pliant.core.lives import ROWS, Life, Listener
 from pliant.core.metrics import RunMetrics
 from pliant.core.settings import Settings
 from pliant.model.jobs import JobClass
 from pliant.policy.view import Policy
-from pliant.study.simulation import Simulation, Sink
+from pliant.study.simulation import Simulation
 from pliant.workloads.job import SimJob
 from pliant.workloads.sources import Workload
 
@@ -37,24 +38,16 @@ class Outcome(NamedTuple):
         return self.turnaround_mean_s - self.wait_mean_s
 
 
-class _Turnarounds:
+class _Turnarounds(Listener):
     """Each job's turnaround in seconds, by its number: the order of submission, from 1."""
+
+    IGNORES = frozenset(ROWS) - {"ended"}
 
     def __init__(self) -> None:
         self.by: dict[int, float] = {}
 
-    def beside(self, sink: Sink) -> Sink:
-        """A sink that hands each record to ``sink``, too."""
-        by = self.by
-
-        def both(record: r.Record) -> None:
-            sink(record)
-            if type(record) is r.JobSubmitted:
-                by[record.job] = -record.at
-            elif type(record) is r.JobEnded:
-                by[record.job] += record.at
-
-        return both
+    def ended(self, life: Life, end: r.JobEnded, _size: int) -> None:
+        self.by[life.job] = end.at - life.submit
 
 
 def simulation_of(jobs: Sequence[SimJob], nodes: int, policy: Policy, settings: Settings) -> Simulation:

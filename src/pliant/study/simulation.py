@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from pliant.core import records as r
+from pliant.core.lives import Listener, Lives
 from pliant.core.metrics import Metrics, RunMetrics
 from pliant.files.policy import PolicySpec
 from pliant.policy.view import Policy
@@ -16,14 +17,6 @@ from pliant.sim.simulator import SimEnd, simulate
 from pliant.workloads.sources import Wish, Workload, read_workload
 
 Sink = Callable[[r.Record], None]
-
-
-class Watching(Protocol):
-    """Who else looks at the records."""
-
-    def beside(self, sink: Sink) -> Sink:
-        """A sink that hands each record to ``sink``, and sees to what is of interest here."""
-        ...
 
 
 class Ended(NamedTuple):
@@ -43,23 +36,29 @@ class Simulation(NamedTuple):
 
     def run(
         self,
-        *watching: Watching,
+        *listeners: Listener,
         keep_jobs: bool = False,
+        keep: Sink | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Ended:
-        """Simulate it. ``progress`` is told how many jobs have ended."""
+        """Simulate it. ``listeners`` are told the lives of its jobs, ``keep`` is given the records, and
+        ``progress`` is told how many jobs have ended."""
         load = self.load
         metrics = Metrics(keep_jobs=keep_jobs, reference=reference_times(load.jobs))
-        sink: Sink = metrics.add
-        for each in watching:
-            sink = each.beside(sink)
+        add = Lives(metrics, *listeners).add
+
+        def both(record: r.Record) -> None:
+            add(record)
+            if keep is not None:
+                keep(record)
+
         began = time.process_time()
         end = simulate(
             load.jobs,
             load.nodes,
             self.policy,
             load.settings,
-            sink,
+            add if keep is None else both,
             starting=load.starting,
             instant=self.instant,
             progress=progress,

@@ -61,8 +61,8 @@ FIXED: tuple[Mutation, ...] = (
     Mutation(
         "linger is dropped",
         "live/job.py",
-        '            self._effects.later(("linger", self.number, group.number), LINGER_S)',
-        "            pass",
+        '        self._effects.later(("linger", self.number, group.number), LINGER_S)',
+        "        pass",
     ),
     Mutation(
         "action before record",

@@ -108,6 +108,23 @@ def test_a_job_hears_of_a_node_that_is_taken_away_unasked() -> None:
     assert not it.made(r.NodesReturned)
 
 
+def test_a_group_that_is_lost_while_its_start_waits_for_the_disk_is_not_started() -> None:
+    driven = Driven(2)
+    spec = JobSpec(name="t", nodes=Bounds.exactly(2), kind=JobKind.TASKS, command=("true",))
+    records, _ = driven.cluster.handle((o.Batch((spec,)),), driven.now)
+    assert any(isinstance(record, r.JobStarted) for record in records)
+    driven.put(o.Hold("journal", "the disk is full"))
+    assert not driven.put(o.Lost("n0"), o.Back("n0"))
+    [order] = [each for each in driven.put(o.Release("journal")) if isinstance(each, o.Send)]
+    assert isinstance(order.message, m.StartGroup)
+    assert (order.nodes, order.message.group) == (("n1",), 1)
+    driven.say("n1", m.Started(1, 1, (7,)))
+    driven.say("n1", m.Exited(1, 1, 0, 0))
+    [end] = driven.made(r.JobEnded)
+    assert isinstance(end, r.JobEnded)
+    assert (end.state, end.error) == (JobState.NODE_FAIL, "lost group 0 on n0: lost node 0")
+
+
 def test_a_job_for_which_too_few_nodes_are_left_is_told_so_unless_more_were_asked_for() -> None:
     it = Driven(3)
     it.put(o.Batch((job("small", 1), job("large", 3))))

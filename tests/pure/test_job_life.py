@@ -27,6 +27,7 @@ class Heard:
         self.events: list[e.Event] = []
         self.sent: list[tuple[int, m.ControllerMessage]] = []
         self.logged: list[str] = []
+        self.timers: list[Key] = []
 
     def happened(self, event: e.Event) -> None:
         self.events.append(event)
@@ -34,7 +35,8 @@ class Heard:
     def send(self, node: int, message: m.ControllerMessage) -> None:
         self.sent.append((node, message))
 
-    def later(self, key: Key, delay_s: float) -> None: ...
+    def later(self, key: Key, delay_s: float) -> None:  # noqa: ARG002 - an Effects
+        self.timers.append(key)
 
     def read_tail(self, job: int, path: str) -> None: ...
 
@@ -235,6 +237,25 @@ def test_a_job_has_been_launched_when_all_groups_have_that_are_left() -> None:
     assert not of(heard, e.Launched)
     life.lost(1)
     assert of(heard, e.Launched)
+
+
+def test_a_group_that_had_ended_before_its_job_opened_a_session_is_waited_for_no_longer_than_any() -> None:
+    """As it may be told to a controller that begins again: by one agent before the other."""
+    heard = Heard()
+    spec = JobSpec(name="j", nodes=Bounds(1, 2), job_class=JobClass.MALLEABLE, command=("x",))
+    life = JobLife(1, spec, Place(NAMES, "j.log", "/", {}, b"s"), heard, one_world=False)
+    life.start([Group(0, 0), Group(1, 1)], 0)
+    ends(life, 1)
+    assert ("linger", 1, 1) not in heard.timers
+    for _ in range(2):
+        said(life, 0, m.Hello(1, 0, 0, "token", 1))
+    assert heard.timers.count(("linger", 1, 1)) == 1
+    life.fired("linger", 1)
+    ends(life, 0, code=-9)
+    life.tail("")
+    [end] = of(heard, e.Ended)
+    assert isinstance(end, e.Ended)
+    assert "did not follow" in end.error
 
 
 def told(heard: Heard, node: int) -> list[m.GroupLost]:

@@ -178,6 +178,16 @@ def test_a_token_that_cannot_be_written_starts_nothing() -> None:
     assert not only(driver.put(n.TokenWritten(1, 0)), n.Spawn)
 
 
+def test_the_token_that_another_agent_has_left_is_never_removed() -> None:
+    """It says that the group was started here: this agent may be killed as well, and the next one asked again."""
+    driver = Driver(starts=False)
+    driver.order(start_order())
+    driver.put(n.NotSpawned(1, 0, "it was started here before", 126))
+    driver.find(driver.order(m.Prove(1)))
+    assert told(driver.out)[-1] == m.Proof(1, clean=True)
+    assert only(driver.out, n.ClearFiles) == [n.ClearFiles(FILES[:1])]
+
+
 def test_a_start_is_told_before_the_end_of_any_of_its_ranks() -> None:
     driver = Driver(starts=False)
     driver.order(start_order())

@@ -179,6 +179,26 @@ def test_a_job_has_its_time_anew_where_nobody_could_hear_its_answer(stage: str) 
     assert agents.stage == resizing.NONE
 
 
+@pytest.mark.parametrize(
+    ("stage", "cut"), [(resizing.CROSSED, 0), (resizing.RECALLED, 0), (resizing.RECALLED, 2)]
+)
+def test_no_job_is_stuck_in_a_resize_that_nobody_could_hear(stage: str, cut: int) -> None:
+    """Over its own agent, or over its newcomer's."""
+    agents = opened(stage)
+    agents.tell(o.Unlinked(NODES[cut]))
+    agents.now += 10_000.0
+    agents.tell(o.Fired(("wake",)))
+    agents.hello(cut, held(cut))
+    agents.now += SETTINGS.resize_deadline_s - 1.0
+    agents.tell(o.Fired(("wake",)))
+    assert not agents.made(r.JobEnding)
+    agents.now += 100_000.0
+    agents.tell(o.Fired(("wake",)))
+    [end] = agents.made(r.JobEnding)
+    assert isinstance(end, r.JobEnding)
+    assert "passed its deadline" in end.error
+
+
 def test_a_done_that_was_sent_and_not_recorded_wins_against_the_rollback() -> None:
     agents = opened(resizing.ACCEPTED)
     agents.begin(2)
@@ -235,6 +255,17 @@ def test_a_start_that_did_not_arrive_is_ordered_again_by_the_same_token() -> Non
     [(node, order)] = agents.hello(1)
     assert isinstance(order, m.StartGroup)
     assert (node, order.group, order.token) == ("n1", 1, agents.tokens[1])
+
+
+def test_a_start_that_did_not_arrive_waits_for_no_agent_that_the_job_has_nothing_to_do_with() -> None:
+    agents = running()
+    agents.again()
+    agents.hello(0, held(0))
+    assert words(agents.hello(1)) == [("n1", "StartGroup")]
+    assert not agents.made(r.ControllerResumed)
+    agents.say(1, m.Started(1, 1, (100,)))
+    assert agents.hello(2) == []
+    assert len(agents.made(r.ControllerResumed)) == 1
 
 
 def test_what_was_on_a_node_that_is_lost_is_not_started_again() -> None:

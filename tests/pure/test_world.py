@@ -12,12 +12,12 @@ from pliant.live.job import JobLife
 from pliant.model.jobs import JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Reason
-from pliant.testing.faults import FAULTS
+from pliant.testing.faults import FAULTS, IMPOSSIBLE
 from pliant.testing.violation import Violation
 from pliant.testing.world import World
 
 SEEDS = range(8)
-FOUND = (206, 406, 445, 620, 721, 1009)
+FOUND = (125, 206, 406, 445, 620, 721, 1009, 801391)
 """Worlds that once broke the system, or a check."""
 
 
@@ -28,6 +28,7 @@ def test_no_job_is_lost_or_run_twice_and_nothing_is_left(seed: int) -> None:
     # Those that a user does not wait for are never submitted.
     assert sum(verdict.ended.values()) >= verdict.jobs or any(name == "end-all" for name, _ in verdict.faults)
     assert sum(verdict.faults.values()) >= 1
+    assert not verdict.faults.keys() & IMPOSSIBLE.keys()
 
 
 @pytest.mark.parametrize("seed", [6, 17])
@@ -50,6 +51,7 @@ def test_the_command_gives_the_figures_as_json() -> None:
     assert (figures["seeds"], figures["lost"], figures["run_twice"]) == (3, 0, 0)
     assert (figures["leaked"], figures["stuck"], figures["wrong"]) == (0, 0, 0)
     assert set(figures["faults_by_phase"]) == set(FAULTS)
+    assert figures["faults_impossible"]["lose-reserved crossed"] == "no node is reserved"
     assert 0 < figures["cells_visited"] <= figures["cells"]
 
 

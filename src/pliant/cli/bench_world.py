@@ -18,7 +18,7 @@ from pliant.cli.bench import bench_app
 from pliant.model.errors import PliantError
 from pliant.protocol import resizing
 from pliant.study.workers import Workers
-from pliant.testing.faults import FAULTS
+from pliant.testing.faults import FAULTS, IMPOSSIBLE
 from pliant.testing.world import Verdict, World
 
 KINDS = ("lost", "run_twice", "leaked", "stuck", "wrong")
@@ -134,6 +134,7 @@ def _sum(verdicts: list[Verdict], seconds: float) -> tuple[dict[str, object], li
         "faults_by_phase": {
             name: {stage: met[name, stage] for stage in ("none", *resizing.OUTSTANDING)} for name in FAULTS
         },
+        "faults_impossible": {" ".join(where): why for where, why in IMPOSSIBLE.items()},
         "seeds_per_s": round(len(verdicts) / seconds, 2),
     }, found
 

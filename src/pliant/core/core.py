@@ -324,6 +324,8 @@ class SchedulerCore(Losses):
             if resize is None or resize.deadline > now or job.ending is not None:
                 continue
             if (resize.stage, "Withdraw") not in resizing.TABLE:
+                if self.patience.get(job.id, now) > now:
+                    continue
                 self._end(job, JobState.FAILED, f"resize {resize.id} passed its deadline; the job is stuck")
             else:
                 self._withdraw(
@@ -341,6 +343,9 @@ class SchedulerCore(Losses):
         for job in state.resizing.values():
             if job.resize is not None and now < job.resize.deadline < wake and job.ending is None:
                 wake = job.resize.deadline
+        for number, until in self.patience.items():
+            if now < until < wake and number in state.resizing:
+                wake = until
         if now < state.resting:
             for job in state.elastic:
                 if now < job.not_before < wake:

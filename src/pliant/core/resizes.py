@@ -27,6 +27,8 @@ class Resizes:
         self.state = state
         self.held = ""
         """Why nothing may be begun now: no pass is made and no job is offered anything; empty if it may."""
+        self.patience: dict[int, float] = {}
+        """Jobs that cannot be heard, or could not until lately: before this time none is stuck in a resize."""
         self._policy = policy
         self._records: list[r.Record] = []
         self._commands: list[c.Command] = []

@@ -99,7 +99,11 @@ class ExecStarter:
 
 
 def write_secret(path: Path, secret: str) -> None:
-    """Write a file that only its owner can read; FileExistsError if there is one."""
+    """Write a file that only its owner can read, or none; FileExistsError if there is one."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "w") as file:  # noqa: PTH123 - a file descriptor has no path
-        file.write(secret)
+    try:
+        with open(descriptor, "w") as file:  # noqa: PTH123 - a file descriptor has no path
+            file.write(secret)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise

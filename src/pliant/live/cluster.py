@@ -345,23 +345,27 @@ class Cluster(Nodes):
                 self.later(("session", number), SESSION_S)
 
     def _go_on(self) -> None:
-        """If all is known that can be known, take back what was left half done, and do again what has no answer."""
+        """See to the groups of jobs whose agents are all here. If all is known that can be known, take back what was left
+        half done, and do again what has no answer."""
         state = self.core.state
-        nodes = [
-            self._links[node] for node in NodeSet(state.all_mask & ~state.lost_mask) if node in self._links
-        ]
-        if self._unknown or not all(link.here and not link.is_repeating for link in nodes):
+        nodes = [node for node in NodeSet(state.all_mask & ~state.lost_mask) if node in self._links]
+        away = {node for node in nodes if not self._links[node].here or self._links[node].is_repeating}
+        there = {group for node in nodes for group in self._links[node].groups}
+        for life in self.lives.values():
+            job = state.jobs.get(life.number)
+            if job is not None and not life.ended and all(g.node not in away for g in life.groups.values()):
+                resuming.find_missing(life, job, there)
+        self._drain()
+        if self._unknown or away:
             return
         why, self._resuming = self._resuming, ""
         self._release("resume")
         self.happened(e.Resumed())
         self._drain()
-        there = {group for link in nodes for group in link.groups}
         for number, life in list(self.lives.items()):
             life.quiet = False
             if (job := state.jobs.get(number)) is None or life.ended:
                 continue
-            resuming.find_missing(life, job, there)
             if resuming.roll_back(self.core, life, job):
                 self.happened(e.TakenBack(number, why))
             self._drain()
@@ -415,7 +419,9 @@ class Cluster(Nodes):
         state = self.core.state
         job = state.jobs[life.number]
         if not command.resize:
-            life.start(state.new_groups(command.nodes.mask, 0), 0)
+            resuming.know_losses(life, job)  # of what was lost while the start waited for the disk
+            groups, present = state.new_groups(command.nodes.mask, 0), state.groups(job)
+            life.start([group for group in groups if group.id in present], 0)
         elif job.resize is not None and job.resize.id == command.resize:
             life.start(job.resize.arriving, command.resize)
 
@@ -430,6 +436,7 @@ class Cluster(Nodes):
         for number in [n for n, life in self.lives.items() if life.ended]:
             if number not in state.jobs and number not in state.dirty:
                 del self.lives[number]
+                self.core.patience.pop(number, None)
 
     def _give_up_oversized(self) -> None:
         """Pending jobs that need more nodes than will ever be there again would wait for ever."""

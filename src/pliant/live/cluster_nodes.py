@@ -104,6 +104,7 @@ class Nodes:
         self.happened(e.Lost(self._set([name]), over))
         for life in list(self.lives.values()):
             life.lost(number)
+        self._heed_link(number)
         for job, node in list(self._proofs):
             if node == number:
                 del self._proofs[job, node]
@@ -170,6 +171,18 @@ class Nodes:
         if node in self._links and self._links[node].here:
             self._links[node].here = False
             self.later(("grace", node), self._grace + PROVIDER_S)
+            self._heed_link(node)
+
+    def _heed_link(self, node: int) -> None:
+        """What jobs say that have groups on this node is heard again, or is not: their resizes wait, and then they get the
+        time anew that there is to answer."""
+        for life in self.lives.values() if self._grace else ():
+            job = self.core.state.jobs.get(life.number)
+            if job is None or all(group.node != node for group in life.groups.values()):
+                continue
+            heard = all(self.reaches(self._names[group.node]) for group in life.alive())
+            span = self.core.state.settings.resize_deadline_s + job.patience_s(self.now)
+            self.core.patience[life.number] = self.now + span if heard else NEVER
 
     def _greeted(self, node: int, hello: m.AgentHello) -> None:
         """An agent has a link again: it hears what it has not obeyed, and ends what nobody knows."""
@@ -193,6 +206,7 @@ class Nodes:
             elif not self.core.state.dirty.get(held.job, 0) >> node & 1:
                 self._unknown.add((held.job, node))
                 self.send(node, m.Signal(held.job, SIGKILL, held.group))
+        self._heed_link(node)
         for job, where in self._unknown:
             if where == node and (job, node) not in self._proofs:
                 self._proofs[job, node] = 0

@@ -45,7 +45,7 @@ class LiveGroup:
         self.released = False
         self.said = ""
         self.resumed = False
-        """Whether it was there before this controller."""
+        """Whether it was there before this controller, and it is not known yet what has become of it."""
         self.end = 0, ""
         """How it has ended: an exit code, and what there is to say of it; until then, how the first rank to fail has."""
 

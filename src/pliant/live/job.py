@@ -27,7 +27,7 @@ from pliant.model.world import World
 from pliant.protocol import VERSION, codec
 from pliant.protocol import messages as m
 from pliant.protocol.fence import Rounds, pieces
-from pliant.protocol.scheduler_side import Board
+from pliant.protocol.scheduler_side import START, Board
 
 SESSION_S = 60.0
 """A job that may be resized and has not opened a session by then is told so in its log."""
@@ -264,7 +264,16 @@ class JobLife(Members):
         if not self.alive():
             self._end()
         elif group.joined and not group.released and not code and self._lingers():
-            self._effects.later(("linger", self.number, group.number), LINGER_S)
+            self._linger(group)
+
+    def _linger(self, group: LiveGroup) -> None:
+        self._effects.later(("linger", self.number, group.number), LINGER_S)
+
+    def _linger_anew(self) -> None:
+        """The job's session is open: groups that had ended before it was are waited for from now on."""
+        for group in self.groups.values():
+            if group.is_over and not group.released:
+                self._linger(group)
 
     def _lingers(self) -> bool:
         """Whether its groups belong together, so that none goes on for long without the others."""
@@ -337,9 +346,11 @@ class JobLife(Members):
     def _take(self, group: LiveGroup, said: m.JobMessage) -> None:
         if isinstance(said, m.Done):
             self._check_done(said)
-        resizing = self.side.state in ("resizing", "recalling")
+        before = self.side.state
         if self.side.receive(group.number, said):
-            self._said_by(group, said, resizing=resizing)
+            self._said_by(group, said, resizing=before in ("resizing", "recalling"))
+            if before == START and self._lingers():
+                self._linger_anew()
 
     def _broken(self, group: LiveGroup, why: str) -> None:
         """The agent itself says why it ends a group, and does so."""

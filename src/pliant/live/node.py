@@ -75,14 +75,12 @@ class NodeLife:
                     self._do(n.Say(happened.why))
                 self._begin_end()
             case n.TokenWritten():
-                group = self._register.groups.get((happened.job, happened.group))
-                if group is not None:
+                if group := self._register.groups.get((happened.job, happened.group)):
                     self._token_written(group)
             case n.Spawned():
                 self._spawned(happened)
             case n.NotSpawned():
-                if (group := self._register.groups.get((happened.job, happened.group))) and group.is_starting:
-                    self._not_started(group, happened.error, happened.code)
+                self._not_spawned(happened)
             case n.HelperStarted():
                 self._register.helpers[happened.pid] = happened.name
                 if self._end is not None:
@@ -261,6 +259,11 @@ class NodeLife:
         if group.doomed:
             self._kill([new.pid])
         self._start_next(group)
+
+    def _not_spawned(self, failed: n.NotSpawned) -> None:
+        if (group := self._register.groups.get((failed.job, failed.group))) and group.is_starting:
+            group.keep_token()
+            self._not_started(group, failed.error, failed.code)
 
     def _not_started(self, group: NodeGroup, error: str, code: int) -> None:
         """A rank could not be started: the group's others end, and the controller learns why."""
@@ -441,16 +444,15 @@ class NodeLife:
             self._all_ended(removal.left, clean=clean)
             return
         del self._proofs[removal.key]
-        if clean:
-            for key in sorted(removal.groups):
-                self._forget(key)
+        for key in sorted(removal.groups) if clean else ():
+            self._forget(key)
         self._tell(m.Proof(removal.job, clean, removal.left))
+        self._outbox.forget(removal.groups if clean else ())
 
     def _forget(self, key: tuple[int, int]) -> None:
         group = self._register.forget(key)
         if group is not None:
             self._last_words(group)
-            self._outbox.forget(key)
             self._clear(group)
             self._sessions.close_all(group)
 

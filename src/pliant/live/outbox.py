@@ -3,7 +3,7 @@ to one that has begun anew."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from pliant.live.register import Key
@@ -24,12 +24,13 @@ _OF_GROUP = m.Started | m.StartFailed | m.Exited | m.Relay | m.Fence
 
 class Kept(NamedTuple):
     """``stays``: it is kept until its group is gone, acknowledged or not. No record tells of it, so that a controller
-    which begins anew has to hear it again."""
+    which begins anew has to hear it again. ``until``: what was told under this number has to be taken before it goes."""
 
     message: m.AgentMessage
     group: Key | None
     what: str
     stays: bool
+    until: int = 0
 
 
 class Outbox:
@@ -71,8 +72,9 @@ class Outbox:
     def taken(self, number: int) -> None:
         """All messages up to ``number`` have been taken."""
         self._taken = max(self._taken, min(number, self._number))
-        for each in [each for each, kept in self._kept.items() if each <= self._taken and not kept.stays]:
-            self._book(self._kept.pop(each).message)
+        for each, kept in list(self._kept.items()):
+            if max(each, kept.until) <= self._taken and not kept.stays:
+                self._book(self._kept.pop(each).message)
 
     def passed(self, group: Key, number: int) -> None:
         """The group has passed fence ``number``: the others as well, those before."""
@@ -81,11 +83,12 @@ class Outbox:
                 self._kept[each] = kept._replace(stays=False)
         self.taken(self._taken)
 
-    def forget(self, group: Key) -> None:
-        """The group is gone: what was told of it has only to be taken."""
+    def forget(self, groups: Collection[Key]) -> None:
+        """They are gone, and the proof of it is the last that was told: all that was told of them stays until that is
+        taken. Who has asked for the proof may not have been able to write why."""
         for number, kept in self._kept.items():
-            if kept.group == group:
-                self._kept[number] = kept._replace(stays=False)
+            if kept.group in groups:
+                self._kept[number] = kept._replace(stays=False, until=self._number)
         self.taken(self._taken)
 
     def _book(self, message: m.AgentMessage) -> None:

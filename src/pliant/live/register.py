@@ -89,6 +89,11 @@ class NodeGroup:
     def is_starting(self) -> bool:
         return self.stage in {Stage.WRITING, Stage.STARTING}
 
+    def keep_token(self) -> None:
+        """A token that could not be written is another agent's: it says for ever that the group was started here."""
+        if self.stage is Stage.WRITING:
+            self.files = self.files[:-1]
+
     @property
     def held(self) -> m.Held:
         """As an inventory has it: a rank whose end has not been told counts as one that lives."""

@@ -21,7 +21,7 @@ def take_up(life: JobLife, job: Job, state: State) -> None:
     """Give a new life what was recorded of its job: groups, root, epoch, and where its session is."""
     members = [Group(number, node, state.slots.get(node, 1)) for number, node in state.groups(job).items()]
     life.quiet = True
-    life.losses = {group: loss.why for loss in job.losses for group in loss.groups}
+    know_losses(life, job)
     life.add(members, 0)
     if job.resize is not None and job.resize.stage in resizing.STARTED:
         life.add(job.resize.arriving, job.resize.id)
@@ -29,6 +29,12 @@ def take_up(life: JobLife, job: Job, state: State) -> None:
         group.resumed = True
     resize = job.resize.id if job.resize is not None else None
     life.side = SchedulerSide.resumed(job.root, job.epoch, _wire(job), resize)
+
+
+def know_losses(life: JobLife, job: Job) -> None:
+    """Give a life what was recorded of the groups that its job has lost, and who speaks for it."""
+    life.losses = {group: loss.why for loss in job.losses for group in loss.groups}
+    life.side.root = job.root
 
 
 def _wire(job: Job) -> str:
@@ -47,7 +53,8 @@ def find_missing(life: JobLife, job: Job, there: Collection[tuple[int, int]]) ->
     were never started, if nobody has lost their node, nor were newcomers."""
     for group in life.alive():
         if not group.resumed:
-            continue  # started since, by an answer that was repeated
+            continue  # it has been seen to, or was started since, by an answer that was repeated
+        group.resumed = False
         is_there = (life.number, group.number) in there
         if is_there or (group.joined and not job.epoch and job.ending is None):
             life.start_again(group, order=not is_there)

@@ -30,7 +30,7 @@ ALLOWED: dict[JobState, frozenset[str]] = {
         {
             "rank killed", "agent killed", "link cut", "link stalled", "exec refused", "undead", "head killed",
             "in accept", "fails", "liar", "no hello", "started late", "slow link", "silent", "hangs", "ended now",
-            "node lost",
+            "node lost", "end forgotten",
         }
     ),
     JobState.NODE_FAIL: frozenset(
@@ -350,9 +350,10 @@ class Checks:
                 raise Violation(
                     "stuck", f"resize {resize.id} of job {job.id} waits without end in {resize.stage}"
                 )
-            if resize is not None and resize.deadline != NEVER and ("wake",) not in timers and not job.ending:
+            due = self.handled.overdue.due(job, resize) if resize is not None and not job.ending else NEVER
+            if resize is not None and due != NEVER and ("wake",) not in timers:
                 raise Violation("stuck", f"nobody looks at the deadline of resize {resize.id}")
-            if resize is not None and resize.deadline < self._world.clock.now - LATE_S and not job.ending:
+            if resize is not None and due < self._world.clock.now - LATE_S:
                 raise Violation("stuck", f"resize {resize.id} is {resize.stage}, and its deadline is over")
         for number, name in state.names.items():
             if (node_there := self._world.nodes.get(name)) is not None:
@@ -420,7 +421,9 @@ class Checks:
                 raise Violation("lost", f"the helper of {node.name} is gone, and nothing has ended it")
             if files := agent.files():
                 raise Violation("leaked", f"{node.name} has {files} of groups that are over")
-            if agent.kept() > KEPT + KEPT_OF_A_GROUP * agent.had:
+            # Of what is in no journal yet nothing has been acknowledged.
+            held_back = world.head.cluster.held_back
+            if not held_back and agent.kept() > KEPT + KEPT_OF_A_GROUP * agent.had:
                 raise Violation("leaked", f"{node.name} keeps {agent.kept()} things of what is over")
         if world.disk.full or not world.head.alive:
             return

@@ -23,11 +23,25 @@ STATES = (
 )  # fmt: skip
 RARE, AMBUSHES = (resizing.CROSSED, resizing.RECALLED), 8
 """States in which more lies in wait, so that each of them meets each fault."""
+SEEKING = ("lose-member", "take-away", "end-all", "kill-in-fence")
+"""Faults that are tried on each job that comes to the state for which they wait, until one can meet them."""
+FEW = 1
+"""So many more in the others."""
 WEIGHTS = {
     "break-policy": 0.4, "kill-head": 0.5, "order": 3.0, "end-all": 0.15, "lose-node": 0.5, "kill-head-twice": 0.5,
     "agent-while-down": 0.5, "node-while-down": 0.5, "rank-while-down": 0.5, "early-agent-while-down": 0.5,
 }  # fmt: skip
 """How often a fault comes, where not as often as others: after some there is less to see."""
+SELDOM = (
+    ("break-policy", 0.1, (resizing.WITHDRAWN, resizing.CROSSED, resizing.ACCEPTED, resizing.RECALLED)),
+    ("lose-member", 0.4, STATES), ("lose-member", 0.6, RARE), ("lose-member", 1.0, (resizing.RECALLED,) * 2),
+    ("take-away", 0.2, STATES), ("take-away", 0.4, RARE),
+    ("end-all", 0.03, STATES), ("end-all", 0.12, RARE),
+    ("kill-in-fence", 0.15, (resizing.ACCEPTED,)), ("kill-in-fence", 0.9, (resizing.RECALLED,)),
+    ("lose-reserved", 0.6, (resizing.RECALLED,)),
+)  # fmt: skip
+"""Faults that few jobs can meet in a resize, or that come once in a world: with which chance one more lies in wait, for
+each of these states."""
 WAKES = 0.1
 """The share of passes in which a policy asks to be woken."""
 MOST_CARDS = 6
@@ -70,7 +84,7 @@ def draw_grace(seed: int) -> float:
 
 
 def draw_policy(random: Random) -> Breakable:
-    policy = make(random.choice([*POLICIES, *(name for name in ELASTIC for _ in range(4))]))
+    policy = make(random.choice([*POLICIES, *(name for name in ELASTIC for _ in range(6))]))
     return Breakable(policy, Random(random.random()))  # noqa: S311 - seeded on purpose
 
 
@@ -96,11 +110,12 @@ def draw_jobs(random: Random, nodes: int, *, large: bool) -> tuple[JobSpec, ...]
 
 
 def _job(random: Random, name: str, nodes: int, at: float) -> JobSpec:
-    most = min(nodes, random.choice([1, 2, 4, 8, 8, 64 if nodes < 500 else 256]))
-    low = random.randint(1, max(1, most // random.choice([1, 2, 4])))
     what = random.choices(list(SHARES), list(SHARES.values()))[0]
+    elastic = what not in ("rigid", "tasks")
+    most = min(nodes, random.choice([2 if elastic else 1, 2, 4, 8, 8, 64 if nodes < 500 else 256]))
+    low = random.randint(1, max(1, most // random.choice([1, 2, 4, 4 if elastic else 1])))
     step_s = random.choice([0.01, 0.3, 1.0, 3.0])
-    steps = random.randint(3, 40)
+    steps = random.randint(3, 60 if what == "malleable" else 40)
     words: tuple[object, ...]
     if what == "malleable":
         words = (what, steps, step_s, *_words(random))
@@ -119,7 +134,6 @@ def _job(random: Random, name: str, nodes: int, at: float) -> JobSpec:
     words += (f"late={random.choice([0.05, 0.2, 3.0])}",)
     if random.random() < 0.15:
         words += (f"tidy={random.choice([0.3, 2.0, 60.0])}",)
-    elastic = what not in ("rigid", "tasks")
     return JobSpec(
         name=name,
         nodes=Bounds(low, most, random.choice([1, 1, 2])) if elastic else Bounds.exactly(low),
@@ -170,21 +184,15 @@ def draw_faults(
             ambushes[random.choice(STATES)].append(name)
     if "order" in names:
         timed += [(random.uniform(1.0, last_s), "order", 5) for _ in range(random.randint(0, 8))]
-    if "break-policy" in names and random.random() < 0.2:
-        # It breaks once in a world, and few jobs come so far.
-        ambushes[random.choice([resizing.CROSSED, resizing.RECALLED])].append("break-policy")
-    if often := [name for name in names if name not in ("lose-reserved", "kill-in-fence", "end-all")]:
-        for stage in RARE:
-            ambushes[stage] += random.choices(often, k=AMBUSHES)
-    if "lose-member" in names and random.random() < 0.6:
-        # Of jobs of places alone.
-        ambushes[random.choice(STATES)] += ["lose-member"] * 2
-    if "take-away" in names and random.random() < 0.3:
-        ambushes[random.choice(STATES)].append("take-away")  # it needs agents that end with their controller
-    if "end-all" in names and random.random() < 0.3:
-        ambushes[random.choice(STATES)].append("end-all")
+    if often := [name for name in names if name != "lose-reserved" and name not in SEEKING]:
+        for stage in STATES:
+            ambushes[stage] += random.choices(often, k=AMBUSHES if stage in RARE else FEW)
+    for name, chance, states in SELDOM:
+        for stage in states if name in names else ():
+            if chance == 1.0 or random.random() < chance:
+                ambushes[stage].append(name)
     if "lose-reserved" in names:
         # Without these a resize is hardly ever taken back.
         for stage in (resizing.OFFERED, resizing.ACCEPTED):
-            ambushes[stage] += ["lose-reserved"] * random.randint(0, 3)
+            ambushes[stage] += ["lose-reserved"] * random.randint(0, 1 + (stage == resizing.ACCEPTED))
     return timed, ambushes

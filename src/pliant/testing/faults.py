@@ -9,6 +9,7 @@ from pliant.job.environment import DEADLINE_S
 from pliant.live import orders as o
 from pliant.model.kinds import KINDS, Loss
 from pliant.protocol import messages as m
+from pliant.protocol import resizing
 from pliant.protocol.codec import encode
 from pliant.testing.node import USER, Node
 from pliant.testing.process import SIGKILL, Proc
@@ -358,13 +359,19 @@ def _waits_for(proc: Proc, what: str) -> bool:
 
 
 def _in_fence(world: World, job: int) -> list[int] | None:
-    """A node is lost while ranks of a world over several nodes wait for each other."""
-    for node in world.nodes.values():
-        procs = [proc for proc in node.processes.values() if job in (0, proc.job)]
-        if node.agent is not None and any(_waits_for(proc, "MPI_Init") for proc in procs):
-            jobs = _touch_node(world, node, "agent killed")
-            node.kill_agent()
-            return jobs
+    """A node is lost while ranks of a world wait for each other."""
+    state = world.head.cluster.core.state
+    for one in [state.jobs.get(job)] if job else [each for _, _, each in state.running]:
+        arriving = one.resize.arriving if one is not None and one.resize is not None else ()
+        there = state.groups(one) if one is not None and one.size else {}
+        for group, number in (*there.items(), *((each.id, each.node) for each in arriving)):
+            node = world.nodes.get(state.names[number])
+            procs = node.processes.values() if node is not None and node.agent is not None else ()
+            mine = (proc for proc in procs if one is not None and (proc.job, proc.group) == (one.id, group))
+            if node is not None and any(_waits_for(proc, "MPI_Init") for proc in mine):
+                jobs = _touch_node(world, node, "agent killed")
+                node.kill_agent()
+                return jobs
     return None
 
 
@@ -409,6 +416,21 @@ def _end_all(world: World, job: int) -> list[int] | None:
         return None
     world.end_all()
     return [job] if job else running
+
+
+_FENCE = "all ranks of its groups have passed MPI_Init, and no newcomer has been started"
+IMPOSSIBLE: dict[tuple[str, str], str] = {
+    **{
+        ("lose-reserved", stage): "no node is reserved"
+        for stage in (resizing.NONE, *resizing.OUTSTANDING)
+        if stage not in resizing.HOLDING
+    },
+    **{("kill-in-fence", stage): _FENCE for stage in resizing.OUTSTANDING if stage not in resizing.STARTED},
+}
+"""Which fault no job can meet in which state of a resize, and why. A job that is offered one is in its loop, where its
+groups are together; its newcomers are started when it accepts an offer that has not been taken back."""
+FENCE_S, LOOKS = 0.02, 100
+"""So often, and so many times, it is looked whether somebody is in a fence."""
 
 
 FAULTS: dict[str, Fault] = {

@@ -14,6 +14,7 @@ from pliant.model.jobs import JobClass, JobState
 from pliant.model.nodes import NodeSet
 from pliant.protocol import codec, resizing
 from pliant.protocol import messages as m
+from pliant.testing.overdue import Overdue
 from pliant.testing.violation import Violation
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Handled:
         self.ending: dict[int, r.JobEnding] = {}
         self.roots: dict[int, int] = {}
         self.on: set[int] = set()
+        self.overdue = Overdue(world)
         self._signalled: set[tuple[int, int, int]] = set()
         self._heard_at: dict[int, float] = {}
         self._step_s: dict[int, float] = {}
@@ -180,6 +182,8 @@ class Handled:
                     self._over(record)
                 case r.NodesLost() | r.NodesBack() | r.NodesClean() if not record.nodes:
                     raise Violation("wrong", f"{record} says nothing")
+                case r.NodesLost():
+                    self.overdue.know(record)
                 case r.NodesClean():
                     for node in record.nodes:
                         self._dirty.pop((record.job, node), None)
@@ -426,15 +430,7 @@ class Handled:
         if head.cluster.resuming:
             self._resumed_at = now
             return
-        state = head.cluster.core.state
-        for job in state.resizing.values():
-            resize = job.resize
-            if (
-                resize is not None
-                and max(resize.deadline, self._resumed_at) < now - LATE_S
-                and job.ending is None
-            ):
-                raise Violation("stuck", f"resize {resize.id} is {resize.stage}, and its deadline is over")
+        self.overdue.look(self._resumed_at)
         for number, life in head.cluster.lives.items():
             if life.ended:
                 continue

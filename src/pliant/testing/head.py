@@ -34,6 +34,11 @@ class Disk:
         self._waiting += line
         self.flush()
 
+    def tear(self, part: bytes) -> None:
+        """Write a part of a line, if there is room: none waits in memory, as the process is gone."""
+        if not self.full:
+            self.data += part
+
     def flush(self) -> None:
         if not self.full:
             self.data += self._waiting
@@ -126,7 +131,7 @@ class Head:
         if self.tearing:
             # The process ends in the midst of writing, before anything is done.
             data = b"".join(lines)
-            self.disk.write(data[: world.random.randint(0, len(data))])
+            self.disk.tear(data[: world.random.randint(0, len(data))])
             world.head_crashed()
             return
         for line in lines:

@@ -46,6 +46,8 @@ class Link:
         self.node = agent.node
         self.lines = codec.Lines(codec.MAX_LINE + codec.WRAPPING)
         self.ready = False
+        self.since = 0.0
+        """When it was, first."""
         self.heard = agent.node.clock.now
         self.repeats = 0
         """Up to this number the agent says again what it may have said already."""
@@ -171,7 +173,7 @@ class LocalNodes:
             self._head.tell(o.Said(envelope.node, msgspec.Raw(bytes(envelope.message))))
 
     def _ready(self, link: Link) -> None:
-        link.ready = True
+        link.ready, link.since = True, self._clock.now
         node = link.node
         if node.name in self._granted:
             self._head.tell(o.Back(node.name))
@@ -294,7 +296,7 @@ class KeptNodes(LocalNodes):
                 raise ProtocolError(
                     f"another agent for {name!r}, before the one that was there is cleared away"
                 )
-            link.ready, link.repeats = True, message.repeats
+            link.ready, link.since, link.repeats = True, self._clock.now, message.repeats
             self._strangers.remove(link)
             self.links[name] = link
             if not self._world.begun:

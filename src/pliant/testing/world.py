@@ -15,11 +15,12 @@ from typing import NamedTuple
 from pliant.core import records as r
 from pliant.core.journal import read
 from pliant.live import orders as o
+from pliant.model.kinds import KINDS, Loss
 from pliant.protocol import resizing
 from pliant.testing.checks import Checks
 from pliant.testing.clock import Clock
-from pliant.testing.drawn import RARE, draw_faults, draw_grace, draw_jobs, draw_policy, draw_settings
-from pliant.testing.faults import FAULTS, MEANWHILE
+from pliant.testing.drawn import RARE, SEEKING, draw_faults, draw_grace, draw_jobs, draw_policy, draw_settings
+from pliant.testing.faults import FAULTS, FENCE_S, LOOKS, MEANWHILE
 from pliant.testing.head import Disk, Head
 from pliant.testing.node import Agent, Node
 from pliant.testing.process import Proc
@@ -32,13 +33,16 @@ LARGE = 100
 """One world in so many has a thousand nodes."""
 LONGEST_S = 50_000.0
 """Of virtual time: what is not over by then is stuck."""
-MOST_EVENTS = 3_000_000
+MOST_EVENTS, MOST_OF_A_NODE = 3_000_000, 30_000
+"""So many things happen at most, and on each node: an agent looks for its controller ten times a second."""
 REPEATED = 0.05
 """The share of orders to start a group that come twice."""
 EARLY, HAIR_S = 0.2, 1e-9
 """The share of the controller's timers that come early, and by how much."""
 HANGING_ON = 0.1
 """The share of agents to which somebody holds a connection when all is over."""
+ACK_S = 0.1
+"""What has been recorded is acknowledged so soon, where nothing is wrong with the link."""
 LEAVE_S = 15.0
 """All agents have left so long after they were told to."""
 QUIET_S = 3000.0
@@ -47,8 +51,9 @@ LOOK = 1000
 """After so many things that have happened everything is looked at as a whole."""
 TOO_LONG = 0.05
 """The share of absences of the controller that are longer than agents wait."""
-CROSSING = 0.33
-"""The share of acceptances that cross the loss of what was accepted, or the time that they had."""
+CROSSING, CROSSING_OTHERS = 0.25, 0.5
+"""The share of acceptances that cross the loss of what was accepted, or the time that they had; for jobs that a loss does
+not end, of which there are few."""
 _MOVES = r.ResizeOffered | r.ResizeAccepted | r.ResizeWithdrawn
 
 
@@ -92,6 +97,7 @@ class World(Touched):
         slots = self.random.choice([1, 1, 1, 2, 3])
         self.nodes = {f"n{i}": Node(self, f"n{i}", slots) for i in range(count)}
         self._made, self._slots = count, slots
+        self._most = max(MOST_EVENTS, MOST_OF_A_NODE * count)
         self._up: set[str] = set()
         self.specs = draw_jobs(self.random, count, large=large)
         self.met: Counter[tuple[str, str]] = Counter()
@@ -255,7 +261,7 @@ class World(Touched):
             self.checks.waits()
         if self.clock.happened % 64 == 0:
             self.checks.handled.waits()
-        if cluster.idle and self._up_to_date():
+        if cluster.idle and self._up_to_date() and not cluster.pending:
             self.over = True
 
     def _up_to_date(self) -> bool:
@@ -277,6 +283,9 @@ class World(Touched):
 
     def head_crashed(self) -> None:
         self.tell("the controller is killed")
+        for record in self.disk.waiting():
+            if isinstance(record, r.JobEnding):
+                self.touch(record.job, "end forgotten")
         self.head.crash()
         for node in self.nodes.values():
             if self.clock.now < node.cut_off_until:
@@ -334,7 +343,9 @@ class World(Touched):
 
     def _plan(self) -> None:
         """When which fault comes."""
-        timed, self._ambushes = draw_faults(self.random, self._names, self.specs[-1].submit_s + 20.0)
+        # Agents that outlive their controller are not taken away.
+        names = [name for name in self._names if name != "take-away" or not self.grace]
+        timed, self._ambushes = draw_faults(self.random, names, self.specs[-1].submit_s + 20.0)
         for at, name, patience in timed:
             self.clock.at(at, partial(self._fault, name, patience))
 
@@ -343,7 +354,11 @@ class World(Touched):
         link = self.head.links.get(proc.node.name)
         if proc.job not in self.head.cluster.core.state.jobs:
             return
-        if "lose-reserved" in self._names and link is not None and self.random.random() < CROSSING:
+        if (
+            "lose-reserved" in self._names
+            and link is not None
+            and self.random.random() < self._crossing(proc)
+        ):
             resize = self.head.cluster.core.state.jobs[proc.job].resize
             if resize is not None and not resize.arriving:
                 seconds = self.random.uniform(1.0, 25.0)
@@ -355,15 +370,22 @@ class World(Touched):
             self.touch_node(proc.node, "slow link")
             self._fault("lose-reserved", 0, proc.job)
 
+    def _crossing(self, proc: Proc) -> float:
+        spec = self.specs_by_number[proc.job]
+        return CROSSING if KINDS[spec.kind].loss is Loss.ENDS_JOB else CROSSING_OTHERS
+
     def _spring(self, job: int) -> None:
         """A fault that has waited for a job to come to the state in which this one is now, comes a little later."""
         stage = self.checks.cells.stage(job)
         waiting, random = self._ambushes.get(stage, []), self.random
-        for _ in range(2 if stage in RARE else random.random() < 0.7):
-            if waiting:
-                name = waiting.pop(random.randrange(len(waiting)))
-                delay_s = random.choice([0.0, 0.001, 0.05])
-                self.clock.later(delay_s, partial(self._fault, name, 0, job, stage))
+        names = [name for name in SEEKING if name in waiting]
+        others = [name for name in waiting if name not in SEEKING]
+        names += random.sample(others, min(len(others), 2 if stage in RARE else random.random() < 0.7))
+        for name in names:
+            waiting.remove(name)
+            delay_s = random.choice([0.0, 0.001, 0.05])
+            patience = LOOKS if name == "kill-in-fence" else 0
+            self.clock.later(delay_s, partial(self._fault, name, patience, job, stage))
 
     def _fault(self, name: str, patience: int, job: int = 0, stage: str = "") -> None:
         if self.over or self.ended or not (self.head.alive or name in MEANWHILE):
@@ -375,7 +397,10 @@ class World(Touched):
         met = FAULTS[name](self, job)
         if met is None:
             if patience:
-                self.clock.later(self.random.uniform(0.1, 2.0), lambda: self._fault(name, patience - 1))
+                wait_s = FENCE_S if stage else self.random.uniform(0.1, 2.0)
+                self.clock.later(wait_s, lambda: self._fault(name, patience - 1, job, stage))
+            elif stage and name in SEEKING:
+                self._ambushes[stage].append(name)
             return
         self.note(met, name)
         phases = {before.get(number, resizing.NONE) for number in met} if met else set(before.values())
@@ -392,18 +417,19 @@ class World(Touched):
             while not self.over:
                 if not self.clock.step(LONGEST_S):
                     raise Violation("stuck", f"nothing is left to happen: {self._waits()}")
-                if self.clock.happened > MOST_EVENTS:
-                    raise Violation("stuck", f"after {MOST_EVENTS} things that happened it is not over")
+                if self.clock.happened > self._most:
+                    raise Violation("stuck", f"after {self._most} things that happened it is not over")
                 if self.clock.now > self._news_at + QUIET_S:
                     raise Violation("stuck", f"nothing has been recorded for {QUIET_S:g} s: {self._waits()}")
                 if self.clock.happened % LOOK == 0 and self.head.alive:
                     self.checks.look()
+            self._let(ACK_S)
             self.checks.idle()
             for node in self.nodes.values():
                 if node.agent is not None and self.random.random() < HANGING_ON:
                     node.agent.connected(None)
             self.head.provider.stop()
-            self._drain()
+            self._let(LEAVE_S)
             self.checks.end()
         except Violation as found:
             violation = found
@@ -428,9 +454,9 @@ class World(Touched):
         nodes = f"{state.free} free, {state.lost_mask.bit_count()} lost of {state.all_mask.bit_count()}"
         return "; ".join([*jobs[:5], nodes, *waits[:8], f"dirty {state.dirty}", f"timers {self.head.timers}"])
 
-    def _drain(self) -> None:
+    def _let(self, seconds: float) -> None:
         """Let what is under way arrive."""
-        end = self.clock.now + LEAVE_S
+        end = self.clock.now + seconds
         while self.clock.step(end):
             pass
 

@@ -121,6 +121,50 @@ class Changes:
         malleability().grow(numbers, start, 60.0)
 
 
+class Deaths:
+    """Kills places at random, from a thread of place 0, each time when all is well again or long after that."""
+
+    def __init__(self, world: Together, zero: Runtime, rng: random.Random, most: int) -> None:
+        self._world, self._zero, self._rng, self._most = world, zero, rng, most
+        self.killed: list[int] = []
+
+    def start(self) -> None:
+        self._zero.threads.start(self._kill, "deaths")
+
+    def _kill(self) -> None:
+        with self._zero.within(None):
+            for _ in range(self._most):
+                for _ in range(self._rng.randrange(400)):
+                    self._zero.threads.pause()
+                others = [each.id for each in places() if each.id]
+                if others:
+                    self.killed.append(self._rng.choice(others))
+                    self._world.kill(self.killed[-1])
+
+
+def survived(
+    seed: int, depth: int, deaths: int, *, changing: bool = False
+) -> tuple[Deaths, glb.Outcome[Seen], tuple[int, int]]:
+    """A resilient computation whose places die, what came out, and what had to."""
+    rng = random.Random(seed)
+    world, workers = Together(seed), rng.choice([1, 2])
+    bag = Tree.drawn(rng, depth)
+    expected = bag.alone()
+    killing: list[Deaths] = []
+    settings = glb.Settings(grain=rng.choice([1, 3, 10]), seed=seed, resilient=True, check=True)
+
+    def main() -> glb.Outcome[Seen]:
+        zero = world.runtimes[0]
+        killing.append(Deaths(world, zero, rng, deaths))
+        killing[0].start()
+        if changing:
+            Changes(world, zero, rng, workers, 60).start()
+        return glb.run(bag, Seen(), settings=settings)
+
+    outcome = world.begin(main, 2 + seed % 6, workers)
+    return killing[0], outcome, expected
+
+
 def balanced(seed: int, depth: int, pause: int = 20) -> tuple[Changes, glb.Outcome[Seen], tuple[int, int]]:
     """A computation whose places come and go all the time, what came out, and what had to."""
     rng = random.Random(seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Self
 
 import apgas_programs
@@ -126,3 +127,35 @@ def test_work_reaches_a_hundred_places() -> None:
     count, marks, worked = Together(14).begin(main, 100, workers=1)
     assert (count, marks) == expected
     assert worked > 50
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_a_dead_place_had_is_done_again_exactly_once(seed: int) -> None:
+    """Every second seed lets places come and go as well."""
+    killing, outcome, expected = apgas_programs.survived(seed, 8, 2, changing=seed % 2 == 1)
+    assert (outcome.result.count, outcome.result.marks) == expected, killing.killed
+
+
+def test_without_resilience_a_dead_place_is_an_exception() -> None:
+    world = Together(5)
+
+    def main() -> None:
+        from pliant.apgas import DeadPlaceException
+        from pliant.apgas.runtime import current
+
+        def kill() -> None:
+            for _ in range(100):
+                current().threads.pause()
+            world.kill(1)
+
+        current().threads.start(lambda: kill_in(kill), "kill")
+        with pytest.raises(MultipleException) as caught:
+            glb.run(Tree([(4, 9)] * 9), Seen(), settings=glb.Settings(grain=1))
+        assert isinstance(caught.value.exceptions[0], DeadPlaceException)
+        assert len(places()) == 2
+
+    def kill_in(kill: Callable[[], None]) -> None:
+        with world.runtimes[0].within(None):
+            kill()
+
+    world.begin(main, 3)

@@ -35,8 +35,8 @@ class Part:
         self.active += 1
         self.told = False
 
-    def send(self, place: int) -> None:
-        self.sent[place] += 1
+    def send(self, place: int, count: int = 1) -> None:
+        self.sent[place] += count
         self.told = False
 
     def end(self, raised: bytes | None) -> None:
@@ -99,7 +99,9 @@ class Home:
             return []
         if broken and (unheard := [place for place in sorted(living) if self._knows.get(place, 0) < deaths]):
             return unheard
-        self.lost = {place for pair in broken for place in dead.intersection(pair)}
+        # Fewer sent than received: a call, and its caller has been told.
+        self.lost = {pair[1] for pair in broken if pair[1] in dead and self._open[pair] > 0}
+        self.lost |= {sender for sender, _ in broken if sender in dead}
         self.over = True
         return []
 

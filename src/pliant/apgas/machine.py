@@ -48,8 +48,9 @@ class Ready(NamedTuple):
 class Call:
     """A value that another place was asked for."""
 
-    def __init__(self, place: int) -> None:
+    def __init__(self, place: int, finish: FinishId | None) -> None:
         self.place = place
+        self.finish = finish
         self.done = False
         self.raised = False
         self.payload: Payload = ()
@@ -120,10 +121,15 @@ class Machine:
 
     def spawn(self, name: str, finish: FinishId | None, work: Thunk, *, urgent: bool = False) -> None:
         """A task of this place."""
-        if finish is not None:
-            self._part(finish).begin()
+        task = Ready(name, finish, work, self.here)
+        self.begin(task)
+        (self.urgent if urgent else self.ready).append(task)
+
+    def begin(self, task: Ready) -> None:
+        """A task of this place is there, and ends with ``ended``."""
+        if task.finish is not None:
+            self._part(task.finish).begin()
         self.tasks += 1
-        (self.urgent if urgent else self.ready).append(Ready(name, finish, work, self.here))
 
     def send(
         self,
@@ -140,7 +146,7 @@ class Machine:
         self.members.check(place)
         call = self._number() if wanted else 0
         if wanted:
-            self.calls[call] = Call(place)
+            self.calls[call] = Call(place, finish)
         if finish is not None:
             self._part(finish).send(place)
         self._say(place, Task(name, finish, call, urgent), payload)
@@ -353,6 +359,8 @@ class Machine:
         for call in self.calls.values():
             if call.place == place and not call.done:
                 call.done, call.died = True, why or "it died"
+                if call.finish is not None:  # whoever called is told: it is no loss to the finish
+                    self._part(call.finish).send(place, -1)
         for finish in list(self._homes):
             self._look(finish)
         self._parted.pop(place, None)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from pliant.apgas.api import Place
@@ -149,6 +150,17 @@ class Malleability:
     def turn(self) -> _Turn:
         """``with``: a change, when the one before is over. HandlerError if there is no handler."""
         return _Turn(self)
+
+    @contextlib.contextmanager
+    def pausing(self) -> Iterator[None]:
+        """``with``: no change goes on meanwhile."""
+        with self._runtime.monitor:
+            self._runtime.wait(lambda: not self._busy)
+            self._busy = True
+        try:
+            yield
+        finally:
+            self.end_turn()
 
     def take_turn(self) -> MalleableHandler:
         runtime = self._runtime

@@ -125,6 +125,9 @@ class Runtime:
         self._idle = 0
         self._urgent_runs = False
         self._connected: set[int] = set()
+        self.on_death: dict[str, Callable[[], object]] = {}
+        """Called, with the lock held, when places have died."""
+        self._deaths = 0
 
     # ---- the API's part --------------------------------------------------------------------------------
 
@@ -162,6 +165,20 @@ class Runtime:
         with self.monitor:
             self.machine.send(place, name, finish, payload, urgent=urgent)
             self._flush()
+
+    def spawn_apart(self, fn: Callable[[], object]) -> None:
+        """Run ``fn()`` here in the current finish, in a thread of its own that waits for no worker."""
+        task = Ready(name_of(fn), context.finish, fn, self.here)
+
+        def run() -> None:
+            context.runtime, context.counted = self, False
+            with self.monitor:
+                self._run(task)
+                self._flush()
+
+        with self.monitor:
+            self.machine.begin(task)
+            self.threads.start(run, f"place {self.here} {task.name}")
 
     def call(
         self, place: int, fn: Callable[..., Any], args: tuple[object, ...], *, urgent: bool = False
@@ -302,6 +319,10 @@ class Runtime:
                 transport.disconnect(place)
                 self._connected.discard(place)
         machine.out.clear()
+        if machine.members.deaths != self._deaths:
+            self._deaths = machine.members.deaths
+            for told in list(self.on_death.values()):
+                told()
         if machine.urgent and not self._urgent_runs:
             self._urgent_runs = True
             self.threads.start(self._run_urgent, f"place {self.here} urgent")

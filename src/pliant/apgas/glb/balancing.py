@@ -108,6 +108,14 @@ class Balancer:
     def leaving(self) -> bool:
         return self._runtime.here not in self._places
 
+    def resume(self) -> None:
+        """A task of the finish: work on what is here, which workers left when this place was to leave."""
+        with self._runtime.monitor:
+            left = [bag for bag in self._idle if not bag.is_empty]
+            self._idle = [bag for bag in self._idle if bag.is_empty]
+        for bag in left:
+            self.take(bag, self._runtime.here)
+
     def keep(self, bag: Bag[Any]) -> None:
         """A bag without tasks, for its result."""
         with self._runtime.monitor:
@@ -125,21 +133,27 @@ class Balancer:
 
     def take(self, bag: Bag[Any], sender: int) -> None:
         """A task of the finish: ``sender`` has sent work."""
+        mine: Bag[Any] | None = None
         with self._runtime.monitor:
-            self._asked.discard(sender)
-            self.statistics.stolen += 1
             leaving = self.leaving()
-            if not leaving and self._running >= self._runtime.workers:
-                self._intra = self._with(self._intra, bag)
-                return
             if not leaving:
-                self._begin()
-                if self._idle:  # a worker that has ended begins again
-                    bag = self._with(self._idle.pop(), bag)
+                mine = self._admit(bag, sender)
         if leaving:  # it was under way when this place was cut off
             self._runtime.spawn(0, take, (self._key, bag, self._runtime.here), counted=True, urgent=False)
-        else:
-            self._work(bag)
+        elif mine is not None:
+            self._work(mine)
+
+    def _admit(self, bag: Bag[Any], sender: int) -> Bag[Any] | None:
+        """Work has come: for a new worker, which is to begin with what is returned, or for those there are. The lock is held."""
+        self._asked.discard(sender)
+        self.statistics.stolen += 1
+        if self._running >= self._runtime.workers:
+            self._intra = self._with(self._intra, bag)
+            return None
+        if self._idle:  # a worker that has ended begins again
+            bag = self._with(self._idle.pop(), bag)
+        self._begin(bag)
+        return bag
 
     def steal(self, thief: int) -> Bag[Any] | None:
         """Something for a place that has nothing, at once or not at all."""
@@ -157,9 +171,10 @@ class Balancer:
                 if self._inter is not None:
                     self._feed()
 
-    def _begin(self) -> None:
+    def _begin(self, bag: Bag[Any]) -> None:
         """A worker begins. The lock is held."""
         self._running += 1
+        self._worked.append(bag)
         if self._running == 1 and self._since is not None:
             self.statistics.idle_s += self._runtime.threads.now() - self._since
 
@@ -168,8 +183,6 @@ class Balancer:
         threads = self._runtime.threads
         begun = threads.cpu()
         more: Bag[Any] | None = bag
-        with self._runtime.monitor:
-            self._worked.append(bag)
         try:
             while more is not None:
                 self._empty(bag)
@@ -189,7 +202,7 @@ class Balancer:
             begun = runtime.threads.now()
             if last is not None:
                 self.statistics.longest_gap_s = max(self.statistics.longest_gap_s, begun - last)
-            more = bag.process(self._grain)
+            more = self._process(bag)
             last = runtime.threads.now()
             self._account(last - begun, more=more)
             runtime.threads.pause()
@@ -198,6 +211,9 @@ class Balancer:
             with runtime.monitor:
                 if not self.leaving():
                     self._share(bag)
+
+    def _process(self, bag: Bag[Any]) -> bool:
+        return bag.process(self._grain)
 
     def _more(self, bag: Bag[Any]) -> Bag[Any] | None:
         """The worker's bag with something in it again, or None where the worker has ended."""
@@ -242,18 +258,22 @@ class Balancer:
 
     def _share(self, bag: Bag[Any]) -> None:
         """Let others have some of a worker's bag, where they have none. The lock is held."""
+        self._share_outside(bag)
         runtime = self._runtime
-        if self._inter is None and len(self._places) > 1 and bag.is_splittable:
-            self._inter = self._half(bag)
-        if self._thieves and self._inter is not None:
-            self._feed()
         if self._intra is None and runtime.workers > 1 and bag.is_splittable:
             self._intra = self._half(bag)
         if self._intra is not None and self._running < runtime.workers:
             mine, self._intra = self._intra, None
-            self._begin()
+            self._begin(mine)
             with runtime.within(self._finish):
                 runtime.spawn(runtime.here, self._work, (mine,), counted=True, urgent=False)
+
+    def _share_outside(self, bag: Bag[Any]) -> None:
+        """Have something for other places. The lock is held."""
+        if self._inter is None and len(self._places) > 1 and bag.is_splittable:
+            self._inter = self._half(bag)
+        if self._thieves and self._inter is not None:
+            self._feed()
 
     def _feed(self) -> None:
         """Give the waiting places what is there for them. The lock is held, and a worker runs."""
@@ -357,8 +377,12 @@ class Balancer:
 
 def begin(key: str, finish: FinishId, settings: Settings, places: tuple[int, ...]) -> None:
     """Take part, from the first ``arrange`` on."""
+    from pliant.apgas.glb.resilient import ResilientBalancer
+
     runtime = current()
-    balancer = Balancer(runtime, key, FinishId(*finish), settings, places)
+    balancer = (ResilientBalancer if settings.resilient else Balancer)(
+        runtime, key, FinishId(*finish), settings, places
+    )
     with runtime.monitor:
         runtime.objects[key] = balancer
 
@@ -394,6 +418,12 @@ def arrange(key: str, places: tuple[int, ...]) -> None:
         balancer.arrange(places)
 
 
+def resume(key: str) -> None:
+    balancer = of_this_place(key)
+    if balancer is not None:
+        balancer.resume()
+
+
 def keep(key: str, bag: Bag[Any]) -> None:
     balancer = of_this_place(key)
     if balancer is not None:
@@ -408,3 +438,10 @@ def pack(key: str) -> tuple[Bag[Any] | None, Statistics]:
 def leave(key: str) -> None:
     """The computation is over at this place."""
     current().objects.pop(key, None)
+    current().on_death.pop(key, None)
+
+
+def check_done(place: int, bag: Bag[Any]) -> None:
+    """PliantError if a computation that is over has left tasks in a bag: its result would be wrong."""
+    if not bag.is_empty:
+        raise PliantError(f"the computation has ended, but tasks were left at place({place})")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from pliant.apgas.api import Place, async_at, at, finish, places
+from pliant.apgas.api import Place, async_at, at, finish, places, uncounted_async_at
 from pliant.apgas.bag import Bag, Result
+from pliant.apgas.errors import BadPlaceException, DeadPlaceException
 from pliant.apgas.glb import balancing
 from pliant.apgas.glb.balancing import Settings, Statistics
+from pliant.apgas.glb.resilient import Recovery
 from pliant.apgas.malleable import malleability
 from pliant.apgas.messages import FinishId
 from pliant.apgas.runtime import current
@@ -43,24 +46,42 @@ def run(
     if runtime.here != 0:
         raise PliantError(f"global load balancing is started at place(0), this is place({runtime.here})")
     settings = settings or Settings()
+    if settings.resilient and initial is not None:
+        raise PliantError(
+            "a resilient computation begins with one bag: what a place makes itself would die with it"
+        )
     key = f"glb {uuid.uuid4().hex}"
     everywhere = tuple(place.id for place in places())
     handler = Handler(key, settings)
-    try:
-        with finish() as whole:
-            handler.begin(whole.id, everywhere, everywhere)
+
+    def first(whole: FinishId) -> None:
+        # The bag is there before another place may be found dead.
+        balancing.begin(key, whole, settings, everywhere)
+        if bag is not None:
+            async_at(Place(0), balancing.take, key, bag, 0)
+        try:
+            handler.begin(whole, everywhere[1:], everywhere)
+        finally:
             if malleable:
                 malleability().define(handler)
-            if bag is not None:
-                async_at(Place(0), balancing.take, key, bag, 0)
-            if initial is not None:
-                for rank, number in enumerate(everywhere):
-                    async_at(Place(number), _start, key, initial, rank, len(everywhere))
+        if initial is not None:
+            for rank, number in enumerate(everywhere):
+                async_at(Place(number), _start, key, initial, rank, len(everywhere))
+
+    try:
+        if handler.recovery is not None:
+            handler.recovery.rounds(first, lambda: handler.gather_copies(result), settings)
+        else:
+            with finish() as whole:
+                first(whole.id)
     finally:
         if malleable:
             malleability().disable()
+    if handler.recovery is None:
+        for place in places():
+            handler.gather(place, result)
     for place in places():
-        handler.gather(place, result)
+        uncounted_async_at(place, balancing.leave, key)
     return Outcome(result, handler.statistics)
 
 
@@ -75,19 +96,30 @@ class Handler:
         self._key, self._settings = key, settings
         self._whole = FinishId(0, 0)
         self.statistics: dict[int, Statistics] = {}
+        self.recovery = Recovery(key) if settings.resilient else None
+        if self.recovery is not None:
+            self.recovery.on_round = self.now_in
 
     def begin(self, whole: FinishId, whom: Sequence[int], everywhere: tuple[int, ...]) -> None:
         """Let places take part in a computation whose finish is ``whole``."""
-        self._whole = whole
+        self.now_in(whole)
         self._join(whom, everywhere)
         self._arrange(everywhere, everywhere)
+
+    def now_in(self, whole: FinishId) -> None:
+        self._whole = whole
 
     def gather(self, place: Place, result: Result) -> None:
         """Add what ``place`` has found."""
         part, self.statistics[place.id] = at(place, balancing.pack, self._key)
         if part is not None:
+            balancing.check_done(place.id, part)
             part.submit(result)
-        at(place, balancing.leave, self._key)
+
+    def gather_copies(self, result: Result) -> None:
+        """The same of all places, or of none, while places may die."""
+        if self.recovery is not None:
+            self.statistics.update(self.recovery.gather(result))
 
     def pre_shrink(self, count: int) -> Sequence[Place]:
         """Those that came last; what they have goes to place 0."""
@@ -104,9 +136,24 @@ class Handler:
         rest = tuple(number for number in there if Place(number) not in chosen)
         # The computation is not over before this is, as what leaves may have its last tasks.
         with _Held(self._whole):
-            self._arrange(there, rest)
-            for place in chosen:
-                self._fetch(place)
+            try:
+                self._arrange(there, rest)
+                if self.recovery is not None:
+                    self.recovery.put_down_everywhere(rest)  # their buddies may be about to leave
+                for place in chosen:
+                    self._fetch(place)
+            except Exception:
+                self._stay(chosen)
+                raise
+
+    def _stay(self, chosen: Sequence[Place]) -> None:
+        """They do not leave after all, and go on with what they still have."""
+        there = tuple(place.id for place in places())
+        with contextlib.suppress(Exception):  # a place that is dead is dealt with when the computation ends
+            self._arrange(there, there)
+        for place in chosen:
+            with contextlib.suppress(BadPlaceException, DeadPlaceException):
+                async_at(place, balancing.resume, self._key)
 
     def post_shrink(self, count: int, removed: Sequence[Place]) -> None:
         """Nothing is left to do."""
@@ -136,6 +183,8 @@ class Handler:
     def _fetch(self, place: Place) -> None:
         """What ``place`` has comes here."""
         bag, self.statistics[place.id] = at(place, balancing.pack, self._key)
+        if self.recovery is not None:
+            self.recovery.adopt(place)
         if bag is None:
             return
         if bag.is_empty:

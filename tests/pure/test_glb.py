@@ -6,15 +6,15 @@ import random
 from collections.abc import Callable
 from typing import Self
 
-import apgas_programs
 import pytest
-from apgas_programs import Seen, Tree
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.apgas import MultipleException, glb, places
 from pliant.apgas.together import Together
 from pliant.model.errors import PliantError
+from pliant.testing import balanced
+from pliant.testing.balanced import Seen, Tree
 
 
 @given(
@@ -107,12 +107,10 @@ def test_it_is_started_at_place_0_alone() -> None:
     Together(4).begin(main, 2)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(8))
 def test_places_that_come_and_go_lose_nothing_and_do_nothing_twice(seed: int) -> None:
-    changes, outcome, expected = apgas_programs.balanced(seed, 9)
-    assert (outcome.result.count, outcome.result.marks) == expected
-    assert set(outcome.statistics) >= {0}
-    assert changes.grown + changes.shrunk >= 0
+    trial = balanced.attempt(seed, depth=9)
+    assert trial.exact, trial
 
 
 def test_work_reaches_a_hundred_places() -> None:
@@ -132,8 +130,12 @@ def test_work_reaches_a_hundred_places() -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_what_a_dead_place_had_is_done_again_exactly_once(seed: int) -> None:
     """Every second seed lets places come and go as well."""
-    killing, outcome, expected = apgas_programs.survived(seed, 8, 2, changing=seed % 2 == 1)
-    assert (outcome.result.count, outcome.result.marks) == expected, killing.killed
+    trial = balanced.attempt(seed, deaths=2, changing=seed % 2 == 1, pause=60)
+    assert trial.exact, trial
+
+
+def test_the_same_seed_gives_the_same_computation() -> None:
+    assert balanced.attempt(3, deaths=1, pause=60) == balanced.attempt(3, deaths=1, pause=60)
 
 
 def test_without_resilience_a_dead_place_is_an_exception() -> None:

@@ -77,7 +77,7 @@ class Together:
 
     def begin(self, main: Callable[[], T], places: int = 1, workers: int = 2) -> T:
         """The value of ``main``, run at place 0 of ``places``; PliantError if they do not all come."""
-        zero = self.place(0, workers)
+        zero = self.runtimes.get(0) or self.place(0, workers)
         for number in range(1, places):
             self.newcomer(number, workers)
 

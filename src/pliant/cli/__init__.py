@@ -12,6 +12,7 @@ from pliant.cli import (
     bench,
     bench_agreement,
     bench_live,
+    bench_places,
     bench_world,
     calibrate,
     demo,
@@ -53,6 +54,7 @@ for module in (
     bench,
     bench_live,
     bench_agreement,
+    bench_places,
     bench_world,
 ):
     module.register(app)

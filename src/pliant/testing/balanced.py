@@ -1,14 +1,16 @@
-"""Small programs of places for tests: a bag whose result is known, and changes of the places at random."""
+"""Computations over places in one process whose places come, go and die at random: a seed draws it all, and the result is
+known."""
 
 from __future__ import annotations
 
 import random
-from typing import Self
+from typing import NamedTuple, Self
 
-from pliant.apgas import glb, places
+from pliant.apgas import MultipleException, glb, places
 from pliant.apgas.malleable import HandlerError, malleability
 from pliant.apgas.runtime import Runtime
 from pliant.apgas.together import Together
+from pliant.model.errors import PliantError
 
 MOST_AT_ONCE = 3
 
@@ -142,42 +144,48 @@ class Deaths:
                     self._world.kill(self.killed[-1])
 
 
-def survived(
-    seed: int, depth: int, deaths: int, *, changing: bool = False
-) -> tuple[Deaths, glb.Outcome[Seen], tuple[int, int]]:
-    """A resilient computation whose places die, what came out, and what had to."""
-    rng = random.Random(seed)
-    world, workers = Together(seed), rng.choice([1, 2])
-    bag = Tree.drawn(rng, depth)
-    expected = bag.alone()
-    killing: list[Deaths] = []
-    settings = glb.Settings(grain=rng.choice([1, 3, 10]), seed=seed, resilient=True, check=True)
+class Trial(NamedTuple):
+    """What happened in a computation, and whether its result was exact; ``problem`` says what else went wrong."""
 
-    def main() -> glb.Outcome[Seen]:
-        zero = world.runtimes[0]
-        killing.append(Deaths(world, zero, rng, deaths))
-        killing[0].start()
-        if changing:
-            Changes(world, zero, rng, workers, 60).start()
-        return glb.run(bag, Seen(), settings=settings)
-
-    outcome = world.begin(main, 2 + seed % 6, workers)
-    return killing[0], outcome, expected
+    seed: int
+    tasks: int
+    grown: int
+    shrunk: int
+    deaths: int
+    exact: bool
+    problem: str = ""
 
 
-def balanced(seed: int, depth: int, pause: int = 20) -> tuple[Changes, glb.Outcome[Seen], tuple[int, int]]:
-    """A computation whose places come and go all the time, what came out, and what had to."""
-    rng = random.Random(seed)
+def attempt(seed: int, *, depth: int = 8, deaths: int = 0, changing: bool = True, pause: int = 20) -> Trial:
+    """A computation from this seed. With ``deaths``, so many places die at the most, and it is resilient; ``pause`` is
+    about how long places stay as they are."""
+    rng = random.Random(seed)  # noqa: S311 - to be repeated
     world, workers = Together(seed), rng.choice([1, 2, 3])
     bag = Tree.drawn(rng, depth)
     expected = bag.alone()
-    changes: list[Changes] = []
-    settings = glb.Settings(grain=rng.choice([1, 3, 10]), random_steals=rng.randrange(3), seed=seed)
+    settings = glb.Settings(
+        grain=rng.choice([1, 3, 10]),
+        random_steals=rng.randrange(3),
+        seed=seed,
+        resilient=deaths > 0,
+        check=True,
+    )
+    zero = world.place(0, workers)
+    changes, dying = Changes(world, zero, rng, workers, pause), Deaths(world, zero, rng, deaths)
 
     def main() -> glb.Outcome[Seen]:
-        changes.append(Changes(world, world.runtimes[0], rng, workers, pause))
-        changes[0].start()
+        dying.start()
+        if changing:
+            changes.start()
         return glb.run(bag, Seen(), settings=settings)
 
-    outcome = world.begin(main, 1 + seed % 5, workers)
-    return changes[0], outcome, expected
+    problem, found = "", (0, 0)
+    try:
+        outcome = world.begin(main, 1 + seed % 6 + (deaths > 0), workers)
+    except (PliantError, MultipleException) as error:
+        problem = f"{type(error).__name__}: {error}"
+    else:
+        found = outcome.result.count, outcome.result.marks
+    return Trial(
+        seed, expected[0], changes.grown, changes.shrunk, len(dying.killed), found == expected, problem
+    )

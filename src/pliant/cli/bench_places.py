@@ -1,0 +1,76 @@
+"""``pliant bench places``: computations over places that come, go and die at random, from seeds."""
+
+from __future__ import annotations
+
+import json
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from pliant.cli.bench import bench_app
+from pliant.study.workers import Workers
+
+if TYPE_CHECKING:
+    from pliant.testing.balanced import Trial
+
+CHUNK = 5
+
+
+def register(_app: typer.Typer) -> None:
+    """Nothing to add: ``bench`` has been added to the command already."""
+
+
+@bench_app.command()
+def places(
+    *,
+    seeds: Annotated[
+        int, typer.Option(min=1, max=10**7, help="How many computations, from --first on.")
+    ] = 100,
+    first: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
+    deaths: Annotated[
+        int, typer.Option(min=0, help="Places that die in each, at the most; then it is resilient.")
+    ] = 0,
+    workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one a processor.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
+) -> None:
+    """Balance work over places in one process, in an order that each seed draws, while places come and go (and
+    die, where it is resilient), and hold the result against what one place alone finds."""
+    began = time.monotonic()
+    trials: list[Trial] = []
+    numbers = range(first, first + seeds)
+    chunks = [list(numbers[i : i + CHUNK]) for i in range(0, seeds, CHUNK)]
+    with Progress(console=Console(stderr=True), transient=True) as progress, Workers(workers) as several:
+        task = progress.add_task("computations", total=seeds)
+        for some in several.each([(partial(attempts, deaths=deaths), (chunk,)) for chunk in chunks]):
+            trials += some
+            progress.advance(task, len(some))
+    wrong = [trial for trial in trials if not trial.exact]
+    figures = {
+        "seeds": len(trials),
+        "tasks": sum(trial.tasks for trial in trials),
+        "grown": sum(trial.grown for trial in trials),
+        "shrunk": sum(trial.shrunk for trial in trials),
+        "deaths": sum(trial.deaths for trial in trials),
+        "wrong": len(wrong),
+        "seeds_per_s": round(len(trials) / (time.monotonic() - began), 2),
+    }
+    if as_json:
+        typer.echo(json.dumps({**figures, "which": [trial._asdict() for trial in wrong]}))
+    else:
+        for name, value in figures.items():
+            typer.echo(f"{name:12} {value}")
+        for trial in wrong[:20]:
+            typer.echo(f"seed {trial.seed}: {trial.problem or 'the result is wrong'}")
+    if wrong:
+        raise typer.Exit(1)
+
+
+def attempts(seeds: list[int], *, deaths: int) -> list[Trial]:
+    """These computations, one after the other."""
+    from pliant.testing.balanced import attempt
+
+    return [attempt(seed, deaths=deaths, pause=60 if deaths else 20) for seed in seeds]

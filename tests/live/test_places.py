@@ -43,6 +43,29 @@ def test_places_are_processes_and_one_may_be_killed() -> None:
     }
 
 
+def test_futures_are_worked_on_at_all_places() -> None:
+    done = subprocess.run(
+        [sys.executable, str(PROGRAMS / "futures.py")],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "workers": 3,
+        "squares": True,
+        "places": [0, 1, 2],
+        "raised": "invalid literal for int() with base 10: 'x'",
+        "unpicklable": ["TypeError"] * 3,
+        "lost": ["place(2) is dead: the connection broke"],
+        "workers_left": 2,
+        "after": 1024,
+        "cancelled": 7,
+        "closed": "cannot schedule new futures after shutdown",
+    }
+
+
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_a_stranger_is_refused_and_counted(encrypted: bool) -> None:  # noqa: FBT001
     runtime = Runtime(0, SystemThreads(), 1)

@@ -21,6 +21,7 @@ from pliant.apgas.api import (
     uncounted_async_at,
 )
 from pliant.apgas.errors import BadPlaceException, DeadPlaceException, MultipleException, RemoteError
+from pliant.apgas.executor import PlaceExecutor
 from pliant.apgas.malleable import (
     MalleableHandler,
     define_malleable_handler,
@@ -37,6 +38,7 @@ __all__ = [
     "MalleableHandler",
     "MultipleException",
     "Place",
+    "PlaceExecutor",
     "PlaceLocalObject",
     "RemoteError",
     "async_at",

@@ -37,8 +37,8 @@ def places(
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one a processor.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
 ) -> None:
-    """Balance work over places in one process, in an order that each seed draws, while places come and go (and
-    die, where it is resilient), and hold the result against what one place alone finds."""
+    """Balance work over places in one process, in an order that each seed draws, while places come and go
+    (and die, where it is resilient), and hold the result against what one place alone finds."""
     began = time.monotonic()
     trials: list[Trial] = []
     numbers = range(first, first + seeds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -129,3 +130,16 @@ def test_a_job_of_places_grows_and_shrinks_while_it_computes(start: Callable[...
     tree = run.finish()["tree"]
     assert (tree["state"], tree["result"]) == ("COMPLETED", "12624 49101412822494977"), run.story()
     assert [change["to"] for change in tree["resizes"] if change["outcome"] == "done"] == [3, 2, 3, 1, 2]
+
+
+def test_a_resilient_job_of_places_goes_on_without_one_that_is_killed(start: Callable[..., BatchRun]) -> None:
+    program = f"python {PROGRAMS / 'balanced.py'} 8 8 0.002 resilient"
+    nodes = "{ min = 1, max = 3, preferred = 3 }"
+    run = start('nodes = 3\npolicy = "easy"', job("tree", program, nodes, kind="places"))
+    run.wait_for(r.JobMalleable)
+    [victim] = [pid for pid, cookie in run.ranks(1).items() if cookie["PLIANT_NODE"] == "n1"]
+    os.kill(victim, signal.SIGKILL)
+    lost = run.wait_for(r.GroupsLost)
+    assert (lost.groups, lost.root) == ((1,), 0)
+    tree = run.finish()["tree"]
+    assert (tree["state"], tree["result"]) == ("COMPLETED", "12624 49101412822494977"), run.story()

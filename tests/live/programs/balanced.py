@@ -1,4 +1,4 @@
-"""Counts the tasks of a tree over places that come and go: ``balanced.py MARK DEPTH [SECONDS_A_TASK]``."""
+"""Counts the tasks of a tree over places that come and go: ``balanced.py MARK DEPTH [SECONDS_A_TASK [resilient]]``."""
 
 from __future__ import annotations
 
@@ -70,7 +70,11 @@ class Tree:
 def main() -> str:
     mark, depth = int(sys.argv[1]), int(sys.argv[2])
     task_s = float(sys.argv[3]) if len(sys.argv) > 3 else 0.0
-    outcome = glb.run(Tree([(mark, depth)], task_s), Count(), settings=glb.Settings(grain=4))
+    outcome = glb.run(
+        Tree([(mark, depth)], task_s),
+        Count(),
+        settings=glb.Settings(grain=4, resilient="resilient" in sys.argv),
+    )
     places = sorted(place for place, did in outcome.statistics.items() if did.calls)
     print("at the end worked", places, flush=True)
     return f"{outcome.result.tasks} {outcome.result.marks}"

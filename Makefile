@@ -22,9 +22,10 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n auto tests/pure
+	$(BIN)/python -m pytest -q -n auto -m "not long" tests/pure
 
 test: check
+	$(BIN)/python -m pytest -q -n auto -m long tests/pure
 	$(BIN)/python -m pytest -q -n 3 tests/live
 
 demo: setup

@@ -161,6 +161,7 @@ def test_the_job_that_gains_most_grows_first() -> None:
     assert offers[0] == (100.0, 2, 5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("percent", [20, 50, 100])
 def test_it_beats_rigid_easy_at_every_share(percent: int) -> None:
     """The mean over a few of Lublin's workloads; single ones may go either way, as with any change of order."""

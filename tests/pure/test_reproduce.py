@@ -45,6 +45,7 @@ def test_paper_2_at_both_ends(runs: paper2.Runs) -> None:
     assert mean(o.run_mean_s for o in runs.by["FCFS", 0]) == pytest.approx(195.36, rel=0.01)
 
 
+@pytest.mark.long
 def test_paper_2_leaves_its_figures(runs: paper2.Runs, tmp_path: Path) -> None:
     with Folder(tmp_path / "out") as folder:
         text = paper2.write(folder, runs)
@@ -61,6 +62,7 @@ def test_paper_2_leaves_its_figures(runs: paper2.Runs, tmp_path: Path) -> None:
     assert float(first["mean"]) == pytest.approx(mean(o.makespan_s for o in runs.by["FCFS", 0]), rel=1e-5)
 
 
+@pytest.mark.long
 def test_paper_3_stays_near_its_table_and_leaves_its_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,6 +92,7 @@ def test_paper_3_stays_near_its_table_and_leaves_its_figures(
 SMALL = (Source("Lublin-Feitelson", "", 64, 2, 60),)
 
 
+@pytest.mark.long
 def test_a_small_study_of_all_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole, from the tasks to the folder, with Lublin's model alone; without malleable jobs, nothing changes."""
     monkeypatch.setattr(traces, "QUICK", SMALL)

@@ -276,6 +276,7 @@ for kernel in (u.SEARCHES[u.best()], n.place_by_bits, b.accumulate, b.edges, b.s
 """
 
 
+@pytest.mark.long
 def test_a_new_process_compiles_nothing() -> None:
     """Each kernel is called with one kind of arguments only, by bags and alone, and is found on disk."""
     exec(EVERY_KERNEL, {})  # noqa: S102

@@ -222,6 +222,7 @@ def test_fcfs_gives_every_wait_of_the_recurrence() -> None:
     assert figures.bounded_slowdown_mean == pytest.approx(6814.97, abs=0.005)
 
 
+@pytest.mark.long
 def test_conservative_gives_the_means_of_the_reference() -> None:
     """pyss' published ones; no job by job result of it is at hand."""
     _, figures = pyss_waits(Conservative())
@@ -229,6 +230,7 @@ def test_conservative_gives_the_means_of_the_reference() -> None:
     assert figures.bounded_slowdown_mean == pytest.approx(88.997, abs=0.0005)
 
 
+@pytest.mark.long
 def test_the_order_of_an_instant_moves_the_mean_by_less_than_a_thousandth() -> None:
     """What happens at once is decided at once, live and by default: it is pyss' order that is peculiar."""
     figures = measured(rigid_jobs(trace(), 100), 100, Easy(), Settings(cost=INSTANT), keep_jobs=False)

@@ -143,3 +143,15 @@ def test_a_resilient_job_of_places_goes_on_without_one_that_is_killed(start: Cal
     assert (lost.groups, lost.root) == ((1,), 0)
     tree = run.finish()["tree"]
     assert (tree["state"], tree["result"]) == ("COMPLETED", "12624 49101412822494977"), run.story()
+
+
+def test_a_program_asks_for_places_and_gives_them_back(start: Callable[..., BatchRun]) -> None:
+    program = f"python {PROGRAMS / 'wishes.py'}"
+    nodes = "{ min = 1, max = 3 }"
+    run = start(
+        'nodes = 3\npolicy = "easy"', job("own", program, nodes, kind="places", **{"class": "evolving"})
+    )
+    own = run.finish()["own"]
+    assert own["state"] == "COMPLETED", run.story()
+    asked = ["pre_grow 2", "post_grow 2 [1, 2]", "pre_shrink 1", "post_shrink 1 [2]"]
+    assert own["result"] == f"[0, 1, 2] {asked}"

@@ -225,12 +225,12 @@ def disable_malleable_handler() -> None:
 
 
 def request_places(count: int) -> None:
-    """Ask the scheduler for ``count`` more places: as many as it has, or none. If it offers some, the handler is asked as
-    ever. At place 0; PliantError where there is no scheduler, ValueError if ``count`` is not positive."""
+    """Ask the scheduler for ``count`` more places, all or none of them. If it offers them, the handler is asked as ever;
+    if it has none, nothing happens. At place 0; PliantError where there is no scheduler, ValueError if ``count`` is not positive."""
     if count < 1:
         raise ValueError(f"request_places({count}): at least one")
     whole, size = malleability(), len(current().machine.members.places())
-    whole.want(Bounds(size, size + count))
+    whole.want(Bounds(size + count, size + count))
 
 
 def offer_places(count: int) -> None:

@@ -171,10 +171,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     fixed = given.which == "fixed"
-    if fixed:
-        mutations = [each for each in FIXED if given.only in each.name]
-    else:
-        mutations = drawn(SOURCE, given.seed, given.count)
+    named = [each for each in FIXED if given.only in each.name]
+    mutations = named if fixed else drawn(SOURCE, given.seed, given.count)
     if not mutations:
         parser.error(f"--only {given.only}: there is no such mutation")
     outcomes = list(attempts(mutations, given.worlds, given.workers))

@@ -2,7 +2,8 @@
 
 What users import is here, and stays here; everything below may move.
 
-- Programs: ``mpi`` for ranks, ``apgas`` for tasks, and ``Amdahl`` and ``Downey``, models by which their steps can be paced.
+- Programs: ``mpi`` for ranks, ``apgas`` for tasks, and ``Amdahl`` and ``Downey``, models by which their steps
+  can be paced.
 - Policies: a ``Policy`` sees a ``ClusterView`` with a ``JobView`` for each job, and news of each ``End``. A
   ``Decision`` is a ``Start`` or a ``Resize``, with its ``Reason``, a ``Promise``, a ``Wake`` or a ``Remember``.
   ``Bounds``, ``JobSpec``, ``JobClass``, ``JobKind`` and ``JobState`` are what is known of a job.

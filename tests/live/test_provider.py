@@ -17,7 +17,7 @@ from harness import PATIENCE_S, PLIANT, PROGRAMS, BatchRun, is_right, until, unt
 
 from pliant.core import records as r
 from pliant.core.settings import Settings
-from pliant.daemon.controller import Controller
+from pliant.daemon.controller import Controller, Outliving
 from pliant.launch import processes
 from pliant.live import orders as o
 from pliant.model.jobs import Bounds, JobSpec, JobState
@@ -25,7 +25,7 @@ from pliant.model.nodes import NodeSet
 from pliant.policy.fcfs import Fcfs
 from pliant.policy.view import Reason
 from pliant.providers import Event
-from pliant.providers.kept import KeptNodes
+from pliant.providers.kept import KeptNodes, TakenUp
 from pliant.providers.local import LocalNodes
 
 Start = Callable[..., BatchRun]
@@ -190,7 +190,7 @@ def test_nodes_that_outlive_their_controller_are_given_back_and_come_again_but_n
             await provider.stop()
         # A node that was lost before its controller was is begun anew by the next one.
         told = Told()
-        provider = KeptNodes(0, 1, run, place, grace=PATIENCE_S, taken_up=("n1",), lost=("n1",))
+        provider = KeptNodes(TakenUp(("n1",), lost=("n1",)), 1, run, place, grace=PATIENCE_S)
         try:
             await provider.start(told)
             await told.wait_for(o.Back, "n1")
@@ -220,7 +220,9 @@ def test_a_controller_that_begins_again_without_a_grace_ends_what_ran_and_does_w
 
     async def all_of_it(place: Path) -> None:
         provider = LocalNodes(1, 1, run, place)
-        controller = Controller(Fcfs(), Settings(), provider, output=tmp_path, records=records)
+        controller = Controller(
+            Fcfs(), Settings(), provider, output=tmp_path, outliving=Outliving(records=records)
+        )
         controller.sinks.append(made.append)
         try:
             async with asyncio.timeout(PATIENCE_S):

@@ -17,6 +17,7 @@ from pliant.cli import app
 from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.daemon.foreground import run_batch
+from pliant.model.batch import Batch, ClusterSpec
 from pliant.model.jobs import Bounds, JobSpec
 from pliant.policy.registry import make
 
@@ -58,7 +59,8 @@ def test_a_command_that_no_message_can_carry_costs_its_job_alone(tmp_path: Path)
     """The command refuses it (tests/pure/test_starting.py); whoever else submits it keeps the node."""
     big = JobSpec(name="big", nodes=Bounds.exactly(1), command=("true",), env={"A": "x" * 2_000_000})
     then = JobSpec(name="then", nodes=Bounds.exactly(1), command=("true",))
-    records, _ = run_batch((big, then), make("fcfs"), Settings(), nodes=1, slots=1, output=tmp_path)
+    batch = Batch(ClusterSpec(nodes=1), (big, then), "two")
+    records, _ = run_batch(batch, make("fcfs"), Settings(), output=tmp_path)
     ends = [record for record in records if isinstance(record, r.JobEnded)]
     assert [(end.state.value, end.exit_code) for end in ends] == [("FAILED", 126), ("COMPLETED", 0)]
     assert "the most is" in ends[0].error

@@ -99,8 +99,8 @@ FIXED: tuple[Mutation, ...] = (
     Mutation(
         "an old root is obeyed",
         "protocol/scheduler_side.py",
-        "            if group != self.root:",
-        "            if False:",
+        "        if group != self.root:",
+        "        if False:",
     ),
     Mutation(
         "the old root stays root",

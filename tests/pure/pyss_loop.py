@@ -15,7 +15,7 @@ from pliant.plan.cost import INSTANT
 from pliant.policy.easy import Easy
 from pliant.policy.fcfs import Fcfs
 from pliant.sim.instant import Instant
-from pliant.sim.simulator import simulate
+from pliant.sim.simulator import Conditions, simulate
 from pliant.workloads.job import SimJob
 
 
@@ -114,5 +114,5 @@ def simulated_starts(jobs: Sequence[SimJob], processors: int, *, backfill: bool)
             starts[record.job - 1] = record.at
 
     policy = Easy() if backfill else Fcfs()
-    simulate(jobs, processors, policy, Settings(cost=INSTANT), sink, instant=Instant.PYSS)
+    simulate(jobs, processors, policy, Conditions(Settings(cost=INSTANT), instant=Instant.PYSS), sink)
     return starts

@@ -10,7 +10,7 @@ from pliant.model.speedup import Amdahl
 from pliant.policy.registry import make
 from pliant.policy.view import Reason
 from pliant.report.runs import Run
-from pliant.sim.simulator import simulate
+from pliant.sim.simulator import Conditions, simulate
 from pliant.workloads.job import SimJob
 
 # (name, submit s, work s at one node, serial fraction, min, max, factor, preferred, class)
@@ -59,7 +59,7 @@ def specs() -> list[JobSpec]:
 def simulated(name: str, policy: str, jobs: list[JobSpec], nodes: int = NODES) -> Run:
     records: list[r.Record] = []
     sim_jobs = [SimJob(spec) for spec in jobs]
-    simulate(sim_jobs, nodes, make(policy), Settings(), records.append, starting=True)
+    simulate(sim_jobs, nodes, make(policy), Conditions(Settings(), starting=True), records.append)
     return Run(name, policy, [f"n{i}" for i in range(nodes)], records)
 
 

@@ -27,7 +27,7 @@ from pliant.policy.family import PATIENCE_S, Agreeing
 from pliant.policy.registry import make
 from pliant.policy.sizing import AVERAGE, MIN, PREFERRED, Sizing
 from pliant.policy.view import ClusterView, Decision, Remember, Resize, Start
-from pliant.sim.simulator import Simulator
+from pliant.sim.simulator import Conditions, Simulator
 from pliant.workloads.job import SimJob
 
 EXAMPLES = 60
@@ -96,7 +96,7 @@ def test_agreements_are_covered_exact_and_end(
 ) -> None:
     policy = Watched(sizing, rule)
     records: list[r.Record] = []
-    Simulator(jobs, MANY, policy, options, records.append).run()
+    Simulator(jobs, MANY, policy, Conditions(options), records.append).run()
     assert sum(isinstance(record, r.JobEnded) for record in records) == len(jobs)
     assert policy.left == 0
 

@@ -16,7 +16,7 @@ from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobState
 from pliant.model.speedup import Amdahl, Downey, Table
 from pliant.policy.registry import make
-from pliant.sim.simulator import simulate
+from pliant.sim.simulator import Conditions, simulate
 from pliant.workloads.batches import batch_jobs
 from pliant.workloads.generate import malleable_batch
 
@@ -143,7 +143,9 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_batch_is_simulated_as_its_models_say() -> None:
     batch = read_batch(tomllib.loads(GOOD), "b.toml")
     records: list[Record] = []
-    simulate(batch_jobs(batch), 8, make("malleable"), batch_settings(batch.cluster), records.append)
+    simulate(
+        batch_jobs(batch), 8, make("malleable"), Conditions(batch_settings(batch.cluster)), records.append
+    )
     figures = measure(records)
     assert [job.state for job in figures.jobs] == [JobState.COMPLETED] * 4
     first = figures.jobs[0]

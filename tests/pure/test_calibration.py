@@ -19,7 +19,7 @@ from pliant.model.errors import BatchError, TraceError
 from pliant.plan.cost import ResizeCost
 from pliant.policy.malleable import Malleable
 from pliant.sim.calibration import Samples, collect, cost, fit
-from pliant.sim.simulator import simulate
+from pliant.sim.simulator import Conditions, simulate
 from pliant.workloads.generate import malleable_batch
 from pliant.workloads.job import SimJob
 
@@ -41,7 +41,7 @@ def test_the_coefficients_of_simulated_runs_are_found_again() -> None:
             with_data(malleable_batch(seed, malleable=1.0)),
             8,
             Malleable(),
-            Settings(cost=COST),
+            Conditions(Settings(cost=COST)),
             records.append,
         )
         journals.append(records)
@@ -78,7 +78,7 @@ def journal(path: Path, seed: int) -> Path:
     """The journal of a simulated run, as a live one would have left it."""
     records: list[r.Record] = []
     jobs = with_data(malleable_batch(seed, malleable=1.0))
-    simulate(jobs, 8, Malleable(), Settings(cost=COST), records.append)
+    simulate(jobs, 8, Malleable(), Conditions(Settings(cost=COST)), records.append)
     header = Header(began="2026-01-01T00:00:00Z", policy="malleable")
     path.write_bytes(header_line(header) + b"".join(r.to_line(record) for record in records))
     return path

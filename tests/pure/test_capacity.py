@@ -20,9 +20,9 @@ from pliant.model.nodes import NodeSet
 from pliant.policy.registry import make
 from pliant.policy.view import Reason
 from pliant.sim.references import reference_times
-from pliant.sim.simulator import simulate
+from pliant.sim.simulator import Conditions, simulate
 from pliant.workloads.failures import Drawn, Failures
-from pliant.workloads.generate import malleable_batch
+from pliant.workloads.generate import Load, malleable_batch
 from pliant.workloads.job import SimJob
 
 WHY = Reason("fits")
@@ -138,9 +138,9 @@ times makespan."""
 
 @pytest.mark.parametrize("policy", KNOWN)
 def test_where_nothing_is_lost_nothing_changes(policy: str) -> None:
-    jobs = malleable_batch(42, 60, 32, gap_s=8.0)
+    jobs = malleable_batch(42, 60, 32, load=Load(8.0))
     metrics = Metrics(reference=reference_times(jobs))
-    simulate(jobs, 32, make(policy), Settings(), metrics.add)
+    simulate(jobs, 32, make(policy), Conditions(Settings()), metrics.add)
     it = metrics.summary()
     found = (it.makespan_s, it.utilisation, it.useful_utilisation, it.goodput, it.resizing_node_s)
     assert found == pytest.approx(KNOWN[policy], rel=1e-12)  # logarithms are not the same everywhere
@@ -161,7 +161,7 @@ def test_with_losses_it_is_the_sum_over_the_nodes(
     jobs: list[SimJob], policy: tuple[str, str | None], options: Settings, drawn: Drawn
 ) -> None:
     records: list[r.Record] = []
-    simulate(jobs, NODES, make(*policy), options, records.append, failures=Failures(drawn))
+    simulate(jobs, NODES, make(*policy), Conditions(options, failures=Failures(drawn)), records.append)
     first = next(record.at for record in records if isinstance(record, r.JobSubmitted))
     last = max(record.at for record in records if isinstance(record, r.JobEnded))
     there = 0.0

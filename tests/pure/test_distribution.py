@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
+from workloads import measured
 
 from pliant.core import records as r
 from pliant.core.distribution import jain_index, percentile, spread
@@ -21,9 +22,10 @@ from pliant.model.speedup import Amdahl
 from pliant.plan.cost import ResizeCost
 from pliant.policy.malleable import Malleable
 from pliant.policy.view import Reason
-from pliant.report.runs import Run, report_data
+from pliant.report.data import report_data
+from pliant.report.runs import Run
 from pliant.sim.references import reference_times
-from pliant.sim.simulator import measured, simulate
+from pliant.sim.simulator import Conditions, simulate
 from pliant.workloads.job import SimJob
 
 WHY = Reason("fits")
@@ -198,7 +200,7 @@ def test_metrics_agree_with_the_kept_jobs(jobs: list[SimJob], cost: ResizeCost) 
     options = Settings(cost=cost, cooldown_s=5.0)
     kept, light = (Metrics(keep_jobs=keep, reference=reference_times(jobs)) for keep in (True, False))
     records: list[r.Record] = []
-    simulate(jobs, 8, Malleable(), options, records.append)
+    simulate(jobs, 8, Malleable(), Conditions(options), records.append)
     for record in records:
         kept.add(record)
         light.add(record)

@@ -26,7 +26,7 @@ from pliant.model.speedup import Amdahl, Downey, Phase, Phases, Table, check_mod
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.fcfs import Fcfs
 from pliant.policy.registry import make
-from pliant.sim.simulator import Simulator, simulate
+from pliant.sim.simulator import Conditions, Simulator, simulate
 from pliant.workloads.batches import batch_jobs
 from pliant.workloads.failures import Drawn, Failures
 from pliant.workloads.job import SimJob
@@ -47,7 +47,7 @@ def evolving(*phases: Phase, bounds: Bounds | None = None, runtime_s: float | No
 
 def run(jobs: list[SimJob], nodes: int = 8, cost: ResizeCost = INSTANT) -> list[r.Record]:
     records: list[r.Record] = []
-    simulate(jobs, nodes, Fcfs("min"), Settings(cost=cost), records.append)
+    simulate(jobs, nodes, Fcfs("min"), Conditions(Settings(cost=cost)), records.append)
     assert not audit(records).jobs
     return records
 
@@ -165,7 +165,7 @@ def test_evolving_jobs_hold_together_under_all_policies(
     records: list[r.Record] = []
     failures = Failures(Drawn(20_000.0, 60.0)) if failing else None
     simulator = Simulator(
-        jobs, NODES, make(*policy), options, records.append, starting=starting, failures=failures
+        jobs, NODES, make(*policy), Conditions(options, starting=starting, failures=failures), records.append
     )
     end = simulator.run()
     checked = audit(records)
@@ -189,7 +189,7 @@ def test_alone_on_the_machine_every_phase_runs_at_a_size_it_wants(jobs: list[Sim
     if spec.job_class is not JobClass.EVOLVING or spec.kill:
         return
     records: list[r.Record] = []
-    simulate(jobs[:1], NODES, make(policy), Settings(cost=INSTANT), records.append)
+    simulate(jobs[:1], NODES, make(policy), Conditions(Settings(cost=INSTANT)), records.append)
     [size] = [len(record.nodes) for record in records if isinstance(record, r.JobStarted)]
     whole = 0.0
     for phase in model.phases:

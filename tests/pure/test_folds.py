@@ -28,7 +28,7 @@ FOLDS = [
     ("core.usage", "Usage"),
     ("terminal.events", "Told"),
     ("workloads.journals", "_follow"),
-    ("sim.calibration", "collect"),
+    ("sim.calibration", "_collect"),
     ("sim.calibration", "_Work"),
 ]
 """(module, part); a function's IGNORES are its module's, a class's are its own."""

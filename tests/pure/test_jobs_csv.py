@@ -28,6 +28,7 @@ from pliant.plan.cost import ResizeCost
 from pliant.policy.malleable import Malleable
 from pliant.policy.view import ClusterView, Decision, Reason
 from pliant.sim.jobs_csv import COLUMNS, JobsCsv
+from pliant.sim.simulator import Conditions
 from pliant.sim.simulator import simulate as run_simulation
 from pliant.workloads.job import SimJob
 
@@ -158,7 +159,7 @@ def test_sums_agree_with_the_metrics(
             jobs,
             8,
             Malleable(),
-            Settings(cost=ResizeCost(blocked_s=1.0), cooldown_s=2.0),
+            Conditions(Settings(cost=ResizeCost(blocked_s=1.0), cooldown_s=2.0)),
             Lives(metrics, lines).add,
         )
     figures, rows = metrics.summary(), rows_of(out)

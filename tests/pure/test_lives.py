@@ -17,7 +17,7 @@ from pliant.core.lives import LOST, ROWS, Life, Listener, Lives, told
 from pliant.core.metrics import Metrics, measure
 from pliant.core.settings import Settings
 from pliant.policy.registry import make
-from pliant.sim.simulator import simulate
+from pliant.sim.simulator import Conditions, simulate
 from pliant.workloads.failures import Drawn, Failures
 from pliant.workloads.job import SimJob
 
@@ -77,7 +77,7 @@ def simulated(
     jobs: list[SimJob], policy: tuple[str, str | None], options: Settings, drawn: Drawn
 ) -> list[r.Record]:
     records: list[r.Record] = []
-    simulate(jobs, NODES, make(*policy), options, records.append, failures=Failures(drawn))
+    simulate(jobs, NODES, make(*policy), Conditions(options, failures=Failures(drawn)), records.append)
     return records
 
 

@@ -28,7 +28,7 @@ from pliant.model.nodes import NodeSet
 from pliant.policy.registry import POLICIES, make
 from pliant.protocol import messages as m
 from pliant.protocol import resizing
-from pliant.sim.simulator import simulate
+from pliant.sim.simulator import Conditions, simulate
 from pliant.terminal.events import Told
 from pliant.workloads.failures import Down, Failures
 from pliant.workloads.job import SimJob
@@ -276,7 +276,7 @@ def test_a_policy_stands_a_job_below_its_least_size_for_which_growth_does_not_pa
     later = JobSpec(name="u", nodes=Bounds(1, 1), submit_s=9.6, walltime_s=1.0)
     records: list[r.Record] = []
     failures = Failures(listed=(Down(5, 9.0, NEVER),))
-    simulate([SimJob(spec), SimJob(later)], 6, make(policy), sink=records.append, failures=failures)
+    simulate([SimJob(spec), SimJob(later)], 6, make(policy), Conditions(failures=failures), records.append)
     assert len([record for record in records if isinstance(record, r.JobEnded)]) >= 2
 
 

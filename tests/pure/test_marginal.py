@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
-from workloads import records_of, starts_of, upper_bound_jobs
+from workloads import measured, records_of, starts_of, upper_bound_jobs
 
 from pliant.core import records as r
 from pliant.core.settings import Settings
@@ -19,7 +19,6 @@ from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.easy import Easy
 from pliant.policy.marginal import LEAST_S, Marginal
 from pliant.policy.view import ClusterView, Decision, JobView, Resize, Start
-from pliant.sim.simulator import measured
 from pliant.workloads.job import SimJob
 from pliant.workloads.lublin import lublin_jobs
 from pliant.workloads.malleability import make_malleable

@@ -29,7 +29,7 @@ from pliant.plan.cost import INSTANT
 from pliant.policy import view as p
 from pliant.policy.order import ordered
 from pliant.policy.registry import POLICIES, make
-from pliant.sim.simulator import simulate
+from pliant.sim.simulator import Conditions, simulate
 from pliant.workloads.failures import Drawn, Failures
 from pliant.workloads.job import SimJob
 
@@ -124,7 +124,7 @@ def test_every_end_of_a_simulation_is_told_exactly_once(
     records: list[r.Record] = []
     noting = Noting(ordered(make(*policy), "shortest"))
     failures = Failures(Drawn(1000.0, 1.0, seed=seed), requeue=requeue)
-    simulate(jobs, 24, noting, options, records.append, failures=failures)
+    simulate(jobs, 24, noting, Conditions(options, failures=failures), records.append)
     agree(noting.told, records)  # the last end frees nodes, so that a pass follows it
 
 

@@ -28,7 +28,7 @@ from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.registry import make
 from pliant.sim.breakdowns import MOST_REQUEUES
 from pliant.sim.instant import Instant
-from pliant.sim.simulator import SimEnd, Simulator, simulate
+from pliant.sim.simulator import Conditions, SimEnd, Simulator, simulate
 from pliant.workloads.failures import Down, Drawn, Failures, read_failures
 from pliant.workloads.job import SimJob
 
@@ -38,7 +38,7 @@ def run(
 ) -> tuple[SimEnd, list[r.Record]]:
     records: list[r.Record] = []
     return simulate(
-        jobs, nodes, make(policy), Settings(cost=cost), records.append, failures=failures
+        jobs, nodes, make(policy), Conditions(Settings(cost=cost), failures=failures), records.append
     ), records
 
 
@@ -245,11 +245,8 @@ def test_whatever_fails_the_records_hold_together_and_every_job_ends(
         jobs,
         NODES,
         make(*policy),
-        options,
+        Conditions(options, starting=starting, instant=instant, failures=failures),
         records.append,
-        starting=starting,
-        instant=instant,
-        failures=failures,
     )
     seen = watch_losses(simulator.core.state)
     end = simulator.run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from pliant.policy.view import Reason
 EIGHTHS = st.integers(0, 40_000).map(lambda n: n / 8)
 
 
-def folded(records: list[r.Record]) -> Dense:
+def folded(records: Sequence[r.Record]) -> Dense:
     dense = Dense()
     for record in records:
         dense.add(record)
@@ -128,7 +129,7 @@ def test_no_jobs_no_distribution() -> None:
     assert (Sample([]).quantile(0.5), Sample([]).mean, Sample([]).curve()) == (0.0, 0.0, [])
 
 
-def shown(records: list[r.Record], jobs: int, of: Simulated) -> tuple[str, dict[str, Any]]:
+def shown(records: Sequence[r.Record], jobs: int, of: Simulated) -> tuple[str, dict[str, Any]]:
     """The page and the JSON of a run said to have ``jobs`` jobs."""
     picture, metrics = Picture(jobs), Metrics(keep_jobs=False)
     told(records, metrics, picture.dense)

@@ -17,7 +17,8 @@ from pliant.model.nodes import NodeSet
 from pliant.page.html import page
 from pliant.policy.view import Reason
 from pliant.report.compare import compare, headline, pacing_note, warnings
-from pliant.report.runs import Run, report_json
+from pliant.report.data import report_json
+from pliant.report.runs import Run
 from pliant.report.words import alike, count, plain, seconds, why
 from pliant.terminal.tables import compare_table, job_table
 

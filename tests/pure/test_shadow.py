@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from workloads import measured
 
 from pliant.core import records as r
 from pliant.core.journal import Header, header_line
@@ -16,7 +17,7 @@ from pliant.model.jobs import Bounds, JobSpec
 from pliant.plan.cost import INSTANT
 from pliant.policy.easy import Easy
 from pliant.policy.malleable import Malleable
-from pliant.sim.simulator import measured, simulate
+from pliant.sim.simulator import Conditions, simulate
 from pliant.workloads.generate import malleable_batch
 from pliant.workloads.job import SimJob
 from pliant.workloads.journals import read_journal
@@ -27,7 +28,11 @@ NODES = 8
 def write(path: Path, jobs: list[SimJob], policy: Easy | Malleable, *, starting: bool = False) -> Path:
     lines = [header_line(Header(began="2026-01-01T00:00:00Z", policy=policy.name))]
     simulate(
-        jobs, NODES, policy, Settings(cost=INSTANT), lambda x: lines.append(r.to_line(x)), starting=starting
+        jobs,
+        NODES,
+        policy,
+        Conditions(Settings(cost=INSTANT), starting=starting),
+        lambda x: lines.append(r.to_line(x)),
     )
     path.write_bytes(b"".join(lines))
     return path

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from commands import command
+from workloads import measured
 
 from pliant.cli import bench
 from pliant.core.settings import Settings
@@ -16,7 +17,6 @@ from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.plan.cost import ResizeCost
 from pliant.policy.malleable import Malleable
 from pliant.policy.view import ClusterView, Decision, Reason, Start
-from pliant.sim.simulator import measured
 from pliant.sim.simulator import simulate as run_simulation
 from pliant.workloads.job import SimJob
 

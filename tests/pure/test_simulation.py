@@ -27,7 +27,7 @@ from pliant.policy.easy import Easy
 from pliant.policy.fcfs import least_size
 from pliant.policy.malleable import Malleable
 from pliant.policy.registry import POLICIES, START_RULES, has_start_rule, make
-from pliant.sim.simulator import Simulator, simulate
+from pliant.sim.simulator import Conditions, Simulator, simulate
 from pliant.workloads.job import SimJob
 
 EXAMPLES = 60
@@ -103,7 +103,7 @@ def run(
     jobs: list[SimJob], nodes: int, policy: p.Policy, options: Settings, *, starting: bool = False
 ) -> list[r.Record]:
     records: list[r.Record] = []
-    simulate(jobs, nodes, policy, options, records.append, starting=starting)
+    simulate(jobs, nodes, policy, Conditions(options, starting=starting), records.append)
     return records
 
 
@@ -133,7 +133,7 @@ def test_replaying_the_records_gives_the_same_state(
 ) -> None:
     records: list[r.Record] = []
     seen = []
-    simulator = Simulator(jobs, NODES, make(*policy), options)
+    simulator = Simulator(jobs, NODES, make(*policy), Conditions(options))
     state = simulator.core.state
     live = state.apply
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from pyss_loop import loop_starts, simulated_starts
+from workloads import measured
 
 from pliant.core import records as r
 from pliant.core.metrics import Metrics, RunMetrics
@@ -22,7 +23,7 @@ from pliant.policy.easy import Easy
 from pliant.policy.fcfs import Fcfs
 from pliant.policy.view import Policy
 from pliant.sim.instant import Instant
-from pliant.sim.simulator import measured, simulate
+from pliant.sim.simulator import Conditions, simulate
 from pliant.workloads.job import SimJob
 from pliant.workloads.malleability import make_malleable
 from pliant.workloads.swf import SwfJob, Trace, parse_swf, read_swf, rigid_jobs
@@ -122,7 +123,7 @@ def test_jobs_of_no_length_run_and_let_others_start() -> None:
     for instant in Instant:
         metrics = Metrics(keep_jobs=False)
         jobs = rigid_jobs(parse_swf(lines, "x.swf"), 4)
-        end = simulate(jobs, 4, Easy(), Settings(cost=INSTANT), metrics.add, instant=instant)
+        end = simulate(jobs, 4, Easy(), Conditions(Settings(cost=INSTANT), instant=instant), metrics.add)
         figures = metrics.summary()
         assert (end.at, figures.ended, figures.failed) == (12.0, 3001, 0)
         assert (figures.wait_max_s, figures.makespan_s) == (0.0, 7.0)
@@ -155,7 +156,7 @@ def pyss_waits(policy: Policy) -> tuple[dict[str, float], RunMetrics]:
             spec = by_submission[record.job - 1].spec
             waits[spec.name] = record.at - spec.submit_s
 
-    simulate(jobs, 100, policy, Settings(cost=INSTANT), sink, instant=Instant.PYSS)
+    simulate(jobs, 100, policy, Conditions(Settings(cost=INSTANT), instant=Instant.PYSS), sink)
     figures = metrics.summary()
     assert (figures.ended, figures.failed, len(waits)) == (28481, 0, 28481)
     return waits, figures

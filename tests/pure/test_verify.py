@@ -19,7 +19,8 @@ from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds, Check, JobSpec
 from pliant.page.html import page
 from pliant.report.compare import warnings
-from pliant.report.runs import Run, report_json
+from pliant.report.data import report_json
+from pliant.report.runs import Run
 from pliant.terminal.failures import told
 from pliant.terminal.tables import job_table
 

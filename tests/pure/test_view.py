@@ -1,10 +1,11 @@
-"""Policies get a view, not the state: they touch what ClusterView and JobView name, and change nothing."""
+"""Policies get a view, not the state: they touch what ClusterView and JobView name, and change nothing. mypy says so of
+those that are typed against the view, the guard here of all."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from test_simulation import NODES, elastic_jobs, settings_
 from workloads import records_of, rigid
 
 from pliant.core.settings import Settings
+from pliant.model.speedup import Table
 from pliant.policy.order import ORDERS
 from pliant.policy.registry import POLICIES, make
 from pliant.policy.view import ClusterView, Decision, JobView, Policy, half_life_s, rebalances
@@ -111,6 +113,33 @@ def test_a_policy_touches_only_what_the_view_names(
     """Any other name raises; and it decides as it does when it is handed the state itself."""
     watched = records_of(jobs, Watched(make(name, order=order)), nodes=NODES, settings=options)
     assert watched == records_of(jobs, make(name, order=order), nodes=NODES, settings=options)
+
+
+if TYPE_CHECKING:
+    # mypy refuses a policy that writes; where it no longer did, it would complain of an ignore without use.
+
+    class Writing:
+        name = "writing"
+
+        def decide(self, view: ClusterView) -> list[Decision]:
+            view.free = 1  # type: ignore[misc]
+            view.now += 1.0  # type: ignore[misc]
+            view.cost.blocked_s = 0.0  # type: ignore[misc]
+            view.memory["seen"] = 1  # type: ignore[index]
+            view.running.sort()  # type: ignore[attr-defined]
+            view.news.clear()  # type: ignore[attr-defined]
+            view.queue.popitem()  # type: ignore[attr-defined]
+            view.apply(None)  # type: ignore[attr-defined]
+            for job in view.queue:
+                job.size = 2  # type: ignore[misc]
+                job.bounds = job.spec.nodes  # type: ignore[misc]
+                job.bounds.min = 1  # type: ignore[misc]
+                job.spec.priority = 9  # type: ignore[misc]
+                job.spec.env["A"] = "b"  # type: ignore[index]
+                job.on = True  # type: ignore[attr-defined]
+                if isinstance(job.spec.model, Table):
+                    job.spec.model.times[1] = 1.0  # type: ignore[index]
+            return []
 
 
 class Prying:

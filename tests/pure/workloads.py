@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import strategies as st
 
 from pliant.core import records as r
+from pliant.core.metrics import Metrics, RunMetrics
 from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl
 from pliant.plan.cost import INSTANT
 from pliant.policy.view import Policy
 from pliant.sim.instant import Instant
-from pliant.sim.simulator import simulate
+from pliant.sim.references import reference_times
+from pliant.sim.simulator import Conditions, simulate
 from pliant.workloads.job import SimJob
 
 NODES = 8
@@ -55,8 +59,24 @@ def records_of(
     settings: Settings | None = None,
 ) -> list[r.Record]:
     records: list[r.Record] = []
-    simulate(jobs, nodes, policy, settings or Settings(cost=INSTANT), records.append, instant=instant)
+    simulate(
+        jobs, nodes, policy, Conditions(settings or Settings(cost=INSTANT), instant=instant), records.append
+    )
     return records
+
+
+def measured(
+    jobs: Sequence[SimJob],
+    nodes: int,
+    policy: Policy,
+    settings: Settings | None = None,
+    *,
+    keep_jobs: bool = True,
+) -> RunMetrics:
+    """What a simulation comes to."""
+    metrics = Metrics(keep_jobs=keep_jobs, reference=reference_times(jobs))
+    simulate(jobs, nodes, policy, Conditions(settings or Settings()), metrics.add)
+    return metrics.summary()
 
 
 def starts_of(records: list[r.Record]) -> dict[str, float]:

@@ -17,8 +17,9 @@ ResultT = TypeVar("ResultT", bound=Result)
 
 
 def run(bag: Bag[ResultT], result: ResultT, chunk: int, told: Callable[[], str]) -> int:
-    """Work at all places until no task is left, ``chunk`` tasks at a time, and add what was found to ``result``; returns
-    how many places there were at the end. The job's result is what ``told`` makes of it. Does not return at other places than 0.
+    """Work at all places until no task is left, ``chunk`` tasks at a time, and add what was found to
+    ``result``; returns how many places there were at the end. The job's result is what ``told`` makes of it.
+    Does not return at other places than 0.
     """
     places: list[int] = []
 

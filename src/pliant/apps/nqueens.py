@@ -3,10 +3,10 @@
     python -m pliant.apps.nqueens --n 14               # 365,596 solutions
     python -m pliant.apps.nqueens --n 12 --check board
 
-The result is the number of solutions; symmetric ones count each. ``--check bits`` keeps columns and diagonals as sets of
-bits, ``--check board`` compares each place with every queen on the board, as the program of the paper does. ``tried``
-is the number of tasks: places that were looked at. With bits, those that are attacked never come up, so the two kinds
-of task are not the same.
+The result is the number of solutions; symmetric ones count each. ``--check bits`` keeps columns and diagonals
+as sets of bits, ``--check board`` compares each place with every queen on the board, as the program of the
+paper does. ``tried`` is the number of tasks: places that were looked at. With bits, those that are attacked
+never come up, so the two kinds of task are not the same.
 """
 
 from __future__ import annotations

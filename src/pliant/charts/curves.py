@@ -106,7 +106,8 @@ def distributions(dense: Dense) -> Any:
         for (label, kind), style, (colour, _) in zip(
             kinds, LINES, (RUN_LINES[1], RUN_LINES[0], RUN_LINES[2]), strict=False
         ):
-            _distribution(axes, spread(malleable=kind), floor, label, colour, style)
+            look = {"label": label, "color": colour, "linestyle": style}
+            _distribution(axes, spread(malleable=kind), floor, look)
         if i:
             axes.tick_params(labelleft=False)
     if axes is not None and both:
@@ -118,7 +119,7 @@ def distributions(dense: Dense) -> Any:
     return figure
 
 
-def _distribution(axes: Any, spread: Sample, floor: float, label: str, colour: str, style: Any) -> None:
+def _distribution(axes: Any, spread: Sample, floor: float, look: dict[str, Any]) -> None:
     """The share of jobs with at most a value; to the right of the greatest it is all of them."""
     points = spread.curve()
     if not points:
@@ -129,9 +130,13 @@ def _distribution(axes: Any, spread: Sample, floor: float, label: str, colour: s
     )
     shares = [share for _, share in points]
     axes.plot(
-        [values[0], *values, right], [0.0, *shares, 1.0], drawstyle="steps-post", color=colour, linestyle=style,
-        linewidth=1.6, label=label, zorder=3,
-    )  # fmt: skip
+        [values[0], *values, right],
+        [0.0, *shares, 1.0],
+        drawstyle="steps-post",
+        linewidth=1.6,
+        zorder=3,
+        **look,
+    )
 
 
 def _share_axes(axes: Any, spread: Sample, title: str, floor: float) -> None:

@@ -51,6 +51,13 @@ class Panel(NamedTuple):
     height: float
 
 
+class Scale(NamedTuple):
+    """Inches a second and a node."""
+
+    per_s: float
+    per_node: float
+
+
 class Chart(NamedTuple):
     """A figure, a panel a run, and the seconds that the shared time axis spans."""
 
@@ -74,7 +81,8 @@ def build(runs: Sequence[Run]) -> Chart:
     for i, (run, height) in enumerate(zip(runs, heights, strict=True)):
         panel = Panel(left, top / total, wide, height / total)
         axes = figure.add_axes((panel.left, 1 - panel.top - panel.height, panel.width, panel.height))
-        _RunChart(axes, run, i, looks, wide * WIDTH / span, height / max(1, len(run.names))).draw(span)
+        scale = Scale(wide * WIDTH / span, height / max(1, len(run.names)))
+        _RunChart(axes, run, i, looks, scale).draw(span)
         panels.append(panel)
         top += height + GAP
     axes = figure.add_axes((left, BOTTOM / total, wide, CURVE_HEIGHT / total))
@@ -127,17 +135,14 @@ def boxes(run: Run) -> int:
 
 
 class _RunChart:
-    """Draws one run on ``axes``; ``per_s`` and ``per_node`` are inches a second and a node."""
+    """Draws one run on ``axes``."""
 
-    def __init__(
-        self, axes: Any, run: Run, index: int, looks: dict[str, Fill], per_s: float, per_node: float
-    ) -> None:
+    def __init__(self, axes: Any, run: Run, index: int, looks: dict[str, Fill], scale: Scale) -> None:
         self.axes = axes
         self.run = run
         self.index = index
         self.looks = looks
-        self.per_s = per_s
-        self.per_node = per_node
+        self.scale = scale
         segments = run.chart.segments + run.chart.running()
         self.by_job: dict[int, list[Segment]] = defaultdict(list)
         for segment in segments:
@@ -197,7 +202,7 @@ class _RunChart:
         self.axes.add_artist(patch)
         lines = outline(segments)
         points = [point for line in lines for point in ((line.x0, line.y0), (line.x1, line.y1))]
-        width = 0.35 if self.crowded else 1.3 if self.per_node > 0.05 else 0.6
+        width = 0.35 if self.crowded else 1.3 if self.scale.per_node > 0.05 else 0.6
         border = PathPatch(
             Shape(points, [Shape.MOVETO, Shape.LINETO] * len(lines)), facecolor="none", edgecolor=PAPER,
             linewidth=width, zorder=4, capstyle="projecting", rasterized=self.raster,
@@ -229,7 +234,10 @@ class _RunChart:
         name = plain(segments[0].name)
         ranked: list[tuple[int, float, Box, str]] = []
         for box in label_boxes(segments):
-            width, height = (box.to_s - box.from_s) * self.per_s, (box.high + 1 - box.low) * self.per_node
+            width, height = (
+                (box.to_s - box.from_s) * self.scale.per_s,
+                (box.high + 1 - box.low) * self.scale.per_node,
+            )
             letters = int((width - 0.08) / CHAR_INCH)
             if height >= FONT / 72 * 1.05 and letters >= min(8, len(name)):
                 text = shorten(name, letters)
@@ -238,7 +246,7 @@ class _RunChart:
         named: list[Box] = []
         for _, _, box, text in ranked:
             # Further parts are named only where that leaves room for the mark of an expansion.
-            wide = text == name and (box.to_s - box.from_s) * self.per_s > CHAR_INCH * len(name) + 0.35
+            wide = text == name and (box.to_s - box.from_s) * self.scale.per_s > CHAR_INCH * len(name) + 0.35
             if not named or (wide and len(named) < LABELS and all(apart(box, other) for other in named)):
                 named.append(box)
                 self._label(number, box, text, self.looks[segments[0].name])
@@ -256,7 +264,7 @@ class _RunChart:
         """A triangle where nodes joined (point up) or left (point down), within the job's shape."""
         marks = self.run.chart.marks
         size = 7.0 if len(marks) < 60 else 4.5 if len(marks) < 200 else 3.0
-        origin, inset = self.run.origin_s, size / 72 * 0.62 / self.per_s
+        origin, inset = self.run.origin_s, size / 72 * 0.62 / self.scale.per_s
         for mark in marks:
             low, high = max(mark.nodes.ranges(), key=lambda pair: pair[1] - pair[0])
             grew = mark.kind == "expand"

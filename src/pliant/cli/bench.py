@@ -21,8 +21,8 @@ from pliant.plan.cost import INSTANT
 from pliant.policy.easy import Easy
 from pliant.policy.registry import POLICIES
 from pliant.policy.view import Policy
-from pliant.sim.simulator import simulate
-from pliant.workloads.generate import malleable_batch
+from pliant.sim.simulator import Conditions, simulate
+from pliant.workloads.generate import Load, malleable_batch
 from pliant.workloads.job import SimJob
 from pliant.workloads.lublin import lublin_jobs
 from pliant.workloads.swf import read_swf, rigid_jobs
@@ -87,7 +87,7 @@ def simulator(
         instant,
         repeat,
     )
-    batch = malleable_batch(SEED, min(10_000, most), MALLEABLE_NODES, gap_s=MALLEABLE_GAP_S)
+    batch = malleable_batch(SEED, min(10_000, most), MALLEABLE_NODES, load=Load(MALLEABLE_GAP_S))
     malleable = {
         name: measure_simulator(batch, MALLEABLE_NODES, POLICIES[name], Settings(), repeat)
         for name in ("min-agreement", "malleable", "marginal")
@@ -127,7 +127,7 @@ def measure_simulator(
     for _ in range(repeat):
         sink = Counting()
         began = time.process_time()
-        simulate(jobs, nodes, policy(), settings, sink)
+        simulate(jobs, nodes, policy(), Conditions(settings), sink)
         speeds.append(len(jobs) / (time.process_time() - began))
     return {
         "jobs": len(jobs),

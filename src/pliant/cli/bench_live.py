@@ -22,7 +22,7 @@ from pliant.launch import processes, shm
 from pliant.model.batch import Batch, ClusterSpec
 from pliant.policy import registry
 from pliant.report.runs import Run
-from pliant.workloads.generate import malleable_batch
+from pliant.workloads.generate import Load, malleable_batch
 
 NODES = 8
 WORK_S = (5.0, 60.0)
@@ -37,7 +37,7 @@ def register(_app: typer.Typer) -> None:
 
 def heat_batch(seed: int, jobs: int, gap_s: float = 2.0, start: str | None = None) -> Batch:
     """``jobs`` malleable heat solvers for 8 nodes; the same seed gives the same batch."""
-    drawn = malleable_batch(seed, jobs, NODES, malleable=1.0, gap_s=gap_s, work_s=WORK_S)
+    drawn = malleable_batch(seed, jobs, NODES, malleable=1.0, load=Load(gap_s, WORK_S))
     specs = tuple(
         msgspec.structs.replace(job.spec, command=(*HEAT, "--pace"), verify=(*HEAT, "--serial"))
         for job in drawn

@@ -21,6 +21,7 @@ from pliant.core.settings import Settings
 from pliant.daemon import control
 from pliant.daemon.foreground import run_batch
 from pliant.daemon.submission import current_directory
+from pliant.model.batch import Batch, ClusterSpec
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.policy.fcfs import Fcfs
@@ -142,7 +143,8 @@ def _start() -> Finding:
     with tempfile.TemporaryDirectory() as place:
         try:
             current_directory().encode()
-            records, stopped = run_batch((job,), Fcfs(), Settings(), nodes=1, slots=2, output=Path(place))
+            batch = Batch(ClusterSpec(nodes=1, slots=2), (job,), "doctor")
+            records, stopped = run_batch(batch, Fcfs(), Settings(), output=Path(place))
             if stopped is not None:
                 raise stopped
         except (OSError, UnicodeEncodeError, PliantError) as error:

@@ -14,7 +14,6 @@ from pliant.core import records as r
 from pliant.core.journal import names_of
 from pliant.core.settings import Settings, batch_settings
 from pliant.daemon import submission
-from pliant.daemon.deadline import PASS_DEADLINE_S
 from pliant.daemon.foreground import Interrupted, run_batch, signals_raised
 from pliant.files.policy import PolicySpec
 from pliant.launch.verify import verify, with_own_python
@@ -24,7 +23,7 @@ from pliant.plan.cost import ResizeCost
 from pliant.policy.view import Policy
 from pliant.report.runs import Run
 from pliant.report.words import count
-from pliant.sim.simulator import simulate
+from pliant.sim.simulator import Conditions, simulate
 from pliant.terminal.progress import LiveView
 from pliant.workloads.batches import batch_jobs
 
@@ -59,28 +58,20 @@ def live(variant: Variant, *, output: Path, console: Console, predicted_s: float
     """
     batch, name = variant.batch, variant.name
     submission.check(batch, output)
-    cluster = batch.cluster
     policy = variant.policy()
     specs = tuple(job.rigid() for job in batch.jobs) if variant.rigid else batch.jobs
     path = with_own_python(os.environ)["PATH"]
     jobs = tuple(msgspec.structs.replace(job, env={"PATH": path, **job.env}) for job in specs)
     with LiveView(name, policy.name, variant.nodes, console) as view:
         records, stopped = run_batch(
-            jobs,
-            policy,
-            variant.settings,
-            nodes=cluster.nodes,
-            slots=cluster.slots,
-            output=output,
-            display=view,
-            pass_deadline_s=cluster.pass_deadline_s or PASS_DEADLINE_S,
+            msgspec.structs.replace(batch, jobs=jobs), policy, variant.settings, output=output, display=view
         )
         view.stopped = stopped is not None
     names = names_of(records) or variant.nodes
     run = Run(name, policy.name, names, records, predicted_makespan_s=predicted_s, stopped=stopped)
     if stopped is None and any(job.verify for job in jobs):
         checks, stopped = _checked(run, jobs, console)
-        run = Run(name, policy.name, names, records, checks, predicted_s, stopped)
+        run = msgspec.structs.replace(run, checks=checks, stopped=stopped)
     return run
 
 
@@ -112,14 +103,9 @@ def predicted(variant: Variant) -> Run:
     """The same batch under a virtual clock; BatchError if a job does not say how long it runs."""
     policy = variant.policy()
     records: list[r.Record] = []
-    simulate(
-        batch_jobs(variant.batch, rigid=variant.rigid),
-        variant.batch.cluster.nodes,
-        policy,
-        variant.settings,
-        records.append,
-        starting=True,
-    )
+    jobs = batch_jobs(variant.batch, rigid=variant.rigid)
+    conditions = Conditions(variant.settings, starting=True)
+    simulate(jobs, variant.batch.cluster.nodes, policy, conditions, records.append)
     return Run(variant.name, policy.name, variant.nodes, records)
 
 

@@ -24,7 +24,8 @@ from pliant.model.kinds import JobKind
 from pliant.model.limits import as_name
 from pliant.model.speedup import Phases
 from pliant.page.html import write_report
-from pliant.report.runs import Run, report_json
+from pliant.report.data import report_json
+from pliant.report.runs import Run
 from pliant.terminal.console import console as steady_console
 from pliant.terminal.console import write_out
 from pliant.terminal.failures import told

@@ -22,8 +22,8 @@ class AuditError(Exception):
 
 
 class _Seen:
-    """What the records have said of a job that has not ended. ``lost`` groups since the offer, so many may be missing when it
-    is done; ``shrunk``: its size is what losses have left, whatever it allows."""
+    """What the records have said of a job that has not ended. ``lost`` groups since the offer, so many may be
+    missing when it is done; ``shrunk``: its size is what losses have left, whatever it allows."""
 
     def __init__(self, spec: JobSpec) -> None:
         self.bounds: Bounds = spec.nodes

@@ -21,8 +21,8 @@ class Start(Command, frozen=True):
 
 
 class Offer(Command, frozen=True):
-    """Offer the job to go from ``before`` to ``size`` nodes. ``nodes`` are reserved for the ``arriving`` groups; those of
-    ``leaving``, on the nodes ``leave``, have to be among the groups that leave.
+    """Offer the job to go from ``before`` to ``size`` nodes. ``nodes`` are reserved for the ``arriving``
+    groups; those of ``leaving``, on the nodes ``leave``, have to be among the groups that leave.
 
     ``must`` makes it a drain, which the job cannot decline.
     """

@@ -332,7 +332,7 @@ class SchedulerCore(Losses):
                     job, f"not {'done' if resize.stage == resizing.ACCEPTED else 'answered'} in time"
                 )
 
-    def _next_deadline(self, now: float) -> float:
+    def _next_deadline(self, now: float) -> float:  # noqa: C901 - asked after every event: a call a part costs time
         """The next time at which a Tick could matter."""
         state = self.state
         wake = self._asked

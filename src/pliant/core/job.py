@@ -14,8 +14,8 @@ from pliant.protocol import resizing
 
 class Resize:
     """The one outstanding resize of a job. ``stage`` is a state of ``resizing.TABLE``; ``nodes`` are reserved for it
-    now, and ``giving`` is the number of nodes that the job is about to give back by it. ``lost`` counts the groups that the
-    job has lost since it was offered: by so many the size may be below ``after`` when it is done."""
+    now, and ``giving`` is the number of nodes that the job is about to give back by it. ``lost`` counts the
+    groups that the job has lost since it was offered: by so many the size may be below ``after`` when it is done."""
 
     __slots__ = (
         "after", "arriving", "before", "deadline", "giving", "id", "leaving", "lost", "must", "nodes", "stage",
@@ -53,13 +53,15 @@ class Job:
 
     Group ``root`` speaks for the job in ``epoch``, the number of its resizes that were done; ``last_group`` is the
     highest number that a group of it was given. ``groups`` are those that are there, each with its node, None
-    while nobody has asked: one on each node at the start, numbered in their order. ``losses`` are the groups that it has
-    lost and goes on without: its size may then be one that ``bounds`` do not allow.
+    while nobody has asked: one on each node at the start, numbered in their order. ``losses`` are the groups
+    that it has lost and goes on without: its size may then be one that ``bounds`` do not allow.
     """
 
     __slots__ = (
-        "bounds", "ending", "epoch", "expected_end", "failures", "fraction", "fraction_at", "gap", "greeted", "groups", "grow_from", "heard", "id", "last_group", "limited",
-        "losses", "nodes", "not_before", "on", "one_world", "pinned", "promised", "resize", "root", "settled", "size", "spec", "started", "state", "target", "used", "why",
+        "bounds", "ending", "epoch", "expected_end", "failures", "fraction", "fraction_at", "gap", "greeted",
+        "groups", "grow_from", "heard", "id", "last_group", "limited", "losses", "nodes", "not_before", "on",
+        "one_world", "pinned", "promised", "resize", "root", "settled", "size", "spec", "started", "state",
+        "target", "used", "why",
     )  # fmt: skip
 
     def __init__(self, number: int, spec: JobSpec) -> None:

@@ -20,8 +20,9 @@ AWAY = "away"
 
 
 class Stretch(NamedTuple):
-    """Nobody computed on ``nodes`` from ``from_s`` to ``to_s``, for the reason ``kind``: reserved for an offer to ``job``,
-    left by it and not proved clean, lost, or away, which is given back or not there yet. Job 0 if lost or away."""
+    """Nobody computed on ``nodes`` from ``from_s`` to ``to_s``, for the reason ``kind``: reserved for an offer
+    to ``job``, left by it and not proved clean, lost, or away, which is given back or not there yet. Job 0 if
+    lost or away."""
 
     job: int
     kind: str
@@ -35,8 +36,8 @@ class Life:
 
     It was submitted at ``submit``, under its present number at ``queued``, and started at ``start`` on ``first`` nodes.
     It has held ``size`` nodes, ``mask``, since ``since``. ``promised`` is what it was promised first; ``resized`` is
-    kind and time of the last resize that was done, ``pace`` what it has said of its pace (planned, taken). ``again``: it
-    was requeued. Times in seconds.
+    kind and time of the last resize that was done, ``pace`` what it has said of its pace (planned, taken).
+    ``again``: it was requeued. Times in seconds.
     """
 
     __slots__ = (
@@ -59,16 +60,16 @@ class Life:
 
 
 class _Own:
-    """The fold of a listener that was given to no other, which sets it. It is no cached property: one that is used makes all
-    attributes of its object slower."""
+    """The fold of a listener that was given to no other, which sets it. It is no cached property: one that is
+    used makes all attributes of its object slower."""
 
     def __get__(self, listener: Listener, _kind: type) -> Lives:
         return Lives(listener)
 
 
 class Listener:
-    """Who is told rows: a method each. ``IGNORES`` names those that a listener leaves aside, and is not told; the others
-    it has (tests/pure/test_folds.py). ``lives`` is who tells it: the time, and what is the case now.
+    """Who is told rows: a method each. ``IGNORES`` names those that a listener leaves aside, and is not told;
+    the others it has (tests/pure/test_folds.py). ``lives`` is who tells it: the time, and what is the case now.
 
     One that listens alone may be given the records itself, by ``add``.
     """
@@ -145,8 +146,8 @@ class Listener:
 
 
 ROWS = (
-    "began", "submitted", "started", "launched", "offered", "accepted", "withdrawn", "resized", "settled", "groups_lost",
-    "ended", "held", "wasted", "idle", "used", "nodes_there", "nodes_lost", "nodes_returned",
+    "began", "submitted", "started", "launched", "offered", "accepted", "withdrawn", "resized", "settled",
+    "groups_lost", "ended", "held", "wasted", "idle", "used", "nodes_there", "nodes_lost", "nodes_returned",
 )  # fmt: skip
 """What a listener may be told."""
 
@@ -158,8 +159,8 @@ Open = list[tuple[int, float]]
 class Lives:
     """Add every record of a run, in order; ``listeners`` are told what follows.
 
-    ``jobs`` are those that have not ended, by number; ``waiting`` of them have yet to start. Jobs hold ``held`` nodes, of
-    which ``in_use`` are not lost, since ``since``. What has ended leaves nothing behind.
+    ``jobs`` are those that have not ended, by number; ``waiting`` of them have yet to start. Jobs hold ``held``
+    nodes, of which ``in_use`` are not lost, since ``since``. What has ended leaves nothing behind.
     """
 
     IGNORES: ClassVar[r.Ignores] = frozenset({

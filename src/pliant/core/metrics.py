@@ -1,4 +1,5 @@
-"""What a run was like, in numbers, by the rows of its jobs' lives. ``RunMetrics`` (core/outcomes.py) has the definitions."""
+"""What a run was like, in numbers, by the rows of its jobs' lives. ``RunMetrics`` (core/outcomes.py) has the
+definitions."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ class ResizeOutcome(msgspec.Struct, rename={"before": "from", "after": "to"}, kw
 class JobOutcome(msgspec.Struct, rename={"job_class": "class"}, kw_only=True):
     """One job, as report.json tells it. ``start_s`` is None for a job that never started, ``end_s`` and
     ``exit_code`` for one that has not ended. ``verified``, ``expected`` and ``unchecked`` (why the result could
-    not be checked) are for whoever runs the job's verify command. ``cpu_s``: what its ranks took of the processors; 0 in
-    a simulation. ``lost_groups`` were lost, and it went on without them."""
+    not be checked) are for whoever runs the job's verify command. ``cpu_s``: what its ranks took of the
+    processors; 0 in a simulation. ``lost_groups`` were lost, and it went on without them."""
 
     name: str
     job_class: JobClass

@@ -81,7 +81,8 @@ class JobProgressed(Record, frozen=True):
 
 class ResizeOffered(Record, frozen=True):
     """From ``before`` to ``after`` nodes: ``arriving`` groups join, and of the present ones as many leave as it takes,
-    those in ``leaving`` among them. ``nodes`` are reserved for the arriving ones. A drain, ``must``, cannot be declined."""
+    those in ``leaving`` among them. ``nodes`` are reserved for the arriving ones. A drain, ``must``, cannot be
+    declined."""
 
     job: int
     resize: int
@@ -124,7 +125,8 @@ class ResizeDeclined(Record, frozen=True):
 
 class ResizeDone(Record, frozen=True):
     """The commit point of a resize: arriving groups are the job's, those of ``left`` have left it, and group ``root``
-    speaks for it in the epoch that begins. Nodes ``gained`` join the job; no group of it is left on those ``released``."""
+    speaks for it in the epoch that begins. Nodes ``gained`` join the job; no group of it is left on those
+    ``released``."""
 
     job: int
     resize: int
@@ -147,8 +149,9 @@ class ResizeFailed(Record, frozen=True):
 
 
 class GroupsLost(Record, frozen=True):
-    """The job goes on without these groups, and without ``nodes``, on which no other of it is left: those that are not lost
-    are dirty. Group ``root`` speaks for it. ``node``: it was by the loss of a node; else their ranks had failed."""
+    """The job goes on without these groups, and without ``nodes``, on which no other of it is left: those that
+    are not lost are dirty. Group ``root`` speaks for it. ``node``: it was by the loss of a node; else their
+    ranks had failed."""
 
     job: int
     groups: tuple[int, ...]

@@ -45,7 +45,9 @@ class Resizes:
             return None
         return job
 
-    def refusal(self, number: int, size: int, leave: NodeSet) -> str | None:
+    def refusal(  # noqa: C901, PLR0911 - each objection supposes that those before it fail
+        self, number: int, size: int, leave: NodeSet
+    ) -> str | None:
         """Why an order to resize job ``number`` to ``size`` cannot be given now, or None."""
         state = self.state
         if self.held:

@@ -17,10 +17,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     ``cooldown_s`` is the least time between two resizes of a job, ``decline_backoff_s`` the least time
     between a refusal or a failure and the next offer; with each further failure in a row the next growth waits
-    twice as long, up to 64 times as long, until a resize is done. An offer not answered within ``offer_deadline_s`` is withdrawn,
-    an accepted resize not done within ``resize_deadline_s`` called off; a job that does not answer that within as
-    long again is ended. All three allow three steps more, as long as the job's longest so far. ``kill_grace_s`` is what
-    a job that is ended gets between SIGTERM and SIGKILL.
+    twice as long, up to 64 times as long, until a resize is done. An offer not answered within
+    ``offer_deadline_s`` is withdrawn, an accepted resize not done within ``resize_deadline_s`` called off; a
+    job that does not answer that within as long again is ended. All three allow three steps more, as long as
+    the job's longest so far. ``kill_grace_s`` is what a job that is ended gets between SIGTERM and SIGKILL.
     Scheduling passes are made at multiples of ``pass_interval_s`` only; 0 makes one whenever one may matter.
     What users have used is halved every ``half_life_s``; 0 leaves that to the policy, and none is followed if it does
     not ask (``policy.view.half_life_s``).

@@ -147,7 +147,8 @@ class State(Beside):
         return tuple(compress(groups, map(nodes.__contains__, groups.values())))
 
     def nodes_without(self, job: Job, left: Iterable[int]) -> int:
-        """The nodes of the job on which no group is when those of ``left`` have gone and arriving ones are not counted."""
+        """The nodes of the job on which no group is when those of ``left`` have gone and arriving ones are not
+        counted."""
         groups = self.groups(job)
         mask = NodeSet.of(map(groups.__getitem__, left)).mask
         if mask and len(groups) > job.size:  # several on one node

@@ -15,6 +15,7 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from pliant import recorder
 from pliant.core import records as r
@@ -32,30 +33,44 @@ from pliant.providers import Provider
 TAIL_BYTES = 1 << 16
 
 
-class Controller:
-    """A provider's nodes and the jobs on them. ``sinks`` get every record, before anything is done for it.
+class Outliving(NamedTuple):
+    """For ``grace_s`` seconds the provider's agents and the jobs outlive a controller; the run's ``secret`` must do so
+    too. The next one is given the ``records`` of its journal and goes on; without a grace it ends what ran."""
 
-    With an ``orphan_grace``, in seconds, the provider's agents and the jobs outlive it for so long; the run's ``secret``
-    must do so too. A new one that is given the ``records`` of its journal goes on; without a grace it ends what ran.
-    """
+    grace_s: float = 0.0
+    secret: bytes = b""
+    records: Sequence[r.Record] | None = None
+
+
+WITH_IT_ALL_ENDS = Outliving()
+
+
+class Controller:
+    """A provider's nodes and the jobs on them. ``sinks`` get every record, before anything is done for it."""
 
     def __init__(
-        self, policy: Policy, settings: Settings, provider: Provider, *, output: Path,
-        orphan_grace: float = 0.0, secret: bytes = b"", records: Sequence[r.Record] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        policy: Policy,
+        settings: Settings,
+        provider: Provider,
+        *,
+        output: Path,
+        outliving: Outliving = WITH_IT_ALL_ENDS,
+    ) -> None:
+        grace_s, secret, records = outliving
         self.provider = provider
         home = Surroundings(str(output), os.getcwd(), self.provider.env, secret or secrets.token_bytes(16))  # noqa: PTH109
         self._resumed = records is not None
-        self._grace = orphan_grace
+        self._grace = grace_s
         self._cluster = (
-            Cluster(policy, settings, home, orphan_grace)
+            Cluster(policy, settings, home, grace_s)
             if records is None
-            else Cluster.resume(policy, home, settings, records, orphan_grace)
+            else Cluster.resume(policy, home, settings, records, grace_s)
         )
         self._policy = policy
         self._recorder = recorder.Recorder(recorder.directory(), f"controller-{os.getpid()}")
         began = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
-        self._recorder.write(recording.head(home, settings, policy.name, began, orphan_grace, records))
+        self._recorder.write(recording.head(home, settings, policy.name, began, grace_s, records))
         self.sinks: list[Callable[[r.Record], None]] = []
         self._inputs: list[o.AnyInput] = []
         self._due = False

@@ -21,6 +21,7 @@ from pliant.daemon.controller import Controller
 from pliant.daemon.deadline import PASS_DEADLINE_S, TimedPolicy
 from pliant.daemon.journal import JournalWriter, open_journal
 from pliant.live import orders as o
+from pliant.model.batch import Batch
 from pliant.model.errors import PliantError
 from pliant.model.jobs import JobSpec
 from pliant.model.nodes import NodeSet, hostlist, parse_hostlist
@@ -76,28 +77,22 @@ class _Nobody:
 
 
 def run_batch(
-    jobs: tuple[JobSpec, ...],
-    policy: Policy,
-    settings: Settings,
-    *,
-    nodes: int,
-    slots: int,
-    output: Path,
-    display: Display | None = None,
-    pass_deadline_s: float = PASS_DEADLINE_S,
+    batch: Batch, policy: Policy, settings: Settings, *, output: Path, display: Display | None = None
 ) -> Finished:
     """Run a batch on virtual nodes of this machine; nothing of it is left afterwards.
 
     ``output`` gets a file for each job's output and ``records.ndjson``; those of an earlier run there are put
-    aside. A pass of the policy may take ``pass_deadline_s`` seconds. A signal (SIGINT, SIGTERM, SIGHUP) and an error of
-    the policy's end the jobs, and the outcome says so.
+    aside. Of the batch's cluster only nodes, slots and the deadline of a pass count here. A signal (SIGINT,
+    SIGTERM, SIGHUP) and an error of the policy's end the jobs, and the outcome says so.
     """
+    jobs, cluster = batch.jobs, batch.cluster
     output = output.absolute()  # jobs have directories of their own
     with open_journal(output, jobs) as file:
         run, runtime = control.new_runtime()
         try:
-            timed = TimedPolicy(policy, pass_deadline_s)
-            controller = Controller(timed, settings, LocalNodes(nodes, slots, run, runtime), output=output)
+            timed = TimedPolicy(policy, cluster.pass_deadline_s or PASS_DEADLINE_S)
+            nodes = LocalNodes(cluster.nodes, cluster.slots, run, runtime)
+            controller = Controller(timed, settings, nodes, output=output)
             display = display or _Nobody()
             display.begun(run, len(jobs))
             foreground = _Foreground(controller, timed, JournalWriter(file), display)
@@ -266,12 +261,19 @@ def describe(controller: Controller) -> list[dict[str, object]]:
 
 def answer(controller: Controller, request: control.Request) -> control.Answer:
     """Carry out another terminal's request."""
-    if request.verb == "queue":
-        return control.Answer(jobs=describe(controller))
-    if request.verb == "nodes":
-        return _nodes(controller, request)
-    if request.verb != "resize":
-        return control.Answer(error=f"unknown verb {request.verb!r}")
+    match request.verb:
+        case "queue":
+            return control.Answer(jobs=describe(controller))
+        case "nodes":
+            return _nodes(controller, request)
+        case "resize":
+            return _resize(controller, request)
+        case _:
+            return control.Answer(error=f"unknown verb {request.verb!r}")
+
+
+def _resize(controller: Controller, request: control.Request) -> control.Answer:
+    """An operator's order for the size of a job, or, with size 0, to leave that to the policy again."""
     state = controller.core.state
     matches = [job for job in state.jobs.values() if request.job in (str(job.id), job.spec.name)]
     if not matches:

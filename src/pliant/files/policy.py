@@ -12,8 +12,9 @@ from typing import Any, NamedTuple, Self, get_args
 
 from pliant.model.batch import ClusterSpec
 from pliant.model.errors import PolicyError
+from pliant.model.nearest import nearest
 from pliant.policy import registry
-from pliant.policy.order import HALF_LIFE_S
+from pliant.policy.order import HALF_LIFE_S, ordered
 from pliant.policy.view import ClusterView, Decision, Policy, Promise, Reason, Remember, Wake, rebalances
 from pliant.policy.view import half_life_s as asked_half_life_s
 
@@ -45,12 +46,10 @@ class PolicySpec(NamedTuple):
 
     def make(self) -> Policy:
         """A new one. PolicyError if what is named does not exist, or does not go together."""
-        name, start, order, weights, half_life_s = self
-        order = "submission" if order is None else order
-        if ".py" not in name:
-            return registry.make(name, start, order=order, weights=weights, half_life_s=half_life_s)
-        kind = self._of_file()
-        return registry.build(kind, name, start, order=order, weights=weights, half_life_s=half_life_s)
+        kind = self._of_file() if ".py" in self.name else registry.kind_of(self.name)
+        policy = registry.build(kind, self.name, self.start)
+        order = "submission" if self.order is None else self.order
+        return ordered(policy, order, self.weights, self.half_life_s)
 
     def _of_file(self) -> Callable[..., Policy]:
         """What makes policies of the user's class, each of them checked."""
@@ -118,7 +117,7 @@ def load_class(text: str) -> Callable[..., Policy]:
         why = f"has several policies: name one as {path}:{candidates[0]}" if candidates else "has no policy"
         raise PolicyError(f"{path}: {why} (a class with name and decide)")
     if wanted not in found:
-        raise PolicyError(f"{path}: there is no class {wanted!r}{registry.nearest(wanted, found)}")
+        raise PolicyError(f"{path}: there is no class {wanted!r}{nearest(wanted, found)}")
     if not _is_policy(found[wanted]):
         raise PolicyError(f"{path}: class {wanted} is no policy: it has no decide(view)")
     return found[wanted]

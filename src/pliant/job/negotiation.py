@@ -28,8 +28,9 @@ from pliant.protocol.messages import (
 class Situation(NamedTuple):
     """Where the job stands when the root decides.
 
-    ``members`` are its groups, in the order of their ranks. A resize that is decided now happens ``lag`` steps from now, so as many must be ``left``. ``most_nodes`` is what the arrays can be spread over. ``signature``
-    names the arrays and values of the job; newcomers that have others cannot be joined.
+    ``members`` are its groups, in the order of their ranks. A resize that is decided now happens ``lag``
+    steps from now, so as many must be ``left``. ``most_nodes`` is what the arrays can be spread over.
+    ``signature`` names the arrays and values of the job; newcomers that have others cannot be joined.
     """
 
     epoch: int
@@ -150,6 +151,9 @@ class Negotiation:
             return f"only {now.left} steps are left"
         if not self._bounds.allows(offer.size):
             return f"{offer.size} nodes are none of the sizes the program allows ({self._bounds.describe()})"
+        return self._objection_to_groups(offer, now)
+
+    def _objection_to_groups(self, offer: Offer, now: Situation) -> str:
         action = action_of(offer, now.members)
         if action is not Action.SHRINK and (objection := self._objection_to_newcomers(offer, now)):
             return objection

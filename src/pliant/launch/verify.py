@@ -75,7 +75,7 @@ def verify(
 
 
 def _environment(job: JobSpec) -> dict[str, str]:
-    return with_own_python(os.environ) | job.env
+    return {**with_own_python(os.environ), **job.env}
 
 
 def _last_line(job: JobSpec, patience_s: float) -> str:

@@ -114,12 +114,7 @@ def _job(data: Mapping[str, Any], number: int, source: str, cluster: ClusterSpec
     if problem := name_problem(name if count == 1 else f"{name}-{count}"):
         raise BatchError(f"{where}: name: {problem}")
     bounds = _bounds(data.get("nodes", 1), where)
-    default = JobClass.MALLEABLE if bounds.max > bounds.min else JobClass.RIGID
-    if "phases" in data:
-        default = JobClass.EVOLVING
-    job_class = _class(data, where, default)
-    if job_class is JobClass.RIGID and bounds.min != bounds.max:
-        raise BatchError(f"{where}: class: a rigid job has one size; write nodes = {bounds.preferred}")
+    job_class = _class(data, where, bounds)
     if bounds.min > cluster.nodes:
         raise BatchError(
             f"{where}: nodes: it needs {bounds.min} nodes and the cluster has {cluster.nodes}; it could never start"
@@ -138,11 +133,7 @@ def _job(data: Mapping[str, Any], number: int, source: str, cluster: ClusterSpec
     )
     if walltime is None or walltime <= 0:
         raise BatchError(f"{where}: walltime: it must be above 0 seconds")
-    env = _table(data.get("env", {}), f"{where}: env")
-    if bad := [key for key, value in env.items() if not isinstance(value, str)]:
-        raise BatchError(f"{where}: env.{bad[0]}: values are text; put it in quotes")
-    if bad := [key for key in env if not key or "=" in key]:
-        raise BatchError(f"{where}: env: {bad[0]!r} cannot be the name of a variable; leave out '='")
+    env = _env(data.get("env", {}), f"{where}: env")
     spec = JobSpec(
         name=name,
         nodes=bounds,
@@ -150,7 +141,7 @@ def _job(data: Mapping[str, Any], number: int, source: str, cluster: ClusterSpec
         submit_s=_seconds(data, "submit", where, 0.0) or 0.0,
         command=command,
         cwd=_text(data, "cwd", where, ""),
-        env=dict(env),
+        env=env,
         walltime_s=walltime,
         kill=_flag(data, "kill", where),
         model=model,
@@ -185,14 +176,29 @@ def _bounds(value: Any, where: str) -> Bounds:
         raise BatchError(f"{where}: nodes: {error}") from None
 
 
-def _class(data: Mapping[str, Any], where: str, default: JobClass) -> JobClass:
+def _class(data: Mapping[str, Any], where: str, bounds: Bounds) -> JobClass:
+    default = JobClass.MALLEABLE if bounds.max > bounds.min else JobClass.RIGID
+    if "phases" in data:
+        default = JobClass.EVOLVING
     text = _text(data, "class", where, default.value)
     try:
-        return JobClass(text)
+        job_class = JobClass(text)
     except ValueError:
         raise BatchError(
             f"{where}: class: {text!r} is none of {', '.join(kind.value for kind in JobClass)}"
         ) from None
+    if job_class is JobClass.RIGID and bounds.min != bounds.max:
+        raise BatchError(f"{where}: class: a rigid job has one size; write nodes = {bounds.preferred}")
+    return job_class
+
+
+def _env(value: Any, where: str) -> dict[str, str]:
+    env = _table(value, where)
+    if bad := [key for key, value in env.items() if not isinstance(value, str)]:
+        raise BatchError(f"{where}.{bad[0]}: values are text; put it in quotes")
+    if bad := [key for key in env if not key or "=" in key]:
+        raise BatchError(f"{where}: {bad[0]!r} cannot be the name of a variable; leave out '='")
+    return dict(env)
 
 
 def _kind(data: Mapping[str, Any], where: str) -> JobKind:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -109,7 +109,8 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
         return size if size <= self.max else 0
 
     def nearest(self, nodes: int, low: int, high: int) -> int:
-        """The allowed size in ``low`` .. ``high`` that is nearest to the allowed size ``nodes``, or 0 if there is none."""
+        """The allowed size in ``low`` .. ``high`` that is nearest to the allowed size ``nodes``, or 0 if there
+        is none."""
         size = self.above(low - 1) if nodes < low else self.floor(min(nodes, high))
         return size if low <= size <= high else 0
 
@@ -166,7 +167,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     submit_s: float = 0.0
     command: tuple[str, ...] = ()
     cwd: str = ""
-    env: dict[str, str] = {}
+    env: Mapping[str, str] = {}
     walltime_s: float = 3600.0
     kill: bool = False
     model: Model | None = None
@@ -184,7 +185,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def one_world(self) -> bool:
         """Whether all ranks share one MPI_COMM_WORLD, as with any launcher. In a job that may be resized the ranks
-        of each node have a world of their own, so that any node can be given back whole; so have those that need no MPI."""
+        of each node have a world of their own, so that any node can be given back whole; so have those that
+        need no MPI."""
         return self.job_class in KEEP_SIZE and KINDS[self.kind].one_world
 
     def speed_ratio(self, nodes: int, base: int) -> float:

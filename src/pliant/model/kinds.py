@@ -19,7 +19,10 @@ class Loss(Enum):
 
     ENDS_JOB = "its ranks cannot go on without those that are gone: the job has failed"
     FAILS_JOB = "ranks and groups do not need each other: the others go on, and the job has failed at its end"
-    IS_TOLD = "the job is told, goes on with the groups that are left, and ends as they say; without its root it has failed"
+    IS_TOLD = (
+        "the job is told, goes on with the groups that are left, and ends as they say; "
+        "without its root it has failed"
+    )
 
 
 class Kind(NamedTuple):

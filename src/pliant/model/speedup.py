@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -26,7 +27,7 @@ class Amdahl(msgspec.Struct, frozen=True, tag="amdahl", forbid_unknown_fields=Tr
 class Table(msgspec.Struct, frozen=True, tag="table", forbid_unknown_fields=True, gc=False):
     """Measured run times by node count; log T is interpolated over log n, and clamped outside."""
 
-    times: dict[int, float]
+    times: Mapping[int, float]
 
     def time(self, nodes: int) -> float:
         sizes = sorted(self.times)
@@ -122,25 +123,34 @@ def scaled(model: Model, factor: float) -> Model:
 
 def check_model(model: Model) -> str | None:
     """What is wrong with the model's numbers, or None."""
-    if isinstance(model, Phases):
-        problems = (check_model(phase.model) for phase in model.phases)
-        return next((problem for problem in problems if problem), None)
-    if isinstance(model, Amdahl | Downey) and not 0 <= model.io_s < math.inf:
-        return f"model.io_s is {model.io_s:g}; it must be 0 or more seconds"
-    if isinstance(model, Amdahl | Downey) and not (model.work_s > 0 and math.isfinite(model.work_s)):
-        return f"model.work_s is {model.work_s:g}; it must be above 0 seconds"
-    if isinstance(model, Downey):
-        if not 1 <= model.parallelism < math.inf:
-            return f"model.parallelism is {model.parallelism:g}; it must be 1 or more nodes"
-        if not 0 <= model.sigma < math.inf:
-            return f"model.sigma is {model.sigma:g}; it must be 0 or more"
-        return None
+    return next(_problems(model), None)
+
+
+def _problems(model: Model) -> Iterator[str]:
+    match model:
+        case Phases(phases=phases):
+            for phase in phases:
+                yield from _problems(phase.model)
+        case Table(times=times):
+            if not times:
+                yield "model.times is empty; give at least one run time"
+            for nodes, time in times.items():
+                if nodes < 1 or not 0 < time < math.inf:
+                    yield f"model.times has no positive run time for {nodes} nodes"
+        case Amdahl() | Downey():
+            yield from _problems_of_formula(model)
+
+
+def _problems_of_formula(model: Amdahl | Downey) -> Iterator[str]:
+    if not 0 <= model.io_s < math.inf:
+        yield f"model.io_s is {model.io_s:g}; it must be 0 or more seconds"
+    if not 0 < model.work_s < math.inf:
+        yield f"model.work_s is {model.work_s:g}; it must be above 0 seconds"
     if isinstance(model, Amdahl):
         if not 0 <= model.serial_fraction <= 1:
-            return f"model.serial_fraction is {model.serial_fraction:g}; it must lie in 0 .. 1"
-        return None
-    if not model.times:
-        return "model.times is empty; give at least one run time"
-    if bad := [n for n, t in model.times.items() if n < 1 or not (t > 0 and math.isfinite(t))]:
-        return f"model.times has no positive run time for {bad[0]} nodes"
-    return None
+            yield f"model.serial_fraction is {model.serial_fraction:g}; it must lie in 0 .. 1"
+        return
+    if not 1 <= model.parallelism < math.inf:
+        yield f"model.parallelism is {model.parallelism:g}; it must be 1 or more nodes"
+    if not 0 <= model.sigma < math.inf:
+        yield f"model.sigma is {model.sigma:g}; it must be 0 or more"

@@ -69,7 +69,8 @@ class Array:
         if ranks > self.most_ranks or self.rows < 1:
             raise ValueError(
                 f"array {self.name!r} has {self.rows} rows along axis {self.spread.axis} and a halo of "
-                f"{self.spread.halo}: at most {self.most_ranks} ranks can each hold a block, and there may be {ranks}; {advice}"
+                f"{self.spread.halo}: at most {self.most_ranks} ranks can each hold a block, and there may be "
+                f"{ranks}; {advice}"
             )
 
     # ---- where things are ---------------------------------------------------------------------------

@@ -227,8 +227,9 @@ def malleable(
 ) -> Job:
     """Enter a job that may be resized between ``min`` and ``max`` nodes, by ``factor`` (1: to any size).
 
-    ``preferred`` is the size it would rather have (0: ``min``); without ``max`` only the rows of its arrays limit it. What the submission allows is intersected with
-    this. Without an agent the program runs at the size it was started with, alone or under mpiexec.
+    ``preferred`` is the size it would rather have (0: ``min``); without ``max`` only the rows of its arrays
+    limit it. What the submission allows is intersected with this. Without an agent the program runs at the size
+    it was started with, alone or under mpiexec.
     Raises ValueError for bounds that contradict each other, and PliantError in a program that has had a block:
     one after it or inside it is refused, with an agent and without.
     """

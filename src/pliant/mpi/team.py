@@ -62,7 +62,7 @@ def barrier(comm: MPI.Intracomm, wait: Wait, what: str, *, limited: bool = True)
     wait.request(comm.Ibarrier(), what, limited=limited)
 
 
-def broadcast(
+def broadcast(  # noqa: PLR0913 - what goes from where to whom, and how long the wait for it may last
     comm: MPI.Intracomm, value: Any, root: int, wait: Wait, what: str, *, limited: bool = True
 ) -> Any:
     """``value`` of ``root`` on every rank, pickled."""

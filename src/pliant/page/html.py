@@ -15,7 +15,8 @@ from pliant.files.save import save
 from pliant.page.hover import hover_data
 from pliant.page.tables import compare_rows, esc, job_rows, resize_rows
 from pliant.report.compare import headline, pacing_note, warnings
-from pliant.report.runs import Run, is_paced, report_json
+from pliant.report.data import report_json
+from pliant.report.runs import Run, is_paced
 from pliant.report.words import count
 
 NO_CHART = "The chart needs matplotlib, which is not installed: pip install 'pliant[report]'."

@@ -17,7 +17,8 @@ from pliant.core.metrics import RunMetrics
 from pliant.page.html import JOBS_HINT, NO_HOVER, chart_of, document, inline, no_chart, reading, resizes
 from pliant.page.tables import esc, job_rows
 from pliant.report.compare import METRICS, warnings
-from pliant.report.runs import SCHEMA, Run, report_data
+from pliant.report.data import SCHEMA, report_data
+from pliant.report.runs import Run
 from pliant.report.words import count, percent, plain, seconds
 
 EVERY_JOB = 300
@@ -41,8 +42,8 @@ class Simulated(NamedTuple):
 
 
 class Picture:
-    """What is kept of a simulation of ``jobs`` jobs: ``dense`` listens, and ``keep`` takes the records themselves, if every
-    job is to be shown; else it is None."""
+    """What is kept of a simulation of ``jobs`` jobs: ``dense`` listens, and ``keep`` takes the records
+    themselves, if every job is to be shown; else it is None."""
 
     def __init__(self, jobs: int) -> None:
         self.dense = Dense()

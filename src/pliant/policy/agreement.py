@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
+import msgspec
+
 from pliant.policy.view import ClusterView, JobView, Reason
 
 ANYONE = 0
@@ -34,33 +36,20 @@ STEAL = Rule("steal", exchanges=True)
 POOL = Rule("pool", exchanges=True, pools=True)
 
 
-class Agreement:
+class Agreement(msgspec.Struct, eq=False):
     """``size`` nodes for job ``job``: ``free`` of them now, the others ``awaited`` of donors by number.
 
     ``run_s`` is how long the job will run by its estimate. ``robbed`` says that one behind it has taken its
     free nodes; that happens once, or it might never start.
     """
 
-    __slots__ = ("awaited", "free", "job", "robbed", "run_s", "since", "size")
-
-    def __init__(
-        self,
-        job: int,
-        size: int,
-        free: int,
-        awaited: dict[int, int],
-        run_s: float,
-        since: float,
-        *,
-        robbed: bool = False,
-    ) -> None:
-        self.job = job
-        self.size = size
-        self.free = free
-        self.awaited = awaited
-        self.run_s = run_s
-        self.robbed = robbed
-        self.since = since
+    job: int
+    size: int
+    free: int
+    awaited: dict[int, int]
+    run_s: float
+    since: float
+    robbed: bool = False
 
     @classmethod
     def of(cls, job: JobView, size: int, free: int, awaited: dict[int, int], since: float) -> Self:

@@ -22,7 +22,8 @@ class Conservative:
 
     After something has ended, each waiting job in its turn gives up its place for the earliest one there is
     now: with estimates that are upper bounds its old place is one of them. Places are for the smallest
-    size that rule ``start`` allows; a job that can start at once takes more, by rule ``start``, where that moves nobody's place.
+    size that rule ``start`` allows; a job that can start at once takes more, by rule ``start``, where that
+    moves nobody's place.
 
     All promises are in the view. What is kept between passes only saves the work of reserving anew what
     nothing has changed for; one that is made anew looks once more, and may better some places by it.

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 
 from pliant.policy.easy import easy_pass
 from pliant.policy.fcfs import least_size, start_size
-from pliant.policy.order import Reordered
+from pliant.policy.order import OtherQueue
 from pliant.policy.view import ClusterView, Decision, JobView, Reason, Resize, Start
 
 TO_PREFERRED = Reason("to_preferred")
@@ -60,8 +60,9 @@ class DmrWide:
 
     Waiting jobs start by EASY, by rule ``start``; paper 3 starts them at their maximum. For the first waiting
     job that a single shrink lets start, the job that gives the fewest nodes shrinks, to its largest size that
-    suffices. The job so served is the next to start: until then nobody else starts or is resized. If there is no such job and none that could start with free nodes but for EASY, jobs grow as far
-    as free nodes allow. As in the paper, both may delay who was first in the queue.
+    suffices. The job so served is the next to start: until then nobody else starts or is resized. If there is
+    no such job and none that could start with free nodes but for EASY, jobs grow as far as free nodes allow. As
+    in the paper, both may delay who was first in the queue.
     """
 
     name = "dmr-wide"
@@ -75,7 +76,7 @@ class DmrWide:
         if boosted is not None:
             if not start_size(boosted, self._start, view.free, view.total):
                 return []
-            seen = Reordered(view, _first(boosted, view.queue))
+            seen = OtherQueue(view, _first(boosted, view.queue))
         decisions, _, _, free = easy_pass(seen, self._start)
         asking = _asking(view)
         if not asking:

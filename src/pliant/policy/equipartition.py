@@ -73,7 +73,7 @@ class Equipartition:
             size = job.bounds.floor(min(share[job.id], free))
             if not size:
                 need = sum(share[other.id] for other in admitted[i:]) - free - view.returning()
-                return [*decisions, *self._make_room(view, elastic, share, need, job.id, 1)]
+                return [*decisions, *self._make_room(view, share, need, job.id, 1)]
             decisions.append(Start(job.id, size, FITS))
             free -= size
             if job.spec.job_class is JobClass.MALLEABLE:
@@ -83,7 +83,7 @@ class Equipartition:
             # Started with less than its share: what it lacks is asked for at once, to grow into later.
             need = short - free - view.returning()
             last = admitted[-1].id
-            return [*decisions, *self._make_room(view, elastic, share, need, last, self._excess(most))]
+            return [*decisions, *self._make_room(view, share, need, last, self._excess(most))]
         return [*decisions, *self._balance(view, elastic, share, free)]
 
     def _limits(self, view: ClusterView, job: JobView) -> Bounds:
@@ -96,14 +96,13 @@ class Equipartition:
     def _make_room(
         self,
         view: ClusterView,
-        elastic: list[JobView],
         share: dict[int, int],
         need: int,
         waiting: int,
         least: int,
     ) -> list[Resize]:
         """Shrink those that exceed their share by ``least`` nodes: by ``need`` in all, or as far as it goes."""
-        donors = _donors(view, elastic, share, least)
+        donors = _donors(view, share, least)
         need = min(need, sum(job.size - share[job.id] for job in donors))
         reason = Reason("shrink_for_share", for_job=waiting)
         return just_enough(donors, need, lambda job: share[job.id], reason) if need > 0 else []
@@ -127,7 +126,7 @@ class Equipartition:
             return moves
         lacks = [share[job.id] - job.size for job in takers]
         excess = self._excess(max(lacks))
-        return self._make_room(view, elastic, share, sum(lacks) - free, takers[0].id, excess)
+        return self._make_room(view, share, sum(lacks) - free, takers[0].id, excess)
 
     def _excess(self, lack: int) -> int:
         """From which excess on a job gives, where the neediest lacks ``lack`` nodes."""
@@ -149,7 +148,7 @@ def _admitted(view: ClusterView, room: int) -> list[JobView]:
     return admitted
 
 
-def _donors(view: ClusterView, elastic: list[JobView], share: dict[int, int], least: int) -> list[JobView]:
+def _donors(view: ClusterView, share: dict[int, int], least: int) -> list[JobView]:
     """Jobs that exceed their share by ``least`` nodes or more, the largest excess first."""
-    donors = [job for job in elastic if job.size - share[job.id] >= least and view.resizable(job)]
+    donors = [job for job in view.elastic if job.size - share[job.id] >= least and view.resizable(job)]
     return sorted(donors, key=lambda job: (share[job.id] - job.size, job.id))

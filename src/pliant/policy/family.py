@@ -3,14 +3,14 @@ with true EASY in between. The published program's faults are mended as the note
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
-from pliant.plan.cost import ResizeCost
 from pliant.policy.agreement import ANYONE, Agreement, Ledger, Rule
 from pliant.policy.easy import Reservation, earliest, easy_pass
+from pliant.policy.order import OtherQueue
 from pliant.policy.sizing import Sizing
-from pliant.policy.view import ClusterView, Decision, End, JobView, Reason, Remember, Resize, Start
+from pliant.policy.view import ClusterView, Decision, JobView, Reason, Remember, Resize, Start
 
 ROUNDING_S = 1e-9
 PATIENCE_S = 120.0
@@ -264,38 +264,21 @@ class _Prospect:
         return Agreement.of(plan.job, plan.size, bound, awaited, plan.since), sizes
 
 
-class _Unbound:
+class _Unbound(OtherQueue):
     """The cluster without what agreements bind, their jobs, and what has been started in this pass."""
 
     def __init__(self, view: ClusterView, ledger: Ledger, started: list[Agreement]) -> None:
-        self.now: float = view.now
-        self.total: int = view.total
-        self.free: int = view.free - ledger.bound - sum(each.size for each in started)
-        self.cost: ResizeCost = view.cost
-        self.resizable = view.resizable
-        self.usage = view.usage
-        self.served: int = view.served
-        self.queue: Iterable[JobView] = view.queue
+        queue = view.queue
         if ledger.held or started:
             without = {*ledger.held, *(each.job for each in started)}
-            self.queue = [job for job in view.queue if job.id not in without]
-        self.running: Sequence[tuple[float, int, JobView]] = _running(view)
+            queue = [job for job in queue if job.id not in without]
+        super().__init__(view, queue)
+        self.free -= ledger.bound + sum(each.size for each in started)
+        self.running = _running(view)
+        self.returning = self._left
         self._back = view.returning() - ledger.awaited
-        self._view = view
 
-    @property
-    def elastic(self) -> Iterable[JobView]:
-        return self._view.elastic
-
-    @property
-    def news(self) -> Sequence[End]:
-        return self._view.news
-
-    @property
-    def memory(self) -> Mapping[str, Any]:
-        return self._view.memory
-
-    def returning(self, job: int = 0) -> int:
+    def _left(self, job: int = 0) -> int:
         return self._view.returning(job) if job else self._back
 
 

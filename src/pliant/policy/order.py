@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from pliant.model.errors import PolicyError
+from pliant.model.nearest import nearest
 from pliant.plan.cost import ResizeCost
 from pliant.policy.view import ClusterView, Decision, End, JobView, Policy, half_life_s, rebalances
 
@@ -46,14 +48,14 @@ class FairShare:
         return sorted(view.queue, key=lambda job: share[job.spec.user])
 
 
-class Reordered:
-    """The cluster with its queue in another order."""
+class OtherQueue:
+    """The cluster with another queue: its own in another order, or a part of it."""
 
-    def __init__(self, view: ClusterView, queue: list[JobView]) -> None:
+    def __init__(self, view: ClusterView, queue: Iterable[JobView]) -> None:
         self.now: float = view.now
         self.total: int = view.total
         self.free: int = view.free
-        self.queue: Iterable[JobView] = queue
+        self.queue = queue
         self.running: Sequence[tuple[float, int, JobView]] = view.running
         self.cost: ResizeCost = view.cost
         self.returning = view.returning
@@ -86,7 +88,7 @@ class Ordered:
         self._order = order
 
     def decide(self, view: ClusterView) -> list[Decision]:
-        return list(self._policy.decide(Reordered(view, self._order.sort(view))))
+        return list(self._policy.decide(OtherQueue(view, self._order.sort(view))))
 
 
 ORDERS: dict[str, str] = {
@@ -104,7 +106,9 @@ def ordered(
     weights: Mapping[str, float] | None = None,
     half_life_s: float = HALF_LIFE_S,
 ) -> Policy:
-    """``policy`` in one of ``ORDERS``; a user without a weight has weight 1."""
+    """``policy`` in one of ``ORDERS``; a user without a weight has weight 1. PolicyError for another order."""
+    if order not in ORDERS:
+        raise PolicyError(f"there is no order {order!r}{nearest(order, ORDERS)}")
     known = weights or {}
     by: QueueOrder
     match order:

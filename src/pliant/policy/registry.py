@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Callable, Mapping
 from inspect import signature
 
 from pliant.model.errors import PolicyError
+from pliant.model.nearest import nearest
 from pliant.policy.agreement import AGREEMENT, POOL, STEAL
 from pliant.policy.conservative import Conservative
 from pliant.policy.dmr import DmrPreferred, DmrWide
@@ -18,7 +18,7 @@ from pliant.policy.firstfit import FirstFit
 from pliant.policy.keep_preferred import KeepPreferred
 from pliant.policy.malleable import Malleable
 from pliant.policy.marginal import Marginal
-from pliant.policy.order import HALF_LIFE_S, ORDERS, ordered
+from pliant.policy.order import HALF_LIFE_S, ordered
 from pliant.policy.sizing import AVERAGE, MIN, PREFERRED
 from pliant.policy.view import Policy
 
@@ -62,45 +62,27 @@ def make(
     half_life_s: float = HALF_LIFE_S,
 ) -> Policy:
     """The policy ``name``, starting jobs that have a choice by rule ``start`` (else its own default), in one
-    of ``ORDERS``: the last two parameters are those of ``ordered``.
+    of ``ORDERS``: the last two parameters are those of ``ordered``. PolicyError where there is no such thing."""
+    return ordered(build(kind_of(name), name, start), order, weights, half_life_s)
 
-    PolicyError names the nearest policy where ``name`` is unknown.
-    """
+
+def kind_of(name: str) -> Callable[..., Policy]:
+    """What makes policies ``name``. PolicyError names the nearest where it is unknown."""
     if name not in POLICIES:
         raise PolicyError(f"there is no policy {name!r}{nearest(name, POLICIES)}")
-    return build(POLICIES[name], name, start, order=order, weights=weights, half_life_s=half_life_s)
+    return POLICIES[name]
 
 
-def build(
-    kind: Callable[..., Policy],
-    name: str,
-    start: str | None = None,
-    *,
-    order: str = "submission",
-    weights: Mapping[str, float] | None = None,
-    half_life_s: float = HALF_LIFE_S,
-) -> Policy:
-    """A policy of ``kind``, known as ``name``; the rest as for ``make``."""
-    if order not in ORDERS:
-        raise PolicyError(f"there is no order {order!r}{nearest(order, ORDERS)}")
+def build(kind: Callable[..., Policy], name: str, start: str | None = None) -> Policy:
+    """A policy of ``kind``, known as ``name``, by start rule ``start``, else its own default. PolicyError."""
     if start is None:
-        policy = kind()
-    elif start not in START_RULES:
+        return kind()
+    if start not in START_RULES:
         raise PolicyError(f"there is no start rule {start!r} (known: {', '.join(START_RULES)})")
-    elif not has_start_rule(kind):
+    if not has_start_rule(kind):
         raise PolicyError(f"policy {name!r} has no start rule: it chooses the sizes itself")
-    else:
-        policy = kind(start=start)
-    return ordered(policy, order, weights, half_life_s)
+    return kind(start=start)
 
 
 def has_start_rule(kind: Callable[..., Policy]) -> bool:
     return "start" in signature(kind).parameters
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """What may have been meant by ``name``, and what there is: the end of a message."""
-    names = list(known)
-    near = get_close_matches(name, names, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"{hint} (known: {', '.join(names)})"

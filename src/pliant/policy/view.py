@@ -57,7 +57,8 @@ class Wake(msgspec.Struct, frozen=True, gc=False):
 
 
 class Remember(msgspec.Struct, frozen=True, gc=False):
-    """Let ``ClusterView.memory`` be this from the next pass on: numbers, texts, lists and dicts of them, as JSON has them.
+    """Let ``ClusterView.memory`` be this from the next pass on: numbers, texts, lists and dicts of them, as
+    JSON has them.
 
     It is recorded, so a policy that keeps nothing by itself decides after a restart as if there had been none.
     """
@@ -73,8 +74,8 @@ Decision = Start | Resize | Promise | Wake | Remember
 class End(msgspec.Struct, frozen=True, gc=False):
     """Job number ``job`` has ended, or was cancelled before it started, in ``state``.
 
-    ``done`` is the share of its work that it had done, 0 to 1 (``JobView.done``); 1 if it completed. ``requeued`` is the
-    number under which the same job was submitted again, since it lost a node; 0 if it was not.
+    ``done`` is the share of its work that it had done, 0 to 1 (``JobView.done``); 1 if it completed.
+    ``requeued`` is the number under which the same job was submitted again, since it lost a node; 0 if it was not.
     """
 
     job: int

@@ -60,8 +60,8 @@ TABLE: dict[tuple[str, str], Move] = {
     **{(state, "End"): Move(NONE, Effect.NOTHING) for state in (WITHDRAWN, CROSSED)},
     **{(state, "End"): Move(NONE, Effect.CLEAN) for state in (ACCEPTED, RECALLED)},
 }
-"""(state, input) -> what follows. Inputs that are not here come too late, or out of place, and change nothing. ``Offer``
-stands for a drain as well, ``Withdraw`` is the scheduler's; ``End`` is the end of the job."""
+"""(state, input) -> what follows. Inputs that are not here come too late, or out of place, and change nothing.
+``Offer`` stands for a drain as well, ``Withdraw`` is the scheduler's; ``End`` is the end of the job."""
 
 HOLDING = frozenset({OFFERED, ACCEPTED, RECALLED})
 """The states in which the nodes of arriving groups are reserved for the job."""

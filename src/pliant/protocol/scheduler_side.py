@@ -78,8 +78,8 @@ _OF_ROOT = m.RootMessage
 
 
 class SchedulerSide:
-    """All sessions of one job. ``root`` is the group that speaks for it, ``epoch`` counts its resizes, and ``resize`` is
-    the one that was offered last."""
+    """All sessions of one job. ``root`` is the group that speaks for it, ``epoch`` counts its resizes, and
+    ``resize`` is the one that was offered last."""
 
     def __init__(self, root: int) -> None:
         self.state = START
@@ -96,7 +96,8 @@ class SchedulerSide:
         return side
 
     def root_lost(self, root: int) -> None:
-        """The root is gone, and the job goes on: nothing more is to come, unless ``root`` opens a session that was none yet."""
+        """The root is gone, and the job goes on: nothing more is to come, unless ``root`` opens a session that
+        was none yet."""
         self.root = root
         if self.state != START:
             self.state = "closed"
@@ -109,22 +110,8 @@ class SchedulerSide:
         and ``next_early`` gives it back. A group that is not the root leaves in good order by a Bye that says nothing.
         """
         name = type(message).__name__
-        if isinstance(message, _OF_ROOT):
-            if message.epoch > self.epoch:
-                if len(self._early) >= EARLY:
-                    raise ProtocolError(
-                        f"{name} is of epoch {message.epoch}, and too many came early already"
-                    )
-                self._early.append((group, message))
-                return False
-            if group != self.root:
-                if isinstance(message, m.Bye):
-                    return False
-                raise ProtocolError(f"group {group} sent {name}, but group {self.root} speaks for the job")
-            if message.epoch < self.epoch:
-                raise ProtocolError(f"{name} is of epoch {message.epoch}; the job is in {self.epoch}")
-            if self.state in (START, "closed"):
-                raise ProtocolError(f"{name} came in state {self.state!r}")
+        if isinstance(message, _OF_ROOT) and not self._in_its_epoch(group, message):
+            return False
         if name in NEUTRAL_RECEIVE or (name == "Hello" and not self._awaited(group)):
             return True
         following = RECEIVE.get((self.state, name))
@@ -136,6 +123,25 @@ class SchedulerSide:
         if isinstance(message, m.Done):
             self.root = message.root
             self.epoch += 1
+        return True
+
+    def _in_its_epoch(self, group: int, message: m.RootMessage) -> bool:
+        """Whether a message for the job, of this epoch and its root, is to be looked at now: the epoch's part of
+        ``receive``."""
+        name = type(message).__name__
+        if message.epoch > self.epoch:
+            if len(self._early) >= EARLY:
+                raise ProtocolError(f"{name} is of epoch {message.epoch}, and too many came early already")
+            self._early.append((group, message))
+            return False
+        if group != self.root:
+            if isinstance(message, m.Bye):
+                return False
+            raise ProtocolError(f"group {group} sent {name}, but group {self.root} speaks for the job")
+        if message.epoch < self.epoch:
+            raise ProtocolError(f"{name} is of epoch {message.epoch}; the job is in {self.epoch}")
+        if self.state in (START, "closed"):
+            raise ProtocolError(f"{name} came in state {self.state!r}")
         return True
 
     def next_early(self) -> tuple[int, m.RootMessage] | None:

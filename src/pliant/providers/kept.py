@@ -12,8 +12,9 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from pliant.launch import processes, shm
 from pliant.launch.agent import AGENTS, SECRET, peer
@@ -25,7 +26,7 @@ from pliant.model.nodes import hostlist
 from pliant.protocol import VERSION, codec
 from pliant.protocol import messages as m
 from pliant.providers import Tell
-from pliant.providers.local import LONGEST, RESTARTS, START_S, STOP_S, Link, LocalNodes, Process, trouble
+from pliant.providers.local import LONGEST, RESTARTS, START_S, Link, LocalNodes, Process, trouble
 
 LOOK_S = 0.1
 
@@ -57,25 +58,28 @@ class Adopted:
         return 0
 
 
+class TakenUp(NamedTuple):
+    """Nodes that were granted to an earlier controller. Their agents run already, but for those of ``lost``, which are
+    begun anew."""
+
+    names: Sequence[str]
+    lost: Sequence[str] = ()
+
+
 class KeptNodes(LocalNodes):
-    """``LocalNodes`` with an orphan grace, in seconds. Those of ``taken_up`` were granted to an earlier controller, and
-    their agents run already, but for those of ``lost``, which are begun anew; without it there are ``count`` new ones.
-    None can be added.
+    """``LocalNodes`` with an orphan grace, in seconds: so many new ``nodes``, or those of an earlier controller. None
+    can be added.
 
     A link that is lost is told as Unlinked. An agent that has ended, or is not back within the grace, takes its node
     with it as any other.
     """
 
-    def __init__(
-        self, count: int, slots: int, run: str, runtime: Path, *, grace: float,
-        taken_up: Iterable[str] | None = None, lost: Iterable[str] = (),
-    ) -> None:  # fmt: skip
-        super().__init__(count, slots, run, runtime)
+    def __init__(self, nodes: int | TakenUp, slots: int, run: str, runtime: Path, *, grace: float) -> None:
+        super().__init__(nodes if isinstance(nodes, int) else 0, slots, run, runtime)
         self._grace = grace
-        self._taken_up = taken_up is not None
-        self._lost = frozenset(lost)
-        if taken_up is not None:
-            self.names = tuple(taken_up)
+        self._taken_up = nodes if isinstance(nodes, TakenUp) else None
+        if self._taken_up is not None:
+            self.names = tuple(self._taken_up.names)
             self._restarts = dict.fromkeys(self.names, 0)
         self._known: dict[str, Process] = {}
         self._here = {name: asyncio.Event() for name in self.names}
@@ -93,11 +97,11 @@ class KeptNodes(LocalNodes):
         self._server = await asyncio.start_unix_server(self._connected, path=path)
         path.chmod(0o600)
         for name in self.names:
-            if self._taken_up:
-                self._spawn(self._anew(name) if name in self._lost else self._back_or_lost(name))
-            else:
+            if self._taken_up is None:
                 self._begin_agent(name)
-        if self._taken_up:
+            else:
+                self._spawn(self._anew(name) if name in self._taken_up.lost else self._back_or_lost(name))
+        if self._taken_up is not None:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(START_S):
@@ -133,8 +137,8 @@ class KeptNodes(LocalNodes):
         """End all that is left of a node; what cannot be ended is returned."""
         self._end_agents(name)
         left = await self._bury(name)
-        # The tokens tell for ever what was started here: the loss of the node may not have been recorded, and then whoever
-        # begins again has its groups started once more.
+        # The tokens tell for ever what was started here: the loss of the node may not have been recorded, and then
+        # whoever begins again has its groups started once more.
         shm.sweep(self._runtime, self._run, name, tokens=False)
         (self._runtime / f"{name}.sock").unlink(missing_ok=True)
         if left:
@@ -144,28 +148,15 @@ class KeptNodes(LocalNodes):
 
     async def stop(self) -> None:
         """End all agents and everything they started; nothing is left afterwards."""
-        self._stopping = True
-        self.send(list(self._links), m.Shutdown())
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + STOP_S
-        while (  # noqa: ASYNC110 - the end of a process is polled: it is a matter of milliseconds
-            any(link.process.poll() is None for link in self._links.values()) and loop.time() < deadline
-        ):
-            await asyncio.sleep(0.01)
-        if self._server is not None:
-            self._server.close()
-        for link in self._links.values():
-            link.writer.close()
-        for task in self._tasks:
-            task.cancel()
-        for name in self.names:
-            self._end_agents(name)
-        self._agents.clear()
-        await self._bury()
-        processes.adopt_orphans(on=False)
-        shm.sweep(self._runtime, self._run)
+        await super().stop()
         for path in (AGENTS, SECRET, *(f"{name}.sock" for name in self.names)):
             (self._runtime / path).unlink(missing_ok=True)
+
+    def _end_late(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for name in self.names:
+            self._end_agents(name)
 
     def _end_agents(self, name: str) -> None:
         """Whether they have come to us or not: by their cookie, that of a node without a job."""

@@ -171,14 +171,15 @@ class LocalNodes:
         if not await self._ended(link):
             link.process.kill()
 
-    async def _ended(self, link: Link) -> bool:
-        """Wait for the end of an agent that was told to go; False if it does not come in time."""
-        deadline = asyncio.get_running_loop().time() + STOP_S
-        while (  # noqa: ASYNC110 - the end of a child is polled: it is a matter of milliseconds
-            link.process.poll() is None and asyncio.get_running_loop().time() < deadline
+    async def _ended(self, *links: Link) -> bool:
+        """Wait for the end of agents that were told to go; False if it does not come in time."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + STOP_S
+        while (  # noqa: ASYNC110 - the end of a process is polled: it is a matter of milliseconds
+            any(link.process.poll() is None for link in links) and loop.time() < deadline
         ):
             await asyncio.sleep(0.01)
-        return link.process.poll() is not None
+        return all(link.process.poll() is not None for link in links)
 
     def send(self, nodes: Iterable[str], message: m.ControllerMessage, order: int = 0) -> None:
         """Send to the agents of these nodes, under an id if there is one; one that is lost gets nothing."""
@@ -208,23 +209,23 @@ class LocalNodes:
         """End all agents and everything they started; nothing is left afterwards."""
         self._stopping = True
         self.send(list(self._links), m.Shutdown())
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + STOP_S
-        while (  # noqa: ASYNC110 - the end of a child is polled: it is a matter of milliseconds
-            any(link.process.poll() is None for link in self._links.values()) and loop.time() < deadline
-        ):
-            await asyncio.sleep(0.01)
+        await self._ended(*self._links.values())
         for task in self._tasks:
             task.cancel()
         for link in self._links.values():
-            if link.process.poll() is None:
-                link.process.kill()
-                link.process.wait()
             link.writer.close()
+        self._end_late()
         self._agents.clear()
         await self._bury()
         processes.adopt_orphans(on=False)
         shm.sweep(self._runtime, self._run)
+
+    def _end_late(self) -> None:
+        """End the agents that have not gone in time."""
+        for link in self._links.values():
+            if link.process.poll() is None:
+                link.process.kill()
+                link.process.wait()
 
     async def _bury(self, node: str | None = None) -> set[int]:
         """End what agents that are gone, of one node or of all, have left behind, with or without its cookie. What

@@ -172,7 +172,8 @@ def warnings(runs: Sequence[Run]) -> list[str]:
         if bad := run.failed:
             found.append(
                 f"{run.name}: {count(len(bad), 'job')} did not complete "
-                f"({names_text([f'{job.name} {job.state}' for job in bad])}); the figures do not compare like with like."
+                f"({names_text([f'{job.name} {job.state}' for job in bad])}); "
+                "the figures do not compare like with like."
             )
         if left := run.unfinished:
             found.append(f"{run.name}: {count(len(left), 'job')} had not ended when the records end.")

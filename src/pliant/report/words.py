@@ -33,9 +33,9 @@ def why(reason: Reason, name_of: Callable[[int], str]) -> str:
     if reason.code == "shrink_for_head" and reason.for_job:
         head = name_of(reason.for_job)
         saved = reason.figures.get("wait_saved_s", math.inf)
-        if math.isfinite(saved):
-            return f"{head} could then start, up to {seconds(saved)} sooner"
-        return f"{head} could then start"
+        return f"{head} could then start" + (
+            f", up to {seconds(saved)} sooner" if math.isfinite(saved) else ""
+        )
     if reason.code in ("shrink_for_waiting", "shrink_for_better_use") and reason.for_job:
         waiting = "was waiting and " if reason.code == "shrink_for_waiting" else ""
         return f"{name_of(reason.for_job)} {waiting}could make better use of the nodes"
@@ -86,12 +86,9 @@ def seconds(value: float) -> str:
     if size < 0.9995:
         milli = value * 1000
         return f"{milli:.0f} ms" if abs(milli) >= 9.95 else f"{milli:.2g} ms"
-    if size < 9.995:
-        return f"{value:.2f} s"
-    if size < 99.95:
-        return f"{value:.1f} s"
-    if size < 999.5:
-        return f"{value:.0f} s"
+    for least, digits in ((9.995, 2), (99.95, 1), (999.5, 0)):
+        if size < least:
+            return f"{value:.{digits}f} s"
     minutes = round(value / 60)
     if minutes < 60:
         return f"{minutes} min"

@@ -47,46 +47,50 @@ IGNORES: r.Ignores = frozenset({
     r.PolicyFailed, r.PolicyRemembers, r.NodesGranted, r.NodesLost, r.NodesBack, r.NodesOrdered,
     r.NodesRefused, r.NodesReclaimed, r.NodesReturned,
 })  # fmt: skip
-"""What ``collect`` leaves aside."""
+"""What ``_collect`` leaves aside."""
 
 
 def collect(journals: Iterable[Iterable[r.AnyRecord]]) -> Samples:
     """All samples of several journals."""
     samples = Samples()
     for journal in journals:
-        offered: dict[int, r.ResizeOffered] = {}
-        accepted: dict[int, float] = {}
-        left: dict[tuple[int, int], float] = {}
-        started: dict[int, r.JobStarted] = {}
-        work = _Work()
-        data_mb: dict[int, float] = {}
-        for record in journal:
-            work.add(record)
-            match record:
-                case r.JobSubmitted(job=job, spec=spec):
-                    data_mb[job] = spec.data_mb
-                case r.JobStarted():
-                    started[record.job] = record
-                case r.JobRunning(at=at, job=job) if at > started[job].at:
-                    samples.starts.append((len(started[job].nodes), at - started[job].at))
-                case r.ResizeOffered():
-                    offered[record.resize] = record
-                case r.ResizeAccepted(at=at, resize=resize):
-                    accepted[resize] = at
-                    samples.answer.append(at - offered[resize].at)
-                case r.ResizeDone(at=at, resize=resize, blocked_s=blocked):
-                    smaller = min(offered[resize].before, offered[resize].after)
-                    samples.blocked.append((data_mb.get(record.job, 0.0) / smaller, blocked))
-                    if gained := len(record.gained):
-                        samples.starts.append((gained, at - accepted[resize] - blocked))
-                        samples.expansions += 1
-                    left |= {(record.job, node): at for node in record.released}
-                case r.NodesClean(at=at, job=job, nodes=nodes):
-                    samples.leave += [at - left.pop((job, node)) for node in nodes if (job, node) in left]
-                case _:
-                    pass
-        samples.end += work.ends
+        _collect(journal, samples)
     return samples
+
+
+def _collect(journal: Iterable[r.AnyRecord], samples: Samples) -> None:
+    offered: dict[int, r.ResizeOffered] = {}
+    accepted: dict[int, float] = {}
+    left: dict[tuple[int, int], float] = {}
+    started: dict[int, r.JobStarted] = {}
+    work = _Work()
+    data_mb: dict[int, float] = {}
+    for record in journal:
+        work.add(record)
+        match record:
+            case r.JobSubmitted(job=job, spec=spec):
+                data_mb[job] = spec.data_mb
+            case r.JobStarted():
+                started[record.job] = record
+            case r.JobRunning(at=at, job=job) if at > started[job].at:
+                samples.starts.append((len(started[job].nodes), at - started[job].at))
+            case r.ResizeOffered():
+                offered[record.resize] = record
+            case r.ResizeAccepted(at=at, resize=resize):
+                accepted[resize] = at
+                samples.answer.append(at - offered[resize].at)
+            case r.ResizeDone(at=at, resize=resize, blocked_s=blocked):
+                smaller = min(offered[resize].before, offered[resize].after)
+                samples.blocked.append((data_mb.get(record.job, 0.0) / smaller, blocked))
+                if gained := len(record.gained):
+                    samples.starts.append((gained, at - accepted[resize] - blocked))
+                    samples.expansions += 1
+                left |= {(record.job, node): at for node in record.released}
+            case r.NodesClean(at=at, job=job, nodes=nodes):
+                samples.leave += [at - left.pop((job, node)) for node in nodes if (job, node) in left]
+            case _:
+                pass
+    samples.end += work.ends
 
 
 class _Work:

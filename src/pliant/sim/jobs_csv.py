@@ -42,8 +42,8 @@ class JobsCsv(Listener):
     """
 
     IGNORES: ClassVar[frozenset[str]] = frozenset({
-        "began", "started", "launched", "offered", "accepted", "withdrawn", "settled", "groups_lost", "wasted", "idle", "used",
-        "nodes_there", "nodes_lost", "nodes_returned",
+        "began", "started", "launched", "offered", "accepted", "withdrawn", "settled", "groups_lost", "wasted",
+        "idle", "used", "nodes_there", "nodes_lost", "nodes_returned",
     })  # fmt: skip
 
     def __init__(self, path: Path) -> None:

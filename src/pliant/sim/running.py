@@ -58,8 +58,8 @@ class Run:
         return self.held
 
     def lose(self, mask: int, now: float) -> bool:
-        """These nodes are gone. What was to be done there others have to do, who then take longer, which is the answer; or
-        it is lost, and makes no difference to them."""
+        """These nodes are gone. What was to be done there others have to do, who then take longer, which is the
+        answer; or it is lost, and makes no difference to them."""
         self.hold(now)
         self.mask &= ~mask
         if self.whole is None or KINDS[self.job.spec.kind].loss is not Loss.IS_TOLD:

@@ -13,7 +13,6 @@ from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
 from pliant.core.core import SchedulerCore
-from pliant.core.metrics import Metrics, RunMetrics
 from pliant.core.settings import NEVER, Settings
 from pliant.model.jobs import JobClass, JobState
 from pliant.model.nodes import NodeSet, lowest_bits
@@ -21,7 +20,6 @@ from pliant.policy.view import Policy
 from pliant.sim.breakdowns import MOST_REQUEUES, Breakdowns
 from pliant.sim.evolving import new_run
 from pliant.sim.instant import Instant
-from pliant.sim.references import reference_times
 from pliant.sim.refusals import check_jobs, restless, sleepless, stuck
 from pliant.sim.running import Former, Run
 from pliant.workloads.failures import Failures
@@ -58,14 +56,28 @@ class SimEnd(NamedTuple):
     lost_node_s: float = 0.0
 
 
+class Conditions(NamedTuple):
+    """What a simulation goes by, beside its jobs, nodes and policy.
+
+    ``starting``: a job computes only after its groups have started, at the cost of the settings. ``instant``
+    is the order in which events of one instant reach the core. With ``failures`` nodes fail and return, until
+    all jobs have ended.
+    """
+
+    settings: Settings = Settings()
+    starting: bool = False
+    instant: Instant = Instant.TOGETHER
+    failures: Failures | None = None
+
+
+PLAIN = Conditions()
+
+
 class Simulator:
     """Runs ``jobs`` on ``nodes`` nodes; ``sink`` gets every record.
 
-    ``starting``: a job computes only after its groups have started, at the cost of the settings. ``instant``
-    is the order in which events of one instant reach the core. A job answers an offer after
-    ``answer_s``, stands still for ``blocked_s`` before a resize is done, and its former nodes are clean
-    ``leave_s`` later (0: in the same instant, and the same call). ``progress`` is told the number of ended
-    jobs now and then. With ``failures`` nodes fail and return, until all jobs have ended.
+    A job answers an offer after ``answer_s``, stands still for ``blocked_s`` before a resize is done, and its
+    former nodes are clean ``leave_s`` later (0: in the same instant, and the same call).
 
     Raises BatchError for jobs that cannot be simulated.
     """
@@ -75,25 +87,20 @@ class Simulator:
         jobs: Sequence[SimJob],
         nodes: int,
         policy: Policy,
-        settings: Settings | None = None,
+        conditions: Conditions = PLAIN,
         sink: Callable[[r.Record], None] | None = None,
-        *,
-        starting: bool = False,
-        instant: Instant = Instant.TOGETHER,
-        progress: Callable[[int], None] | None = None,
-        failures: Failures | None = None,
     ) -> None:
+        settings, starting, instant, failures = conditions
         check_jobs(jobs, nodes)
         self._jobs = sorted(jobs, key=attrgetter("spec.submit_s"))
         self._nodes = nodes
         self._policy = policy
-        self._settings = settings or Settings()
-        self._cost = self._settings.cost
-        self.core = SchedulerCore(policy, self._settings)
+        self._cost = settings.cost
+        self.core = SchedulerCore(policy, settings)
         self._sink = sink
         self._starting = starting
         self._happen = self._in_pyss_order if instant is Instant.PYSS else self._together
-        self._progress = progress
+        self._progress: Callable[[int], None] | None = None
         self._failures = failures
         self._breakdowns = Breakdowns(failures.outages(nodes) if failures is not None else (), nodes)
         self._heap: list[tuple[float, int, Callable[[Any, int], None], Run | Former, int]] = []
@@ -122,12 +129,14 @@ class Simulator:
             c.Stay: lambda _command: None,
         }
 
-    def run(self) -> SimEnd:
-        """Simulate until every job has ended and every node is clean.
+    def run(self, progress: Callable[[int], None] | None = None) -> SimEnd:
+        """Simulate until every job has ended and every node is clean; ``progress`` is told the number of ended jobs
+        now and then.
 
         Raises PolicyError if jobs are left and nothing will ever happen again, or if resizes follow one another
         without end in one instant; BatchError if too many nodes stay away for what waits.
         """
+        self._progress = progress
         heap, breakdowns, dirty = self._heap, self._breakdowns, self.core.state.dirty
         count = len(self._jobs)
         rounds = done = wakes = asleep = 0
@@ -443,33 +452,8 @@ def simulate(
     jobs: Sequence[SimJob],
     nodes: int,
     policy: Policy,
-    settings: Settings | None = None,
+    conditions: Conditions = PLAIN,
     sink: Callable[[r.Record], None] | None = None,
-    *,
-    starting: bool = False,
-    instant: Instant = Instant.TOGETHER,
-    progress: Callable[[int], None] | None = None,
-    failures: Failures | None = None,
 ) -> SimEnd:
     """Run ``jobs`` on ``nodes`` nodes under ``policy``; see Simulator. Job numbers follow submission, from 1."""
-    simulator = Simulator(
-        jobs, nodes, policy, settings, sink,
-        starting=starting, instant=instant, progress=progress, failures=failures,
-    )  # fmt: skip
-    return simulator.run()
-
-
-def measured(
-    jobs: Sequence[SimJob],
-    nodes: int,
-    policy: Policy,
-    settings: Settings | None = None,
-    *,
-    starting: bool = False,
-    instant: Instant = Instant.TOGETHER,
-    keep_jobs: bool = True,
-) -> RunMetrics:
-    """``simulate``, and the metrics of it."""
-    metrics = Metrics(keep_jobs=keep_jobs, reference=reference_times(jobs))
-    simulate(jobs, nodes, policy, settings, metrics.add, starting=starting, instant=instant)
-    return metrics.summary()
+    return Simulator(jobs, nodes, policy, conditions, sink).run()

@@ -13,7 +13,7 @@ from pliant.files.policy import PolicySpec
 from pliant.policy.view import Policy
 from pliant.sim.instant import Instant
 from pliant.sim.references import reference_times
-from pliant.sim.simulator import SimEnd, simulate
+from pliant.sim.simulator import Conditions, SimEnd, Simulator
 from pliant.workloads.sources import Wish, Workload, read_workload
 
 Sink = Callable[[r.Record], None]
@@ -53,17 +53,9 @@ class Simulation(NamedTuple):
                 keep(record)
 
         began = time.process_time()
-        end = simulate(
-            load.jobs,
-            load.nodes,
-            self.policy,
-            load.settings,
-            add if keep is None else both,
-            starting=load.starting,
-            instant=self.instant,
-            progress=progress,
-            failures=load.failures,
-        )
+        conditions = Conditions(load.settings, load.starting, self.instant, load.failures)
+        sink = add if keep is None else both
+        end = Simulator(load.jobs, load.nodes, self.policy, conditions, sink).run(progress)
         return Ended(end, metrics.summary(), time.process_time() - began)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, NamedTuple
 
 from pliant.core import records as r
@@ -38,7 +38,7 @@ class Told:
         r.ResizeAccepted, r.JobEnding, r.PolicyRemembers, r.NodesClean,
     })  # fmt: skip
 
-    def __init__(self, names: list[str]) -> None:
+    def __init__(self, names: Iterable[str]) -> None:
         self._names = dict(enumerate(names))
         self._begun = False
         self._jobs: dict[int, str] = {}

@@ -75,8 +75,8 @@ def _pace_cells(runs: Sequence[Run]) -> list[Text]:
 
 
 def job_table(run: Run, width: int = WIDE) -> Table:
-    """A run's jobs. Times in seconds since the first submission. Where all are of one class, that is not said, nor a kind
-    where all are of kind mpi.
+    """A run's jobs. Times in seconds since the first submission. Where all are of one class, that is not said,
+    nor a kind where all are of kind mpi.
 
     In less than WIDE columns classes and ends, which are the sum of other columns, are left out, results are cut
     off, and sizes and, at last, names break into lines; times and states never do.
@@ -93,14 +93,13 @@ def job_table(run: Run, width: int = WIDE) -> Table:
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("nodes", min_width=5)
     table.add_column("result", min_width=8)
-    for number, job in run.jobs.items():
-        table.add_row(*_job_cells(run, number, job, classes=classes, kinds=kinds, ends=wide))
+    for number in run.jobs:
+        table.add_row(*_job_cells(run, number, classes=classes, kinds=kinds, ends=wide))
     return table
 
 
-def _job_cells(
-    run: Run, number: int, job: JobOutcome, *, classes: bool, kinds: bool, ends: bool
-) -> list[Text]:
+def _job_cells(run: Run, number: int, *, classes: bool, kinds: bool, ends: bool) -> list[Text]:
+    job = run.jobs[number]
     start, end = job.start_s, job.end_s
     return [
         Text(plain(job.name)),

@@ -19,7 +19,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pliant.model.errors import TraceError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
@@ -118,7 +118,7 @@ def _job(
         key: _number(value, f"{where}: {key}", {}) for key, value in _table(entry, "arguments", where).items()
     }
     evolving = job_class is JobClass.EVOLVING
-    model = _model(phases, f"{where}: {file}", sizes, arguments, node_flops, evolving=evolving)
+    model = _model(phases, f"{where}: {file}", sizes, _Known(arguments, node_flops), evolving=evolving)
     limit = _number(entry.get("walltime", 0), f"{where}: walltime", {})
     priority = attributes.get("priority", 0)
     if not isinstance(priority, int):
@@ -154,12 +154,18 @@ def _sizes(entry: Mapping[str, Any], job_class: JobClass, where: str) -> Bounds:
         raise TraceError(f"{where}: num_nodes: {error}") from None
 
 
+class _Known(NamedTuple):
+    """What the formulas of a job go by, beside its nodes; a node's speed if it is known."""
+
+    arguments: Mapping[str, float]
+    node_flops: float | None
+
+
 def _model(
     application: Mapping[str, Any],
     where: str,
     sizes: Bounds,
-    arguments: Mapping[str, float],
-    node_flops: float | None,
+    by: _Known,
     *,
     evolving: bool,
 ) -> Model:
@@ -175,10 +181,10 @@ def _model(
     first = first if isinstance(first, list) else _list(first, "tasks", f"{where}: on_init")
 
     def time(nodes: int, chosen: Sequence[tuple[int, Any]]) -> float:
-        known = {**arguments, "num_nodes": float(nodes)}
-        whole = _tasks(first, f"{where}: on_init", known, node_flops) if chosen[0][0] == 1 else 0.0
+        known = {**by.arguments, "num_nodes": float(nodes)}
+        whole = _tasks(first, f"{where}: on_init", known, by.node_flops) if chosen[0][0] == 1 else 0.0
         for number, phase in chosen:
-            whole += _phase(phase, f"{where}: phase {number}", arguments, known, node_flops)
+            whole += _phase(phase, f"{where}: phase {number}", by.arguments, known, by.node_flops)
         return whole
 
     numbered = list(enumerate(phases, 1))
@@ -193,7 +199,7 @@ def _model(
     for number, phase in numbered:
         at = f"{where}: phase {number}"
         model = _fitted({n: time(n, [(number, phase)]) for n in _tabulated(sizes)}, at)
-        low, high = _request(phase, at, sizes, arguments)
+        low, high = _request(phase, at, sizes, by.arguments)
         parts.append(Phase(model, 1.0, low, high))
     return Phases(tuple(parts))
 

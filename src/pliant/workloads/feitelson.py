@@ -48,20 +48,24 @@ class NewJob(NamedTuple):
     size: int
 
 
-def feitelson_jobs(
-    count: int,
-    nodes: int,
-    seed: int,
-    *,
-    unit_s: float = UNIT_S,
-    load: float = LOAD,
-    gap_s: float | None = None,
-) -> list[SimJob]:
-    """``count`` jobs for ``nodes`` nodes, repetitions included, in order of submission; estimates are exact.
+class Pace(NamedTuple):
+    """How long jobs run, in units of ``unit_s`` seconds, and how close together they come.
 
     ``gap_s`` is the mean time between two arrivals of new jobs, else chosen so that all work, in
     node-seconds, is the share ``load`` of what the machine can do until the last submission, or close to it.
     """
+
+    unit_s: float = UNIT_S
+    load: float = LOAD
+    gap_s: float | None = None
+
+
+PACE = Pace()
+
+
+def feitelson_jobs(count: int, nodes: int, seed: int, pace: Pace = PACE) -> list[SimJob]:
+    """``count`` jobs for ``nodes`` nodes, repetitions included, in order of submission; estimates are exact."""
+    unit_s, load, gap_s = pace
     if count < 1 or nodes < 1:
         raise BatchError(f"feitelson: {count} jobs for {nodes} nodes; both must be 1 or more")
     for name, value in (("unit_s", unit_s), ("load", load), ("gap_s", 1.0 if gap_s is None else gap_s)):

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 from random import Random
+from typing import NamedTuple
 
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl
 from pliant.workloads.job import SimJob
 
 
+class Load(NamedTuple):
+    """Jobs arrive as a Poisson process with mean distance ``gap_s``; work is log-uniform between the two
+    ``work_s``, in node-seconds."""
+
+    gap_s: float = 10.0
+    work_s: tuple[float, float] = (30.0, 600.0)
+
+
+LOAD = Load()
+
+
 def malleable_batch(
-    seed: int,
-    jobs: int = 20,
-    nodes: int = 8,
-    malleable: float = 0.75,
-    gap_s: float = 10.0,
-    work_s: tuple[float, float] = (30.0, 600.0),
+    seed: int, jobs: int = 20, nodes: int = 8, *, malleable: float = 0.75, load: Load = LOAD
 ) -> list[SimJob]:
     """``jobs`` jobs for ``nodes`` nodes, a share of them malleable, the others rigid at their preferred size.
-
-    They arrive as a Poisson process with mean distance ``gap_s``; work is log-uniform between the two
-    ``work_s``, in node-seconds; estimates exceed run times by up to a half, and 5 s for starting.
-    """
+    Estimates exceed run times by up to a half, and 5 s for starting."""
     random = Random(seed)  # noqa: S311 - a workload, not a secret
     batch: list[SimJob] = []
-    low_s, high_s = work_s
+    low_s, high_s = load.work_s
     at = 0.0
     for number in range(1, jobs + 1):
-        at += random.expovariate(1.0 / gap_s)
+        at += random.expovariate(1.0 / load.gap_s)
         low = 1 << random.randrange(max(1, nodes.bit_length() - 2))
         high = min(nodes, low << random.randrange(1, 4))
         factor = random.choice((1, 2))

@@ -21,7 +21,7 @@ from pliant.workloads.batches import batch_jobs
 from pliant.workloads.elastisim import read_elastisim
 from pliant.workloads.estimates import REQUESTED, with_estimates
 from pliant.workloads.failures import Failures
-from pliant.workloads.feitelson import LOAD, UNIT_S, feitelson_jobs
+from pliant.workloads.feitelson import LOAD, UNIT_S, Pace, feitelson_jobs
 from pliant.workloads.job import SimJob
 from pliant.workloads.journals import read_journal
 from pliant.workloads.lublin import FITTED_NODES, lublin_jobs
@@ -181,14 +181,8 @@ def _lublin(count: int, options: dict[str, float | None], wish: Wish) -> Workloa
 
 def _feitelson(count: int, options: dict[str, float | None], wish: Wish) -> Workload:
     nodes = wish.nodes or FITTED_NODES
-    jobs = feitelson_jobs(
-        count,
-        nodes,
-        wish.seed + wish.run,
-        unit_s=options["unit"] or UNIT_S,
-        load=options["load"] or LOAD,
-        gap_s=options["gap"],
-    )
+    pace = Pace(options["unit"] or UNIT_S, options["load"] or LOAD, options["gap"])
+    jobs = feitelson_jobs(count, nodes, wish.seed + wish.run, pace)
     return Workload(jobs, nodes, Settings(cost=INSTANT), starting=False, fixed=False)
 
 

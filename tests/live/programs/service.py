@@ -13,12 +13,12 @@ from pliant.core import records as r
 from pliant.core.core import replay
 from pliant.core.journal import Header, header_line, read
 from pliant.core.settings import Settings
-from pliant.daemon.controller import Controller
+from pliant.daemon.controller import Controller, Outliving
 from pliant.live import orders as o
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.nodes import NodeSet
 from pliant.policy.fcfs import Fcfs
-from pliant.providers.kept import KeptNodes
+from pliant.providers.kept import KeptNodes, TakenUp
 
 GRACE = 40.0
 
@@ -36,16 +36,14 @@ async def main(place: Path, run: str, command: tuple[str, ...]) -> None:
         path.write_bytes(header_line(Header(began="2026-01-01T00:00:00Z", policy="fcfs")))
         bounds = Bounds(1, 3, preferred=2)
         jobs = (JobSpec(name="heat", command=command, job_class=JobClass.MALLEABLE, nodes=bounds),)
-    taken_up, lost = None, []
+    begins: int | TakenUp = 3
     if records is not None:
         state = replay(records)
-        taken_up = [state.names[node] for node in NodeSet(state.all_mask)]
-        lost = [state.names[node] for node in NodeSet(state.lost_mask)]
-    nodes = KeptNodes(3, 1, run, place / "run", grace=GRACE, taken_up=taken_up, lost=lost)
-    controller = Controller(
-        Fcfs(), Settings(), nodes, output=place / "out",
-        orphan_grace=GRACE, secret=nodes.secret, records=records,
-    )  # fmt: skip
+        there, lost = ([state.names[n] for n in NodeSet(mask)] for mask in (state.all_mask, state.lost_mask))
+        begins = TakenUp(there, lost)
+    nodes = KeptNodes(begins, 1, run, place / "run", grace=GRACE)
+    outliving = Outliving(GRACE, nodes.secret, records)
+    controller = Controller(Fcfs(), Settings(), nodes, output=place / "out", outliving=outliving)
     with path.open("ab", buffering=0) as journal:
 
         def keep(record: r.Record) -> None:

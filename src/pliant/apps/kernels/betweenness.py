@@ -21,7 +21,7 @@ MIX_1, MIX_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 @kernel
-def accumulate(
+def accumulate(  # noqa: PLR0913, PLR0917 - compiled code has its arrays, and room to work in, as parameters
     offsets: Offsets, targets: Vertices, first: int, last: int, unit: float, centrality: Fixed,
     distance: Distances, order: Vertices, paths: Reals, share: Reals, begins: Offsets, onward: Vertices,
 ) -> None:  # fmt: skip

@@ -83,7 +83,8 @@ def _emit_rounds(builder: Any, words: list[Any]) -> list[Any]:
 
 
 def _emit_ni(builder: Any, words: list[Any]) -> list[Any]:
-    """The same of one lane by the SHA instructions, four rounds each. Vectors hold four words, the first one highest."""
+    """The same of one lane by the SHA instructions, four rounds each. Vectors hold four words, the first one
+    highest."""
     four, byte = ir.VectorType(WORD, 4), ir.IntType(8)
 
     def instruction(name: str, *arguments: Any) -> Any:
@@ -151,11 +152,14 @@ def _in_place(emit: Emit, lanes: int, width: int) -> Any:
     return intrinsic(sha1)
 
 
-def _searching(sha1: Callable[[Words], None], lanes: int) -> Search:
-    """The search with that hash. Functions cannot be arguments: numba keeps nothing on disk that has their addresses."""
+def _searching(sha1: Callable[[Words], None], lanes: int) -> Search:  # noqa: C901 - it is the search that it makes
+    """The search with that hash. Functions cannot be arguments: numba keeps nothing on disk that has their
+    addresses."""
 
     @part
-    def search(stack: Words, counts: Counts, n: int, guide: Words, fewest: Words) -> None:
+    def search(  # noqa: C901 - loops over one stack and its counters, compiled together
+        stack: Words, counts: Counts, n: int, guide: Words, fewest: Words
+    ) -> None:
         size, nodes, hashes = counts[0], counts[1], counts[2]
         until = hashes + n
         words = np.zeros((6, lanes), np.uint32)
@@ -213,9 +217,9 @@ _plain, _ni, _wide = (
 def search_plain(stack: Words, counts: Counts, n: int, guide: Words, fewest: Words) -> None:
     """Visit up to ``n`` nodes from the top of the stack.
 
-    ``counts`` are the rows in use, the nodes found and those hashed, all brought up to date. It ends early where the stack has no
-    room for what one more block may put there. ``fewest[k]`` is the smallest hash of a node with more than k children,
-    ``guide`` where to begin to look there, by the hash's first bits.
+    ``counts`` are the rows in use, the nodes found and those hashed, all brought up to date. It ends early
+    where the stack has no room for what one more block may put there. ``fewest[k]`` is the smallest hash of a
+    node with more than k children, ``guide`` where to begin to look there, by the hash's first bits.
     """
     _plain(stack, counts, n, guide, fewest)
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
-from harness import PATIENCE_S, BatchRun, heat, until
+from harness import PATIENCE_S, PROGRAMS, BatchRun, heat, until
 
 from pliant.core import records as r
 from pliant.launch import processes, shm
 from pliant.live import cluster_recording, recording
-from pliant.live.register import token_name
+from pliant.live.register import HELPER, token_name
 from pliant.model.world import World
 from pliant.policy.registry import make
 from pliant.protocol import codec
@@ -106,11 +108,13 @@ def test_an_agent_over_its_wire(link: Link) -> None:
     assert isinstance(refused, m.StartFailed)
     assert "known are none, pmi1" in refused.error
     # The token of an agent that is gone tells that its group was started: it is not started again.
-    (link.place / token_name("n0", 6, 0, 0, 0)).touch()
+    before = link.place / token_name("n0", 6, 0, 0, 0)
+    before.touch()
     link.send(link.start(6, "true"))
     refused = link.hear(m.StartFailed)
     assert isinstance(refused, m.StartFailed)
     assert "before" in refused.error
+    before.unlink()  # it is not this agent's, and stays otherwise
     # A job's orphans go with its proof, those of a job that goes on do not.
     daemon = "setsid sleep 600 & echo $!; "
     link.send(link.start(4, daemon + "exit 0"), link.start(5, daemon + "exec sleep 600"))
@@ -128,6 +132,66 @@ def test_an_agent_over_its_wire(link: Link) -> None:
     assert b"not a message" in said
     assert not processes.find(link.run)
     assert not link.place.exists()
+
+
+def test_programs_are_forked_from_a_warm_process_and_what_they_leave_is_found(link: Link) -> None:
+    """Proofs are as sure as of programs that were executed, and neither end takes the other with it."""
+    groups = count(1)
+
+    def start(*words: str) -> tuple[int, str]:
+        """A group of job 7 starts and says whether it was forked: its process."""
+        group, out = next(groups), link.place.parent / "said"
+        argv = (sys.executable, str(PROGRAMS / "says_hello.py"), *words)
+        order = m.StartGroup(
+            7, group, World(group, (1,)), argv, {}, "/", str(out), "t", "none", ("colorsys",)
+        )
+        out.write_text("")
+        link.send(order)
+        started = link.hear(m.Started)
+        assert isinstance(started, m.Started)
+        until(lambda: out.read_text().endswith("\n"), "its word")
+        return started.pids[0], out.read_text().strip()
+
+    def warm_process() -> int:
+        """The agent's helper."""
+        return next((pid for pid, cookie in processes.find(link.run).items() if HELPER in cookie), 0)
+
+    assert start()[1] == "cold"
+    until(lambda: start()[1] == "warm", "a program that is forked")
+    helper = warm_process()
+    link.send(m.Prove(7, patience_s=60.0))
+    assert link.hear(m.Proof) == m.Proof(7, clean=True)
+    rank, said = start("stay", "daemon")
+    assert said == "warm"
+    assert processes.children(helper) == set()
+    assert len(processes.find(link.run, job=7)) == 2
+    # Its daemon, which has never been executed, goes with the proof; the warm process, which is no part of the job, stays.
+    link.send(m.Signal(7, signal.SIGTERM), m.Prove(7, patience_s=60.0))
+    until(
+        lambda: isinstance(ended := link.hear(m.Exited), m.Exited) and ended.code == -signal.SIGTERM,
+        "its end",
+    )
+    assert link.hear(m.Proof) == m.Proof(7, clean=True)
+    assert not processes.find(link.run, job=7)
+    assert {*processes.find(link.run)} == {helper}
+    assert start()[1] == "warm"
+    # Killed, it takes nobody with it, and the next program is executed; then there is another one.
+    rank, said = start("stay")
+    processes.kill(helper)
+    until(lambda: warm_process() == 0, "its end")
+    assert start()[1] == "cold"
+    assert rank in processes.find(link.run, job=7)
+    until(lambda: start()[1] == "warm", "a program that is forked by the next one")
+    # The agent's end is that of its ranks and of the warm process. Whatever else is left still has its cookie.
+    helper = warm_process()
+    rank, said = start("stay", "daemon")
+    assert said == "warm"
+    assert len(processes.find(link.run, job=7)) == 3
+    link.process.kill()
+    until(lambda: len(processes.find(link.run)) == 1, "the end of all but the daemon")
+    [(daemon, cookie)] = processes.find(link.run, node="n0", job=7).items()
+    assert HELPER not in cookie
+    processes.kill(daemon)
 
 
 def test_what_agents_and_controllers_were_told_and_did_is_recorded_and_played_again_the_same(

@@ -141,8 +141,8 @@ FIXED: tuple[Mutation, ...] = (
     _timer(
         "agent: start of a rank",
         "live/node.py",
-        "            self._do(spawn)\n            self._do(n.SetTimer(group.timer, START_S))",
-    )._replace(after="            self._do(spawn)\n            self._do(n.CancelTimer(group.timer))"),
+        "            self._do(self._warmth.warmed(spawn))\n            self._do(n.SetTimer(group.timer, START_S))",
+    )._replace(after="            self._do(self._warmth.warmed(spawn))\n            self._do(n.CancelTimer(group.timer))"),
     _timer("agent: last words", "live/node.py", "self._do(n.SetTimer(group.last_timer, LAST_S))"),
     _timer("agent: patience of a proof", "live/node.py",
            "self._do(n.SetTimer(key, min(max(0.0, order.patience_s), PATIENCE_S)))"),

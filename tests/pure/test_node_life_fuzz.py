@@ -50,6 +50,8 @@ class Node(RuleBasedStateMachine):
         self.timers: dict[str, float] = {}
         self.writes: list[n.WriteToken] = []
         self.spawns: list[n.Spawn] = []
+        self.helpers: list[n.StartHelper] = []
+        self.warm: set[int] = set()
         self.scans: list[n.Scan] = []
         self.next_pid = 100
         self.alive: dict[int, tuple[int, int] | None] = {}
@@ -87,6 +89,10 @@ class Node(RuleBasedStateMachine):
                     assert once not in self.spawned
                     self.spawned.add(once)
                     self.spawns.append(output)
+                    assert not output.helper or output.helper in self.warm - self.killed
+                case n.StartHelper():
+                    assert not self.ending
+                    self.helpers.append(output)
                 case n.Scan():
                     self.scans.append(output)
                 case n.Kill():
@@ -141,9 +147,11 @@ class Node(RuleBasedStateMachine):
         if not self.has_left:
             self.starts.add((job, group))
         token = str(self.times.get((job, group), 0))
-        self.ordered.add((job, group))
+        if dialect != "pmix":  # else it is refused
+            self.ordered.add((job, group))
         order = start_order(job, group, sizes, len(sizes) - 1, token, dialect)
-        self.order(msgspec.structs.replace(order, env={"TOKEN": token}))
+        argv, modules = ("python", "x.py"), ("numpy",) if dialect == "none" else ()
+        self.order(msgspec.structs.replace(order, argv=argv, env={"TOKEN": token}, modules=modules))
 
     @precondition(lambda self: self.writes and not self.has_left)
     @rule(works=st.sampled_from([True, True, False]))
@@ -177,10 +185,39 @@ class Node(RuleBasedStateMachine):
             self.late.add(self.next_pid)
             self.killed.add(self.next_pid)  # nobody has to know of it
 
+    @precondition(lambda self: not self.has_left)
+    @rule(job=JOBS, group=GROUPS)
+    def come_up(self, job: int, group: int) -> None:
+        """A place, and all that is being started."""
+        self.start(job, group, (1,), "none")
+        while self.writes and not self.has_left:
+            self.write(works=True)
+        while self.spawns and not self.has_left:
+            self.spawn(works=True)
+        if not self.has_left:
+            self.open(HOME.uid)
+            self.put(
+                n.SessionSaid(self.last_session, hello(job, group, str(self.times.get((job, group), 0))))
+            )
+
+    @precondition(lambda self: self.helpers and not self.has_left)
+    @rule(works=st.sampled_from([True, True, True, False]))
+    def help(self, *, works: bool) -> None:
+        name = self.helpers.pop(0).name
+        if works:
+            self.next_pid += 1
+            self.alive[self.next_pid] = None
+            self.put(n.HelperStarted(self.next_pid, name))
+            self.warm.add(self.next_pid)
+            self.put(n.HelperReady(self.next_pid))
+        else:
+            self.put(n.HelperFailed(name))
+
     @precondition(lambda self: self.alive)
     @rule(data=st.data(), code=st.sampled_from([0, 0, 1, -9]))
     def exit(self, data: st.DataObject, code: int) -> None:
         pid = data.draw(st.sampled_from(sorted(self.alive)))
+        self.warm.discard(pid)
         del self.alive[pid]
         self.put(n.Exited(pid, code))
 

@@ -30,9 +30,11 @@ from pliant import recorder
 from pliant.launch import processes, shm
 from pliant.launch.descriptors import open_standard
 from pliant.launch.starter import ExecStarter, Starter, StartError, write_secret
+from pliant.launch.warming import NotWarm, WarmProcess
 from pliant.live import node_messages as n
 from pliant.live import recording
 from pliant.live.node import CANNOT, NodeLife
+from pliant.live.warmth import SWITCH
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant.recorder import Recorder
@@ -67,6 +69,7 @@ class Agent:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._connections: dict[Rank, socket.socket] = {}
+        self._warm: dict[int, WarmProcess] = {}
         self._sessions: dict[int, asyncio.StreamWriter] = {}
         self._last_session = 0
 
@@ -159,6 +162,8 @@ class Agent:
                 self._write_token(output)
             case n.Spawn():
                 self._start(output)
+            case n.StartHelper():
+                self._start_helper(output)
             case n.Kill():
                 processes.end(output.pids, patient=output.patient)
             case n.SignalGroup():
@@ -252,11 +257,13 @@ class Agent:
             self._happened(n.TokenWritten(order.job, order.group))
 
     def _start(self, order: n.Spawn) -> None:
-        outer = {key: value for key, value in os.environ.items() if not key.startswith(order.without)}
+        env = _environment(order)
         try:
             ours, theirs = socket.socketpair() if order.connect else (None, None)
             try:
-                pid = self._starter.start(order.argv, {**outer, **order.env}, order.cwd, order.output, theirs)
+                pid = forked = self._fork(order, env, theirs)
+                if not forked:
+                    pid = self._starter.start(order.argv, env, order.cwd, order.output, theirs)
             except (OSError, StartError):
                 if ours is not None:
                     ours.close()
@@ -273,7 +280,43 @@ class Agent:
             ours.setblocking(False)
             self._connections[rank] = ours
             asyncio.get_running_loop().add_reader(ours, self._read_rank, rank, ours)
-        self._happened(n.Spawned(order.job, order.group, order.rank, pid))
+        self._happened(n.Spawned(order.job, order.group, order.rank, pid, forked > 0))
+
+    def _fork(self, order: n.Spawn, env: dict[str, str], pmi: socket.socket | None) -> int:
+        """Have the order's helper start the rank; its pid, 0 if it did not."""
+        if (warm := self._warm.get(order.helper)) is None:
+            return 0
+        try:
+            return warm.start(order.argv, env, order.cwd, order.output, pmi)
+        except NotWarm as error:
+            if error.broken:
+                processes.kill(warm.pid)
+            return 0
+
+    def _start_helper(self, order: n.StartHelper) -> None:
+        try:
+            warm = WarmProcess(self._starter, order, _environment(order))
+        except (OSError, StartError):
+            self._happened(n.HelperFailed(order.name))
+            return
+        self._warm[warm.pid] = warm
+        asyncio.get_running_loop().add_reader(warm.orders, self._read_helper, warm)
+        self._happened(n.HelperStarted(warm.pid, order.name))
+
+    def _read_helper(self, warm: WarmProcess) -> None:
+        """It is ready, or has gone."""
+        try:
+            said = warm.orders.recv(4096)
+        except BlockingIOError:
+            return
+        except OSError:
+            said = b""
+        if said:
+            self._happened(n.HelperReady(warm.pid))
+            return
+        asyncio.get_running_loop().remove_reader(warm.orders)
+        warm.close()
+        del self._warm[warm.pid]
 
     def _read_rank(self, rank: Rank, connection: socket.socket) -> None:
         try:
@@ -319,6 +362,11 @@ class Agent:
         self._happened(n.SessionClosed(number))
 
 
+def _environment(order: n.Spawn | n.StartHelper) -> dict[str, str]:
+    """The agent's own, but for what must not reach the process, and what is ordered over it."""
+    return {key: value for key, value in os.environ.items() if not key.startswith(order.without)} | order.env
+
+
 def peer(writer: asyncio.StreamWriter) -> tuple[int, int]:
     """The process and the user at the other end of a Unix socket."""
     end: socket.socket = writer.get_extra_info("socket")
@@ -353,6 +401,7 @@ def main() -> None:
         socket=str(options.runtime / f"{options.node}.sock"),
         shm=str(shm.directory(options.run, options.node)),
         orphan_grace=options.orphan_grace,
+        warm=os.environ.get(SWITCH) != "0",
     )
     agent = Agent(home, ExecStarter(), recorder.directory())
     asyncio.run(agent.serve(link))

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from pliant.live.register import GROUP, JOB, NODE, RUN
+from pliant.live.register import GROUP, HELPER, JOB, NODE, RUN
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -39,12 +39,12 @@ def cookie_of(pid: int) -> dict[str, str] | None:
 
 
 def find_any() -> dict[int, dict[str, str]]:
-    """Live processes, with their cookies, of any job of any run of this user."""
+    """Live processes, with their cookies, of any job of any run of this user, and the agents' helpers."""
     found: dict[int, dict[str, str]] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             cookie = cookie_of(int(entry.name))
-            if cookie is not None and JOB in cookie:
+            if cookie is not None and not cookie.keys().isdisjoint((JOB, HELPER)):
                 found[int(entry.name)] = cookie
     return found
 

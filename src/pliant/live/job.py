@@ -107,6 +107,7 @@ class JobLife(Members):
         order = m.StartGroup(
             self.number, group.number, group.world, self.spec.command, env,
             self.spec.cwd or self._place.cwd, self._place.output, group.token, self._kind.dialect,
+            self._kind.modules,
         )  # fmt: skip
         self._effects.send(group.node, order)
 

@@ -1,6 +1,5 @@
-"""The life of one node's agent. It starts groups, answers their PMI requests, passes their sessions on, reports
-their ends, and proves the node clean. When it loses its controller it ends everything and leaves, at once or when
-nobody has taken it up again for ``orphan_grace`` seconds.
+"""The life of one node's agent. It starts groups, answers their PMI requests, passes their sessions on, reports their
+ends, and proves the node clean. Without its controller it ends everything and leaves, after ``orphan_grace`` seconds.
 
 A machine without I/O or clock: what happens goes in with its time, what is to be done comes out.
 """
@@ -16,6 +15,7 @@ from pliant.live.pmi import AtFence, PmiError, Reply
 from pliant.live.proof import AGAIN_S, KILL_S, PATIENCE_S, SCAN_S, Removal
 from pliant.live.register import RANK_LINE, NodeGroup, Register, Stage, start_problem
 from pliant.live.uplink import Uplink
+from pliant.live.warmth import Warmth
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
 from pliant.protocol import messages as m
@@ -39,6 +39,7 @@ class NodeLife:
         self._home = home
         self._register = Register()
         self._sessions = Sessions(home, self._register, self._do, self._tell)
+        self._warmth = Warmth(home, self._register, self._do)
         self._outbox = Outbox()
         self._uplink = Uplink(home, self._outbox, self._do)
         self._proofs: dict[str, Removal] = {}
@@ -81,18 +82,14 @@ class NodeLife:
                 self._spawned(happened)
             case n.NotSpawned():
                 self._not_spawned(happened)
-            case n.HelperStarted():
-                self._register.helpers[happened.pid] = happened.name
-                if self._end is not None:
-                    self._kill([happened.pid])
+            case n.HelperStarted() | n.HelperReady() | n.HelperFailed():
+                self._warmth.heard(happened)
             case n.Exited():
                 self._exited(happened)
             case n.RankSaid():
                 self._rank_said(happened)
-            case n.RankClosed():
-                group = self._register.groups.get((happened.job, happened.group))
-                if group is not None:
-                    group.lines.pop(happened.rank, None)
+            case n.RankClosed() if group := self._register.groups.get((happened.job, happened.group)):
+                group.lines.pop(happened.rank, None)
             case n.SessionOpened():
                 self._sessions.opened(happened, is_open=self._end is None)
             case n.SessionSaid():
@@ -114,6 +111,8 @@ class NodeLife:
     def _tell(self, message: m.AgentMessage, what: str = "") -> None:
         """Tell the controller; ``what`` is the job's message that is passed on, if it is one."""
         self._uplink.tell(message, what)
+        if what == m.Hello.__name__:
+            self._warmth.came_up(message)
         if self._outbox.is_full and self._end is None:
             self._do(n.Say("nobody takes what there is to tell, and it is more than is kept"))
             self._begin_end(orphaned=True)
@@ -141,6 +140,8 @@ class NodeLife:
                     self._last_words(group)
             case "hello":
                 self._sessions.is_late(int(numbers[0]))
+            case "warm":
+                self._warmth.due()
             case "sessions":
                 self._sessions.close_all()
                 self._leave_if_alone()
@@ -242,7 +243,7 @@ class NodeLife:
     def _start_next(self, group: NodeGroup) -> None:
         spawn = group.next_rank(self._home)
         if spawn is not None:
-            self._do(spawn)
+            self._do(self._warmth.warmed(spawn))
             self._do(n.SetTimer(group.timer, START_S))
             return
         group.stage = Stage.STARTED
@@ -476,7 +477,7 @@ class NodeLife:
         for group in list(self._register.groups.values()):
             self._last_words(group)
             self._end_group(group)
-        self._kill(sorted(self._register.helpers))
+        self._warmth.end()
         self._seek(self._end)
 
     def _all_ended(self, left: tuple[int, ...], *, clean: bool) -> None:

@@ -22,7 +22,8 @@ class Output(msgspec.Struct, frozen=True, tag_field="type", tag=str.lower, omit_
 class Home(msgspec.Struct, frozen=True):
     """Where an agent lives: its node with ``slots`` ranks, the run, its own ``pid`` and user, and the paths of the
     run's directory, of the socket for sessions and of the node's directory in /dev/shm. ``orphan_grace`` is how many
-    seconds it goes on without a controller; with 0 it ends everything when its link is lost."""
+    seconds it goes on without a controller; with 0 it ends everything when its link is lost. ``warm``: whether programs
+    may be forked from a process that has imported already what they need."""
 
     node: str
     slots: int
@@ -33,6 +34,7 @@ class Home(msgspec.Struct, frozen=True):
     socket: str
     shm: str
     orphan_grace: float = 0.0
+    warm: bool = True
 
 
 # ---- what happens -----------------------------------------------------------------------------------
@@ -68,12 +70,13 @@ class TokenWritten(Input, frozen=True):
 
 
 class Spawned(Input, frozen=True):
-    """A rank runs. This comes before anything else of its process does, its end too."""
+    """A rank runs. This comes before anything else of its process does, its end too. ``warm``: a helper has forked it."""
 
     job: int
     group: int
     rank: int
     pid: int
+    warm: bool = False
 
 
 class NotSpawned(Input, frozen=True):
@@ -89,6 +92,18 @@ class HelperStarted(Input, frozen=True):
     """The agent has a child of its own: no rank, and no stray."""
 
     pid: int
+    name: str
+
+
+class HelperReady(Input, frozen=True):
+    """It has imported what it was to, and forks when it is asked."""
+
+    pid: int
+
+
+class HelperFailed(Input, frozen=True):
+    """A helper that was asked for cannot be started."""
+
     name: str
 
 
@@ -174,7 +189,9 @@ class WriteToken(Output, frozen=True):
 
 class Spawn(Output, frozen=True):
     """Start a rank; Spawned or NotSpawned answers. Its environment is the agent's own, but for names that begin as
-    in ``without``, and ``env`` over it. With ``connect`` it gets a connection to talk to its dialect's server."""
+    in ``without``, and ``env`` over it. With ``connect`` it gets a connection to talk to its dialect's server.
+    ``modules`` are what its program will import, if that is known. The process ``helper``, if there is one, forks it; where
+    it cannot, the rank is executed as any other."""
 
     job: int
     group: int
@@ -185,6 +202,20 @@ class Spawn(Output, frozen=True):
     cwd: str
     output: str
     connect: bool
+    modules: tuple[str, ...] = ()
+    helper: int = 0
+
+
+class StartHelper(Output, frozen=True):
+    """Have this ``interpreter`` import ``modules`` and wait for ranks to fork; HelperStarted or HelperFailed answers,
+    and HelperReady when it has. Its environment is made as a rank's."""
+
+    name: str
+    interpreter: tuple[str, ...]
+    modules: tuple[str, ...]
+    env: dict[str, str]
+    without: tuple[str, ...]
+    cwd: str
 
 
 class Kill(Output, frozen=True):
@@ -257,10 +288,10 @@ class Leave(Output, frozen=True):
 
 
 AnyInput = (
-    Began | LinkSaid | LinkLost | LinkMade | StopAsked | TokenWritten | Spawned | NotSpawned | HelperStarted | Exited
-    | RankSaid | RankClosed | SessionOpened | SessionSaid | SessionClosed | Found | TimerFired
+    Began | LinkSaid | LinkLost | LinkMade | StopAsked | TokenWritten | Spawned | NotSpawned | HelperStarted
+    | HelperReady | HelperFailed | Exited | RankSaid | RankClosed | SessionOpened | SessionSaid | SessionClosed | Found | TimerFired
 )  # fmt: skip
 AnyOutput = (
-    Tell | Connect | Say | WriteToken | Spawn | Kill | SignalGroup | SayToRank | SayToSession | CloseSession | Scan
+    Tell | Connect | Say | WriteToken | Spawn | StartHelper | Kill | SignalGroup | SayToRank | SayToSession | CloseSession | Scan
     | ClearFiles | SetTimer | CancelTimer | Leave
 )  # fmt: skip

@@ -15,6 +15,8 @@ RUN = "PLIANT_RUN"
 JOB = "PLIANT_JOB"
 GROUP = "PLIANT_GROUP"
 NODE = "PLIANT_NODE"
+HELPER = "PLIANT_HELPER"
+"""Marks a process of an agent's own, which belongs to no job."""
 
 OVER = 1000
 """How many groups that are over are remembered, so that an order that comes again starts none of them again."""
@@ -120,8 +122,9 @@ class NodeGroup:
         }
         without, connect = self.dialect.without, self.server is not None
         return Spawn(
-            self.job, self.number, self.starting, order.argv, env, without, order.cwd, order.output, connect
-        )
+            self.job, self.number, self.starting, order.argv, env, without, order.cwd, order.output, connect,
+            modules=order.modules,
+        )  # fmt: skip
 
 
 def token_name(node: str, job: int, group: int, world: int, part: int) -> str:

@@ -27,20 +27,24 @@ class Loss(Enum):
 
 class Kind(NamedTuple):
     """How the groups of a job are launched (a name in ``live/dialects.py``), whether they may have one MPI world over
-    all nodes, what a loss means, and whether a group has a process for each of its slots, or one for all of them."""
+    all nodes, what a loss means, and whether a group has a process for each of its slots, or one for all of them.
+    ``modules``: what its Python programs import, where they may be forked from a process that has done that already."""
 
     dialect: str
     one_world: bool
     loss: Loss
     a_process_a_slot: bool = True
+    modules: tuple[str, ...] = ()
 
     def processes(self, slots: int) -> int:
         """How many a group of so many slots has."""
         return slots if self.a_process_a_slot else 1
 
 
+PLACES = ("numpy", "numba", "cloudpickle", "zmq", "pliant.apgas")
+"""Those of them that are not there are left out."""
 KINDS: dict[JobKind, Kind] = {
     JobKind.MPI: Kind("pmi1", one_world=True, loss=Loss.ENDS_JOB),
     JobKind.TASKS: Kind("none", one_world=False, loss=Loss.FAILS_JOB),
-    JobKind.PLACES: Kind("none", one_world=False, loss=Loss.IS_TOLD, a_process_a_slot=False),
+    JobKind.PLACES: Kind("none", one_world=False, loss=Loss.IS_TOLD, a_process_a_slot=False, modules=PLACES),
 }

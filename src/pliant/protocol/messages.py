@@ -216,7 +216,8 @@ class Value(Message, frozen=True):
 
 class StartGroup(Message, frozen=True):
     """Start the processes of one group, its part of ``world``; ``output`` is the file that their output is
-    appended to. ``dialect`` is how they are launched: by which MPI's rules, or by none."""
+    appended to. ``dialect`` is how they are launched: by which MPI's rules, or by none. ``modules`` are what a Python
+    program of this kind of job imports: with them, its processes may be forked from one that has done that."""
 
     job: int
     group: int
@@ -227,6 +228,7 @@ class StartGroup(Message, frozen=True):
     output: str
     token: str
     dialect: str = "pmi1"
+    modules: tuple[str, ...] = ()
 
 
 class Signal(Message, frozen=True):

@@ -155,3 +155,13 @@ def test_a_program_asks_for_places_and_gives_them_back(start: Callable[..., Batc
     assert own["state"] == "COMPLETED", run.story()
     asked = ["pre_grow 2", "post_grow 2 [1, 2]", "pre_shrink 1", "post_shrink 1 [2]"]
     assert own["result"] == f"[0, 1, 2] {asked}"
+
+
+def test_a_wish_during_a_resize_is_said_after_it(start: Callable[..., BatchRun]) -> None:
+    program = f"python {PROGRAMS / 'hasty.py'}"
+    run = start(
+        'nodes = 2\npolicy = "easy"',
+        job("hasty", program, "{ min = 1, max = 2 }", kind="places", **{"class": "evolving"}),
+    )
+    hasty = run.finish()["hasty"]
+    assert (hasty["state"], hasty["result"]) == ("COMPLETED", "came [1] left [1]"), run.story()

@@ -35,8 +35,9 @@ FOLDS = [
 LISTENERS: list[type[Listener]] = [Metrics, Outcomes, Gantt, Dense, JobsCsv]
 NO_FOLDS = {("terminal.progress", "LiveView")}
 """It counts what has ended, and draws the state."""
-ROOMS = ("testing", "reproduce")
-"""Checks look at what they are about; a published experiment draws what its own runs consist of."""
+ROOMS = ("testing", "reproduce", "measure")
+"""Checks look at what they are about; a published experiment draws what its own runs consist of; a measurement waits
+for what it has ordered."""
 FEW = 3
 """Who looks for fewer kinds of records picks some and folds none."""
 

@@ -43,6 +43,8 @@ class Malleability:
         self._handler: MalleableHandler | None = None
         self._defined = False
         self._busy = False
+        self.asked_s = 0.0
+        """What the handler has taken in this change, or in the last."""
         self.on_change: Callable[[bool], object] = lambda _on: None
         """Told when the program becomes malleable, and when it no longer is."""
         self.want: Callable[[Bounds], object] = _nobody
@@ -140,12 +142,14 @@ class Malleability:
         with self._runtime.monitor:
             return tuple(Place(number) for number in self._runtime.machine.members.places())
 
-    @staticmethod
-    def _ask(what: str, call: Callable[[], T]) -> T:
+    def _ask(self, what: str, call: Callable[[], T]) -> T:
+        begun = self._runtime.threads.now()
         try:
             return call()
         except Exception as error:
             raise HandlerError(f"{what} raised {type(error).__name__}: {error}") from error
+        finally:
+            self.asked_s += self._runtime.threads.now() - begun
 
     def turn(self) -> _Turn:
         """``with``: a change, when the one before is over. HandlerError if there is no handler."""
@@ -168,7 +172,7 @@ class Malleability:
             runtime.wait(lambda: not self._busy)
             if self._handler is None:
                 raise HandlerError("the program has no malleable handler now")
-            self._busy = True
+            self._busy, self.asked_s = True, 0.0
             return self._handler
 
     def end_turn(self) -> None:

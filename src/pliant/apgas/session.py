@@ -78,6 +78,9 @@ class Root(Member):
         self._closing = False
         self._lost: set[int] = set()
         self._contact = ""
+        self._wish: Bounds | None = None
+        self._offered = 0.0
+        """When the resize that is open was offered."""
 
     def begin(self, runtime: Runtime, malleability: Malleability, contact: Contact) -> None:
         """Tell the places that were started with this one where it is, and listen from now on."""
@@ -92,9 +95,16 @@ class Root(Member):
         listener.start()
 
     def want(self, bounds: Bounds) -> None:
-        """Ask the scheduler for a size within ``bounds``."""
+        """Ask the scheduler for a size within ``bounds``; during a resize, as soon as that is over. The last wish counts."""
         with self._lock:
-            self.connection.send(Want(self._epoch, bounds))
+            self._wish = bounds
+            self._say_wish()
+
+    def _say_wish(self) -> None:
+        """The lock is held."""
+        if self._wish is not None and not self._negotiation.resize and not self._closing:
+            self.connection.send(Want(self._epoch, self._wish))
+            self._wish = None
 
     def end(self, result: str | None) -> None:
         """The program is over."""
@@ -145,13 +155,18 @@ class Root(Member):
                 return
             self.connection.poll()
             now = self._situation(runtime)
+            before = self._negotiation.resize
             self._negotiation.answer(now)
+            if self._negotiation.resize != before:
+                self._offered = runtime.threads.now()
             decision = self._negotiation.decide(now)
             lost, self._lost = self._lost, set()
         for place in lost:
             runtime.lost(place, "its group was lost")
         if decision.action is not Action.NONE:
             self._carry_out(runtime, malleability, decision)
+        with self._lock:
+            self._say_wish()
 
     def _carry_out(self, runtime: Runtime, malleability: Malleability, decision: Decision) -> None:
         """Make the change, or tell why it is not made."""
@@ -168,6 +183,7 @@ class Root(Member):
 
     def _grow(self, runtime: Runtime, malleability: Malleability, resize: int) -> None:
         newcomers = self._negotiation.newcomers
+        begun = runtime.threads.now()
         with malleability.turn() as handler:
             malleability.prepare_growth(handler, len(newcomers))
             with self._lock:
@@ -180,7 +196,9 @@ class Root(Member):
                 runtime.turn_away(newcomers, "they are not wanted any more")
                 raise
             malleability.complete_growth(handler, newcomers)
-        self._done(resize, ())
+        handler_s = malleability.asked_s
+        connect_s = runtime.threads.now() - begun - handler_s
+        self._done(resize, (), {"start": begun - self._offered, "connect": connect_s, "handler": handler_s})
 
     def _await(self, runtime: Runtime, newcomers: Collection[int]) -> None:
         """Wait until all new places have come; PliantError if one is lost, or in time."""
@@ -198,6 +216,7 @@ class Root(Member):
 
     def _shrink(self, runtime: Runtime, malleability: Malleability, resize: int) -> None:
         now = self._situation(runtime)
+        begun = runtime.threads.now()
         with self._lock:
             wanted = self._negotiation.offer.leaving
             count = len(self._negotiation.leaving(now.members))
@@ -206,13 +225,18 @@ class Root(Member):
         released = malleability.shrink(
             count, self.limit_s, [group for group in wanted if group in now.members]
         )
-        self._done(resize, tuple(released))
+        handler_s = malleability.asked_s
+        release_s = runtime.threads.now() - begun - handler_s
+        self._done(resize, tuple(released), {"handler": handler_s, "release": release_s})
 
-    def _done(self, resize: int, released: tuple[int, ...]) -> None:
+    def _done(self, resize: int, released: tuple[int, ...], phases: dict[str, float]) -> None:
+        """A growth has the phases ``start``, from the offer until all newcomers have said that they are there, ``connect``,
+        until they are taken in, and ``handler``, all that the handler took; a shrink ``handler`` and ``release``, until the
+        places had ended their tasks."""
         with self._lock:
             if self._closing or self._negotiation.resize != resize:
                 return
-            self._negotiation.done(Done(self._epoch, resize, 0, released))
+            self._negotiation.done(Done(self._epoch, resize, 0, released, phases))
             self._epoch += 1
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
+import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import TypeVar
 
 from pliant import apgas
@@ -16,20 +19,26 @@ from pliant.model.errors import PliantError
 ResultT = TypeVar("ResultT", bound=Result)
 
 
-def run(bag: Bag[ResultT], result: ResultT, chunk: int, told: Callable[[], str]) -> int:
+def run(bag: Bag[ResultT], result: ResultT, chunk: int, told: Callable[[], str]) -> dict[str, object]:
     """Work at all places until no task is left, ``chunk`` tasks at a time, and add what was found to
-    ``result``; returns how many places there were at the end. The job's result is what ``told`` makes of it.
-    Does not return at other places than 0.
+    ``result``. The job's result is what ``told`` makes of it. Does not return at other places than 0.
+
+    Returns the ``places`` that there were at the end, ``work_s``, the seconds that it took with all places of
+    the start there, ``cpu_s``, the workers' processor time, and the ``statistics`` of each place that took part.
     """
-    places: list[int] = []
+    figures: dict[str, object] = {}
 
     def main() -> str:
+        begin = time.perf_counter()
         outcome = glb.run(bag, result, settings=glb.Settings(grain=chunk))
-        places.append(len(outcome.statistics))
+        figures["places"] = len(apgas.places())
+        figures["work_s"] = round(time.perf_counter() - begin, 6)
+        figures["cpu_s"] = round(sum(each.cpu_s for each in outcome.statistics.values()), 6)
+        figures["statistics"] = {place: asdict(each) for place, each in outcome.statistics.items()}
         return told()
 
     apgas.run(main)
-    return places[0]
+    return figures
 
 
 def whole(lowest: int, highest: int) -> Callable[[str], int]:
@@ -62,11 +71,23 @@ def parser(documentation: str | None, chunk: int | None, task: str) -> argparse.
     return options
 
 
-def timed(compute: Callable[[], int]) -> dict[str, object]:
-    """``seconds`` of wall time that it took, and the ``places`` that it returns."""
-    begin = time.perf_counter()
-    places = compute()
-    return {"seconds": round(time.perf_counter() - begin, 6), "places": places}
+def compute(
+    options: argparse.Namespace,
+    bag: Bag[ResultT],
+    result: ResultT,
+    told: Callable[[], str],
+    bare: Callable[[], ResultT],
+) -> dict[str, object]:
+    """Do it as the options say, by the balanced bag or by the ``bare`` kernel. Returns the ``seconds`` of wall
+    time that it
+    took, the start of places included, and what ``run`` returns."""
+    begin, used = time.perf_counter(), time.thread_time()
+    if not options.serial:
+        figures = run(bag, result, options.chunk, told)
+        return {"seconds": round(time.perf_counter() - begin, 6), **figures}
+    result.merge(bare())
+    seconds = round(time.perf_counter() - begin, 6)
+    return {"seconds": seconds, "places": 1, "work_s": seconds, "cpu_s": round(time.thread_time() - used, 6)}
 
 
 def say(facts: Mapping[str, object], result: str, *, as_json: bool) -> None:
@@ -77,13 +98,21 @@ def say(facts: Mapping[str, object], result: str, *, as_json: bool) -> None:
         words = (
             f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}"
             for name, value in facts.items()
+            if not isinstance(value, dict)
         )
         told = f"{', '.join(words)}\n{result}"
     print(told, flush=True)  # noqa: T201
 
 
 def main(program: Callable[[], None]) -> None:
-    """Run it; what Pliant refuses is one line, without a traceback."""
+    """Run it; what Pliant refuses is one line, without a traceback.
+
+    A module that is run as ``__main__`` is imported under its own name: else its bags would travel by value,
+    with all that their code refers to.
+    """
+    spec = sys.modules["__main__"].__spec__
+    if program.__module__ == "__main__" and spec is not None:
+        program = importlib.import_module(spec.name).main
     try:
         program()
     except PliantError as error:

@@ -205,14 +205,8 @@ def main() -> None:
     found = Centrality()
     bag = SourcesBag(options.scale, options.seed)
     bag.prepare()
-
-    def compute() -> int:
-        if not options.serial:
-            return balanced.run(bag, found, options.chunk or chunk(options.scale), found.checksum)
-        found.merge(bare(options.scale, options.seed))
-        return 1
-
-    timing = balanced.timed(compute)
+    options.chunk = options.chunk or chunk(options.scale)
+    timing = balanced.compute(options, bag, found, found.checksum, lambda: bare(options.scale, options.seed))
     known = graph(options.scale, options.seed)
     size = {"vertices": known.vertices, "edges": len(known.targets)}
     facts = {"checksum": found.checksum(), **size, "most": float(found.scores().max()), **timing}

@@ -114,14 +114,9 @@ def main() -> None:
     found = Solutions()
     bag = QueensBag(options.n, options.check)
     bag.prepare()
-
-    def compute() -> int:
-        if not options.serial:
-            return balanced.run(bag, found, options.chunk, lambda: str(found.solutions))
-        found.merge(bare(options.n, options.check))
-        return 1
-
-    timing = balanced.timed(compute)
+    timing = balanced.compute(
+        options, bag, found, lambda: str(found.solutions), lambda: bare(options.n, options.check)
+    )
     facts = {"solutions": found.solutions, "tried": found.tried, **timing}
     balanced.say(facts, str(found.solutions), as_json=options.json)
 

@@ -90,14 +90,9 @@ def main() -> None:
     found = Points()
     bag = PointsBag(options.points, options.seed)
     bag.prepare()
-
-    def compute() -> int:
-        if not options.serial:
-            return balanced.run(bag, found, options.chunk, lambda: str(found.pi))
-        found.merge(bare(options.points, options.seed))
-        return 1
-
-    timing = balanced.timed(compute)
+    timing = balanced.compute(
+        options, bag, found, lambda: str(found.pi), lambda: bare(options.points, options.seed)
+    )
     facts = {"pi": found.pi, "inside": found.inside, "points": found.points, **timing}
     balanced.say(facts, str(found.pi), as_json=options.json)
 

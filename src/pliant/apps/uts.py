@@ -184,14 +184,9 @@ def main() -> None:
     tree = Tree()
     bag = TreeBag(options.depth, options.b, options.seed)
     bag.prepare()
-
-    def compute() -> int:
-        if not options.serial:
-            return balanced.run(bag, tree, options.chunk, lambda: str(tree.nodes))
-        tree.merge(bare(options.depth, options.b, options.seed))
-        return 1
-
-    timing = balanced.timed(compute)
+    timing = balanced.compute(
+        options, bag, tree, lambda: str(tree.nodes), lambda: bare(options.depth, options.b, options.seed)
+    )
     facts = {"nodes": tree.nodes, "hashes": tree.hashes, **timing, "sha": variant()}
     balanced.say(facts, str(tree.nodes), as_json=options.json)
 

@@ -11,8 +11,10 @@ import typer
 from pliant.cli import (
     bench,
     bench_agreement,
+    bench_apgas,
     bench_live,
     bench_places,
+    bench_scaling,
     bench_world,
     calibrate,
     demo,
@@ -20,6 +22,7 @@ from pliant.cli import (
     operate,
     policies,
     reproduce,
+    reproduce_apgas,
     run,
     simulate,
 )
@@ -56,6 +59,9 @@ for module in (
     bench_agreement,
     bench_places,
     bench_world,
+    bench_apgas,
+    bench_scaling,
+    reproduce_apgas,
 ):
     module.register(app)
 

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from pliant.cli import execute
 from pliant.cli.execute import Variant
 from pliant.cli.outputs import check_report
 from pliant.cli.run import OUTPUT, Outputs, finish
 from pliant.model.batch import Batch, read_batch
+from pliant.model.kinds import JobKind
 from pliant.report.runs import Run
 from pliant.terminal.console import console as steady_console
 
@@ -25,20 +27,37 @@ def register(app: typer.Typer) -> None:
 
 def demo_batch() -> Batch:
     """The batch that comes with the package."""
-    text = files("pliant.cli").joinpath("demo.toml").read_text(encoding="utf-8")
-    return read_batch(tomllib.loads(text), "demo.toml")
+    return _bundled("demo.toml")
+
+
+def places_batch() -> Batch:
+    """The one that mixes MPI jobs and task programs."""
+    return _bundled("places.toml")
+
+
+def _bundled(name: str) -> Batch:
+    text = files("pliant.cli").joinpath(name).read_text(encoding="utf-8")
+    return read_batch(tomllib.loads(text), name)
 
 
 def demo(
     *,
+    places: Annotated[
+        bool,
+        typer.Option("--places", help="MPI jobs and task programs in one batch instead, malleable only."),
+    ] = False,
     report: Annotated[Path, typer.Option(help="The HTML report; JSON goes beside it.")] = Path("report.html"),
     as_json: Annotated[bool, typer.Option("--json", help="Print report.json instead of tables.")] = False,
     output: Annotated[Path, typer.Option(help="Directory for the jobs' output and the records.")] = OUTPUT,
 ) -> None:
     """Run a batch of heat solvers twice on 8 virtual nodes: every job rigid, then every job malleable."""
     check_report(report)
-    batch = demo_batch()
     console = steady_console(stderr=as_json)
+    outputs = Outputs(report, as_json, output)
+    if places:
+        _mixed(outputs, console)
+        return
+    batch = demo_batch()
     console.print(
         f"{len(batch.jobs)} heat solvers on {batch.cluster.nodes} virtual nodes, twice: "
         "rigid under EASY backfilling, then malleable. Two cores cannot show the speed-up of eight nodes, "
@@ -59,4 +78,17 @@ def demo(
             variant = Variant(batch, name, rigid=fixed)
             place = output / name
             runs.append(execute.live(variant, output=place, console=console, predicted_s=forecasts[fixed]))
-    finish(runs, console, Outputs(report, as_json, output))
+    finish(runs, console, outputs)
+
+
+def _mixed(outputs: Outputs, console: Console) -> None:
+    batch = places_batch()
+    tasks = sum(job.kind is JobKind.PLACES for job in batch.jobs)
+    console.print(
+        f"{len(batch.jobs) - tasks} heat solvers and {tasks} task programs on {batch.cluster.nodes} virtual "
+        "nodes, all malleable, under one controller. The solvers are paced to their models; the "
+        "task programs compute as fast as they can. Every result is compared with a serial run.",
+        highlight=False,
+    )
+    variant = Variant(batch, "places", rigid=False)
+    finish([execute.live(variant, output=outputs.where or OUTPUT, console=console)], console, outputs)

@@ -51,8 +51,7 @@ class NodeLife:
 
     def handle(self, inputs: Iterable[n.AnyInput], now: float) -> list[n.AnyOutput]:
         """What is to be done because all this has happened by ``now``; after Leave, nothing."""
-        self._now = now
-        self._out = []
+        self._now, self._out = now, []
         for each in inputs:
             if not self._has_left:
                 self._take(each)
@@ -413,7 +412,7 @@ class NodeLife:
         self._do(n.SetTimer(removal.key, SCAN_S))
 
     def _removal(self, key: str) -> Removal | None:
-        return self._end if key == END else self._proofs.get(key) if self._end is None else None
+        return self._end if key == END else None if self._end else self._proofs.get(key)
 
     def _found(self, found: n.Found) -> None:
         removal = self._removal(found.key)
@@ -422,7 +421,8 @@ class NodeLife:
         removal.scanning = False
         # A rank whose end we have not seen is there, whatever the process table says.
         ranks = self._register.pids(self._register.groups if removal.job is None else removal.groups)
-        removal.left = tuple(sorted({*found.pids, *ranks}))
+        ours = self._register.helpers if removal.job is not None else ()  # one may be newer than the search
+        removal.left = tuple(sorted({*found.pids, *ranks}.difference(ours)))
         if removal.left and not removal.is_over(self._now):
             self._kill(removal.left, patient=removal.is_patient(self._now))
             self._do(n.SetTimer(removal.key, AGAIN_S))

@@ -57,6 +57,11 @@ class Folder:
                 writer.writerow([f"{cell:.6g}" if isinstance(cell, float) else cell for cell in row])
         self.files.append(f"{name}.csv")
 
+    def text(self, name: str, text: str) -> None:
+        """``text`` as the file ``name``."""
+        (self._made / name).write_text(text, encoding="utf-8")
+        self.files.append(name)
+
     def readme(self, text: str) -> None:
         (self._made / MARK).write_text(text, encoding="utf-8")
 

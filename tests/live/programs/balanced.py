@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from typing import Self
@@ -75,8 +76,7 @@ def main() -> str:
         Count(),
         settings=glb.Settings(grain=4, resilient="resilient" in sys.argv),
     )
-    places = sorted(place for place, did in outcome.statistics.items() if did.calls)
-    print("at the end worked", places, flush=True)
+    print(json.dumps({"tasks": outcome.result.tasks, "places": sorted(outcome.statistics)}), flush=True)
     return f"{outcome.result.tasks} {outcome.result.marks}"
 
 

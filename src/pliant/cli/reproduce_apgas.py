@@ -1,0 +1,60 @@
+"""``pliant reproduce apgas``: task programs that grow and shrink, beside MPI jobs, measured here."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from pliant.cli import execute
+from pliant.cli.demo import places_batch
+from pliant.cli.execute import Variant
+from pliant.cli.reproduce import reproduce_app
+from pliant.measure import scaling
+from pliant.reproduce import apgas as reproduced
+from pliant.reproduce.folder import Folder
+
+
+def register(_app: typer.Typer) -> None:
+    """Add the verb to ``reproduce``."""
+    reproduce_app.command()(apgas)
+
+
+def apgas(
+    *,
+    out: Annotated[
+        Path, typer.Option(help="The folder to write; one that this command wrote before is replaced.")
+    ] = Path("reproduced-apgas"),
+    quick: Annotated[bool, typer.Option("--quick", help="Shorter runs, and each once.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
+    """Paper 2's task programs, run for real: scaling, resizes by their parts, and a batch of MPI jobs and
+    task programs with its offers; figures, tables, and a README.md (12 minutes)."""
+    began = time.monotonic()
+    effort = scaling.QUICK if quick else scaling.FULL
+    with (
+        Folder(out) as folder,
+        Progress(console=Console(stderr=True)) as progress,
+        tempfile.TemporaryDirectory() as place,
+    ):
+        bar = progress.add_task("runs", total=scaling.steps(effort) + 1)
+        run = execute.whole(Variant(places_batch(), "mixed", rigid=False), output=Path(place) / "mixed")
+        progress.advance(bar)
+        figures = scaling.measure(effort, Path(place), lambda: progress.advance(bar))
+        reproduced.write(folder, figures, run, quick=quick)
+    took = time.monotonic() - began
+    if as_json:
+        facts = {"folder": str(out), "seconds": round(took, 1), "files": ["README.md", *folder.files]}
+        typer.echo(json.dumps(facts))
+    else:
+        typer.echo(
+            f"{out / 'README.md'}: figures beside the article's; {len(folder.files)} files, {took:.0f} s"
+        )
+    if code := execute.exit_code([run]):
+        raise typer.Exit(code)

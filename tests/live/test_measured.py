@@ -1,0 +1,64 @@
+"""What the benches of places rest on: programs in processes of their own, and jobs that are resized by order."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from harness import PROGRAMS
+
+from pliant.measure import programs, resizes
+from pliant.measure.programs import BARE, Shape
+from pliant.model.errors import PliantError
+
+CENTRALITY = "pliant.apps.betweenness"
+
+
+def test_a_program_is_run_in_turn_over_places_and_says_what_each_has_done() -> None:
+    two = Shape(2, 1)
+    came: list[None] = []
+    found = programs.in_turn(CENTRALITY, ["--scale", "12"], (BARE, two), 1, lambda: came.append(None))
+    assert len(came) == 2
+    [alone], [together] = found[BARE], found[two]
+    assert (alone["checksum"], alone["places"], together["places"]) == (together["checksum"], 1, 2)
+    assert all(did["calls"] > 0 for did in together["statistics"].values())
+    assert set(together["statistics"]) == {"0", "1"}
+    assert 0 < together["work_s"] < together["seconds"]  # the start of the other place does not count
+    assert alone["cpu_s"] > 0
+    assert programs.speedup(found, two, BARE) == alone["work_s"] / together["work_s"]
+
+
+def test_a_program_that_fails_is_named_with_its_last_words() -> None:
+    with pytest.raises(
+        PliantError, match=r"-m pliant\.nothing 3 has failed: .* No module named pliant\.nothing"
+    ):
+        programs.run("pliant.nothing", ["3"])
+
+
+def test_a_job_is_resized_by_order_until_it_ends(tmp_path: Path) -> None:
+    program = str(PROGRAMS / "balanced.py")
+
+    async def measured() -> list[resizes.Job]:
+        async with resizes.machine(2, tmp_path) as machine:
+            resized = await machine.run([program, "8", "7", "0.0015"], (1, 2))  # seconds, on any processor
+            return [resized, await machine.run([program, "8", "3"], (2,))]
+
+    resized, quiet = asyncio.run(measured())
+    assert (resized.figures["tasks"], quiet.figures["tasks"]) == (4229, 55)
+    assert [change.grows for change in resized.changes][:2] == [True, False]
+    assert set(resized.figures["places"]) >= {0, 1}  # also what has left
+    for change in resized.changes:
+        assert change.nodes == 1
+        assert (change.clean_s > 0) is not change.grows
+        assert set(change.phases) == (
+            {"start", "connect", "handler"} if change.grows else {"handler", "release"}
+        )
+        assert min(change.phases.values()) > 0
+        # The controller's clock begins before, and ends after: the program's phases fill nearly all of it.
+        assert 0 < sum(change.phases.values()) < change.seconds - change.clean_s
+    assert (quiet.changes, quiet.figures["places"]) == ([], [0, 1])
+    assert min(resized.startup_s, quiet.startup_s) > 0
+    assert resizes.median_s([resized], grows=True) > 0
+    with pytest.raises(PliantError, match="no job has shrunk before it ended"):
+        resizes.median_s([quiet], grows=False)

@@ -79,6 +79,8 @@ class Balancer:
         """Bags of workers that have ended: they hold results."""
         self._worked: list[Bag[Any]] = []
         """Those of workers that run."""
+        self._begun: dict[int, float] = {}
+        """By bag the processor time of its worker's thread when it began."""
         self._intra: Bag[Any] | None = None
         self._inter: Bag[Any] | None = None
         self._running = 0
@@ -180,8 +182,7 @@ class Balancer:
 
     def _work(self, bag: Bag[Any]) -> None:
         """Be a worker until nothing is left for it, here or elsewhere."""
-        threads = self._runtime.threads
-        begun = threads.cpu()
+        self._begun[id(bag)] = self._runtime.threads.cpu()
         more: Bag[Any] | None = bag
         try:
             while more is not None:
@@ -191,8 +192,6 @@ class Balancer:
             with self._runtime.monitor:  # what the bag had is lost, and the finish says why
                 self._end(bag)
             raise
-        finally:
-            self.statistics.cpu_s += threads.cpu() - begun
 
     def _empty(self, bag: Bag[Any]) -> None:
         """Work on the bag, and on what is refilled, until nothing is left here or this place leaves."""
@@ -239,7 +238,8 @@ class Balancer:
         return bag
 
     def _end(self, bag: Bag[Any]) -> None:
-        """A worker ends. The lock is held."""
+        """The worker that calls this ends. The lock is held."""
+        self.statistics.cpu_s += self._runtime.threads.cpu() - self._begun.pop(id(bag))
         self._worked = [each for each in self._worked if each is not bag]
         self._idle.append(bag)
         self._running -= 1

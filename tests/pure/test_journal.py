@@ -18,6 +18,8 @@ from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Reason
 
+pytestmark = pytest.mark.long
+
 
 def job(name: str) -> JobSpec:
     return JobSpec(name=name, nodes=Bounds.exactly(1), command=("true",), env={"SECRET": "x"})

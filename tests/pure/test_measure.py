@@ -23,6 +23,8 @@ from pliant.model.kinds import JobKind
 from pliant.reproduce import apgas
 from pliant.reproduce.folder import Folder
 
+pytestmark = pytest.mark.long
+
 FIGURES: dict[str, Any] = {
     "programs": [
         {"program": name, "options": options, **shape._asdict(), "work_s": base / gain, "speedup": gain}

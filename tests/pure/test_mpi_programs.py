@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 pytest.importorskip("mpi4py")
 
 MPIEXEC = str(Path(sys.executable).with_name("mpiexec"))

@@ -12,6 +12,8 @@ import pytest
 from mutations_fixed import FIXED, HARMLESS
 from mutations_sites import Mutation, drawn
 
+pytestmark = pytest.mark.long
+
 TESTS = Path(__file__).resolve().parent.parent
 SOURCE = TESTS.parent / "src" / "pliant"
 

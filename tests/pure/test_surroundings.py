@@ -16,6 +16,8 @@ import pytest
 from pliant.cli import told_by_the_system
 from pliant.terminal.glyphs import SPELLED
 
+pytestmark = pytest.mark.long
+
 # All of them in one process, as starting one takes longest: prints [arguments, exit code, kind of traceback].
 VERBS = """
 import json, os, sys

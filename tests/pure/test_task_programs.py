@@ -23,6 +23,8 @@ from pliant.apps.kernels import pi as pi_kernels
 from pliant.apps.kernels import uts as uts_kernels
 from pliant.model.errors import PliantError
 
+pytestmark = pytest.mark.long
+
 VARIANTS = [name for name in uts_kernels.SEARCHES if name != "ni" or uts_kernels.has_ni()]
 CHECKSUM = "c5e7e4d227967f09cd300cf3b4e9bedbb78b119fe8b31a7777b7b56d1bed2ca0"  # scale 10, seed 2
 SOLUTIONS = {
@@ -276,7 +278,6 @@ for kernel in (u.SEARCHES[u.best()], n.place_by_bits, b.accumulate, b.edges, b.s
 """
 
 
-@pytest.mark.long
 def test_a_new_process_compiles_nothing() -> None:
     """Each kernel is called with one kind of arguments only, by bags and alone, and is found on disk."""
     exec(EVERY_KERNEL, {})  # noqa: S102

@@ -28,6 +28,8 @@ from pliant.workloads.job import SimJob
 from pliant.workloads.malleability import make_malleable
 from pliant.workloads.swf import SwfJob, Trace, parse_swf, read_swf, rigid_jobs
 
+pytestmark = pytest.mark.long
+
 HEADER = ["; Version: 2", ";  MaxProcs: 128 processors", "; a remark", ""]
 LINE = "7 10 -1 60 4 -1 -1 8 100.5 -1 1 3 1 -1 -1 -1 -1 -1"
 
@@ -223,7 +225,6 @@ def test_fcfs_gives_every_wait_of_the_recurrence() -> None:
     assert figures.bounded_slowdown_mean == pytest.approx(6814.97, abs=0.005)
 
 
-@pytest.mark.long
 def test_conservative_gives_the_means_of_the_reference() -> None:
     """pyss' published ones; no job by job result of it is at hand."""
     _, figures = pyss_waits(Conservative())
@@ -231,7 +232,6 @@ def test_conservative_gives_the_means_of_the_reference() -> None:
     assert figures.bounded_slowdown_mean == pytest.approx(88.997, abs=0.0005)
 
 
-@pytest.mark.long
 def test_the_order_of_an_instant_moves_the_mean_by_less_than_a_thousandth() -> None:
     """What happens at once is decided at once, live and by default: it is pyss' order that is peculiar."""
     figures = measured(rigid_jobs(trace(), 100), 100, Easy(), Settings(cost=INSTANT), keep_jobs=False)

@@ -21,6 +21,8 @@ from pliant.launch.starter import ExecStarter, Starter
 from pliant.launch.warming import NotWarm, WarmProcess
 from pliant.live.node_messages import StartHelper
 
+pytestmark = pytest.mark.long
+
 HERE = Path(__file__).parent
 MODULES = ("numpy", "logging", "multiprocessing", "a_module_that_is_not_there", "tempfile", "uuid")
 PATIENCE_S = 60.0

@@ -238,6 +238,10 @@ def test_references_open_where_they_belong() -> None:
 def test_uncounted_and_immediate_tasks_keep_no_finish_and_no_worker_waiting(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    def late() -> None:
+        pause(200)
+        log("late")
+
     def busy() -> None:
         # The only worker of place 1 does not end before the immediate task has run.
         while not logged("now"):
@@ -253,11 +257,12 @@ def test_uncounted_and_immediate_tasks_keep_no_finish_and_no_worker_waiting(
             immediate_async_at(place(1), log, "now")
         assert _LOG == ["now", "not busy"]
         with finish():
-            uncounted_async_at(place(0), pause, 1000)
+            uncounted_async_at(place(1), late)
         log("over")
+        pause(2000)
 
     Together(7).begin(main, 2, workers=1)
-    assert _LOG[-1] == "over"
+    assert _LOG == ["now", "not busy", "over", "late"]
     assert "place(1): uncounted task int failed: ValueError" in capsys.readouterr().err
 
 

@@ -107,10 +107,10 @@ def test_it_is_started_at_place_0_alone() -> None:
     Together(4).begin(main, 2)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_places_that_come_and_go_lose_nothing_and_do_nothing_twice(seed: int) -> None:
-    trial = balanced.attempt(seed, depth=9)
-    assert trial.exact, trial
+def test_places_that_come_and_go_lose_nothing_and_do_nothing_twice() -> None:
+    trials = [balanced.attempt(seed, depth=9) for seed in range(8)]
+    assert not [trial for trial in trials if not trial.exact]
+    assert min(sum(trial.grown for trial in trials), sum(trial.shrunk for trial in trials)) > 8
 
 
 def test_work_reaches_a_hundred_places() -> None:
@@ -127,11 +127,11 @@ def test_work_reaches_a_hundred_places() -> None:
     assert worked > 50
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_what_a_dead_place_had_is_done_again_exactly_once(seed: int) -> None:
+def test_what_a_dead_place_had_is_done_again_exactly_once() -> None:
     """Every second seed lets places come and go as well."""
-    trial = balanced.attempt(seed, deaths=2, changing=seed % 2 == 1, pause=60)
-    assert trial.exact, trial
+    trials = [balanced.attempt(seed, deaths=2, changing=seed % 2 == 1, pause=60) for seed in range(8)]
+    assert not [trial for trial in trials if not trial.exact]
+    assert sum(trial.deaths for trial in trials) > 8
 
 
 def test_the_same_seed_gives_the_same_computation() -> None:

@@ -6,6 +6,7 @@ import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from pliant.apgas.api import Place
@@ -151,7 +152,7 @@ class PlaceExecutor(Executor):
         with self._runtime.within(None):
             for number, place in lost:
                 error = DeadPlaceException(place, dead[place])
-                self._runtime.spawn_apart(lambda number=number, error=error: self.settle(number, error=error))  # type: ignore[misc]
+                self._runtime.spawn_apart(partial(self.settle, number, error=error))
 
     # ---- as a malleable handler -----------------------------------------------------------------------------
 

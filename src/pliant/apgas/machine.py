@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
-from pliant.apgas.errors import BadPlaceException, DeadPlaceException
 from pliant.apgas.finishes import Home, Part
 from pliant.apgas.membership import Membership
 from pliant.apgas.messages import (
@@ -401,6 +400,3 @@ class Machine:
 
     def _say(self, place: int, message: AnyMessage, payload: Payload = ()) -> None:
         self.out.append((place, message, payload))
-
-
-__all__ = ["BadPlaceException", "Call", "DeadPlaceException", "Machine", "Ready"]

@@ -105,12 +105,6 @@ class Parted(Message, frozen=True):
     place: int
 
 
-class Left(Message, frozen=True):
-    """``places`` are gone, well."""
-
-    places: list[int]
-
-
 class Lost(Message, frozen=True):
     """To place 0: the connection with ``place`` has failed."""
 
@@ -146,7 +140,6 @@ AnyMessage = (
     | LastTask
     | Farewell
     | Parted
-    | Left
     | Lost
     | Dead
     | Stop

@@ -59,7 +59,7 @@ def run(
 def serve(number: int, contact: Contact, workers: int, leave: Callable[[], object] = lambda: None) -> None:
     """Be place ``number`` until place 0 says that it is enough; then ``leave``, and end the process."""
     runtime = Runtime(number, SystemThreads(), workers)
-    sockets = runtime.transport = Sockets(runtime, contact.keys)
+    sockets = runtime.transport = Sockets(runtime, contact.keys, _host())
     with runtime.monitor:
         runtime.machine.members.join({0: contact.address})
         runtime.machine.out.append((0, Hello(sockets.address), ()))
@@ -128,9 +128,7 @@ def _as_job(main: Callable[[], T], where: Environment, workers: int, bounds: Bou
         serve(where.group, member.find(), workers, member.leave)
     root = Root(where, bounds, limit_s)
     runtime = Runtime(0, SystemThreads(), workers)
-    sockets = runtime.transport = Sockets(
-        runtime, Keys.make(), os.environ.get("PLIANT_PLACE_HOST", "127.0.0.1")
-    )
+    sockets = runtime.transport = Sockets(runtime, Keys.make(), _host())
     try:
         root.begin(runtime, of(runtime), sockets.contact)
         _gather(runtime, root.welcome.groups[1:], limit_s)
@@ -152,6 +150,11 @@ def _gather(runtime: Runtime, places: Collection[int], limit_s: float) -> None:
     if missing := runtime.await_arrival(places, limit_s):
         raise PliantError(f"{named(missing)} did not come within {limit_s:.0f} s (PLIANT_DEADLINE)")
     runtime.admit(places)
+
+
+def _host() -> str:
+    """Where this place listens."""
+    return os.environ.get("PLIANT_PLACE_HOST", "127.0.0.1")
 
 
 def _number(environ: Mapping[str, str], name: str) -> int:

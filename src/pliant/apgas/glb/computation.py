@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from pliant.apgas.api import Place, async_at, at, finish, places, uncounted_async_at
 from pliant.apgas.bag import Bag, Result
-from pliant.apgas.errors import BadPlaceException, DeadPlaceException
+from pliant.apgas.errors import BadPlaceException, DeadPlaceException, MultipleException
 from pliant.apgas.glb import balancing
 from pliant.apgas.glb.balancing import Settings, Statistics
 from pliant.apgas.glb.resilient import Recovery
@@ -149,7 +149,8 @@ class Handler:
     def _stay(self, chosen: Sequence[Place]) -> None:
         """They do not leave after all, and go on with what they still have."""
         there = tuple(place.id for place in places())
-        with contextlib.suppress(Exception):  # a place that is dead is dealt with when the computation ends
+        gone = (BadPlaceException, DeadPlaceException, MultipleException)
+        with contextlib.suppress(*gone):  # a place that is dead is dealt with when the computation ends
             self._arrange(there, there)
         for place in chosen:
             with contextlib.suppress(BadPlaceException, DeadPlaceException):

@@ -86,7 +86,6 @@ def in_turn(
 
 def speedup(found: dict[Shape, list[Figures]], shape: Shape, base: Shape = ALONE) -> float:
     """By how much the program is quicker in ``shape`` than in ``base``, by the time within its main function:
-    the median
-    of the pairs that ran one after the other."""
+    the median of the pairs that ran one after the other."""
     pairs = zip(found[base], found[shape], strict=True)
     return statistics.median(float(alone["work_s"] / together["work_s"]) for alone, together in pairs)

@@ -36,9 +36,8 @@ AnyRecordT = TypeVar("AnyRecordT", bound=r.Record)
 
 class Change(NamedTuple):
     """A resize by ``nodes`` that was done. ``seconds`` from its offer on: of a growth until the controller has
-    booked what the
-    program says after post_grow; of a shrink until all nodes are proved clean, of which the last ``clean_s`` after
-    that. ``phases`` are the program's own."""
+    booked what the program says after post_grow; of a shrink until all nodes are proved clean, of which the last
+    ``clean_s`` after that. ``phases`` are the program's own."""
 
     nodes: int
     grows: bool
@@ -49,8 +48,7 @@ class Change(NamedTuple):
 
 class Job(NamedTuple):
     """What came of a job: its program's figures, what was changed while it ran, and the seconds from the order
-    to start it
-    until the scheduler knew that it can be resized."""
+    to start it until the scheduler knew that it can be resized."""
 
     figures: Figures
     changes: list[Change]

@@ -124,7 +124,8 @@ class World:
         job = self._state.jobs.get(number)
         if job is None or job.resize is None or b % 7 == 0:
             return e.Resized(number, resize, tuple(NodeSet(mask)), 0.1, root=b % 5)
-        leave = sum(1 << self._state.groups(job)[group] for group in job.resize.leaving)
+        there = self._state.groups(job)  # without those that it has lost since it was to leave them
+        leave = sum(1 << there[group] for group in job.resize.leaving if group in there)
         nodes = (job.nodes | job.resize.nodes) & ~leave
         left = job.nodes & ~lowest_bits(nodes, min(nodes.bit_count(), job.resize.after))
         groups = self._state.groups_on(job, left)

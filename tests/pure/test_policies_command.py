@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -161,3 +163,15 @@ def test_options_that_a_policy_does_not_take(files: Path) -> None:
     for weight in ("anna", "anna=0", "=2", "anna=much"):
         with pytest.raises(PolicyError, match="write USER=WEIGHT"):
             command("simulate", "x.swf", "--order", "weight", "--weight", weight)
+
+
+def test_a_policy_that_was_changed_is_read_again(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new text of the same length, in the same second: Python's cache of bytecode would take it for the old one."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    mine = files / "mine.py"
+    for answer, problem in (("[42]", "decided 42, which"), ("[43]", "decided 43, which")):
+        mine.write_text(f"class Mine:\n    name = 'mine'\n    def decide(self, view): return {answer}\n")
+        os.utime(mine, (1_000_000_000, 1_000_000_000))
+        with pytest.raises(PolicyError, match=problem):
+            command("simulate", "x.swf", "--policy", "mine.py", "--json")
+    assert not list(files.glob("__pycache__"))  # and nothing is left beside the user's file

@@ -29,7 +29,7 @@ class Effort(NamedTuple):
     resized_depth: int
 
 
-QUICK = Effort(quick=True, pairs=5, rounds=3, depth=13, resized=2, resized_depth=14)
+QUICK = Effort(quick=True, pairs=9, rounds=3, depth=13, resized=3, resized_depth=14)
 FULL = Effort(quick=False, pairs=11, rounds=9, depth=14, resized=7, resized_depth=15)
 
 

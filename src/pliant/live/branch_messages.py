@@ -1,0 +1,158 @@
+"""What happens to an agent as a part of the launch tree, and what its machine asks of the shell around it. Data only."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pliant.protocol.branches import BranchMessage
+
+
+class Input(msgspec.Struct, frozen=True, tag_field="type", tag=str.lower, omit_defaults=True):
+    """Base of all that happens."""
+
+
+class Output(msgspec.Struct, frozen=True, tag_field="type", tag=str.lower, omit_defaults=True):
+    """Base of all that is to be done. The shell does it in order, and at once."""
+
+
+class Seat(msgspec.Struct, frozen=True):
+    """Where an agent sits: its ``rank``, ``contact``, and the tree by which agents are started and the one by which
+    messages to all go (``plan/tree.py``). ``window``: how many agents it starts at a time. ``survive``: what is lost is
+    left out, and orphans go to their grandparent; else the first loss ends the launch. ``patience_s`` is how long one
+    agent may take to start and call. An agent has been started by ``parent``."""
+
+    rank: int
+    contact: str
+    parent: int = -1
+    spawning: str = "32"
+    routing: str = "32"
+    window: int = 32
+    survive: bool = False
+    patience_s: float = 30.0
+
+
+# ---- what happens -----------------------------------------------------------------------------------
+
+
+class Opened(Input, frozen=True):
+    """At the root: start agents on ``nodes``, which are ranks 1, 2, ..."""
+
+    nodes: tuple[str, ...]
+
+
+class Heard(Input, frozen=True):
+    """``message`` has come over the link to ``rank``; a link that was accepted begins with Calling."""
+
+    rank: int
+    message: BranchMessage
+
+
+class Linked(Input, frozen=True):
+    """There is a link that was asked for by Reach; an agent begins with one to its parent."""
+
+    rank: int
+
+
+class Cut(Input, frozen=True):
+    """The link to ``rank`` is gone, or could not be made."""
+
+    rank: int
+    why: str
+
+
+class NotStarted(Input, frozen=True):
+    """The agent of ``rank`` cannot be started: nothing of it runs."""
+
+    rank: int
+    why: str
+
+
+class Finish(Input, frozen=True):
+    """At the root: the launch is over, ``why`` if it has failed."""
+
+    why: str = ""
+
+
+class Due(Input, frozen=True):
+    """A timer."""
+
+    key: str
+
+
+class Spread(Input, frozen=True):
+    """At the root: ``message`` is for every agent."""
+
+    message: msgspec.Raw
+
+
+AnyInput = Opened | Heard | Linked | Cut | NotStarted | Due | Spread | Finish
+
+
+# ---- what is to be done -----------------------------------------------------------------------------
+
+
+class StartAgent(Output, frozen=True):
+    """Have an agent started on ``node`` that calls this one."""
+
+    rank: int
+    node: str
+
+
+class Tell(Output, frozen=True):
+    """Over the link to ``rank``."""
+
+    rank: int
+    message: BranchMessage
+
+
+class Reach(Output, frozen=True):
+    """Open a link to the agent of ``rank``: answered by Linked or Cut."""
+
+    rank: int
+    contact: str
+
+
+class Close(Output, frozen=True):
+    """The link to ``rank`` is not needed any more; an agent that was started by this one and may still come is ended."""
+
+    rank: int
+
+
+class SetTimer(Output, frozen=True):
+    """Due with this key in so many seconds; another with this key is replaced."""
+
+    key: str
+    seconds: float
+
+
+class CancelTimer(Output, frozen=True):
+    key: str
+
+
+class Deliver(Output, frozen=True):
+    """A message to all has come."""
+
+    message: msgspec.Raw
+
+
+class Phase(Output, frozen=True):
+    """This agent has completed the phase: 1, all its children have called; 2, it knows how all others are reached."""
+
+    number: int
+
+
+class Gone(Output, frozen=True):
+    """At the root: the agent of ``node`` is not there, or no more."""
+
+    rank: int
+    node: str
+    why: str
+
+
+class Leave(Output, frozen=True):
+    """Everything is over for this agent; ``why`` is empty if that is as it should be."""
+
+    why: str = ""
+
+
+AnyOutput = StartAgent | Tell | Reach | Close | SetTimer | CancelTimer | Deliver | Phase | Gone | Leave

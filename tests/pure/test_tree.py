@@ -1,0 +1,195 @@
+"""The launch tree: its shapes, and the machines of its agents in a forest of one process (paper 4)."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pliant.plan import tree
+from pliant.plan.tree import Binomial, Direct, KAry, Span
+from pliant.testing.forest import Forest, Ground
+
+shapes = st.one_of(st.integers(1, 40).map(KAry), st.just(Binomial()), st.just(Direct()))
+names = st.sampled_from(["1", "2", "3", "8", "32", "binomial", "direct"])
+
+
+# ---- shapes ------------------------------------------------------------------------------------------------
+
+
+@given(shapes, st.integers(0, 300))
+def test_every_rank_is_below_the_root_once(shape: tree.Tree, agents: int) -> None:
+    seen: list[int] = []
+    level = [Span(0, agents + 1)]
+    while level:
+        seen += [span.child for span in level]
+        level = [below for span in level for below in shape.spans(span.child + 1, span.end)]
+    assert sorted(seen) == list(range(agents + 1))
+
+
+@given(shapes, st.integers(0, 300), st.data())
+def test_the_way_to_a_rank_is_its_ancestors(shape: tree.Tree, agents: int, data: st.DataObject) -> None:
+    rank = data.draw(st.integers(0, agents))
+    path, span = tree.span_of(shape, rank, Span(0, agents + 1))
+    assert span.child == rank
+    for above, below in pairwise((*path, rank)):
+        _, whole = tree.span_of(shape, above, Span(0, agents + 1))
+        assert below in [each.child for each in shape.spans(above + 1, whole.end)]
+    assert len(path) <= tree.depth(shape, agents)
+
+
+@given(st.integers(1, 40), st.integers(1, 5000))
+def test_no_tree_of_that_degree_is_less_deep(degree: int, agents: int) -> None:
+    least, room = 0, 0
+    while room < agents:
+        least += 1
+        room += degree**least
+    if least < 200:
+        assert tree.depth(KAry(degree), agents) == least
+
+
+@given(st.integers(1, 3000))
+def test_a_binomial_tree_is_logarithmic(agents: int) -> None:
+    assert tree.depth(Binomial(), agents) <= math.log2(agents) + 1
+    assert len(list(Binomial().spans(1, agents + 1))) <= math.log2(agents) + 1
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "kary", "²", "3.5"])
+def test_a_tree_that_there_is_not(text: str) -> None:
+    with pytest.raises(ValueError, match=r"binomial, direct or a degree"):
+        tree.named(text)
+
+
+# ---- launches ----------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 80), names, names, st.integers(1, 8), st.floats(0, 3))
+def test_all_are_started_and_all_know_all(
+    seed: int, agents: int, spawning: str, routing: str, window: int, early_s: float
+) -> None:
+    forest = Forest(seed, Ground(agents, spawning, routing, window))
+    forest.open()
+    forest.run(early_s)
+    forest.spread("hello")
+    forest.run()
+    contacts = {rank: f"contact of {rank}" for rank in range(agents + 1)}
+    assert forest.agents.keys() == contacts.keys()
+    for agent in forest.agents.values():
+        assert agent.branch.reached == contacts
+        assert not agent.branch.gone
+        assert set(agent.phases) == {1, 2}
+        assert agent.delivered == [b'"hello"']
+        assert not agent.timers
+        # A contact comes to each agent once; what it knows of itself, never.
+        assert agent.heard == {rank: 1 for rank in contacts if rank != agent.rank}
+    forest.spread("again")
+    forest.run()
+    assert all(agent.delivered == [b'"hello"', b'"again"'] for agent in forest.agents.values())
+    forest.finish()
+    forest.run()
+    assert {agent.left for agent in forest.agents.values()} == {""}, "all in good order"
+    assert not forest.links
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 120), st.sampled_from([2, 3, 8, 32]), names)
+def test_what_an_agent_handles_is_what_the_paper_says(
+    seed: int, agents: int, degree: int, routing: str
+) -> None:
+    """Section III: at most k + 1 + r connections; one message to the parent, and to its children each list that comes from
+    one of them, or from one of the k children of each agent above."""
+    forest = Forest(seed, Ground(agents, str(degree), routing))
+    forest.open()
+    forest.run(0.0)
+    forest.spread("go")
+    forest.run()
+    whole, shape = Span(0, agents + 1), tree.named(routing)
+    for rank, agent in forest.agents.items():
+        path, span = tree.span_of(KAry(degree), rank, whole)
+        _, routed = tree.span_of(shape, rank, whole)
+        r = len(list(shape.spans(rank + 1, routed.end))) + (rank > 0)
+        assert agent.most_links <= degree + 1 + r
+        k = len(list(KAry(degree).spans(rank + 1, span.end)))
+        from_above = len(path) * degree
+        assert agent.sent["Contacts"] <= 1 + k * (k + 1) // 2 + k * from_above
+        assert agent.sent["Calling"] <= 1 + r
+        assert agent.sent["Flood"] <= k + r  # to a child also when it joins
+
+
+def cut_one(forest: Forest, which: int) -> None:
+    if forest.links:
+        forest.cut(*forest.links[which % len(forest.links)])
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(0, 2**32), st.integers(2, 60), names, names, st.data())
+def test_what_is_lost_is_left_out(
+    seed: int, agents: int, spawning: str, routing: str, data: st.DataObject
+) -> None:
+    ranks = st.integers(1, agents)
+    forest = Forest(seed, Ground(agents, spawning, routing, survive=True))
+    forest.unreachable = data.draw(st.sets(ranks, max_size=3), label="unreachable")
+    forest.silent = data.draw(st.sets(ranks, max_size=2), label="silent")
+    killed = data.draw(st.lists(st.tuples(st.floats(0, 20), ranks), max_size=4), label="killed")
+    cut = data.draw(st.lists(st.tuples(st.floats(0, 20), st.integers(0, 999)), max_size=3), label="cut")
+    forest.open()
+    for when, rank in killed:
+        forest.later(when, partial(forest.kill, rank))
+    for when, which in cut:
+        forest.later(when, partial(cut_one, forest, which))
+    forest.run(data.draw(st.floats(0, 5), label="spread"))
+    forest.spread("hello")
+    forest.run()
+    living = {rank for rank, agent in forest.agents.items() if agent.alive}
+    assert forest.gone.keys() == set(range(agents + 1)) - living
+    for rank in living:
+        agent = forest.agents[rank]
+        assert agent.branch.gone.keys() == forest.gone.keys(), rank
+        assert living <= agent.branch.reached.keys()
+        assert agent.delivered == [b'"hello"']
+        assert 2 in agent.phases
+        assert not agent.timers
+    forest.finish()
+    forest.run()
+    assert not any(agent.alive for agent in forest.agents.values())
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 60), names, names, st.data())
+def test_without_survival_the_first_loss_ends_all(
+    seed: int, agents: int, spawning: str, routing: str, data: st.DataObject
+) -> None:
+    rank = data.draw(st.integers(1, agents))
+    forest = Forest(seed, Ground(agents, spawning, routing))
+    how = data.draw(st.sampled_from(["unreachable", "silent", "killed"]))
+    if how == "killed":
+        forest.later(data.draw(st.floats(0, 10)), lambda: forest.kill(rank))
+    else:
+        getattr(forest, how).add(rank)
+    forest.open()
+    forest.run()
+    if how == "killed" and rank not in forest.gone:
+        return  # it was killed before it was there
+    assert rank in forest.gone
+    assert forest.agents[0].left
+    assert f"n{rank - 1}: " in forest.agents[0].left
+    assert not any(agent.alive for agent in forest.agents.values() if agent.rank not in forest.silent)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(0, 2**32), st.integers(1, 60), names, names, st.sampled_from([True, False]), st.floats(0, 10)
+)
+def test_nothing_outlives_the_controller(
+    seed: int, agents: int, spawning: str, routing: str, survive: object, when: float
+) -> None:
+    forest = Forest(seed, Ground(agents, spawning, routing, survive=bool(survive)))
+    forest.open()
+    forest.later(when, lambda: forest.kill(0))
+    forest.run(when + 20.0)
+    assert not any(agent.alive for agent in forest.agents.values())

@@ -84,7 +84,7 @@ REASONS: dict[str, str] = {
     "live/node.py NodeLife._not_started: delete self._clear(group)": (
         "the proof that the node is clean, which follows soon, removes the files as well"
     ),
-    "live/node.py NodeLife._rank_said: delete return": (
+    "live/node_servers.py Servers.said: delete return": (
         "a dead rank had nothing to say in this run; now it may"
     ),
     "live/node.py NodeLife._take: delete self._last_words(group)": (
@@ -113,7 +113,7 @@ REASONS: dict[str, str] = {
     "core/resizes.py Resizes._withdraw: delete self._news = True": (
         "a pass comes late after a withdrawal, until something else happens; under fcfs alone that is measured"
     ),
-    "live/node.py NodeLife._break: delete group.broken = error.code if isinstance(error, PmiError) else 1": (
+    "live/node_servers.py Servers._break: delete group.broken = error.code if isinstance(error, PmiError) else 1": (
         "the exit code of a group that called MPI_Abort, and words that are said twice"
     ),
     "core/core.py SchedulerCore._cancelled: delete return": (

@@ -27,7 +27,8 @@ class Driven:
         self.grace = orphan_grace
         self.cluster = Cluster(make("easy"), Settings(), HOME, orphan_grace)
         self.records: list[r.Record] = []
-        self.lines = [recording.head(HOME, Settings(), "easy", "2026-01-01T00:00:00Z", orphan_grace)]
+        begin = recording.Head(HOME, Settings(), "easy", "2026-01-01T00:00:00Z", orphan_grace)
+        self.lines = [recording.head(begin)]
         self.now = -1.0
         self.put(o.Granted(tuple(f"n{i}" for i in range(nodes)), (1,) * nodes))
 
@@ -36,7 +37,8 @@ class Driven:
         resumed = Cluster.resume(make("easy"), HOME, Settings(), self.records, self.grace)
         self.cluster = resumed
         began = "2026-01-01T00:00:00Z"
-        self.lines.append(recording.head(HOME, Settings(), "easy", began, self.grace, self.records))
+        begin = recording.Head(HOME, Settings(), "easy", began, self.grace)
+        self.lines.append(recording.head(begin, self.records))
         return self.put(o.Resumed("killed"))
 
     def put(self, *inputs: o.AnyInput) -> list[o.Output]:

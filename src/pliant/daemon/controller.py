@@ -70,7 +70,8 @@ class Controller:
         self._policy = policy
         self._recorder = recorder.Recorder(recorder.directory(), f"controller-{os.getpid()}")
         began = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
-        self._recorder.write(recording.head(home, settings, policy.name, began, grace_s, records))
+        begin = recording.Head(home, settings, policy.name, began, grace_s)
+        self._recorder.write(recording.head(begin, records))
         self.sinks: list[Callable[[r.Record], None]] = []
         self._inputs: list[o.AnyInput] = []
         self._due = False

@@ -43,8 +43,9 @@ CONTROL = "control.sock"
 """The controller's own socket in the run's directory: removed by the agents if it could not do that itself."""
 
 AGENTS = "agents.sock"
-"""Where a controller listens for agents that may outlive it, and the file of the run's secret, which they show first."""
+"""Where a controller listens for agents that may outlive it."""
 SECRET = "secret"  # noqa: S105 - the name of a file
+"""In the run's directory: the run's secret, which these agents show first."""
 DIAL_S = 0.1
 FIRST_DIAL_S = 20.0
 
@@ -146,13 +147,10 @@ class Agent:
         elif self._left is not None and not self._left.done():
             self._left.set_exception(error)
 
-    def _carry_out(self, output: n.AnyOutput) -> None:
+    def _carry_out(self, output: n.AnyOutput) -> None:  # noqa: C901, PLR0912 - a table: a case for each output
         match output:
             case n.Tell():
-                if self._link is not None and not self._link.is_closing():
-                    message = codec.raw(output.message)
-                    line = m.From(self._home.node, message, output.number, output.obeyed)
-                    self._link.write(codec.encode(line))
+                self._tell(output)
             case n.Connect():
                 self._spawn(self._connect())
             case n.Say():
@@ -170,10 +168,7 @@ class Agent:
                 with contextlib.suppress(OSError):  # it has ended, or there is no such signal
                     os.killpg(output.pid, output.number)
             case n.SayToRank():
-                connection = self._connections.get((output.job, output.group, output.rank))
-                if connection is not None:
-                    with contextlib.suppress(OSError):  # a rank that has just died: its exit tells
-                        connection.sendall(output.data)
+                self._say_to_rank(output)
             case n.SayToSession():
                 if (writer := self._sessions.get(output.session)) is not None:
                     writer.write(output.data)
@@ -181,22 +176,34 @@ class Agent:
                 if (writer := self._sessions.pop(output.session, None)) is not None:
                     writer.close()
             case n.Scan():
-                home = self._home
-                found = processes.scan(home.run, home.node, output.job, output.keep, output.known)
-                self._happened(n.Found(output.key, tuple(found)))
+                self._scan(output)
             case n.ClearFiles():
                 for path in output.paths:
                     with contextlib.suppress(OSError):
                         Path(path).unlink()
             case n.SetTimer():
-                self._cancel(output.key)
-                loop = asyncio.get_running_loop()
-                self._timers[output.key] = loop.call_later(output.seconds, self._fired, output.key)
+                self._set_timer(output)
             case n.CancelTimer():
                 self._cancel(output.key)
             case n.Leave():
                 if self._left is not None and not self._left.done():
                     self._left.set_result(output.orphaned)
+
+    def _tell(self, output: n.Tell) -> None:
+        if self._link is not None and not self._link.is_closing():
+            message = codec.raw(output.message)
+            line = m.From(self._home.node, message, output.number, output.obeyed)
+            self._link.write(codec.encode(line))
+
+    def _scan(self, order: n.Scan) -> None:
+        home = self._home
+        found = processes.scan(home.run, home.node, order.job, order.keep, order.known)
+        self._happened(n.Found(order.key, tuple(found)))
+
+    def _set_timer(self, timer: n.SetTimer) -> None:
+        self._cancel(timer.key)
+        loop = asyncio.get_running_loop()
+        self._timers[timer.key] = loop.call_later(timer.seconds, self._fired, timer.key)
 
     def _cancel(self, key: str) -> None:
         if (timer := self._timers.pop(key, None)) is not None:
@@ -333,6 +340,12 @@ class Agent:
         if self._connections.get(rank) is connection:
             del self._connections[rank]
             self._happened(n.RankClosed(*rank))
+
+    def _say_to_rank(self, output: n.SayToRank) -> None:
+        connection = self._connections.get((output.job, output.group, output.rank))
+        if connection is not None:
+            with contextlib.suppress(OSError):  # a rank that has just died: its exit tells
+                connection.sendall(output.data)
 
     def _reap(self) -> None:
         """Collect every ended child: ranks, helpers, and orphans that were adopted."""

@@ -1,5 +1,4 @@
-"""Starting the ranks of a group by fork and exec. A starter is anything with this ``start``; warm processes
-will be another."""
+"""Starting the ranks of a group by fork and exec. Another way, for programs of Python, is `launch/warming.py`."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ class Starter(Protocol):
     def start(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, output: str, pmi: socket.socket | None
     ) -> int:
-        """Start one rank with ``pmi`` as its PMI connection, if it has one; its pid. StartError if that is
-        impossible."""
+        """Start one rank with ``pmi`` as its PMI connection, if it has one; its pid. StartError, or OSError if it
+        cannot even be tried."""
 
 
 class ExecStarter:
@@ -44,7 +43,13 @@ class ExecStarter:
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._become(argv, env, cwd, output, pmi, tell, parent)
+            try:
+                _leave(parent)
+                _become(argv, env, cwd, output, pmi)
+            except Exception as error:  # noqa: BLE001 - this process is about to end; its parent tells
+                os.write(tell, _problem(error, argv[0], (cwd, output)).encode(errors="replace"))
+            finally:
+                os._exit(127)
         os.close(tell)
         with open(told, "rb") as pipe:  # noqa: PTH123 - a file descriptor has no path
             problem = pipe.read().decode(errors="replace")
@@ -55,47 +60,40 @@ class ExecStarter:
             raise StartError(text, int(code))
         return pid
 
-    def _become(
-        self,
-        argv: Sequence[str],
-        env: Mapping[str, str],
-        cwd: str,
-        output: str,
-        pmi: socket.socket | None,
-        tell: int,
-        parent: int,
-    ) -> NoReturn:
-        try:
-            os.setsid()
-            processes.die_with_parent()
-            if os.getppid() != parent:
-                os._exit(1)
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE):
-                signal.signal(number, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_SETMASK, ())
-            out = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            if cwd:
-                os.chdir(cwd)
-            null = os.open(os.devnull, os.O_RDONLY)
-            os.dup2(null, 0)
-            os.dup2(out, 1)
-            os.dup2(out, 2)
-            if pmi is not None:
-                os.set_inheritable(pmi.fileno(), True)
-                env = {**env, "PMI_FD": str(pmi.fileno())}
-            os.execvpe(argv[0], list(argv), env)  # noqa: S606
-        except OSError as error:
-            what = (
-                f"the file or directory {error.filename!r}"
-                if error.filename in (cwd, output)
-                else f"{argv[0]!r}"
-            )
-            missing = isinstance(error, FileNotFoundError)
-            os.write(tell, f"{127 if missing else 126} {what}: {error.strerror}".encode(errors="replace"))
-        except Exception as error:  # noqa: BLE001 - this process is about to end; its parent tells
-            os.write(tell, f"126 {argv[0]!r}: {error}".encode(errors="replace"))
-        finally:
-            os._exit(127)
+
+def _leave(parent: int) -> None:
+    """Have nothing of the agent any more but that this process dies with it."""
+    os.setsid()
+    processes.die_with_parent()
+    if os.getppid() != parent:
+        os._exit(1)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _become(
+    argv: Sequence[str], env: Mapping[str, str], cwd: str, output: str, pmi: socket.socket | None
+) -> NoReturn:
+    out = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    if cwd:
+        os.chdir(cwd)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    if pmi is not None:
+        os.set_inheritable(pmi.fileno(), True)
+        env = {**env, "PMI_FD": str(pmi.fileno())}
+    os.execvpe(argv[0], list(argv), env)  # noqa: S606
+
+
+def _problem(error: Exception, program: str, places: tuple[str, ...]) -> str:
+    """A shell's exit code for what has gone wrong, and what that was: with the program, or with one of these paths."""
+    if not isinstance(error, OSError):
+        return f"126 {program!r}: {error}"
+    what = f"the file or directory {error.filename!r}" if error.filename in places else f"{program!r}"
+    return f"{127 if isinstance(error, FileNotFoundError) else 126} {what}: {error.strerror}"
 
 
 def write_secret(path: Path, secret: str) -> None:

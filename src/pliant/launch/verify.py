@@ -28,8 +28,8 @@ def with_own_python(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def unusable(job: JobSpec) -> str:
-    """Why the job's verify command cannot be started, the cause first, else "". It is looked for as it is started: in the job's
-    directory and with the job's PATH."""
+    """Why the job's verify command cannot be started, the cause first, else "". It is looked for as it is started: in
+    the job's directory and with the job's PATH."""
     place = Path(job.cwd or ".").absolute()
     if not job.verify or not place.is_dir():
         return ""  # without its directory the job itself will not start

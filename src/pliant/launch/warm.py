@@ -1,12 +1,12 @@
 """The warm process: a Python that has imported what programs of some kind need, and forks when one is to start.
 
 It is a program of its own, which the node's agent starts (`launch/warming.py`) by the very command word, options,
-environment and directory that the programs would be started with, so that what it is, and what it imports, is what they
-would be and import. It has one thread and no children, opens no context or connection, and never runs a line of a user's
-program. What it forks becomes the agent's child, not its own, and can be told from a program that was executed by
-little: `sys.modules` has more in it, and `warnings.filters` what those modules added; siblings hash strings alike, unless
-PYTHONHASHSEED says how; `inspect.stack()` ends with frames of this file; the garbage collector leaves alone what was
-imported (`gc.get_freeze_count()`); and /proc/PID/cmdline and environ have zeros at their ends.
+environment and directory that the programs would be started with, so that what it is, and what it imports, is what
+they would be and import. It has one thread and no children, opens no context or connection, and never runs a line of a
+user's program. What it forks becomes the agent's child, not its own, and can be told from a program that was executed
+by little: `sys.modules` has more in it, and `warnings.filters` what those modules added; siblings hash strings alike,
+unless PYTHONHASHSEED says how; `inspect.stack()` ends with frames of this file; the garbage collector leaves alone what
+was imported (`gc.get_freeze_count()`); and /proc/PID/cmdline and environ have zeros at their ends.
 
 Nothing but the standard library is imported here: what is, is imported in every program.
 """

@@ -53,8 +53,8 @@ class Surroundings(NamedTuple):
 class Cluster(Nodes):
     """All nodes and jobs of a live cluster. Under a policy that goes wrong it goes on with ``fcfs``.
 
-    With an ``orphan_grace``, in seconds, agents and what runs there outlive a link that is lost for so long: orders have
-    ids then, and what agents tell is acknowledged when the records of it have been made.
+    With an ``orphan_grace``, in seconds, agents and what runs there outlive a link that is lost for so long: orders
+    have ids then, and what agents tell is acknowledged when the records of it have been made.
     """
 
     def __init__(
@@ -148,13 +148,11 @@ class Cluster(Nodes):
             self._give_up_oversized()
             if self._is_stuck():
                 waiting = ", ".join(job.spec.name for job in self.core.state.jobs.values())
-                self._follow(
-                    self.core.fall_back(
-                        f"nothing runs, {self.core.state.free} nodes are free, nothing is left to happen, and it "
-                        f"starts none of the jobs that wait ({waiting})",
-                        self.now,
-                    )
+                why = (
+                    f"nothing runs, {self.core.state.free} nodes are free, nothing is left to happen, and it starts "
+                    f"none of the jobs that wait ({waiting})"
                 )
+                self._follow(self.core.fall_back(why, self.now))
             elif not self._events:
                 break
             self._drain()
@@ -197,7 +195,7 @@ class Cluster(Nodes):
 
     # ---- inputs --------------------------------------------------------------------------------------
 
-    def _take(self, given: o.AnyInput) -> None:
+    def _take(self, given: o.AnyInput) -> None:  # noqa: C901, PLR0912 - a table: a case for each input
         match given:
             case o.Said():
                 self._heard(given)
@@ -299,9 +297,8 @@ class Cluster(Nodes):
             self._proof_overdue(int(key[1]), int(key[2]))
         elif (life := self.lives.get(int(key[1]))) is not None:
             if what in PATIENCE_S and not all(self.reaches(self._names[g.node]) for g in life.alive()):
-                self.later(
-                    key, PATIENCE_S[str(what)]
-                )  # what it waits for may have happened, and nobody could tell
+                # What it waits for may have happened, and nobody could tell.
+                self.later(key, PATIENCE_S[str(what)])
             else:
                 life.fired(str(what), int(key[2]) if len(key) > 2 else None)
 
@@ -345,8 +342,8 @@ class Cluster(Nodes):
                 self.later(("session", number), SESSION_S)
 
     def _go_on(self) -> None:
-        """See to the groups of jobs whose agents are all here. If all is known that can be known, take back what was left
-        half done, and do again what has no answer."""
+        """See to the groups of jobs whose agents are all here. If all is known that can be known, take back what was
+        left half done, and do again what has no answer."""
         state = self.core.state
         nodes = [node for node in NodeSet(state.all_mask & ~state.lost_mask) if node in self._links]
         away = {node for node in nodes if not self._links[node].here or self._links[node].is_repeating}
@@ -395,11 +392,12 @@ class Cluster(Nodes):
             case c.Offer():
                 self._beginnings.add(command)
             case c.Stay() | c.Withdraw() | c.Kill():
-                life = self.lives.get(command.job)
-                if life is not None and not life.ended:
-                    self._to_life(life, command)
+                self._to_life(command)
 
-    def _to_life(self, life: JobLife, command: c.Stay | c.Withdraw | c.Kill) -> None:
+    def _to_life(self, command: c.Stay | c.Withdraw | c.Kill) -> None:
+        life = self.lives.get(command.job)
+        if life is None or life.ended:
+            return
         unbegun = None if isinstance(command, c.Stay) else self._beginnings.drop(life.number)
         match command:
             case c.Stay():

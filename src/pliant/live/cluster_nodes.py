@@ -57,9 +57,8 @@ class Nodes:
 
     def _granted(self, given: o.Granted) -> None:
         for name in given.names:
-            number = self._numbers.setdefault(
-                name, len(self._numbers)
-            )  # one that was returned may come again
+            # One that was returned may come again.
+            number = self._numbers.setdefault(name, len(self._numbers))
             self._names[number] = name
             self._gone.discard(number)
             self._begin_link(number)
@@ -174,8 +173,8 @@ class Nodes:
             self._heed_link(node)
 
     def _heed_link(self, node: int) -> None:
-        """What jobs say that have groups on this node is heard again, or is not: their resizes wait, and then they get the
-        time anew that there is to answer."""
+        """What jobs say that have groups on this node is heard again, or is not: their resizes wait, and then they get
+        the time anew that there is to answer."""
         for life in self.lives.values() if self._grace else ():
             job = self.core.state.jobs.get(life.number)
             if job is None or all(group.node != node for group in life.groups.values()):
@@ -183,6 +182,12 @@ class Nodes:
             heard = all(self.reaches(self._names[group.node]) for group in life.alive())
             span = self.core.state.settings.resize_deadline_s + job.patience_s(self.now)
             self.core.patience[life.number] = self.now + span if heard else NEVER
+
+    def _book(self, used: dict[int, float]) -> None:
+        """Seconds of processors, by job."""
+        for job, cpu_s in used.items():
+            if (life := self.lives.get(job)) is not None:
+                life.cpu_s += cpu_s
 
     def _greeted(self, node: int, hello: m.AgentHello) -> None:
         """An agent has a link again: it hears what it has not obeyed, and ends what nobody knows."""
@@ -193,9 +198,7 @@ class Nodes:
             self._begin_link(node)
             self.happened(e.Back(NodeSet.of([node])))
         if self._links[node].pid != hello.pid:  # else it was told all of it as it happened
-            for job, cpu_s in hello.used.items():
-                if (life := self.lives.get(job)) is not None:
-                    life.cpu_s += cpu_s
+            self._book(hello.used)
         for number, message in self._links.greeted(node, hello):
             self._outputs.append(o.Send((self._names[node],), message, number))
         for held in hello.groups:

@@ -17,7 +17,7 @@ from pliant.policy.view import Policy
 
 class Head(msgspec.Struct, frozen=True, tag="head"):
     """Where a cluster begins: its policy by name, and the wall-clock time, ISO 8601. The run's secret is in ``home``.
-    One that goes on has the ``records`` of its journal."""
+    One that goes on has the ``records`` of its journal, which ``head`` puts there."""
 
     home: Surroundings
     settings: Settings
@@ -28,7 +28,8 @@ class Head(msgspec.Struct, frozen=True, tag="head"):
 
 
 class Moment(msgspec.Struct, frozen=True, tag="batch"):
-    """What happened at once, and what came of it. ``cut``: a pass of the policy was abandoned, or the machine failed."""
+    """What happened at once, and what came of it. ``cut``: a pass of the policy was abandoned, or the machine
+    failed."""
 
     now: float
     inputs: list[o.AnyInput]
@@ -41,17 +42,12 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Head | Moment)
 
 
-def head(
-    home: Surroundings,
-    settings: Settings,
-    policy: str,
-    began: str,
-    orphan_grace: float = 0.0,
-    records: Iterable[r.Record] | None = None,
-) -> bytes:
-    """The first line of a recording."""
-    lines = None if records is None else [msgspec.Raw(r.to_line(record)[:-1]) for record in records]
-    return _encoder.encode(Head(home, settings, policy, began, orphan_grace, lines)) + b"\n"
+def head(begin: Head, records: Iterable[r.Record] | None = None) -> bytes:
+    """The first line of a recording; with the ``records`` of its journal, of a cluster that goes on."""
+    if records is not None:
+        lines = [msgspec.Raw(r.to_line(record)[:-1]) for record in records]
+        begin = msgspec.structs.replace(begin, records=lines)
+    return _encoder.encode(begin) + b"\n"
 
 
 def _begin(head: Head, policy: Policy) -> Cluster:

@@ -47,7 +47,8 @@ class LiveGroup:
         self.resumed = False
         """Whether it was there before this controller, and it is not known yet what has become of it."""
         self.end = 0, ""
-        """How it has ended: an exit code, and what there is to say of it; until then, how the first rank to fail has."""
+        """How it has ended: an exit code, and what there is to say of it; until then, how the first rank to fail
+        has."""
 
     @property
     def is_over(self) -> bool:

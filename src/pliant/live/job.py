@@ -127,9 +127,8 @@ class JobLife(Members):
         self._tell(self.groups[self.side.root], message)
 
     def stay(self) -> None:
-        if (
-            self.side.state == "asked"
-        ):  # else one answer was for several wishes, or none is waited for any more
+        # Else one answer was for several wishes, or none is waited for any more.
+        if self.side.state == "asked":
             self._tell_root(m.Stay())
 
     def withdraw(self, resize: int) -> None:
@@ -239,7 +238,8 @@ class JobLife(Members):
             self._group_gone(group, *group.end)
 
     def _rank_failed(self, group: LiveGroup, code: int, error: str) -> None:
-        """The first rank to fail is how its group has; where ranks do not need each other, the group has when all ended."""
+        """As the first rank to fail did, its group does: at once, or, where ranks do not need each other, when all have
+        ended."""
         if self._kind.loss is Loss.ENDS_JOB:
             self._group_gone(group, code, error)
             return
@@ -366,7 +366,9 @@ class JobLife(Members):
         if unknown := sorted({done.root, *done.released} - self.groups.keys() - self.losses.keys()):
             raise ProtocolError(f"done names groups {unknown}, which the job does not have")
 
-    def _said_by(self, group: LiveGroup, message: m.JobMessage, *, resizing: bool) -> None:
+    def _said_by(  # noqa: C901, PLR0912 - a table: a case for each message
+        self, group: LiveGroup, message: m.JobMessage, *, resizing: bool
+    ) -> None:
         number, happened = self.number, self._effects.happened
         match message:
             case m.Hello():

@@ -17,8 +17,8 @@ GONE_S = 15.0
 
 
 class Members:
-    """A part of the life of a job. Its kind says what the loss of a group means to it; ``losses`` are those that it goes on
-    without, each with why."""
+    """A part of the life of a job. Its kind says what the loss of a group means to it; ``losses`` are those that it
+    goes on without, each with why."""
 
     def __init__(self, number: int, spec: JobSpec, place: Place, effects: Effects) -> None:
         self.number = number
@@ -57,7 +57,8 @@ class Members:
     # ---- losses --------------------------------------------------------------------------------------
 
     def _member_lost(self, group: LiveGroup, code: int, error: str) -> None:
-        """A group that is a part of the job has failed, or its node is lost: what that means is in the table of kinds."""
+        """A group that is a part of the job has failed, or its node is lost: what that means, the table of kinds
+        says."""
         loss, number = self._kind.loss, group.number
         why = group.why(error)
         if loss is not Loss.ENDS_JOB:

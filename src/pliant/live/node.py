@@ -6,20 +6,18 @@ A machine without I/O or clock: what happens goes in with its time, what is to b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from pliant.live import node_messages as n
+from pliant.live.node_servers import Servers
 from pliant.live.node_sessions import Sessions
 from pliant.live.outbox import Outbox
-from pliant.live.pmi import AtFence, PmiError, Reply
 from pliant.live.proof import AGAIN_S, KILL_S, PATIENCE_S, SCAN_S, Removal
-from pliant.live.register import RANK_LINE, NodeGroup, Register, Stage, start_problem
+from pliant.live.register import NodeGroup, Register, Stage, start_problem
 from pliant.live.uplink import Uplink
 from pliant.live.warmth import Warmth
 from pliant.model.errors import ProtocolError
-from pliant.protocol import codec
 from pliant.protocol import messages as m
-from pliant.protocol.fence import pieces
 
 HEARTBEAT_S = 2.0
 START_S = 30.0
@@ -42,6 +40,7 @@ class NodeLife:
         self._warmth = Warmth(home, self._register, self._do)
         self._outbox = Outbox()
         self._uplink = Uplink(home, self._outbox, self._do)
+        self._servers = Servers(self._register, self._outbox, self._do, self._tell, self._end_group)
         self._proofs: dict[str, Removal] = {}
         self._end: Removal | None = None
         self._orphaned = False
@@ -57,7 +56,7 @@ class NodeLife:
                 self._take(each)
         return self._out
 
-    def _take(self, happened: n.AnyInput) -> None:
+    def _take(self, happened: n.AnyInput) -> None:  # noqa: C901, PLR0912 - a table: a case for each input
         match happened:
             case n.Began():
                 self._greet()
@@ -86,9 +85,9 @@ class NodeLife:
             case n.Exited():
                 self._exited(happened)
             case n.RankSaid():
-                self._rank_said(happened)
-            case n.RankClosed() if group := self._register.groups.get((happened.job, happened.group)):
-                group.lines.pop(happened.rank, None)
+                self._servers.said(happened)
+            case n.RankClosed():
+                self._servers.closed(happened)
             case n.SessionOpened():
                 self._sessions.opened(happened, is_open=self._end is None)
             case n.SessionSaid():
@@ -195,11 +194,7 @@ class NodeLife:
                 if group is not None:
                     self._sessions.deliver(group, order)
             case m.Fenced():
-                group = self._register.groups.get((order.job, order.group))
-                if group is not None and group.server is not None:
-                    if passes := group.server.fenced(order.round, order.entries, more=order.more):
-                        self._outbox.passed(group.key, order.round)
-                    self._reply(group, passes)
+                self._servers.fenced(order)
             case m.Ack():
                 self._outbox.taken(order.number)
             case m.Error():
@@ -254,8 +249,7 @@ class NodeLife:
             self._kill([new.pid])  # nobody waits for it any more
             return
         self._register.add(group, new.rank, new.pid)
-        if group.server is not None:
-            group.lines[new.rank] = codec.Lines(RANK_LINE)
+        self._servers.connected(group, new.rank)
         if group.doomed:
             self._kill([new.pid])
         self._start_next(group)
@@ -278,9 +272,7 @@ class NodeLife:
         group.answer = answer
         self._do(n.CancelTimer(group.timer))
         self._tell(answer)
-        ended, group.ended = group.ended, []
-        for rank, end in ended:
-            self._rank_ended(group, rank, end)
+        self._tell_ends(group)
         self._check_waiting()
 
     # ---- ranks ---------------------------------------------------------------------------------------
@@ -319,9 +311,12 @@ class NodeLife:
         """All that a group has said has been passed on: now its end is told."""
         if group.ended and not group.is_starting:
             self._do(n.CancelTimer(group.last_timer))
-            ended, group.ended = group.ended, []
-            for rank, end in ended:
-                self._rank_ended(group, rank, end)
+            self._tell_ends(group)
+
+    def _tell_ends(self, group: NodeGroup) -> None:
+        ended, group.ended = group.ended, []
+        for rank, end in ended:
+            self._rank_ended(group, rank, end)
 
     def _rank_ended(self, group: NodeGroup, rank: int, end: n.Exited) -> None:
         code = end.code
@@ -330,37 +325,8 @@ class NodeLife:
         self._tell(m.Exited(group.job, group.number, rank, code, end.cpu_s))
         if code != 0 and group.dialect.together:
             self._end_group(group)  # as mpiexec does: a group cannot go on without a rank
-        elif code == 0 and group.server is not None:
-            try:
-                group.server.left(rank)
-            except PmiError as error:
-                self._break(group, error)
-
-    def _rank_said(self, said: n.RankSaid) -> None:
-        group = self._register.groups.get((said.job, said.group))
-        if group is None or group.server is None or group.broken or said.rank not in group.lines:
-            return
-        try:
-            for line in group.lines[said.rank].feed(said.data):
-                self._reply(group, group.server.receive(said.rank, line.decode(errors="replace")))
-        except (PmiError, ProtocolError) as error:
-            self._break(group, error)
-
-    def _reply(self, group: NodeGroup, answers: Sequence[Reply | AtFence]) -> None:
-        for answer in answers:
-            if isinstance(answer, AtFence):
-                for piece, more in pieces(answer.entries):
-                    self._tell(m.Fence(group.job, group.number, answer.round, piece, more))
-            elif answer.rank in group.lines:
-                self._do(n.SayToRank(group.job, group.number, answer.rank, answer.line))
-
-    def _break(self, group: NodeGroup, error: PmiError | ProtocolError) -> None:
-        """The group cannot go on: say why, and end its ranks. What follows from that tells nothing new."""
-        if group.broken:
-            return
-        group.broken = error.code if isinstance(error, PmiError) else 1
-        self._tell(m.Relay(group.job, group.number, 0, codec.raw(m.Error(str(error)))))
-        self._end_group(group)
+        elif code == 0:
+            self._servers.left(group, rank)
 
     # ---- the proof -----------------------------------------------------------------------------------
 

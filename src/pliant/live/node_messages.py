@@ -70,7 +70,8 @@ class TokenWritten(Input, frozen=True):
 
 
 class Spawned(Input, frozen=True):
-    """A rank runs. This comes before anything else of its process does, its end too. ``warm``: a helper has forked it."""
+    """A rank runs. This comes before anything else of its process does, its end too. ``warm``: a helper has forked
+    it."""
 
     job: int
     group: int
@@ -190,8 +191,8 @@ class WriteToken(Output, frozen=True):
 class Spawn(Output, frozen=True):
     """Start a rank; Spawned or NotSpawned answers. Its environment is the agent's own, but for names that begin as
     in ``without``, and ``env`` over it. With ``connect`` it gets a connection to talk to its dialect's server.
-    ``modules`` are what its program will import, if that is known. The process ``helper``, if there is one, forks it; where
-    it cannot, the rank is executed as any other."""
+    ``modules`` are what its program will import, if that is known. The process ``helper``, if there is one, forks it;
+    where it cannot, the rank is executed as any other."""
 
     job: int
     group: int
@@ -289,9 +290,10 @@ class Leave(Output, frozen=True):
 
 AnyInput = (
     Began | LinkSaid | LinkLost | LinkMade | StopAsked | TokenWritten | Spawned | NotSpawned | HelperStarted
-    | HelperReady | HelperFailed | Exited | RankSaid | RankClosed | SessionOpened | SessionSaid | SessionClosed | Found | TimerFired
+    | HelperReady | HelperFailed | Exited | RankSaid | RankClosed | SessionOpened | SessionSaid | SessionClosed | Found
+    | TimerFired
 )  # fmt: skip
 AnyOutput = (
-    Tell | Connect | Say | WriteToken | Spawn | StartHelper | Kill | SignalGroup | SayToRank | SayToSession | CloseSession | Scan
-    | ClearFiles | SetTimer | CancelTimer | Leave
+    Tell | Connect | Say | WriteToken | Spawn | StartHelper | Kill | SignalGroup | SayToRank | SayToSession
+    | CloseSession | Scan | ClearFiles | SetTimer | CancelTimer | Leave
 )  # fmt: skip

@@ -122,8 +122,8 @@ class Release(Input, frozen=True):
 
 
 class Resumed(Input, frozen=True):
-    """A controller that was killed begins again, for the reason ``why``. Without an orphan grace there is a new agent on
-    each node and nothing is left of what ran; with one the agents come back, and the jobs go on."""
+    """A controller that was killed begins again, for the reason ``why``. Without an orphan grace there is a new agent
+    on each node and nothing is left of what ran; with one the agents come back, and the jobs go on."""
 
     why: str
 
@@ -139,8 +139,8 @@ class EndNow(Input, frozen=True):
 
 
 AnyInput = (
-    Granted | Lost | Back | Refused | Returned | Ask | Reclaim | Said | Unlinked | Batch | Cancel | Resize | Tail | Fired
-    | Hold | Release | Resumed | EndAll | EndNow
+    Granted | Lost | Back | Refused | Returned | Ask | Reclaim | Said | Unlinked | Batch | Cancel | Resize | Tail
+    | Fired | Hold | Release | Resumed | EndAll | EndNow
 )  # fmt: skip
 
 

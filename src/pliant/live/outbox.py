@@ -24,7 +24,8 @@ _OF_GROUP = m.Started | m.StartFailed | m.Exited | m.Relay | m.Fence
 
 class Kept(NamedTuple):
     """``stays``: it is kept until its group is gone, acknowledged or not. No record tells of it, so that a controller
-    which begins anew has to hear it again. ``until``: what was told under this number has to be taken before it goes."""
+    which begins anew has to hear it again. ``until``: what was told under this number has to be taken before it
+    goes."""
 
     message: m.AgentMessage
     group: Key | None
@@ -34,8 +35,8 @@ class Kept(NamedTuple):
 
 
 class Outbox:
-    """Messages by their numbers, which increase. ``used``, by job: the seconds of processors in ends of ranks that are kept
-    no more, so that each end is either here or counted there."""
+    """Messages by their numbers, which increase. ``used``, by job: the seconds of processors in ends of ranks that are
+    kept no more, so that each end is either here or counted there."""
 
     def __init__(self) -> None:
         self.used: dict[int, float] = {}

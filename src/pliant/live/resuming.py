@@ -63,8 +63,8 @@ def find_missing(life: JobLife, job: Job, there: Collection[tuple[int, int]]) ->
 
 
 def unanswered(core: SchedulerCore, proving: Collection[tuple[int, int]]) -> Iterator[c.Command]:
-    """What is to be done again, but for nodes that are being proved clean of a job already; starts and open resizes have
-    been seen to."""
+    """What is to be done again, but for nodes that are being proved clean of a job already; starts and open resizes
+    have been seen to."""
     for command in core.unanswered():
         match command:
             case c.Release():

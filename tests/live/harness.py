@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pliant.apps.heat import solve_serial
@@ -19,6 +22,7 @@ from pliant.launch import processes, shm
 
 PLIANT = str(Path(sys.executable).with_name("pliant"))
 PROGRAMS = Path(__file__).with_name("programs")
+ROOT = Path(__file__).parents[2]
 HEAT = "python -m pliant.apps.heat --rows 64 --cols 64"
 PATIENCE_S = 40.0
 
@@ -68,6 +72,45 @@ def until(true: Callable[[], bool], what: str) -> None:
         if time.monotonic() > deadline:
             raise Failure(f"not within {PATIENCE_S:g} s: {what}")
         time.sleep(0.02)
+
+
+class Page:
+    """A page of docs/ whose blocks of code are run, so that it cannot say what is not so. A program's first line is a
+    comment with its name; there is one block of commands."""
+
+    def __init__(self, name: str) -> None:
+        text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+        blocks: list[tuple[str, str]] = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        self.programs = {
+            text.split(maxsplit=2)[1].rstrip(":"): text for language, text in blocks if language == "python"
+        }
+        [commands] = [text for language, text in blocks if language == "sh"]
+        self.commands = commands.splitlines()
+        assert len(blocks) == len(self.programs) + 1
+
+    @contextmanager
+    def shell(self, folder: Path) -> Iterator[Callable[[str], list[str]]]:
+        """Runs a line of sh in ``folder``, where the page's programs are: the lines that it prints, or that its job has
+        logged."""
+        for name, text in self.programs.items():
+            (folder / name).write_text(text)
+        with TemporaryDirectory(prefix="plt") as runtime:
+            path = f"{Path(PLIANT).parent}:{os.environ['PATH']}"
+            env = {**os.environ, "PATH": path, "XDG_RUNTIME_DIR": runtime}
+
+            def run(line: str) -> list[str]:
+                ran = subprocess.run(
+                    ["sh", "-c", line], cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False
+                )  # fmt: skip
+                assert ran.returncode == 0, ran.stderr
+                if not line.startswith("pliant run"):
+                    return ran.stdout.splitlines()
+                [log] = folder.glob("pliant-runs/*.log")
+                said = log.read_text().splitlines()
+                log.unlink()
+                return said
+
+            yield run
 
 
 class BatchRun:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import zmq
@@ -26,16 +27,22 @@ from pliant.core import records as r
 PATIENCE_S = 60.0
 
 
-def test_places_are_processes_and_one_may_be_killed() -> None:
+def told(program: str) -> dict[str, Any]:
+    """What a program of places prints."""
     done = subprocess.run(
-        [sys.executable, str(PROGRAMS / "three_places.py")],
+        [sys.executable, str(PROGRAMS / program)],
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_places_are_processes_and_one_may_be_killed() -> None:
+    assert told("three_places.py") == {
         "heard": 3 + 9 + 27 + 2,
         "array": True,
         "failed": 3,
@@ -45,15 +52,7 @@ def test_places_are_processes_and_one_may_be_killed() -> None:
 
 
 def test_futures_are_worked_on_at_all_places() -> None:
-    done = subprocess.run(
-        [sys.executable, str(PROGRAMS / "futures.py")],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {
+    assert told("futures.py") == {
         "workers": 3,
         "squares": True,
         "places": [0, 1, 2],

@@ -6,12 +6,13 @@ import json
 import resource
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
 from pliant.core import records as r
@@ -22,10 +23,13 @@ from pliant.policy.easy import Easy
 from pliant.policy.registry import POLICIES
 from pliant.policy.view import Policy
 from pliant.sim.simulator import Conditions, simulate
+from pliant.study.workers import Workers
 from pliant.workloads.generate import Load, malleable_batch
 from pliant.workloads.job import SimJob
 from pliant.workloads.lublin import lublin_jobs
 from pliant.workloads.swf import read_swf, rigid_jobs
+
+T = TypeVar("T")
 
 bench_app = typer.Typer(no_args_is_help=True, help="Measure Pliant on this machine.")
 
@@ -43,6 +47,19 @@ QUICK_JOBS = 5000
 def register(app: typer.Typer) -> None:
     """Add ``bench`` and its verbs to the command."""
     app.add_typer(bench_app, name="bench")
+
+
+def over_seeds(
+    seeds: range, work: Callable[[list[int]], list[T]], chunk: int, workers: int, what: str
+) -> Iterator[list[T]]:
+    """``work`` done for all seeds, ``chunk`` at a time, in so many processes; the results of each chunk, in order. How
+    far it has come is shown, counted in ``what``."""
+    chunks = [list(seeds[i : i + chunk]) for i in range(0, len(seeds), chunk)]
+    with Progress(console=Console(stderr=True), transient=True) as progress, Workers(workers) as several:
+        task = progress.add_task(what, total=len(seeds))
+        for some in several.each([(work, (each,)) for each in chunks]):
+            progress.advance(task, len(some))
+            yield some
 
 
 class Counting:

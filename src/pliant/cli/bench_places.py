@@ -8,11 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
-from pliant.cli.bench import bench_app
-from pliant.study.workers import Workers
+from pliant.cli.bench import bench_app, over_seeds
 
 if TYPE_CHECKING:
     from pliant.testing.balanced import Trial
@@ -41,13 +38,9 @@ def places(
     (and die, where it is resilient), and hold the result against what one place alone finds."""
     began = time.monotonic()
     trials: list[Trial] = []
-    numbers = range(first, first + seeds)
-    chunks = [list(numbers[i : i + CHUNK]) for i in range(0, seeds, CHUNK)]
-    with Progress(console=Console(stderr=True), transient=True) as progress, Workers(workers) as several:
-        task = progress.add_task("computations", total=seeds)
-        for some in several.each([(partial(attempts, deaths=deaths), (chunk,)) for chunk in chunks]):
-            trials += some
-            progress.advance(task, len(some))
+    work = partial(attempts, deaths=deaths)
+    for some in over_seeds(range(first, first + seeds), work, CHUNK, workers, "computations"):
+        trials += some
     wrong = [trial for trial in trials if not trial.exact]
     figures = {
         "seeds": len(trials),

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, NamedTuple
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
-from pliant.cli.bench import bench_app
+from pliant.cli.bench import bench_app, over_seeds
 from pliant.model.errors import PliantError
 from pliant.protocol import resizing
-from pliant.study.workers import Workers
 from pliant.testing.faults import FAULTS, IMPOSSIBLE
 from pliant.testing.world import Verdict, World
 
@@ -56,16 +51,13 @@ def world(  # noqa: PLR0913 -- a command has its options as parameters
     if seed is not None:
         _tell(World(seed, names, telling=True).run())
         return
-    console = Console(stderr=True)
     began = time.monotonic()
     verdicts: list[Verdict] = []
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("worlds", total=seeds)
-        for some in _run(range(first, first + seeds), names, workers, stop=stop):
-            verdicts += some
-            progress.advance(task, len(some))
-            if stop and some[-1].broken:
-                break
+    work = partial(run_some, names=names, stop=stop)
+    for some in over_seeds(range(first, first + seeds), work, CHUNK, workers, "worlds"):
+        verdicts += some
+        if stop and some[-1].broken:
+            break
     figures, found = _sum(verdicts, time.monotonic() - began)
     if as_json:
         typer.echo(json.dumps({**figures, "violations": [one._asdict() for one in found]}))
@@ -87,16 +79,8 @@ def _faults(text: str) -> tuple[str, ...]:
     return names
 
 
-def _run(seeds: range, names: tuple[str, ...], workers: int, *, stop: bool) -> Iterator[list[Verdict]]:
-    chunks = [list(seeds[i : i + CHUNK]) for i in range(0, len(seeds), CHUNK)]
-    work = partial(run_some, names=names, stop=stop)
-    with Workers(workers) as several:
-        yield from several.each([(work, (chunk,)) for chunk in chunks])
-
-
 def run_some(seeds: list[int], names: tuple[str, ...], *, stop: bool = False) -> list[Verdict]:
     """These worlds, one after the other; with ``stop``, none after one that breaks."""
-    os.environ.setdefault("PYTHONHASHSEED", "0")
     verdicts: list[Verdict] = []
     for seed in seeds:
         verdicts.append(World(seed, names).run())

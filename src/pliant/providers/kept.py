@@ -23,10 +23,19 @@ from pliant.live import orders as o
 from pliant.live.register import JOB, NODE, RUN
 from pliant.model.errors import PliantError, ProtocolError
 from pliant.model.nodes import hostlist
-from pliant.protocol import VERSION, codec
+from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant.providers import Tell
-from pliant.providers.local import LONGEST, RESTARTS, START_S, Link, LocalNodes, Process, trouble
+from pliant.providers.local import (
+    LONGEST,
+    RESTARTS,
+    START_S,
+    Link,
+    LocalNodes,
+    Process,
+    trouble,
+    wrong_version,
+)
 
 LOOK_S = 0.1
 
@@ -217,8 +226,8 @@ class KeptNodes(LocalNodes):
         name = envelope.node
         if not isinstance(hello, m.AgentHello) or name not in self._restarts or name in self._links:
             raise ProtocolError(f"a link for {name!r} that is not due")
-        if hello.version != VERSION:
-            raise ProtocolError(f"it speaks version {hello.version} of the protocol, and this is {VERSION}")
+        if problem := wrong_version(hello):
+            raise ProtocolError(problem)
         process = self._known.get(name)
         if process is None:
             process = self._known[name] = Adopted(pid)
@@ -229,16 +238,8 @@ class KeptNodes(LocalNodes):
         return name
 
     def _said(self, name: str, line: bytes) -> None:
-        try:
-            envelope = self._envelopes.decode(line)
-            message = self._messages.decode(envelope.message)
-        except ProtocolError as error:
-            sys.stderr.write(f"pliant: from the agent of {name}: {error}\n")
-            return
-        if isinstance(message, m.Error) or envelope.node != name:
-            said = message.text if isinstance(message, m.Error) else f"a message of {envelope.node!r}"
-            sys.stderr.write(f"pliant: from the agent of {name}: {said}\n")
-        elif not isinstance(message, m.Heartbeat):
+        if (said := self._understood(name, line, (name,))) is not None:
+            envelope, _ = said
             self._tell(o.Said(name, envelope.message, envelope.number, envelope.obeyed))
 
     async def _back_or_lost(self, name: str) -> None:

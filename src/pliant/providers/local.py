@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Coroutine, Iterable
+from collections.abc import Container, Coroutine, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -42,6 +42,13 @@ def trouble(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return f"silent for {SILENCE_S + GRACE_S:g} s"
     return str(error) or f"the connection broke ({type(error).__name__})"
+
+
+def wrong_version(hello: m.AgentHello) -> str:
+    """Why this agent cannot be understood, or nothing."""
+    if hello.version == VERSION:
+        return ""
+    return f"it speaks version {hello.version} of the protocol, and this is {VERSION}"
 
 
 def _nobody(_event: Event) -> None:
@@ -277,24 +284,34 @@ class LocalNodes:
             await self._lose(name, link)
 
     def _opened(self, name: str, link: Link, line: bytes) -> None:
-        """An envelope has come over the link to ``name``. What is in it and cannot be read harms nothing else."""
+        """An envelope has come over the link to ``name``."""
+        if (said := self._understood(name, line, self._links)) is None:
+            return
+        envelope, message = said
+        if isinstance(message, m.AgentHello):
+            if problem := wrong_version(message):
+                self.send([name], m.Error(problem))
+                raise ProtocolError(problem)
+            link.ready.set()
+        else:
+            self._tell(o.Said(envelope.node, envelope.message))
+
+    def _understood(
+        self, name: str, line: bytes, nodes: Container[str]
+    ) -> tuple[m.From, m.AgentMessage] | None:
+        """The envelope that the agent of ``name`` has sent for one of ``nodes``, and the message in it. None if nothing
+        follows: a heartbeat, or what is told on standard error, as it is an error or cannot be read."""
         try:
             envelope = self._envelopes.decode(line)
             message = self._messages.decode(envelope.message)
         except ProtocolError as error:
             sys.stderr.write(f"pliant: from the agent of {name}: {error}\n")
-            return
-        if isinstance(message, m.Error) or envelope.node not in self._links:
+            return None
+        if isinstance(message, m.Error) or envelope.node not in nodes:
             said = message.text if isinstance(message, m.Error) else f"a message of {envelope.node!r}"
             sys.stderr.write(f"pliant: from the agent of {name}: {said}\n")
-        elif isinstance(message, m.AgentHello):
-            if message.version != VERSION:
-                problem = f"it speaks version {message.version} of the protocol, and this is {VERSION}"
-                self.send([name], m.Error(problem))
-                raise ProtocolError(problem)
-            link.ready.set()
-        elif not isinstance(message, m.Heartbeat):
-            self._tell(o.Said(envelope.node, envelope.message))
+            return None
+        return None if isinstance(message, m.Heartbeat) else (envelope, message)
 
     async def _read(self, reader: asyncio.StreamReader) -> bytes:
         """What the agent sends next; TimeoutError if it is silent for too long.

@@ -1,4 +1,4 @@
-"""A whole run's records, audited."""
+"""A whole run's records, audited, and its Gantt chart."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from pliant.core import records as r
 from pliant.core.audit import Audit
+from pliant.core.gantt import Gantt
+from pliant.core.lives import told
 
 
 def audit(records: Iterable[r.Record]) -> Audit:
@@ -14,3 +16,9 @@ def audit(records: Iterable[r.Record]) -> Audit:
     for record in records:
         checked.add(record)
     return checked
+
+
+def gantt(records: Iterable[r.Record]) -> Gantt:
+    chart = Gantt()
+    told(records, chart)
+    return chart

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from audits import gantt
 from commands import command
 from hypothesis import given, settings
 from test_node_failures import drawn_
 from test_simulation import NODES, elastic_jobs, policies_, run, settings_
 
 from pliant.core import records as r
-from pliant.core.gantt import gantt
 from pliant.core.metrics import Metrics, measure
 from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState

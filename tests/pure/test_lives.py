@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from itertools import pairwise
 
+from audits import gantt
 from hypothesis import given, settings
 from test_metrics import RECORDS
 from test_node_failures import drawn_
@@ -12,7 +13,7 @@ from test_simulation import NODES, elastic_jobs, policies_, settings_
 
 from pliant.charts.dense import Dense
 from pliant.core import records as r
-from pliant.core.gantt import Gantt, gantt
+from pliant.core.gantt import Gantt
 from pliant.core.lives import LOST, ROWS, Life, Listener, Lives, told
 from pliant.core.metrics import Metrics, measure
 from pliant.core.settings import Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from audits import audit
+from audits import audit, gantt
 from commands import command
 from driving import Driven
 from test_job_life import NAMES, Heard, of, said, told
@@ -14,7 +14,6 @@ from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
 from pliant.core.core import SchedulerCore, replay
-from pliant.core.gantt import gantt
 from pliant.core.metrics import measure
 from pliant.core.settings import NEVER, Settings
 from pliant.live import resuming

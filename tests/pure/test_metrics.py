@@ -6,9 +6,10 @@ import json
 
 import msgspec
 import pytest
+from audits import gantt
 
 from pliant.core import records as r
-from pliant.core.gantt import Mark, Segment, gantt
+from pliant.core.gantt import Mark, Segment
 from pliant.core.metrics import Metrics, ResizeOutcome, measure
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from audits import audit
+from audits import audit, gantt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
@@ -13,7 +13,6 @@ from msgspec import structs
 from pliant.core import records as r
 from pliant.core.audit import Audit
 from pliant.core.core import SchedulerCore, replay
-from pliant.core.gantt import gantt
 from pliant.core.journal import Header, header_line, read
 from pliant.core.metrics import measure
 from pliant.core.settings import Settings

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from audits import gantt
 from commands import command
 from hypothesis import given
 from hypothesis import settings as limits
@@ -17,7 +18,6 @@ from workloads import records_of, rigid, upper_bound_jobs
 
 from pliant.core import records as r
 from pliant.core.core import SchedulerCore, replay
-from pliant.core.gantt import gantt
 from pliant.core.settings import Settings
 from pliant.daemon.deadline import TimedPolicy
 from pliant.model.errors import PolicyError

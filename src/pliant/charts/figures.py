@@ -10,7 +10,6 @@ import re
 import warnings
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from pliant.charts.palette import Fill, fills
@@ -101,16 +100,6 @@ def render_svg(figure: Any) -> str:
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     text = out.getvalue()
     return re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-
-
-def save_png(runs: Sequence[Run], path: Path, dpi: float = 160) -> None:
-    """The chart as a PNG on white."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    chart = build(runs)
-    FigureCanvasAgg(chart.figure)
-    with _missing_glyphs_ignored():
-        chart.figure.savefig(path, dpi=dpi, facecolor="white", metadata={"Software": None})
 
 
 def _missing_glyphs_ignored() -> warnings.catch_warnings[None]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import ClassVar, NamedTuple
 
 from pliant.core import records as r
-from pliant.core.lives import Life, Listener, Stretch, told
+from pliant.core.lives import Life, Listener, Stretch
 from pliant.model.nodes import NodeSet
 
 
@@ -91,10 +90,3 @@ class Gantt(Listener):
 
     def _segment(self, life: Life) -> Segment:
         return Segment(life.job, life.spec.name, NodeSet(life.mask), life.since, self.lives.now)
-
-
-def gantt(records: Iterable[r.Record]) -> Gantt:
-    """The chart of a whole run."""
-    chart = Gantt()
-    told(records, chart)
-    return chart

@@ -41,7 +41,9 @@ class Recorder:
         try:
             yield
         except OSError as error:
-            self._file = None
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
             with contextlib.suppress(OSError):
                 sys.stderr.write(f"pliant: the recording {self._name} cannot be written: {error}\n")
 

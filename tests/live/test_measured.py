@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from harness import PROGRAMS
 
+from pliant.core import records as r
 from pliant.measure import programs, resizes
 from pliant.measure.programs import BARE, Shape
 from pliant.model.errors import PliantError
@@ -62,3 +63,39 @@ def test_a_job_is_resized_by_order_until_it_ends(tmp_path: Path) -> None:
     assert resizes.median_s([resized], grows=True) > 0
     with pytest.raises(PliantError, match="no job has shrunk before it ended"):
         resizes.median_s([quiet], grows=False)
+
+
+def test_a_job_has_one_worker_a_place_and_is_given_up_after_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLIANT_WORKERS", "7")  # of another program's
+    tells = "import json, os; print(json.dumps({'workers': os.environ['PLIANT_WORKERS']}))"
+
+    async def measured() -> resizes.Job:
+        async with resizes.machine(1, tmp_path) as machine:
+            job = await machine.run(["-c", tells], (1,))
+            monkeypatch.setattr(resizes, "LIMIT_S", 0.5)
+            with pytest.raises(PliantError, match=r"sleep\(600\) has not ended within 0\.5 s; see .*job2"):
+                await machine.run(["-c", "import time; time.sleep(600)"], (1,))
+            return job
+
+    assert asyncio.run(measured()).figures == {"workers": "1"}
+
+
+def test_a_controller_that_fails_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    noted = resizes.Machine._note
+
+    def note(machine: resizes.Machine, record: r.Record) -> None:
+        if isinstance(record, r.JobLaunched):
+            raise OSError("the disk is full")
+        noted(machine, record)
+
+    monkeypatch.setattr(resizes.Machine, "_note", note)
+    monkeypatch.setattr(resizes, "LIMIT_S", 60.0)
+
+    async def measured() -> None:
+        async with resizes.machine(1, tmp_path) as machine:
+            await machine.run(["-c", "import time; time.sleep(600)"], (1,))
+
+    with pytest.raises(OSError, match="the disk is full"):
+        asyncio.run(measured())

@@ -57,6 +57,17 @@ def test_a_bag_that_finds_something_else_is_no_pair() -> None:
         overhead.ratio(_queens(6), bare_first=True)
 
 
+def test_a_program_that_there_is_not_is_named_with_those_that_there_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["overhead", "uts", "nothing"])
+    with pytest.raises(SystemExit):
+        overhead.main()
+    said = capsys.readouterr().err
+    assert "'nothing'" in said
+    assert all(name in said.rpartition("choose from")[2] for name in overhead.programs(quick=True))
+
+
 def test_each_figure_of_the_bench_has_a_row() -> None:
     around = {"processors": 2, "load_average": 0.1, "sha": "wide"}
     times = {"ratios": 5, "scaling": 3, "resized": 2, "grows": 4, "shrinks": 3}

@@ -78,9 +78,8 @@ def compute(
     told: Callable[[], str],
     bare: Callable[[], ResultT],
 ) -> dict[str, object]:
-    """Do it as the options say, by the balanced bag or by the ``bare`` kernel. Returns the ``seconds`` of wall
-    time that it
-    took, the start of places included, and what ``run`` returns."""
+    """Do it as the options say, by the balanced bag or by the ``bare`` kernel. Returns the ``seconds`` of wall time
+    that it took, the start of places included, and what ``run`` returns."""
     begin, used = time.perf_counter(), time.thread_time()
     if not options.serial:
         figures = run(bag, result, options.chunk, told)

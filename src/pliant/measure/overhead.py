@@ -82,7 +82,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     options.add_argument("--pairs", type=balanced.whole(1, 1000), default=5)
     options.add_argument("--quick", action="store_true")
-    options.add_argument("names", nargs="+", help="programs")
+    options.add_argument("names", nargs="+", choices=list(programs(quick=True)), help="programs")
     chosen = options.parse_args()
     there = programs(quick=chosen.quick)
     ratios: dict[str, list[float]] = {name: [] for name in chosen.names}

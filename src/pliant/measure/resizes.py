@@ -6,13 +6,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import shutil
 import statistics
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from pliant.core import records as r
 from pliant.core.settings import Settings
@@ -30,14 +29,13 @@ from pliant.providers.local import LocalNodes
 LIMIT_S = 600.0
 """What a job may take."""
 END_S = 2.0
-
-AnyRecordT = TypeVar("AnyRecordT", bound=r.Record)
+"""What jobs get to end when a measurement is broken off."""
 
 
 class Change(NamedTuple):
     """A resize by ``nodes`` that was done. ``seconds`` from its offer on: of a growth until the controller has
-    booked what the program says after post_grow; of a shrink until all nodes are proved clean, of which the last
-    ``clean_s`` after that. ``phases`` are the program's own."""
+    booked what the program says after post_grow; of a shrink until all nodes are proved clean, the last ``clean_s`` of
+    it after it was booked. ``phases`` are the program's own."""
 
     nodes: int
     grows: bool
@@ -64,6 +62,7 @@ class Machine:
         self._records: list[r.Record] = []
         self._more = asyncio.Event()
         self._jobs = 0
+        self._running: asyncio.Future[None] | None = None
         controller.sinks.append(self._note)
 
     def _note(self, record: r.Record) -> None:
@@ -71,10 +70,9 @@ class Machine:
         self._more.set()
 
     async def run(self, command: Sequence[str], sizes: Sequence[int]) -> Job:
-        """Run ``python`` with the words of ``command`` as a job of places; it prints its figures as one line
-        of JSON. It
-        starts with ``sizes[0]`` nodes, and is ordered to the other sizes, around and around until it ends. PliantError
-        if it fails."""
+        """Run ``python`` with the words of ``command`` as a job of places, which prints its figures as one line of
+        JSON. It starts with ``sizes[0]`` nodes, and is ordered to the other sizes, around and around until it ends.
+        PliantError if it fails, or takes longer than LIMIT_S; and what ended the controller, if that was ended."""
         self._jobs += 1
         number, first = self._jobs, len(self._records)
         spec = JobSpec(
@@ -82,19 +80,22 @@ class Machine:
             nodes=Bounds(min(sizes), max(sizes), preferred=sizes[0]),
             job_class=JobClass.MALLEABLE if len(set(sizes)) > 1 else JobClass.RIGID,
             command=(sys.executable, *command),
-            env=dict(os.environ),
             kind=JobKind.PLACES,
         )
-        async with asyncio.timeout(LIMIT_S):
-            running = asyncio.ensure_future(self._controller.run((spec,)))
-            try:
+        log = log_file(self._output, spec)
+        self._running = asyncio.ensure_future(self._controller.run((spec,)))
+        self._running.add_done_callback(lambda _: self._more.set())
+        try:
+            async with asyncio.timeout(LIMIT_S):
                 startup_s = await self._started(number, first)
                 changes = await self._resize(number, sizes) if len(set(sizes)) > 1 else []
-                await running
-            finally:
-                running.cancel()
-        [end] = [each for each in self._records[first:] if isinstance(each, r.JobEnded)]
-        said = log_file(self._output, spec).read_text(encoding="utf-8", errors="replace").splitlines()
+                await self._running
+        except TimeoutError:
+            raise PliantError(f"{' '.join(command)} has not ended within {LIMIT_S:g} s; see {log}") from None
+        finally:
+            self._running.cancel()
+        end = next(each for each in self._records[first:] if isinstance(each, r.JobEnded))
+        said = log.read_text(encoding="utf-8", errors="replace").splitlines()
         figures = [line for line in said if line.startswith("{")]
         if end.state is not JobState.COMPLETED or not figures:
             why = end.error or " ".join(said[-1:])
@@ -139,14 +140,18 @@ class Machine:
         return Change(by, grows, last - offer.at, last - done.at, done.phases)
 
     async def _next(self, job: int, at: int, *kinds: type[r.Record]) -> tuple[r.Record, int]:
-        """The first record of the job from the ``at``-th on that is of one of these kinds, and the number
-        after its own."""
+        """The first record of the job from the ``at``-th on that is of one of these kinds, and the number after its
+        own. PliantError if there is none to come; and what ended the controller, if that was ended."""
         while True:
             for number in range(at, len(self._records)):
                 record = self._records[number]
                 if isinstance(record, kinds) and getattr(record, "job", 0) == job:
                     return record, number + 1
             at = len(self._records)
+            if self._running is not None and self._running.done():
+                self._running.result()
+                names = " or ".join(kind.__name__ for kind in kinds)
+                raise PliantError(f"job {job} has ended, and there was no {names} of it: was a node lost?")
             self._more.clear()
             await self._more.wait()
 

@@ -62,9 +62,8 @@ def steps(effort: Effort) -> int:
 
 
 def measure(effort: Effort, output: Path, advance: Callable[[], object]) -> Figures:
-    """``programs``: seconds of each in each shape; ``startup``: seconds by number of places; ``resizes`` by
-    number of places that
-    come or go, with their phases; and what all that depends on. PliantError if a program fails."""
+    """``programs``: seconds of each in each shape; ``startup``: seconds by number of places; ``resizes`` by number of
+    places that come or go, with their phases; and what all that depends on. PliantError if a program fails."""
     around = programs.surroundings()
     found = {
         name: programs.in_turn(f"pliant.apps.{name}", options, SHAPES, effort.rounds, advance)
@@ -98,9 +97,8 @@ def _row(shape: Shape, runs: dict[Shape, list[Figures]]) -> dict[str, Any]:
 
 
 def resize_rows(changes: Sequence[resizes.Change]) -> list[dict[str, Any]]:
-    """For growths and shrinks by each number of places: how many, and the medians in seconds of the whole, of
-    each phase
-    that the program told, and of what came after it until the nodes were clean."""
+    """For growths and shrinks by each number of places: how many, and the medians in seconds of the whole, of each
+    phase that the program told, and of what came after it until the nodes were clean."""
     kinds = sorted({(not change.grows, change.nodes) for change in changes})
     rows = []
     for shrinks, nodes in kinds:

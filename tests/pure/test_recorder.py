@@ -31,7 +31,9 @@ def test_without_a_directory_there_is_none(tmp_path: Path, monkeypatch: pytest.M
     assert directory() == tmp_path
 
 
-def test_where_it_cannot_be_made_that_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_it_cannot_be_made_that_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").touch()
     recorder = Recorder(tmp_path / "file", "agent-n0")
     recorder.write(b"1\n")

@@ -95,11 +95,15 @@ SMALL = (Source("Lublin-Feitelson", "", 64, 2, 60),)
 @pytest.mark.long
 def test_a_small_study_of_all_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole, from the tasks to the folder, with Lublin's model alone; without malleable jobs, nothing changes."""
-    monkeypatch.setattr(traces, "QUICK", SMALL)
+    monkeypatch.setattr(traces, "QUICK", (Source("Elsewhere", "elsewhere.swf.gz", 64, 2, 60), *SMALL))
     out = tmp_path / "out"
     files = reproduce(out, studies=("traces",), quick=True, workers=1)
     text = (out / MARK).read_text()
-    assert "traces were not found" in text
+    assert (
+        "traces were not found (--traces, or PLIANT_TRACES) and are left out: Elsewhere (elsewhere.swf.gz)."
+        in text
+    )
+    assert all(f"![]({name})" in text for name in files if name.endswith(".png"))
     assert all(f"| {policy} |" in text for policy in POLICIES)
     assert {path.name for path in out.iterdir()} == {MARK, *files}
     with (out / "traces-changes.csv").open() as file:

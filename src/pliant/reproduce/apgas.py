@@ -24,8 +24,6 @@ TABLES = {"programs": FIGURES[0], "startup": "apgas-startup", "resizes": FIGURES
 """The measured tables, and the files that they go to."""
 SHAPES = ("1 place", "1 place, 2 workers", "2 places")
 PHASES = ("start_s", "connect_s", "handler_s", "release_s", "clean_s")
-
-
 EXPAND, SHRINK = "expand", "shrink"
 
 

@@ -25,9 +25,9 @@ def reproduce(  # noqa: PLR0913 -- what, where from, where to and how: each with
 ) -> list[str]:
     """Run ``studies`` and write their figures and tables to the folder ``path``; the result is its files.
 
-    ``trace_folder`` has the traces; without it the study of traces has Lublin's model only. ``quick`` takes
-    fewer and shorter workloads. ``progress`` is told how many simulations are done, and of how many.
-    BatchError if the folder cannot be written; nothing is half-written.
+    ``trace_folder`` has the traces; the study of traces leaves out those that it has not, and says so. ``quick``
+    takes fewer and shorter workloads. ``progress`` is told how many simulations are done, and of how many. BatchError
+    if the folder cannot be written; nothing is half-written.
     """
     if unknown := [name for name in studies if name not in STUDIES]:
         raise BatchError(f"there is no study {unknown[0]!r} (known: {', '.join(STUDIES)})")
@@ -51,10 +51,10 @@ def reproduce(  # noqa: PLR0913 -- what, where from, where to and how: each with
         if "paper3" in studies:
             sections.append(paper3.write(folder, paper3.collect(parts["paper3"])))
         if "traces" in studies:
-            if len(found) < len(traces.FULL):
+            if missing := traces.missing(found, quick=quick):
+                names = ", ".join(f"{each.name} ({each.file})" for each in missing)
                 sections.append(
-                    "The real traces were not found (--traces, or PLIANT_TRACES): this has Lublin's model "
-                    "only.\n"
+                    f"These traces were not found (--traces, or PLIANT_TRACES) and are left out: {names}.\n"
                 )
             sections.append(traces.write(folder, traces.collect(found, parts["traces"], quick=quick)))
         sections.append("## Files\n\n" + "\n".join(f"- [{name}]({name})" for name in folder.files) + "\n")

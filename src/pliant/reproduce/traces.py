@@ -69,6 +69,8 @@ QUICK = (
     Source("Lublin-Feitelson", "", LUBLIN_NODES, 4, 400),
 )
 QUICK_SHARES = (0.0, 20.0, 60.0, 100.0)
+DRAWN = (("turnaround_mean_s", "turnaround"), ("wait_mean_s", "wait"), ("makespan_s", "makespan"))
+"""The metrics that are drawn as lines, and the names of their figures behind ``traces-``."""
 
 
 class Case(NamedTuple):
@@ -138,6 +140,11 @@ def sources(traces: Path | None, *, quick: bool) -> list[Source]:
         for each in (QUICK if quick else FULL)
         if not each.file or (traces and (traces / each.file).is_file())
     ]
+
+
+def missing(found: Sequence[Source], *, quick: bool) -> list[Source]:
+    """Those whose traces are not among ``found``."""
+    return [each for each in (QUICK if quick else FULL) if each not in found]
 
 
 def cases(found: Sequence[Source], *, quick: bool) -> Iterator[Case]:
@@ -250,11 +257,7 @@ def write(folder: Folder, study: Study) -> str:
         ],
     )
     _heat(folder, study)
-    for metric, name in (
-        ("turnaround_mean_s", "turnaround"),
-        ("wait_mean_s", "wait"),
-        ("makespan_s", "makespan"),
-    ):
+    for metric, name in DRAWN:
         _lines(folder, study, metric, name)
     return _section(study)
 
@@ -315,45 +318,48 @@ def _section(study: Study) -> str:
         "",
     ]
     for source in study.sources:
-        origin = "windows" if source.file else "seeds"
-        lines += [
-            f"### {source.name}: {source.windows} {origin} of {source.jobs:,} jobs, {source.nodes:,} nodes",
-            "",
-            "| policy | "
-            + " | ".join(f"turnaround, {share:g} %" for share in TABLE_SHARES)
-            + " | makespan, 100 % | promises broken |",
-            "|---|" + "---|" * (len(TABLE_SHARES) + 2),
-        ]
-        ranked = sorted(
-            POLICIES,
-            key=lambda policy: sum(
-                study.changes(source, policy, share, "turnaround_mean_s").mean for share in TABLE_SHARES
-            ),
-        )
-        for policy in ranked:
-            cells = [
-                _cell(study.changes(source, policy, share, "turnaround_mean_s")) for share in TABLE_SHARES
-            ]
-            cells.append(_cell(study.changes(source, policy, 100.0, "makespan_s")))
-            cells.append(study.promises(source, policy, study.shares).text)
-            lines.append(f"| {policy} | {' | '.join(cells)} |")
-        lines += [
-            "",
-            "With what resizes cost in paper 2 (14.55 s to grow, 7.41 s to shrink), turnaround:",
-            "",
-        ]
-        lines += [
-            f"- {policy}: "
-            + ", ".join(
-                f"{share:g} % {_cell(study.changes(source, policy, share, 'turnaround_mean_s', costly=True))}"
-                for share in TABLE_SHARES
-            )
-            + f"; promises broken: {study.promises(source, policy, TABLE_SHARES, costly=True).text}"
-            for policy in COSTLY
-        ]
-        lines.append("")
-    figures = [f"![]({name}.png)" for name in ("traces-turnaround-all", "traces-turnaround", "traces-wait")]
+        lines += _table(study, source)
+    figures = [f"![](traces-{name}.png)" for name in ("turnaround-all", *(name for _, name in DRAWN))]
     return "\n".join([*lines, *_verdict(study), *figures, ""])
+
+
+def _table(study: Study, source: Source) -> list[str]:
+    """All policies on one workload, the best first."""
+    origin = "windows" if source.file else "seeds"
+    lines = [
+        f"### {source.name}: {source.windows} {origin} of {source.jobs:,} jobs, {source.nodes:,} nodes",
+        "",
+        "| policy | "
+        + " | ".join(f"turnaround, {share:g} %" for share in TABLE_SHARES)
+        + " | makespan, 100 % | promises broken |",
+        "|---|" + "---|" * (len(TABLE_SHARES) + 2),
+    ]
+    ranked = sorted(
+        POLICIES,
+        key=lambda policy: sum(
+            study.changes(source, policy, share, "turnaround_mean_s").mean for share in TABLE_SHARES
+        ),
+    )
+    for policy in ranked:
+        cells = [_cell(study.changes(source, policy, share, "turnaround_mean_s")) for share in TABLE_SHARES]
+        cells.append(_cell(study.changes(source, policy, 100.0, "makespan_s")))
+        cells.append(study.promises(source, policy, study.shares).text)
+        lines.append(f"| {policy} | {' | '.join(cells)} |")
+    lines += [
+        "",
+        "With what resizes cost in paper 2 (14.55 s to grow, 7.41 s to shrink), turnaround:",
+        "",
+    ]
+    lines += [
+        f"- {policy}: "
+        + ", ".join(
+            f"{share:g} % {_cell(study.changes(source, policy, share, 'turnaround_mean_s', costly=True))}"
+            for share in TABLE_SHARES
+        )
+        + f"; promises broken: {study.promises(source, policy, TABLE_SHARES, costly=True).text}"
+        for policy in COSTLY
+    ]
+    return [*lines, ""]
 
 
 def _cell(found: Interval) -> str:

@@ -1,9 +1,9 @@
-"""An agent, or the controller, as a part of the launch tree: it starts those below it, learns how all others are reached,
-and passes on what is for all. Without I/O or clock.
+"""An agent, or the controller, as a part of the launch tree: it starts those below it, learns how all others
+are reached, and passes on what is for all. Without I/O or clock.
 
-Phases 1 and 2 are Algorithms 1 and 2 of paper 4, phase 3 is its broadcast along the routing tree, which overlaps phase 2.
-What the paper lacks: where an agent cannot be started, its parent starts those below it; where one is lost, those below it
-call the next one further up.
+Phases 1 and 2 are Algorithms 1 and 2 of paper 4, phase 3 is its broadcast along the routing tree, which overlaps
+phase 2. What the paper lacks: where an agent cannot be started, its parent starts those below it; where one is
+lost, those below it call the next one further up.
 """
 
 from __future__ import annotations
@@ -181,7 +181,8 @@ class Branch:
             self._look()
 
     def _learn(self, reached: dict[int, str], gone: dict[int, str], sender: int | None = None) -> None:
-        """Keep what is new, and pass it on to all that have been told the rest. Who is gone is heard from above alone."""
+        """Keep what is new, and pass it on to all that have been told the rest. Who is gone is heard from above
+        alone."""
         new = {rank: contact for rank, contact in reached.items() if rank not in self.reached}
         lost = {rank: why for rank, why in gone.items() if rank not in self.gone}
         if not new and not lost:

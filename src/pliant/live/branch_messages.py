@@ -1,4 +1,5 @@
-"""What happens to an agent as a part of the launch tree, and what its machine asks of the shell around it. Data only."""
+"""What happens to an agent as a part of the launch tree, and what its machine asks of the shell around it.
+Data only."""
 
 from __future__ import annotations
 
@@ -113,7 +114,8 @@ class Reach(Output, frozen=True):
 
 
 class Close(Output, frozen=True):
-    """The link to ``rank`` is not needed any more; an agent that was started by this one and may still come is ended."""
+    """The link to ``rank`` is not needed any more; an agent that was started by this one and may still come is
+    ended."""
 
     rank: int
 

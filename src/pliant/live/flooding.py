@@ -22,8 +22,8 @@ MOST_TRIES = 60
 
 
 class Flooding:
-    """One agent's part. A message for one that is not known yet waits until it is; for one that is gone, those that it would
-    have passed it on to get it from here."""
+    """One agent's part. A message for one that is not known yet waits until it is; for one that is gone, those
+    that it would have passed it on to get it from here."""
 
     def __init__(self, seat: b.Seat, branch: Branch) -> None:
         self._here = seat.rank
@@ -52,7 +52,8 @@ class Flooding:
             self._send(rank, number)
 
     def cut(self, rank: int) -> None:
-        """It may not have got what it was sent: that goes out again a little later, if it is still to be reached from here."""
+        """It may not have got what it was sent: that goes out again a little later, if it is still to be
+        reached from here."""
         self._reaching.discard(rank)
         self._sent.pop(rank, None)
         tries = self._tries[rank] = self._tries.get(rank, 0) + 1

@@ -172,3 +172,16 @@ def test_it_beats_rigid_easy_at_every_share(percent: int) -> None:
         after = measured(changed, 64, Marginal(), Settings(cost=INSTANT), keep_jobs=False)
         ratios.append(after.turnaround_mean_s / before.turnaround_mean_s)
     assert mean(ratios) < 0.95
+
+
+def test_a_head_that_waits_for_a_job_on_its_way_to_fewer_nodes_is_not_promised_too_much() -> None:
+    """While a job stands still it computes no more, and nobody tells: what it has to go is known from the offer."""
+    giver = malleable("giver", 4, 8, 8, 600.0)
+    giver = SimJob(structs.replace(giver.spec, data_mb=100.0))
+    jobs = [giver, rigid("taker", 4, 920.0, at=10.0), rigid("head", 4, 5.0, at=11.2)]
+    told: dict[int, float] = {}
+    for record in records_of(jobs, Marginal(), settings=Settings(cost=ResizeCost(leave_s=0.0, data_s=0.05))):
+        if isinstance(record, r.JobPromised):
+            told.setdefault(record.job, record.start_by)
+        elif isinstance(record, r.JobStarted) and record.job == 3:
+            assert 900.0 < record.at <= told[3]  # when the giver has ended

@@ -18,11 +18,13 @@ class Resize:
     groups that the job has lost since it was offered: by so many the size may be below ``after`` when it is done."""
 
     __slots__ = (
-        "after", "arriving", "before", "deadline", "giving", "id", "leaving", "lost", "must", "nodes", "stage",
+        "after", "arriving", "before", "deadline", "giving", "id", "leaving", "lost", "must", "nodes", "offered",
+        "stage",
     )  # fmt: skip
 
     def __init__(self, record: r.ResizeOffered, deadline: float) -> None:
         self.id = record.resize
+        self.offered = record.at
         self.before = record.before
         self.after = record.after
         self.arriving = record.arriving
@@ -98,6 +100,11 @@ class Job:
         self.promised: float | None = None
         self.ending: JobState | None = None
         self.why = ""
+
+    @property
+    def offered_at(self) -> float | None:
+        """When the outstanding resize was offered."""
+        return None if self.resize is None else self.resize.offered
 
     def remaining_s(self, now: float) -> float:
         """Seconds to the end at the present size: from progress, else the model, else the estimate."""

@@ -315,6 +315,10 @@ class _Pass:
             late = cost.expand_s(job.size, size, job.spec.data_mb)
         else:
             late = cost.answer_s + cost.still_s(job.size, size, job.spec.data_mb)
+        begun = job.offered_at
+        if begun is not None and size == job.target:
+            # As it was to be expected then: nobody knows whether it stands still by now, and computes no more.
+            now = begun
         left = max(0.0, job.expected_end - now)
         return now + late + left * job.spec.speed_ratio(size, job.size)
 

@@ -103,6 +103,10 @@ class JobView(Protocol):
         """The size that an outstanding resize leads to, else ``size``."""
 
     @property
+    def offered_at(self) -> float | None:
+        """When the outstanding resize was offered, if there is one."""
+
+    @property
     def expected_end(self) -> float:
         """By the user's estimate, settled at each resize. In the past if the job has outrun it: then the job is
         expected to end now."""

@@ -130,7 +130,7 @@ class Machine:
             self._part(task.finish).begin()
         self.tasks += 1
 
-    def send(
+    def send(  # noqa: PLR0913 -- a task is what it is, where it counts and how it runs
         self,
         place: int,
         name: str,

@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 
 class MalleableHandler(Protocol):
-    """What a program does before and after its places change (paper 2, "Programmer Abstractions"). It is called at place 0,
-    beside the main function, for one change at a time."""
+    """What a program does before and after its places change (paper 2, "Programmer Abstractions"). It is called at
+    place 0, beside the main function, for one change at a time."""
 
     def pre_shrink(self, count: int) -> Sequence[Place]:
         """Choose ``count`` places that are to leave, not place 0, and move away what is needed of them."""
@@ -229,8 +229,9 @@ def disable_malleable_handler() -> None:
 
 
 def request_places(count: int) -> None:
-    """Ask the scheduler for ``count`` more places, all or none of them. If it offers them, the handler is asked as ever;
-    if it has none, nothing happens. At place 0; PliantError where there is no scheduler, ValueError if ``count`` is not positive."""
+    """Ask the scheduler for ``count`` more places, all or none of them. If it offers them, the handler is asked as
+    ever; if it has none, nothing happens. At place 0; PliantError where there is no scheduler, ValueError if ``count``
+    is not positive."""
     if count < 1:
         raise ValueError(f"request_places({count}): at least one")
     whole, size = malleability(), len(current().machine.members.places())
@@ -238,8 +239,8 @@ def request_places(count: int) -> None:
 
 
 def offer_places(count: int) -> None:
-    """Tell the scheduler that ``count`` places are not needed; it asks the handler for them as ever. At place 0; PliantError
-    where there is no scheduler, ValueError if that leaves no place."""
+    """Tell the scheduler that ``count`` places are not needed; it asks the handler for them as ever. At place 0;
+    PliantError where there is no scheduler, ValueError if that leaves no place."""
     whole, size = malleability(), len(current().machine.members.places())
     if not 0 < count < size:
         raise ValueError(f"offer_places({count}): the program has {size} places, and place(0) stays")

@@ -38,8 +38,8 @@ class Answer(Message, frozen=True):
 
 
 class Tally(Message, frozen=True):
-    """No task of ``finish`` is left at the sender. What it has sent to and received from each place since it last said so;
-    ``deaths`` of places it knew of. The payload has the exceptions of its tasks."""
+    """No task of ``finish`` is left at the sender. What it has sent to and received from each place since it last said
+    so; ``deaths`` of places it knew of. The payload has the exceptions of its tasks."""
 
     finish: FinishId
     sent: dict[int, int]

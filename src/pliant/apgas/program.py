@@ -33,8 +33,8 @@ def run(
     workers: int | None = None,
     bounds: Bounds | None = None,
 ) -> T:
-    """Run ``main()`` at place 0 and return its value, when all tasks that it has spawned are over. At any other place it
-    does not return: it runs tasks, and ends the process (SystemExit) when it is not needed any more.
+    """Run ``main()`` at place 0 and return its value, when all tasks that it has spawned are over. At any other place
+    it does not return: it runs tasks, and ends the process (SystemExit) when it is not needed any more.
 
     As a job of kind "places" it has a place on each of its nodes, and follows the scheduler within ``bounds`` while it
     has a malleable handler. A text that ``main`` returns is the job's result.

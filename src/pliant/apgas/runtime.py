@@ -235,11 +235,13 @@ class Runtime:
         return self._wait(done, timeout_s=timeout_s)
 
     def within(self, finish: FinishId | None) -> Within:
-        """``with``: what is spawned in this thread belongs to ``finish``, in which the caller has a task that is not over."""
+        """``with``: what is spawned in this thread belongs to ``finish``, in which the caller has a task that is not
+        over."""
         return Within(self, finish)
 
     def hold(self, finish: FinishId) -> bool:
-        """At its home: a new task of ``finish``, to be ended by ``let_go``, so that it is not over before. False if it is."""
+        """At its home: a new task of ``finish``, to be ended by ``let_go``, so that it is not over before. False if it
+        is."""
         with self.monitor:
             return self.machine.hold(finish)
 

@@ -91,8 +91,8 @@ class Sockets:
             if place not in self._addresses or self._closing:
                 return
             dealer = self._open(place)
-        # With copy=True the parts belong to the sender again when this returns. There is no limit to what waits, so that
-        # what cannot be sent at once has nowhere to go any more.
+        # With copy=True the parts belong to the sender again when this returns. There is no limit to what waits, so
+        # that what cannot be sent at once has nowhere to go any more.
         with contextlib.suppress(zmq.Again):
             dealer.send_multipart([self._codec.encode(message), *payload], zmq.NOBLOCK, copy=True)
 

@@ -1,9 +1,9 @@
 """Global load balancing at one place: its workers, the bags that they share, and whom it steals from.
 
 Each worker has a bag of its own. One bag of the place is there for its other workers (``intra``), one for other places
-(``inter``); a worker that sees one of them empty splits its own. A place without work tries some other places at random,
-then asks its lifelines, which answer when they have something, and is silent until then. Where a place's last worker
-ends, its part of the program's one finish is told, so that the finish ends when no place has work (paper 2,
+(``inter``); a worker that sees one of them empty splits its own. A place without work tries some other places at
+random, then asks its lifelines, which answer when they have something, and is silent until then. Where a place's last
+worker ends, its part of the program's one finish is told, so that the finish ends when no place has work (paper 2,
 "Lifeline-Based Global Load Balancing"; Finnerty et al., "Self-adjusting task granularity for global load balancer
 library on clusters of many-core processors", 2020, for several workers a place).
 """
@@ -48,8 +48,8 @@ class Settings:
 
 @dataclass
 class Statistics:
-    """What one place has done. Times in seconds, summed over its workers; ``longest_gap_s`` is the longest time between two
-    calls of ``process`` of a worker that had work."""
+    """What one place has done. Times in seconds, summed over its workers; ``longest_gap_s`` is the longest time between
+    two calls of ``process`` of a worker that had work."""
 
     calls: int = 0
     process_s: float = 0.0
@@ -146,7 +146,8 @@ class Balancer:
             self._work(mine)
 
     def _admit(self, bag: Bag[Any], sender: int) -> Bag[Any] | None:
-        """Work has come: for a new worker, which is to begin with what is returned, or for those there are. The lock is held."""
+        """Work has come: for a new worker, which is to begin with what is returned, or for those there are. The lock is
+        held."""
         self._asked.discard(sender)
         self.statistics.stolen += 1
         if self._running >= self._runtime.workers:

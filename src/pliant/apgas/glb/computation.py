@@ -42,14 +42,8 @@ def run(
     ``rank``-th of ``count`` places. If it is ``malleable``, places may come and go meanwhile; a program that has
     a malleable handler of its own says False. MultipleException if a task raises or a place dies.
     """
-    runtime = current()
-    if runtime.here != 0:
-        raise PliantError(f"global load balancing is started at place(0), this is place({runtime.here})")
     settings = settings or Settings()
-    if settings.resilient and initial is not None:
-        raise PliantError(
-            "a resilient computation begins with one bag: what a place makes itself would die with it"
-        )
+    _check_start(settings, initial)
     key = f"glb {uuid.uuid4().hex}"
     everywhere = tuple(place.id for place in places())
     handler = Handler(key, settings)
@@ -77,12 +71,19 @@ def run(
     finally:
         if malleable:
             malleability().disable()
-    if handler.recovery is None:
-        for place in places():
-            handler.gather(place, result)
-    for place in places():
-        uncounted_async_at(place, balancing.leave, key)
+    handler.end(result)
     return Outcome(result, handler.statistics)
+
+
+def _check_start(settings: Settings, initial: Callable[[int, int], Bag[R]] | None) -> None:
+    """PliantError if a computation cannot begin so, or here."""
+    here = current().here
+    if here != 0:
+        raise PliantError(f"global load balancing is started at place(0), this is place({here})")
+    if settings.resilient and initial is not None:
+        raise PliantError(
+            "a resilient computation begins with one bag: what a place makes itself would die with it"
+        )
 
 
 def _start(key: str, initial: Callable[[int, int], Bag[Any]], rank: int, count: int) -> None:
@@ -108,6 +109,14 @@ class Handler:
 
     def now_in(self, whole: FinishId) -> None:
         self._whole = whole
+
+    def end(self, result: Result) -> None:
+        """The computation is over: add what the places have found, unless that is done, and let all go."""
+        if self.recovery is None:
+            for place in places():
+                self.gather(place, result)
+        for place in places():
+            uncounted_async_at(place, balancing.leave, self._key)
 
     def gather(self, place: Place, result: Result) -> None:
         """Add what ``place`` has found."""

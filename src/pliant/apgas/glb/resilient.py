@@ -87,8 +87,8 @@ class ResilientBalancer(Balancer):
             return self._packed(), self.statistics
 
     def _look_after_buddy(self) -> None:
-        """A place has died. If what is here was put down there, do so elsewhere; workers that run see it themselves. What
-        it had put down here goes to place 0, as this place may die or leave before that is needed."""
+        """A place has died. If what is here was put down there, do so elsewhere; workers that run see it themselves.
+        What it had put down here goes to place 0, as this place may die or leave before that is needed."""
         runtime, dead = self._runtime, self._runtime.machine.members.dead
         with runtime.within(None):
             if self.safety.buddy in dead and not self._running:
@@ -301,8 +301,8 @@ class Recovery:
                 runtime.spawn(number, put_down, (self._key,), counted=True, urgent=True)
 
     def rounds(self, first: Step, gather: Callable[[], None], settings: Settings) -> None:
-        """Rounds of work, of which the first is begun by ``first``. At the end ``gather`` may raise, as everything else,
-        that a place is dead."""
+        """Rounds of work, of which the first is begun by ``first``. At the end ``gather`` may raise, as everything
+        else, that a place is dead."""
 
         def again(whole: FinishId) -> None:
             self._again(whole, settings)

@@ -1,9 +1,10 @@
 """What a place leaves with another, its buddy, so that its tasks and results can be had again when it dies.
 
-The unit is a place with all its bags. Before work leaves it, what stays and what leaves is put down at its buddy: so that
-what is put down and what is on its way never have a task in common. The receiver has the tasks in what it puts down
-itself from then on, and tells the giver; until then the giver keeps them. Each piece of work that travels has a number by
-which it can be told whether it has arrived. Place 0 does not die, and keeps what others need of it in its memory.
+The unit is a place with all its bags. Before work leaves it, what stays and what leaves is put down at its buddy: so
+that what is put down and what is on its way never have a task in common. The receiver has the tasks in what it puts
+down itself from then on, and tells the giver; until then the giver keeps them. Each piece of work that travels has a
+number by which it can be told whether it has arrived. Place 0 does not die, and keeps what others need of it in its
+memory.
 """
 
 from __future__ import annotations
@@ -118,7 +119,8 @@ def recover(
     reports: dict[int, Report], gone: set[int], put_down: dict[int, int], void: dict[int, int]
 ) -> Recovered:
     """``gone`` places have died; ``put_down`` has the buddies of those that have put something down; ``reports`` of all
-    others, when no work is on its way. What a place has put down up to its version in ``void`` is with place 0 already."""
+    others, when no work is on its way. What a place has put down up to its version in ``void`` is with place 0
+    already."""
     backups: dict[int, Backup] = {}
     for place in gone & put_down.keys():
         # Others may still have what it had put down with them before.

@@ -323,6 +323,49 @@ def test_a_dead_place_is_an_exception_to_who_waits_on_it_and_the_others_go_on(se
     assert left[0] >= 1
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_belongs_to_a_dead_place_is_not_begun_and_leaves_nothing_behind(seed: int) -> None:
+    """Place 1 opens a finish over tasks at place 2, which can do one at a time, and dies."""
+    world = Together(seed)
+
+    def double(x: int) -> int:
+        pause(3)
+        return 2 * x
+
+    def task(number: int) -> None:
+        log(("begun", number))
+        while not logged("killed") or 1 in current().machine.members.others:
+            pause(1)
+        async_local(log, "spawned by an orphan")  # belongs to nobody as well
+        async_at(place(0), log, "sent by an orphan")
+        log(("ended", number, at(place(0), double, number)))  # but somebody waits for this
+
+    def waits_for_them() -> None:
+        with finish():
+            for number in range(20):
+                async_at(place(2), task, number)
+
+    def main() -> None:
+        uncounted_async_at(place(1), waits_for_them)
+        while not [each for each in _LOG if each[0] == "begun"]:  # type: ignore[index]
+            pause(1)
+        pause(random.Random(seed).randrange(200))
+        world.kill(1)
+        log("killed")
+        there = world.runtimes[2].machine
+        while 1 in there.members.others or there.tasks:
+            current().wait(lambda: False, 1.0)
+        define_malleable_handler(_Noted([Place(2)]))
+        malleability().shrink(1, 60.0)
+
+    world.begin(main, 3, workers=1)
+    assert _LOG == [("begun", 0), "killed", ("ended", 0, 0)] or _LOG[1:] == [("begun", 0), ("ended", 0, 0)]
+    for number in (0, 2):
+        machine = world.runtimes[number].machine
+        assert not machine._parts, f"place({number}) remembers finishes"
+        assert not machine.ready
+
+
 def test_a_task_that_hangs_on_nothing_is_found() -> None:
     def main() -> None:
         runtime = current()

@@ -121,8 +121,9 @@ class Machine:
     def spawn(self, name: str, finish: FinishId | None, work: Thunk, *, urgent: bool = False) -> None:
         """A task of this place."""
         task = Ready(name, finish, work, self.here)
-        self.begin(task)
-        (self.urgent if urgent else self.ready).append(task)
+        if not self._is_nobodys(task):
+            self.begin(task)
+            (self.urgent if urgent else self.ready).append(task)
 
     def begin(self, task: Ready) -> None:
         """A task of this place is there, and ends with ``ended``."""
@@ -143,6 +144,8 @@ class Machine:
         """Send a task to another place, and return its call's number if its value is ``wanted``, else 0.
         BadPlaceException or DeadPlaceException if it cannot go there; nothing is counted then."""
         self.members.check(place)
+        if not wanted and self._is_dead(finish):
+            return 0
         call = self._number() if wanted else 0
         if wanted:
             self.calls[call] = Call(place, finish)
@@ -247,10 +250,12 @@ class Machine:
 
     def _task(self, sender: int, message: Task, payload: Payload) -> None:
         finish = FinishId(*message.finish) if message.finish is not None else None
+        task = Ready(message.name, finish, payload, sender, message.call)
+        if self._is_nobodys(task):
+            return
         if finish is not None:
             self._part(finish).begin(sender)
         self.tasks += 1
-        task = Ready(message.name, finish, payload, sender, message.call)
         (self.urgent if message.urgent else self.ready).append(task)
 
     def _answer(self, _sender: int, message: Answer, payload: Payload) -> None:
@@ -360,12 +365,31 @@ class Machine:
                 call.done, call.died = True, why or "it died"
                 if call.finish is not None:  # whoever called is told: it is no loss to the finish
                     self._part(call.finish).send(place, -1)
+        self._let_orphans_go(place)
         for finish in list(self._homes):
             self._look(finish)
         self._parted.pop(place, None)
         for leaving in list(self._parted):
             self._dismiss(leaving)
         self._leave_if_quiet()
+
+    def _let_orphans_go(self, place: int) -> None:
+        """Nobody waits for finishes of ``place``, which is dead: what runs of them goes on, the rest is dropped."""
+        for waiting in (self.ready, self.urgent):
+            kept = [task for task in waiting if not self._is_nobodys(task)]
+            self.tasks -= len(waiting) - len(kept)
+            waiting.clear()
+            waiting.extend(kept)
+        for finish in [each for each in self._parts if each.home == place]:
+            del self._parts[finish]
+
+    def _is_dead(self, finish: FinishId | None) -> bool:
+        """Whether the place that waited for ``finish`` has died."""
+        return finish is not None and finish.home in self.members.dead
+
+    def _is_nobodys(self, task: Ready) -> bool:
+        """Whether nobody waits for the task: its finish is dead, and so is who wants its value, if there is one."""
+        return self._is_dead(task.finish) and not (task.call and task.sender in self.members.addresses)
 
     def _stop(self, _sender: int, message: Stop, _payload: Payload) -> None:
         self.stopped = self.stopped or message.why or "the program is over"

@@ -448,9 +448,12 @@ def test_a_handler_is_asked_before_and_after_and_ids_are_not_used_again() -> Non
 )
 def test_a_handler_that_names_what_cannot_leave_is_told(chosen: list[Place] | Exception, said: str) -> None:
     def main() -> None:
-        define_malleable_handler(_Noted(chosen))
+        handler = _Noted(chosen)
+        define_malleable_handler(handler)
         with pytest.raises(HandlerError, match=said):
             malleability().shrink(1, 60.0)
+        told = [] if isinstance(chosen, Exception) else [("post_shrink", 1, ())]  # none has left
+        assert handler.asked == [("pre_shrink", 1), *told]
         assert len(places()) == 3
         assert at(place(2), lambda: here().id) == 2
 
@@ -459,7 +462,8 @@ def test_a_handler_that_names_what_cannot_leave_is_told(chosen: list[Place] | Ex
 
 def test_a_place_that_does_not_become_quiet_stays_and_works_on() -> None:
     def main() -> None:
-        define_malleable_handler(_Noted([Place(1)]))
+        handler = _Noted([Place(1)])
+        define_malleable_handler(handler)
         stop: GlobalRef[list[bool]] = GlobalRef([])
 
         def busy() -> None:
@@ -471,12 +475,41 @@ def test_a_place_that_does_not_become_quiet_stays_and_works_on() -> None:
             async_at(place(1), busy)
             with pytest.raises(PliantError, match=r"place\(1\) still had tasks 5 s after"):
                 malleability().shrink(1, 5.0)
+            assert handler.asked.pop() == ("post_shrink", 1, ())
             assert at(place(1), lambda: 3) == 3
             stop().append(True)
         malleability().shrink(1, 5.0)
         assert places() == (Place(0),)
+        assert handler.asked.pop() == ("post_shrink", 1, (Place(1),))
 
     Together(12).begin(main, 2)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 5, 34, 35, 36, 43, 52, 59])
+def test_a_place_that_is_told_to_stay_while_it_says_farewell_does_one_of_both(seed: int) -> None:
+    """No task is sent to it before it is clear which, so that each finish ends and nothing is lost."""
+    rng = random.Random(seed)
+
+    def main() -> None:
+        define_malleable_handler(_Noted([Place(1)]))
+        for _ in range(4):
+            with contextlib.suppress(PliantError):
+                malleability().shrink(1, 0.0)
+            _LOG.clear()
+            there = places()
+            with finish():
+                for each in there:
+                    async_at(each, spread)
+                pause(rng.randrange(20))
+            assert {*_LOG} == {each.id for each in there}
+            assert len(_LOG) == len(there) * (len(there) + 1)
+
+    def spread() -> None:
+        for each in places():
+            async_at(each, lambda: log(here().id))
+        log(here().id)
+
+    Together(seed).begin(main, 3, workers=1)
 
 
 def test_newcomers_that_do_not_come_are_named_and_nothing_has_changed() -> None:

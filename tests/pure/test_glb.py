@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Self
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.apgas import MultipleException, glb, places
+from pliant.apgas import MultipleException, Place, glb, here, places, uncounted_async_at
+from pliant.apgas.malleable import malleability
+from pliant.apgas.runtime import current
 from pliant.apgas.together import Together
 from pliant.model.errors import PliantError
 from pliant.testing import balanced
@@ -134,6 +136,81 @@ def test_what_a_dead_place_had_is_done_again_exactly_once() -> None:
     assert sum(trial.deaths for trial in trials) > 8
 
 
+_CALLS: list[int] = []
+"""At which place something was worked on, call by call."""
+_BUSY: list[bool] = []
+
+
+class Told(Tree):
+    def process(self, n: int) -> bool:
+        _CALLS.append(here().id)
+        return super().process(n)
+
+
+def be_busy() -> None:
+    with current().monitor:
+        current().monitor.wait_for(lambda: not _BUSY, None)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_place_that_was_to_leave_and_is_busy_works_on(seed: int) -> None:
+    """What keeps it is no task of the computation, which has let it go already."""
+    world = Together(seed)
+    parts = [Tree.drawn(random.Random(number), 9)._tasks for number in (14, 15)]
+    expected = Tree([task for part in parts for task in part]).alone()
+    before: list[int] = []
+    _CALLS.clear()
+    _BUSY[:] = [True]
+
+    def shrink() -> None:
+        with world.runtimes[0].within(None):
+            while 1 not in _CALLS:
+                current().threads.pause()
+            uncounted_async_at(Place(1), be_busy)
+            with pytest.raises(PliantError, match=r"place\(1\) still had tasks"):
+                malleability().shrink(1, 0.0)
+            before.append(_CALLS.count(1))
+            _BUSY.clear()
+
+    def main() -> None:
+        world.runtimes[0].threads.start(shrink, "shrink")
+        settings = glb.Settings(grain=1, check=True)
+        outcome = glb.run(None, Seen(), initial=lambda rank, _: Told(parts[rank]), settings=settings)
+        assert (outcome.result.count, outcome.result.marks) == expected
+        assert _CALLS.count(1) > before[0] + 20
+        assert set(outcome.statistics) == {0, 1}
+
+    world.begin(main, 2, workers=2)
+
+
+class Ring:
+    """Each asks the place before it."""
+
+    def lifelines(self, place: int, places: Sequence[int]) -> tuple[int, ...]:
+        return (places[places.index(place) - 1],)
+
+
+@pytest.mark.parametrize("seed", [0, 27, 34, 37, 43, 49])
+def test_a_new_place_gets_work_though_others_hear_of_it_later_than_from_it(seed: int) -> None:
+    world = Together(seed)
+    _CALLS.clear()
+
+    def grow() -> None:
+        with world.runtimes[0].within(None):
+            while not {1, 2} <= set(_CALLS):
+                current().threads.pause()
+            malleability().grow([3], lambda: world.newcomer(3, 1), 60.0)
+
+    def main() -> glb.Outcome[Seen]:
+        world.runtimes[0].threads.start(grow, "grow")
+        parts = [Tree.drawn(random.Random(14), 7)._tasks for _ in range(3)]
+        # Nobody is asked at random: a place that is not heard gets nothing.
+        settings = glb.Settings(grain=1, random_steals=0, strategy=Ring())
+        return glb.run(None, Seen(), initial=lambda rank, _: Told(parts[rank]), settings=settings)
+
+    assert world.begin(main, 3, workers=1).statistics[3].calls
+
+
 def test_the_same_seed_gives_the_same_computation() -> None:
     assert balanced.attempt(3, deaths=1, pause=60) == balanced.attempt(3, deaths=1, pause=60)
 
@@ -143,7 +220,6 @@ def test_without_resilience_a_dead_place_is_an_exception() -> None:
 
     def main() -> None:
         from pliant.apgas import DeadPlaceException
-        from pliant.apgas.runtime import current
 
         def kill() -> None:
             for _ in range(100):

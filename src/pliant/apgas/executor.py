@@ -170,13 +170,15 @@ class PlaceExecutor(Executor):
         return chosen
 
     def pre_release(self, chosen: Sequence[Place]) -> None:
-        leaving = {place.id for place in chosen}
+        """They get no more; what they work on may end."""
         with self._runtime.monitor:
-            self._leaving |= leaving
-            self._runtime.wait(lambda: not any(place in leaving for _, place in self._sent.values()))
+            self._leaving |= {place.id for place in chosen}
 
-    def post_shrink(self, count: int, removed: Sequence[Place]) -> None:
-        """Nothing is left to do."""
+    def post_shrink(self, count: int, removed: Sequence[Place]) -> None:  # noqa: ARG002
+        """Those that have not left get work again."""
+        with self._runtime.monitor:
+            self._leaving.clear()
+        self._dispatch()
 
     def pre_grow(self, count: int) -> None:
         """Nothing is to be prepared."""

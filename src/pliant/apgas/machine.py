@@ -78,11 +78,15 @@ class Machine:
         self._numbers = 0
         self._early: dict[int, list[tuple[AnyMessage, Payload]]] = {}
         """What places said that this one does not know yet."""
-        self._last_tasks: set[int] = set()
-        """The places that send no more tasks here, as this one leaves."""
+        self._attempt = 0
+        """The last in which this place was to leave; at place 0 the last of all."""
+        self._last_tasks: dict[int, int] = {}
+        """By place the attempt to leave in which it sends no more tasks here."""
         self._said_farewell = False
         self._parted: dict[int, set[int]] = {}
         """At place 0: by leaving place who has heard its farewell."""
+        self._recalled: set[int] = set()
+        """At place 0: leaving places that were asked to stay and have not answered."""
         self._react: dict[type[Any], Callable[[int, Any, Payload], None]] = {
             Task: self._task,
             Answer: self._answer,
@@ -198,21 +202,23 @@ class Machine:
         for place in places:
             self._parted[place] = set()
         self.members.leaving.update(places)
-        message = Leaving(sorted(places))
+        self._attempt += 1
+        message = Leaving(sorted(places), self._attempt)
         for place in sorted(self.members.others):
             self._say(place, message)
         for place in sorted(places):
-            self._say(place, LastTask())
+            self._say(place, LastTask(self._attempt))
 
-    def keep(self, places: Iterable[int]) -> list[int]:
-        """At place 0: ``places`` that have not said farewell yet stay after all; those that have go."""
-        kept = [place for place in places if place in self.members.leaving]
-        self.members.leaving.difference_update(kept)
-        for place in sorted(self.members.others):
-            self._say(place, Staying(kept))
-        for place in kept:
-            del self._parted[place]
-        return kept
+    def recall(self, places: Iterable[int]) -> None:
+        """At place 0: ``places`` that have not said farewell yet are to stay after all; ``undecided`` until they say
+        so. Their farewell may be under way, so nothing is sent to them before."""
+        for place in sorted(self.members.leaving.intersection(places)):
+            self._recalled.add(place)
+            self._say(place, Staying(place))
+
+    def undecided(self, places: Iterable[int]) -> bool:
+        """At place 0: whether it is open if some of ``places`` stay."""
+        return not self._recalled.isdisjoint(places)
 
     def here_no_more(self, places: Iterable[int]) -> bool:
         """At place 0: whether all of ``places`` have left, or died."""
@@ -296,16 +302,26 @@ class Machine:
         self.members.leaving.update(message.places)
         for place in message.places:
             if place in self.members.addresses:
-                self._say(place, LastTask())
+                self._say(place, LastTask(message.attempt))
+        if self.here in message.places:
+            self._attempt = message.attempt
         self._leave_if_quiet()
 
-    def _staying(self, _sender: int, message: Staying, _payload: Payload) -> None:
-        self.members.leaving.difference_update(message.places)
-        if self.here in message.places:
-            self._last_tasks.clear()
+    def _staying(self, sender: int, message: Staying, _payload: Payload) -> None:
+        place = message.place
+        if place == self.here and self._said_farewell:
+            return  # which place 0 hears instead
+        self.members.leaving.discard(place)
+        if place == self.here:
+            self._say(0, message)
+        elif sender == place:
+            self._recalled.discard(place)
+            self._parted.pop(place, None)
+            for other in sorted(self.members.others - {place}):
+                self._say(other, message)
 
-    def _last_task(self, sender: int, _message: LastTask, _payload: Payload) -> None:
-        self._last_tasks.add(sender)
+    def _last_task(self, sender: int, message: LastTask, _payload: Payload) -> None:
+        self._last_tasks[sender] = message.attempt
         self._leave_if_quiet()
 
     def _leave_if_quiet(self) -> None:
@@ -313,7 +329,9 @@ class Machine:
         if self.here not in self.members.leaving or self._said_farewell:
             return
         others = self.members.others
-        if self.tasks or self._homes or self.calls or not others <= self._last_tasks:
+        if self.tasks or self._homes or self.calls:
+            return
+        if any(self._last_tasks.get(other, 0) < self._attempt for other in others):
             return
         self._said_farewell = True
         for place in sorted(others):
@@ -321,6 +339,7 @@ class Machine:
 
     def _farewell(self, sender: int, _message: Farewell, _payload: Payload) -> None:
         self.members.part(sender)
+        self._recalled.discard(sender)
         if self.here != 0:
             self._say(0, Parted(sender))
             return
@@ -359,7 +378,8 @@ class Machine:
     def _mourn(self, place: int, number: int, why: str) -> None:
         self.members.die(place, number, why)
         self._early.pop(place, None)
-        self._last_tasks.discard(place)
+        self._last_tasks.pop(place, None)
+        self._recalled.discard(place)
         for call in self.calls.values():
             if call.place == place and not call.done:
                 call.done, call.died = True, why or "it died"

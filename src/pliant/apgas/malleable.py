@@ -22,7 +22,8 @@ class MalleableHandler(Protocol):
         """Choose ``count`` places that are to leave, not place 0, and move away what is needed of them."""
 
     def post_shrink(self, count: int, removed: Sequence[Place]) -> None:
-        """They have left."""
+        """``removed`` have left. Others that ``pre_shrink`` has chosen stay, and are to be used again: they still had
+        tasks when the time was over, or could not leave. Where the whole shrink has failed, ``removed`` is empty."""
 
     def pre_grow(self, count: int) -> None:
         """``count`` places are to come."""
@@ -95,17 +96,22 @@ class Malleability:
         when they have left.
 
         HandlerError if the handler raises or names others than it may; PliantError if they are still busy after
-        ``limit_s`` seconds: then they stay.
+        ``limit_s`` seconds: then they stay. Whatever comes of it, a handler that has chosen places is told in the end
+        which of them have left.
         """
         with self.turn() as handler:
             numbers = self._choose(handler, count, wanted)
-            if kept := self._runtime.release(numbers, limit_s):
+            kept = self._runtime.release(numbers, limit_s)
+            self._tell(handler, count, [number for number in numbers if number not in kept])
+            if kept:
                 raise PliantError(
                     f"{named(kept)} still had tasks {limit_s:.0f} s after pre_shrink; they stay"
                 )
-            removed = tuple(Place(number) for number in numbers)
-            self._ask("post_shrink", lambda: handler.post_shrink(count, removed))
         return numbers
+
+    def _tell(self, handler: MalleableHandler, count: int, left: Iterable[int]) -> None:
+        removed = tuple(Place(number) for number in left)
+        self._ask("post_shrink", lambda: handler.post_shrink(count, removed))
 
     def _choose(self, handler: MalleableHandler, count: int, wanted: Collection[int]) -> list[int]:
         """Which places leave. A handler that lets others choose has ``pre_release``, to be told which."""
@@ -118,9 +124,16 @@ class Malleability:
             numbers = self._check("pre_release", count, chosen)
             self._ask("pre_release", lambda: release(chosen))
             return numbers
-        numbers = self._check("pre_shrink", count, self._ask("pre_shrink", lambda: handler.pre_shrink(count)))
-        if others := set(wanted) - set(numbers):
-            raise HandlerError(f"{named(others)} must leave, but pre_shrink({count}) named {named(numbers)}")
+        named_by_it = self._ask("pre_shrink", lambda: handler.pre_shrink(count))
+        try:
+            numbers = self._check("pre_shrink", count, named_by_it)
+            if others := set(wanted) - set(numbers):
+                raise HandlerError(
+                    f"{named(others)} must leave, but pre_shrink({count}) named {named(numbers)}"
+                )
+        except HandlerError:
+            self._tell(handler, count, ())
+            raise
         return numbers
 
     def _check(self, who: str, count: int, chosen: Sequence[Place]) -> list[int]:

@@ -80,19 +80,23 @@ class Joined(Message, frozen=True):
 
 
 class Leaving(Message, frozen=True):
-    """``places`` are to leave: send them no tasks from now on."""
+    """``places`` are to leave: send them no tasks from now on. It is the ``attempt``-th time that some are to."""
 
     places: list[int]
+    attempt: int
 
 
 class Staying(Message, frozen=True):
-    """``places`` do not leave after all."""
+    """``place`` does not leave after all. It is told so first, and says the same if it has not said farewell; from then
+    on tasks may be sent to it again, and the others are told."""
 
-    places: list[int]
+    place: int
 
 
 class LastTask(Message, frozen=True):
-    """To a place that leaves: no task comes after this."""
+    """To a place that leaves in this ``attempt``: no task comes after this."""
+
+    attempt: int
 
 
 class Farewell(Message, frozen=True):

@@ -300,8 +300,12 @@ class Runtime:
             self._flush()
             if self._wait(lambda: self.machine.here_no_more(places), timeout_s=timeout_s):
                 return []
-            kept = self.machine.keep(places)
+            self.machine.recall(places)
             self._flush()
+            self._wait(
+                lambda: not self.machine.undecided(places)
+            )  # one that does not answer is lost some day
+            kept = sorted(set(places).intersection(self.machine.members.places()))
             self._wait(lambda: self.machine.here_no_more(set(places) - set(kept)), timeout_s=timeout_s)
         return kept
 

@@ -86,6 +86,8 @@ class Balancer:
         self._running = 0
         self._thieves: list[int] = []
         """Places that wait for work from here."""
+        self._early: set[int] = set()
+        """Others that do, and of which this place has yet to hear that they take part."""
         self._asked: set[int] = set()
         """Lifelines that have not answered."""
         self._grain = settings.grain or 64
@@ -102,8 +104,11 @@ class Balancer:
         with self._runtime.monitor:
             self._places = places
             self._lifelines = () if self.leaving() else self._settings.strategy.lifelines(here, places)
-            self._thieves = [place for place in self._thieves if place in places]
-            self._asked &= set(places)
+            waiting = dict.fromkeys((*self._thieves, *sorted(self._early)))
+            self._thieves = [place for place in waiting if place in places]
+            self._early.clear()
+            # Whoever hears that this place leaves forgets that it waits.
+            self._asked &= set() if self.leaving() else set(places)
             if not self._running and not self.leaving():
                 self._ask_lifelines()
 
@@ -169,10 +174,17 @@ class Balancer:
     def lifeline(self, thief: int) -> None:
         """``thief`` waits for something."""
         with self._runtime.monitor:
-            if thief in self._places and thief not in self._thieves and not self.leaving():
-                self._thieves.append(thief)
-                if self._inter is not None:
-                    self._feed()
+            if self._note_thief(thief) and self._inter is not None:
+                self._feed()
+
+    def _note_thief(self, thief: int) -> bool:
+        """``thief`` waits from now on, if it did not; False where there is nothing to be done. The lock is held."""
+        if thief not in self._places:
+            self._early.add(thief)
+        elif thief not in self._thieves and not self.leaving():
+            self._thieves.append(thief)
+            return True
+        return False
 
     def _begin(self, bag: Bag[Any]) -> None:
         """A worker begins. The lock is held."""

@@ -96,6 +96,8 @@ class Handler:
     def __init__(self, key: str, settings: Settings) -> None:
         self._key, self._settings = key, settings
         self._whole = FinishId(0, 0)
+        self._chosen: Sequence[Place] = ()
+        """Those that are to leave, until it is known if they have."""
         self.statistics: dict[int, Statistics] = {}
         self.recovery = Recovery(key) if settings.resilient else None
         if self.recovery is not None:
@@ -141,6 +143,7 @@ class Handler:
 
     def pre_release(self, chosen: Sequence[Place]) -> None:
         """These leave; what they have goes to place 0."""
+        self._chosen = chosen
         there = [place.id for place in places()]
         rest = tuple(number for number in there if Place(number) not in chosen)
         # The computation is not over before this is, as what leaves may have its last tasks.
@@ -152,6 +155,7 @@ class Handler:
                 for place in chosen:
                     self._fetch(place)
             except Exception:
+                self._chosen = ()
                 self._stay(chosen)
                 raise
 
@@ -165,8 +169,13 @@ class Handler:
             with contextlib.suppress(BadPlaceException, DeadPlaceException):
                 async_at(place, balancing.resume, self._key)
 
-    def post_shrink(self, count: int, removed: Sequence[Place]) -> None:
-        """Nothing is left to do."""
+    def post_shrink(self, count: int, removed: Sequence[Place]) -> None:  # noqa: ARG002
+        """Those that have not left take part again."""
+        staying = [place for place in self._chosen if place not in removed]
+        self._chosen = ()
+        if staying:
+            with _Held(self._whole):
+                self._stay(staying)
 
     def pre_grow(self, count: int) -> None:
         """Nothing is to be prepared."""

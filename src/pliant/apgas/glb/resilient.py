@@ -62,15 +62,13 @@ class ResilientBalancer(Balancer):
 
     def lifeline(self, thief: int) -> None:
         with self._runtime.monitor:
-            if thief in self._places and thief not in self._thieves and not self.leaving():
-                self._thieves.append(thief)
+            self._note_thief(thief)
 
     def renew(self, finish: FinishId, places: tuple[int, ...]) -> None:
         """Go on in another finish, with these places."""
         with self._runtime.monitor:
             self._finish = finish
-            self._asked.clear()
-            self._thieves.clear()
+            self._asked.clear()  # but others may have asked this one already
             self._places = places
         self.put_down()
         self.arrange(places)

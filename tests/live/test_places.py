@@ -113,8 +113,8 @@ def test_a_program_whose_place_does_not_come_says_so() -> None:
     assert "never" not in done.stdout
 
 
-def _has_changed(run: BatchRun, times: int) -> bool:
-    return sum(isinstance(record, r.ResizeDone) for record in run.records()) == times
+def _has_changed(run: BatchRun, times: int, job: int = 1) -> bool:
+    return sum(isinstance(record, r.ResizeDone) and record.job == job for record in run.records()) == times
 
 
 def test_a_job_of_places_grows_and_shrinks_while_it_computes(start: Callable[..., BatchRun]) -> None:
@@ -164,3 +164,22 @@ def test_a_wish_during_a_resize_is_said_after_it(start: Callable[..., BatchRun])
     )
     hasty = run.finish()["hasty"]
     assert (hasty["state"], hasty["result"]) == ("COMPLETED", "came [1] left [1]"), run.story()
+
+
+def test_futures_are_exact_while_places_come_and_leave(start: Callable[..., BatchRun]) -> None:
+    """One job grows and shrinks by its own load, the other one when it is told to."""
+    nodes = "{ min = 1, max = 2, preferred = 1 }"
+    program = f"python {PROGRAMS / 'executor.py'}"
+    run = start(
+        'nodes = 4\npolicy = "easy"',
+        job("follow", f"{program} follow", nodes, kind="places", **{"class": "evolving"}),
+        job("obey", f"{program} obey", nodes, kind="places"),
+    )
+    run.wait_for(r.JobMalleable, lambda record: record.job == 2)
+    for times, size in enumerate(("2", "1"), 1):
+        ordered = run.order("obey", size)
+        assert ordered.returncode == 0, ordered.stderr
+        until(partial(_has_changed, run, times, 2), f"a change to {size}")
+    jobs = run.finish()
+    assert jobs["follow"]["result"] == "exact True, at [0, 1]", run.story()
+    assert jobs["obey"]["result"] == "exact True, at [0, 1], sizes [1, 2, 1], raised ValueError", run.story()

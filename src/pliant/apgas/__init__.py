@@ -20,6 +20,7 @@ from pliant.apgas.api import (
     places,
     uncounted_async_at,
 )
+from pliant.apgas.elastic import LoadFollower, follow_load
 from pliant.apgas.errors import BadPlaceException, DeadPlaceException, MultipleException, RemoteError
 from pliant.apgas.executor import PlaceExecutor
 from pliant.apgas.malleable import (
@@ -35,6 +36,7 @@ __all__ = [
     "BadPlaceException",
     "DeadPlaceException",
     "GlobalRef",
+    "LoadFollower",
     "MalleableHandler",
     "MultipleException",
     "Place",
@@ -47,6 +49,7 @@ __all__ = [
     "define_malleable_handler",
     "disable_malleable_handler",
     "finish",
+    "follow_load",
     "here",
     "immediate_async_at",
     "offer_places",

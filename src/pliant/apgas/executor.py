@@ -9,6 +9,7 @@ from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from pliant.apgas import elastic
 from pliant.apgas.api import Place
 from pliant.apgas.errors import BadPlaceException, DeadPlaceException
 from pliant.apgas.malleable import of
@@ -32,9 +33,12 @@ class PlaceExecutor(Executor):
 
     Places that come get work, places that are to leave get no more and go when theirs is done (``malleable=False`` for
     a program that has a handler of its own). A future whose place dies raises DeadPlaceException; the others go on.
+
+    With ``follow_load`` it asks the scheduler for places when many calls wait, and gives them back when few are left,
+    as ``follow_load()`` does by default.
     """
 
-    def __init__(self, *, malleable: bool = True) -> None:
+    def __init__(self, *, malleable: bool = True, follow_load: bool = False) -> None:
         runtime = current()
         if runtime.here != 0:
             raise PliantError(f"a PlaceExecutor belongs to place(0), this is place({runtime.here})")
@@ -50,8 +54,10 @@ class PlaceExecutor(Executor):
         with runtime.monitor:
             runtime.objects[self._key] = self
             runtime.on_death[self._key] = self._look
+            runtime.on_load[self._key] = lambda: len(self._waiting)
         if malleable:
             of(runtime).define(self)
+        self._follower = elastic.follow_load() if follow_load else None
 
     @property
     def num_workers(self) -> int:
@@ -77,6 +83,8 @@ class PlaceExecutor(Executor):
             dropped = list(self._waiting) if cancel_futures else []
             if cancel_futures:
                 self._waiting.clear()
+        if self._follower is not None:
+            self._follower.stop()
         for item in dropped:
             item.future.cancel()
             item.future.set_running_or_notify_cancel()
@@ -89,6 +97,7 @@ class PlaceExecutor(Executor):
             with runtime.monitor:
                 runtime.objects.pop(self._key, None)
                 runtime.on_death.pop(self._key, None)
+                runtime.on_load.pop(self._key, None)
 
     # ---- sending ------------------------------------------------------------------------------------------
 

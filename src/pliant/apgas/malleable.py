@@ -68,6 +68,12 @@ class Malleability:
             self._handler = None
         self.on_change(False)
 
+    @property
+    def can_change(self) -> bool:
+        """Whether the program has a handler, and no change is under way."""
+        with self._runtime.monitor:
+            return self._handler is not None and not self._busy
+
     def grow(self, numbers: Collection[int], start: Callable[[], object], limit_s: float) -> None:
         """Let places with these ``numbers`` join: ``start`` has them started, after the handler has agreed.
 

@@ -127,6 +127,8 @@ class Runtime:
         self._connected: set[int] = set()
         self.on_death: dict[str, Callable[[], object]] = {}
         """Called, with the lock held, when places have died."""
+        self.on_load: dict[str, Callable[[], int]] = {}
+        """Called, with the lock held, for what is to be done here that is no task yet."""
         self._deaths = 0
 
     # ---- the API's part --------------------------------------------------------------------------------
@@ -202,6 +204,11 @@ class Runtime:
         if call.raised:
             raise unpack_error(bytes(call.payload[0]))
         return unpack(call.payload)
+
+    def load(self) -> tuple[int, int]:
+        """What is to be done here: tasks that are ready or running, and what is none yet; and the workers."""
+        with self.monitor:
+            return self.machine.tasks + sum(ready() for ready in self.on_load.values()), self.workers
 
     # ---- the transport's part ----------------------------------------------------------------------------
 

@@ -115,6 +115,11 @@ class Balancer:
     def leaving(self) -> bool:
         return self._runtime.here not in self._places
 
+    def ready(self) -> int:
+        """How many tasks are there for whoever has none, as far as the program knows. The lock is held."""
+        shared = [bag for bag in (self._intra, self._inter) if bag is not None]
+        return sum(1 if bag.tasks is None else bag.tasks for bag in shared)
+
     def resume(self) -> None:
         """A task of the finish: work on what is here, which workers left when this place was to leave."""
         with self._runtime.monitor:
@@ -399,6 +404,7 @@ def begin(key: str, finish: FinishId, settings: Settings, places: tuple[int, ...
     )
     with runtime.monitor:
         runtime.objects[key] = balancer
+        runtime.on_load[key] = balancer.ready
 
 
 def of_this_place(key: str) -> Balancer | None:
@@ -453,6 +459,7 @@ def leave(key: str) -> None:
     """The computation is over at this place."""
     current().objects.pop(key, None)
     current().on_death.pop(key, None)
+    current().on_load.pop(key, None)
 
 
 def check_done(place: int, bag: Bag[Any]) -> None:

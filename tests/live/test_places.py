@@ -51,6 +51,46 @@ def test_places_are_processes_and_one_may_be_killed() -> None:
     }
 
 
+def test_a_place_that_stands_still_for_seconds_loses_nothing() -> None:
+    """Each listens at an address of its own."""
+    done = subprocess.run(
+        [sys.executable, str(PROGRAMS / "stalled.py")],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "stood_still": True,
+        "exact": True,
+        "places": [0, 1, 2],
+        "hosts": ["127.0.0.2", "127.0.0.3"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ("0.0.0.0", "PLIANT_PLACE_HOST is '0.0.0.0'; it must be the IPv4 address at which"),  # noqa: S104
+        ("node7", "PLIANT_PLACE_HOST is 'node7'; it must be the IPv4 address at which"),
+        ("192.0.2.1", "place(0) cannot listen at 192.0.2.1 (PLIANT_PLACE_HOST): "),
+    ],
+)
+def test_an_address_where_no_place_can_be_reached_is_refused(host: str, said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from pliant.apgas import run; run(lambda: print('never'), places=2)"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+        env={**os.environ, "PLIANT_PLACE_HOST": host},
+    )
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert "never" not in done.stdout
+
+
 def test_futures_are_worked_on_at_all_places() -> None:
     assert told("futures.py") == {
         "workers": 3,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import ipaddress
 import os
 import subprocess
 import sys
@@ -108,7 +109,7 @@ def _alone(main: Callable[[], T], places: int, workers: int) -> T:
     runtime = Runtime(0, SystemThreads(), workers)
     if places == 1:
         return runtime.main(main)
-    sockets = runtime.transport = Sockets(runtime, Keys.make())
+    sockets = runtime.transport = Sockets(runtime, Keys.make(), _host())
     others = LocalPlaces(sockets.contact)
     try:
         for number in range(1, places):
@@ -153,8 +154,17 @@ def _gather(runtime: Runtime, places: Collection[int], limit_s: float) -> None:
 
 
 def _host() -> str:
-    """Where this place listens."""
-    return os.environ.get("PLIANT_PLACE_HOST", "127.0.0.1")
+    """Where this place listens, and others reach it."""
+    text = os.environ.get("PLIANT_PLACE_HOST", "") or "127.0.0.1"
+    try:
+        reachable = not ipaddress.IPv4Address(text).is_unspecified
+    except ValueError:
+        reachable = False
+    if not reachable:
+        raise PliantError(
+            f"PLIANT_PLACE_HOST is {text!r}; it must be the IPv4 address at which other places reach this one"
+        )
+    return text
 
 
 def _number(environ: Mapping[str, str], name: str) -> int:

@@ -19,12 +19,14 @@ from zmq.utils.monitor import parse_monitor_message
 from pliant.apgas.keys import Contact, Keys
 from pliant.apgas.messages import AnyMessage, Codec, Payload
 from pliant.apgas.runtime import Runtime
+from pliant.model.errors import PliantError
 
 LINGER_MS = 2000
 """How long what was sent last may take to leave."""
 HEARTBEAT_MS = 5000
 SILENCE_MS = 30000
-"""A place that does not even answer heartbeats for so long is lost."""
+"""A place that does not even answer heartbeats for so long is lost. One that stands still for less loses nothing: what
+is sent to it waits here and in the kernel."""
 _REFUSED = (
     zmq.EVENT_HANDSHAKE_FAILED_AUTH,
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL,
@@ -60,7 +62,7 @@ class Sockets:
         self._router.curve_secretkey = keys.server_secret.encode("ascii")
         self._router.rcvhwm = 0
         self._beat(self._router)
-        port = self._router.bind_to_random_port(f"tcp://{host}")
+        port = self._bind(host)
         self.address = f"tcp://{host}:{port}"
         self.contact = Contact(keys, self.address)
         """What other places have to know to come to this one."""
@@ -79,6 +81,17 @@ class Sockets:
             target=self._listen, name=f"place {runtime.here} sockets", daemon=True
         )
         self._thread.start()
+
+    def _bind(self, host: str) -> int:
+        """The port at which this place listens; PliantError if ``host`` is none of this machine's addresses."""
+        try:
+            return self._router.bind_to_random_port(f"tcp://{host}")
+        except zmq.ZMQError as error:
+            self._guard.stop()
+            self._context.destroy(linger=0)
+            raise PliantError(
+                f"place({self._runtime.here}) cannot listen at {host} (PLIANT_PLACE_HOST): {error}"
+            ) from error
 
     # ---- sending: under the runtime's lock -------------------------------------------------------------
 

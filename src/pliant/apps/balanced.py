@@ -19,7 +19,9 @@ from pliant.model.errors import PliantError
 ResultT = TypeVar("ResultT", bound=Result)
 
 
-def run(bag: Bag[ResultT], result: ResultT, chunk: int, told: Callable[[], str]) -> dict[str, object]:
+def run(
+    bag: Bag[ResultT], result: ResultT, chunk: int, told: Callable[[], str], *, resilient: bool = False
+) -> dict[str, object]:
     """Work at all places until no task is left, ``chunk`` tasks at a time, and add what was found to
     ``result``. The job's result is what ``told`` makes of it. Does not return at other places than 0.
 
@@ -30,7 +32,7 @@ def run(bag: Bag[ResultT], result: ResultT, chunk: int, told: Callable[[], str])
 
     def main() -> str:
         begin = time.perf_counter()
-        outcome = glb.run(bag, result, settings=glb.Settings(grain=chunk))
+        outcome = glb.run(bag, result, settings=glb.Settings(grain=chunk, resilient=resilient))
         figures["places"] = len(apgas.places())
         figures["work_s"] = round(time.perf_counter() - begin, 6)
         figures["cpu_s"] = round(sum(each.cpu_s for each in outcome.statistics.values()), 6)
@@ -67,6 +69,9 @@ def parser(documentation: str | None, chunk: int | None, task: str) -> argparse.
         help=f"{task} to work on before looking whether others need some (default: {default})",
     )  # fmt: skip
     options.add_argument("--serial", action="store_true", help="compute with the kernel alone, without a bag")
+    options.add_argument(
+        "--resilient", action="store_true", help="go on when a place dies, with the exact result"
+    )
     options.add_argument("--json", action="store_true", help="print all figures as one JSON object")
     return options
 
@@ -82,7 +87,7 @@ def compute(
     that it took, the start of places included, and what ``run`` returns."""
     begin, used = time.perf_counter(), time.thread_time()
     if not options.serial:
-        figures = run(bag, result, options.chunk, told)
+        figures = run(bag, result, options.chunk, told, resilient=options.resilient)
         return {"seconds": round(time.perf_counter() - begin, 6), **figures}
     result.merge(bare())
     seconds = round(time.perf_counter() - begin, 6)

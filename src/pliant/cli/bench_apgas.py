@@ -22,6 +22,7 @@ MEANINGS = {
     "pi_ratio_1": "Pi: the same",
     "uts_scaling_2_workers": "UTS: speed with 2 workers, of that with 1",
     "uts_scaling_2_places": "UTS: speed at 2 places, of that at 1",
+    "uts_resilient_ratio": "UTS at 2 places, resilient: work per worker CPU second, of that without",
     "grow_s": "from 1 place to 2: from the offer until post_grow was over, s",
     "shrink_s": "from 2 places to 1: from the offer until the node was proved clean, s",
     "work_during_resize_ratio": "UTS resized all the time: work per worker CPU second, of that without",
@@ -41,7 +42,7 @@ def apgas(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Places and load balancing: what they cost beside bare kernels, what two of them give, and what their
-    resizes take (8 minutes)."""
+    resizes take (8 minutes). Without --quick also what it costs that a computation survives the death of places."""
     effort = measured.QUICK if quick else measured.FULL
     with Progress(console=Console(stderr=True)) as progress, tempfile.TemporaryDirectory() as place:
         bar = progress.add_task("runs", total=measured.steps(effort))
@@ -63,5 +64,6 @@ def table(figures: Figures) -> Table:
     )
     shown.add_column("figure", justify="right")
     for name, meaning in MEANINGS.items():
-        shown.add_row(meaning, f"{figures[name]:.3f}")
+        if name in figures:
+            shown.add_row(meaning, f"{figures[name]:.3f}")
     return shown

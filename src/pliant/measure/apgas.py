@@ -27,15 +27,17 @@ class Effort(NamedTuple):
     resized: int
     """Pairs of a job that is resized all the time and one that is not."""
     resized_depth: int
+    resilient: int
+    """Pairs of a resilient program and one that is not."""
 
 
-QUICK = Effort(quick=True, pairs=9, rounds=3, depth=13, resized=3, resized_depth=14)
-FULL = Effort(quick=False, pairs=11, rounds=9, depth=14, resized=7, resized_depth=15)
+QUICK = Effort(quick=True, pairs=9, rounds=3, depth=13, resized=3, resized_depth=14, resilient=0)
+FULL = Effort(quick=False, pairs=11, rounds=9, depth=14, resized=7, resized_depth=15, resilient=9)
 
 
 def steps(effort: Effort) -> int:
     """How often ``measure`` tells that it has come a step further."""
-    return 1 + 3 * effort.rounds + 2 * effort.resized
+    return 1 + 3 * effort.rounds + 2 * effort.resized + 2 * effort.resilient
 
 
 def measure(effort: Effort, output: Path, advance: Callable[[], object]) -> Figures:
@@ -46,6 +48,7 @@ def measure(effort: Effort, output: Path, advance: Callable[[], object]) -> Figu
     advance()
     depth = ["--depth", str(effort.depth)]
     speeds = programs.in_turn(UTS, depth, (ALONE, TWO_WORKERS, TWO_PLACES), effort.rounds, advance)
+    resilient = [_resilience(depth, advance, resilient_first=n % 2 == 0) for n in range(effort.resilient)]
     pairs = asyncio.run(_resized(effort, output, advance))
     resized = [pair[0] for pair in pairs]
     counts = [sum(each.grows == grows for job in resized for each in job.changes) for grows in (True, False)]
@@ -53,6 +56,7 @@ def measure(effort: Effort, output: Path, advance: Callable[[], object]) -> Figu
         **{f"{name}_ratio_1": round(statistics.median(ratios[name]), 4) for name in RATIOS},
         "uts_scaling_2_workers": round(programs.speedup(speeds, TWO_WORKERS), 4),
         "uts_scaling_2_places": round(programs.speedup(speeds, TWO_PLACES), 4),
+        **({"uts_resilient_ratio": round(statistics.median(resilient), 4)} if resilient else {}),
         "grow_s": round(resizes.median_s(resized, grows=True), 4),
         "shrink_s": round(resizes.median_s(resized, grows=False), 4),
         "work_during_resize_ratio": round(statistics.median(_rate(a) / _rate(b) for a, b in pairs), 4),
@@ -61,12 +65,24 @@ def measure(effort: Effort, output: Path, advance: Callable[[], object]) -> Figu
         "quick": effort.quick,
         "repetitions": {
             "ratios": effort.pairs, "scaling": effort.rounds, "resized": effort.resized,
+            "resilient": effort.resilient,
             "grows": counts[0], "shrinks": counts[1],
         },
         **around,
         "sha": speeds[ALONE][0]["sha"],
         "mhashes_per_cpu_s": round(statistics.median(_rate(b) for _, b in pairs) / 1e6, 2),
     }  # fmt: skip
+
+
+def _resilience(depth: Sequence[str], advance: Callable[[], object], *, resilient_first: bool) -> float:
+    """Of a pair at two places, work per worker CPU second of the resilient one over that of the other."""
+    rates = {}
+    for resilient in (resilient_first, not resilient_first):
+        words = [*depth, "--json", *(["--resilient"] if resilient else [])]
+        figures = programs.run(UTS, words, TWO_PLACES)
+        rates[resilient] = float(figures["hashes"] / figures["cpu_s"])
+        advance()
+    return rates[True] / rates[False]
 
 
 async def _resized(

@@ -169,6 +169,8 @@ def test_a_job_of_places_grows_and_shrinks_while_it_computes(start: Callable[...
     tree = run.finish()["tree"]
     assert (tree["state"], tree["result"]) == ("COMPLETED", "37705 22582506079888477"), run.story()
     assert [change["to"] for change in tree["resizes"] if change["outcome"] == "done"] == [3, 1, 3, 2]
+    assert set(tree["places"]) == {"0", "1", "2", "3", "4"}
+    assert all(did["calls"] > 0 for did in tree["places"].values())
 
 
 def test_a_resilient_job_of_places_goes_on_without_one_that_is_killed(start: Callable[..., BatchRun]) -> None:

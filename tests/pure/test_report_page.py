@@ -6,13 +6,16 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from report_runs import finished, one_resize, realistic
 
 from pliant.charts import figures
 from pliant.charts.palette import COLOURS, contrast, fill, fills, rgb
+from pliant.core import records as r
 from pliant.model.jobs import Check
 from pliant.page.html import page, write_report
+from pliant.report.data import report_data
 from pliant.report.runs import Run
 from pliant.report.words import plain
 
@@ -80,6 +83,25 @@ def test_the_chart_follows_light_and_dark(text: str) -> None:
     assert not re.search(rf"(fill|stroke): ({figures.INK}|{figures.IDLE}|{figures.PAPER})", chart)
     for name in re.findall(r"var\(--(\w+)\)", chart):
         assert f"--{name}:" in text
+
+
+def test_what_places_have_done_is_told_of_jobs_that_say_it() -> None:
+    ended = finished("easy", 5.0, 6.0)
+    assert "places have done" not in page([ended])
+    did = {1: {"calls": 1234.0, "idle_s": 0.5}, 0: {"calls": 3.0, "<b>": 2.0}}
+    records = [
+        msgspec.structs.replace(record, places=did)
+        if isinstance(record, r.JobEnded) and record.job == 2
+        else record
+        for record in ended.records
+    ]
+    run = Run(ended.name, ended.policy, ended.names, records)
+    table = page([run]).partition("places have done</h2>")[2].partition("<h2>")[0]
+    rows = " ".join(re.sub(r"<[^>]*>", " ", table).split())
+    assert rows == "easy: job2 place calls &lt;b&gt; idle 0 3 2 - 1 1,234 - 500 ms"
+    first, second = report_data([run])["runs"][0]["jobs"]
+    assert "places" not in first
+    assert second["places"] == {"0": {"calls": 3.0, "<b>": 2.0}, "1": {"calls": 1234.0, "idle_s": 0.5}}
 
 
 def test_hostile_names_are_harmless() -> None:

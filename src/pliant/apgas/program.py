@@ -139,7 +139,7 @@ def _as_job(main: Callable[[], T], where: Environment, workers: int, bounds: Bou
         root.fail(error)
         raise
     else:
-        root.end(value if isinstance(value, str) else None)
+        root.end(value if isinstance(value, str) else None, runtime.told_figures())
         return value
     finally:
         runtime.stop_all()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
@@ -121,6 +122,8 @@ class Runtime:
         """Tasks that raised and that no finish waits for."""
         self.objects: dict[Any, Any] = {}
         """What global references of this place and place-local objects stand for."""
+        self._figures: dict[int, Counter[str]] = {}
+        """At place 0: by place what it has done, for whoever reads of the job."""
         self._busy = 0
         self._idle = 0
         self._urgent_runs = False
@@ -209,6 +212,16 @@ class Runtime:
         """What is to be done here: tasks that are ready or running, and what is none yet; and the workers."""
         with self.monitor:
             return self.machine.tasks + sum(ready() for ready in self.on_load.values()), self.workers
+
+    def note_figures(self, place: int, figures: Mapping[str, float]) -> None:
+        """At place 0: ``place`` has done this; it adds to what it had done before."""
+        with self.monitor:
+            self._figures.setdefault(place, Counter()).update(figures)
+
+    def told_figures(self) -> dict[int, dict[str, float]]:
+        """What places have done, those that came first if there were very many: one message takes it all."""
+        with self.monitor:
+            return {place: dict(self._figures[place]) for place in sorted(self._figures)[:MOST_TOLD]}
 
     # ---- the transport's part ----------------------------------------------------------------------------
 
@@ -450,6 +463,8 @@ class Runtime:
         return None
 
 
+MOST_TOLD = 2000
+"""Places, at some hundred bytes each."""
 IDLE_S = 1.0
 """A worker that has had nothing to do for so long ends."""
 

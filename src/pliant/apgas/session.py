@@ -106,11 +106,11 @@ class Root(Member):
             self.connection.send(Want(self._epoch, self._wish))
             self._wish = None
 
-    def end(self, result: str | None) -> None:
-        """The program is over."""
+    def end(self, result: str | None, places: dict[int, dict[str, float]]) -> None:
+        """The program is over; ``places`` have done this."""
         with self._lock:
             self._closing = True
-            self.connection.send(Bye(self._epoch, result))
+            self.connection.send(Bye(self._epoch, result, places))
             self.connection.close()
 
     def fail(self, error: BaseException) -> None:

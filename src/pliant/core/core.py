@@ -244,6 +244,7 @@ class SchedulerCore(Losses):
             error,
             event.requeue,
             event.cpu_s,
+            event.places,
         )
         self._record(record)
         if event.requeue:

@@ -122,7 +122,8 @@ class Progressed(Event, frozen=True):
 
 class Ended(Event, frozen=True):
     """Nothing of the job computes any more; its nodes still have to be proved clean. With ``requeue`` it will be
-    submitted again, under another number. ``cpu_s`` is what its ranks that have ended took of the processors."""
+    submitted again, under another number. ``cpu_s`` is what its ranks that have ended took of the processors;
+    ``places`` what each place of a program of places says that it has done."""
 
     job: int
     exit_code: int
@@ -130,6 +131,7 @@ class Ended(Event, frozen=True):
     error: str = ""
     requeue: bool = False
     cpu_s: float = 0.0
+    places: dict[int, dict[str, float]] = {}
 
 
 class Granted(Event, frozen=True):

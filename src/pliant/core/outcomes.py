@@ -41,7 +41,8 @@ class JobOutcome(msgspec.Struct, rename={"job_class": "class"}, kw_only=True):
     """One job, as report.json tells it. ``start_s`` is None for a job that never started, ``end_s`` and
     ``exit_code`` for one that has not ended. ``verified``, ``expected`` and ``unchecked`` (why the result could
     not be checked) are for whoever runs the job's verify command. ``cpu_s``: what its ranks took of the
-    processors; 0 in a simulation. ``lost_groups`` were lost, and it went on without them."""
+    processors; 0 in a simulation. ``lost_groups`` were lost, and it went on without them. ``places``: what each
+    place of a program of places says that it has done."""
 
     name: str
     job_class: JobClass
@@ -54,6 +55,7 @@ class JobOutcome(msgspec.Struct, rename={"job_class": "class"}, kw_only=True):
     end_s: float | None = None
     resizes: list[ResizeOutcome] = []
     lost_groups: int = 0
+    places: dict[int, dict[str, float]] = {}
     result: str | None = None
     expected: str | None = None
     unchecked: str = ""
@@ -215,6 +217,7 @@ class Outcomes(Listener):
         job.cpu_s = end.cpu_s
         job.end_s = end.at
         job.result = end.result
+        job.places = end.places
         job.error = end.error
 
     def _settle(self, life: Life, outcome: str) -> ResizeOutcome:

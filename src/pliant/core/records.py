@@ -171,7 +171,8 @@ class JobEnding(Record, frozen=True):
 
 class JobEnded(Record, frozen=True):
     """``nodes`` were the job's, with those on which newcomers may have been started; they are dirty until proved clean.
-    ``requeued``: it is not the end of the job. ``cpu_s`` is what its ranks took of the processors.
+    ``requeued``: it is not the end of the job. ``cpu_s`` is what its ranks took of the processors, ``places`` what each
+    place of a program of places says that it has done: figures by their names.
 
     The first line of ``error`` is the reason, and all that tables and live lines show; the others are details.
     """
@@ -184,6 +185,7 @@ class JobEnded(Record, frozen=True):
     error: str = ""
     requeued: bool = False
     cpu_s: float = 0.0
+    places: dict[int, dict[str, float]] = {}
 
 
 class ControllerResumed(Record, frozen=True):

@@ -50,7 +50,7 @@ class JobLife(Members):
         self._one_world = one_world
         self._board = Board()
         self._fence: Rounds | None = None
-        self._result: str | None = None
+        self._said_last = m.Bye(0)
         self.cpu_s = 0.0
         """What its ranks that have ended took of the processors."""
         self._said = ""
@@ -431,7 +431,7 @@ class JobLife(Members):
 
     def _bye(self, bye: m.Bye, *, resizing: bool) -> None:
         """The root leaves in good order: nothing that is open can happen any more."""
-        self._result = bye.result
+        self._said_last = bye
         self._leave_loop(resizing=resizing)
 
     # ---- the end -------------------------------------------------------------------------------------
@@ -454,7 +454,10 @@ class JobLife(Members):
             return
         self.ended = True
         story = story_of(output, self._said, self._cause) if self._exit_code else ""
-        self._effects.happened(e.Ended(self.number, self._exit_code, self._result, story, cpu_s=self.cpu_s))
+        bye = self._said_last
+        self._effects.happened(
+            e.Ended(self.number, self._exit_code, bye.result, story, cpu_s=self.cpu_s, places=bye.places)
+        )
 
     def _tell_no_session(self) -> None:
         if not self.spec.keeps_size and self.side.state == "new":

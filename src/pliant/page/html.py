@@ -13,7 +13,7 @@ from pliant.charts import figures
 from pliant.charts.palette import fills
 from pliant.files.save import save
 from pliant.page.hover import hover_data
-from pliant.page.tables import compare_rows, esc, job_rows, resize_rows
+from pliant.page.tables import compare_rows, esc, job_rows, place_rows, resize_rows
 from pliant.report.compare import headline, pacing_note, warnings
 from pliant.report.data import report_json
 from pliant.report.runs import Run, is_paced
@@ -72,6 +72,8 @@ def page(runs: Sequence[Run], *, paced: bool | None = None) -> str:
         "<h2>Jobs</h2>",
         JOBS_HINT,
         job_rows(runs, looks) if runs else "",
+        "<h2>What places have done</h2>" if any(map(place_rows, runs)) else "",
+        *map(place_rows, runs),
         "<h2>Resizes</h2>",
         *(resizes(run) for run in runs),
     ]

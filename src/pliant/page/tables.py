@@ -213,6 +213,40 @@ def _resize_row(run: Run, name: str, resize: ResizeOutcome) -> str:
     )
 
 
+def place_rows(run: Run) -> str:
+    """What the places of each job that tells it have done, a table a job; nothing where no job does."""
+    return "".join(_places(run, job) for job in run.jobs.values() if job.places)
+
+
+def _places(run: Run, job: JobOutcome) -> str:
+    there = sorted(job.places.items())
+    names = list(dict.fromkeys(name for _, figures in there for name in figures))
+    head = "".join(f'<th scope="col" class="number">{esc(_said(name))}</th>' for name in names)
+    rows = "\n".join(
+        f'<tr><th scope="row">{place}</th>'
+        + "".join(f'<td class="number">{_figure(name, figures.get(name))}</td>' for name in names)
+        + "</tr>"
+        for place, figures in there[:MOST_ROWS]
+    )
+    return (
+        f'<div class="scroll"><table data-job="{esc(job.name)}">'
+        f"<caption>{esc(run.name)}: {esc(job.name)}</caption><thead><tr>"
+        f'<th scope="col">place</th>{head}</tr></thead><tbody>\n{rows}</tbody></table></div>'
+        + _rest(len(there))
+    )
+
+
+def _said(name: str) -> str:
+    """A figure's name for people: the unit goes with the value."""
+    return name.removesuffix("_s").replace("_", " ")
+
+
+def _figure(name: str, value: float | None) -> str:
+    if value is None:
+        return "-"
+    return seconds(value) if name.endswith("_s") else f"{value:,.0f}"
+
+
 def _rest(rows: int) -> str:
     if rows <= MOST_ROWS:
         return ""

@@ -128,10 +128,12 @@ class Error(Message, frozen=True):
 
 
 class Bye(Message, frozen=True):
-    """The group leaves in good order; the root adds the job's result."""
+    """The group leaves in good order; the root adds the job's result, and that of a program of places what each has
+    done, figures by their names."""
 
     epoch: int
     result: str | None = None
+    places: dict[int, dict[str, float]] = {}
 
 
 # ---- scheduler to job -------------------------------------------------------------------------------

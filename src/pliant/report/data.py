@@ -60,12 +60,22 @@ def _job_data(run: Run, number: int, job: JobOutcome) -> dict[str, Any]:
         "end_s": _maybe(job.end_s),
         "start_reason": _reason_data(run, started) if started is not None else None,
         "lost_groups": job.lost_groups,
+        **_places_data(job),
         "resizes": [_resize_data(run, resize) for resize in job.resizes],
         "result": job.result,
         "expected": job.expected,
         "unchecked": job.unchecked,
         "error": job.error,
     }
+
+
+def _places_data(job: JobOutcome) -> dict[str, Any]:
+    """What its places have done, of a job that tells that."""
+    places = {
+        str(place): {name: _rounded(value) for name, value in figures.items()}
+        for place, figures in sorted(job.places.items())
+    }
+    return {"places": places} if places else {}
 
 
 def _resize_data(run: Run, resize: ResizeOutcome) -> dict[str, Any]:

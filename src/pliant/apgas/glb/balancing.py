@@ -61,7 +61,19 @@ class Statistics:
     given: int = 0
     asked: int = 0
     idle_s: float = 0.0
-    """How long no worker of the place ran, between its first and its last."""
+    """How long no worker of the place ran, between its first and its last: it waited for its lifelines."""
+
+    def told(self) -> dict[str, float]:
+        """What is told of a job's places: what may be added up over computations."""
+        return {
+            "calls": float(self.calls),
+            "process_s": round(self.process_s, 6),
+            "cpu_s": round(self.cpu_s, 6),
+            "stolen": float(self.stolen),
+            "given": float(self.given),
+            "asked": float(self.asked),
+            "idle_s": round(self.idle_s, 6),
+        }
 
 
 class Balancer:

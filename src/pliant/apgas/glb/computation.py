@@ -119,6 +119,8 @@ class Handler:
                 self.gather(place, result)
         for place in places():
             uncounted_async_at(place, balancing.leave, self._key)
+        for number, did in self.statistics.items():
+            current().note_figures(number, did.told())
 
     def gather(self, place: Place, result: Result) -> None:
         """Add what ``place`` has found."""

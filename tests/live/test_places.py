@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -157,15 +158,19 @@ def _has_changed(run: BatchRun, times: int, job: int = 1) -> bool:
     return sum(isinstance(record, r.ResizeDone) and record.job == job for record in run.records()) == times
 
 
-def test_a_job_of_places_grows_and_shrinks_while_it_computes(start: Callable[..., BatchRun]) -> None:
+def test_a_job_of_places_grows_and_shrinks_while_it_computes(
+    start: Callable[..., BatchRun], tmp_path: Path
+) -> None:
     """It ends with the exact result, and with the places that it had last."""
-    program = f"python {PROGRAMS / 'balanced.py'} 8 9 0.0005"
+    hurry = tmp_path / "hurry"
+    program = f"python {PROGRAMS / 'balanced.py'} 8 9 0.005 {hurry}"
     run = start('nodes = 3\npolicy = "easy"', job("tree", program, "{ min = 1, max = 3 }", kind="places"))
     run.wait_for(r.JobMalleable)
     for number, size in enumerate((3, 1, 3, 2), 1):
         ordered = run.order("tree", str(size))
         assert ordered.returncode == 0, ordered.stderr
         until(partial(_has_changed, run, number), f"a change to {size}")
+    hurry.touch()
     tree = run.finish()["tree"]
     assert (tree["state"], tree["result"]) == ("COMPLETED", "37705 22582506079888477"), run.story()
     assert [change["to"] for change in tree["resizes"] if change["outcome"] == "done"] == [3, 1, 3, 2]

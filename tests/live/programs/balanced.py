@@ -1,13 +1,17 @@
-"""Counts the tasks of a tree over places that come and go: ``balanced.py MARK DEPTH [SECONDS_A_TASK [resilient]]``."""
+"""Counts the tasks of a tree over places that come and go: ``balanced.py MARK DEPTH [SECONDS_A_TASK [WORD]]``. The word is
+``resilient``, or a file: from when that is there tasks take no time."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Self
 
 from pliant.apgas import glb, run
+
+HURRY = Path(sys.argv[4] if len(sys.argv) > 4 else "resilient")
 
 
 class Count:
@@ -44,7 +48,7 @@ class Tree:
             mark, depth = self._todo.pop()
             self._seen.tasks += 1
             self._seen.marks ^= mark
-            if self._task_s:
+            if self._task_s and not HURRY.exists():
                 time.sleep(self._task_s)
             for child in range(2 + mark % 3 if depth else 0):
                 self._todo.append(
@@ -74,7 +78,7 @@ def main() -> str:
     outcome = glb.run(
         Tree([(mark, depth)], task_s),
         Count(),
-        settings=glb.Settings(grain=4, resilient="resilient" in sys.argv),
+        settings=glb.Settings(grain=4, resilient="resilient" in sys.argv[4:]),
     )
     print(json.dumps({"tasks": outcome.result.tasks, "places": sorted(outcome.statistics)}), flush=True)
     return f"{outcome.result.tasks} {outcome.result.marks}"

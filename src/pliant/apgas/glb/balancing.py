@@ -319,8 +319,8 @@ class Balancer:
                 self._inter = self._with(self._inter, loot)
 
     def _loot(self, bag: Bag[Any]) -> Bag[Any]:
-        """A part of ``bag``, which is what is there for other places: all of it if there is but one other, as the rest would
-        only be asked for a little later. The lock is held."""
+        """A part of ``bag``, which is what is there for other places: all of it if there is but one other, as the
+        rest would only be asked for a little later. The lock is held."""
         if bag.is_splittable and len(self._places) > 2:
             return self._half(bag)
         self._inter = None

@@ -335,12 +335,24 @@ class Checks:
         head = self._world.head
         if head.pending or head.cluster.resuming:
             return  # what has come is not yet dealt with
-        timers = head.timers
-        state = head.cluster.core.state
         self.waits()
+        self._counted()
+        self._limits()
+        self._proofs_timed()
+
+    def _counted(self) -> None:
+        """The numbers of nodes, and what is on each of them."""
+        state = self._world.head.cluster.core.state
         there = state.all_mask & ~state.lost_mask & ~state.parked_mask
         if (state.free, state.total) != (state.free_mask.bit_count(), there.bit_count()):
             raise Violation("wrong", f"{state.free} of {state.total} nodes are free, by the counts alone")
+        for number, name in state.names.items():
+            if (node := self._world.nodes.get(name)) is not None:
+                self._belongs(number, node)
+
+    def _limits(self) -> None:
+        """The walltimes of jobs, and the deadlines of resizes."""
+        timers, state = self._world.head.timers, self._world.head.cluster.core.state
         for end, number, job in state.running:
             if job.limited and job.ending is None and end < self._world.clock.now - LATE_S:
                 raise Violation("stuck", f"job {number} goes on behind its walltime, over at {end:.3f} s")
@@ -355,9 +367,9 @@ class Checks:
                 raise Violation("stuck", f"nobody looks at the deadline of resize {resize.id}")
             if resize is not None and due < self._world.clock.now - LATE_S:
                 raise Violation("stuck", f"resize {resize.id} is {resize.stage}, and its deadline is over")
-        for number, name in state.names.items():
-            if (node_there := self._world.nodes.get(name)) is not None:
-                self._belongs(number, node_there)
+
+    def _proofs_timed(self) -> None:
+        timers, state = self._world.head.timers, self._world.head.cluster.core.state
         for job_number, mask in state.dirty.items():
             for node in (bit for bit in range(mask.bit_length()) if mask >> bit & 1):
                 if ("proof", job_number, node) not in timers:

@@ -49,7 +49,8 @@ MOST_CARDS = 6
 
 
 class Breakable:
-    """A policy that raises, or does nothing, from a certain moment on, and now and then asks to be woken: ``alarm`` is when, if it does."""
+    """A policy that raises, or does nothing, from a certain moment on, and now and then asks to be woken: ``alarm`` is
+    when, if it does."""
 
     def __init__(self, policy: Policy, random: Random) -> None:
         self.name = policy.name
@@ -78,7 +79,7 @@ class Breakable:
 
 
 def draw_grace(seed: int) -> float:
-    """How many seconds agents outlive their controller, in half of the worlds 0. Nothing else of a world hangs on it."""
+    """How many seconds agents outlive their controller, in half of the worlds 0. Nothing else hangs on this draw."""
     random = Random(f"grace {seed}")  # noqa: S311 - seeded on purpose
     return random.choice([0.0, random.choice([5.0, 30.0, 120.0])])
 
@@ -171,8 +172,8 @@ def _words(random: Random) -> tuple[str, ...]:
 def draw_faults(
     random: Random, names: Sequence[str], last_s: float
 ) -> tuple[list[tuple[float, str, int]], dict[str, list[str]]]:
-    """At least five, most of them while much is going on: those with a time of their own, with how often they are tried
-    again, and those that wait for a job to come to a state of a resize."""
+    """At least five, most of them while much is going on: those with a time of their own, with how often they are
+    tried again, and those that wait for a job to come to a state of a resize."""
     timed: list[tuple[float, str, int]] = []
     ambushes: dict[str, list[str]] = {state: [] for state in STATES}
     weights = [WEIGHTS.get(name, 1.0) for name in names]
@@ -184,6 +185,12 @@ def draw_faults(
             ambushes[random.choice(STATES)].append(name)
     if "order" in names:
         timed += [(random.uniform(1.0, last_s), "order", 5) for _ in range(random.randint(0, 8))]
+    _lie_in_wait(random, names, ambushes)
+    return timed, ambushes
+
+
+def _lie_in_wait(random: Random, names: Sequence[str], ambushes: dict[str, list[str]]) -> None:
+    """Add those that few jobs would meet else."""
     if often := [name for name in names if name != "lose-reserved" and name not in SEEKING]:
         for stage in STATES:
             ambushes[stage] += random.choices(often, k=AMBUSHES if stage in RARE else FEW)
@@ -195,4 +202,3 @@ def draw_faults(
         # Without these a resize is hardly ever taken back.
         for stage in (resizing.OFFERED, resizing.ACCEPTED):
             ambushes[stage] += ["lose-reserved"] * random.randint(0, 1 + (stage == resizing.ACCEPTED))
-    return timed, ambushes

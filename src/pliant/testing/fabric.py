@@ -1,4 +1,5 @@
-"""What MPI does between the processes of one job, as far as it shows: who waits for whom, and what a death leaves behind.
+"""What MPI does between the processes of one job, as far as it shows: who waits for whom, and what a death leaves
+behind.
 
 A collective call is complete when those have made it whom it needs; one who has died before will not make it any more,
 and nobody is told: the others wait. Accept and Connect are complete a while after all ranks of both sides are in them,

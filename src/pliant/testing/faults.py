@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pliant.testing.world import World
 
 Fault = Callable[["World", int], list[int] | None]
-"""Does its harm, to the job of this number if that is not 0, and gives the jobs that it met; None where there was nobody
-to meet."""
+"""Does its harm, to the job of this number if that is not 0, and gives the jobs that it met; None where there was
+nobody to meet."""
 
 
 def _busy(world: World, job: int) -> Node | None:
@@ -273,14 +273,15 @@ def _wish(world: World, job: Job, groups: dict[int, int]) -> tuple[int, tuple[in
     state, random = world.head.cluster.core.state, world.random
     fewer = [size for size in job.bounds.sizes() if size < job.size]
     more = [size for size in job.bounds.sizes() if 0 < size - job.size <= state.free]
-    others = [number for number in groups if number != job.root]
     match random.choice(["root", "root", "root", "root", "fewer", "more", "let go", "any", "wrong"]):
-        case "root" if state.free:
-            gone = random.sample(others, min(len(others), random.choice([0, 0, 1, 9]), state.free - 1))
-            return job.size, (job.root, *gone)
-        case "root" if fewer:
-            size = random.choice(fewer)
-            return size, (job.root, *random.sample(others, random.randint(0, job.size - size - 1)))
+        case "root" if state.free or fewer:
+            others = [number for number in groups if number != job.root]
+            if state.free:
+                size, most = job.size, min(len(others), random.choice([0, 0, 1, 9]), state.free - 1)
+            else:
+                size = random.choice(fewer)
+                most = random.randint(0, job.size - size - 1)
+            return size, (job.root, *random.sample(others, most))
         case "fewer" if fewer:
             return random.choice(fewer), ()
         case "more" if more:

@@ -1,5 +1,5 @@
-"""What has to follow, in the same instant, from what a controller is told: its records, and what it wants done. And what
-has to follow within a time."""
+"""What has to follow, in the same instant, from what a controller is told: its records, and what it wants done. And
+what has to follow within a time."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ if TYPE_CHECKING:
 LATE_S = 0.1
 """What is to happen at a time happens so soon after it."""
 CLEAN_S = 13.0
-"""A node is clean or given up by then: an agent waits 5 s for what leaves by itself, kills for 3 s, and looks for 3 s."""
+"""A node is clean or given up by then: an agent waits 5 s for what leaves by itself, kills for 3 s, and looks for
+3 s."""
 BAD_LINK = frozenset({"agent killed", "link cut", "link lost", "link stalled", "slow link", "node lost"})
 UNSOUND = BAD_LINK | {"undead", "hung", "hung for long"}
 HARD = (JobState.NODE_FAIL, JobState.FAILED)
 OFFERS = (b'"offer"', b'"drain"')
 NEWS = (
-    r.JobSubmitted, r.JobMalleable, r.JobPinned, r.JobEnded, r.ResizeDeclined, r.ResizeFailed, r.ResizeDone, r.ResizeWithdrawn,
-    r.GroupsLost, r.NodesGranted, r.NodesClean, r.NodesLost, r.NodesBack, r.NodesRefused, r.NodesReclaimed, r.NodesReturned,
+    r.JobSubmitted, r.JobMalleable, r.JobPinned, r.JobEnded, r.ResizeDeclined, r.ResizeFailed, r.ResizeDone,
+    r.ResizeWithdrawn, r.GroupsLost, r.NodesGranted, r.NodesClean, r.NodesLost, r.NodesBack, r.NodesRefused,
+    r.NodesReclaimed, r.NodesReturned,
 )  # fmt: skip
 PLAIN = frozenset({"malleable", "rigid", "cancel", "walltime", "ended"})
 """What a job may have met and still ends in good order when it is asked to."""
@@ -81,7 +83,9 @@ class Handled:
 
     # ---- orders of operators -------------------------------------------------------------------------
 
-    def objection(self, number: int, size: int, leave: frozenset[int]) -> str:
+    def objection(  # noqa: C901, PLR0911 - each supposes that those before it do not hold
+        self, number: int, size: int, leave: frozenset[int]
+    ) -> str:
         """What an order to resize has to be refused for, in a few of the words that its user gets; empty if nothing is
         against it."""
         job = self._audit.jobs.get(number)
@@ -150,10 +154,23 @@ class Handled:
     def look(
         self, inputs: Sequence[o.AnyInput], records: Sequence[r.Record], outputs: Sequence[o.Output]
     ) -> None:
-        told: dict[int, list[tuple[int, bytes]]] = {}
         was, self._resuming = self._resuming, self._world.head.cluster.resuming
         if was or self._resuming:
             self._resumed_at = self._world.clock.now
+        told = self._orders_out(outputs)
+        self._orders_followed(records)
+        self._asked_for(inputs, records, outputs)
+        self._heard(inputs, records, told)
+        for record in records:
+            self.know(record)
+            self._follows(record, told)
+        self._starts_in_time()
+        self._policy_asked(records)
+        self._offers_told(told)
+
+    def _orders_out(self, outputs: Sequence[o.Output]) -> dict[int, list[tuple[int, bytes]]]:
+        """What each job is told, with the group that hears it; orders that are sent again are none."""
+        told: dict[int, list[tuple[int, bytes]]] = {}
         for output in outputs:
             if isinstance(output, o.Send) and output.id:
                 if output.id in self._ids:
@@ -164,37 +181,33 @@ class Handled:
                 told.setdefault(order.job, []).append((order.group, bytes(order.message)))
             elif isinstance(output, o.Send) and isinstance(output.message, m.Signal):
                 self._sends_signal(output.message)
-        self._orders_followed(records)
-        self._asked_for(inputs, records, outputs)
-        self._heard(inputs, records, told)
-        for record in records:
-            self.know(record)
-            match record:
-                case r.ResizeOffered():
-                    self._has_time(record)
-                    self._owed[record.job] = False
-                case r.ResizeWithdrawn() if self._owed.pop(record.job, None) is None:
-                    self._root_told(record.job, told, b'"withdraw"')
-                case r.JobEnding():
-                    self._owed.pop(record.job, None)
-                    self._asked_to_end(record)
-                case r.JobEnded():
-                    self._over(record)
-                case r.NodesLost() | r.NodesBack() | r.NodesClean() if not record.nodes:
-                    raise Violation("wrong", f"{record} says nothing")
-                case r.NodesLost():
-                    self.overdue.know(record)
-                case r.NodesClean():
-                    for node in record.nodes:
-                        self._dirty.pop((record.job, node), None)
-                case _:
-                    pass
-        self._starts_in_time()
-        self._policy_asked(records)
-        self._offers_told(told)
+        return told
+
+    def _follows(self, record: r.Record, told: dict[int, list[tuple[int, bytes]]]) -> None:
+        match record:
+            case r.ResizeOffered():
+                self._has_time(record)
+                self._owed[record.job] = False
+            case r.ResizeWithdrawn() if self._owed.pop(record.job, None) is None:
+                self._root_told(record.job, told, b'"withdraw"')
+            case r.JobEnding():
+                self._owed.pop(record.job, None)
+                self._asked_to_end(record)
+            case r.JobEnded():
+                self._over(record)
+            case r.NodesLost() | r.NodesBack() | r.NodesClean() if not record.nodes:
+                raise Violation("wrong", f"{record} says nothing")
+            case r.NodesLost():
+                self.overdue.know(record)
+            case r.NodesClean():
+                for node in record.nodes:
+                    self._dirty.pop((record.job, node), None)
+            case _:
+                pass
 
     def _policy_asked(self, records: Sequence[r.Record]) -> None:
-        """What may let a job start or change its size makes a pass in the same call, where there is something to decide."""
+        """What may let a job start or change its size makes a pass in the same call, where there is something to
+        decide."""
         asked, self._asked = self._asked, self._world.asked
         cluster, state = self._world.head.cluster, self._world.head.cluster.core.state
         held = cluster.core.held or cluster.resuming or state.policy_failed or state.settings.pass_interval_s

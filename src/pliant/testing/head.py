@@ -158,15 +158,7 @@ class Head:
     def _carry_out(self, output: o.Output) -> None:
         match output:
             case o.Send():
-                if isinstance(output.message, m.StartGroup):
-                    self.world.checks.starts(output.message, output.nodes[0])
-                    self.world.checks.written(output.message.job, self.disk.waiting())
-                elif isinstance(output.message, m.Deliver) and b'"offer"' in bytes(output.message.message):
-                    self.world.checks.written(output.message.job, self.disk.waiting())
-                for name in output.nodes:
-                    self.provider.send(name, output.message, output.id)
-                    if isinstance(output.message, m.StartGroup):
-                        self.world.repeat(partial(self._send_again, self.links.get(name), output))
+                self._send(output)
             case o.SetTimer():
                 if (earlier := self._timers.pop(output.key, None)) is not None:
                     earlier.cancel()
@@ -183,6 +175,18 @@ class Head:
                 self.tell(o.Tail(output.job, "the last words of the job"))
             case _:
                 pass
+
+    def _send(self, order: o.Send) -> None:
+        checks, message = self.world.checks, order.message
+        if isinstance(message, m.StartGroup):
+            checks.starts(message, order.nodes[0])
+            checks.written(message.job, self.disk.waiting())
+        elif isinstance(message, m.Deliver) and b'"offer"' in bytes(message.message):
+            checks.written(message.job, self.disk.waiting())
+        for name in order.nodes:
+            self.provider.send(name, message, order.id)
+            if isinstance(message, m.StartGroup):
+                self.world.repeat(partial(self._send_again, self.links.get(name), order))
 
     def _note_losses(self, outputs: Iterable[o.Output]) -> None:
         for output in outputs:

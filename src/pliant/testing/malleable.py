@@ -8,9 +8,10 @@ session), ``odd`` (the chance that a newcomer has other arrays), ``uneven`` (how
 STEP_S, 0 to 1), ``sync`` (every so many steps the user's code waits for all ranks; 0 for never), ``lag`` (the most
 steps between two checks), ``move`` (seconds that redistribution takes at most), ``wants`` (every so many steps the
 root asks for a size), ``bounds`` (MIN:MAX), ``exit`` (the exit code of a program that fails at its end), ``leave`` (the
-exit code of ranks that were released, some seconds later), ``stay`` (seconds that they stay for), ``quit`` (the step at which all groups but the first end in
-good order, and the others wait for them), ``migrates`` (1: groups may come and others leave in one resize), ``hangs``
-(the chance that a redistribution never ends), ``deaf`` (1: SIGTERM is ignored), ``tidy`` (seconds that its end takes after SIGTERM).
+exit code of ranks that were released, some seconds later), ``stay`` (seconds that they stay for), ``quit`` (the step at
+which all groups but the first end in good order, and the others wait for them), ``migrates`` (1: groups may come and
+others leave in one resize), ``hangs`` (the chance that a redistribution never ends), ``deaf`` (1: SIGTERM is ignored),
+``tidy`` (seconds that its end takes after SIGTERM).
 """
 
 from __future__ import annotations

@@ -135,52 +135,62 @@ class Agent:
         clock = self.node.clock
         match output:
             case n.Tell():
-                if isinstance(output.message, m.Started | m.StartFailed):
-                    self._unanswered.discard((output.message.job, output.message.group))
-                if self.up is not None:
-                    message = codec.raw(output.message)
-                    line = m.From(self.node.name, message, output.number, output.obeyed)
-                    self.up.send(codec.encode(line))
+                self._tell(output)
             case n.Connect():
                 self._hang_up()
                 self._dial(n.LinkMade(), inf)
-            case n.WriteToken():
-                self._write_soon(output)
-            case n.Spawn():
-                self._when_answered(output.job, output.group, lambda: self._spawn(output))
-            case n.Kill():
-                for pid in output.pids:
-                    if (proc := self.node.processes.get(pid)) is not None:
-                        proc.kill()
-            case n.ClearFiles():
-                self.node.files.difference_update(output.paths)
-                for group in [group for group, path in self._files.items() if path in output.paths]:
-                    del self._tokens[group], self._files[group]
-            case n.SignalGroup():
-                proc = self.node.processes.get(output.pid)
-                if proc is not None and proc.program is not None and not proc.dying:
-                    proc.program.signalled(output.number)
-            case n.SayToRank():
-                self._say_to_rank(output)
-            case n.SayToSession():
-                if (proc := self.sessions.get(output.session)) is not None:
-                    clock.later(self.node.latency_s(), partial(proc.heard, output.data))
-            case n.CloseSession():
-                if (proc := self.sessions.pop(output.session, None)) is not None:
-                    clock.later(self.node.latency_s(), proc.hung_up)
-            case n.Scan() if not self.node.world.hung_s(self.node, scans=True):
-                self.tell(n.Found(output.key, self._scan(output)))
             case n.SetTimer():
                 self._cancel(output.key)
                 key = output.key
                 self._timers[key] = clock.later(output.seconds, lambda: self._fired(key))
             case n.CancelTimer():
                 self._cancel(output.key)
+            case n.SayToSession():
+                if (proc := self.sessions.get(output.session)) is not None:
+                    clock.later(self.node.latency_s(), partial(proc.heard, output.data))
+            case n.CloseSession():
+                if (proc := self.sessions.pop(output.session, None)) is not None:
+                    clock.later(self.node.latency_s(), proc.hung_up)
             case n.Leave():
                 self.left = True
                 self.node.agent_left(self)
             case _:
+                self._with_processes(output)
+
+    def _tell(self, output: n.Tell) -> None:
+        if isinstance(output.message, m.Started | m.StartFailed):
+            self._unanswered.discard((output.message.job, output.message.group))
+        if self.up is not None:
+            line = m.From(self.node.name, codec.raw(output.message), output.number, output.obeyed)
+            self.up.send(codec.encode(line))
+
+    def _with_processes(self, output: n.AnyOutput) -> None:
+        """What is asked of the kernel and the file system."""
+        match output:
+            case n.WriteToken():
+                self._write_soon(output)
+            case n.Spawn():
+                self._when_answered(output.job, output.group, lambda: self._spawn(output))
+            case n.Kill():
+                for each in [self.node.processes[pid] for pid in output.pids if pid in self.node.processes]:
+                    each.kill()
+            case n.ClearFiles():
+                self._clear_files(output)
+            case n.SignalGroup():
+                proc = self.node.processes.get(output.pid)
+                if proc is not None and proc.program is not None and not proc.dying:
+                    proc.program.signalled(output.number)
+            case n.SayToRank():
+                self._say_to_rank(output)
+            case n.Scan() if not self.node.world.hung_s(self.node, scans=True):
+                self.tell(n.Found(output.key, self._scan(output)))
+            case _:
                 pass
+
+    def _clear_files(self, output: n.ClearFiles) -> None:
+        self.node.files.difference_update(output.paths)
+        for group in [group for group, path in self._files.items() if path in output.paths]:
+            del self._tokens[group], self._files[group]
 
     def _cancel(self, key: str) -> None:
         if (timer := self._timers.pop(key, None)) is not None:

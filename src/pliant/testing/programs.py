@@ -9,9 +9,9 @@
     liar STEPS STEP_S lie=KIND     a malleable program that says what it must not: see ``Liar``
 
 All take ``late=S`` (a start within S seconds, at random), ``deaf=1`` and ``tidy=S`` (ends by itself S seconds after
-SIGTERM); those of MPI ``cards=N`` (so many long values that each rank puts in MPI_Init), and rigid ones ``skip=RANK`` (which
-ends without MPI_Finalize). Nothing in here does I/O, reads a clock or draws
-from a source of its own: the ``Host`` gives time, chance and connections.
+SIGTERM); those of MPI ``cards=N`` (so many long values that each rank puts in MPI_Init), and rigid ones ``skip=RANK``
+(which ends without MPI_Finalize). Nothing in here does I/O, reads a clock or draws from a source of its own: the
+``Host`` gives time, chance and connections.
 """
 
 from __future__ import annotations
@@ -71,8 +71,9 @@ class Liar(Malleable):
     """What it has to say it says, and more, by ``lie``:
 
     ``garbage`` a line that is no message, which closes its session; ``unknown`` a message of a type that there is not;
-    ``done`` every Done, Accept, Decline and Failed twice; ``answers`` both answers to every offer; ``epoch`` messages of
-    epochs that are over or have never been; ``stale`` a Done of the epoch before, with its Accept; ``groups`` before each Done, one that names groups that do not exist;
+    ``done`` every Done, Accept, Decline and Failed twice; ``answers`` both answers to every offer; ``epoch`` messages
+    of epochs that are over or have never been; ``stale`` a Done of the epoch before, with its Accept; ``groups`` before
+    each Done, one that names groups that do not exist;
     ``old`` goes on to speak when it has been released; ``root`` names one that leaves as the next to speak;
     ``bye`` Bye in the midst of its work, and goes on; ``hello`` Hello again, with each Progress.
     """
@@ -82,7 +83,9 @@ class Liar(Malleable):
         for line in (*before, data, *after):
             super().write(line)
 
-    def _lies(self, message: m.JobMessage) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    def _lies(  # noqa: C901, PLR0911, PLR0912 - each lie has its place
+        self, message: m.JobMessage
+    ) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
         """What is said before ``message``, and after it."""
         match self.program.words.get("lie", LIES[0]), message:
             case "garbage", m.Progress():

@@ -52,8 +52,8 @@ LOOK = 1000
 TOO_LONG = 0.05
 """The share of absences of the controller that are longer than agents wait."""
 CROSSING, CROSSING_OTHERS = 0.25, 0.5
-"""The share of acceptances that cross the loss of what was accepted, or the time that they had; for jobs that a loss does
-not end, of which there are few."""
+"""The share of acceptances that cross the loss of what was accepted, or the time that they had; for jobs that a loss
+does not end, of which there are few."""
 _MOVES = r.ResizeOffered | r.ResizeAccepted | r.ResizeWithdrawn
 
 
@@ -464,6 +464,6 @@ class World(Touched):
         cells = self.checks.cells
         ended = Counter({str(state): count for state, count in self.checks.states.items()})
         return Verdict(
-            self.seed, violation.kind if violation is not None else "", str(violation or ""), self.story, len(self.specs), len(self.nodes), ended, cells.offered, cells.done,
-            cells.visited, self.met,
+            self.seed, violation.kind if violation is not None else "", str(violation or ""), self.story,
+            len(self.specs), len(self.nodes), ended, cells.offered, cells.done, cells.visited, self.met,
         )  # fmt: skip

@@ -388,6 +388,7 @@ class Cluster(Nodes):
             case c.Start():
                 if not command.resize:
                     self.lives[command.job] = self._life(self.core.state.jobs[command.job])
+                self.lives[command.job].unbegun = command.resize
                 self._beginnings.add(command)
             case c.Offer():
                 self._beginnings.add(command)

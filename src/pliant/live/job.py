@@ -56,6 +56,8 @@ class JobLife(Members):
         self._said = ""
         self._telling = False
         self._decoder = codec.from_job()
+        self.unbegun = 0
+        """The resize that it has accepted and whose newcomers have yet to be started."""
         self.quiet = False
         """What agents say may be what they have said before: it gets no errors for an answer."""
 
@@ -65,6 +67,7 @@ class JobLife(Members):
         """Start these groups: the first of the job, or the newcomers of a resize."""
         if self.ended or self._telling:
             return  # what was reserved for it is released by the end
+        self.unbegun = 0
         self.add(groups, resize)
         if not resize:
             self._effects.later(("session", self.number), SESSION_S)
@@ -363,6 +366,8 @@ class JobLife(Members):
 
     def _check_done(self, done: m.Done) -> None:
         """A program may say what it likes; its groups have to be ones that exist."""
+        if self.unbegun and done.resize == self.unbegun:
+            raise ProtocolError(f"done is of resize {done.resize}, and no group of it has been started")
         if unknown := sorted({done.root, *done.released} - self.groups.keys() - self.losses.keys()):
             raise ProtocolError(f"done names groups {unknown}, which the job does not have")
 

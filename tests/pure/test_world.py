@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
 from commands import command
 
 from pliant.core import records as r
+from pliant.live import node_messages as n
 from pliant.live.job import JobLife
+from pliant.live.warmth import Warmth
 from pliant.model.jobs import JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Reason
 from pliant.testing.faults import FAULTS, IMPOSSIBLE
+from pliant.testing.helpers import ILLS, Helpers, Spawning
 from pliant.testing.violation import Violation
 from pliant.testing.world import World
 
 SEEDS = range(8)
-FOUND = (125, 206, 406, 445, 620, 721, 1009, 801391)
+FOUND = (41, 125, 206, 406, 445, 620, 721, 1009, 2158, 3031, 801391)
 """Worlds that once broke the system, or a check."""
 
 
@@ -77,3 +81,32 @@ def test_a_record_that_contradicts_the_others_is_noticed() -> None:
     world.run()
     with pytest.raises(Violation, match="wrong"):
         world.checks.record(r.JobStarted(1e6, 10**6, NodeSet.first(1), Reason("fits")))
+
+
+def test_a_warm_process_that_is_counted_on_when_it_is_gone_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The world runs warm starts: an agent that does not look whether its warm process lives cannot be sound."""
+    monkeypatch.setattr(Warmth, "_look", lambda self: None)  # noqa: ARG005
+    said = (World(seed).run().what for seed in range(20))
+    assert any("warm process" in what or "forked by" in what for what in said)
+
+
+def test_ranks_are_forked_in_worlds_and_helpers_fail_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    met = Counter[str]()
+    start, fork = Helpers.start, Helpers.fork
+
+    def counted(self: Helpers, order: n.StartHelper) -> None:
+        start(self, order)
+        met[self.current.ill if self.current is not None else "none"] += 1
+
+    def forked(self: Helpers, order: n.Spawn, spawn: Spawning) -> None:
+        met["ordered"] += order.helper != 0
+        fork(self, order, spawn)
+
+    monkeypatch.setattr(Helpers, "start", counted)
+    monkeypatch.setattr(Helpers, "fork", forked)
+    for seed in range(20):
+        World(seed).run()
+    assert met["ordered"]
+    assert set(met) >= {*ILLS, "ordered"}, met

@@ -6,17 +6,24 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 from pliant.core.settings import Settings
+from pliant.live.warmth import SWITCH
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.kinds import JobKind
 from pliant.policy.registry import POLICIES, make
-from pliant.policy.view import ClusterView, Decision, Policy, Wake
+from pliant.policy.view import ClusterView, Decision, Policy, Reason, Remember, Resize, Start, Wake
 from pliant.protocol import resizing
-from pliant.testing.programs import LIES
+from pliant.testing.helpers import COLD
+from pliant.testing.programs import LIES, PMI
+from pliant.testing.running import PYTHON
 
 ELASTIC = ("malleable", "marginal", "equipartition", "average-agreement", "min-agreement", "dmr-wide")
 """Policies that resize much, and are drawn more often for it."""
-SHARES = {"malleable": 12, "rigid": 5, "silent": 1, "deaf": 1, "liar": 2, "tasks": 2, "places": 3}
+SHARES = {"malleable": 28, "rigid": 9, "silent": 2, "deaf": 2, "liar": 4, "tasks": 4, "places": 6}
 """Of the programs, in the jobs."""
+
+PYTHONS: tuple[tuple[str, ...], ...] = (*((PYTHON,),) * 9, (), (PYTHON, "-u"), (PYTHON, *COLD))
+ENVIRONMENTS: tuple[dict[str, str], ...] = (*({},) * 8, {"LANGUAGE": "eo"}, {SWITCH: "0"})
+"""How programs of places are started, and in what: only like ones are forked from one process."""
 
 STATES = (
     resizing.OFFERED, resizing.WITHDRAWN, resizing.CROSSED, resizing.ACCEPTED, resizing.RECALLED,
@@ -42,6 +49,10 @@ SELDOM = (
 )  # fmt: skip
 """Faults that few jobs can meet in a resize, or that come once in a world: with which chance one more lies in wait, for
 each of these states."""
+NO_JOB, ERRS = 1 << 30, 0.7
+"""The share of broken policies that decide what cannot be, where others raise or do nothing."""
+OWN_BOUNDS, ODD_CALLS = 0.06, 0.15
+"""The shares of malleable programs that state bounds of their own, and of rigid ones that make odd calls."""
 WAKES = 0.1
 """The share of passes in which a policy asks to be woken."""
 MOST_CARDS = 6
@@ -59,7 +70,10 @@ class Breakable:
         self.broken = False
         self.alarm: float | None = None
         self.asked = 0
+        self.nonsense = ""
+        """What it has decided that cannot be; nothing while that is not noticed."""
         self._random, self._idles = random, random.random() < 0.3
+        self._errs = random.random() < ERRS
         self._policy = policy
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
@@ -68,6 +82,9 @@ class Breakable:
             self.alarm = None
         if self.broken and self._idles:
             return []
+        if self.broken and self._errs and (wrong := self._wrong(view)):
+            self.nonsense = str(wrong)
+            return [wrong]
         if self.broken:
             raise ZeroDivisionError("the policy has a bug")
         decisions = list(self._policy.decide(view))
@@ -76,6 +93,20 @@ class Breakable:
             self.alarm = wake.at if self.alarm is None else min(wake.at, self.alarm)
             decisions.append(wake)
         return decisions
+
+    def _wrong(self, view: ClusterView) -> Decision | None:
+        """Something that cannot be decided now."""
+        reason, queue = Reason("wrong"), [*view.queue]
+        wrong: list[Decision] = [Start(NO_JOB, 1, reason), Remember({"what JSON has not": 1j})]
+        for _, number, job in view.running:
+            wrong += [Start(number, job.size, reason), Resize(number, job.bounds.max + 1, reason)]
+            if view.resizable(job, grow=True) and job.bounds.max > job.size + view.free:
+                wrong.append(Resize(number, job.bounds.max, reason))
+        for job in queue:
+            wrong.append(Start(job.id, job.bounds.max + 1, reason))
+            if job.bounds.max > view.free:
+                wrong.append(Start(job.id, job.bounds.max, reason))
+        return self._random.choice(wrong)
 
 
 def draw_grace(seed: int) -> float:
@@ -119,16 +150,20 @@ def _job(random: Random, name: str, nodes: int, at: float) -> JobSpec:
     steps = random.randint(3, 60 if what == "malleable" else 40)
     words: tuple[object, ...]
     if what == "malleable":
-        words = (what, steps, step_s, *_words(random))
+        words = (what, steps, step_s, *_words(random, most))
     elif what == "rigid":
         words = (what, steps * step_s, random.choice([0] * 9 + [1]))
         if random.random() < 0.2:
             words += (f"skip={random.randrange(2)}",)
         if random.random() < 0.1 and low <= MOST_CARDS:
             words += ("cards=20",)
+        if random.random() < ODD_CALLS:
+            words += (f"pmi={random.choice(PMI)}",)
     elif what == "liar":
         words = (what, steps, step_s, f"lie={random.choice(LIES)}")
-    elif what in ("tasks", "places"):
+    elif what == "places":
+        words = (*random.choice(PYTHONS), what, steps, step_s)
+    elif what == "tasks":
         words = (what, steps, step_s)
     else:
         words = (what, min(30.0, steps * step_s))
@@ -145,12 +180,13 @@ def _job(random: Random, name: str, nodes: int, at: float) -> JobSpec:
         walltime_s=max(1.0, 2 * steps * step_s),
         # A program that breaks the protocol, or never speaks, may hang by its own fault: only that ends it.
         kill=what in ("liar", "silent", "deaf") or random.random() < 0.05,
+        env=random.choice(ENVIRONMENTS) if what == "places" else {},
     )
 
 
-def _words(random: Random) -> tuple[str, ...]:
+def _words(random: Random, most: int) -> tuple[str, ...]:
     """What makes one malleable program different from another."""
-    often = ("migrates=1",) if random.random() < 0.6 else ()
+    often: tuple[str, ...] = ("migrates=1",) if random.random() < 0.6 else ()
     choices = {
         "never": 0.3,
         "odd": 0.3,
@@ -162,6 +198,9 @@ def _words(random: Random) -> tuple[str, ...]:
         "deaf": 1,
     }
     more = {"hangs": 0.5, "leave": 3, "quit": 2, "stay": 1000}
+    if random.random() < OWN_BOUNDS:
+        low = random.randint(1, most)
+        often += (f"bounds={low}:{random.randint(low, 2 * most)}",)
     return (
         *often,
         *(f"{name}={value}" for name, value in choices.items() if random.random() < 0.08),
@@ -177,7 +216,7 @@ def draw_faults(
     timed: list[tuple[float, str, int]] = []
     ambushes: dict[str, list[str]] = {state: [] for state in STATES}
     weights = [WEIGHTS.get(name, 1.0) for name in names]
-    for _ in range(random.randint(5, 25) if names else 0):
+    for _ in range(random.randint(5, 18) if names else 0):
         name = random.choices(names, weights)[0]
         if random.random() < 0.4:
             timed.append((random.uniform(1.0, last_s), name, 20))

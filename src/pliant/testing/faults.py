@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pliant.job.environment import DEADLINE_S
+from pliant.live import node_messages as n
 from pliant.live import orders as o
 from pliant.model.kinds import KINDS, Loss
-from pliant.protocol import messages as m
 from pliant.protocol import resizing
-from pliant.protocol.codec import encode
-from pliant.testing.node import USER, Node
+from pliant.testing import garbage
+from pliant.testing.node import Node
 from pliant.testing.process import SIGKILL, Proc
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pliant.testing.provider import Link
     from pliant.testing.world import World
 
+STOPPED = 0.4
+"""The share of agents that are asked to end, where others are killed."""
 Fault = Callable[["World", int], list[int] | None]
 """Does its harm, to the job of this number if that is not 0, and gives the jobs that it met; None where there was
 nobody to meet."""
@@ -80,7 +82,10 @@ def _kill_agent(world: World, job: int) -> list[int] | None:
     if (node := _busy(world, job)) is None:
         return None
     jobs = _touch_node(world, node, "agent killed")
-    node.kill_agent()
+    if node.agent is not None and world.random.random() < STOPPED:
+        node.agent.tell(n.StopAsked(world.random.choice(["", "a defect"])))
+    else:
+        node.kill_agent()
     return jobs
 
 
@@ -264,6 +269,11 @@ def _order(world: World, job: int) -> list[int] | None:
     groups = state.groups(chosen)
     size, leave = _wish(world, chosen, groups)
     names = tuple(state.names[groups[number]] for number in leave)
+    if names and random.random() < 0.1:
+        names = (
+            *names,
+            random.choice([name for number, name in state.names.items() if state.all_mask >> number & 1]),
+        )
     world.checks.handled.order(o.Resize(chosen.id, size, names))
     return [chosen.id]
 
@@ -287,7 +297,9 @@ def _wish(world: World, job: Job, groups: dict[int, int]) -> tuple[int, tuple[in
         case "more" if more:
             return random.choice(more), ()
         case "wrong":
-            return random.choice([job.bounds.max + 1, job.size, job.size + state.free + 1]), ()
+            sizes = [job.bounds.max + 1, job.size, job.size + state.free + 1]
+            without_root = random.random() < 0.5
+            return random.choice([*more[:1], *sizes] if without_root else sizes), (job.root,) * without_root
         case "any":
             leave = tuple(random.sample([*groups], random.randint(0, len(groups))))
             return random.choice([job.size, *job.bounds.sizes()]), leave
@@ -337,20 +349,17 @@ def _lose_member(world: World, job: int) -> list[int] | None:
 
 
 def _garbage(world: World, job: int) -> list[int] | None:
-    """What is no message at all, over a session of a job."""
+    """What is no message at all, or should not be said."""
     procs = [proc for proc in _ranks(world, job) if proc.rank == 0]
     if not procs:
         return None
     proc = world.random.choice(procs)
-    hello = encode(m.Hello(proc.job, proc.group, 0, world.random.choice(["", "guessed"]), 1))
-    said = [b"\n\n", b"garbage\n", b'{"type":"done"}\n', b"\xff\xfe\n", b"{" * 50 + b"\n", hello]
-    node = proc.node
-    if world.random.random() < 0.5:
-        node.said_by_a_stranger(world.random.choice(said))
-    else:
-        node.said_by_a_stranger(
-            world.random.choice([b"", b'{"type":', hello]), world.random.choice([USER, USER + 1])
-        )
+    link = world.head.links.get(proc.node.name)
+    garbage.to_agent(world, proc)
+    garbage.of_nodes(world)
+    if link is not None and link.open and link.ready:
+        garbage.up(world, link)
+        garbage.down(world, link)
     return [proc.job]
 
 
@@ -378,7 +387,13 @@ def _in_fence(world: World, job: int) -> list[int] | None:
 
 def _ask_for_nodes(world: World, _job: int) -> list[int] | None:
     world.head.tell(o.Ask(world.random.randint(1, 3)))
+    if world.random.random() < FORGOTTEN:
+        world.clock.later(world.random.uniform(0.0, 0.2), world.kill_soon)
     return []
+
+
+FORGOTTEN = 0.2
+"""The share of times when the controller is killed before the nodes have come that it asked for."""
 
 
 def _reclaim(world: World, _job: int) -> list[int] | None:

@@ -14,7 +14,9 @@ from pliant.model.jobs import JobClass, JobState
 from pliant.model.nodes import NodeSet
 from pliant.protocol import codec, resizing
 from pliant.protocol import messages as m
+from pliant.testing.followed import Followed
 from pliant.testing.overdue import Overdue
+from pliant.testing.running import own_words
 from pliant.testing.violation import Violation
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ class Handled:
         self.roots: dict[int, int] = {}
         self.on: set[int] = set()
         self.overdue = Overdue(world)
+        self._followed = Followed(world)
         self._signalled: set[tuple[int, int, int]] = set()
         self._heard_at: dict[int, float] = {}
         self._step_s: dict[int, float] = {}
@@ -61,7 +64,7 @@ class Handled:
         self._asked = world.asked
         self._could_start: float | None = None
         self._resuming = False
-        self._resumed_at = -1e9
+        self._resumed_at = world.clock.now if world.resumed else -1e9
         """Until then there was no controller, or one that still heard what there is."""
         self._agents, self._said = codec.from_agent(), codec.from_job()
 
@@ -167,6 +170,7 @@ class Handled:
         self._starts_in_time()
         self._policy_asked(records)
         self._offers_told(told)
+        self._followed.look(inputs, outputs)
 
     def _orders_out(self, outputs: Sequence[o.Output]) -> dict[int, list[tuple[int, bytes]]]:
         """What each job is told, with the group that hears it; orders that are sent again are none."""
@@ -305,10 +309,10 @@ class Handled:
             raise Violation(
                 "wrong", f"job {relay.job}: group {relay.group} is not told that it is not the root"
             )
-        if not root or self._world.specs_by_number[relay.job].command[0] != "malleable":
+        if not root or own_words(self._world.specs_by_number[relay.job].command)[0] != "malleable":
             return
-        if b'"hello"' in said and r.JobRunning not in mine and not relay.group:
-            raise Violation("wrong", f"job {relay.job}: its root has said hello, and no record tells")
+        if b'"hello"' in said and not relay.group:
+            self._followed.greeted(relay.job, len(job.nodes), mine)
         if b'"want"' in said:
             self._wanted(relay, records, told.get(relay.job, []))
 
@@ -393,7 +397,7 @@ class Handled:
                     )
         if ending is None or touched & UNSOUND or self._on_unsound(record.job):
             return
-        program = world.specs_by_number[record.job].command
+        program = own_words(world.specs_by_number[record.job].command)
         slow = {"deaf", "liar"} & {program[0]} or any(word.startswith(("deaf=", "tidy=")) for word in program)
         soft = ending.state not in HARD
         slow = bool(slow) or (world.resumed and world.grace > 0)  # it may have been started only just before
@@ -444,6 +448,7 @@ class Handled:
             self._resumed_at = now
             return
         self.overdue.look(self._resumed_at)
+        self._followed.waits()
         for number, life in head.cluster.lives.items():
             if life.ended:
                 continue

@@ -163,9 +163,7 @@ class Head:
                 if (earlier := self._timers.pop(output.key, None)) is not None:
                     earlier.cancel()
                 key = output.key
-                self._timers[key] = self.world.clock.at(
-                    self.world.hair_early(output.at), lambda: self._fired(key)
-                )
+                self._timers[key] = self.world.clock.at(self.world.about(output.at), lambda: self._fired(key))
             case o.Acquire():
                 self.provider.request(output.count)
             case o.GiveBack():

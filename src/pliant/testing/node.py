@@ -9,14 +9,18 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from pliant.live import node_messages as n
-from pliant.live.node import CANNOT, NodeLife
+from pliant.live.node import BEAT, CANNOT, END, SESSIONS, NodeLife
 from pliant.live.node_sessions import HELLO_S
+from pliant.live.warmth import WARM as WARM_TIMER
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant.testing.clock import Clock, Timer, Wire
+from pliant.testing.followed import Pieces
+from pliant.testing.helpers import Helpers
 from pliant.testing.memory import weigh
 from pliant.testing.process import Proc
 from pliant.testing.programs import Process
+from pliant.testing.running import own_words
 from pliant.testing.violation import Violation
 
 if TYPE_CHECKING:
@@ -29,11 +33,15 @@ FIRST_DIAL_S = 20.0
 USER = 1000
 SOON_S = 0.05
 """Within this time an agent does what nobody else has a part in."""
-HELPED = 0.2
-"""The share of agents with a helper of their own."""
+HELPED, WARM = 0.2, 0.8
+"""The shares of agents with a helper of their own, and of those that may have a warm process."""
 SLOW, SLOW_S = 0.2, 0.1
 """The share of agents where a program takes up to so long to be executed: the first rank may have ended before the last
 is there."""
+SLOW_END = 0.1
+"""The share of sessions whose end is read well after that of their process."""
+NONSENSE = b'"surrender"'
+"""Is in an order that there is not."""
 CPU_S = 0.25
 """What each rank uses."""
 
@@ -48,18 +56,24 @@ class Agent:
         """Its end of the link, the last one if there is none now."""
         self.sessions: dict[int, Proc | None] = {}
         self.left = False
+        self.is_ending = False
+        """It looks for what is left of anything, to leave then."""
         home = n.Home(
             node.name, node.slots, "run", pid, USER, "/run", f"/run/{node.name}.sock", f"/shm/{node.name}",
-            node.world.grace,
+            node.world.grace, warm=node.random.random() < WARM,
         )  # fmt: skip
         self._life = NodeLife(home)
-        self._timers: dict[str, Timer] = {}
+        self.helpers = Helpers(self, warm=home.warm)
+        self.timers: dict[str, Timer] = {}
         self._tokens: dict[tuple[int, int], str] = {}
         self._files: dict[tuple[int, int], str] = {}
         self.slow = node.random.random() < SLOW
         self._unanswered: set[tuple[int, int]] = set()
+        self._given_up: set[tuple[int, int]] = set()
+        self._pieces = Pieces()
+        self.errors = self.lines = 0
+        """How often it has told the controller that it cannot do something, and how many lines it has written."""
         self._last_session = 0
-        self.helper: Proc | None = None
         self.had = 0
         """How many groups it was to start."""
         self._queue: list[n.AnyInput] = []
@@ -82,12 +96,25 @@ class Agent:
     def begin(self) -> None:
         self.tell(n.Began())
         if self.node.agent is self and self.node.random.random() < HELPED:
-            self.helper = self.node.new_process(0, 0, -1)
-            self.tell(n.HelperStarted(self.helper.pid, "a warm process"))
+            self.helpers.begin()
 
     def is_starting(self, job: int) -> bool:
         """Whether the kernel has yet to start something of this job."""
         return any(each == job for each, _ in self._unanswered)
+
+    def waits_for(self) -> list[str]:
+        """Its timers, but for those that it may have when nothing goes on: a stranger may hang on for a while."""
+        return [key for key in self.timers if key.split()[0] not in (BEAT, WARM_TIMER, "hello")]
+
+    def hears(self, data: bytes) -> None:
+        """Its controller says this; what the agent cannot read or follow it answers, and notes for people."""
+        errors, lines = self.errors, self.lines
+        self.tell(n.LinkSaid(data))
+        odd = NONSENSE in data and b"\n" in data[data.index(NONSENSE) :]
+        if odd and self.node.agent is self and not self.is_ending and self.errors == errors:
+            raise Violation("lost", f"{self.node.name} has had nonsense for an order, and does not say so")
+        if odd and self.node.agent is self and not self.is_ending and self.lines == lines:
+            raise Violation("lost", f"{self.node.name} has had nonsense for an order, and notes nothing")
 
     def kept(self) -> int:
         """How much the agent remembers."""
@@ -99,7 +126,7 @@ class Agent:
 
     def died(self) -> None:
         """Killed: its timers go with it, and its sessions hang up."""
-        for timer in self._timers.values():
+        for timer in self.timers.values():
             timer.cancel()
         for proc in list(self.sessions.values()):
             if proc is not None:
@@ -132,34 +159,48 @@ class Agent:
         self.node.clock.later(wait_s, attempt)
 
     def _carry_out(self, output: n.AnyOutput) -> None:
-        clock = self.node.clock
         match output:
             case n.Tell():
                 self._tell(output)
+            case n.Say():
+                self.lines += 1
             case n.Connect():
                 self._hang_up()
                 self._dial(n.LinkMade(), inf)
             case n.SetTimer():
                 self._cancel(output.key)
                 key = output.key
-                self._timers[key] = clock.later(output.seconds, lambda: self._fired(key))
+                self.timers[key] = self.node.clock.later(output.seconds, lambda: self._fired(key))
             case n.CancelTimer():
                 self._cancel(output.key)
-            case n.SayToSession():
-                if (proc := self.sessions.get(output.session)) is not None:
-                    clock.later(self.node.latency_s(), partial(proc.heard, output.data))
-            case n.CloseSession():
-                if (proc := self.sessions.pop(output.session, None)) is not None:
-                    clock.later(self.node.latency_s(), proc.hung_up)
             case n.Leave():
+                if self.sessions:
+                    raise Violation("leaked", f"the agent of {self.node.name} leaves with sessions open")
                 self.left = True
                 self.node.agent_left(self)
+            case n.SayToSession() | n.CloseSession():
+                self._with_session(output)
             case _:
                 self._with_processes(output)
 
+    def _with_session(self, output: n.SayToSession | n.CloseSession) -> None:
+        clock, latency_s = self.node.clock, self.node.latency_s()
+        if isinstance(output, n.SayToSession):
+            if (proc := self.sessions.get(output.session)) is not None:
+                clock.later(latency_s, partial(proc.heard, output.data))
+        elif (proc := self.sessions.pop(output.session, None)) is not None:
+            clock.later(latency_s, proc.hung_up)
+
     def _tell(self, output: n.Tell) -> None:
-        if isinstance(output.message, m.Started | m.StartFailed):
-            self._unanswered.discard((output.message.job, output.message.group))
+        message = output.message
+        if isinstance(message, m.Started | m.StartFailed):
+            self._unanswered.discard((message.job, message.group))
+        if isinstance(message, m.StartFailed):
+            self._given_up.add((message.job, message.group))
+        elif isinstance(message, m.Fence):
+            self._pieces.look(message)
+        self.errors += isinstance(message, m.Error)
+        self.helpers.told(output.message)
         if self.up is not None:
             line = m.From(self.node.name, codec.raw(output.message), output.number, output.obeyed)
             self.up.send(codec.encode(line))
@@ -170,22 +211,34 @@ class Agent:
             case n.WriteToken():
                 self._write_soon(output)
             case n.Spawn():
-                self._when_answered(output.job, output.group, lambda: self._spawn(output))
+                self.helpers.ordered(output)
+                self._when_answered(output.job, output.group, lambda: self.helpers.fork(output, self._spawn))
             case n.Kill():
-                for each in [self.node.processes[pid] for pid in output.pids if pid in self.node.processes]:
-                    each.kill()
+                self._kill(output.pids)
+            case n.StartHelper():
+                self.helpers.start(output)
             case n.ClearFiles():
                 self._clear_files(output)
             case n.SignalGroup():
-                proc = self.node.processes.get(output.pid)
-                if proc is not None and proc.program is not None and not proc.dying:
-                    proc.program.signalled(output.number)
+                self._signal(output)
             case n.SayToRank():
                 self._say_to_rank(output)
-            case n.Scan() if not self.node.world.hung_s(self.node, scans=True):
-                self.tell(n.Found(output.key, self._scan(output)))
+            case n.Scan():
+                self.is_ending |= output.key == END
+                if not self.node.world.hung_s(self.node, scans=True):
+                    self.tell(n.Found(output.key, self._scan(output)))
             case _:
                 pass
+
+    def _kill(self, pids: tuple[int, ...]) -> None:
+        self.helpers.killed(pids)
+        for proc in [self.node.processes[pid] for pid in pids if pid in self.node.processes]:
+            proc.kill()
+
+    def _signal(self, order: n.SignalGroup) -> None:
+        proc = self.node.processes.get(order.pid)
+        if proc is not None and proc.program is not None and not proc.dying:
+            proc.program.signalled(order.number)
 
     def _clear_files(self, output: n.ClearFiles) -> None:
         self.node.files.difference_update(output.paths)
@@ -193,11 +246,12 @@ class Agent:
             del self._tokens[group], self._files[group]
 
     def _cancel(self, key: str) -> None:
-        if (timer := self._timers.pop(key, None)) is not None:
+        if (timer := self.timers.pop(key, None)) is not None:
             timer.cancel()
 
     def _fired(self, key: str) -> None:
-        self._timers.pop(key, None)
+        self.timers.pop(key, None)
+        self.helpers.fired(key)
         self.tell(n.TimerFired(key))
 
     def _when_answered(self, job: int, group: int, call: Callable[[], None]) -> None:
@@ -239,7 +293,10 @@ class Agent:
         self.node.files.add(order.path)
         self.tell(n.TokenWritten(order.job, order.group))
 
-    def _spawn(self, order: n.Spawn) -> None:
+    def _spawn(self, order: n.Spawn, *, warm: bool) -> None:
+        """Execute a rank, or have it forked."""
+        if self.node.agent is not self:
+            return
         if problem := self.node.world.exec_problem(self.node, order.job):
             self.tell(n.NotSpawned(order.job, order.group, problem, CANNOT))
             return
@@ -248,7 +305,9 @@ class Agent:
         proc.env, proc.argv = order.env, order.argv
         proc.token = self._tokens.get((order.job, order.group), "")  # it may have been removed meanwhile
         proc.program = Process(proc, self.node.world.fabric(order.job))
-        self.tell(n.Spawned(order.job, order.group, order.rank, proc.pid))
+        self.tell(n.Spawned(order.job, order.group, order.rank, proc.pid, warm))
+        if (order.job, order.group) in self._given_up and not proc.dying:
+            raise Violation("leaked", f"{proc.name} of job {order.job} goes on, which was given up")
         proc.later(self.node.random.uniform(0.0, 0.05), proc.program.begin)
 
     def _say_to_rank(self, output: n.SayToRank) -> None:
@@ -276,6 +335,12 @@ class Agent:
         self.sessions[number] = proc
         self.tell(n.SessionOpened(number, uid))
         return number
+
+    def hung_on(self) -> None:
+        """Somebody connects who has nothing to say, and hangs up sooner or later, or never."""
+        number = self.connected(None)
+        if self.node.random.random() < 0.5:
+            self.node.clock.later(self.node.random.uniform(0.0, 2.0), partial(self._session_ended, number))
 
     def has_to_close(self, number: int, within_s: float) -> None:
         """A session that is none is not left open."""
@@ -306,18 +371,25 @@ class Agent:
             if heirs:
                 self.sessions[number] = heirs[0]  # a daemon has it open as well
                 continue
-            self.node.clock.later(self.node.latency_s(), partial(self._session_ended, number))
+            slow = self.node.random.random() < SLOW_END
+            wait_s = SOON_S if slow else self.node.latency_s()
+            self.node.clock.later(wait_s, partial(self._session_ended, number))
         cpu_s = 0.0
         if proc.program is not None:
             closed = n.RankClosed(proc.job, proc.group, proc.rank)
             self.node.clock.later(self.node.latency_s(), partial(self.tell, closed))
             cpu_s = CPU_S
             self.node.world.fabric(proc.job).cpu_s += cpu_s
-            if code and proc.argv[0] not in ("tasks", "places"):
+            if code and own_words(proc.argv)[0] not in ("tasks", "places"):
                 self.node.clock.later(SOON_S, lambda: self._ended_together(proc))
         # Its end may be noticed before what it said last, or after.
         wait = self.node.random.choice([0.0, 2 * self.node.latency_s()])
-        self.node.clock.later(wait, lambda: self.tell(n.Exited(proc.pid, code, cpu_s)))
+        self.node.clock.later(wait, partial(self._reap, proc, code, cpu_s))
+
+    def _reap(self, proc: Proc, code: int, cpu_s: float) -> None:
+        if self.node.agent is self:
+            self.helpers.reaped(proc.pid)
+        self.tell(n.Exited(proc.pid, code, cpu_s))
 
     def _ended_together(self, dead: Proc) -> None:
         """The other ranks of a group do not outlive one that has failed: the agent sees to that."""
@@ -331,6 +403,8 @@ class Agent:
     def _session_ended(self, number: int) -> None:
         if self.sessions.pop(number, None) is not None:
             self.tell(n.SessionClosed(number))
+            if self.timers.keys() & {SESSIONS} and not self.sessions and self.node.agent is self:
+                raise Violation("stuck", f"the agent of {self.node.name} waits for sessions, and has none")
 
 
 class Node:
@@ -404,7 +478,7 @@ class Node:
             return
         agent.died()
         for proc in list(self.processes.values()):
-            if proc.program is not None:
+            if proc.program is not None or proc.helps:
                 proc.kill()
 
     def agent_left(self, agent: Agent) -> None:

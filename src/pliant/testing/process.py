@@ -32,6 +32,8 @@ class Proc:
         self.env: dict[str, str] = {}
         self.argv: tuple[str, ...] = ()
         self.token = ""
+        self.helps = False
+        """It is a helper of an agent's, and ends with it."""
         self.random: Random = node.random
         self._up: Wire | None = None
         self._session = 0

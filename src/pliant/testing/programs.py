@@ -16,6 +16,8 @@ SIGTERM); those of MPI ``cards=N`` (so many long values that each rank puts in M
 
 from __future__ import annotations
 
+import msgspec
+
 from pliant.protocol import messages as m
 from pliant.protocol.codec import encode, from_job
 from pliant.testing.fabric import Fabric, Result, Span, read_result
@@ -25,7 +27,15 @@ from pliant.testing.running import Host, Program, Running, Script, Wait
 
 __all__ = ["LIES", "Fabric", "Host", "Process", "Result", "Span", "Wait", "read_result"]
 
-LIES = ("garbage", "unknown", "done", "answers", "epoch", "groups", "bye", "hello", "stale", "old", "root")
+LIES = (
+    "garbage", "unknown", "done", "answers", "epoch", "groups", "bye", "hello", "stale", "old", "root", "early",
+    "resize", "version", "left", "eager", "gone",
+)  # fmt: skip
+PMI = ("unknown", "missing", "empty", "twice")
+"""Odd calls of a rank in MPI_Init: a command that there is not, a key that nobody has put, a put without a value, and a
+barrier in which it is already. The first two are answered; the others end its group."""
+MANY = 70
+"""More than a scheduler keeps for a root that is to come."""
 NOWHERE = 1000
 """Added to a number to make one that names nothing."""
 
@@ -36,7 +46,8 @@ class Rigid(Running):
     def script(self) -> Script[int]:
         number, late = self.program.number, self.program.word("late", 0.2)
         yield from self.sleep(self.host.random.uniform(0, late), "its own start")
-        yield from self.mpi_init()
+        space = yield from self.mpi_init()
+        yield from self._odd_call(space)
         yield from self.sleep(number(0, 1.0), "its own work")
         code = int(number(1, 0))
         if self.host.env["PMI_RANK"] == self.program.words.get("skip"):
@@ -45,6 +56,23 @@ class Rigid(Running):
             self.abort("the program fails", code)
         yield from self.mpi_finalize()
         return 0
+
+    def _odd_call(self, space: str) -> Script[None]:
+        match self.program.words.get("pmi"):
+            case "unknown":
+                reply = yield from self.ask("cmd=dance", "MPI_Init")
+                if reply.get("rc") != "-1":
+                    self.fabric.problem(f"{self.name} may dance: {reply}")
+            case "missing":
+                reply = yield from self.ask(f"cmd=get kvsname={space} key=nothing", "MPI_Init")
+                if reply.get("rc") != "-1":
+                    self.fabric.problem(f"{self.name} got {reply} for a key that nobody has put")
+            case "empty":
+                yield from self.ask(f"cmd=put kvsname={space} key=nothing", "MPI_Init")
+                self.fabric.problem(f"{self.name} has put nothing, and goes on")
+            case "twice":
+                self.host.ask(b"cmd=barrier_in\n")
+                yield from self.fence("MPI_Init")
 
 
 class Silent(Running):
@@ -74,9 +102,15 @@ class Liar(Malleable):
     ``done`` every Done, Accept, Decline and Failed twice; ``answers`` both answers to every offer; ``epoch`` messages
     of epochs that are over or have never been; ``stale`` a Done of the epoch before, with its Accept; ``groups`` before
     each Done, one that names groups that do not exist;
+    ``early`` much of an epoch that is to come; ``resize`` answers to a resize that there is not; ``version`` Hello in
+    another version; ``left`` Bye when it has accepted; ``eager`` Done when it has accepted; ``gone`` that groups leave
+    which have left before;
     ``old`` goes on to speak when it has been released; ``root`` names one that leaves as the next to speak;
     ``bye`` Bye in the midst of its work, and goes on; ``hello`` Hello again, with each Progress.
     """
+
+    left: tuple[int, ...] = ()
+    """The groups that have."""
 
     def write(self, data: bytes) -> None:
         before, after = self._lies(_DECODER.decode(data))
@@ -113,6 +147,22 @@ class Liar(Malleable):
             case "old", m.Bye() if self.released:
                 said = m.Progress(self.epoch, 0.5), m.Want(self.epoch, self.bounds)
                 return tuple(encode(each) for each in said), ()
+            case "early", m.Progress(epoch=epoch):
+                return (), tuple(encode(m.Progress(epoch + 1, i / MANY)) for i in range(MANY))
+            case "resize", m.Accept(epoch=epoch, resize=resize):
+                other = resize + NOWHERE
+                return tuple(
+                    encode(each) for each in (m.Accept(epoch, other), m.Done(epoch, other, self.group))
+                ), ()
+            case "version", m.Hello():
+                return (encode(msgspec.structs.replace(message, version=NOWHERE)),), ()
+            case "left", m.Accept(epoch=epoch):
+                return (), (encode(m.Bye(epoch, self.result().text())),)
+            case "eager", m.Accept(epoch=epoch, resize=resize):
+                return (), (encode(m.Done(epoch, resize, self.group)),)
+            case "gone", m.Done(epoch=epoch, resize=resize, root=root, released=released):
+                before, self.left = self.left, (*self.left, *released)
+                return ((encode(m.Done(epoch, resize, root, before)),) if before else ()), ()
             case "bye", m.Progress(epoch=epoch):
                 return (), (encode(m.Bye(epoch, self.result().text())),)
             case "hello", m.Progress(epoch=epoch):

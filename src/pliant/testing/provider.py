@@ -30,6 +30,8 @@ STOP_S = 4.0
 NONE_LEFT = 0.2
 """The share of nodes asked for that cannot be had."""
 LOOK_S = 0.1
+SLOW, SLOW_S = 0.2, 10.0
+"""The share of lost links that are given up so much later than agents wait: their nodes are lost before."""
 
 
 class Cleared(Protocol):
@@ -51,6 +53,8 @@ class Link:
         self.heard = agent.node.clock.now
         self.repeats = 0
         """Up to this number the agent says again what it may have said already."""
+        self.told = 0
+        """The number of the last message that the controller has been told."""
         self.progress: set[tuple[int, int]] = set()
         self.down: Wire
         self.up: Wire
@@ -128,6 +132,8 @@ class LocalNodes:
     def _launch(self, node: Node, *, clean: bool) -> None:
         """Start an agent, if all of the last one has gone."""
         name = node.name
+        if self._world.nodes.get(name) is not node:
+            return  # it has been taken away meanwhile
         again = name in self._restarts
         if again or not clean:
             final = not clean or self._restarts[name] >= RESTARTS
@@ -151,7 +157,7 @@ class LocalNodes:
         )
         link.down = Wire(
             clock, random, latency,
-            lambda data: agent.tell(n.LinkSaid(data)), lambda: agent.tell(n.LinkLost()),
+            agent.hears, lambda: agent.tell(n.LinkLost()),
         )  # fmt: skip
         return link
 
@@ -305,6 +311,7 @@ class KeptNodes(LocalNodes):
             self._told_again(link, message)
         if not isinstance(message, m.Heartbeat | m.Error):
             raw = msgspec.Raw(bytes(envelope.message))
+            link.told = max(link.told, envelope.number)
             self._head.tell(o.Said(name, raw, envelope.number, envelope.obeyed))
 
     @staticmethod
@@ -329,7 +336,8 @@ class KeptNodes(LocalNodes):
         del self.links[name]
         if self._stays(name):
             self._head.tell(o.Unlinked(name))
-            self._await(name, link.agent, self._clock.now + self._world.grace)
+            slow_s = SLOW_S if self._world.random.random() < SLOW else 0.0
+            self._await(name, link.agent, self._clock.now + self._world.grace + slow_s)
 
     def _await(self, name: str, agent: Agent | None, until: float) -> None:
         """Wait for the node's agent, as long as it may be there; then the node is lost, and tried anew."""

@@ -25,6 +25,7 @@ SIGTERM = 15
 WAKE_S = 1e-3
 """What was waited for is noticed within this time, on each rank at its own moment."""
 ROUNDING_S = 1e-9
+PYTHON = "python3"
 CARD = 4000
 """Characters of a long value: an address of a network card, say."""
 
@@ -75,6 +76,14 @@ class Wait:
     sleeps: bool = False
 
 
+def own_words(command: tuple[str, ...]) -> tuple[str, ...]:
+    """A command without the Python and its options that it may begin with: what runs in them is a stand-in too."""
+    first = 0
+    while command[first] == PYTHON or command[first].startswith("-"):
+        first += 1
+    return command[first:]
+
+
 Script = Generator[Wait, None, T]
 
 
@@ -88,8 +97,9 @@ class Program(NamedTuple):
     @classmethod
     def parse(cls, argv: tuple[str, ...]) -> Program:
         """ValueError for a word that is neither a number nor ``name=value``."""
-        words = dict(word.split("=", 1) for word in argv[1:] if "=" in word)
-        return cls(argv[0], tuple(float(word) for word in argv[1:] if "=" not in word), words)
+        kind, *rest = own_words(argv)
+        words = dict(word.split("=", 1) for word in rest if "=" in word)
+        return cls(kind, tuple(float(word) for word in rest if "=" not in word), words)
 
     def number(self, place: int, otherwise: float) -> float:
         return self.numbers[place] if place < len(self.numbers) else otherwise

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pliant.model.jobs import JobSpec
+from pliant.model.jobs import Bounds, JobSpec
 from pliant.model.nodes import NodeSet
 from pliant.testing.clock import Clock
 from pliant.testing.fabric import Fabric
+from pliant.testing.running import own_words
 
 if TYPE_CHECKING:
     from pliant.testing.head import Head
     from pliant.testing.node import Node
+
+
+def own_bounds(spec: JobSpec) -> Bounds | None:
+    """The sizes that a program states by itself, if it does."""
+    for word in spec.command:
+        if word.startswith("bounds="):
+            low, _, high = word.removeprefix("bounds=").partition(":")
+            return Bounds(int(low), int(high))
+    return None
 
 
 class Touched:
@@ -73,24 +83,33 @@ class Touched:
         return found
 
     def _by_itself(self, spec: JobSpec) -> set[str]:
-        what = {spec.command[0]}
-        if spec.command[0] == "rigid" and spec.command[2] != "0":
+        command = own_words(spec.command)
+        what = {command[0]}
+        if command[0] == "rigid" and command[2] != "0":
             what.add("fails")
-        if {"exit=1", "quit=2"} & set(spec.command) or any("skip=" in word for word in spec.command):
+        if {"exit=1", "quit=2"} & set(command) or any("skip=" in word for word in command):
             what.add("fails")
-        if any("hangs=" in word for word in spec.command):
+        if {"pmi=empty", "pmi=twice"} & set(command):
+            what.add("fails")
+        if any("hangs=" in word for word in command):
             what.add("hangs")
         if self.ended:
             what |= {"ended", "ended now"} if self.ended_now else {"ended"}
         if spec.kill:
             what.add("walltime")
+        if (own := own_bounds(spec)) is not None and own != spec.nodes:
+            what.add("fails")
         return what
 
     def exec_problem(self, node: Node, job: int) -> str:
-        if self._refused.get(node.name, 0.0) > self.clock.now:
+        if self.refuses(node):
             self.no_start(job)
             return "no space left on device"
         return ""
+
+    def refuses(self, node: Node) -> bool:
+        """Whether the node executes nothing now."""
+        return self._refused.get(node.name, 0.0) > self.clock.now
 
     def refuse(self, node: Node, seconds: float) -> None:
         self._refused[node.name] = self.clock.now + seconds

@@ -26,6 +26,7 @@ from pliant.testing.node import Agent, Node
 from pliant.testing.process import Proc
 from pliant.testing.programs import read_result
 from pliant.testing.provider import KeptNodes
+from pliant.testing.running import own_words
 from pliant.testing.touched import Touched
 from pliant.testing.violation import Violation
 
@@ -38,7 +39,8 @@ MOST_EVENTS, MOST_OF_A_NODE = 3_000_000, 30_000
 REPEATED = 0.05
 """The share of orders to start a group that come twice."""
 EARLY, HAIR_S = 0.2, 1e-9
-"""The share of the controller's timers that come early, and by how much."""
+LATE, LATE_S = 0.1, 0.02
+"""The shares of the controller's timers that come early and late, and by how much."""
 HANGING_ON = 0.1
 """The share of agents to which somebody holds a connection when all is over."""
 ACK_S = 0.1
@@ -49,7 +51,7 @@ QUIET_S = 3000.0
 """If nothing has been recorded for so long, nothing ever will be."""
 LOOK = 1000
 """After so many things that have happened everything is looked at as a whole."""
-TOO_LONG = 0.05
+TOO_LONG = 0.1
 """The share of absences of the controller that are longer than agents wait."""
 CROSSING, CROSSING_OTHERS = 0.25, 0.5
 """The share of acceptances that cross the loss of what was accepted, or the time that they had; for jobs that a loss
@@ -137,10 +139,10 @@ class World(Touched):
 
     def unfinished(self, job: int, result: str | None) -> str:
         """What is wrong with the result of a job that has completed; empty if nothing is."""
-        spec = self.specs_by_number[job]
-        if spec.command[0] not in ("malleable", "places"):
+        what, *numbers = own_words(self.specs_by_number[job].command)
+        if what not in ("malleable", "places"):
             return ""
-        wanted = int(spec.command[1])
+        wanted = int(numbers[0])
         said = read_result(result).steps if result else None
         done = self.fabric(job).tasks or self.fabric(job).result().steps
         return "" if said == done == wanted else f"of {wanted} steps it did {done} and says {said}"
@@ -162,6 +164,11 @@ class World(Touched):
     @property
     def policy_name(self) -> str:
         return "" if self._policy.broken else self._policy.name
+
+    @property
+    def nonsense(self) -> str:
+        """What the policy has decided that cannot be, if it has."""
+        return self._policy.nonsense
 
     @property
     def asked(self) -> int:
@@ -204,9 +211,12 @@ class World(Touched):
         assert isinstance(provider, KeptNodes)  # noqa: S101 - others do not look for it
         provider.connected(agent)
 
-    def hair_early(self, moment: float) -> float:
-        """A clock that is read twice may say that a timer has come a little too early."""
-        return moment - HAIR_S if self.random.random() < EARLY else moment
+    def about(self, moment: float) -> float:
+        """When a timer comes: a clock that is read twice may say that it is a little too early, and others may be
+        served before it."""
+        if self.random.random() < EARLY:
+            return moment - HAIR_S
+        return moment + self.random.uniform(0.0, LATE_S) if self.random.random() < LATE else moment
 
     def repeat(self, send: Callable[[], None]) -> None:
         """Now and then an order comes once more, at any time."""
@@ -318,6 +328,10 @@ class World(Touched):
         if self.kill_again_s is not None:
             self.clock.later(self.kill_again_s, self._kill_again)
 
+    def kill_soon(self) -> None:
+        if self.head.alive and not self.over and "kill-head" in self._names:
+            self.head_killed()
+
     def _kill_again(self) -> None:
         if self.head.alive and not self.over:
             self.kill_again_s = None
@@ -415,19 +429,12 @@ class World(Touched):
         try:
             self.head.provider.start()
             while not self.over:
-                if not self.clock.step(LONGEST_S):
-                    raise Violation("stuck", f"nothing is left to happen: {self._waits()}")
-                if self.clock.happened > self._most:
-                    raise Violation("stuck", f"after {self._most} things that happened it is not over")
-                if self.clock.now > self._news_at + QUIET_S:
-                    raise Violation("stuck", f"nothing has been recorded for {QUIET_S:g} s: {self._waits()}")
-                if self.clock.happened % LOOK == 0 and self.head.alive:
-                    self.checks.look()
+                self._step()
             self._let(ACK_S)
             self.checks.idle()
             for node in self.nodes.values():
                 if node.agent is not None and self.random.random() < HANGING_ON:
-                    node.agent.connected(None)
+                    node.agent.hung_on()
             self.head.provider.stop()
             self._let(LEAVE_S)
             self.checks.end()
@@ -437,6 +444,23 @@ class World(Touched):
             where = "".join(traceback.format_tb(error.__traceback__)[-3:])
             violation = Violation("wrong", f"{type(error).__name__}: {error}\n{where}")
         return self._verdict(violation)
+
+    def _step(self) -> None:
+        """Let the next thing happen, and look at it all now and then."""
+        if not self.clock.step(LONGEST_S):
+            raise Violation("stuck", f"nothing is left to happen: {self._waits()}")
+        if self.clock.happened > self._most:
+            raise Violation("stuck", f"after {self._most} things that happened it is not over")
+        if self.clock.now > self._news_at + QUIET_S:
+            raise Violation("stuck", f"nothing has been recorded for {QUIET_S:g} s: {self._waits()}")
+        if self.clock.happened % LOOK == 0 and self.head.alive:
+            self.checks.look()
+            if self._reads_journal() and not (self.disk.problem or self.disk.full):
+                self.checks.journal()
+
+    def _reads_journal(self) -> bool:
+        """Whether it is time to do so: each time it takes longer, and there is as much time before the next."""
+        return (self.clock.happened // LOOK).bit_count() == 1
 
     def _waits(self) -> str:
         """Who waits for what."""

@@ -142,4 +142,21 @@ REASONS: dict[str, str] = {
     ),
     "live/resuming.py _wire: delete return scheduler_side.PROJECTION[job.resize.stage]": _GRACE,
     "live/job.py JobLife.add: self.quiet -> (not (self.quiet))": _GRACE,
+    "live/node.py NodeLife._leave_if_alone: delete self._do(n.CancelTimer(timer))": (
+        "nothing is changed: an agent that has left takes nothing more, and its timers end with it"
+    ),
+    "live/outbox.py Outbox._drop_board: _epoch(kept.what) < oldest -> (not (_epoch(kept.what) < oldest))": _GRACE,
+    "live/node.py NodeLife._seek: removal.job is None -> (not (removal.job is None))": (
+        "a node has one job at a time: what a look finds beside that are the agent's helpers, which are spared"
+    ),
+    "live/node.py NodeLife._begin_end: delete self._last_words(group)": (
+        "ends of ranks that the controller is not told, as the agent leaves: the loss of the node tells it"
+    ),
+    "live/cluster_nodes.py Nodes._proof_overdue: delete self._prove(job, node)": (
+        "a proof is asked for once more only if an agent says nothing for 30 s over a link that stands"
+    ),
+    "core/state.py State._resized: delete job.settle(now, blocked_s)": _BRINGS,
+    "live/warmth.py Warmth.due: delete self._count()": (
+        "a warm process that was twice not ready in time and is wanted a third time, too rare in these worlds"
+    ),
 }

@@ -132,8 +132,20 @@ class Followed:
             return
         jobs = head.cluster.core.state.jobs
         for number, life in head.cluster.lives.items():
-            if number in jobs and life.groups and not life.ended and jobs[number].ending is None:
+            if number not in jobs or life.ended:
+                continue
+            self._on_nodes(life)
+            if life.groups and jobs[number].ending is None:
                 self._same(life, jobs[number])
+
+    def _on_nodes(self, life: JobLife) -> None:
+        """What lives of a job is on nodes that there are."""
+        state = self._world.head.cluster.core.state
+        for group in life.alive():
+            if not (state.all_mask & ~state.lost_mask) >> group.node & 1:
+                raise Violation(
+                    "lost", f"group {group.number} of job {life.number} was on a node that is lost"
+                )
 
     def _same(self, life: JobLife, job: Job) -> None:
         """The life of a job and the records of it agree."""
@@ -145,6 +157,3 @@ class Followed:
             raise Violation("lost", f"job {job.id} has groups {missing}, and nobody looks after them")
         if (life.side.root, life.side.epoch) != (job.root, job.epoch):
             raise Violation("wrong", f"job {job.id} has root {job.root}, and its session {life.side.root}")
-        for group in life.alive():
-            if state.lost_mask >> group.node & 1:
-                raise Violation("lost", f"group {group.number} of job {job.id} was on a node that is lost")

@@ -159,4 +159,19 @@ REASONS: dict[str, str] = {
     "live/warmth.py Warmth.due: delete self._count()": (
         "a warm process that was twice not ready in time and is wanted a third time, too rare in these worlds"
     ),
+    "live/cluster_nodes.py Nodes._returned: delete self._lost(self._names[number], final=True)": (
+        "a node that is taken away in use: seldom drawn; what lives there is looked at since, also of jobs that are being ended"
+    ),
+    "core/resizes.py Resizes._objection: any(group.id == root for group in resize.arriving) -> (not (any(group.id == root for group in resize.arriving)))": (
+        "all groups of a job leave in one resize and a newcomer speaks from then on: too rare in these worlds"
+    ),
+    "live/node.py NodeLife._start_next: delete self._do(n.SetTimer(group.timer, START_S))": (
+        "the limit that was set when the token was to be written still runs: all ranks together have the time of one"
+    ),
+    "live/members.py Members._member_lost: delete self._without_root(min(others))": (
+        "independent tasks have no session, so that it does not matter who would speak for them"
+    ),
+    "live/node.py NodeLife._link_lost: delete self._do(n.SetTimer(ORPHAN, self._home.orphan_grace))": (
+        "whoever has the nodes ends an agent that was away for as long as its grace, and the next controller does"
+    ),
 }

@@ -21,8 +21,8 @@ LONGEST_S = 3600.0
 
 @dataclass(frozen=True)
 class Ground:
-    """What a launch goes by: the trees, and how long things take, in seconds. ``start_s`` is what an agent takes until it
-    runs, ``hop_s`` a message."""
+    """What a launch goes by: the trees, and how long things take, in seconds. ``start_s`` is what an agent takes
+    until it runs, ``hop_s`` a message."""
 
     agents: int
     spawning: str = "4"
@@ -121,7 +121,7 @@ class Forest:
 
     # ---- what agents ask for -------------------------------------------------------------------------------
 
-    def _carry_out(self, agent: Agent, output: b.AnyOutput) -> None:
+    def _carry_out(self, agent: Agent, output: b.AnyOutput) -> None:  # noqa: C901 - a table: a case for each output
         match output:
             case b.StartAgent():
                 self._start(agent, output.rank)

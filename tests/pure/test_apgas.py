@@ -512,13 +512,28 @@ def test_a_place_that_is_told_to_stay_while_it_says_farewell_does_one_of_both(se
     Together(seed).begin(main, 3, workers=1)
 
 
+def test_a_place_that_is_lost_before_it_has_come_is_not_waited_for() -> None:
+    world = Together(14)
+
+    def main() -> None:
+        current().lost(3, "its group was lost")
+        assert current().await_arrival([2, 3], 5.0) == {2}
+        assert current().await_arrival([3], 5.0) == set()
+        assert places() == (Place(0), Place(1))
+
+    world.begin(main, 2)
+
+
 def test_newcomers_that_do_not_come_are_named_and_nothing_has_changed() -> None:
     world = Together(13)
 
+    handler = _Noted([])
+
     def main() -> None:
-        define_malleable_handler(_Noted([]))
+        define_malleable_handler(handler)
         with pytest.raises(PliantError, match=r"place\(3\) did not come within 5 s"):
             malleability().grow([2, 3], lambda: world.newcomer(2, 1), 5.0)
         assert places() == (Place(0), Place(1))
+        assert handler.asked == [("pre_grow", 2), ("post_grow", 2, (Place(0), Place(1)), ())]
 
     world.begin(main, 2)

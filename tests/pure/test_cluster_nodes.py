@@ -127,6 +127,16 @@ def test_a_group_that_is_lost_while_its_start_waits_for_the_disk_is_not_started(
     assert (end.state, end.error) == (JobState.NODE_FAIL, "lost group 0 on n0: lost node 0")
 
 
+def test_a_node_that_comes_back_while_the_disk_is_full_is_given_back_once() -> None:
+    it = three_for_two()
+    it.put(o.Granted(("n2",), (1,)))
+    it.put(o.Hold("journal", "the disk is full"))
+    it.put(o.Reclaim(("n2",)))
+    assert not it.put(o.Lost("n2"), o.Back("n2"))
+    outputs = it.put(o.Release("journal"))
+    assert [each for each in outputs if isinstance(each, o.GiveBack)] == [o.GiveBack(("n2",))]
+
+
 def test_a_job_for_which_too_few_nodes_are_left_is_told_so_unless_more_were_asked_for() -> None:
     it = Driven(3)
     it.put(o.Batch((job("small", 1), job("large", 3))))

@@ -115,6 +115,34 @@ def test_places_that_come_and_go_lose_nothing_and_do_nothing_twice() -> None:
     assert min(sum(trial.grown for trial in trials), sum(trial.shrunk for trial in trials)) > 8
 
 
+def test_a_growth_that_comes_to_nothing_leaves_the_computation_as_it_was() -> None:
+    world, bag = Together(8), Tree.drawn(random.Random(8), 6)
+    expected = bag.alone()
+    zero = world.place(0, 2)
+    said: list[str] = []
+
+    def lose_both() -> None:
+        zero.lost(7, "it was killed")
+        zero.lost(8, "it was killed")
+
+    def change() -> None:
+        with zero.within(None):
+            while not said or "no malleable handler" in said[-1]:
+                zero.threads.pause()
+                try:
+                    malleability().grow([7, 8], lose_both, 60.0)
+                except PliantError as error:
+                    said.append(str(error))
+
+    def main() -> tuple[int, int, list[int]]:
+        zero.threads.start(change, "change")
+        found = glb.run(bag, Seen(), settings=glb.Settings(grain=1)).result
+        return found.count, found.marks, [place.id for place in places()]
+
+    assert world.begin(main, 2, 2) == (*expected, [0, 1])
+    assert "did not come" in said[-1]
+
+
 def test_work_reaches_a_hundred_places() -> None:
     bag = Tree.drawn(random.Random(14), 9)
     expected = bag.alone()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from commands import command
 
+from pliant.apgas.finishes import Home
+from pliant.apgas.machine import Machine
 from pliant.core import records as r
 from pliant.live import node_messages as n
 from pliant.live.job import JobLife
@@ -74,6 +77,30 @@ def test_a_job_that_nobody_tells_of_a_lost_newcomer_is_noticed(monkeypatch: pyte
     verdicts = [World(seed, ("kill-rank", "lose-reserved")).run() for seed in range(10)]
     assert told
     assert any("is not told" in verdict.what for verdict in verdicts)
+
+
+def _forget_tasks(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A finish that is over at once."""
+
+    def look(self: Home, *_: object) -> list[int]:
+        self.over = True
+        return []
+
+    monkeypatch.setattr(Home, "look", look)
+    return "were not done"
+
+
+def _keep_finishes(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(Machine, "close_finish", lambda *_: None)
+    return "at the end of the program place(0) has"
+
+
+@pytest.mark.parametrize("breaks", [_forget_tasks, _keep_finishes])
+def test_a_broken_machine_of_places_is_noticed(
+    breaks: Callable[[pytest.MonkeyPatch], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = breaks(monkeypatch)
+    assert expected in World(5, ()).run().what
 
 
 def test_a_record_that_contradicts_the_others_is_noticed() -> None:

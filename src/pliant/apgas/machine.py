@@ -32,6 +32,8 @@ from pliant.apgas.messages import (
 )
 
 Thunk = Callable[[], object]
+GIVEN_UP = "it was given up"
+"""Why a place ends that others go on without."""
 
 
 class Ready(NamedTuple):
@@ -87,6 +89,11 @@ class Machine:
         """At place 0: by leaving place who has heard its farewell."""
         self._recalled: set[int] = set()
         """At place 0: leaving places that were asked to stay and have not answered."""
+        self._quit: set[int] = set()
+        """At place 0: leaving places whose farewell all have heard. They end together, so that they all leave in
+        good order or are given up all, where others of them stay."""
+        self._kept = False
+        """Whether others of them stay."""
         self._react: dict[type[Any], Callable[[int, Any, Payload], None]] = {
             Task: self._task,
             Answer: self._answer,
@@ -198,11 +205,13 @@ class Machine:
             self._say(place, Joined(new))
 
     def release(self, places: Collection[int]) -> None:
-        """At place 0: let ``places`` leave, each when all its tasks are over; ``here_no_more`` says if they have."""
+        """At place 0: let ``places`` leave, each when all its tasks are over; ``here_no_more`` says if they have.
+        Who is dead has left."""
+        places = [place for place in places if place in self.members.addresses]
         for place in places:
             self._parted[place] = set()
-        self.members.leaving.update(places)
         self._attempt += 1
+        self.members.leaving.update(places)
         message = Leaving(sorted(places), self._attempt)
         for place in sorted(self.members.others):
             self._say(place, message)
@@ -222,7 +231,7 @@ class Machine:
 
     def here_no_more(self, places: Iterable[int]) -> bool:
         """At place 0: whether all of ``places`` have left, or died."""
-        return not any(place in self._parted for place in places)
+        return not self.parting.intersection(places)
 
     def lost(self, place: int, why: str) -> None:
         """The connection with ``place`` has failed, or it is known to have died."""
@@ -233,19 +242,37 @@ class Machine:
                 self._say(0, Lost(place, why))
         elif place in self.members.addresses:
             self._bury(place, why)
-        else:
-            self.arrived.pop(place, None)
+        elif place in self.parting:
+            self.out.append((place, Stop(f"{GIVEN_UP}: {why}"), ()))
+            self._parted.pop(place, None)
+            self._quit.discard(place)
+            self._dismiss()
+        elif place not in self.members.left:
+            self.turn_away([place], why)
+
+    def turn_away(self, places: Iterable[int], why: str) -> None:
+        """At place 0: ``places`` that have not been taken in never will be."""
+        for place in places:
+            if self.arrived.pop(place, None) is not None:
+                self.out.append((place, Stop(why), ()))
+            self.members.dead.setdefault(place, why)
+
+    @property
+    def unfinished(self) -> list[object]:
+        """What is not over: finishes and calls of this place, tasks here, and at place 0 places that come or go."""
+        return [*self._homes, *self.calls, *self.ready, *self.urgent, *self.arrived, *self.parting]
 
     @property
     def parting(self) -> set[int]:
         """At place 0: places that have yet to be told that they may end."""
-        return set(self._parted)
+        return self._parted.keys() | self._quit
 
     def receive(self, sender: int, message: AnyMessage, payload: Payload) -> None:
         """Something has come from another place."""
         members = self.members
         if isinstance(message, Hello):
-            if self.here == 0 and sender not in members.addresses:
+            known = sender in members.addresses or sender in members.left or sender in members.dead
+            if self.here == 0 and not known:
                 self.arrived[sender] = message.address
         elif (isinstance(message, Stop | World) and sender == 0) or sender in members.addresses:
             self._react[type(message)](sender, message, payload)
@@ -317,8 +344,10 @@ class Machine:
         elif sender == place:
             self._recalled.discard(place)
             self._parted.pop(place, None)
+            self._kept = True
             for other in sorted(self.members.others - {place}):
                 self._say(other, message)
+            self._dismiss()
 
     def _last_task(self, sender: int, message: LastTask, _payload: Payload) -> None:
         self._last_tasks[sender] = message.attempt
@@ -344,8 +373,7 @@ class Machine:
             self._say(0, Parted(sender))
             return
         self._note_parted(sender, 0)
-        for leaving in list(self._parted):  # they no longer wait for this one
-            self._dismiss(leaving)
+        self._dismiss()  # others no longer wait for this one
 
     def _has_parted(self, sender: int, message: Parted, _payload: Payload) -> None:
         self._note_parted(message.place, sender)
@@ -353,13 +381,20 @@ class Machine:
     def _note_parted(self, place: int, by: int) -> None:
         if place in self._parted:
             self._parted[place].add(by)
-            self._dismiss(place)
+            self._dismiss()
 
-    def _dismiss(self, place: int) -> None:
-        """Let a leaving place end once all others have heard its farewell."""
-        if self._parted[place] >= {0, *self.members.others} - {place}:
+    def _dismiss(self) -> None:
+        """Let the leaving places end once all others have heard their farewells."""
+        others = {0, *self.members.others}
+        for place in [place for place, heard in self._parted.items() if heard >= others - {place}]:
             del self._parted[place]
-            self.out.append((place, Stop("it was released"), ()))
+            self._quit.add(place)
+        if self._parted:
+            return
+        why = f"{GIVEN_UP}: others that were to leave stay" if self._kept else "it was released"
+        self.out += [(place, Stop(why), ()) for place in sorted(self._quit)]
+        self._quit.clear()
+        self._kept = False
 
     def _lost(self, _sender: int, message: Lost, _payload: Payload) -> None:
         self.lost(message.place, message.why)
@@ -367,7 +402,7 @@ class Machine:
     def _bury(self, place: int, why: str) -> None:
         """At place 0: ``place`` is dead. All are told, also itself if it can hear."""
         number = self.members.deaths + 1
-        self._say(place, Stop(f"it was given up: {why}"))
+        self._say(place, Stop(f"{GIVEN_UP}: {why}"))
         for other in sorted(self.members.others - {place}):
             self._say(other, Dead(place, number, why))
         self._mourn(place, number, why)
@@ -389,8 +424,7 @@ class Machine:
         for finish in list(self._homes):
             self._look(finish)
         self._parted.pop(place, None)
-        for leaving in list(self._parted):
-            self._dismiss(leaving)
+        self._dismiss()
         self._leave_if_quiet()
 
     def _let_orphans_go(self, place: int) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from pliant.apgas.api import Place
+from pliant.apgas.following import named, objection
 from pliant.apgas.runtime import Runtime, current
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds
@@ -16,7 +17,9 @@ T = TypeVar("T")
 
 class MalleableHandler(Protocol):
     """What a program does before and after its places change (paper 2, "Programmer Abstractions"). It is called at
-    place 0, beside the main function, for one change at a time."""
+    place 0, beside the main function, for one change at a time. What was prepared is told the end of in any case,
+    unless the handler itself raised: a change that came to nothing ends with nobody ``new``, or with fewer ``removed``
+    than were chosen."""
 
     def pre_shrink(self, count: int) -> Sequence[Place]:
         """Choose ``count`` places that are to leave, not place 0, and move away what is needed of them."""
@@ -29,7 +32,8 @@ class MalleableHandler(Protocol):
         """``count`` places are to come."""
 
     def post_grow(self, count: int, continued: Sequence[Place], new: Sequence[Place]) -> None:
-        """They are there."""
+        """``new`` are there; none are where they were lost before they came, or not in time, or are not wanted
+        any more."""
 
 
 class HandlerError(PliantError):
@@ -81,9 +85,15 @@ class Malleability:
         """
         with self.turn() as handler:
             self.prepare_growth(handler, len(numbers))
-            start()
-            if missing := self._runtime.await_arrival(numbers, limit_s):
-                raise PliantError(f"{named(missing)} did not come within {limit_s:.0f} s")
+            try:
+                start()
+                self._runtime.await_arrival(numbers, limit_s)
+                if missing := set(numbers) - self._runtime.machine.arrived.keys():
+                    raise PliantError(f"{named(missing)} did not come within {limit_s:.0f} s")
+            except Exception:
+                self._runtime.turn_away(numbers, "they are not wanted any more")
+                self.call_off_growth(handler, len(numbers))
+                raise
             self.complete_growth(handler, numbers)
 
     def prepare_growth(self, handler: MalleableHandler, count: int) -> None:
@@ -94,8 +104,13 @@ class Malleability:
         """These have come: take them in. HandlerError if the handler raises then; they are there all the same."""
         before = self._places()
         self._runtime.admit(numbers)
-        new = tuple(Place(number) for number in sorted(numbers))
-        self._ask("post_grow", lambda: handler.post_grow(len(new), before, new))
+        there = self._places()
+        new = tuple(Place(number) for number in sorted(numbers) if Place(number) in there)
+        self._ask("post_grow", lambda: handler.post_grow(len(numbers), before, new))
+
+    def call_off_growth(self, handler: MalleableHandler, count: int) -> None:
+        """``count`` places were to come, and do not. HandlerError if the handler raises."""
+        self._ask("post_grow", lambda: handler.post_grow(count, self._places(), ()))
 
     def shrink(self, count: int, limit_s: float, wanted: Collection[int] = ()) -> list[int]:
         """Let ``count`` places leave that the handler names, those that are ``wanted`` among them; returns all of them
@@ -106,21 +121,23 @@ class Malleability:
         which of them have left.
         """
         with self.turn() as handler:
-            numbers = self._choose(handler, count, wanted)
+            numbers = self.choose(handler, count, wanted)
             kept = self._runtime.release(numbers, limit_s)
-            self._tell(handler, count, [number for number in numbers if number not in kept])
+            self.complete_shrink(handler, count, [number for number in numbers if number not in kept])
             if kept:
                 raise PliantError(
                     f"{named(kept)} still had tasks {limit_s:.0f} s after pre_shrink; they stay"
                 )
         return numbers
 
-    def _tell(self, handler: MalleableHandler, count: int, left: Iterable[int]) -> None:
-        removed = tuple(Place(number) for number in left)
-        self._ask("post_shrink", lambda: handler.post_shrink(count, removed))
+    def complete_shrink(self, handler: MalleableHandler, count: int, removed: Collection[int]) -> None:
+        """Of ``count`` places these have left, and no others will. HandlerError if the handler raises."""
+        gone = tuple(Place(number) for number in removed)
+        self._ask("post_shrink", lambda: handler.post_shrink(count, gone))
 
-    def _choose(self, handler: MalleableHandler, count: int, wanted: Collection[int]) -> list[int]:
-        """Which places leave. A handler that lets others choose has ``pre_release``, to be told which."""
+    def choose(self, handler: MalleableHandler, count: int, wanted: Collection[int]) -> list[int]:
+        """Which places leave. A handler that lets others choose has ``pre_release``, to be told which. HandlerError if
+        it raises or names others than it may."""
         if 0 in wanted:
             raise HandlerError("place(0) is to leave, but it runs the program")
         release = getattr(handler, "pre_release", None)
@@ -130,31 +147,26 @@ class Malleability:
             numbers = self._check("pre_release", count, chosen)
             self._ask("pre_release", lambda: release(chosen))
             return numbers
-        named_by_it = self._ask("pre_shrink", lambda: handler.pre_shrink(count))
+        named_by = self._ask("pre_shrink", lambda: handler.pre_shrink(count))
         try:
-            numbers = self._check("pre_shrink", count, named_by_it)
+            numbers = self._check("pre_shrink", count, named_by)
             if others := set(wanted) - set(numbers):
                 raise HandlerError(
                     f"{named(others)} must leave, but pre_shrink({count}) named {named(numbers)}"
                 )
         except HandlerError:
-            self._tell(handler, count, ())
+            self.complete_shrink(handler, count, ())  # what it has named may be idle by now
             raise
         return numbers
 
     def _check(self, who: str, count: int, chosen: Sequence[Place]) -> list[int]:
         """The ids of the places that were chosen; HandlerError if they cannot leave."""
-        there = {place.id for place in self._places()}
         try:
             numbers = [Place(*place).id for place in chosen]
         except TypeError as error:
             raise HandlerError(f"{who}({count}) returned {chosen!r}, no list of places") from error
-        if 0 in numbers:
-            raise HandlerError(f"{who}({count}) named place(0), which runs the program and cannot leave")
-        if unknown := sorted(set(numbers) - there):
-            raise HandlerError(f"{who}({count}) named place({unknown[0]}), which is not there")
-        if len(numbers) != count or len(set(numbers)) != count:
-            raise HandlerError(f"{who}({count}) named {len(set(numbers))} places: {sorted(numbers)}")
+        if problem := objection(who, count, numbers, {place.id for place in self._places()}):
+            raise HandlerError(problem)
         return numbers
 
     def _places(self) -> tuple[Place, ...]:
@@ -202,10 +214,6 @@ class Malleability:
 
 def _nobody(_bounds: Bounds) -> None:
     raise PliantError("there is no scheduler to ask: the program runs alone")
-
-
-def named(numbers: Iterable[int]) -> str:
-    return ", ".join(f"place({number})" for number in sorted(numbers))
 
 
 class _Turn:

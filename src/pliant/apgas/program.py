@@ -10,11 +10,13 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
+from pliant.apgas.following import MOST_PLACES, named
 from pliant.apgas.keys import Contact, Keys
-from pliant.apgas.malleable import named, of
+from pliant.apgas.machine import GIVEN_UP
+from pliant.apgas.malleable import of
 from pliant.apgas.messages import Hello
 from pliant.apgas.runtime import Runtime
-from pliant.apgas.session import MOST_PLACES, Member, Root
+from pliant.apgas.session import Member, Root
 from pliant.apgas.sockets import Sockets
 from pliant.apgas.threads import SystemThreads
 from pliant.job import environment
@@ -67,7 +69,7 @@ def serve(number: int, contact: Contact, workers: int, leave: Callable[[], objec
     runtime.flush()
     why = runtime.serve()
     sockets.close()
-    if why.startswith("place(0) is gone"):
+    if why.startswith(("place(0) is gone", GIVEN_UP)):  # in a job that is the loss of its group, not its end
         print(f"pliant: place({number}) ends: {why}", file=sys.stderr)  # noqa: T201
         sys.exit(1)
     leave()

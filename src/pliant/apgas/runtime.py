@@ -290,11 +290,16 @@ class Runtime:
             self._flush()
 
     def await_arrival(self, places: Collection[int], timeout_s: float) -> set[int]:
-        """At place 0: wait until ``places`` have said hello. Returns those that have not."""
-        wanted = set(places)
+        """At place 0: wait until ``places`` have said hello, or are known to be lost. Returns those that still
+        may come."""
+        machine = self.machine
+
+        def missing() -> set[int]:
+            return set(places) - machine.arrived.keys() - machine.members.dead.keys()
+
         with self.monitor:
-            self.wait(lambda: wanted <= self.machine.arrived.keys(), timeout_s)
-            return wanted - self.machine.arrived.keys()
+            self.wait(lambda: not missing(), timeout_s)
+            return missing()
 
     def admit(self, places: Collection[int]) -> None:
         """At place 0: take in ``places`` that have said hello."""
@@ -305,23 +310,30 @@ class Runtime:
     def turn_away(self, places: Collection[int], why: str) -> None:
         """At place 0: ``places`` are not wanted any more, if they have come."""
         with self.monitor:
-            for place in sorted(set(places) & self.machine.arrived.keys()):
-                self.machine.out.append((place, Stop(why), ()))
+            self.machine.turn_away(sorted(places), why)
             self._flush()
-            for place in places:
-                self.machine.arrived.pop(place, None)
+
+    def let_leave(self, places: Collection[int]) -> None:
+        """At place 0: let ``places`` leave when their tasks are over; the machine's ``parting`` are those that
+        have not."""
+        with self.monitor:
+            self.machine.release(places)
+            self._flush()
+
+    def keep(self, places: Collection[int]) -> None:
+        """At place 0: those of ``places`` that still have tasks stay after all, when they have said so."""
+        with self.monitor:
+            self.machine.recall(places)
             self._flush()
 
     def release(self, places: Collection[int], timeout_s: float) -> list[int]:
         """At place 0: let ``places`` leave when their tasks are over. Returns those that are still busy after
         ``timeout_s``; they stay."""
         with self.monitor:
-            self.machine.release(places)
-            self._flush()
+            self.let_leave(places)
             if self._wait(lambda: self.machine.here_no_more(places), timeout_s=timeout_s):
                 return []
-            self.machine.recall(places)
-            self._flush()
+            self.keep(places)
             self._wait(
                 lambda: not self.machine.undecided(places)
             )  # one that does not answer is lost some day

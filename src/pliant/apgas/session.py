@@ -1,4 +1,4 @@
-"""A program of places under an agent: how places find each other, and what the program says and answers to the scheduler.
+"""A program of places under an agent: how places find each other, and what the program answers to the scheduler.
 
 A place is a group of the job, with the group's number. Place 0 speaks for the job; its session has a thread of its own,
 in which the malleable handler is asked.
@@ -10,30 +10,26 @@ import select
 import sys
 import threading
 import traceback
-from collections.abc import Collection
+from collections import deque
+from collections.abc import Iterable, Sequence
 
+from pliant.apgas import following as f
 from pliant.apgas.keys import Contact
-from pliant.apgas.malleable import Malleability, named
+from pliant.apgas.malleable import Malleability, MalleableHandler
 from pliant.apgas.runtime import Runtime
 from pliant.job.connection import Connection
-from pliant.job.decisions import Action, Decision
 from pliant.job.environment import Environment
-from pliant.job.negotiation import Situation
-from pliant.job.recording import negotiation
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds
 from pliant.plan.join import joined_key, source_key, star
-from pliant.protocol.messages import Bye, Done, Error, GroupLost, Put, Ready, SchedulerMessage, Want, Welcome
+from pliant.protocol.messages import Bye, Error, Put, Ready, Welcome
 
-SIGNATURE = "places"
 CONTACT = "places/contact"
-MOST_PLACES = 1 << 16
-FOREVER = 1 << 30
-"""Steps that are left of a program that has none: a change may come at any time."""
 TRACEBACK_CHARACTERS = 1 << 16
 """The end of a traceback tells most."""
+IDLE_S = 1.0
 LOOK_S = 0.05
-"""How often a wait for newcomers looks whether the scheduler has something to say."""
+"""How often a wait for places looks whether the scheduler has something to say."""
 
 
 class Member:
@@ -57,7 +53,7 @@ class Member:
             connection.send(Put(where.epoch, plan.up[where.group], "up"))
         else:
             connection.fetch(where.epoch, plan.up.values(), "the other new places")
-            connection.send(Put(where.epoch, joined_key(where.resize), SIGNATURE))
+            connection.send(Put(where.epoch, joined_key(where.resize), f.SIGNATURE))
         (text,) = connection.fetch(where.epoch, [source_key(where.resize)], "place 0", limited=False)
         return Contact.read(text)
 
@@ -68,176 +64,187 @@ class Member:
 
 
 class Root(Member):
-    """Place 0's end: it follows what the scheduler offers while the program has a malleable handler."""
+    """Place 0's end: it follows what the scheduler offers while the program has a malleable handler. What that means is
+    decided by ``following``; this has the thread in which the handler is asked."""
 
     def __init__(self, where: Environment, bounds: Bounds, limit_s: float) -> None:
         super().__init__(where, bounds, limit_s)
-        self._negotiation = negotiation(self.connection.session, bounds, _pass_on)
-        self._epoch = 0
+        self._following = f.Following(self.connection.session, bounds, limit_s, _pass_on)
+        self._following.groups = set(self.welcome.groups)
         self._lock = threading.Lock()
         self._closing = False
-        self._lost: set[int] = set()
-        self._contact = ""
-        self._wish: Bounds | None = None
-        self._offered = 0.0
-        """When the resize that is open was offered."""
 
     def begin(self, runtime: Runtime, malleability: Malleability, contact: Contact) -> None:
         """Tell the places that were started with this one where it is, and listen from now on."""
-        self._contact = contact.text()
-        self.connection.session.on_message = self._watch
-        self.connection.send(Put(0, CONTACT, self._contact))
+        self._following.contact = contact.text()
+        self.connection.send(Put(0, CONTACT, self._following.contact))
         malleability.on_change = self._on_change
         malleability.want = self.want
-        listener = threading.Thread(
-            target=self._listen, args=(runtime, malleability), name="place 0 session", daemon=True
-        )
-        listener.start()
+        listener = _Listener(self, runtime, malleability)
+        threading.Thread(target=listener.run, name="place 0 session", daemon=True).start()
 
     def want(self, bounds: Bounds) -> None:
-        """Ask the scheduler for a size within ``bounds``; during a resize, as soon as that is over. The last wish counts."""
+        """Ask the scheduler for a size within ``bounds``; during a resize, as soon as that is over. The last wish
+        counts."""
         with self._lock:
-            self._wish = bounds
-            self._say_wish()
-
-    def _say_wish(self) -> None:
-        """The lock is held."""
-        if self._wish is not None and not self._negotiation.resize and not self._closing:
-            self.connection.send(Want(self._epoch, self._wish))
-            self._wish = None
+            self._following.want(bounds)
 
     def end(self, result: str | None, places: dict[int, dict[str, float]]) -> None:
         """The program is over; ``places`` have done this."""
         with self._lock:
-            self._closing = True
-            self.connection.send(Bye(self._epoch, result, places))
+            self._close()
+            self.connection.send(Bye(self._following.epoch, result, places))
             self.connection.close()
 
     def fail(self, error: BaseException) -> None:
         """The program has failed; that this place ends with an error says the rest."""
         text = "".join(traceback.format_exception(error))
         with self._lock:
-            self._closing = True
+            self._close()
             self.connection.send(Error(text=text[-TRACEBACK_CHARACTERS:]))
             self.connection.close()
+
+    def _close(self) -> None:
+        self._closing = True
+        self._following.close()
 
     def _on_change(self, on: bool) -> None:  # noqa: FBT001
         with self._lock:
             if on:
-                self._negotiation.begin(self._epoch)
+                self._following.begin()
             else:
-                self._negotiation.end(self._epoch)
-
-    def _watch(self, message: SchedulerMessage) -> None:
-        if isinstance(message, GroupLost):
-            self._lost.add(message.group)
-
-    def _situation(self, runtime: Runtime) -> Situation:
-        with runtime.monitor:
-            members = runtime.machine.members.places()
-        return Situation(self._epoch, members, FOREVER, 0, MOST_PLACES, SIGNATURE)
+                self._following.end()
 
     # ---- the thread --------------------------------------------------------------------------------------
 
-    def _listen(self, runtime: Runtime, malleability: Malleability) -> None:
-        try:
-            with runtime.within(None):
-                while not self._closing:
-                    select.select([self.connection], [], [], 1.0)
-                    self._turn(runtime, malleability)
-        except (OSError, ValueError, PliantError) as error:
-            if not self._closing:
-                _say(f"place(0) has lost its scheduler: {error}")
+    @property
+    def closing(self) -> bool:
+        return self._closing
 
-    def _turn(self, runtime: Runtime, malleability: Malleability) -> None:
+    @property
+    def following(self) -> f.Following:
+        """Where the session's thread alone changes what it waits for."""
+        return self._following
+
+    def look(self, now: f.View) -> list[f.Order]:
+        """What is to be done now that something may have come."""
         with self._lock:
             if self._closing:
-                return
+                return []
             self.connection.poll()
-            now = self._situation(runtime)
-            before = self._negotiation.resize
-            self._negotiation.answer(now)
-            if self._negotiation.resize != before:
-                self._offered = runtime.threads.now()
-            decision = self._negotiation.decide(now)
-            lost, self._lost = self._lost, set()
-        for place in lost:
-            runtime.lost(place, "its group was lost")
-        if decision.action is not Action.NONE:
-            self._carry_out(runtime, malleability, decision)
-        with self._lock:
-            self._say_wish()
+            return self._following.look(now)
 
-    def _carry_out(self, runtime: Runtime, malleability: Malleability, decision: Decision) -> None:
-        """Make the change, or tell why it is not made."""
-        change = self._grow if decision.action is Action.EXPAND else self._shrink
-        resize = decision.resize
+    def asked(
+        self, now: f.View, resize: int, seconds: float, problem: str, chosen: Sequence[int]
+    ) -> list[f.Order]:
+        """What is to be done now that the handler has been asked."""
+        with self._lock:
+            return self._following.asked(now, resize, seconds, problem, chosen)
+
+
+class _Listener:
+    """The thread of place 0's session: it does what is to be done so that the program follows."""
+
+    def __init__(self, root: Root, runtime: Runtime, malleability: Malleability) -> None:
+        self._root = root
+        self._runtime = runtime
+        self._malleability = malleability
+        self._handler: MalleableHandler | None = None
+        """While it is this thread's turn to ask it."""
+
+    def run(self) -> None:
+        root = self._root
         try:
-            change(runtime, malleability, resize)
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises: the program goes on at its size
+            with self._runtime.within(None):
+                while not root.closing:
+                    self._pause()
+                    while orders := root.look(self._view()):
+                        self._carry_out(orders)
+        except (OSError, ValueError, PliantError) as error:
+            if not root.closing:
+                _say(f"place(0) has lost its scheduler: {error}")
+        finally:
+            self._end_turn()
+
+    def _pause(self) -> None:
+        """Until something may have happened, or a while."""
+        following, runtime = self._root.following, self._runtime
+        if not following.waits:
+            select.select([self._root.connection], [], [], IDLE_S)
+            return
+        with runtime.monitor:
+            runtime.wait(lambda: following.stirs(self._view()), LOOK_S)
+
+    def _view(self) -> f.View:
+        runtime = self._runtime
+        with runtime.monitor:
+            machine = runtime.machine
+            return f.View(
+                runtime.threads.now(),
+                machine.members.places(),
+                frozenset(machine.arrived),
+                frozenset(machine.parting),
+            )
+
+    def _carry_out(self, orders: Iterable[f.Order]) -> None:
+        """All of them, and what follows from them."""
+        waiting = deque(orders)
+        while waiting:
+            waiting += self._do(waiting.popleft())
+
+    def _do(self, order: f.Order) -> list[f.Order]:
+        runtime = self._runtime
+        match order:
+            case f.TurnAway():
+                runtime.turn_away(order.places, "they are not wanted any more")
+            case f.Release():
+                runtime.let_leave(order.places)
+            case f.Keep():
+                runtime.keep(order.places)
+            case f.Lose():
+                runtime.lost(order.place, order.why)
+            case f.Say():
+                _say(order.text)
+            case f.EndTurn():
+                self._end_turn()
+            case _:
+                return self._ask(order)
+        return []
+
+    def _ask(self, question: f.Question) -> list[f.Order]:
+        problem = ""
+        chosen: Sequence[int] = ()
+        before_s = self._malleability.asked_s if self._handler is not None else 0.0
+        try:
+            chosen = self._put(question)
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises: the program goes on
             if not isinstance(error, PliantError):
                 traceback.print_exc()
-            _say(f"resize {resize} has failed: {error}")
-            with self._lock:
-                self._negotiation.confirm(resize, self._situation(runtime), str(error))
+            problem = str(error)
+        seconds = self._malleability.asked_s - before_s if self._handler is not None else 0.0
+        return self._root.asked(self._view(), question.resize, seconds, problem, chosen)
 
-    def _grow(self, runtime: Runtime, malleability: Malleability, resize: int) -> None:
-        newcomers = self._negotiation.newcomers
-        begun = runtime.threads.now()
-        with malleability.turn() as handler:
-            malleability.prepare_growth(handler, len(newcomers))
-            with self._lock:
-                if not self._negotiation.confirm(resize, self._situation(runtime)):
-                    return
-                self.connection.send(Put(self._epoch + 1, source_key(resize), self._contact))
-            try:
-                self._await(runtime, newcomers)
-            except PliantError:
-                runtime.turn_away(newcomers, "they are not wanted any more")
-                raise
-            malleability.complete_growth(handler, newcomers)
-        handler_s = malleability.asked_s
-        connect_s = runtime.threads.now() - begun - handler_s
-        self._done(resize, (), {"start": begun - self._offered, "connect": connect_s, "handler": handler_s})
+    def _put(self, question: f.Question) -> Sequence[int]:
+        """Ask the handler; the places that are to leave, where that is asked."""
+        malleability = self._malleability
+        handler = self._handler = self._handler or malleability.take_turn()
+        match question:
+            case f.PreGrow():
+                malleability.prepare_growth(handler, question.count)
+            case f.Join():
+                malleability.complete_growth(handler, question.places)
+            case f.PostGrow():
+                malleability.call_off_growth(handler, question.count)
+            case f.PreShrink():
+                return malleability.choose(handler, question.count, question.wanted)
+            case f.PostShrink():
+                malleability.complete_shrink(handler, question.count, question.removed)
+        return ()
 
-    def _await(self, runtime: Runtime, newcomers: Collection[int]) -> None:
-        """Wait until all new places have come; PliantError if one is lost, or in time."""
-        waited = 0.0
-        while missing := runtime.await_arrival(newcomers, LOOK_S):
-            waited += LOOK_S
-            with self._lock:
-                self.connection.poll()
-                lost = self._lost & set(missing)
-                self._lost -= lost
-            if lost:
-                raise PliantError(f"{named(lost)} was lost before it came")
-            if waited > self.limit_s:
-                raise PliantError(f"{named(missing)} did not come within {self.limit_s:.0f} s")
-
-    def _shrink(self, runtime: Runtime, malleability: Malleability, resize: int) -> None:
-        now = self._situation(runtime)
-        begun = runtime.threads.now()
-        with self._lock:
-            wanted = self._negotiation.offer.leaving
-            count = len(self._negotiation.leaving(now.members))
-            if not self._negotiation.confirm(resize, now):
-                return
-        released = malleability.shrink(
-            count, self.limit_s, [group for group in wanted if group in now.members]
-        )
-        handler_s = malleability.asked_s
-        release_s = runtime.threads.now() - begun - handler_s
-        self._done(resize, tuple(released), {"handler": handler_s, "release": release_s})
-
-    def _done(self, resize: int, released: tuple[int, ...], phases: dict[str, float]) -> None:
-        """A growth has the phases ``start``, from the offer until all newcomers have said that they are there, ``connect``,
-        until they are taken in, and ``handler``, all that the handler took; a shrink ``handler`` and ``release``, until the
-        places had ended their tasks."""
-        with self._lock:
-            if self._closing or self._negotiation.resize != resize:
-                return
-            self._negotiation.done(Done(self._epoch, resize, 0, released, phases))
-            self._epoch += 1
+    def _end_turn(self) -> None:
+        if self._handler is not None:
+            self._handler = None
+            self._malleability.end_turn()
 
 
 def _say(text: str) -> None:

@@ -131,7 +131,8 @@ class Cluster(Nodes):
             self._outputs.append(o.Send((self._names[node],), ack))
         if self._leaving:
             leaving, self._leaving = self._leaving, []
-            self._outputs.append(o.GiveBack(tuple(leaving)))
+            # One that was lost meanwhile, and is back, is there twice.
+            self._outputs.append(o.GiveBack(tuple(dict.fromkeys(leaving))))
         for command in self._beginnings.take():
             life = self.lives.get(command.job)
             if life is None or life.ended:

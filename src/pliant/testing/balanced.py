@@ -1,4 +1,5 @@
-"""Computations over places in one process whose places come, go and die at random: a seed draws it all, and the result is
+"""Computations over places in one process whose places come, go and die at random: a seed draws it all, and
+the result is
 known."""
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ GIVEN_UP = frozenset(
     {"agent killed", "hung for long", "link cut", "link stalled", "slow link", "undead", "node lost"}
 )
 """What may keep a node from proving in time that it is clean."""
-LOSSES = frozenset({"rank killed", "newcomer killed", "agent killed", "places", "walltime"})
+LOSSES = frozenset({"rank killed", "newcomer killed", "agent killed", "places", "places cut", "walltime"})
 """What is over when a group is gone."""
 LATE_S = 1.0
 KEPT_OF_RUN, KEPT_OF_A_NODE = 120, 8

@@ -12,6 +12,7 @@ from pliant.model.kinds import JobKind
 from pliant.policy.registry import POLICIES, make
 from pliant.policy.view import ClusterView, Decision, Policy, Reason, Remember, Resize, Start, Wake
 from pliant.protocol import resizing
+from pliant.testing import places
 from pliant.testing.helpers import COLD
 from pliant.testing.programs import LIES, PMI
 from pliant.testing.running import PYTHON
@@ -30,7 +31,7 @@ STATES = (
 )  # fmt: skip
 RARE, AMBUSHES = (resizing.CROSSED, resizing.RECALLED), 8
 """States in which more lies in wait, so that each of them meets each fault."""
-SEEKING = ("lose-member", "take-away", "end-all", "kill-in-fence")
+SEEKING = ("lose-member", "cut-places", "take-away", "end-all", "kill-in-fence")
 """Faults that are tried on each job that comes to the state for which they wait, until one can meet them."""
 FEW = 1
 """So many more in the others."""
@@ -42,8 +43,9 @@ WEIGHTS = {
 SELDOM = (
     ("break-policy", 0.1, (resizing.WITHDRAWN, resizing.CROSSED, resizing.ACCEPTED, resizing.RECALLED)),
     ("lose-member", 0.4, STATES), ("lose-member", 0.6, RARE), ("lose-member", 1.0, (resizing.RECALLED,) * 2),
+    ("cut-places", 0.4, STATES), ("cut-places", 0.6, RARE), ("cut-places", 1.0, (resizing.RECALLED,) * 2),
     ("take-away", 0.2, STATES), ("take-away", 0.4, RARE),
-    ("end-all", 0.03, STATES), ("end-all", 0.12, RARE),
+    ("end-all", 0.03, STATES), ("end-all", 0.12, RARE), ("end-all", 0.06, (resizing.WITHDRAWN,)),
     ("kill-in-fence", 0.15, (resizing.ACCEPTED,)), ("kill-in-fence", 0.9, (resizing.RECALLED,)),
     ("lose-reserved", 0.6, (resizing.RECALLED,)),
 )  # fmt: skip
@@ -162,7 +164,7 @@ def _job(random: Random, name: str, nodes: int, at: float) -> JobSpec:
     elif what == "liar":
         words = (what, steps, step_s, f"lie={random.choice(LIES)}")
     elif what == "places":
-        words = (*random.choice(PYTHONS), what, steps, step_s)
+        words = (*random.choice(PYTHONS), what, steps, step_s, *places.words(random))
     elif what == "tasks":
         words = (what, steps, step_s)
     else:

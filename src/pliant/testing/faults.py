@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from pliant.job.environment import DEADLINE_S
@@ -348,6 +349,22 @@ def _lose_member(world: World, job: int) -> list[int] | None:
     return None
 
 
+def _cut_places(world: World, job: int) -> list[int] | None:
+    """The connection between two places of a job breaks: one of them is given up, which is not place 0."""
+    procs: dict[int, list[Proc]] = {}
+    for node in world.nodes.values():
+        for proc in node.processes.values():
+            places = proc.program is not None and proc.argv[0] == "places" and not proc.dying
+            if places and job in (0, proc.job):
+                procs.setdefault(proc.job, []).append(proc)
+    for number, some in procs.items():
+        for one, two in combinations(world.random.sample(some, len(some)), 2):
+            if one.program is not None and two.program is not None and one.program.cut(two.program):
+                world.touch(number, "places cut")
+                return [number]
+    return None
+
+
 def _garbage(world: World, job: int) -> list[int] | None:
     """What is no message at all, or should not be said."""
     procs = [proc for proc in _ranks(world, job) if proc.rank == 0]
@@ -475,6 +492,7 @@ FAULTS: dict[str, Fault] = {
     "garbage": _garbage,
     "lose-reserved": _lose_reserved,
     "lose-member": _lose_member,
+    "cut-places": _cut_places,
     "ask-for-nodes": _ask_for_nodes,
     "reclaim": _reclaim,
     "take-away": _take_away,

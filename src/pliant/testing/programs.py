@@ -22,6 +22,7 @@ from pliant.protocol import messages as m
 from pliant.protocol.codec import encode, from_job
 from pliant.testing.fabric import Fabric, Result, Span, read_result
 from pliant.testing.malleable import Malleable
+from pliant.testing.place import Place
 from pliant.testing.places import Places
 from pliant.testing.running import Host, Program, Running, Script, Wait
 
@@ -208,6 +209,13 @@ class Process:
     def epoch(self) -> int:
         """The epoch in which the process is; that of its start, if it knows of none."""
         return self._running.epoch if isinstance(self._running, Malleable | Places) else 0
+
+    def cut(self, other: Process) -> bool:
+        """The connection between two places breaks; False where there is none."""
+        one, two = self._running, other._running
+        if not isinstance(one, Place) or not isinstance(two, Place):
+            return False
+        return one.cut(two)
 
     def begin(self) -> None:
         """Exec has happened."""

@@ -53,9 +53,9 @@ LOOK = 1000
 """After so many things that have happened everything is looked at as a whole."""
 TOO_LONG = 0.1
 """The share of absences of the controller that are longer than agents wait."""
-CROSSING, CROSSING_OTHERS = 0.25, 0.5
-"""The share of acceptances that cross the loss of what was accepted, or the time that they had; for jobs that a loss
-does not end, of which there are few."""
+CROSSING, CROSSING_OTHERS = 0.25, 0.65
+"""The share of acceptances that cross the loss of what was accepted, or the time that they had; for growths of jobs
+that a loss does not end, of which there are few."""
 _MOVES = r.ResizeOffered | r.ResizeAccepted | r.ResizeWithdrawn
 
 
@@ -385,8 +385,9 @@ class World(Touched):
             self._fault("lose-reserved", 0, proc.job)
 
     def _crossing(self, proc: Proc) -> float:
-        spec = self.specs_by_number[proc.job]
-        return CROSSING if KINDS[spec.kind].loss is Loss.ENDS_JOB else CROSSING_OTHERS
+        spec, resize = self.specs_by_number[proc.job], self.head.cluster.core.state.jobs[proc.job].resize
+        grows = resize is not None and resize.arriving
+        return CROSSING_OTHERS if grows and KINDS[spec.kind].loss is not Loss.ENDS_JOB else CROSSING
 
     def _spring(self, job: int) -> None:
         """A fault that has waited for a job to come to the state in which this one is now, comes a little later."""

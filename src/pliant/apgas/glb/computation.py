@@ -183,7 +183,9 @@ class Handler:
         """Nothing is to be prepared."""
 
     def post_grow(self, count: int, continued: Sequence[Place], new: Sequence[Place]) -> None:  # noqa: ARG002
-        """The new places join the graph."""
+        """The new places join the graph; where none has come there is nothing to do."""
+        if not new:
+            return
         everywhere = tuple(sorted(place.id for place in (*continued, *new)))
         with _Held(self._whole):
             self._join([place.id for place in new], everywhere)

@@ -109,6 +109,7 @@ def test_it_is_started_at_place_0_alone() -> None:
     Together(4).begin(main, 2)
 
 
+@pytest.mark.long
 def test_places_that_come_and_go_lose_nothing_and_do_nothing_twice() -> None:
     trials = [balanced.attempt(seed, depth=9) for seed in range(8)]
     assert not [trial for trial in trials if not trial.exact]
@@ -143,6 +144,7 @@ def test_a_growth_that_comes_to_nothing_leaves_the_computation_as_it_was() -> No
     assert "did not come" in said[-1]
 
 
+@pytest.mark.long
 def test_work_reaches_a_hundred_places() -> None:
     bag = Tree.drawn(random.Random(14), 9)
     expected = bag.alone()

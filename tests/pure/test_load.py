@@ -95,6 +95,7 @@ def held() -> None:
         current().monitor.wait_for(lambda: False, 40.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_an_executor_grows_with_what_is_to_be_done_and_gives_back_when_it_is_done(seed: int) -> None:
     """A scheduler of four nodes gives what it is asked for, if it can."""

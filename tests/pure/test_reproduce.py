@@ -172,6 +172,7 @@ def double(number: int) -> int:
     return 2 * number
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [1, 2])
 def test_results_are_in_the_order_of_the_tasks(workers: int) -> None:
     told: list[int] = []

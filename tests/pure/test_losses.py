@@ -337,3 +337,21 @@ def test_a_life_that_is_made_anew_knows_what_was_lost_and_tells_the_root_again()
     core.handle([done], 3.0)
     assert core.state.jobs[1].resize is None
     assert core.state.jobs[1].size == 2
+
+
+def test_a_drain_that_is_said_again_names_no_group_that_was_lost() -> None:
+    """A controller that begins again says it again, though it was taken back for the loss."""
+    run = Run(JobKind.PLACES, Bounds(1, 3, 1, 3))
+    run.tell(e.ResizeOrdered(1, 1, NodeSet.of([1, 2])), at=1.0)
+    run.tell(e.Lost(NodeSet.of([1])), at=2.0)
+    core = SchedulerCore.resume(make("fcfs"), run.core.state.settings, run.records)
+    job = core.state.jobs[1]
+    life = JobLife(
+        1, job.spec, Place(NAMES, "a.log", "/", {}, b"s"), heard := Heard(), one_world=job.one_world
+    )
+    resuming.take_up(life, job, core.state)
+    assert not resuming.roll_back(core, life, job)
+    assert job.resize is not None
+    offer = core.offer_of(job, job.resize)
+    assert (offer.leaving, offer.leave) == ((2,), NodeSet.of([2]))
+    assert told(heard, 0)

@@ -240,13 +240,14 @@ class Resizes:
 
     def offer_of(self, job: Job, resize: Resize) -> c.Offer:
         """The command for it."""
-        leave = EMPTY
-        if resize.leaving:
+        leave, leaving = EMPTY, resize.leaving
+        if leaving:
             groups = self.state.groups(job)
-            leave = NodeSet.of(groups[number] for number in resize.leaving)
+            leaving = tuple(number for number in leaving if number in groups)  # the others were lost meanwhile
+            leave = NodeSet.of(groups[number] for number in leaving)
         return c.Offer(
             job.id, resize.id, resize.before, resize.after, NodeSet(resize.nodes), leave,
-            self.state.settings.offer_deadline_s, resize.arriving, resize.leaving, must=resize.must,
+            self.state.settings.offer_deadline_s, resize.arriving, leaving, must=resize.must,
         )  # fmt: skip
 
     def _wrong(self, decision: p.Decision, why: str) -> PolicyError:

@@ -158,6 +158,8 @@ class Checks:
                 self._names[record.spec.name] = record.job
             case r.ResizeAccepted():
                 self._begin(record)
+            case r.GroupsLost():
+                self._begun.update((record.job, group) for group in record.groups)
             case r.ResizeDone():
                 self._agree(record)
             case r.JobEnded():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from pliant.plan import tree
 from pliant.plan.tree import Binomial, Direct, KAry, Span
 from pliant.testing.forest import Forest, Ground
+from pliant.testing.launches import launch, settled
 
 shapes = st.one_of(st.integers(1, 40).map(KAry), st.just(Binomial()), st.just(Direct()))
 names = st.sampled_from(["1", "2", "3", "8", "32", "binomial", "direct"])
@@ -87,6 +87,7 @@ def test_all_are_started_and_all_know_all(
         assert not agent.timers
         # A contact comes to each agent once; what it knows of itself, never.
         assert agent.heard == {rank: 1 for rank in contacts if rank != agent.rank}
+    settled(forest)
     forest.spread("again")
     forest.run()
     assert all(agent.delivered == [b'"hello"', b'"again"'] for agent in forest.agents.values())
@@ -121,42 +122,10 @@ def test_what_an_agent_handles_is_what_the_paper_says(
         assert agent.sent["Flood"] <= k + r  # to a child also when it joins
 
 
-def cut_one(forest: Forest, which: int) -> None:
-    if forest.links:
-        forest.cut(*forest.links[which % len(forest.links)])
-
-
-@settings(max_examples=80, deadline=None)
-@given(st.integers(0, 2**32), st.integers(2, 60), names, names, st.data())
-def test_what_is_lost_is_left_out(
-    seed: int, agents: int, spawning: str, routing: str, data: st.DataObject
-) -> None:
-    ranks = st.integers(1, agents)
-    forest = Forest(seed, Ground(agents, spawning, routing, survive=True))
-    forest.unreachable = data.draw(st.sets(ranks, max_size=3), label="unreachable")
-    forest.silent = data.draw(st.sets(ranks, max_size=2), label="silent")
-    killed = data.draw(st.lists(st.tuples(st.floats(0, 20), ranks), max_size=4), label="killed")
-    cut = data.draw(st.lists(st.tuples(st.floats(0, 20), st.integers(0, 999)), max_size=3), label="cut")
-    forest.open()
-    for when, rank in killed:
-        forest.later(when, partial(forest.kill, rank))
-    for when, which in cut:
-        forest.later(when, partial(cut_one, forest, which))
-    forest.run(data.draw(st.floats(0, 5), label="spread"))
-    forest.spread("hello")
-    forest.run()
-    living = {rank for rank, agent in forest.agents.items() if agent.alive}
-    assert forest.gone.keys() == set(range(agents + 1)) - living
-    for rank in living:
-        agent = forest.agents[rank]
-        assert agent.branch.gone.keys() == forest.gone.keys(), rank
-        assert living <= agent.branch.reached.keys()
-        assert agent.delivered == [b'"hello"']
-        assert 2 in agent.phases
-        assert not agent.timers
-    forest.finish()
-    forest.run()
-    assert not any(agent.alive for agent in forest.agents.values())
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32))
+def test_what_is_lost_is_left_out_and_all_others_know_the_same(seed: int) -> None:
+    launch(seed)
 
 
 @settings(max_examples=40, deadline=None)

@@ -243,7 +243,9 @@ class Resizes:
         leave, leaving = EMPTY, resize.leaving
         if leaving:
             groups = self.state.groups(job)
-            leaving = tuple(number for number in leaving if number in groups)  # the others were lost meanwhile
+            leaving = tuple(
+                number for number in leaving if number in groups
+            )  # the others were lost meanwhile
             leave = NodeSet.of(groups[number] for number in leaving)
         return c.Offer(
             job.id, resize.id, resize.before, resize.after, NodeSet(resize.nodes), leave,

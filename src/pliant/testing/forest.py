@@ -62,6 +62,8 @@ class Forest:
         self.unreachable: set[int] = set()
         self.silent: set[int] = set()
         """Ranks whose agents start and never call."""
+        self.disturbed = False
+        """Whether a process was killed, or a link cut."""
         self.gone: dict[int, str] = {}
         """As the controller tells it."""
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
@@ -107,11 +109,13 @@ class Forest:
         agent = self.agents.get(rank)
         if agent is not None and agent.alive:
             agent.alive = False
+            self.disturbed = True
             self._hang_up(rank, "the connection broke", lost=self.random.random() < 0.5)
 
     def cut(self, one: int, other: int) -> None:
         """The link between the two breaks."""
         if (one, other) in self._ends:
+            self.disturbed = True
             self._part(one, other, "the connection broke", lost=True)
             self._part(other, one, "the connection broke", lost=True)
 

@@ -22,6 +22,7 @@ from pliant.testing.clock import Clock
 from pliant.testing.drawn import RARE, SEEKING, draw_faults, draw_grace, draw_jobs, draw_policy, draw_settings
 from pliant.testing.faults import FAULTS, FENCE_S, LOOKS, MEANWHILE
 from pliant.testing.head import Disk, Head
+from pliant.testing.launches import launch
 from pliant.testing.node import Agent, Node
 from pliant.testing.process import Proc
 from pliant.testing.programs import read_result
@@ -425,9 +426,11 @@ class World(Touched):
         self.tell(f"FAULT {name}: jobs {met}")
 
     def run(self) -> Verdict:
-        """Until all is over; the violation that ended it, if one did."""
+        """Until all is over; the violation that ended it, if one did. Before it, agents are launched over a tree, as
+        those of the world itself are not yet."""
         violation = None
         try:
+            launch(self.seed, disturbed=bool(self._names))
             self.head.provider.start()
             while not self.over:
                 self._step()

@@ -59,9 +59,15 @@ def settled(forest: Forest) -> None:
     ranks = range(forest.ground.agents + 1)
     living = {rank for rank, agent in forest.agents.items() if agent.alive}
     if not forest.ground.survive and forest.gone:
-        if living:
+        if living - forest.silent:
             raise Violation("leaked", f"the launch has failed, and the agents of ranks {living} are there")
+        if not (forest.disturbed or forest.unreachable or forest.silent):
+            raise Violation("lost", f"nothing has happened, and the launch has failed: {forest.gone}")
         return
+    if not forest.disturbed and forest.gone.keys() != {*forest.unreachable, *forest.silent}:
+        raise Violation(
+            "lost", f"gone are {forest.gone}, though nothing happened to others than {forest.unreachable}"
+        )
     if forest.gone.keys() != set(ranks) - living:
         raise Violation(
             "lost", f"there are {sorted(living)}, and gone by what is told are {sorted(forest.gone)}"

@@ -8,18 +8,19 @@ from functools import partial
 from pliant.testing.forest import Agent, Forest, Ground
 from pliant.testing.violation import Violation
 
-MOST = 60
+MOST, FEW = 60, 12
+"""Agents. Where there are few, more of what happens meets in one place."""
 TREES = ("1", "2", "3", "8", "32", "binomial", "direct")
 WORD = "to all"
 LATE_S = 40.0
 """When the last fault happens; a silent agent is noticed after 30 s."""
 
 
-def launch(seed: int, *, disturbed: bool = True) -> None:
-    """One launch, with losses if it is ``disturbed`` and the seed says so; Violation if something is wrong at its
-    end."""
+def launch(seed: int, *, most: int = MOST, disturbed: bool = True) -> None:
+    """One launch of up to ``most`` agents, with losses if it is ``disturbed`` and the seed says so; Violation if
+    something is wrong at its end."""
     draw = random.Random(f"launch {seed}")  # noqa: S311 - to be repeated
-    agents, disturbed = draw.randint(1, MOST), disturbed and draw.random() < 0.75
+    agents, disturbed = draw.randint(1, most), disturbed and draw.random() < 0.75
     survive = draw.random() < 0.75
     trees = draw.choice(TREES), draw.choice(TREES)
     forest = Forest(seed, Ground(agents, *trees, window=draw.choice((1, 4, 32)), survive=survive))
@@ -44,8 +45,8 @@ def _disturb(forest: Forest, draw: random.Random) -> None:
     forest.silent = {draw.choice(ranks) for _ in range(draw.randint(0, 2))}
     for _ in range(draw.randint(0, 4)):
         forest.later(draw.uniform(0, draw.choice((3, LATE_S))), partial(forest.kill, draw.choice(ranks)))
-    for _ in range(draw.randint(0, 4)):
-        forest.later(draw.uniform(0, draw.choice((2, LATE_S))), partial(_cut_one, forest, draw.random()))
+    for _ in range(draw.randint(0, 6)):
+        forest.later(draw.uniform(0, draw.choice((2, 8, LATE_S))), partial(_cut_one, forest, draw.random()))
 
 
 def _cut_one(forest: Forest, which: float) -> None:

@@ -22,7 +22,7 @@ from pliant.testing.clock import Clock
 from pliant.testing.drawn import RARE, SEEKING, draw_faults, draw_grace, draw_jobs, draw_policy, draw_settings
 from pliant.testing.faults import FAULTS, FENCE_S, LOOKS, MEANWHILE
 from pliant.testing.head import Disk, Head
-from pliant.testing.launches import launch
+from pliant.testing.launches import FEW, launch
 from pliant.testing.node import Agent, Node
 from pliant.testing.process import Proc
 from pliant.testing.programs import read_result
@@ -431,6 +431,7 @@ class World(Touched):
         violation = None
         try:
             launch(self.seed, disturbed=bool(self._names))
+            launch(self.seed, most=FEW, disturbed=bool(self._names))
             self.head.provider.start()
             while not self.over:
                 self._step()

@@ -322,7 +322,7 @@ class World(Touched):
         self.resumed = True
         self._head_since = self.clock.now
         self.disk.full = False
-        self._policy.alarm = None
+        self._policy.alarm, self._policy.nonsense = None, ""  # that was noticed by a process that is gone
         self.head = Head(self, self._policy, self.settings, self.disk, resumed=True)
         self._recorded_again()
         self.head.provider.start()

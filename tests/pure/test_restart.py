@@ -341,6 +341,41 @@ def test_what_ranks_used_that_ended_before_the_restart_is_the_jobs() -> None:
     assert end.cpu_s == 3.75
 
 
+def ended_before_all_are_heard() -> Agents:
+    """Group 1 was released and proved clean, and group 0 has ended; the agent of group 1 has yet to come back."""
+    agents = running()
+    agents.tell(o.Resize(1, 1, ("n1",)))
+    agents.says(0, m.Accept(0, 1))
+    agents.says(0, m.Done(0, 1, 0, (1,)))
+    agents.say(1, m.Exited(1, 1, 0, 0, 3.0))
+    agents.say(1, m.Proof(1, clean=True))
+    agents.again()
+    agents.hello(0, held(0), repeats=agents.numbers["n0"] + 2)
+    agents.says(0, m.Bye(1, "42"))
+    agents.say(0, m.Exited(1, 0, 0, 0, 0.25))
+    return agents
+
+
+def test_the_end_of_a_job_is_told_when_all_agents_have_said_what_it_used() -> None:
+    agents = ended_before_all_are_heard()
+    agents.hello(2)
+    assert not agents.made(r.JobEnded)
+    agents.now += 100_000.0
+    assert words(agents.hello(1, used={1: 3.0})) == [("n0", "Prove")]
+    [end] = agents.made(r.JobEnded)
+    assert isinstance(end, r.JobEnded)
+    assert (end.state, end.result, end.cpu_s) == (JobState.COMPLETED, "42", 3.25)
+
+
+@pytest.mark.parametrize("order", [o.Cancel(1, "no"), o.EndAll("no"), o.EndNow()])
+def test_what_has_ended_before_all_agents_are_heard_is_not_cancelled(order: o.AnyInput) -> None:
+    agents = ended_before_all_are_heard()
+    agents.tell(order)
+    [end] = agents.made(r.JobEnded)
+    assert isinstance(end, r.JobEnded)
+    assert (end.state, end.result) == (JobState.COMPLETED, "42")
+
+
 def test_without_a_grace_the_jobs_that_ran_end_once_with_that_reason() -> None:
     agents = running()
     agents.grace = 0.0

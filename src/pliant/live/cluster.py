@@ -223,7 +223,7 @@ class Cluster(Nodes):
                 self._unsubmitted.extend(sorted(given.jobs, key=lambda job: job.submit_s))
                 self._submit_due()
             case o.Cancel():
-                self.happened(e.Cancelled(given.job, given.why))
+                self._cancel(given.job, given.why)
             case o.Resize():
                 self.happened(e.ResizeOrdered(given.job, given.size, self._set(given.leave)))
             case o.Tail():
@@ -270,15 +270,23 @@ class Cluster(Nodes):
             if isinstance(command, c.Acquire):
                 self._carry_out(command)
 
+    def _cancel(self, number: int, why: str) -> None:
+        """What has ended, and is only not told yet, has not been cancelled."""
+        if number in self.lives:
+            self.lives[number].tell_end()
+        self.happened(e.Cancelled(number, why))
+
     def _end_all(self, why: str) -> None:
         self._hold("end", why)
         self._unsubmitted.clear()
         for number in self.core.state.jobs:
-            self.happened(e.Cancelled(number, why))
+            self._cancel(number, why)
 
     def _end_now(self) -> None:
         self._hold("end", "the run ends")
         self._unsubmitted.clear()
+        for life in self.lives.values():
+            life.tell_end()
         for number, job in self.core.state.jobs.items():
             self.happened(e.Ended(number, KILLED) if job.size else e.Cancelled(number))
         for life in self.lives.values():
@@ -356,12 +364,15 @@ class Cluster(Nodes):
         self._drain()
         if self._unknown or away:
             return
+        for life in self.lives.values():
+            life.quiet = False
+            life.tell_end()
+        self._drain()
         why, self._resuming = self._resuming, ""
         self._release("resume")
         self.happened(e.Resumed())
         self._drain()
         for number, life in list(self.lives.items()):
-            life.quiet = False
             if (job := state.jobs.get(number)) is None or life.ended:
                 continue
             if resuming.roll_back(self.core, life, job):

@@ -55,11 +55,14 @@ class JobLife(Members):
         """What its ranks that have ended took of the processors."""
         self._said = ""
         self._telling = False
+        self._output: str | None = None
+        """The end of its output, where its end is known and is not told yet."""
         self._decoder = codec.from_job()
         self.unbegun = 0
         """The resize that it has accepted and whose newcomers have yet to be started."""
         self.quiet = False
-        """What agents say may be what they have said before: it gets no errors for an answer."""
+        """What agents say may be what they have said before: it gets no errors for an answer. Its end is not told: each
+        of them may know a part of what it used."""
 
     # ---- what the core wants -------------------------------------------------------------------------
 
@@ -454,8 +457,11 @@ class JobLife(Members):
             self.tail("")
 
     def tail(self, output: str) -> None:
-        """The end of the job's output is there: now the core learns of the job's end."""
+        """The end of the job's output is there: now the core learns of the job's end, if all agents have been heard."""
         if self.ended or not self._telling:
+            return
+        if self.quiet:
+            self._output = self._output or output
             return
         self.ended = True
         story = story_of(output, self._said, self._cause) if self._exit_code else ""
@@ -463,6 +469,12 @@ class JobLife(Members):
         self._effects.happened(
             e.Ended(self.number, self._exit_code, bye.result, story, cpu_s=self.cpu_s, places=bye.places)
         )
+
+    def tell_end(self) -> None:
+        """Tell its end, if that is known: all agents have been heard, or nobody can wait for them."""
+        if self._output is not None:
+            self.quiet = False
+            self.tail(self._output)
 
     def _tell_no_session(self) -> None:
         if not self.spec.keeps_size and self.side.state == "new":

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from pliant.core.settings import Settings
+from msgspec import structs
+
+from pliant.core.settings import Settings, batch_settings
 from pliant.live.warmth import SWITCH
+from pliant.model.batch import ClusterSpec
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.kinds import JobKind
 from pliant.policy.registry import POLICIES, make
@@ -123,13 +126,17 @@ def draw_policy(random: Random) -> Breakable:
 
 
 def draw_settings(random: Random) -> Settings:
-    return Settings(
-        cooldown_s=random.choice([0.0, 1.0]),
-        decline_backoff_s=random.choice([0.5, 5.0]),
-        offer_deadline_s=random.choice([2.0, 20.0]),
-        resize_deadline_s=random.choice([5.0, 30.0]),
-        kill_grace_s=random.choice([0.5, 5.0]),
-        pass_interval_s=random.choice([0.0, 0.0, 0.0, 0.5, 2.0]),
+    cooldown_s, decline_backoff_s = random.choice([0.0, 1.0]), random.choice([0.5, 5.0])
+    offer_deadline_s, resize_deadline_s = random.choice([2.0, 20.0]), random.choice([5.0, 30.0])
+    kill_grace_s, interval_s = random.choice([0.5, 5.0]), random.choice([0.0, 0.0, 0.0, 0.5, 2.0])
+    stated = ClusterSpec(
+        cooldown_s=cooldown_s, resize_deadline_s=resize_deadline_s, pass_interval_s=interval_s
+    )
+    return structs.replace(
+        batch_settings(stated),
+        decline_backoff_s=decline_backoff_s,
+        offer_deadline_s=offer_deadline_s,
+        kill_grace_s=kill_grace_s,
     )
 
 

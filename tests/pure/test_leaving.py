@@ -154,6 +154,22 @@ def test_who_has_died_before_it_could_leave_is_not_waited_for() -> None:
     assert net[0].members.places() == (0, 1)
 
 
+def test_a_finish_does_not_wait_for_the_word_of_a_place_that_has_said_farewell() -> None:
+    """Its home asks it of a death while its farewell is under way: it has told all, and no answer counts any more."""
+    net = Net(3)
+    home = net[0].open_finish()
+    net[0].send(1, "task", home.finish, ())
+    net[0].finish_ended(home.finish)
+    net[0].release([1, 2])
+    net.post()
+    for sender, receiver in ((0, 2), (0, 2), (0, 1), (0, 1), (1, 2)):
+        net.arrive(sender, receiver)  # now place 2 says farewell
+    net[0].lost(1, "it was killed")
+    net.settle()
+    assert net[0].members.left == {2}
+    assert (home.over, home.lost) == (True, {1})
+
+
 def test_a_place_that_is_lost_while_it_leaves_is_not_waited_for() -> None:
     """It has said farewell, and another has not said that it heard."""
     net = Net(3)

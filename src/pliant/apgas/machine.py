@@ -369,6 +369,8 @@ class Machine:
     def _farewell(self, sender: int, _message: Farewell, _payload: Payload) -> None:
         self.members.part(sender)
         self._recalled.discard(sender)
+        for finish in list(self._homes):  # what it was asked of one of them it says no more
+            self._look(finish)
         if self.here != 0:
             self._say(0, Parted(sender))
             return

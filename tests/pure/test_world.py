@@ -82,6 +82,16 @@ def test_a_job_that_nobody_tells_of_a_lost_newcomer_is_noticed(monkeypatch: pyte
     assert any("is not told" in verdict.what for verdict in verdicts)
 
 
+def test_connections_of_places_that_a_python_starts_break() -> None:
+    """As most of them are started."""
+    assert World(13, ("cut-places",)).run().faults
+
+
+def test_connections_of_places_break_in_a_state_that_is_over_at_once() -> None:
+    verdicts = (World(seed, ("cut-places", "lose-reserved")).run() for seed in (140, 84))
+    assert any(("cut-places", "crossed") in verdict.faults for verdict in verdicts)
+
+
 def _forget_tasks(monkeypatch: pytest.MonkeyPatch) -> str:
     """A finish that is over at once."""
 

@@ -14,6 +14,7 @@ from pliant.protocol import resizing
 from pliant.testing import garbage
 from pliant.testing.node import Node
 from pliant.testing.process import SIGKILL, Proc
+from pliant.testing.running import own_words
 
 if TYPE_CHECKING:
     from pliant.core.job import Job
@@ -354,7 +355,7 @@ def _cut_places(world: World, job: int) -> list[int] | None:
     procs: dict[int, list[Proc]] = {}
     for node in world.nodes.values():
         for proc in node.processes.values():
-            places = proc.program is not None and proc.argv[0] == "places" and not proc.dying
+            places = proc.program is not None and own_words(proc.argv)[0] == "places" and not proc.dying
             if places and job in (0, proc.job):
                 procs.setdefault(proc.job, []).append(proc)
     for number, some in procs.items():
@@ -504,3 +505,5 @@ MEANWHILE = frozenset(
     {"kill-rank", "kill-agent", "lose-node", "early-agent", "refuse-exec", "hang", "undead", "escape"}
 )
 """Faults that come as well while there is no controller."""
+AT_ONCE = frozenset({("cut-places", resizing.CROSSED)})
+"""Faults that few jobs can meet in a state that is over at once: they come at the moment when a job comes to it."""

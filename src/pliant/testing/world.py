@@ -20,7 +20,7 @@ from pliant.protocol import resizing
 from pliant.testing.checks import Checks
 from pliant.testing.clock import Clock
 from pliant.testing.drawn import RARE, SEEKING, draw_faults, draw_grace, draw_jobs, draw_policy, draw_settings
-from pliant.testing.faults import FAULTS, FENCE_S, LOOKS, MEANWHILE
+from pliant.testing.faults import AT_ONCE, FAULTS, FENCE_S, LOOKS, MEANWHILE
 from pliant.testing.head import Disk, Head
 from pliant.testing.launches import FEW, launch
 from pliant.testing.node import Agent, Node
@@ -399,6 +399,9 @@ class World(Touched):
         names += random.sample(others, min(len(others), 2 if stage in RARE else random.random() < 0.7))
         for name in names:
             waiting.remove(name)
+            if (name, stage) in AT_ONCE:
+                self._fault(name, 0, job, stage)
+                continue
             delay_s = random.choice([0.0, 0.001, 0.05])
             patience = LOOKS if name == "kill-in-fence" else 0
             self.clock.later(delay_s, partial(self._fault, name, patience, job, stage))
@@ -410,6 +413,8 @@ class World(Touched):
             self._ambushes[stage].append(name)  # too late
             return
         before = {number: self.checks.cells.stage(number) for number in self.head.cluster.core.state.resizing}
+        if stage:
+            before[job] = stage  # the controller may be further already
         met = FAULTS[name](self, job)
         if met is None:
             if patience:

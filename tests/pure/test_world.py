@@ -18,8 +18,9 @@ from pliant.live.warmth import Warmth
 from pliant.model.jobs import JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Reason
-from pliant.testing.faults import FAULTS, IMPOSSIBLE
+from pliant.testing.faults import FAULTS
 from pliant.testing.helpers import ILLS, Helpers, Spawning
+from pliant.testing.impossible import IMPOSSIBLE
 from pliant.testing.violation import Violation
 from pliant.testing.world import World
 

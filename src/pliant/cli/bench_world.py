@@ -13,8 +13,10 @@ import typer
 from pliant.cli.bench import bench_app, over_seeds
 from pliant.model.errors import PliantError
 from pliant.protocol import resizing
-from pliant.testing.faults import FAULTS, IMPOSSIBLE
-from pliant.testing.world import Verdict, World
+from pliant.testing.faults import FAULTS
+from pliant.testing.impossible import IMPOSSIBLE
+from pliant.testing.verdict import Verdict
+from pliant.testing.world import World
 
 KINDS = ("lost", "run_twice", "leaked", "stuck", "wrong")
 CHUNK = 10

@@ -452,17 +452,6 @@ def _end_all(world: World, job: int) -> list[int] | None:
     return [job] if job else running
 
 
-_FENCE = "all ranks of its groups have passed MPI_Init, and no newcomer has been started"
-IMPOSSIBLE: dict[tuple[str, str], str] = {
-    **{
-        ("lose-reserved", stage): "no node is reserved"
-        for stage in (resizing.NONE, *resizing.OUTSTANDING)
-        if stage not in resizing.HOLDING
-    },
-    **{("kill-in-fence", stage): _FENCE for stage in resizing.OUTSTANDING if stage not in resizing.STARTED},
-}
-"""Which fault no job can meet in which state of a resize, and why. A job that is offered one is in its loop, where its
-groups are together; its newcomers are started when it accepts an offer that has not been taken back."""
 FENCE_S, LOOKS = 0.02, 100
 """So often, and so many times, it is looked whether somebody is in a fence."""
 

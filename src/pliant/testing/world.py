@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from random import Random
-from typing import NamedTuple
 
 from pliant.core import records as r
 from pliant.core.journal import read
@@ -29,6 +28,7 @@ from pliant.testing.programs import read_result
 from pliant.testing.provider import KeptNodes
 from pliant.testing.running import own_words
 from pliant.testing.touched import Touched
+from pliant.testing.verdict import Verdict
 from pliant.testing.violation import Violation
 
 LARGE = 100
@@ -58,23 +58,6 @@ CROSSING, CROSSING_OTHERS = 0.25, 0.65
 """The share of acceptances that cross the loss of what was accepted, or the time that they had; for growths of jobs
 that a loss does not end, of which there are few."""
 _MOVES = r.ResizeOffered | r.ResizeAccepted | r.ResizeWithdrawn
-
-
-class Verdict(NamedTuple):
-    """What became of a world. ``broken`` is the kind of the violation that ended it and ``what`` tells it, empty if
-    none did; ``faults`` counts (fault, state of a resize of a job that it met)."""
-
-    seed: int
-    broken: str
-    what: str
-    story: list[str]
-    jobs: int
-    nodes: int
-    ended: Counter[str]
-    offered: int
-    done: int
-    cells: Counter[tuple[str, str]]
-    faults: Counter[tuple[str, str]]
 
 
 class World(Touched):

@@ -1,0 +1,23 @@
+"""What became of a world."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+
+class Verdict(NamedTuple):
+    """What became of a world. ``broken`` is the kind of the violation that ended it and ``what`` tells it, empty if
+    none did; ``faults`` counts (fault, state of a resize of a job that it met)."""
+
+    seed: int
+    broken: str
+    what: str
+    story: list[str]
+    jobs: int
+    nodes: int
+    ended: Counter[str]
+    offered: int
+    done: int
+    cells: Counter[tuple[str, str]]
+    faults: Counter[tuple[str, str]]

@@ -174,4 +174,70 @@ REASONS: dict[str, str] = {
     "live/node.py NodeLife._link_lost: delete self._do(n.SetTimer(ORPHAN, self._home.orphan_grace))": (
         "whoever has the nodes ends an agent that was away for as long as its grace, and the next controller does"
     ),
+    "core/settings.py batch_settings: delete return msgspec.structs.replace(Settings(), **known)": (
+        "worlds had settings of their own way; they come by here since"
+    ),
+    "core/resizes.py Resizes._commit: event.root in loss.groups -> (not (event.root in loss.groups))": (
+        "FAILED for NODE_FAIL, where a resize that is refused names a lost root: a job may end so either way"
+    ),
+    'protocol/scheduler_side.py SchedulerSide._in_its_epoch: delete raise ProtocolError(f"{name} is of epoch {message.epoch}; the job is in {self.epoch}")': (
+        "what is said of an old epoch names an old resize, and is refused for that"
+    ),
+    "protocol/scheduler_side.py SchedulerSide._in_its_epoch: delete self._early.append((group, message))": (
+        "progress of a new root, which tells it again at its next step"
+    ),
+    "live/branch.py Branch._heard: rank == self.parent -> (not (rank == self.parent))": (
+        "a launch that lost all agents passed for a good one; it does not since"
+    ),
+    "live/branch.py Branch._bury: delete self._cut(rank, self.gone[rank])": (
+        "one that is given up while it is here, with others below it: too rare in 60 launches"
+    ),
+    'live/branch.py Branch._not_started: delete self.do(b.CancelTimer(f"start {rank}"))': (
+        "the timer finds no such child any more"
+    ),
+    "live/branch.py Branch._due: delete self._flooding.again(rank)": (
+        "a link that breaks while a message to all goes over it, too rare in 60 launches"
+    ),
+    "live/job.py JobLife._rank_failed: delete return": (
+        "the group is gone by then, and being gone again changes nothing"
+    ),
+    "live/node_sessions.py Sessions.drop: delete return": (
+        "a guard: nobody drops a session that is gone in these worlds"
+    ),
+    "live/members.py Members.tell_losses_again: self._in_session() -> (not (self._in_session()))": (_GRACE),
+    "live/node.py NodeLife._link_lost: delete self._begin_end(orphaned=True)": (
+        "without a grace whoever has the nodes ends an agent whose link is lost"
+    ),
+    "core/state.py State._move: delete job.target = job.size": (
+        "nobody looked at where a job without a resize is on its way to; the world does since"
+    ),
+    "core/state.py State._done: delete job.target = job.size": ("the same"),
+    "live/warmth.py Warmth._count: len(self._failures) > KEYS -> (not (len(self._failures) > KEYS))": (
+        "how many failures are remembered: a job is executed where it could have been forked, or tried once more"
+    ),
+    "live/members.py Members._check_launched: each.started -> (not (each.started))": (
+        "when a job counts as launched, which is for people"
+    ),
+    'core/resizes.py Resizes._malleable: delete self._withdraw(job, "its loop is over")': (
+        "the time for the offer ends it as well, a little later"
+    ),
+    "live/node.py NodeLife._token_written: group.cleared -> (not (group.cleared))": (
+        "a group that is cleared while its token is being written: too rare in these worlds"
+    ),
+    "live/uplink.py Uplink.opened: node != self._home.node -> (not (node != self._home.node))": (
+        "an error to the controller about nodes that cannot be reached through an agent: it notes errors and does nothing"
+    ),
+    "core/state.py State._ending: delete job.why = record.error": ("words of an end, for people"),
+    "live/pmi.py PmiGroup.receive: command -> (not (command))": (
+        "which word an unknown command is answered with"
+    ),
+    "live/cluster_nodes.py Nodes._prove: delete self._proofs[job, node] += 1": (
+        "how often a proof was asked for: the last of several tries counts, and seldom even the second is made"
+    ),
+    "live/job.py JobLife._at_fence: delete self._check_fence(fence)": (
+        "a group that has ended without coming to the fence is seen when it ends, unless others come there only then"
+    ),
+    "core/state.py State._granted: delete self.slots.update(zip(record.nodes, record.slots, strict=True))": (
+        "a group has one rank then on a node of several slots: no world counts them"
+    ),
 }

@@ -268,6 +268,19 @@ def test_a_start_that_did_not_arrive_waits_for_no_agent_that_the_job_has_nothing
     assert len(agents.made(r.ControllerResumed)) == 1
 
 
+def test_a_group_that_has_said_hello_is_not_started_again_if_its_agent_does_not_know_it() -> None:
+    """Another agent has come to its node, while nobody was there to see that the one before it was gone."""
+    agents = running()
+    agents.again()
+    agents.hello(1, held(1))
+    agents.hello(2)
+    assert ("n0", "StartGroup") not in words(agents.hello(0))
+    agents.say(1, m.Exited(1, 1, 0, -9))
+    [end] = agents.made(r.JobEnded)
+    assert isinstance(end, r.JobEnded)
+    assert end.state is not JobState.COMPLETED
+
+
 def test_what_was_on_a_node_that_is_lost_is_not_started_again() -> None:
     agents = running()
     agents.tell(o.Lost("n1"))

@@ -50,13 +50,15 @@ def _wire(job: Job) -> str:
 
 def find_missing(life: JobLife, job: Job, there: Collection[tuple[int, int]]) -> None:
     """See to the groups that no agent has. An agent forgets none before it is proved clean: so those the job began with
-    were never started, if nobody has lost their node, nor were newcomers."""
+    were never started, if nobody has lost their node, nor were newcomers. The one that has said hello was: its agent is
+    another one now."""
     for group in life.alive():
         if not group.resumed:
             continue  # it has been seen to, or was started since, by an answer that was repeated
         group.resumed = False
         is_there = (life.number, group.number) in there
-        if is_there or (group.joined and not job.epoch and job.ending is None):
+        greeted = job.greeted and group.number == job.root
+        if is_there or (group.joined and not job.epoch and job.ending is None and not greeted):
             life.start_again(group, order=not is_there)
         else:
             life.gone(group.number, KILLED, "its ranks were gone when the controller came back")

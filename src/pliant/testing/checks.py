@@ -352,6 +352,11 @@ class Checks:
         there = state.all_mask & ~state.lost_mask & ~state.parked_mask
         if (state.free, state.total) != (state.free_mask.bit_count(), there.bit_count()):
             raise Violation("wrong", f"{state.free} of {state.total} nodes are free, by the counts alone")
+        for job in state.jobs.values():
+            if job.resize is None and job.target != job.size:
+                raise Violation(
+                    "wrong", f"job {job.id} has {job.size} nodes and is on its way to {job.target}"
+                )
         for number, name in state.names.items():
             if (node := self._world.nodes.get(name)) is not None:
                 self._belongs(number, node)

@@ -86,7 +86,7 @@ class Branch:
             case b.Due():
                 kind, rank = happened.key.split()
                 self._due(kind, int(rank))
-            case b.Spread():
+            case b.Announce():
                 self._flooding.spread(happened.message)
             case b.Finish():
                 self._end(happened.why)

@@ -80,13 +80,13 @@ class Due(Input, frozen=True):
     key: str
 
 
-class Spread(Input, frozen=True):
+class Announce(Input, frozen=True):
     """At the root: ``message`` is for every agent."""
 
     message: msgspec.Raw
 
 
-AnyInput = Opened | Heard | Linked | Cut | NotStarted | Due | Spread | Finish
+AnyInput = Opened | Heard | Linked | Cut | NotStarted | Due | Announce | Finish
 
 
 # ---- what is to be done -----------------------------------------------------------------------------

@@ -93,7 +93,7 @@ class Forest:
         self.happened(0, b.Opened(tuple(f"n{i}" for i in range(self.ground.agents))))
 
     def spread(self, text: str) -> None:
-        self.happened(0, b.Spread(msgspec.Raw(msgspec.json.encode(text))))
+        self.happened(0, b.Announce(msgspec.Raw(msgspec.json.encode(text))))
 
     def finish(self, why: str = "") -> None:
         self.happened(0, b.Finish(why))

@@ -29,6 +29,7 @@ class Agents:
     """A cluster, with agents that are what it is told of them."""
 
     def __init__(self, grace: float = GRACE) -> None:
+        self.acked: list[str] = []
         self.now = 0.0
         self.grace = grace
         self.lines = [header_line(Header(began="2026-01-01T00:00:00Z", policy="fcfs", settings=SETTINGS))]
@@ -39,7 +40,7 @@ class Agents:
         self.tell(o.Granted(NODES, (1, 1, 1)))
 
     def tell(self, *inputs: o.AnyInput) -> list[tuple[str, m.ControllerMessage]]:
-        """The orders that follow, but for acknowledgements."""
+        """The orders that follow, but for acknowledgements, which are in ``acked``."""
         self.now += 0.1
         records, outputs = self.cluster.handle(inputs, self.now)
         if self.cluster.pending:
@@ -51,6 +52,7 @@ class Agents:
         for each in outputs:
             if isinstance(each, o.ReadTail):
                 sent += self.tell(o.Tail(each.job, ""))
+        self.acked += [node for node, each in sent if isinstance(each, m.Ack)]
         return [(node, each) for node, each in sent if not isinstance(each, m.Ack)]
 
     def say(self, group: int, message: m.AgentMessage) -> list[tuple[str, m.ControllerMessage]]:
@@ -279,6 +281,20 @@ def test_a_group_that_has_said_hello_is_not_started_again_if_its_agent_does_not_
     [end] = agents.made(r.JobEnded)
     assert isinstance(end, r.JobEnded)
     assert end.state is not JobState.COMPLETED
+
+
+def test_what_is_told_is_not_taken_for_good_before_all_agents_are_heard() -> None:
+    """An end is recorded only then; a controller that is killed before must hear of it again."""
+    agents = running()
+    agents.again()
+    agents.acked.clear()
+    agents.hello(0, held(0))
+    agents.say(0, m.Exited(1, 0, 0, 0))
+    assert not agents.acked
+    agents.hello(1, held(1))
+    agents.hello(2)
+    assert agents.made(r.ControllerResumed)
+    assert "n0" in agents.acked
 
 
 def test_what_was_on_a_node_that_is_lost_is_not_started_again() -> None:

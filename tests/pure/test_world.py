@@ -46,6 +46,7 @@ FOUND = (
     870557,
     870736,
     881044,
+    890366,
 )
 """Worlds that once broke the system, or a check, and larger ones."""
 

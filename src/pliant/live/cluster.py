@@ -115,8 +115,8 @@ class Cluster(Nodes):
     @property
     def pending(self) -> bool:
         """Whether ``handle`` has more to say at once, when the records of this call have been written."""
-        more = self._beginnings or self._leaving or self._links.pending
-        return bool(more) and not self.held_back
+        taken = self._links.pending and not self._resuming
+        return bool(self._beginnings or self._leaving or taken) and not self.held_back
 
     @property
     def held_back(self) -> bool:
@@ -127,8 +127,9 @@ class Cluster(Nodes):
         """What the records of earlier calls allow, as they are written."""
         if self.held_back:
             return
-        for node, ack in self._links.acknowledge():
-            self._outputs.append(o.Send((self._names[node],), ack))
+        if not self._resuming:  # ends that were told are not recorded before all have been heard
+            for node, ack in self._links.acknowledge():
+                self._outputs.append(o.Send((self._names[node],), ack))
         if self._leaving:
             leaving, self._leaving = self._leaving, []
             # One that was lost meanwhile, and is back, is there twice.

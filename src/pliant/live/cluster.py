@@ -341,7 +341,7 @@ class Cluster(Nodes):
         self._hold("resume", why)
         state = self.core.state
         for node in NodeSet(state.all_mask & ~state.lost_mask):
-            self._begin_link(node)
+            self._begin_link(node, elsewhere=True)
             self._unlinked(node)
         for _, number, job in state.running:
             self.lives[number] = life = self._life(job)

@@ -153,9 +153,9 @@ class Nodes:
 
     # ---- links that are lost and come back -----------------------------------------------------------
 
-    def _begin_link(self, node: int) -> None:
+    def _begin_link(self, node: int, *, elsewhere: bool = False) -> None:
         if self._grace:
-            self._links.begin(node)
+            self._links.begin(node, elsewhere=elsewhere)
 
     def _cut_off(self, node: int) -> None:
         """The agent is gone for good, with all that it had."""
@@ -197,7 +197,7 @@ class Nodes:
             self._lost(self._names[node], final=False)  # with the agent that was there before
             self._begin_link(node)
             self.happened(e.Back(NodeSet.of([node])))
-        if self._links[node].pid != hello.pid:  # else it was told all of it as it happened
+        if self._links[node].elsewhere:  # else it was told all of it as it happened
             self._book(hello.used)
         for number, message in self._links.greeted(node, hello):
             self._outputs.append(o.Send((self._names[node],), message, number))

@@ -13,10 +13,12 @@ MOST = 1000
 
 class Link:
     """One agent. ``here``: it can be reached. ``taken`` is the number of the last message that was taken, and up to
-    ``repeats`` it says again what it may have said already; ``groups`` are those of its last inventory."""
+    ``repeats`` it says again what it may have said already; ``groups`` are those of its last inventory. ``elsewhere``:
+    it may have told another controller what this one has not heard."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, elsewhere: bool = False) -> None:
         self.here = True
+        self.elsewhere = elsewhere
         self.pid = 0
         self.taken = 0
         self.repeats = 0
@@ -47,9 +49,9 @@ class Links:
     def __contains__(self, node: int) -> bool:
         return node in self._links
 
-    def begin(self, node: int) -> None:
-        """There is a new agent on the node, of which nothing is known yet."""
-        self._links[node] = Link()
+    def begin(self, node: int, *, elsewhere: bool = False) -> None:
+        """There is a new agent on the node, of which nothing is known yet, or one of another controller."""
+        self._links[node] = Link(elsewhere=elsewhere)
 
     def drop(self, node: int) -> None:
         """The agent is gone for good."""
@@ -72,6 +74,7 @@ class Links:
         """An agent is here again: the orders that it has not obeyed, each with its id."""
         link = self._links[node]
         link.here = True
+        link.elsewhere = False
         link.pid = hello.pid
         link.repeats = hello.repeats
         link.groups = frozenset((each.job, each.group) for each in hello.groups)

@@ -102,11 +102,6 @@ class Branch:
         self.do(b.Deliver(message))
 
     @property
-    def patience_s(self) -> float:
-        """How long an agent tries to reach the one that has started it."""
-        return self._seat.patience_s
-
-    @property
     def agents(self) -> int:
         """How many there are, 0 as long as that is not known."""
         return self._agents

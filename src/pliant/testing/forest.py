@@ -38,6 +38,7 @@ class Agent:
     """The stand-in for the shell around one machine."""
 
     rank: int
+    seat: b.Seat
     branch: Branch
     started_by: int
     timers: dict[str, int] = field(default_factory=dict)
@@ -163,7 +164,7 @@ class Forest:
         seat = b.Seat(
             rank, f"contact of {rank}", parent, ground.spawning, ground.routing, ground.window, ground.survive
         )
-        self.agents[rank] = agent = Agent(rank, Branch(seat), parent)
+        self.agents[rank] = agent = Agent(rank, seat, Branch(seat), parent)
         return agent
 
     def _start(self, parent: Agent, rank: int) -> None:
@@ -175,7 +176,7 @@ class Forest:
                 return
             agent = self._sit(rank, parent.rank)
             if rank in self.silent:  # an agent that nobody wants ends by itself
-                self.later(agent.branch.patience_s, lambda: self.kill(rank))
+                self.later(agent.seat.patience_s, lambda: self.kill(rank))
             else:
                 self._join(rank, parent.rank)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pliant.apgas import Place, at, define_malleable_handler, here, offer_places, places, request_places, run
 
@@ -28,11 +28,11 @@ class Notes:
         self.asked.append(f"post_grow {count} {[place.id for place in new]}")
 
 
-def wait_for(size: int) -> None:
+def wait_for(what: str, true: Callable[[], bool]) -> None:
     limit = time.monotonic() + PATIENCE_S
-    while len(places()) != size:
+    while not true():
         if time.monotonic() > limit:
-            raise TimeoutError(f"there are {len(places())} places, not {size}")
+            raise TimeoutError(f"{what} has not come about: there are {len(places())} places")
         time.sleep(0.01)
 
 
@@ -40,12 +40,10 @@ def main() -> str:
     notes = Notes()
     define_malleable_handler(notes)
     request_places(2)
-    wait_for(3)
+    wait_for("a growth to 3", lambda: len(places()) == 3)
     seen = [at(place, lambda: here().id) for place in places()]
     offer_places(1)
-    wait_for(2)
-    while not notes.asked[-1].startswith("post_shrink"):
-        time.sleep(0.01)
+    wait_for("the end of a shrink", lambda: notes.asked[-1].startswith("post_shrink"))
     return f"{seen} {notes.asked}"
 
 

@@ -28,5 +28,6 @@ def test_the_commands_of_the_page_do_what_it_says(shell: Callable[[str], list[st
     assert shell(guest) == ["place(1) came, place(1) has left"]
     [hello] = re.findall(r"^```python\n(from pliant\.apgas .*?)^```$", README, re.MULTILINE | re.DOTALL)
     (tmp_path / "hello.py").write_text(hello)
-    assert shell("PLIANT_PLACES=4 python hello.py") == ["here I am"] * 4
+    for unbuffered in ("", "1"):
+        assert shell(f"PYTHONUNBUFFERED={unbuffered} PLIANT_PLACES=4 python hello.py") == ["here I am"] * 4
     assert all(name in " ".join(PAGE.commands) for name in PAGE.programs)

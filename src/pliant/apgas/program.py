@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import io
 import ipaddress
 import os
 import subprocess
@@ -53,6 +54,7 @@ def run(
         number, link = int(environ["PLIANT_PLACE"]), int(environ["PLIANT_PLACE_FD"])
         with os.fdopen(link, "r", encoding="ascii") as given:
             contact = Contact.read(given.read())
+        _write_whole_lines()
         serve(number, contact, workers)
     if where is not None:
         return _as_job(main, where, workers, bounds or Bounds(1, MOST_PLACES))
@@ -111,6 +113,7 @@ def _alone(main: Callable[[], T], places: int, workers: int) -> T:
     runtime = Runtime(0, SystemThreads(), workers)
     if places == 1:
         return runtime.main(main)
+    _write_whole_lines()
     sockets = runtime.transport = Sockets(runtime, Keys.make(), _host())
     others = LocalPlaces(sockets.contact)
     try:
@@ -122,6 +125,14 @@ def _alone(main: Callable[[], T], places: int, workers: int) -> T:
         runtime.stop_all()
         sockets.close()
         others.end()
+
+
+def _write_whole_lines() -> None:
+    """Several places write to one pipe or file: what is printed goes there line by line, so that lines do not mix,
+    also where Python does not buffer (``-u``, PYTHONUNBUFFERED) and would write a line's end on its own."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, write_through=False)
 
 
 def _as_job(main: Callable[[], T], where: Environment, workers: int, bounds: Bounds) -> T:

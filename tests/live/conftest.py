@@ -10,7 +10,8 @@ from harness import PROGRAMS, BatchRun
 
 from pliant.files.policy import PolicySpec
 from pliant.job import recording as job_recording
-from pliant.live import cluster_recording, recording
+from pliant.live.cluster import recording as cluster_recording
+from pliant.live.node import recording
 from pliant.policy.registry import POLICIES
 from pliant.policy.view import Policy
 from pliant.recorder import RECORD

@@ -19,8 +19,9 @@ from harness import PATIENCE_S, PROGRAMS, BatchRun, heat, until
 
 from pliant.core import records as r
 from pliant.launch import processes, shm
-from pliant.live import cluster_recording, recording
-from pliant.live.register import HELPER, token_name
+from pliant.live.cluster import recording as cluster_recording
+from pliant.live.node import recording
+from pliant.live.node.register import HELPER, token_name
 from pliant.model.world import World
 from pliant.policy.registry import make
 from pliant.protocol import codec

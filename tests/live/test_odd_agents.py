@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from harness import PATIENCE_S, PROGRAMS
 
-from pliant.live import orders as o
+from pliant.live.cluster import orders as o
 from pliant.model.errors import PliantError
 from pliant.protocol import codec
 from pliant.protocol import messages as m

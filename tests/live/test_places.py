@@ -18,11 +18,11 @@ import pytest
 import zmq
 from harness import PROGRAMS, BatchRun, job, until
 
-from pliant.apgas.keys import Keys
-from pliant.apgas.messages import Codec, Hello
+from pliant.apgas.place.messages import Codec, Hello
 from pliant.apgas.runtime import Runtime
-from pliant.apgas.sockets import Sockets
-from pliant.apgas.threads import SystemThreads
+from pliant.apgas.transport.keys import Keys
+from pliant.apgas.transport.sockets import Sockets
+from pliant.apgas.transport.threads import SystemThreads
 from pliant.core import records as r
 
 PATIENCE_S = 60.0

@@ -19,7 +19,7 @@ from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.daemon.controller import Controller, Outliving
 from pliant.launch import processes
-from pliant.live import orders as o
+from pliant.live.cluster import orders as o
 from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.fcfs import Fcfs

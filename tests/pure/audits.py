@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pliant.core import records as r
-from pliant.core.audit import Audit
-from pliant.core.gantt import Gantt
-from pliant.core.lives import told
+from pliant.history.audit import Audit
+from pliant.history.gantt import Gantt
+from pliant.history.lives import told
 
 
 def audit(records: Iterable[r.Record]) -> Audit:

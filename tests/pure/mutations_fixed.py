@@ -36,37 +36,37 @@ FIXED: tuple[Mutation, ...] = (
     ),
     Mutation(
         "clean without proof: what is not clean is taken for it",
-        "live/cluster_nodes.py",
+        "live/cluster/nodes.py",
         "        if proof.clean:",
         "        if True:",
     ),
     Mutation(
         "clean without proof: nobody is asked",
-        "live/cluster.py",
+        "live/cluster/cluster.py",
         "                    self._prove(command.job, node)\n            case c.Acquire():",
         "                    self.happened(e.Clean(command.job, NodeSet.of([node])))\n            case c.Acquire():",
     ),
     Mutation(
         "group_lost is not told",
-        "live/job.py",
+        "live/job/life.py",
         "                self._tell_root(m.GroupLost(group.number, group.why(error)))",
         "                pass",
     ),
     Mutation(
         "a released group's exit fails the job",
-        "live/job.py",
+        "live/job/life.py",
         "        elif code and not group.released:",
         "        elif code:",
     ),
     Mutation(
         "linger is dropped",
-        "live/job.py",
+        "live/job/life.py",
         '        self._effects.later(("linger", self.number, group.number), LINGER_S)',
         "        pass",
     ),
     Mutation(
         "action before record",
-        "testing/head.py",
+        "testing/standins/head.py",
         """        for line in lines:
             self.disk.write(line)
         self._heed_disk()
@@ -87,7 +87,7 @@ FIXED: tuple[Mutation, ...] = (
     ),
     Mutation(
         "Start is repeated at resume",
-        "live/cluster.py",
+        "live/cluster/cluster.py",
         '''take all nodes for lost until their new agents are there."""
 ''',
         '''take all nodes for lost until their new agents are there."""
@@ -121,40 +121,40 @@ FIXED: tuple[Mutation, ...] = (
         "        if len(here) < len(self.groups) - 1:",
     ),
     # ---- deadlines: of a job's life ------------------------------------------------------------------
-    _timer("job: session", "live/job.py", 'self._effects.later(("session", self.number), SESSION_S)'),
-    _timer("job: start", "live/job.py", 'self._effects.later(("start", self.number, group.number), START_S)'),
-    _timer("job: kill", "live/job.py", 'self._effects.later(("kill", self.number), grace_s)'),
-    _timer("job: gone", "live/members.py", 'self._effects.later(("gone", self.number, group.number), GONE_S)'),
-    _timer("job: tail", "live/job.py", 'self._effects.later(("tail", self.number), TAIL_S)'),
+    _timer("job: session", "live/job/life.py", 'self._effects.later(("session", self.number), SESSION_S)'),
+    _timer("job: start", "live/job/life.py", 'self._effects.later(("start", self.number, group.number), START_S)'),
+    _timer("job: kill", "live/job/life.py", 'self._effects.later(("kill", self.number), grace_s)'),
+    _timer("job: gone", "live/job/members.py", 'self._effects.later(("gone", self.number, group.number), GONE_S)'),
+    _timer("job: tail", "live/job/life.py", 'self._effects.later(("tail", self.number), TAIL_S)'),
     # ---- of an agent's -------------------------------------------------------------------------------
     _timer(
         "agent: beat again",
-        "live/node.py",
+        "live/node/life.py",
         "self._tell(m.Heartbeat())\n                self._do(n.SetTimer(BEAT, HEARTBEAT_S))",
     ),
     _timer(
         "agent: start of a group",
-        "live/node.py",
+        "live/node/life.py",
         "self._do(n.WriteToken(group.job, group.number, group.token_file, group.token))\n"
         "        self._do(n.SetTimer(group.timer, START_S))",
     )._replace(after="self._do(n.WriteToken(group.job, group.number, group.token_file, group.token))"),
     _timer(
         "agent: start of a rank",
-        "live/node.py",
+        "live/node/life.py",
         "            self._do(self._warmth.warmed(spawn))\n            self._do(n.SetTimer(group.timer, START_S))",
     )._replace(after="            self._do(self._warmth.warmed(spawn))\n            self._do(n.CancelTimer(group.timer))"),
-    _timer("agent: last words", "live/node.py", "self._do(n.SetTimer(group.last_timer, LAST_S))"),
-    _timer("agent: patience of a proof", "live/node.py",
+    _timer("agent: last words", "live/node/life.py", "self._do(n.SetTimer(group.last_timer, LAST_S))"),
+    _timer("agent: patience of a proof", "live/node/life.py",
            "self._do(n.SetTimer(key, min(max(0.0, order.patience_s), PATIENCE_S)))"),
-    _timer("agent: scan", "live/node.py", "self._do(n.SetTimer(removal.key, SCAN_S))"),
-    _timer("agent: scan again", "live/node.py", "self._do(n.SetTimer(removal.key, AGAIN_S))"),
-    _timer("agent: sessions at the end", "live/node.py", "self._do(n.SetTimer(SESSIONS, KILL_S))"),
-    _timer("agent: hello", "live/node_sessions.py", "self._do(n.SetTimer(_timer(new.session), HELLO_S))"),
+    _timer("agent: scan", "live/node/life.py", "self._do(n.SetTimer(removal.key, SCAN_S))"),
+    _timer("agent: scan again", "live/node/life.py", "self._do(n.SetTimer(removal.key, AGAIN_S))"),
+    _timer("agent: sessions at the end", "live/node/life.py", "self._do(n.SetTimer(SESSIONS, KILL_S))"),
+    _timer("agent: hello", "live/node/sessions.py", "self._do(n.SetTimer(_timer(new.session), HELLO_S))"),
     # ---- of the cluster's and the core's -------------------------------------------------------------
-    _timer("cluster: submit", "live/cluster.py",
+    _timer("cluster: submit", "live/cluster/cluster.py",
            'self._outputs.append(o.SetTimer(("submit",), waiting[0].submit_s))'),
-    _timer("cluster: wake", "live/cluster.py", 'self._outputs.append(o.SetTimer(("wake",), command.at))'),
-    _timer("cluster: proof", "live/cluster_nodes.py",
+    _timer("cluster: wake", "live/cluster/cluster.py", 'self._outputs.append(o.SetTimer(("wake",), command.at))'),
+    _timer("cluster: proof", "live/cluster/nodes.py",
            "self.send(node, m.Prove(job, tuple(keep)))\n        "
            'self.later(("proof", job, node), PROOF_S)')._replace(after="self.send(node, m.Prove(job, tuple(keep)))"),
     _timer("core: walltime", "core/core.py",

@@ -10,18 +10,10 @@ from typing import NamedTuple
 
 RINGS = ("core", "live", "protocol")
 SKIPPED: dict[str, str] = {
-    "core/audit.py": "the world's own second opinion, no part of a live run",
-    "core/metrics.py": "figures of a report, made of records after a run",
-    "core/capacity.py": "a part of the metrics",
-    "core/distribution.py": "a part of the metrics",
-    "core/outcomes.py": "a part of the metrics",
-    "core/lives.py": "what metrics and charts are made of",
-    "core/gantt.py": "a figure of a report",
     "core/usage.py": "what a fair policy goes by: a wrong figure gives another order, none that is unsound",
-    "core/over.py": "what a policy reads of jobs that have ended",
     "core/beside.py": "what a policy sees beside nodes and jobs",
-    "live/recording.py": "replays recordings of agents; the world makes none",
-    "live/cluster_recording.py": "replays recordings of controllers; the world makes none",
+    "live/node/recording.py": "replays recordings of agents; the world makes none",
+    "live/cluster/recording.py": "replays recordings of controllers; the world makes none",
     "protocol/tables.py": "makes docs/protocol.md",
     "protocol/starting.py": "asked when a job is submitted, before there is a controller",
     # Functions, by file and name.
@@ -34,13 +26,13 @@ SKIPPED: dict[str, str] = {
     "core/job.py snapshot": "for comparisons in tests",
     "core/job.py remaining_s": "an estimate for policies",
     "core/job.py done": "an estimate for policies",
-    "live/groups.py exception_in": "the words of a failure",
-    "live/groups.py last_line": "the words of a failure",
-    "live/groups.py complain": "the words of a failure",
-    "live/groups.py why": "the words of a failure",
-    "live/job.py _story": "the words of a failure",
-    "live/job.py _tell_no_session": "a hint in a job's log",
-    "live/job.py _complained": "the words of a failure",
+    "live/job/groups.py exception_in": "the words of a failure",
+    "live/job/groups.py last_line": "the words of a failure",
+    "live/job/groups.py complain": "the words of a failure",
+    "live/job/groups.py why": "the words of a failure",
+    "live/job/life.py _story": "the words of a failure",
+    "live/job/life.py _tell_no_session": "a hint in a job's log",
+    "live/job/life.py _complained": "the words of a failure",
 }
 """What is left out, and why: what no world runs, and what only chooses words or feeds the judgement of policies."""
 
@@ -82,7 +74,7 @@ class Mutation(NamedTuple):
 def drawn(source: Path, seed: int, count: int) -> list[Mutation]:
     """So many of all changes, by seed: no two alike."""
     found = [
-        each for ring in RINGS for path in sorted((source / ring).glob("*.py")) for each in _of(source, path)
+        each for ring in RINGS for path in sorted((source / ring).rglob("*.py")) for each in _of(source, path)
     ]
     return Random(seed).sample(found, min(count, len(found)))
 

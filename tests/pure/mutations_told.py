@@ -7,22 +7,22 @@ _SPACE = "several groups of a job on one node: nothing offers that yet"
 _BRINGS = "for the judgement of a policy: no unsound decision follows from it"
 
 REASONS: dict[str, str] = {
-    "live/cluster_nodes.py Nodes._lost: delete del self._proofs[job, node]": (
+    "live/cluster/nodes.py Nodes._lost: delete del self._proofs[job, node]": (
         "a proof that is still asked for from a lost node: its limit finds the node lost already; a little memory until then"
     ),
     'core/resizes.py Resizes._objection: delete return "the job says that it is done, but it had been taken back and no group was started"': (
         "no liar says that it has grown by a resize that was taken back before it accepted"
     ),
-    'live/pmi.py PmiGroup._barrier: delete raise PmiError(f"rank {rank} came to a barrier in which it was already")': (
+    'live/node/pmi.py PmiGroup._barrier: delete raise PmiError(f"rank {rank} came to a barrier in which it was already")': (
         "no stand-in comes to a barrier twice"
     ),
-    "live/register.py Register.is_alive: group.is_starting -> (not (group.is_starting))": (
+    "live/node/register.py Register.is_alive: group.is_starting -> (not (group.is_starting))": (
         "a proof begins while a group starts, or waits for its patience: the proof kills and looks again, only time differs"
     ),
-    "live/node.py NodeLife._begin_end: delete self._end_group(group)": (
+    "live/node/life.py NodeLife._begin_end: delete self._end_group(group)": (
         "the look for what is left, which follows at once, kills the ranks as well"
     ),
-    "live/cluster_nodes.py Nodes._greeted: delete self._lost(self._names[node], final=False)": (
+    "live/cluster/nodes.py Nodes._greeted: delete self._lost(self._names[node], final=False)": (
         "another agent comes to its node before the one before it is known to be gone: the providers do not let it, as they clear the node first"
     ),
     "core/core.py SchedulerCore._hello: job.losses -> (not (job.losses))": (
@@ -37,60 +37,62 @@ REASONS: dict[str, str] = {
     'core/core.py SchedulerCore._hello: delete self._end( job, JobState.FAILED, f"the submission allows {job.bounds.describe()} nodes, the program {own}, " f"an': (
         "no stand-in states bounds that contradict its submission"
     ),
-    "live/node.py NodeLife._prove: delete return": (
+    "live/node/life.py NodeLife._prove: delete return": (
         "a proof that is asked for while the agent ends: it looks once more, and the end answers all"
     ),
-    "live/uplink.py Uplink.opened: others := [node for node in envelope.nodes if node != self._home.node] -> (not (others := [node for node in envelope.nod": (
+    "live/node/uplink.py Uplink.opened: others := [node for node in envelope.nodes if node != self._home.node] -> (not (others := [node for node in envelope.nod": (
         "an error to the controller about nodes that cannot be reached through an agent: it notes errors and does nothing"
     ),
     "core/state.py State._policy_failed: delete self.memory = {}": (
         "fcfs, which decides from then on, reads no memory"
     ),
-    "live/cluster_nodes.py Nodes._greeted: delete self._unknown.add((held.job, node))": (
+    "live/cluster/nodes.py Nodes._greeted: delete self._unknown.add((held.job, node))": (
         "a group that no record knows is killed all the same; without the proof the next start there would have to come in the same moment"
     ),
-    'live/node.py NodeLife._opened: delete self._do(n.Say(f"from the controller: {error}"))': (
+    'live/node/life.py NodeLife._opened: delete self._do(n.Say(f"from the controller: {error}"))': (
         "words for the agent's own log"
     ),
-    "live/node.py NodeLife._removal_due: removal.is_over(self._now) -> (not (removal.is_over(self._now)))": (
+    "live/node/life.py NodeLife._removal_due: removal.is_over(self._now) -> (not (removal.is_over(self._now)))": (
         "an unanswered look is given up earlier or later than it should be: the cluster's own limit for a proof ends the wait"
     ),
-    "live/node.py NodeLife._spawned: delete self._kill([new.pid])": (
+    "live/node/life.py NodeLife._spawned: delete self._kill([new.pid])": (
         "a rank that comes up after its start was given up: the proof that the node is clean finds the process as well"
     ),
     'protocol/job_side.py JobSide.send: name != "Want" -> (not (name != "Want"))': (
         "which resize a session takes for open matters between an offer and its answer alone, and the next offer sets it"
     ),
-    'live/register.py start_problem: delete return ""': ("nothing is changed: None counts as no problem too"),
+    'live/node/register.py start_problem: delete return ""': (
+        "nothing is changed: None counts as no problem too"
+    ),
     'core/resizes.py Resizes._objection: delete return ""': (
         "nothing is changed: None counts as no objection too"
     ),
     "core/core.py SchedulerCore.resume: delete core._news = True": (
         "after a resume all nodes are lost and come back, which makes a pass"
     ),
-    "live/cluster.py Cluster._give_up_oversized: delete return": (
+    "live/cluster/cluster.py Cluster._give_up_oversized: delete return": (
         "nothing is changed: no job needs more than all nodes"
     ),
-    "live/job.py JobLife.fired: delete self._tell_no_session()": ("a hint in the job's log"),
-    "live/node.py NodeLife._begin_end: delete self._orphaned = orphaned": (
+    "live/job/life.py JobLife.fired: delete self._tell_no_session()": ("a hint in the job's log"),
+    "live/node/life.py NodeLife._begin_end: delete self._orphaned = orphaned": (
         "only the exit code of an agent's process"
     ),
-    "live/node.py NodeLife._begin_end: delete self._do(n.CancelTimer(removal.key))": (
+    "live/node/life.py NodeLife._begin_end: delete self._do(n.CancelTimer(removal.key))": (
         "nothing is changed: while the agent ends, a proof's timer finds no proof"
     ),
-    "live/node.py NodeLife._all_ended: removal.job is not None -> (not (removal.job is not None))": (
+    "live/node/life.py NodeLife._all_ended: removal.job is not None -> (not (removal.job is not None))": (
         "a proof that is open when the agent is told to leave: its controller has nothing to wait for then"
     ),
-    "live/node.py NodeLife._not_started: delete self._clear(group)": (
+    "live/node/life.py NodeLife._not_started: delete self._clear(group)": (
         "the proof that the node is clean, which follows soon, removes the files as well"
     ),
-    "live/node_servers.py Servers.said: delete return": (
+    "live/node/servers.py Servers.said: delete return": (
         "a dead rank had nothing to say in this run; now it may"
     ),
-    "live/node.py NodeLife._take: delete self._last_words(group)": (
+    "live/node/life.py NodeLife._take: delete self._last_words(group)": (
         "the end of a group's last rank is told a second later, by the limit for that"
     ),
-    "live/job.py JobLife._broken: delete self._doom(group)": (
+    "live/job/life.py JobLife._broken: delete self._doom(group)": (
         "not tried again with the check that was added for it"
     ),
     "core/job.py Job.__init__: delete self.fraction = 0.0": (
@@ -101,31 +103,31 @@ REASONS: dict[str, str] = {
     "protocol/scheduler_side.py SchedulerSide.send: delete self.resize = message.resize": (
         "the core looks at the number of the resize again"
     ),
-    "live/cluster_nodes.py Nodes._stays: job in state.jobs -> (not (job in state.jobs))": _SPACE,
-    "live/outbox.py Outbox.add: delete self._number += 1": _GRACE,
-    "live/outbox.py Outbox.add: delete self._drop_earlier(group)": _GRACE,
-    "live/uplink.py Uplink.greet: delete self.here = True": _GRACE,
-    "live/resuming.py roll_back: delete return False": _GRACE,
+    "live/cluster/nodes.py Nodes._stays: job in state.jobs -> (not (job in state.jobs))": _SPACE,
+    "live/node/outbox.py Outbox.add: delete self._number += 1": _GRACE,
+    "live/node/outbox.py Outbox.add: delete self._drop_earlier(group)": _GRACE,
+    "live/node/uplink.py Uplink.greet: delete self.here = True": _GRACE,
+    "live/job/resuming.py roll_back: delete return False": _GRACE,
     "core/resizes.py Resizes.of_resize: delete yield c.Withdraw(job.id, resize.id)": _GRACE,
-    "live/cluster.py Cluster._heard: not (node in self._links and self._links.is_new(node, said.number, said.obeyed)) -> (not (not (node in self._links and s": _GRACE,
-    "live/resuming.py _wire: job.resize.stage == resizing.OFFERED -> (not (job.resize.stage == resizing.OFFERED))": _GRACE,
-    "live/cluster_nodes.py Nodes._greeted: node not in self._links -> (not (node not in self._links))": _GRACE,
+    "live/cluster/cluster.py Cluster._heard: not (node in self._links and self._links.is_new(node, said.number, said.obeyed)) -> (not (not (node in self._links and s": _GRACE,
+    "live/job/resuming.py _wire: job.resize.stage == resizing.OFFERED -> (not (job.resize.stage == resizing.OFFERED))": _GRACE,
+    "live/cluster/nodes.py Nodes._greeted: node not in self._links -> (not (node not in self._links))": _GRACE,
     "core/resizes.py Resizes._withdraw: delete self._news = True": (
         "a pass comes late after a withdrawal, until something else happens; under fcfs alone that is measured"
     ),
-    "live/node_servers.py Servers._break: delete group.broken = error.code if isinstance(error, PmiError) else 1": (
+    "live/node/servers.py Servers._break: delete group.broken = error.code if isinstance(error, PmiError) else 1": (
         "the exit code of a group that called MPI_Abort, and words that are said twice"
     ),
     "core/core.py SchedulerCore._cancelled: delete return": (
         "the cancel of a job that is not there, too rare in the worlds of this run; since then it is four times as frequent"
     ),
-    "live/job.py JobLife.heard: all(each.started for each in self.groups.values() if each.joined) -> (not (all(each.started for each in self.groups.valu": (
+    "live/job/life.py JobLife.heard: all(each.started for each in self.groups.values() if each.joined) -> (not (all(each.started for each in self.groups.valu": (
         "when a job counts as launched: nothing depends on that state"
     ),
-    'live/job.py JobLife._linger_over: delete self.fail(1, f"group {group.number} had ended, but others did not follow within {LINGER_S:g} s")': (
+    'live/job/life.py JobLife._linger_over: delete self.fail(1, f"group {group.number} had ended, but others did not follow within {LINGER_S:g} s")': (
         "the words of a failure: the kill that follows makes it one"
     ),
-    "live/pmi.py PmiGroup._barrier: delete self._check_ended()": (
+    "live/node/pmi.py PmiGroup._barrier: delete self._check_ended()": (
         "a rank that ends before another of its node comes to MPI_Finalize, too rare in the worlds of this run"
     ),
     "core/state.py State._granted: delete self.awaited = max(0, self.awaited - (record.nodes.mask & ~self.all_mask).bit_count())": (
@@ -134,44 +136,44 @@ REASONS: dict[str, str] = {
     "protocol/fence.py pieces: size + more > PIECE -> (not (size + more > PIECE))": (
         "the same entries in more and smaller pieces"
     ),
-    "live/job.py JobLife.withdraw: g.resize == resize and not (g.joined or g.ready) -> (not (g.resize == resize and not (g.joined or g.ready)))": (
+    "live/job/life.py JobLife.withdraw: g.resize == resize and not (g.joined or g.ready) -> (not (g.resize == resize and not (g.joined or g.ready)))": (
         "which nodes a line in the job's log names"
     ),
-    "live/job.py JobLife._drop_newcomers: group.resize == resize -> (not (group.resize == resize))": (
+    "live/job/life.py JobLife._drop_newcomers: group.resize == resize -> (not (group.resize == resize))": (
         "newcomers that are not ended at once are ended by the proof that their nodes are clean, 5 s later"
     ),
-    "live/resuming.py _wire: delete return scheduler_side.PROJECTION[job.resize.stage]": _GRACE,
-    "live/job.py JobLife.add: self.quiet -> (not (self.quiet))": _GRACE,
-    "live/node.py NodeLife._leave_if_alone: delete self._do(n.CancelTimer(timer))": (
+    "live/job/resuming.py _wire: delete return scheduler_side.PROJECTION[job.resize.stage]": _GRACE,
+    "live/job/life.py JobLife.add: self.quiet -> (not (self.quiet))": _GRACE,
+    "live/node/life.py NodeLife._leave_if_alone: delete self._do(n.CancelTimer(timer))": (
         "nothing is changed: an agent that has left takes nothing more, and its timers end with it"
     ),
-    "live/outbox.py Outbox._drop_board: _epoch(kept.what) < oldest -> (not (_epoch(kept.what) < oldest))": _GRACE,
-    "live/node.py NodeLife._seek: removal.job is None -> (not (removal.job is None))": (
+    "live/node/outbox.py Outbox._drop_board: _epoch(kept.what) < oldest -> (not (_epoch(kept.what) < oldest))": _GRACE,
+    "live/node/life.py NodeLife._seek: removal.job is None -> (not (removal.job is None))": (
         "a node has one job at a time: what a look finds beside that are the agent's helpers, which are spared"
     ),
-    "live/node.py NodeLife._begin_end: delete self._last_words(group)": (
+    "live/node/life.py NodeLife._begin_end: delete self._last_words(group)": (
         "ends of ranks that the controller is not told, as the agent leaves: the loss of the node tells it"
     ),
-    "live/cluster_nodes.py Nodes._proof_overdue: delete self._prove(job, node)": (
+    "live/cluster/nodes.py Nodes._proof_overdue: delete self._prove(job, node)": (
         "a proof is asked for once more only if an agent says nothing for 30 s over a link that stands"
     ),
     "core/state.py State._resized: delete job.settle(now, blocked_s)": _BRINGS,
-    "live/warmth.py Warmth.due: delete self._count()": (
+    "live/node/warmth.py Warmth.due: delete self._count()": (
         "a warm process that was twice not ready in time and is wanted a third time, too rare in these worlds"
     ),
-    "live/cluster_nodes.py Nodes._returned: delete self._lost(self._names[number], final=True)": (
+    "live/cluster/nodes.py Nodes._returned: delete self._lost(self._names[number], final=True)": (
         "a node that is taken away in use: seldom drawn; what lives there is looked at since, also of jobs that are being ended"
     ),
     "core/resizes.py Resizes._objection: any(group.id == root for group in resize.arriving) -> (not (any(group.id == root for group in resize.arriving)))": (
         "all groups of a job leave in one resize and a newcomer speaks from then on: too rare in these worlds"
     ),
-    "live/node.py NodeLife._start_next: delete self._do(n.SetTimer(group.timer, START_S))": (
+    "live/node/life.py NodeLife._start_next: delete self._do(n.SetTimer(group.timer, START_S))": (
         "the limit that was set when the token was to be written still runs: all ranks together have the time of one"
     ),
-    "live/members.py Members._member_lost: delete self._without_root(min(others))": (
+    "live/job/members.py Members._member_lost: delete self._without_root(min(others))": (
         "independent tasks have no session, so that it does not matter who would speak for them"
     ),
-    "live/node.py NodeLife._link_lost: delete self._do(n.SetTimer(ORPHAN, self._home.orphan_grace))": (
+    "live/node/life.py NodeLife._link_lost: delete self._do(n.SetTimer(ORPHAN, self._home.orphan_grace))": (
         "whoever has the nodes ends an agent that was away for as long as its grace, and the next controller does"
     ),
     "core/settings.py batch_settings: delete return msgspec.structs.replace(Settings(), **known)": (
@@ -186,55 +188,57 @@ REASONS: dict[str, str] = {
     "protocol/scheduler_side.py SchedulerSide._in_its_epoch: delete self._early.append((group, message))": (
         "progress of a new root, which tells it again at its next step"
     ),
-    "live/branch.py Branch._heard: rank == self.parent -> (not (rank == self.parent))": (
+    "live/tree/branch.py Branch._heard: rank == self.parent -> (not (rank == self.parent))": (
         "a launch that lost all agents passed for a good one; it does not since"
     ),
-    "live/branch.py Branch._bury: delete self._cut(rank, self.gone[rank])": (
+    "live/tree/branch.py Branch._bury: delete self._cut(rank, self.gone[rank])": (
         "one that is given up while it is here, with others below it: too rare in 60 launches"
     ),
-    'live/branch.py Branch._not_started: delete self.do(b.CancelTimer(f"start {rank}"))': (
+    'live/tree/branch.py Branch._not_started: delete self.do(b.CancelTimer(f"start {rank}"))': (
         "the timer finds no such child any more"
     ),
-    "live/branch.py Branch._due: delete self._flooding.again(rank)": (
+    "live/tree/branch.py Branch._due: delete self._flooding.again(rank)": (
         "a link that breaks while a message to all goes over it, too rare in 60 launches"
     ),
-    "live/job.py JobLife._rank_failed: delete return": (
+    "live/job/life.py JobLife._rank_failed: delete return": (
         "the group is gone by then, and being gone again changes nothing"
     ),
-    "live/node_sessions.py Sessions.drop: delete return": (
+    "live/node/sessions.py Sessions.drop: delete return": (
         "a guard: nobody drops a session that is gone in these worlds"
     ),
-    "live/members.py Members.tell_losses_again: self._in_session() -> (not (self._in_session()))": (_GRACE),
-    "live/node.py NodeLife._link_lost: delete self._begin_end(orphaned=True)": (
+    "live/job/members.py Members.tell_losses_again: self._in_session() -> (not (self._in_session()))": (
+        _GRACE
+    ),
+    "live/node/life.py NodeLife._link_lost: delete self._begin_end(orphaned=True)": (
         "without a grace whoever has the nodes ends an agent whose link is lost"
     ),
     "core/state.py State._move: delete job.target = job.size": (
         "nobody looked at where a job without a resize is on its way to; the world does since"
     ),
     "core/state.py State._done: delete job.target = job.size": ("the same"),
-    "live/warmth.py Warmth._count: len(self._failures) > KEYS -> (not (len(self._failures) > KEYS))": (
+    "live/node/warmth.py Warmth._count: len(self._failures) > KEYS -> (not (len(self._failures) > KEYS))": (
         "how many failures are remembered: a job is executed where it could have been forked, or tried once more"
     ),
-    "live/members.py Members._check_launched: each.started -> (not (each.started))": (
+    "live/job/members.py Members._check_launched: each.started -> (not (each.started))": (
         "when a job counts as launched, which is for people"
     ),
     'core/resizes.py Resizes._malleable: delete self._withdraw(job, "its loop is over")': (
         "the time for the offer ends it as well, a little later"
     ),
-    "live/node.py NodeLife._token_written: group.cleared -> (not (group.cleared))": (
+    "live/node/life.py NodeLife._token_written: group.cleared -> (not (group.cleared))": (
         "a group that is cleared while its token is being written: too rare in these worlds"
     ),
-    "live/uplink.py Uplink.opened: node != self._home.node -> (not (node != self._home.node))": (
+    "live/node/uplink.py Uplink.opened: node != self._home.node -> (not (node != self._home.node))": (
         "an error to the controller about nodes that cannot be reached through an agent: it notes errors and does nothing"
     ),
     "core/state.py State._ending: delete job.why = record.error": ("words of an end, for people"),
-    "live/pmi.py PmiGroup.receive: command -> (not (command))": (
+    "live/node/pmi.py PmiGroup.receive: command -> (not (command))": (
         "which word an unknown command is answered with"
     ),
-    "live/cluster_nodes.py Nodes._prove: delete self._proofs[job, node] += 1": (
+    "live/cluster/nodes.py Nodes._prove: delete self._proofs[job, node] += 1": (
         "how often a proof was asked for: the last of several tries counts, and seldom even the second is made"
     ),
-    "live/job.py JobLife._at_fence: delete self._check_fence(fence)": (
+    "live/job/life.py JobLife._at_fence: delete self._check_fence(fence)": (
         "a group that has ended without coming to the fence is seen when it ends, unless others come there only then"
     ),
     "core/state.py State._granted: delete self.slots.update(zip(record.nodes, record.slots, strict=True))": (

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 import msgspec
 
-from pliant.live import node_messages as n
-from pliant.live.node import NodeLife
+from pliant.live.node import messages as n
+from pliant.live.node.life import NodeLife
 from pliant.model.world import World
 from pliant.protocol import codec
 from pliant.protocol import messages as m

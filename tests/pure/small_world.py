@@ -11,16 +11,16 @@ import msgspec
 
 from pliant.core import records as r
 from pliant.core.settings import Settings
-from pliant.live import orders as o
-from pliant.live.cluster import Cluster, Surroundings
-from pliant.live.pmi import AtFence, PmiError, PmiGroup, Reply
+from pliant.live.cluster import orders as o
+from pliant.live.cluster.cluster import Cluster, Surroundings
+from pliant.live.node.pmi import AtFence, PmiError, PmiGroup, Reply
 from pliant.model.errors import ProtocolError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.policy.fcfs import Fcfs
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant.protocol.fence import pieces
-from pliant.testing.programs import Fabric, Process
+from pliant.testing.standins.programs import Fabric, Process
 
 SLOW_S = 0.05
 NEVER_S = 600.0

@@ -26,14 +26,14 @@ from pliant.apgas import (
     places,
     uncounted_async_at,
 )
-from pliant.apgas.malleable import (
+from pliant.apgas.malleable.handler import (
     HandlerError,
     define_malleable_handler,
     disable_malleable_handler,
     malleability,
 )
 from pliant.apgas.runtime import current
-from pliant.apgas.together import StuckError, Together
+from pliant.apgas.transport.together import StuckError, Together
 from pliant.model.errors import PliantError
 
 SEEDS = range(8)

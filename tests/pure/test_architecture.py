@@ -58,7 +58,7 @@ def test_every_name_in_the_drawings_exists() -> None:
             assert name in CLASSES, name
         for kind, method in re.findall(r"\b(?:([A-Z]\w*)\.)?(\w+)\(\)", drawing):
             assert method in (methods(kind) if kind else FUNCTIONS), f"{kind}.{method}"
-        for file, name in re.findall(r"(\w+/\w+\.py) +([A-Z]\w+|\w+(?=\(\)))", drawing):
+        for file, name in re.findall(r"((?:\w+/)+\w+\.py) +([A-Z]\w+|\w+(?=\(\)))", drawing):
             text = (SOURCE / file).read_text(encoding="utf-8")
             assert re.search(rf"(class|def) {name}\b", text), f"{file}: {name}"
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from pliant.core.metrics import measure
 from pliant.core.records import Record
 from pliant.core.settings import batch_settings
 from pliant.files.batch import read_batch_file
+from pliant.history.metrics import measure
 from pliant.model.batch import read_batch
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobState
 from pliant.model.speedup import Amdahl, Downey, Table
 from pliant.policy.registry import make
 from pliant.sim.simulator import Conditions, simulate
-from pliant.workloads.batches import batch_jobs
-from pliant.workloads.generate import malleable_batch
+from pliant.workloads.formats.batches import batch_jobs
+from pliant.workloads.generators.generate import malleable_batch
 
 GOOD = """
 [cluster]

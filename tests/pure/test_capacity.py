@@ -13,8 +13,8 @@ from test_node_failures import drawn_
 from test_simulation import NODES, elastic_jobs, policies_, run, settings_
 
 from pliant.core import records as r
-from pliant.core.metrics import Metrics, measure
 from pliant.core.settings import Settings
+from pliant.history.metrics import Metrics, measure
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.registry import make
@@ -22,7 +22,7 @@ from pliant.policy.view import Reason
 from pliant.sim.references import reference_times
 from pliant.sim.simulator import Conditions, simulate
 from pliant.workloads.failures import Drawn, Failures
-from pliant.workloads.generate import Load, malleable_batch
+from pliant.workloads.generators.generate import Load, malleable_batch
 from pliant.workloads.job import SimJob
 
 WHY = Reason("fits")

@@ -6,9 +6,9 @@ import pytest
 
 from pliant.core import records as r
 from pliant.core.settings import Settings
-from pliant.live import cluster_recording as recording
-from pliant.live import orders as o
-from pliant.live.cluster import Cluster, Surroundings
+from pliant.live.cluster import orders as o
+from pliant.live.cluster import recording
+from pliant.live.cluster.cluster import Cluster, Surroundings
 from pliant.model.errors import ProtocolError
 from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.model.kinds import JobKind

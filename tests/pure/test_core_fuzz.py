@@ -14,9 +14,9 @@ from pliant.core import records as r
 from pliant.core.commands import Offer, Start
 from pliant.core.core import SchedulerCore, replay
 from pliant.core.job import Job
-from pliant.core.metrics import measure
 from pliant.core.settings import Settings
 from pliant.core.state import State
+from pliant.history.metrics import measure
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.kinds import JobKind
 from pliant.model.nodes import NodeSet, lowest_bits

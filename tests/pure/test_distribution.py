@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from workloads import measured
 
 from pliant.core import records as r
-from pliant.core.distribution import jain_index, percentile, spread
-from pliant.core.metrics import Metrics, RunMetrics, measure
 from pliant.core.settings import Settings
+from pliant.history.distribution import jain_index, percentile, spread
+from pliant.history.metrics import Metrics, RunMetrics, measure
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.model.speedup import Amdahl

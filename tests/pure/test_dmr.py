@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from workloads import NODES, records_of, rigid, starts_of
 
 from pliant.core import records as r
-from pliant.core.metrics import measure
 from pliant.core.settings import Settings
+from pliant.history.metrics import measure
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl
@@ -23,9 +23,17 @@ from pliant.policy.dmr import DmrPreferred, DmrWide
 from pliant.policy.fcfs import least_size
 from pliant.policy.registry import START_RULES, make
 from pliant.policy.view import ClusterView, Decision, JobView, Resize, Start
-from pliant.workloads import paper3
+from pliant.workloads.generators import paper3
+from pliant.workloads.generators.paper3 import (
+    COUNTS,
+    FIXED,
+    FLEXIBLE,
+    PUBLISHED,
+    Measured,
+    paper3_jobs,
+    paper3_settings,
+)
 from pliant.workloads.job import SimJob
-from pliant.workloads.paper3 import COUNTS, FIXED, FLEXIBLE, PUBLISHED, Measured, paper3_jobs, paper3_settings
 from pliant.workloads.sources import Wish, read_workload
 
 EXAMPLES = 60

@@ -16,9 +16,9 @@ from workloads import rigid
 from pliant.cli import app
 from pliant.core import records as r
 from pliant.core.core import replay
-from pliant.core.metrics import measure
 from pliant.core.settings import Settings
 from pliant.files.batch import read_batch_file
+from pliant.history.metrics import measure
 from pliant.model.batch import read_batch
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
@@ -27,8 +27,8 @@ from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.fcfs import Fcfs
 from pliant.policy.registry import make
 from pliant.sim.simulator import Conditions, Simulator, simulate
-from pliant.workloads.batches import batch_jobs
 from pliant.workloads.failures import Drawn, Failures
+from pliant.workloads.formats.batches import batch_jobs
 from pliant.workloads.job import SimJob
 
 WORK = Amdahl(80.0)

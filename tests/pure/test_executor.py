@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pliant.apgas import PlaceExecutor, here, places
-from pliant.apgas.malleable import malleability
+from pliant.apgas.malleable.handler import malleability
 from pliant.apgas.runtime import current
-from pliant.apgas.together import Together
+from pliant.apgas.transport.together import Together
 from pliant.model.errors import PliantError
 
 SEEDS = range(6)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.live.pmi import PmiError, PmiGroup, Reply, process_mapping
+from pliant.live.node.pmi import PmiError, PmiGroup, Reply, process_mapping
 from pliant.model.errors import ProtocolError
 from pliant.model.world import World
 from pliant.protocol import codec

@@ -13,21 +13,21 @@ import pytest
 import pliant
 from pliant.charts.dense import Dense
 from pliant.core import records as r
-from pliant.core.gantt import Gantt
-from pliant.core.lives import ROWS, Listener
-from pliant.core.metrics import Metrics
-from pliant.core.outcomes import Outcomes
+from pliant.history.gantt import Gantt
+from pliant.history.lives import ROWS, Listener
+from pliant.history.metrics import Metrics
+from pliant.history.outcomes import Outcomes
 from pliant.sim.jobs_csv import JobsCsv
 
 SOURCE = Path(pliant.__file__).parent
 RECORDS = frozenset(get_args(r.AnyRecord))
 FOLDS = [
     ("core.state", "State"),
-    ("core.lives", "Lives"),
-    ("core.audit", "Audit"),
     ("core.usage", "Usage"),
+    ("history.audit", "Audit"),
+    ("history.lives", "Lives"),
     ("terminal.events", "Told"),
-    ("workloads.journals", "_follow"),
+    ("workloads.formats.journals", "_follow"),
     ("sim.calibration", "_collect"),
     ("sim.calibration", "_Work"),
 ]
@@ -70,7 +70,7 @@ def _modules() -> list[str]:
     return [
         ".".join(path.relative_to(SOURCE).with_suffix("").parts)
         for path in SOURCE.rglob("*.py")
-        if path.name != "__init__.py" and path.parent.name not in ROOMS
+        if path.name != "__init__.py" and path.relative_to(SOURCE).parts[0] not in ROOMS
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pliant.apgas import following as f
+from pliant.apgas.malleable import following as f
 from pliant.job.session import Session
 from pliant.model.jobs import Bounds
 from pliant.protocol import messages as m

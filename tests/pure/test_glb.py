@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.apgas import MultipleException, Place, glb, here, places, uncounted_async_at
-from pliant.apgas.malleable import malleability
+from pliant.apgas.malleable.handler import malleability
 from pliant.apgas.runtime import current
-from pliant.apgas.together import Together
+from pliant.apgas.transport.together import Together
 from pliant.model.errors import PliantError
 from pliant.testing import balanced
 from pliant.testing.balanced import Seen, Tree

@@ -7,9 +7,9 @@ import msgspec
 from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
-from pliant.live.groups import Place
-from pliant.live.job import JobLife
-from pliant.live.orders import Key
+from pliant.live.cluster.orders import Key
+from pliant.live.job.groups import Place
+from pliant.live.job.life import JobLife
 from pliant.model.groups import Group
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.kinds import JobKind

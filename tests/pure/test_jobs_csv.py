@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from workloads import upper_bound_jobs
 
 from pliant.core import records as r
-from pliant.core.lives import Lives
-from pliant.core.metrics import Metrics
 from pliant.core.settings import Settings
 from pliant.files.policy import policy_names
+from pliant.history.lives import Lives
+from pliant.history.metrics import Metrics
 from pliant.model.errors import BatchError, PolicyError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet

@@ -7,8 +7,8 @@ from collections import deque
 import pytest
 
 from pliant.apgas.errors import BadPlaceException
-from pliant.apgas.machine import GIVEN_UP, Machine, Ready
-from pliant.apgas.messages import AnyMessage, Codec, Hello, LastTask, Leaving, Payload, Staying, Stop
+from pliant.apgas.place.machine import GIVEN_UP, Machine, Ready
+from pliant.apgas.place.messages import AnyMessage, Codec, Hello, LastTask, Leaving, Payload, Staying, Stop
 
 
 class Net:

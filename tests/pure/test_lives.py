@@ -13,10 +13,10 @@ from test_simulation import NODES, elastic_jobs, policies_, settings_
 
 from pliant.charts.dense import Dense
 from pliant.core import records as r
-from pliant.core.gantt import Gantt
-from pliant.core.lives import LOST, ROWS, Life, Listener, Lives, told
-from pliant.core.metrics import Metrics, measure
 from pliant.core.settings import Settings
+from pliant.history.gantt import Gantt
+from pliant.history.lives import LOST, ROWS, Life, Listener, Lives, told
+from pliant.history.metrics import Metrics, measure
 from pliant.policy.registry import make
 from pliant.sim.simulator import Conditions, simulate
 from pliant.workloads.failures import Drawn, Failures

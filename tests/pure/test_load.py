@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.apgas import PlaceExecutor, follow_load, places
-from pliant.apgas.load import PATIENCE, Load, Seen, Thresholds, decide
-from pliant.apgas.malleable import malleability
+from pliant.apgas.malleable.handler import malleability
+from pliant.apgas.malleable.load import PATIENCE, Load, Seen, Thresholds, decide
 from pliant.apgas.runtime import current
-from pliant.apgas.together import Together
+from pliant.apgas.transport.together import Together
 from pliant.model.jobs import Bounds
 
 thresholds = st.floats(0.01, 10).flatmap(

@@ -14,11 +14,11 @@ from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
 from pliant.core.core import SchedulerCore, replay
-from pliant.core.metrics import measure
 from pliant.core.settings import NEVER, Settings
-from pliant.live import resuming
-from pliant.live.groups import Place
-from pliant.live.job import JobLife
+from pliant.history.metrics import measure
+from pliant.live.job import resuming
+from pliant.live.job.groups import Place
+from pliant.live.job.life import JobLife
 from pliant.model.batch import read_batch
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState

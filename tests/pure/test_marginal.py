@@ -19,10 +19,10 @@ from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.easy import Easy
 from pliant.policy.marginal import LEAST_S, Marginal
 from pliant.policy.view import ClusterView, Decision, JobView, Resize, Start
+from pliant.workloads.generators.lublin import lublin_jobs
+from pliant.workloads.generators.paper2 import COST
 from pliant.workloads.job import SimJob
-from pliant.workloads.lublin import lublin_jobs
 from pliant.workloads.malleability import make_malleable
-from pliant.workloads.paper2 import COST
 
 EXAMPLES = 60
 

@@ -9,8 +9,8 @@ import pytest
 from audits import gantt
 
 from pliant.core import records as r
-from pliant.core.gantt import Mark, Segment
-from pliant.core.metrics import Metrics, ResizeOutcome, measure
+from pliant.history.gantt import Mark, Segment
+from pliant.history.metrics import Metrics, ResizeOutcome, measure
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Reason

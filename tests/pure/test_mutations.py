@@ -43,4 +43,4 @@ def test_every_change_can_be_made_to_the_source_of_today() -> None:
 
 def test_a_change_whose_place_is_not_there_once_is_an_error() -> None:
     with pytest.raises(ValueError, match="0 times, not once"):
-        Mutation("gone", "live/job.py", "no such text", "pass").apply(SOURCE)
+        Mutation("gone", "live/job/life.py", "no such text", "pass").apply(SOURCE)

@@ -18,9 +18,9 @@ from workloads import rigid
 
 from pliant.core import records as r
 from pliant.core.core import replay
-from pliant.core.metrics import measure
 from pliant.core.settings import NEVER, Settings
 from pliant.core.state import State
+from pliant.history.metrics import measure
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.kinds import JobKind

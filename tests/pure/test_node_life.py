@@ -8,13 +8,13 @@ import msgspec
 import pytest
 from node_driver import HOME, Driver, hello, only, start_order, told
 
-from pliant.live import node_messages as n
-from pliant.live import recording
-from pliant.live.dialects import mpich_segment
-from pliant.live.node import HEARTBEAT_S, LAST_S, START_S
-from pliant.live.node_sessions import HELLO_S
-from pliant.live.proof import KILL_S, TRACKERS_S
-from pliant.live.register import token_name
+from pliant.live.node import messages as n
+from pliant.live.node import recording
+from pliant.live.node.dialects import mpich_segment
+from pliant.live.node.life import HEARTBEAT_S, LAST_S, START_S
+from pliant.live.node.proof import KILL_S, TRACKERS_S
+from pliant.live.node.register import token_name
+from pliant.live.node.sessions import HELLO_S
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from node_driver import HOME, hello, start_order
 
-from pliant.live import node_messages as n
-from pliant.live.node import NodeLife
+from pliant.live.node import messages as n
+from pliant.live.node.life import NodeLife
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from node_driver import Driver, hello, only, start_order, told
 
-from pliant.live import node_messages as n
-from pliant.live import outbox
-from pliant.live.outbox import Outbox
+from pliant.live.node import messages as n
+from pliant.live.node import outbox
+from pliant.live.node.outbox import Outbox
 from pliant.model.jobs import Bounds
 from pliant.protocol import codec
 from pliant.protocol import messages as m

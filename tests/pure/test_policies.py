@@ -12,8 +12,8 @@ from workloads import NODES, records_of, rigid, starts_of, upper_bound_jobs
 
 from pliant.core import records as r
 from pliant.core.events import Granted, Lost, Submitted
-from pliant.core.metrics import measure
 from pliant.core.settings import Settings
+from pliant.history.metrics import measure
 from pliant.model.batch import read_batch
 from pliant.model.errors import BatchError, PolicyError
 from pliant.model.jobs import Bounds, JobSpec, JobState

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pliant.launch import processes
-from pliant.live.register import GROUP, JOB, NODE, RUN
+from pliant.live.node.register import GROUP, JOB, NODE, RUN
 
 PATIENCE_S = 20.0
 

@@ -16,9 +16,9 @@ from test_report_page import HOSTILE, loads
 from pliant.charts import figures
 from pliant.charts.dense import BINS, Bin, Binned, Dense, Sample
 from pliant.core import records as r
-from pliant.core.distribution import percentile
-from pliant.core.lives import told
-from pliant.core.metrics import Metrics
+from pliant.history.distribution import percentile
+from pliant.history.lives import told
+from pliant.history.metrics import Metrics
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.page.simulated import EVERY_JOB, Picture, Simulated, json_of, page

@@ -21,7 +21,7 @@ from pliant.reproduce.runs import with_turnarounds
 from pliant.reproduce.scheduling import reproduce
 from pliant.reproduce.traces import Case, Source
 from pliant.study.workers import run_all
-from pliant.workloads.paper3 import PUBLISHED
+from pliant.workloads.generators.paper3 import PUBLISHED
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import pytest
 from pliant.core import records as r
 from pliant.core.journal import Header, header_line, read
 from pliant.core.settings import Settings
-from pliant.live import orders as o
-from pliant.live.cluster import Cluster, Surroundings
+from pliant.live.cluster import orders as o
+from pliant.live.cluster.cluster import Cluster, Surroundings
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.policy.fcfs import Fcfs
 from pliant.protocol import codec, resizing

@@ -18,9 +18,9 @@ from pliant.plan.cost import INSTANT
 from pliant.policy.easy import Easy
 from pliant.policy.malleable import Malleable
 from pliant.sim.simulator import Conditions, simulate
-from pliant.workloads.generate import malleable_batch
+from pliant.workloads.formats.journals import read_journal
+from pliant.workloads.generators.generate import malleable_batch
 from pliant.workloads.job import SimJob
-from pliant.workloads.journals import read_journal
 
 NODES = 8
 

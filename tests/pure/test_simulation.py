@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from pliant.core import records as r
-from pliant.core.audit import Audit
 from pliant.core.core import SchedulerCore, replay
 from pliant.core.journal import Header, header_line, read
-from pliant.core.metrics import measure
 from pliant.core.settings import Settings
+from pliant.history.audit import Audit
+from pliant.history.metrics import measure
 from pliant.model.errors import PolicyError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.kinds import JobKind

@@ -13,11 +13,11 @@ from pliant.model.errors import BatchError, TraceError
 from pliant.model.jobs import Bounds, JobClass
 from pliant.model.speedup import Amdahl, Phases, Table
 from pliant.study.confidence import interval
-from pliant.workloads.elastisim import read_elastisim
 from pliant.workloads.estimates import with_estimates
-from pliant.workloads.expression import evaluate
-from pliant.workloads.lublin import lublin_jobs
-from pliant.workloads.paper2 import paper2_jobs
+from pliant.workloads.formats.elastisim import read_elastisim
+from pliant.workloads.formats.expression import evaluate
+from pliant.workloads.generators.lublin import lublin_jobs
+from pliant.workloads.generators.paper2 import paper2_jobs
 from pliant.workloads.sources import Wish, read_workload
 
 TRACE = "; MaxProcs: 8\n" + "".join(f"{i} {i * 5} 0 {20 + i} 4 -1 -1 4 90\n" for i in range(1, 30))

@@ -12,9 +12,9 @@ from small_world import Proc, World, job
 
 from pliant.core import records as r
 from pliant.core.settings import Settings
-from pliant.live import orders as o
+from pliant.live.cluster import orders as o
 from pliant.model.jobs import JobClass, JobState
-from pliant.testing.programs import LIES, Fabric, Process, Result, Span, read_result
+from pliant.testing.standins.programs import LIES, Fabric, Process, Result, Span, read_result
 
 SEEDS = st.integers(0, 1 << 32)
 PROMPT = Settings(cooldown_s=0.1, decline_backoff_s=0.1)

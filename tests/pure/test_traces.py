@@ -13,8 +13,8 @@ from pyss_loop import loop_starts, simulated_starts
 from workloads import measured
 
 from pliant.core import records as r
-from pliant.core.metrics import Metrics, RunMetrics
 from pliant.core.settings import Settings
+from pliant.history.metrics import Metrics, RunMetrics
 from pliant.model.errors import BatchError, TraceError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.plan.cost import INSTANT
@@ -24,9 +24,9 @@ from pliant.policy.fcfs import Fcfs
 from pliant.policy.view import Policy
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import Conditions, simulate
+from pliant.workloads.formats.swf import SwfJob, Trace, parse_swf, read_swf, rigid_jobs
 from pliant.workloads.job import SimJob
 from pliant.workloads.malleability import make_malleable
-from pliant.workloads.swf import SwfJob, Trace, parse_swf, read_swf, rigid_jobs
 
 pytestmark = pytest.mark.long
 

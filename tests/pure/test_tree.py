@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from pliant.plan import tree
 from pliant.plan.tree import Binomial, Direct, KAry, Span
-from pliant.testing.forest import Forest, Ground
-from pliant.testing.launches import FEW, MOST, launch, settled
+from pliant.testing.tree.forest import Forest, Ground
+from pliant.testing.tree.launches import FEW, MOST, launch, settled
 
 shapes = st.one_of(st.integers(1, 40).map(KAry), st.just(Binomial()), st.just(Direct()))
 names = st.sampled_from(["1", "2", "3", "8", "32", "binomial", "direct"])

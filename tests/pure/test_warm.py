@@ -19,7 +19,7 @@ import pytest
 from pliant.launch import processes, warming
 from pliant.launch.starter import ExecStarter, Starter
 from pliant.launch.warming import NotWarm, WarmProcess
-from pliant.live.node_messages import StartHelper
+from pliant.live.node.messages import StartHelper
 
 pytestmark = pytest.mark.long
 

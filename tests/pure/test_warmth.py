@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from node_driver import HOME, Driver, hello, only, start_order, told
 
-from pliant.live import node_messages as n
-from pliant.live.node import NodeLife
-from pliant.live.warmth import IDLE_S, READY_S, TRIES, interpreter_of
+from pliant.live.node import messages as n
+from pliant.live.node.life import NodeLife
+from pliant.live.node.warmth import IDLE_S, READY_S, TRIES, interpreter_of
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 

@@ -18,10 +18,10 @@ from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.plan.cost import INSTANT
 from pliant.policy.registry import POLICIES, make
-from pliant.workloads import paper2
-from pliant.workloads.feitelson import Pace, feitelson_jobs, mean_work, size_weights
+from pliant.workloads.generators import paper2
+from pliant.workloads.generators.feitelson import Pace, feitelson_jobs, mean_work, size_weights
+from pliant.workloads.generators.lublin import Drand48, gamma_cdf, lublin_jobs, lublin_stream
 from pliant.workloads.job import SimJob
-from pliant.workloads.lublin import Drand48, gamma_cdf, lublin_jobs, lublin_stream
 from pliant.workloads.malleability import bounds, make_malleable, malleable_job, serial_per_mille
 
 REFERENCE = "lublin99_seed42_10000.swf.gz"

@@ -9,19 +9,19 @@ from collections.abc import Callable
 import pytest
 from commands import command
 
-from pliant.apgas.finishes import Home
-from pliant.apgas.machine import Machine
+from pliant.apgas.place.finishes import Home
+from pliant.apgas.place.machine import Machine
 from pliant.core import records as r
-from pliant.live import node_messages as n
-from pliant.live.job import JobLife
-from pliant.live.warmth import Warmth
+from pliant.live.job.life import JobLife
+from pliant.live.node import messages as n
+from pliant.live.node.warmth import Warmth
 from pliant.model.jobs import JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Reason
+from pliant.testing.audit.impossible import IMPOSSIBLE
+from pliant.testing.audit.violation import Violation
 from pliant.testing.faults import FAULTS
-from pliant.testing.helpers import ILLS, Helpers, Spawning
-from pliant.testing.impossible import IMPOSSIBLE
-from pliant.testing.violation import Violation
+from pliant.testing.standins.helpers import ILLS, Helpers, Spawning
 from pliant.testing.world import World
 
 SEEDS = (0, 1, 2, 5, 7)

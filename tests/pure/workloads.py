@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from pliant.core import records as r
-from pliant.core.metrics import Metrics, RunMetrics
 from pliant.core.settings import Settings
+from pliant.history.metrics import Metrics, RunMetrics
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl
 from pliant.plan.cost import INSTANT

@@ -20,10 +20,10 @@ from pliant.apgas.api import (
     places,
     uncounted_async_at,
 )
-from pliant.apgas.elastic import LoadFollower, follow_load
 from pliant.apgas.errors import BadPlaceException, DeadPlaceException, MultipleException, RemoteError
 from pliant.apgas.executor import PlaceExecutor
-from pliant.apgas.malleable import (
+from pliant.apgas.malleable.elastic import LoadFollower, follow_load
+from pliant.apgas.malleable.handler import (
     MalleableHandler,
     define_malleable_handler,
     disable_malleable_handler,

@@ -9,12 +9,12 @@ from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from pliant.apgas import elastic
 from pliant.apgas.api import Place
 from pliant.apgas.errors import BadPlaceException, DeadPlaceException
-from pliant.apgas.malleable import of
-from pliant.apgas.messages import Buffer
-from pliant.apgas.payload import name_of, pack, pack_error, unpack, unpack_error
+from pliant.apgas.malleable import elastic
+from pliant.apgas.malleable.handler import of
+from pliant.apgas.place.messages import Buffer
+from pliant.apgas.place.payload import name_of, pack, pack_error, unpack, unpack_error
 from pliant.apgas.runtime import current
 from pliant.model.errors import PliantError
 

@@ -11,15 +11,15 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
-from pliant.apgas.following import MOST_PLACES, named
-from pliant.apgas.keys import Contact, Keys
-from pliant.apgas.machine import GIVEN_UP
-from pliant.apgas.malleable import of
-from pliant.apgas.messages import Hello
+from pliant.apgas.malleable.following import MOST_PLACES, named
+from pliant.apgas.malleable.handler import of
+from pliant.apgas.place.machine import GIVEN_UP
+from pliant.apgas.place.messages import Hello
 from pliant.apgas.runtime import Runtime
 from pliant.apgas.session import Member, Root
-from pliant.apgas.sockets import Sockets
-from pliant.apgas.threads import SystemThreads
+from pliant.apgas.transport.keys import Contact, Keys
+from pliant.apgas.transport.sockets import Sockets
+from pliant.apgas.transport.threads import SystemThreads
 from pliant.job import environment
 from pliant.job.environment import Environment, deadline_s
 from pliant.model.errors import PliantError

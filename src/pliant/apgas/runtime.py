@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from pliant.apgas.errors import DeadPlaceException, MultipleException
-from pliant.apgas.finishes import Home
-from pliant.apgas.machine import Machine, Ready
-from pliant.apgas.messages import AnyMessage, FinishId, Payload, Stop
-from pliant.apgas.payload import name_of, pack, pack_call, pack_error, unpack, unpack_error
-from pliant.apgas.threads import Threads
+from pliant.apgas.place.finishes import Home
+from pliant.apgas.place.machine import Machine, Ready
+from pliant.apgas.place.messages import AnyMessage, FinishId, Payload, Stop
+from pliant.apgas.place.payload import name_of, pack, pack_call, pack_error, unpack, unpack_error
+from pliant.apgas.transport.threads import Threads
 from pliant.model.errors import PliantError
 
 T = TypeVar("T")

@@ -13,10 +13,10 @@ import traceback
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from pliant.apgas import following as f
-from pliant.apgas.keys import Contact
-from pliant.apgas.malleable import Malleability, MalleableHandler
+from pliant.apgas.malleable import following as f
+from pliant.apgas.malleable.handler import Malleability, MalleableHandler
 from pliant.apgas.runtime import Runtime
+from pliant.apgas.transport.keys import Contact
 from pliant.job.connection import Connection
 from pliant.job.environment import Environment
 from pliant.model.errors import PliantError

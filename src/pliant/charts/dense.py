@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 from pliant.core import records as r
-from pliant.core.distribution import bounded_slowdown, percentile
-from pliant.core.lives import Life, Listener
+from pliant.history.distribution import bounded_slowdown, percentile
+from pliant.history.lives import Life, Listener
 from pliant.model.jobs import JobClass
 
 BINS = 1024

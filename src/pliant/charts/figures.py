@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from pliant.charts.palette import Fill, fills
 from pliant.charts.shapes import Box, apart, area, label_boxes, outline
-from pliant.core.gantt import Segment
-from pliant.core.lives import AWAY, CLEANING, LOST, RESERVED, Stretch
+from pliant.history.gantt import Segment
+from pliant.history.lives import AWAY, CLEANING, LOST, RESERVED, Stretch
 from pliant.report.runs import Run
 from pliant.report.words import percent, plain, seconds, shorten
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from pliant.core.gantt import Segment
+from pliant.history.gantt import Segment
 from pliant.model.nodes import NodeSet
 
 LABEL_SEGMENTS = 24

@@ -24,10 +24,10 @@ from pliant.policy.registry import POLICIES
 from pliant.policy.view import Policy
 from pliant.sim.simulator import Conditions, simulate
 from pliant.study.workers import Workers
-from pliant.workloads.generate import Load, malleable_batch
+from pliant.workloads.formats.swf import read_swf, rigid_jobs
+from pliant.workloads.generators.generate import Load, malleable_batch
+from pliant.workloads.generators.lublin import lublin_jobs
 from pliant.workloads.job import SimJob
-from pliant.workloads.lublin import lublin_jobs
-from pliant.workloads.swf import read_swf, rigid_jobs
 
 T = TypeVar("T")
 

@@ -20,8 +20,8 @@ from pliant.cli.bench import bench_app
 from pliant.cli.demo import demo_batch
 from pliant.cli.execute import Variant
 from pliant.core import records as r
-from pliant.core.metrics import measure
 from pliant.files.journal import read_records
+from pliant.history.metrics import measure
 from pliant.plan.cost import ResizeCost
 from pliant.sim import calibration
 

@@ -22,7 +22,7 @@ from pliant.launch import processes, shm
 from pliant.model.batch import Batch, ClusterSpec
 from pliant.policy import registry
 from pliant.report.runs import Run
-from pliant.workloads.generate import Load, malleable_batch
+from pliant.workloads.generators.generate import Load, malleable_batch
 
 NODES = 8
 WORK_S = (5.0, 60.0)

@@ -13,9 +13,9 @@ import typer
 from pliant.cli.bench import bench_app, over_seeds
 from pliant.model.errors import PliantError
 from pliant.protocol import resizing
+from pliant.testing.audit.impossible import IMPOSSIBLE
+from pliant.testing.audit.verdict import Verdict
 from pliant.testing.faults import FAULTS
-from pliant.testing.impossible import IMPOSSIBLE
-from pliant.testing.verdict import Verdict
 from pliant.testing.world import World
 
 KINDS = ("lost", "run_twice", "leaked", "stuck", "wrong")

@@ -25,7 +25,7 @@ from pliant.report.runs import Run
 from pliant.report.words import count
 from pliant.sim.simulator import Conditions, simulate
 from pliant.terminal.progress import LiveView
-from pliant.workloads.batches import batch_jobs
+from pliant.workloads.formats.batches import batch_jobs
 
 
 class Variant(NamedTuple):

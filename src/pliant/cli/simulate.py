@@ -20,9 +20,9 @@ from pliant.cli import simulate_options as o
 from pliant.cli import simulated
 from pliant.cli.outputs import check_outputs
 from pliant.cli.simulate_tables import simulation_table, study_table
-from pliant.core.lives import Listener
 from pliant.files.cost import read_cost
 from pliant.files.policy import PolicySpec, policy_names, weights_of
+from pliant.history.lives import Listener
 from pliant.model.errors import BatchError
 from pliant.page.simulated import Picture, Simulated
 from pliant.policy.order import HALF_LIFE_S

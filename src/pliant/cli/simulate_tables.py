@@ -12,7 +12,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from pliant.core.metrics import THRASH_S
+from pliant.history.metrics import THRASH_S
 
 _SPREAD = ("median", "p95", "p99", "max")
 _SECONDS = "{:,.2f} s"

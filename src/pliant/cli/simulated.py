@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pliant.cli.outputs import check_report, unwritable
-from pliant.core.metrics import RunMetrics
 from pliant.files.save import save
+from pliant.history.metrics import RunMetrics
 from pliant.model.errors import BatchError
 from pliant.model.jobs import JobClass
 from pliant.page.simulated import Picture, Simulated, json_of, page

@@ -2,7 +2,7 @@
 makes, and then carries out what it wants. It decides nothing.
 
 With PLIANT_RECORD=DIR every input, record and output is appended to DIR/controller-PID.ndjson, which
-`live/cluster_recording.py` plays again. The run's secret is in it, as jobs' tokens follow from that: only its user may
+`live/cluster/recording.py` plays again. The run's secret is in it, as jobs' tokens follow from that: only its user may
 read it.
 """
 
@@ -22,9 +22,9 @@ from pliant.core import records as r
 from pliant.core.core import SchedulerCore
 from pliant.core.settings import Settings
 from pliant.daemon.deadline import TimedPolicy
-from pliant.live import cluster_recording as recording
-from pliant.live import orders as o
-from pliant.live.cluster import Cluster, Surroundings
+from pliant.live.cluster import orders as o
+from pliant.live.cluster import recording
+from pliant.live.cluster.cluster import Cluster, Surroundings
 from pliant.model.jobs import JobSpec
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Policy

@@ -20,7 +20,7 @@ from pliant.daemon import control
 from pliant.daemon.controller import Controller
 from pliant.daemon.deadline import PASS_DEADLINE_S, TimedPolicy
 from pliant.daemon.journal import JournalWriter, open_journal
-from pliant.live import orders as o
+from pliant.live.cluster import orders as o
 from pliant.model.batch import Batch
 from pliant.model.errors import PliantError
 from pliant.model.jobs import JobSpec

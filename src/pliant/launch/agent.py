@@ -1,12 +1,12 @@
-"""The agent: one process a node. What is decided, `live/node.py` decides; this is the asyncio shell around it, which
-turns descriptors, signals and timers into inputs, and carries out what is asked.
+"""The agent: one process a node. What is decided, `live/node/life.py` decides; this is the asyncio shell around
+it, which turns descriptors, signals and timers into inputs, and carries out what is asked.
 
     python -m pliant.launch.agent --node n0 --slots 1 --run ID --link FD --runtime DIR
 
 With ``--orphan-grace S`` in place of ``--link`` it connects to the controller's socket in the run's directory, and when
 that link is lost it does so again for S seconds.
 
-With PLIANT_RECORD=DIR every input and output is appended to DIR/agent-NODE-PID.ndjson, which `live/recording.py`
+With PLIANT_RECORD=DIR every input and output is appended to DIR/agent-NODE-PID.ndjson, which `live/node/recording.py`
 plays again. It holds the tokens of the run's sessions and the environment of its jobs: only its user may read it.
 """
 
@@ -31,10 +31,10 @@ from pliant.launch import processes, shm
 from pliant.launch.descriptors import open_standard
 from pliant.launch.starter import ExecStarter, Starter, StartError, write_secret
 from pliant.launch.warming import NotWarm, WarmProcess
-from pliant.live import node_messages as n
-from pliant.live import recording
-from pliant.live.node import CANNOT, NodeLife
-from pliant.live.warmth import SWITCH
+from pliant.live.node import messages as n
+from pliant.live.node import recording
+from pliant.live.node.life import CANNOT, NodeLife
+from pliant.live.node.warmth import SWITCH
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant.recorder import Recorder

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from pliant.live.register import GROUP, HELPER, JOB, NODE, RUN
+from pliant.live.node.register import GROUP, HELPER, JOB, NODE, RUN
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36

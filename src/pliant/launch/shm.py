@@ -1,8 +1,8 @@
 """Files that the MPI library leaves in /dev/shm when its processes are killed.
 
-MPICH's are known by name (`live/dialects.py`). UCX draws its names at random; it gets a directory of its own for each
-node, where whatever is found is ours. A token file in the run's directory stands for each group that was started and
-not yet cleared away.
+MPICH's are known by name (`live/node/dialects.py`). UCX draws its names at random; it gets a directory of its own
+for each node, where whatever is found is ours. A token file in the run's directory stands for each group that was
+started and not yet cleared away.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from pliant.live import dialects
-from pliant.live.register import token_name
+from pliant.live.node import dialects
+from pliant.live.node.register import token_name
 
 SHM = Path(dialects.SHM)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from pliant.launch import warm
 from pliant.launch.starter import Starter
-from pliant.live.node_messages import StartHelper
+from pliant.live.node.messages import StartHelper
 
 ANSWER_S = 3.0
 """How long the agent waits for a fork: as long, in the worst case, as it does nothing else."""

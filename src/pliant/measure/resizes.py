@@ -18,7 +18,7 @@ from pliant.core.settings import Settings
 from pliant.daemon import control
 from pliant.daemon.controller import Controller
 from pliant.daemon.journal import log_file
-from pliant.live import orders as o
+from pliant.live.cluster import orders as o
 from pliant.measure.programs import Figures
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState

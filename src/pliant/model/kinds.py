@@ -26,8 +26,9 @@ class Loss(Enum):
 
 
 class Kind(NamedTuple):
-    """How the groups of a job are launched (a name in ``live/dialects.py``), whether they may have one MPI world over
-    all nodes, what a loss means, and whether a group has a process for each of its slots, or one for all of them.
+    """How the groups of a job are launched (a name in ``live/node/dialects.py``), whether they may have one
+    MPI world over all nodes, what a loss means, and whether a group has a process for each of its slots, or one for all
+    of them.
     ``modules``: what its Python programs import, where they may be forked from a process that has done that already."""
 
     dialect: str

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from pliant.charts.figures import MANY_BOXES, Chart, boxes
-from pliant.core.gantt import Mark
-from pliant.core.lives import AWAY, CLEANING, LOST, RESERVED, Stretch
-from pliant.core.metrics import JobOutcome, ResizeOutcome
+from pliant.history.gantt import Mark
+from pliant.history.lives import AWAY, CLEANING, LOST, RESERVED, Stretch
+from pliant.history.metrics import JobOutcome, ResizeOutcome
 from pliant.report.outcomes import state_text
 from pliant.report.runs import Run
 from pliant.report.words import cause, count, plain, seconds

@@ -13,7 +13,7 @@ from pliant.charts.dense import Bin, Dense, Sample
 from pliant.charts.figures import render_svg
 from pliant.charts.palette import fills
 from pliant.core import records as r
-from pliant.core.metrics import RunMetrics
+from pliant.history.metrics import RunMetrics
 from pliant.page.html import JOBS_HINT, NO_HOVER, chart_of, document, inline, no_chart, reading, resizes
 from pliant.page.tables import esc, job_rows
 from pliant.report.compare import METRICS, warnings

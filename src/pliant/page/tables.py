@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from pliant.charts.palette import Fill
-from pliant.core.metrics import JobOutcome, ResizeOutcome
+from pliant.history.metrics import JobOutcome, ResizeOutcome
 from pliant.model.jobs import ENDED, JobState
 from pliant.model.kinds import JobKind
 from pliant.report.compare import Cell, Row, change_text, compare

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from pliant.live import orders as o
+from pliant.live.cluster import orders as o
 from pliant.protocol import messages as m
 
 Event = o.Granted | o.Refused | o.Returned | o.Lost | o.Back | o.Unlinked | o.Said

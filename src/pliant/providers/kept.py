@@ -19,8 +19,8 @@ from typing import NamedTuple
 from pliant.launch import processes, shm
 from pliant.launch.agent import AGENTS, SECRET, peer
 from pliant.launch.starter import write_secret
-from pliant.live import orders as o
-from pliant.live.register import JOB, NODE, RUN
+from pliant.live.cluster import orders as o
+from pliant.live.node.register import JOB, NODE, RUN
 from pliant.model.errors import PliantError, ProtocolError
 from pliant.model.nodes import hostlist
 from pliant.protocol import codec

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pliant.launch import processes, shm
-from pliant.live import orders as o
-from pliant.live.proof import TRACKERS_S
+from pliant.live.cluster import orders as o
+from pliant.live.node.proof import TRACKERS_S
 from pliant.model.errors import PliantError, ProtocolError
 from pliant.model.limits import LIVE_NODES
 from pliant.model.nodes import hostlist

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from pliant.core.metrics import JobOutcome, ResizeOutcome
+from pliant.history.metrics import JobOutcome, ResizeOutcome
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Reason
 from pliant.report.runs import Run, is_paced

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pliant.core.metrics import JobOutcome
+from pliant.history.metrics import JobOutcome
 from pliant.model.jobs import JobState
 from pliant.report.runs import Run
 

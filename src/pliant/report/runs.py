@@ -8,10 +8,10 @@ from functools import cached_property
 import msgspec
 
 from pliant.core import records as r
-from pliant.core.gantt import Gantt
-from pliant.core.lives import Stretch, told
-from pliant.core.metrics import JobOutcome, Metrics, RunMetrics
 from pliant.core.records import PolicyFailed
+from pliant.history.gantt import Gantt
+from pliant.history.lives import Stretch, told
+from pliant.history.metrics import JobOutcome, Metrics, RunMetrics
 from pliant.model.errors import PliantError
 from pliant.model.jobs import ENDED, Check, JobState
 from pliant.model.kinds import JobKind

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import Any, NamedTuple
 
-from pliant.core.outcomes import JobOutcome
+from pliant.history.outcomes import JobOutcome
 from pliant.measure import scaling
 from pliant.measure.programs import Figures
 from pliant.model.kinds import JobKind

@@ -18,7 +18,7 @@ from pliant.reproduce.folder import Folder
 from pliant.reproduce.runs import Outcome, outcome
 from pliant.study.confidence import Interval, interval
 from pliant.study.workers import Task
-from pliant.workloads.paper2 import NODES, PERCENTAGES, SEEDS, paper2_jobs, paper2_settings
+from pliant.workloads.generators.paper2 import NODES, PERCENTAGES, SEEDS, paper2_jobs, paper2_settings
 
 PASS_INTERVAL_S = 5.0
 """The article's scheduler looks at its queue every five seconds."""

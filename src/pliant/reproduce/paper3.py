@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from pliant.core import records as r
-from pliant.core.lives import ROWS, Life, Listener
+from pliant.history.lives import ROWS, Life, Listener
 from pliant.model.jobs import JobSpec
 from pliant.policy.registry import make
 from pliant.reproduce import charts
 from pliant.reproduce.folder import Folder
 from pliant.reproduce.runs import Outcome, simulation_of, summed
 from pliant.study.workers import Task
-from pliant.workloads.paper3 import (
+from pliant.workloads.generators.paper3 import (
     COUNTS,
     NODES,
     PUBLISHED,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pliant.core import records as r
-from pliant.core.lives import ROWS, Life, Listener
-from pliant.core.metrics import RunMetrics
 from pliant.core.settings import Settings
+from pliant.history.lives import ROWS, Life, Listener
+from pliant.history.metrics import RunMetrics
 from pliant.model.jobs import JobClass
 from pliant.policy.view import Policy
 from pliant.study.simulation import Simulation

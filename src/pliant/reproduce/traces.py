@@ -24,11 +24,11 @@ from pliant.reproduce.folder import Folder
 from pliant.reproduce.runs import Outcome, with_turnarounds
 from pliant.study.confidence import Interval, interval
 from pliant.study.workers import Task
+from pliant.workloads.formats.swf import read_swf, rigid_jobs
+from pliant.workloads.generators.lublin import lublin_jobs
+from pliant.workloads.generators.paper2 import COST
 from pliant.workloads.job import SimJob
-from pliant.workloads.lublin import lublin_jobs
 from pliant.workloads.malleability import make_malleable
-from pliant.workloads.paper2 import COST
-from pliant.workloads.swf import read_swf, rigid_jobs
 
 SEED = 42
 BASE = "easy"

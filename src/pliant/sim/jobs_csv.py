@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from pliant.core import records as r
-from pliant.core.distribution import bounded_slowdown
-from pliant.core.lives import Life, Listener
+from pliant.history.distribution import bounded_slowdown
+from pliant.history.lives import Life, Listener
 from pliant.model.errors import BatchError
 
 COLUMNS = (

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pliant.core import records as r
-from pliant.core.lives import Listener, Lives
-from pliant.core.metrics import Metrics, RunMetrics
 from pliant.files.policy import PolicySpec
+from pliant.history.lives import Listener, Lives
+from pliant.history.metrics import Metrics, RunMetrics
 from pliant.policy.view import Policy
 from pliant.sim.instant import Instant
 from pliant.sim.references import reference_times

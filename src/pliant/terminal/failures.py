@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from pliant.core.metrics import JobOutcome
+from pliant.history.metrics import JobOutcome
 from pliant.report.compare import names_text
 from pliant.report.outcomes import state_text
 from pliant.report.runs import Run

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from pliant.core.metrics import JobOutcome
+from pliant.history.metrics import JobOutcome
 from pliant.model.jobs import JobState
 from pliant.model.kinds import JobKind
 from pliant.report.compare import Cell, change_text, compare

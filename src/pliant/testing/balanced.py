@@ -8,9 +8,9 @@ import random
 from typing import NamedTuple, Self
 
 from pliant.apgas import MultipleException, glb, places
-from pliant.apgas.malleable import HandlerError, malleability
+from pliant.apgas.malleable.handler import HandlerError, malleability
 from pliant.apgas.runtime import Runtime
-from pliant.apgas.together import Together
+from pliant.apgas.transport.together import Together
 from pliant.model.errors import PliantError
 
 MOST_AT_ONCE = 3

@@ -8,17 +8,17 @@ from random import Random
 from msgspec import structs
 
 from pliant.core.settings import Settings, batch_settings
-from pliant.live.warmth import SWITCH
+from pliant.live.node.warmth import SWITCH
 from pliant.model.batch import ClusterSpec
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.kinds import JobKind
 from pliant.policy.registry import POLICIES, make
 from pliant.policy.view import ClusterView, Decision, Policy, Reason, Remember, Resize, Start, Wake
 from pliant.protocol import resizing
-from pliant.testing import places
-from pliant.testing.helpers import COLD
-from pliant.testing.programs import LIES, PMI
-from pliant.testing.running import PYTHON
+from pliant.testing.standins import places
+from pliant.testing.standins.helpers import COLD
+from pliant.testing.standins.programs import LIES, PMI
+from pliant.testing.standins.running import PYTHON
 
 ELASTIC = ("malleable", "marginal", "equipartition", "average-agreement", "min-agreement", "dmr-wide")
 """Policies that resize much, and are drawn more often for it."""

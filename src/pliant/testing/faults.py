@@ -7,18 +7,18 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from pliant.job.environment import DEADLINE_S
-from pliant.live import node_messages as n
-from pliant.live import orders as o
+from pliant.live.cluster import orders as o
+from pliant.live.node import messages as n
 from pliant.model.kinds import KINDS, Loss
 from pliant.protocol import resizing
 from pliant.testing import garbage
-from pliant.testing.node import Node
-from pliant.testing.process import SIGKILL, Proc
-from pliant.testing.running import own_words
+from pliant.testing.standins.node import Node
+from pliant.testing.standins.process import SIGKILL, Proc
+from pliant.testing.standins.running import own_words
 
 if TYPE_CHECKING:
     from pliant.core.job import Job
-    from pliant.testing.provider import Link
+    from pliant.testing.standins.provider import Link
     from pliant.testing.world import World
 
 STOPPED = 0.4

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pliant.live import orders as o
+from pliant.live.cluster import orders as o
 from pliant.model.world import World as Ranks
 from pliant.protocol import messages as m
 from pliant.protocol.codec import MAX_LINE, encode, raw
-from pliant.testing.node import NONSENSE, USER
-from pliant.testing.process import Proc
+from pliant.testing.standins.node import NONSENSE, USER
+from pliant.testing.standins.process import Proc
 
 if TYPE_CHECKING:
-    from pliant.testing.provider import Link
+    from pliant.testing.standins.provider import Link
     from pliant.testing.world import World
 
 NOWHERE = "nowhere"

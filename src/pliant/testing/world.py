@@ -13,23 +13,23 @@ from random import Random
 
 from pliant.core import records as r
 from pliant.core.journal import read
-from pliant.live import orders as o
+from pliant.live.cluster import orders as o
 from pliant.model.kinds import KINDS, Loss
 from pliant.protocol import resizing
-from pliant.testing.checks import Checks
+from pliant.testing.audit.checks import Checks
+from pliant.testing.audit.touched import Touched
+from pliant.testing.audit.verdict import Verdict
+from pliant.testing.audit.violation import Violation
 from pliant.testing.clock import Clock
 from pliant.testing.drawn import RARE, SEEKING, draw_faults, draw_grace, draw_jobs, draw_policy, draw_settings
 from pliant.testing.faults import AT_ONCE, FAULTS, FENCE_S, LOOKS, MEANWHILE
-from pliant.testing.head import Disk, Head
-from pliant.testing.launches import FEW, launch
-from pliant.testing.node import Agent, Node
-from pliant.testing.process import Proc
-from pliant.testing.programs import read_result
-from pliant.testing.provider import KeptNodes
-from pliant.testing.running import own_words
-from pliant.testing.touched import Touched
-from pliant.testing.verdict import Verdict
-from pliant.testing.violation import Violation
+from pliant.testing.standins.head import Disk, Head
+from pliant.testing.standins.node import Agent, Node
+from pliant.testing.standins.process import Proc
+from pliant.testing.standins.programs import read_result
+from pliant.testing.standins.provider import KeptNodes
+from pliant.testing.standins.running import own_words
+from pliant.testing.tree.launches import FEW, launch
 
 LARGE = 100
 """One world in so many has a thousand nodes."""

@@ -16,17 +16,17 @@ from pliant.files.policy import NOTHING_SAID, PolicySpec
 from pliant.model.errors import BatchError, TraceError
 from pliant.model.limits import GENERATED_JOBS, MOST_NODES, whole
 from pliant.plan.cost import INSTANT, ResizeCost
-from pliant.workloads import paper2, paper3
-from pliant.workloads.batches import batch_jobs
-from pliant.workloads.elastisim import read_elastisim
 from pliant.workloads.estimates import REQUESTED, with_estimates
 from pliant.workloads.failures import Failures
-from pliant.workloads.feitelson import LOAD, UNIT_S, Pace, feitelson_jobs
+from pliant.workloads.formats.batches import batch_jobs
+from pliant.workloads.formats.elastisim import read_elastisim
+from pliant.workloads.formats.journals import read_journal
+from pliant.workloads.formats.swf import read_swf, rigid_jobs
+from pliant.workloads.generators import paper2, paper3
+from pliant.workloads.generators.feitelson import LOAD, UNIT_S, Pace, feitelson_jobs
+from pliant.workloads.generators.lublin import FITTED_NODES, lublin_jobs
 from pliant.workloads.job import SimJob
-from pliant.workloads.journals import read_journal
-from pliant.workloads.lublin import FITTED_NODES, lublin_jobs
 from pliant.workloads.malleability import make_malleable
-from pliant.workloads.swf import read_swf, rigid_jobs
 
 FORMS = (
     "a trace in SWF (.swf, .swf.gz), a batch (.toml), ElastiSim's jobs (.json), the journal of a live "

@@ -14,7 +14,7 @@ from pliant.core.core import replay
 from pliant.core.journal import Header, header_line, read
 from pliant.core.settings import Settings
 from pliant.daemon.controller import Controller, Outliving
-from pliant.live import orders as o
+from pliant.live.cluster import orders as o
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.nodes import NodeSet
 from pliant.policy.fcfs import Fcfs

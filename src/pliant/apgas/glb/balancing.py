@@ -18,7 +18,7 @@ from pliant.apgas.api import Place
 from pliant.apgas.bag import Bag
 from pliant.apgas.errors import BadPlaceException, DeadPlaceException
 from pliant.apgas.glb.lifelines import CyclicHypercube, LifelineStrategy
-from pliant.apgas.messages import FinishId
+from pliant.apgas.place.messages import FinishId
 from pliant.apgas.runtime import Runtime, current
 from pliant.model.errors import PliantError
 

@@ -13,8 +13,8 @@ from pliant.apgas.errors import BadPlaceException, DeadPlaceException, MultipleE
 from pliant.apgas.glb import balancing
 from pliant.apgas.glb.balancing import Settings, Statistics
 from pliant.apgas.glb.resilient import Recovery
-from pliant.apgas.malleable import malleability
-from pliant.apgas.messages import FinishId
+from pliant.apgas.malleable.handler import malleability
+from pliant.apgas.place.messages import FinishId
 from pliant.apgas.runtime import current
 from pliant.model.errors import PliantError
 

@@ -17,8 +17,8 @@ from pliant.apgas.errors import BadPlaceException, DeadPlaceException, MultipleE
 from pliant.apgas.glb import balancing
 from pliant.apgas.glb.balancing import Balancer, Settings, Statistics
 from pliant.apgas.glb.safety import Backup, Piece, Report, Safety, recover
-from pliant.apgas.malleable import malleability
-from pliant.apgas.messages import FinishId
+from pliant.apgas.malleable.handler import malleability
+from pliant.apgas.place.messages import FinishId
 from pliant.apgas.runtime import Runtime, current
 from pliant.model.errors import PliantError
 

@@ -1,0 +1,1 @@
+"""How programs of places grow and shrink."""

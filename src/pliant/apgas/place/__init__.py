@@ -1,0 +1,1 @@
+"""One place, as a machine without I/O, clock or threads."""

@@ -1,0 +1,70 @@
+"""Values to bytes and back. Large buffers (NumPy's, for instance) travel beside the pickle, uncopied."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]
+
+from pliant.apgas.errors import RemoteError
+from pliant.apgas.place.messages import Buffer, Payload
+
+PROTOCOL = 5
+
+
+def pack(value: object) -> list[Buffer]:
+    """The pickle and its buffers, which are views of the value's own. Whatever pickle raises is a TypeError here."""
+    buffers: list[pickle.PickleBuffer] = []
+    try:
+        data: bytes = cloudpickle.dumps(value, protocol=PROTOCOL, buffer_callback=buffers.append)
+        return [data, *(buffer.raw() for buffer in buffers)]
+    except Exception as error:
+        raise TypeError(f"{type(error).__name__}: {error}") from error
+
+
+def unpack(payload: Payload) -> Any:
+    """The value; whatever its pickle raises. Writable buffers give writable arrays, which share their memory."""
+    return pickle.loads(payload[0], buffers=payload[1:])  # noqa: S301 - from a place that has the job's key
+
+
+def pack_call(fn: Callable[..., object], args: tuple[object, ...], name: str, place: int) -> list[Buffer]:
+    """A call for another place; TypeError that names it if it cannot be sent."""
+    try:
+        return pack((fn, args))
+    except TypeError as error:
+        raise TypeError(f"{name} cannot be sent to place({place}): {error}") from error
+
+
+def pack_error(error: BaseException, where: str) -> bytes:
+    """An exception with a note that says where it was raised, or its text where it cannot be sent. It is one piece, so
+    that several can go in one message."""
+    said = "".join(traceback.format_exception(error)).rstrip()
+    error.add_note(f"raised in {where}:\n{said}")
+    try:
+        data: bytes = cloudpickle.dumps(error, protocol=PROTOCOL)
+        pickle.loads(data)  # noqa: S301 - some exceptions can be pickled but not be made again
+    except Exception:  # noqa: BLE001 - whatever a user's class does there
+        told = RemoteError(f"{type(error).__name__}: {error}")
+        told.add_note(f"raised in {where}:\n{said}")
+        data = cloudpickle.dumps(told, protocol=PROTOCOL)
+    return data
+
+
+def unpack_error(data: bytes) -> Exception:
+    """The exception that another place raised."""
+    try:
+        error = pickle.loads(data)  # noqa: S301
+    except Exception as why:  # noqa: BLE001 - a module that is not here, for instance
+        return RemoteError(f"an exception of another place cannot be read here: {type(why).__name__}: {why}")
+    if isinstance(error, Exception):
+        return error
+    return RemoteError(f"{type(error).__name__}: {error}")  # SystemExit and the like end no finish elsewhere
+
+
+def name_of(fn: Callable[..., object]) -> str:
+    """What a task is called in messages."""
+    named = getattr(fn, "__qualname__", None) or getattr(getattr(fn, "func", None), "__qualname__", None)
+    return str(named or type(fn).__name__)

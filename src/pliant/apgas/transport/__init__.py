@@ -1,0 +1,1 @@
+"""What carries messages between places, and runs their threads."""

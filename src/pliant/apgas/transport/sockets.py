@@ -1,0 +1,223 @@
+"""Messages between places over TCP, by ZeroMQ, encrypted and authenticated by CURVE with the program's own keys.
+
+Each place takes in at one ROUTER socket and sends by a DEALER of its own to each place that it has something to say
+to. A connection that breaks is not made again: ZeroMQ would lose what was under way without a word.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from typing import Any
+
+import msgspec
+import zmq
+from zmq.auth.thread import ThreadAuthenticator
+from zmq.utils.monitor import parse_monitor_message
+
+from pliant.apgas.place.messages import AnyMessage, Codec, Payload
+from pliant.apgas.runtime import Runtime
+from pliant.apgas.transport.keys import Contact, Keys
+from pliant.model.errors import PliantError
+
+LINGER_MS = 2000
+"""How long what was sent last may take to leave."""
+HEARTBEAT_MS = 5000
+SILENCE_MS = 30000
+"""A place that does not even answer heartbeats for so long is lost. One that stands still for less loses nothing: what
+is sent to it waits here and in the kernel."""
+_REFUSED = (
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH,
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL,
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL,
+)
+
+
+class _OneKey:
+    """Lets in who connects with the program's key."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key.encode("ascii")
+
+    def callback(self, _domain: str, key: bytes) -> bool:
+        return key == self._key
+
+
+class Sockets:
+    """The transport of ``runtime``, listening on ``host``."""
+
+    def __init__(self, runtime: Runtime, keys: Keys, host: str = "127.0.0.1") -> None:
+        self.refused = 0
+        """Connections of strangers."""
+        self._runtime = runtime
+        self._keys = keys
+        self._context: zmq.Context[Any] = zmq.Context()
+        self._guard = ThreadAuthenticator(self._context)
+        self._guard.start()
+        self._guard.configure_curve_callback("*", _OneKey(keys.client_public))
+        self._router = self._context.socket(zmq.ROUTER)
+        self._router.curve_server = True
+        self._router.curve_publickey = keys.server_public.encode("ascii")
+        self._router.curve_secretkey = keys.server_secret.encode("ascii")
+        self._router.rcvhwm = 0
+        self._beat(self._router)
+        port = self._bind(host)
+        self.address = f"tcp://{host}:{port}"
+        self.contact = Contact(keys, self.address)
+        """What other places have to know to come to this one."""
+        self._dealers: dict[int, zmq.Socket[Any]] = {}
+        self._addresses: dict[int, str] = {}
+        self._codec = Codec()
+        # Sockets belong to one thread: others tell it what has changed by this pair.
+        self._tell = self._context.socket(zmq.PAIR)
+        self._tell.bind("inproc://pliant-tell")
+        self._told = self._context.socket(zmq.PAIR)
+        self._told.connect("inproc://pliant-tell")
+        self._watched: dict[Any, int] = {}
+        self._new: list[tuple[Any, int]] = [(self._router.get_monitor_socket(sum(_REFUSED)), -1)]
+        self._closing = False
+        self._thread = threading.Thread(
+            target=self._listen, name=f"place {runtime.here} sockets", daemon=True
+        )
+        self._thread.start()
+
+    def _bind(self, host: str) -> int:
+        """The port at which this place listens; PliantError if ``host`` is none of this machine's addresses."""
+        try:
+            return self._router.bind_to_random_port(f"tcp://{host}")
+        except zmq.ZMQError as error:
+            self._guard.stop()
+            self._context.destroy(linger=0)
+            raise PliantError(
+                f"place({self._runtime.here}) cannot listen at {host} (PLIANT_PLACE_HOST): {error}"
+            ) from error
+
+    # ---- sending: under the runtime's lock -------------------------------------------------------------
+
+    def connect(self, place: int, address: str) -> None:
+        self._addresses[place] = address
+
+    def send(self, place: int, message: AnyMessage, payload: Payload) -> None:
+        dealer = self._dealers.get(place)
+        if dealer is None:
+            if place not in self._addresses or self._closing:
+                return
+            dealer = self._open(place)
+        # With copy=True the parts belong to the sender again when this returns. There is no limit to what waits, so
+        # that what cannot be sent at once has nowhere to go any more.
+        with contextlib.suppress(zmq.Again):
+            dealer.send_multipart([self._codec.encode(message), *payload], zmq.NOBLOCK, copy=True)
+
+    def disconnect(self, place: int) -> None:
+        self._addresses.pop(place, None)
+        dealer = self._dealers.pop(place, None)
+        if dealer is not None:
+            # In this order: libzmq would wait for ever to tell a monitor that is closed.
+            dealer.disable_monitor()
+            dealer.close(linger=LINGER_MS)
+            self._new.append((None, place))
+            self._tell.send(b"")
+
+    def close(self) -> None:
+        with self._runtime.monitor:
+            if self._closing:
+                return
+            self._closing = True
+            for place in list(self._dealers):
+                self.disconnect(place)
+            self._tell.send(b"")
+        if threading.current_thread() is not self._thread:
+            self._thread.join(LINGER_MS / 1000)
+
+    def _open(self, place: int) -> zmq.Socket[Any]:
+        keys = self._keys
+        dealer: zmq.Socket[Any] = self._context.socket(zmq.DEALER)
+        self._dealers[place] = dealer
+        dealer.routing_id = b"p%d" % self._runtime.here
+        dealer.curve_serverkey = keys.server_public.encode("ascii")
+        dealer.curve_publickey = keys.client_public.encode("ascii")
+        dealer.curve_secretkey = keys.client_secret.encode("ascii")
+        dealer.sndhwm = 0
+        dealer.reconnect_ivl = -1
+        self._beat(dealer)
+        self._new.append((dealer.get_monitor_socket(zmq.EVENT_DISCONNECTED | sum(_REFUSED)), place))
+        self._tell.send(b"")
+        dealer.connect(self._addresses[place])
+        return dealer
+
+    @staticmethod
+    def _beat(socket: zmq.Socket[Any]) -> None:
+        socket.heartbeat_ivl = HEARTBEAT_MS
+        socket.heartbeat_timeout = SILENCE_MS
+        socket.tcp_keepalive = 1
+
+    # ---- listening: in a thread of its own ---------------------------------------------------------------
+
+    def _listen(self) -> None:
+        poller = zmq.Poller()
+        poller.register(self._router, zmq.POLLIN)
+        poller.register(self._told, zmq.POLLIN)
+        self._watch(poller)
+        while not self._closing:
+            for socket, _ in poller.poll(1000):
+                if socket is self._router:
+                    self._take_in()
+                elif socket is self._told:
+                    self._told.recv()
+                    self._watch(poller)
+                elif socket in self._watched:
+                    self._note(poller, socket)
+        self._end()
+
+    def _take_in(self) -> None:
+        for _ in range(100):
+            try:
+                frames = self._router.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            sender = frames[0].bytes
+            try:
+                place = int(sender[1:])
+                message = self._codec.decode(frames[1].buffer)
+            except (ValueError, IndexError, msgspec.DecodeError) as error:
+                print(f"pliant: place({self._runtime.here}): no message: {error}", file=sys.stderr)  # noqa: T201
+                continue
+            self._runtime.receive(place, message, [frame.buffer for frame in frames[2:]])
+
+    def _watch(self, poller: zmq.Poller) -> None:
+        with self._runtime.monitor:
+            new, self._new = self._new, []
+        for monitor, place in new:
+            if monitor is None:
+                for watched in [each for each, of in self._watched.items() if of == place]:
+                    self._forget(poller, watched)
+            else:
+                self._watched[monitor] = place
+                poller.register(monitor, zmq.POLLIN)
+
+    def _note(self, poller: zmq.Poller, monitor: Any) -> None:
+        event = parse_monitor_message(monitor.recv_multipart())["event"]
+        place = self._watched[monitor]
+        if place < 0:
+            self.refused += 1
+        elif event != zmq.EVENT_MONITOR_STOPPED:
+            poller.unregister(monitor)
+            why = "it refused the connection" if event in _REFUSED else "the connection broke"
+            self._runtime.lost(place, why)
+
+    def _forget(self, poller: zmq.Poller, monitor: Any) -> None:
+        del self._watched[monitor]
+        if monitor in poller:
+            poller.unregister(monitor)
+        monitor.close(linger=0)
+
+    def _end(self) -> None:
+        with self._runtime.monitor:
+            self._router.disable_monitor()
+            for monitor in list(self._watched):
+                monitor.close(linger=0)
+            for socket in (self._router, self._told, self._tell):
+                socket.close(linger=0)
+            self._guard.stop()
+            self._context.destroy(linger=LINGER_MS)

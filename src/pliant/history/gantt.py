@@ -1,0 +1,92 @@
+"""Who held which nodes when, and when nobody computed on them: rows of a run kept to be drawn by others."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+from pliant.core import records as r
+from pliant.history.lives import Life, Listener, Stretch
+from pliant.model.nodes import NodeSet
+
+
+class Segment(NamedTuple):
+    """Job number ``job`` held ``nodes``, all of them and no others, from ``from_s`` to ``to_s``."""
+
+    job: int
+    name: str
+    nodes: NodeSet
+    from_s: float
+    to_s: float
+
+
+class Mark(NamedTuple):
+    """A resize was done: ``nodes`` joined the job (expand) or left it (shrink)."""
+
+    job: int
+    at: float
+    kind: str
+    nodes: NodeSet
+
+
+class Gantt(Listener):
+    """``segments``, ``stretches`` and ``marks`` are in order of time (of their end); ``curve`` is the step function
+    of nodes in use: (time, nodes from then on), one step an instant.
+    """
+
+    IGNORES: ClassVar[frozenset[str]] = frozenset({
+        "began", "submitted", "launched", "offered", "accepted", "withdrawn", "settled", "used", "nodes_there",
+        "nodes_lost", "nodes_returned",
+    })  # fmt: skip
+
+    def __init__(self) -> None:
+        self.segments: list[Segment] = []
+        self.stretches: list[Stretch] = []
+        self.marks: list[Mark] = []
+        self.curve: list[tuple[float, int]] = []
+        self._in_use = 0
+
+    def running(self) -> list[Segment]:
+        """The segments that are still open, as if they ended with the last record."""
+        return [self._segment(life) for life in self.lives.jobs.values() if life.mask]
+
+    def idle_time(self) -> list[Stretch]:
+        """All stretches in which nobody computed on some nodes; the open ones end with the last record."""
+        return self.stretches + self.lives.idle()
+
+    def held(self, life: Life) -> None:
+        self.segments.append(self._segment(life))
+
+    def wasted(self, job: int, kind: str, mask: int, since: float) -> None:
+        self.idle(job, kind, mask, since)
+
+    def idle(self, job: int, kind: str, mask: int, since: float) -> None:
+        self.stretches.append(Stretch(job, kind, NodeSet(mask), since, self.lives.now))
+
+    def started(self, _life: Life) -> None:
+        self._step()
+
+    def groups_lost(self, _life: Life, _loss: r.GroupsLost) -> None:
+        self._step()
+
+    def ended(self, _life: Life, _end: r.JobEnded, _size: int) -> None:
+        self._step()
+
+    def _step(self) -> None:
+        now, in_use = self.lives.now, self.lives.held
+        if in_use == self._in_use:
+            return
+        self._in_use = in_use
+        if self.curve and self.curve[-1][0] == now:
+            self.curve[-1] = (now, in_use)
+        else:
+            self.curve.append((now, in_use))
+
+    def resized(self, life: Life, done: r.ResizeDone, _kind: str, _before: int) -> None:
+        if done.gained:
+            self.marks.append(Mark(life.job, done.at, "expand", done.gained))
+        if done.released:
+            self.marks.append(Mark(life.job, done.at, "shrink", done.released))
+        self._step()
+
+    def _segment(self, life: Life) -> Segment:
+        return Segment(life.job, life.spec.name, NodeSet(life.mask), life.since, self.lives.now)

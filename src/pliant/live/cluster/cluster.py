@@ -1,0 +1,471 @@
+"""A live cluster without I/O: the scheduler's core and the lives of its jobs, as one machine.
+
+``handle`` takes what has happened and answers with records and with what is to be done, in this order: the records
+are written before anything is done for them. A start or an offer comes out of the call after the one that made its
+record, as do acknowledgements and nodes to be given back, with whose agents goes what they have told: by then
+``Hold`` has told it if that could not be written.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pliant.core import commands as c
+from pliant.core import events as e
+from pliant.core import records as r
+from pliant.core.core import Outcome, SchedulerCore
+from pliant.core.job import Job
+from pliant.core.settings import Settings
+from pliant.live.cluster import orders as o
+from pliant.live.cluster.beginnings import Beginnings
+from pliant.live.cluster.nodes import Nodes
+from pliant.live.job import resuming
+from pliant.live.job.groups import Place
+from pliant.live.job.life import KILLED, LINGER_S, SESSION_S, START_S, JobLife
+from pliant.live.job.members import GONE_S
+from pliant.model.errors import ProtocolError
+from pliant.model.jobs import JobSpec
+from pliant.model.limits import LOG
+from pliant.model.nodes import NodeSet
+from pliant.policy.fcfs import Fcfs
+from pliant.policy.view import Policy
+from pliant.protocol import codec
+from pliant.protocol import messages as m
+
+PATIENCE_S = {"start": START_S, "linger": LINGER_S, "gone": GONE_S}
+"""What waits for agents, and so much longer while one of them cannot be reached."""
+JOURNAL = "journal"
+"""The key of the hold that says that what was made before is not written."""
+
+
+class Surroundings(NamedTuple):
+    """What the jobs of a cluster have in common: the directory of their output, where they start, the environment that
+    the provider adds to theirs, and the run's secret."""
+
+    output: str
+    cwd: str
+    env: dict[str, str]
+    secret: bytes
+
+
+class Cluster(Nodes):
+    """All nodes and jobs of a live cluster. Under a policy that goes wrong it goes on with ``fcfs``.
+
+    With an ``orphan_grace``, in seconds, agents and what runs there outlive a link that is lost for so long: orders
+    have ids then, and what agents tell is acknowledged when the records of it have been made.
+    """
+
+    def __init__(
+        self, policy: Policy, settings: Settings, home: Surroundings, orphan_grace: float = 0.0
+    ) -> None:
+        super().__init__(SchedulerCore(policy, settings, fallback=Fcfs()), orphan_grace)
+        self._home = home
+        self._decoder = codec.from_agent()
+        self._holds: dict[str, str] = {}
+        self._beginnings = Beginnings()
+        self._leaving: list[str] = []
+        self._unsubmitted: deque[JobSpec] = deque()
+        self._last_job = 0
+        self._woken = False
+        self._resuming = ""
+        self._records: list[r.Record] = []
+
+    @classmethod
+    def resume(
+        cls,
+        policy: Policy,
+        home: Surroundings,
+        settings: Settings,
+        records: Iterable[r.Record],
+        orphan_grace: float = 0.0,
+    ) -> Cluster:
+        """A cluster that goes on where the records of a journal end; ``Resumed`` is the first that it is told. Its time
+        goes on from the last record."""
+        cluster = cls(policy, settings, home, orphan_grace)
+        cluster.core = SchedulerCore.resume(policy, settings, records, fallback=Fcfs())
+        state = cluster.core.state
+        cluster._names = dict(state.names)
+        cluster._numbers = {name: number for number, name in state.names.items()}
+        cluster._last_job = state.last_job
+        cluster.now = state.now
+        return cluster
+
+    # ---- in and out ----------------------------------------------------------------------------------
+
+    def handle(self, inputs: Iterable[o.AnyInput], now: float) -> tuple[list[r.Record], list[o.Output]]:
+        """What follows from these inputs, which have come by ``now``: seconds that never run backwards."""
+        self.now = now
+        self._records, self._outputs = [], []
+        inputs = list(inputs)
+        for each in inputs:
+            if isinstance(each, o.Hold):
+                self._take(each)  # first of all: it speaks of what was made before
+        self._begin()
+        for each in inputs:
+            self._take(each)
+            self._drain()
+        if self._resuming:
+            self._go_on()
+        if not self._resuming:
+            self._settle()
+        return self._records, self._outputs
+
+    @property
+    def pending(self) -> bool:
+        """Whether ``handle`` has more to say at once, when the records of this call have been written."""
+        taken = self._links.pending and not self._resuming
+        return bool(self._beginnings or self._leaving or taken) and not self.held_back
+
+    @property
+    def held_back(self) -> bool:
+        """Whether there are records that could not be written: what follows from them has to wait."""
+        return JOURNAL in self._holds
+
+    def _begin(self) -> None:
+        """What the records of earlier calls allow, as they are written."""
+        if self.held_back:
+            return
+        if not self._resuming:  # ends that were told are not recorded before all have been heard
+            for node, ack in self._links.acknowledge():
+                self._outputs.append(o.Send((self._names[node],), ack))
+        if self._leaving:
+            leaving, self._leaving = self._leaving, []
+            # One that was lost meanwhile, and is back, is there twice.
+            self._outputs.append(o.GiveBack(tuple(dict.fromkeys(leaving))))
+        for command in self._beginnings.take():
+            life = self.lives.get(command.job)
+            if life is None or life.ended:
+                continue
+            if isinstance(command, c.Start):
+                self._start(life, command)
+            else:
+                life.offer(command)
+
+    def _settle(self) -> None:
+        """One scheduling pass for all that has happened, and whatever follows from it at once."""
+        while True:
+            self._follow(self.core.settle(self.now))
+            self._give_up_oversized()
+            if self._is_stuck():
+                waiting = ", ".join(job.spec.name for job in self.core.state.jobs.values())
+                why = (
+                    f"nothing runs, {self.core.state.free} nodes are free, nothing is left to happen, and it starts "
+                    f"none of the jobs that wait ({waiting})"
+                )
+                self._follow(self.core.fall_back(why, self.now))
+            elif not self._events:
+                break
+            self._drain()
+        self._forget_ended()
+
+    def _drain(self) -> None:
+        """Let the core take what has happened, one event after the other: each job's session goes in step with it."""
+        while self._events:
+            self._follow(self.core.note(self._events.popleft(), self.now))
+
+    def _follow(self, outcome: Outcome) -> None:
+        records, commands = outcome
+        self._records += records
+        for record in records:
+            if isinstance(record, r.ResizeDone):
+                self.lives[record.job].committed(record)
+        for command in commands:
+            self._carry_out(command)
+
+    @property
+    def idle(self) -> bool:
+        """Whether all jobs have ended and all nodes are clean."""
+        state = self.core.state
+        return not (state.jobs or state.dirty or self._unsubmitted or self._resuming)
+
+    @property
+    def resuming(self) -> bool:
+        """Whether it still hears what there is, and decides nothing."""
+        return bool(self._resuming)
+
+    def _is_stuck(self) -> bool:
+        """Whether jobs wait and nothing will ever happen again, though another policy could start them."""
+        state = self.core.state
+        if not state.jobs or state.policy_failed or self._events or self._holds or self._unsubmitted:
+            return False
+        if state.awaited:
+            return False
+        returning = state.lost_mask & ~NodeSet.of(self._gone).mask
+        return not (state.running or state.dirty or returning or self._woken)
+
+    # ---- inputs --------------------------------------------------------------------------------------
+
+    def _take(self, given: o.AnyInput) -> None:  # noqa: C901, PLR0912 - a table: a case for each input
+        match given:
+            case o.Said():
+                self._heard(given)
+            case o.Fired():
+                self._fired(given.key)
+            case o.Granted():
+                self._granted(given)
+            case o.Lost():
+                self._lost(given.node, final=given.final)
+            case o.Back():
+                self._back(given.node)
+            case o.Unlinked():
+                for node in self._set([given.node]):
+                    self._unlinked(node)
+            case o.Refused():
+                self.happened(e.Refused(given.count, given.why))
+            case o.Returned():
+                self._returned(given.names)
+            case o.Ask():
+                self.happened(e.NodesOrdered(given.count))
+            case o.Reclaim():
+                self.happened(e.Reclaim(self._set(given.names)))
+            case o.Batch():
+                self._unsubmitted.extend(sorted(given.jobs, key=lambda job: job.submit_s))
+                self._submit_due()
+            case o.Cancel():
+                self._cancel(given.job, given.why)
+            case o.Resize():
+                self.happened(e.ResizeOrdered(given.job, given.size, self._set(given.leave)))
+            case o.Tail():
+                if (life := self.lives.get(given.job)) is not None:
+                    life.tail(given.text)
+            case o.Hold():
+                self._hold(given.key, given.why)
+            case o.Release():
+                self._release(given.key)
+            case o.Resumed():
+                self._take_up(given.why) if self._grace else self._begin_again(given.why)
+            case o.EndAll():
+                self._end_all(given.why)
+            case o.EndNow():
+                self._end_now()
+
+    def _hold(self, key: str, why: str) -> None:
+        self._holds[key] = why
+        self.core.held = "; ".join(self._holds.values())
+
+    def _release(self, key: str) -> None:
+        self._holds.pop(key, None)
+        self.core.held = "; ".join(self._holds.values())
+        self.happened(e.Tick())
+
+    def _submit_due(self) -> None:
+        waiting = self._unsubmitted
+        while waiting and waiting[0].submit_s <= self.now:
+            self._last_job += 1
+            self.happened(e.Submitted(self._last_job, waiting.popleft()))
+        if waiting:
+            self._outputs.append(o.SetTimer(("submit",), waiting[0].submit_s))
+
+    def _begin_again(self, why: str) -> None:
+        """End the jobs that ran, once, and take all nodes for lost until their new agents are there."""
+        for _, number, _ in list(self.core.state.running):
+            self.happened(e.Ended(number, KILLED, error=why))
+        self.happened(e.Lost(NodeSet(self.core.state.all_mask)))
+        self._acquire_again()
+
+    def _acquire_again(self) -> None:
+        """Nobody knows of nodes that were asked for and have not come; those to be given back the core names itself."""
+        for command in self.core.unanswered():
+            if isinstance(command, c.Acquire):
+                self._carry_out(command)
+
+    def _cancel(self, number: int, why: str) -> None:
+        """What has ended, and is only not told yet, has not been cancelled."""
+        if number in self.lives:
+            self.lives[number].tell_end()
+        self.happened(e.Cancelled(number, why))
+
+    def _end_all(self, why: str) -> None:
+        self._hold("end", why)
+        self._unsubmitted.clear()
+        for number in self.core.state.jobs:
+            self._cancel(number, why)
+
+    def _end_now(self) -> None:
+        self._hold("end", "the run ends")
+        self._unsubmitted.clear()
+        for life in self.lives.values():
+            life.tell_end()
+        for number, job in self.core.state.jobs.items():
+            self.happened(e.Ended(number, KILLED) if job.size else e.Cancelled(number))
+        for life in self.lives.values():
+            life.ended = True
+
+    def _fired(self, key: o.Key) -> None:
+        what = key[0]
+        if what == "wake":
+            self._woken = False
+            self.happened(e.Tick())
+        elif what == "submit":
+            self._submit_due()
+        elif what == "grace":
+            if (node := int(key[1])) in self._links and not self._links[node].here:
+                self._lost(self._names[node], final=False)
+        elif what == "proof":
+            self._proof_overdue(int(key[1]), int(key[2]))
+        elif (life := self.lives.get(int(key[1]))) is not None:
+            if what in PATIENCE_S and not all(self.reaches(self._names[g.node]) for g in life.alive()):
+                # What it waits for may have happened, and nobody could tell.
+                self.later(key, PATIENCE_S[str(what)])
+            else:
+                life.fired(str(what), int(key[2]) if len(key) > 2 else None)
+
+    # ---- messages of agents --------------------------------------------------------------------------
+
+    def _heard(self, said: o.Said) -> None:
+        node = self._numbers.get(said.node)
+        if node is None:
+            return
+        try:
+            message = self._decoder.decode(said.message)
+        except ProtocolError as error:
+            self._outputs.append(o.Send((said.node,), m.Error(str(error))))
+            return
+        if said.number and not (node in self._links and self._links.is_new(node, said.number, said.obeyed)):
+            return  # it was taken already, or its node is lost
+        if isinstance(message, m.AgentHello):
+            self._greeted(node, message)
+        elif isinstance(message, m.Proof):
+            self._proved(node, message)
+        elif (life := self.lives.get(getattr(message, "job", 0))) is not None:
+            life.heard(node, message)
+
+    # ---- going on where another controller ended -----------------------------------------------------
+
+    def _take_up(self, why: str) -> None:
+        """Let the jobs go on that ran. Until all agents are here, or lost, and have said again what may not have been
+        recorded, nothing is begun, ended for being late, or taken back."""
+        self._resuming = why
+        self._hold("resume", why)
+        state = self.core.state
+        for node in NodeSet(state.all_mask & ~state.lost_mask):
+            self._begin_link(node, elsewhere=True)
+            self._unlinked(node)
+        for _, number, job in state.running:
+            self.lives[number] = life = self._life(job)
+            resuming.take_up(life, job, state)
+            for node in NodeSet(state.lost_mask):
+                life.lost(node)
+            if not job.greeted:
+                self.later(("session", number), SESSION_S)
+
+    def _go_on(self) -> None:
+        """See to the groups of jobs whose agents are all here. If all is known that can be known, take back what was
+        left half done, and do again what has no answer."""
+        state = self.core.state
+        nodes = [node for node in NodeSet(state.all_mask & ~state.lost_mask) if node in self._links]
+        away = {node for node in nodes if not self._links[node].here or self._links[node].is_repeating}
+        there = {group for node in nodes for group in self._links[node].groups}
+        for life in self.lives.values():
+            job = state.jobs.get(life.number)
+            if job is not None and not life.ended and all(g.node not in away for g in life.groups.values()):
+                resuming.find_missing(life, job, there)
+        self._drain()
+        if self._unknown or away:
+            return
+        for life in self.lives.values():
+            life.quiet = False
+            life.tell_end()
+        self._drain()
+        why, self._resuming = self._resuming, ""
+        self._release("resume")
+        self.happened(e.Resumed())
+        self._drain()
+        for number, life in list(self.lives.items()):
+            if (job := state.jobs.get(number)) is None or life.ended:
+                continue
+            if resuming.roll_back(self.core, life, job):
+                self.happened(e.TakenBack(number, why))
+            self._drain()
+        for command in resuming.unanswered(self.core, self._proofs):
+            self._carry_out(command)
+        self._acquire_again()
+
+    # ---- commands of the core ------------------------------------------------------------------------
+
+    def _carry_out(self, command: c.Command) -> None:
+        match command:
+            case c.WakeAt():
+                self._woken = True
+                self._outputs.append(o.SetTimer(("wake",), command.at))
+            case c.Release():
+                for node in command.nodes:
+                    self._proofs[command.job, node] = 0
+                    self._prove(command.job, node)
+            case c.Acquire():
+                self._outputs.append(o.Acquire(command.count))
+            case c.GiveBack():
+                self._leaving += [self._names[node] for node in command.nodes]
+            case c.Start():
+                if not command.resize:
+                    self.lives[command.job] = self._life(self.core.state.jobs[command.job])
+                self.lives[command.job].unbegun = command.resize
+                self._beginnings.add(command)
+            case c.Offer():
+                self._beginnings.add(command)
+            case c.Stay() | c.Withdraw() | c.Kill():
+                self._to_life(command)
+
+    def _to_life(self, command: c.Stay | c.Withdraw | c.Kill) -> None:
+        life = self.lives.get(command.job)
+        if life is None or life.ended:
+            return
+        unbegun = None if isinstance(command, c.Stay) else self._beginnings.drop(life.number)
+        match command:
+            case c.Stay():
+                life.stay()
+            case c.Withdraw() if isinstance(unbegun, c.Offer):
+                # The job has not heard of it: this is the answer that it cannot give.
+                self.happened(
+                    e.Declined(command.job, command.resize, "it was not offered in time", late=True)
+                )
+                life.stay()  # if it has asked for one meanwhile
+            case c.Withdraw():
+                life.withdraw(command.resize)
+            case c.Kill():
+                life.kill(command.grace_s)
+
+    def _start(self, life: JobLife, command: c.Start) -> None:
+        state = self.core.state
+        job = state.jobs[life.number]
+        if not command.resize:
+            resuming.know_losses(life, job)  # of what was lost while the start waited for the disk
+            groups, present = state.new_groups(command.nodes.mask, 0), state.groups(job)
+            life.start([group for group in groups if group.id in present], 0)
+        elif job.resize is not None and job.resize.id == command.resize:
+            life.start(job.resize.arriving, command.resize)
+
+    def _life(self, job: Job) -> JobLife:
+        home = self._home
+        place = Place(self._names, f"{home.output}/{job.spec.name}{LOG}", home.cwd, home.env, home.secret)
+        return JobLife(job.id, job.spec, place, self, one_world=job.one_world)
+
+    def _forget_ended(self) -> None:
+        """Jobs that have ended and whose nodes are clean: nothing more can come from them."""
+        state = self.core.state
+        for number in [n for n, life in self.lives.items() if life.ended]:
+            if number not in state.jobs and number not in state.dirty:
+                del self.lives[number]
+                self.core.patience.pop(number, None)
+
+    def _give_up_oversized(self) -> None:
+        """Pending jobs that need more nodes than will ever be there again would wait for ever."""
+        state = self.core.state
+        staying = state.all_mask & ~state.reclaimed_mask & ~NodeSet.of(self._gone).mask
+        left = staying.bit_count() + state.awaited
+        if left >= len(self._numbers):
+            return
+        for job in state.queue:
+            if job.bounds.min > left:
+                why = f"it needs {job.bounds.min} nodes, and only {left} are left"
+                self.happened(e.Cancelled(job.id, why))
+
+    # ---- effects of the lives ------------------------------------------------------------------------
+
+    def read_tail(self, job: int, path: str) -> None:
+        self._outputs.append(o.ReadTail(job, path))
+
+    def log(self, path: str, text: str) -> None:
+        self._outputs.append(o.Log(path, text))

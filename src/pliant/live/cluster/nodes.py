@@ -1,0 +1,216 @@
+"""The nodes of a live cluster: how they come and go, the links to their agents, and the proofs that they are clean."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from pliant.core import events as e
+from pliant.core.core import SchedulerCore
+from pliant.core.settings import NEVER
+from pliant.live.cluster import orders as o
+from pliant.live.cluster.links import Links
+from pliant.live.cluster.orders import SIGKILL
+from pliant.live.job.life import JobLife
+from pliant.model.nodes import NodeSet
+from pliant.protocol import messages as m
+
+PROOF_S = 30.0
+"""An agent that has not said by then whether its node is clean cannot be relied on."""
+PROVIDER_S = 5.0
+"""So long after the grace a node is lost if its provider has said nothing: an agent that it has just taken is not."""
+
+
+class Nodes:
+    """A part of the cluster. What has happened goes to ``_events``, what is to be done to ``_outputs``."""
+
+    def __init__(self, core: SchedulerCore, orphan_grace: float) -> None:
+        self.core = core
+        self.lives: dict[int, JobLife] = {}
+        self.now = 0.0
+        self._grace = orphan_grace
+        self._names: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+        self._gone: set[int] = set()
+        self._links = Links()
+        self._proofs: dict[tuple[int, int], int] = {}
+        self._unknown: set[tuple[int, int]] = set()
+        """Jobs and nodes of groups that nobody knew, and that are being ended."""
+        self._events: deque[e.Event] = deque()
+        self._outputs: list[o.Output] = []
+
+    # ---- effects, of the jobs' lives too -------------------------------------------------------------
+
+    def happened(self, event: e.Event) -> None:
+        self._events.append(event)
+
+    def send(self, node: int, message: m.ControllerMessage) -> None:
+        number = self._links.order(node, message) if self._grace else 0
+        if number is not None:
+            self._outputs.append(o.Send((self._names[node],), message, number))
+
+    def later(self, key: o.Key, delay_s: float) -> None:
+        if delay_s != NEVER:
+            self._outputs.append(o.SetTimer(key, self.now + delay_s))
+
+    # ---- nodes that come and go ----------------------------------------------------------------------
+
+    def _granted(self, given: o.Granted) -> None:
+        for name in given.names:
+            # One that was returned may come again.
+            number = self._numbers.setdefault(name, len(self._numbers))
+            self._names[number] = name
+            self._gone.discard(number)
+            self._begin_link(number)
+        order = sorted(zip(given.names, given.slots, strict=True), key=lambda each: self._numbers[each[0]])
+        names, slots = tuple(name for name, _ in order), tuple(count for _, count in order)
+        self.happened(e.Granted(self._set(names), names, slots))
+
+    def _set(self, names: Iterable[str]) -> NodeSet:
+        return NodeSet.of(self._numbers[name] for name in names if name in self._numbers)
+
+    def _back(self, name: str) -> None:
+        nodes = NodeSet(self._set([name]).mask & self.core.state.all_mask)
+        for number in nodes:
+            self._gone.discard(number)  # we may have given it up for what is now gone
+            self._begin_link(number)
+        self.happened(e.Back(nodes))
+
+    def _returned(self, names: Iterable[str]) -> None:
+        nodes, state = self._set(names), self.core.state
+        for number in nodes:
+            if not (state.lost_mask | state.parked_mask) >> number & 1:
+                self._lost(self._names[number], final=True)  # nobody has given it back
+            self._gone.add(number)
+            self._cut_off(number)
+        self.happened(e.Returned(nodes))
+
+    def _lost(self, name: str, *, final: bool) -> None:
+        number = self._numbers.get(name)
+        if number is None or not self.core.state.all_mask >> number & 1:
+            return  # it was never granted, or it has been returned
+        if final:
+            self._gone.add(number)
+        self._cut_off(number)
+        if self._grace and self.core.state.lost_mask >> number & 1:
+            return  # its time was over before its provider gave it up
+        over = tuple(
+            (life.number, group.number)
+            for life in self.lives.values()
+            for group in life.groups.values()
+            if group.node == number and group.is_over
+        )
+        self.happened(e.Lost(self._set([name]), over))
+        for life in list(self.lives.values()):
+            life.lost(number)
+        self._heed_link(number)
+        for job, node in list(self._proofs):
+            if node == number:
+                del self._proofs[job, node]
+
+    # ---- proofs --------------------------------------------------------------------------------------
+
+    def _prove(self, job: int, node: int) -> None:
+        self._proofs[job, node] += 1
+        there = self.lives.get(job)
+        # Other groups of the job on the same node, that go on.
+        keep = (
+            [g.number for g in there.alive() if g.node == node and self._stays(job, g.number)]
+            if there
+            else []
+        )
+        self.send(node, m.Prove(job, tuple(keep)))
+        self.later(("proof", job, node), PROOF_S)
+
+    def _stays(self, job: int, group: int) -> bool:
+        state = self.core.state
+        return job in state.jobs and group in state.groups(state.jobs[job])
+
+    def _proved(self, node: int, proof: m.Proof) -> None:
+        if self._proofs.pop((proof.job, node), None) is None:
+            return  # nobody waits for it any more
+        self._unknown.discard((proof.job, node))
+        if proof.clean:
+            self.happened(e.Clean(proof.job, NodeSet.of([node])))
+        else:
+            self._give_up(node)
+
+    def _proof_overdue(self, job: int, node: int) -> None:
+        asked = self._proofs.get((job, node))
+        if asked is None:
+            return
+        if node in self._links and not self._links[node].here:
+            self.later(("proof", job, node), PROOF_S)  # nobody has asked it yet
+        elif asked > 1:
+            del self._proofs[job, node]
+            self._give_up(node)
+        else:
+            self._prove(job, node)
+
+    def _give_up(self, node: int) -> None:
+        """Not even SIGKILL has removed all of a job, or nobody can tell: this node cannot be given to anyone."""
+        self._lost(self._names[node], final=True)
+
+    # ---- links that are lost and come back -----------------------------------------------------------
+
+    def _begin_link(self, node: int, *, elsewhere: bool = False) -> None:
+        if self._grace:
+            self._links.begin(node, elsewhere=elsewhere)
+
+    def _cut_off(self, node: int) -> None:
+        """The agent is gone for good, with all that it had."""
+        self._links.drop(node)
+        self._unknown = {each for each in self._unknown if each[1] != node}
+
+    def reaches(self, name: str) -> bool:
+        """Whether what is ordered goes out to the agent of this node now."""
+        return not self._grace or ((node := self._numbers[name]) in self._links and self._links[node].here)
+
+    def _unlinked(self, node: int) -> None:
+        if node in self._links and self._links[node].here:
+            self._links[node].here = False
+            self.later(("grace", node), self._grace + PROVIDER_S)
+            self._heed_link(node)
+
+    def _heed_link(self, node: int) -> None:
+        """What jobs say that have groups on this node is heard again, or is not: their resizes wait, and then they get
+        the time anew that there is to answer."""
+        for life in self.lives.values() if self._grace else ():
+            job = self.core.state.jobs.get(life.number)
+            if job is None or all(group.node != node for group in life.groups.values()):
+                continue
+            heard = all(self.reaches(self._names[group.node]) for group in life.alive())
+            span = self.core.state.settings.resize_deadline_s + job.patience_s(self.now)
+            self.core.patience[life.number] = self.now + span if heard else NEVER
+
+    def _book(self, used: dict[int, float]) -> None:
+        """Seconds of processors, by job."""
+        for job, cpu_s in used.items():
+            if (life := self.lives.get(job)) is not None:
+                life.cpu_s += cpu_s
+
+    def _greeted(self, node: int, hello: m.AgentHello) -> None:
+        """An agent has a link again: it hears what it has not obeyed, and ends what nobody knows."""
+        if node not in self._links:
+            return
+        if self._links[node].pid not in (0, hello.pid):
+            self._lost(self._names[node], final=False)  # with the agent that was there before
+            self._begin_link(node)
+            self.happened(e.Back(NodeSet.of([node])))
+        if self._links[node].elsewhere:  # else it was told all of it as it happened
+            self._book(hello.used)
+        for number, message in self._links.greeted(node, hello):
+            self._outputs.append(o.Send((self._names[node],), message, number))
+        for held in hello.groups:
+            life = self.lives.get(held.job)
+            group = life.groups.get(held.group) if life is not None else None
+            if group is not None and group.node == node:
+                group.session = held.session or group.session
+            elif not self.core.state.dirty.get(held.job, 0) >> node & 1:
+                self._unknown.add((held.job, node))
+                self.send(node, m.Signal(held.job, SIGKILL, held.group))
+        self._heed_link(node)
+        for job, where in self._unknown:
+            if where == node and (job, node) not in self._proofs:
+                self._proofs[job, node] = 0
+                self._prove(job, node)

@@ -1,0 +1,102 @@
+"""The inputs, records and outputs of a cluster's machine as lines, and the same inputs played to a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+
+from pliant.core import records as r
+from pliant.core.settings import Settings
+from pliant.live.cluster import orders as o
+from pliant.live.cluster.cluster import Cluster, Surroundings
+from pliant.live.node.recording import Difference
+from pliant.model.errors import ProtocolError
+from pliant.policy.view import Policy
+
+
+class Head(msgspec.Struct, frozen=True, tag="head"):
+    """Where a cluster begins: its policy by name, and the wall-clock time, ISO 8601. The run's secret is in ``home``.
+    One that goes on has the ``records`` of its journal, which ``head`` puts there."""
+
+    home: Surroundings
+    settings: Settings
+    policy: str
+    began: str
+    orphan_grace: float = 0.0
+    records: list[msgspec.Raw] | None = None
+
+
+class Moment(msgspec.Struct, frozen=True, tag="batch"):
+    """What happened at once, and what came of it. ``cut``: a pass of the policy was abandoned, or the machine
+    failed."""
+
+    now: float
+    inputs: list[o.AnyInput]
+    records: msgspec.Raw = msgspec.Raw(b"[]")
+    outputs: msgspec.Raw = msgspec.Raw(b"[]")
+    cut: bool = False
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Head | Moment)
+
+
+def head(begin: Head, records: Iterable[r.Record] | None = None) -> bytes:
+    """The first line of a recording; with the ``records`` of its journal, of a cluster that goes on."""
+    if records is not None:
+        lines = [msgspec.Raw(r.to_line(record)[:-1]) for record in records]
+        begin = msgspec.structs.replace(begin, records=lines)
+    return _encoder.encode(begin) + b"\n"
+
+
+def _begin(head: Head, policy: Policy) -> Cluster:
+    if head.records is None:
+        return Cluster(policy, head.settings, head.home, head.orphan_grace)
+    records = [r.from_line(bytes(line)) for line in head.records]
+    return Cluster.resume(policy, head.home, head.settings, records, head.orphan_grace)
+
+
+def line(
+    inputs: Sequence[o.AnyInput],
+    now: float,
+    records: Iterable[r.Record] = (),
+    outputs: Sequence[o.Output] = (),
+    *,
+    cut: bool = False,
+) -> bytes:
+    """One call of ``handle``."""
+    lines = b",".join(r.to_line(record)[:-1] for record in records)
+    raw = msgspec.Raw(_encoder.encode(outputs))
+    return _encoder.encode(Moment(now, list(inputs), msgspec.Raw(b"[" + lines + b"]"), raw, cut)) + b"\n"
+
+
+def replay(lines: Iterable[bytes], policy: Callable[[Head], Policy]) -> Iterator[Difference]:
+    """Where new machines that are given a recording's inputs differ from the recorded ones: nowhere, if all is well.
+
+    ``policy`` makes the policy anew. A pass that was abandoned, by a deadline or a signal, depends on the time that
+    it took and cannot be played: there the replay of that machine ends. A torn last line is left out. ProtocolError
+    if another line is none of a recording.
+    """
+    cluster: Cluster | None = None
+    over = False
+    for number, text in enumerate(lines, 1):
+        if not text.endswith(b"\n"):
+            return
+        try:
+            read = _decoder.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+            raise ProtocolError(f"line {number} of the recording: {error}") from error
+        if isinstance(read, Head):
+            cluster, over = _begin(read, policy(read)), False
+            continue
+        if cluster is None:
+            raise ProtocolError(f"line {number} of the recording: it does not say what it is a recording of")
+        over = over or read.cut
+        if over:
+            continue
+        records, outputs = cluster.handle(read.inputs, read.now)
+        again = line(read.inputs, read.now, records, outputs)
+        recorded = _encoder.encode(read) + b"\n"
+        if recorded != again:
+            yield Difference(number, recorded, again)

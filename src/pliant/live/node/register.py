@@ -1,0 +1,200 @@
+"""What a node's agent has started: the ranks of its groups, and helpers of its own."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from enum import Enum
+
+from pliant.live.node.dialects import DIALECTS, Dialect, kvsname
+from pliant.live.node.messages import Exited, Home, Spawn
+from pliant.protocol import codec
+from pliant.protocol import messages as m
+
+RUN = "PLIANT_RUN"
+JOB = "PLIANT_JOB"
+GROUP = "PLIANT_GROUP"
+NODE = "PLIANT_NODE"
+HELPER = "PLIANT_HELPER"
+"""Marks a process of an agent's own, which belongs to no job."""
+
+OVER = 1000
+"""How many groups that are over are remembered, so that an order that comes again starts none of them again."""
+RANK_LINE = 65536
+TOLD = 100
+
+Key = tuple[int, int]
+"""A group's job and number."""
+
+
+class Stage(Enum):
+    WRITING = "its token is being written"
+    STARTING = "its ranks are being started"
+    STARTED = "all have been"
+    FAILED = "one could not be"
+
+
+class NodeGroup:
+    """The ranks of one job on this node."""
+
+    def __init__(self, order: m.StartGroup, home: Home) -> None:
+        self.job = order.job
+        self.number = order.group
+        self.token = order.token
+        self.world = order.world
+        self.dialect: Dialect = DIALECTS[order.dialect]
+        self.stage = Stage.WRITING
+        self.answer: m.Started | m.StartFailed | None = None
+        self.pids: dict[int, int] = {}
+        """Of the ranks that live."""
+        self.launched: list[int] = []
+        self.ended: list[tuple[int, Exited]] = []
+        """Ranks whose end is told when all have been started, or when all that they said has been passed on."""
+        self.doomed = False
+        """It was to end while its ranks were being started."""
+        self.broken = 0
+        """The exit code of a group that we had to end, 0 for any other."""
+        self.sessions: set[int] = set()
+        self.told: deque[tuple[int, str]] = deque(maxlen=TOLD)
+        """What its sessions were told that is told only once."""
+        self.server = (
+            self.dialect.server(order.world, kvsname(home.run, order.job, order.world.number))
+            if self.dialect.server is not None
+            else None
+        )
+        self.lines: dict[int, codec.Lines] = {}
+        """Of the ranks that are connected to the server."""
+        token = token_name(home.node, order.job, order.group, order.world.number, order.world.part)
+        self.token_file = f"{home.runtime}/{token}"
+        self.files = (*self.dialect.files(home.run, order.job, order.world), self.token_file)
+        self.cleared = False
+        self._order: m.StartGroup | None = order
+        self._ranks: Iterator[int] = iter(order.world.ranks)
+        self.starting: int | None = None
+        """The rank that is being started."""
+
+    @property
+    def key(self) -> Key:
+        return self.job, self.number
+
+    @property
+    def timer(self) -> str:
+        """Of its start."""
+        return f"start {self.job} {self.number}"
+
+    @property
+    def last_timer(self) -> str:
+        """Of its end."""
+        return f"last {self.job} {self.number}"
+
+    @property
+    def is_starting(self) -> bool:
+        return self.stage in {Stage.WRITING, Stage.STARTING}
+
+    def keep_token(self) -> None:
+        """A token that could not be written is another agent's: it says for ever that the group was started here."""
+        if self.stage is Stage.WRITING:
+            self.files = self.files[:-1]
+
+    @property
+    def held(self) -> m.Held:
+        """As an inventory has it: a rank whose end has not been told counts as one that lives."""
+        ranks = tuple(sorted({*self.pids, *(rank for rank, _ in self.ended)}))
+        return m.Held(self.job, self.number, ranks, self.is_starting, max(self.sessions, default=0))
+
+    def next_rank(self, home: Home) -> Spawn | None:
+        """What starts the next rank, None when all have been started."""
+        order = self._order
+        self.starting = next(self._ranks, None)
+        if self.starting is None or order is None:
+            self._order = None
+            return None
+        env = {
+            **self.dialect.defaults(home),
+            **order.env,
+            RUN: home.run,
+            JOB: str(self.job),
+            GROUP: str(self.number),
+            NODE: home.node,
+            "PLIANT_SOCKET": home.socket,
+            "PLIANT_TOKEN_FILE": self.token_file,
+            **self.dialect.settings(self.world, self.starting),
+        }
+        without, connect = self.dialect.without, self.server is not None
+        return Spawn(
+            self.job, self.number, self.starting, order.argv, env, without, order.cwd, order.output, connect,
+            modules=order.modules,
+        )  # fmt: skip
+
+
+def token_name(node: str, job: int, group: int, world: int, part: int) -> str:
+    """The name of a group's token file; it stands for a group that was started and not yet cleared away."""
+    return f"{node}.{job}.{group}.{world}.{part}.token"
+
+
+def start_problem(order: m.StartGroup) -> str:
+    """Why these ranks cannot be started on any node, or nothing."""
+    world = order.world
+    if order.dialect not in DIALECTS:
+        return f"launch dialect {order.dialect!r} is not known here; known are {', '.join(sorted(DIALECTS))}"
+    if not 0 <= world.part < len(world.sizes) or min(world.sizes) < 1:
+        return f"world {world.number} has no part {world.part} with ranks in it"
+    if not order.argv:
+        return "there is no command"
+    return ""
+
+
+class Register:
+    """All groups, and all processes that are ours by name."""
+
+    def __init__(self) -> None:
+        self.groups: dict[Key, NodeGroup] = {}
+        self.helpers: dict[int, str] = {}
+        self._ranks: dict[int, tuple[NodeGroup, int]] = {}
+        self._over: deque[tuple[Key, str]] = deque(maxlen=OVER)
+
+    def add(self, group: NodeGroup, rank: int, pid: int) -> None:
+        group.pids[rank] = pid
+        group.launched.append(pid)
+        self._ranks[pid] = group, rank
+
+    def ended(self, pid: int) -> tuple[NodeGroup, int] | None:
+        """Take note of a child's end; whose rank it was, None if it was none."""
+        self.helpers.pop(pid, None)
+        group, rank = found = self._ranks.pop(pid, (None, 0))
+        if group is None:
+            return None
+        del group.pids[rank]
+        return group, found[1]
+
+    def is_alive(self, groups: Iterable[Key]) -> bool:
+        """Whether one of them has ranks, or is still being started."""
+        there = [self.groups[key] for key in groups if key in self.groups]
+        return any(group.pids or group.is_starting for group in there)
+
+    def inventory(self) -> tuple[m.Held, ...]:
+        return tuple(group.held for _, group in sorted(self.groups.items()))
+
+    def is_over(self, order: m.StartGroup) -> bool:
+        """Whether the very same order has been carried out and its group forgotten."""
+        return ((order.job, order.group), order.token) in self._over
+
+    def forget(self, key: Key) -> NodeGroup | None:
+        group = self.groups.pop(key, None)
+        if group is not None:
+            self._over.append((key, group.token))
+        return group
+
+    def of(self, job: int, but: Iterable[int]) -> frozenset[Key]:
+        """The groups of a job except those with the numbers ``but``."""
+        left = set(but)
+        return frozenset(key for key in self.groups if key[0] == job and key[1] not in left)
+
+    def pids(self, keys: Iterable[Key]) -> list[int]:
+        """The ranks of these groups that live."""
+        return [pid for key in keys if key in self.groups for pid in self.groups[key].pids.values()]
+
+    def others(self, keys: frozenset[Key]) -> tuple[tuple[Key, ...], tuple[int, ...]]:
+        """What has nothing to do with these groups: the other groups, and their ranks and our helpers."""
+        groups = sorted(set(self.groups) - keys)
+        return tuple(groups), tuple(sorted({*self.pids(groups), *self.helpers}))

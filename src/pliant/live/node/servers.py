@@ -1,0 +1,85 @@
+"""What the ranks on one node ask of their launcher: each group's server answers, or waits for the other groups at a
+fence that the controller releases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pliant.live.node import messages as n
+from pliant.live.node.outbox import Outbox
+from pliant.live.node.pmi import AtFence, PmiError, Reply
+from pliant.live.node.register import RANK_LINE, NodeGroup, Register
+from pliant.model.errors import ProtocolError
+from pliant.protocol import codec
+from pliant.protocol import messages as m
+from pliant.protocol.fence import pieces
+
+
+class Servers:
+    """Those of all groups that have one. ``do`` takes what is to be done, ``tell`` what the controller is to know, and
+    ``end`` a group that cannot go on."""
+
+    def __init__(
+        self,
+        register: Register,
+        outbox: Outbox,
+        do: Callable[[n.AnyOutput], None],
+        tell: Callable[[m.AgentMessage], None],
+        end: Callable[[NodeGroup], None],
+    ) -> None:
+        self._register = register
+        self._outbox = outbox
+        self._do = do
+        self._tell = tell
+        self._end = end
+
+    def connected(self, group: NodeGroup, rank: int) -> None:
+        """The rank was started with a connection, if its group has a server."""
+        if group.server is not None:
+            group.lines[rank] = codec.Lines(RANK_LINE)
+
+    def said(self, said: n.RankSaid) -> None:
+        group = self._register.groups.get((said.job, said.group))
+        if group is None or group.server is None or group.broken or said.rank not in group.lines:
+            return
+        try:
+            for line in group.lines[said.rank].feed(said.data):
+                self._reply(group, group.server.receive(said.rank, line.decode(errors="replace")))
+        except (PmiError, ProtocolError) as error:
+            self._break(group, error)
+
+    def closed(self, rank: n.RankClosed) -> None:
+        if group := self._register.groups.get((rank.job, rank.group)):
+            group.lines.pop(rank.rank, None)
+
+    def fenced(self, order: m.Fenced) -> None:
+        """All groups of a world have come to its fence, and this is what they put there."""
+        group = self._register.groups.get((order.job, order.group))
+        if group is not None and group.server is not None:
+            if passes := group.server.fenced(order.round, order.entries, more=order.more):
+                self._outbox.passed(group.key, order.round)
+            self._reply(group, passes)
+
+    def left(self, group: NodeGroup, rank: int) -> None:
+        """The rank has ended well, unless others wait for it."""
+        if group.server is not None:
+            try:
+                group.server.left(rank)
+            except PmiError as error:
+                self._break(group, error)
+
+    def _reply(self, group: NodeGroup, answers: Sequence[Reply | AtFence]) -> None:
+        for answer in answers:
+            if isinstance(answer, AtFence):
+                for piece, more in pieces(answer.entries):
+                    self._tell(m.Fence(group.job, group.number, answer.round, piece, more))
+            elif answer.rank in group.lines:
+                self._do(n.SayToRank(group.job, group.number, answer.rank, answer.line))
+
+    def _break(self, group: NodeGroup, error: PmiError | ProtocolError) -> None:
+        """The group cannot go on: say why, and end its ranks. What follows from that tells nothing new."""
+        if group.broken:
+            return
+        group.broken = error.code if isinstance(error, PmiError) else 1
+        self._tell(m.Relay(group.job, group.number, 0, codec.raw(m.Error(str(error)))))
+        self._end(group)

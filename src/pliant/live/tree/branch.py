@@ -1,0 +1,355 @@
+"""An agent, or the controller, as a part of the launch tree: it starts those below it, learns how all others
+are reached, and passes on what is for all. Without I/O or clock.
+
+Phases 1 and 2 are Algorithms 1 and 2 of paper 4, phase 3 is its broadcast along the routing tree, which overlaps
+phase 2. What the paper lacks: where an agent cannot be started, its parent starts those below it; where one is
+lost, those below it call the next one further up.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+import msgspec
+
+from pliant.live.tree import messages as b
+from pliant.live.tree.flooding import Flooding
+from pliant.plan import tree
+from pliant.plan.tree import Span
+from pliant.protocol import branches as m
+
+HEAL_S = 3.0
+"""How long one whose link was lost, and those below it, may take to call again."""
+
+
+class _Child:
+    def __init__(self, span: Span, *, called: bool = False) -> None:
+        self.span = span
+        self.called = called
+        self.whole = False
+        """All that is below it is known."""
+        self.known: set[int] = set()
+        """Those whose contacts have come from it."""
+
+
+class Branch:
+    """``reached`` and ``gone`` are what is known of all ranks. ``handle`` after Leave does nothing."""
+
+    def __init__(self, seat: b.Seat) -> None:
+        self._seat = seat
+        self.parent = seat.parent
+        self._spawning = tree.named(seat.spawning)
+        self.reached = {seat.rank: seat.contact}
+        self.gone: dict[int, str] = {}
+        self.links: set[int] = set()
+        self._agents = 0
+        self._span: Span | None = None
+        """Of this one, once it is known."""
+        self._nodes: dict[int, str] = {}
+        self._above: dict[int, str] = {}
+        self._children: dict[int, _Child] = {}
+        self._queue: deque[Span] = deque()
+        self._awaited: dict[int, dict[int, str]] = {}
+        """By child that was lost: it and those below it that have not called, and why they are taken for lost then."""
+        self._lost: dict[int, str] = {}
+        """What this one has reported, and has not come back as gone."""
+        self._told = False
+        """The parent knows all that is below."""
+        self._phase = 0
+        self._flooding = Flooding(seat, self)
+        self._has_left = False
+        self._out: list[b.AnyOutput] = []
+
+    def handle(self, inputs: Iterable[b.AnyInput]) -> list[b.AnyOutput]:
+        """What is to be done because all this has happened."""
+        self._out = []
+        for each in inputs:
+            if not self._has_left:
+                self._take(each)
+        return self._out
+
+    def _take(self, happened: b.AnyInput) -> None:
+        match happened:
+            case b.Opened():
+                self._begin(happened.nodes, {}, len(happened.nodes))
+            case b.Heard():
+                self._heard(happened.rank, happened.message)
+            case b.Linked():
+                self.links.add(happened.rank)
+                self.tell(happened.rank, m.Calling(self._seat.rank, self._seat.contact))
+                self._flooding.push()
+            case b.Cut():
+                self._cut(happened.rank, happened.why)
+            case b.NotStarted():
+                self._not_started(happened.rank, happened.why)
+            case b.Due():
+                kind, rank = happened.key.split()
+                self._due(kind, int(rank))
+            case b.Announce():
+                self._flooding.spread(happened.message)
+            case b.Finish():
+                self._end(happened.why)
+
+    def do(self, output: b.AnyOutput) -> None:
+        self._out.append(output)
+
+    def tell(self, rank: int, message: m.BranchMessage) -> None:
+        if rank in self.links:
+            self.do(b.Tell(rank, message))
+
+    def deliver(self, message: msgspec.Raw) -> None:
+        self.do(b.Deliver(message))
+
+    @property
+    def agents(self) -> int:
+        """How many there are, 0 as long as that is not known."""
+        return self._agents
+
+    # ---- phase 1 -----------------------------------------------------------------------------------------
+
+    def _begin(self, nodes: tuple[str, ...], above: dict[int, str], agents: int) -> None:
+        here = self._seat.rank
+        self._span = Span(here, here + 1 + len(nodes))
+        self._nodes = dict(zip(range(here + 1, self._span.end), nodes, strict=True))
+        self._above, self._agents = above, agents
+        self._queue.extend(self._spawning.spans(here + 1, self._span.end))
+        self._start()
+
+    def _start(self) -> None:
+        """Start as many of those that are due as may start at a time."""
+        starting = sum(not child.called for child in self._children.values())
+        while self._queue and starting < self._seat.window:
+            span = self._queue.popleft()
+            starting += 1
+            self._children[span.child] = _Child(span)
+            self.do(b.StartAgent(span.child, self._nodes[span.child]))
+            self.do(b.SetTimer(f"start {span.child}", self._seat.patience_s))
+        self._look()
+
+    def _called(self, rank: int) -> None:
+        """A child has come, or an orphan."""
+        child = self._children.get(rank)
+        if child is None or child.called:
+            child = self._adopted(rank)
+        if child is None:
+            self.do(b.Close(rank))
+            return
+        child.called = True
+        self.links.add(rank)
+        self.do(b.CancelTimer(f"start {rank}"))
+        self.do(b.SetTimer(f"gather {rank}", self._seat.patience_s * (1 + self._levels(child.span))))
+        names = tuple(self._nodes[each] for each in range(rank + 1, child.span.end))
+        self.tell(rank, m.Below(names, {**self._above, self._seat.rank: self._seat.contact}, self._agents))
+        self._start()
+
+    def _adopted(self, rank: int) -> _Child | None:
+        """An orphan as a child of this one; None if it does not belong here."""
+        if self._span is None or rank not in self._span or not self._seat.survive or rank in self.gone:
+            return None
+        _, span = tree.span_of(self._spawning, rank, self._span)
+        for awaited in self._awaited.values():
+            for each in range(*span):
+                awaited.pop(each, None)
+        self._lost.pop(rank, None)
+        child = self._children[rank] = _Child(span)
+        return child
+
+    def _levels(self, span: Span) -> int:
+        return tree.depth(self._spawning, span.end - span.child - 1)
+
+    # ---- phase 2 -----------------------------------------------------------------------------------------
+
+    def _contacts(self, sender: int, message: m.Contacts) -> None:
+        if sender == self.parent:
+            self._learn(message.reached, message.gone, sender)
+        elif (child := self._children.get(sender)) is not None:
+            child.known.update(message.reached)
+            self._learn(message.reached, {}, sender)
+            self._report({rank: why for rank, why in message.gone.items() if self._way(rank) == sender})
+            if message.whole and not child.whole:
+                child.whole = True
+                self.do(b.CancelTimer(f"gather {sender}"))
+                others = {rank: each for rank, each in self.reached.items() if rank not in child.known}
+                self.tell(sender, m.Contacts(others, dict(self.gone)))
+                self._flooding.repeat(sender)
+            self._look()
+
+    def _learn(self, reached: dict[int, str], gone: dict[int, str], sender: int | None = None) -> None:
+        """Keep what is new, and pass it on to all that have been told the rest. Who is gone is heard from above
+        alone."""
+        new = {rank: contact for rank, contact in reached.items() if rank not in self.reached}
+        lost = {rank: why for rank, why in gone.items() if rank not in self.gone}
+        if not new and not lost:
+            return
+        self.reached |= new
+        self.gone |= lost
+        for rank, child in self._children.items():
+            if child.whole and rank != sender:
+                self.tell(rank, m.Contacts(new, lost))
+        if new and self._told and sender != self.parent:
+            self.tell(self.parent, m.Contacts(new))
+        self._bury(lost)
+        self._flooding.push()
+        self._look()
+
+    def _report(self, lost: dict[int, str]) -> None:
+        """These are lost, as far as this one can tell. The controller decides: it may have them by another way."""
+        if not lost:
+            return
+        if self._seat.rank:
+            self._lost |= lost
+            self.tell(self.parent, m.Contacts({}, lost))
+            return
+        new = {rank: why for rank, why in lost.items() if rank not in self.gone}
+        for rank, why in new.items():
+            self.do(b.Gone(rank, self._nodes[rank], why))
+        self._learn({}, new)
+        if new and not self._seat.survive:
+            rank, why = next(iter(new.items()))
+            self._end(f"{self._nodes[rank]}: {why}")
+
+    def _bury(self, gone: Iterable[int]) -> None:
+        """They are given up, even if they are here."""
+        for rank in gone:
+            self._lost.pop(rank, None)
+            child = self._children.get(rank)
+            if child is not None and child.called:
+                self.do(b.Close(rank))
+                self._cut(rank, self.gone[rank])
+
+    def _look(self) -> None:
+        """Whether a phase is over."""
+        if self._span is None or self._queue or self._has_left:
+            return
+        if self._phase == 0 and all(child.called for child in self._children.values()):
+            self._phase = 1
+            self.do(b.Phase(1))
+        whole = all(child.whole for child in self._children.values()) and not self._awaited
+        if whole and not self._told and self.parent in self.links:
+            self._told = True
+            mine = {rank: contact for rank, contact in self.reached.items() if rank in self._span}
+            self.tell(self.parent, m.Contacts(mine, dict(self._lost), whole=True))
+        if self._phase == 1:
+            known = len(self.reached) + sum(rank not in self.reached for rank in self.gone)
+            if known > self._agents:
+                self._phase = 2
+                self.do(b.Phase(2))
+
+    # ---- messages ----------------------------------------------------------------------------------------
+
+    def _heard(self, rank: int, message: m.BranchMessage) -> None:
+        if isinstance(message, m.Calling):
+            if rank > self._seat.rank:
+                self._called(rank)
+            else:  # whoever passes messages to all on to here
+                self.links.add(rank)
+        elif rank in self.links:
+            match message:
+                case m.Below() if rank == self.parent:
+                    self._placed(message)
+                case m.Contacts():
+                    self._contacts(rank, message)
+                case m.Flood():
+                    self._flooding.heard(message)
+                case m.Ended() if rank == self.parent:
+                    self._end(message.why)
+
+    def _placed(self, message: m.Below) -> None:
+        """The parent says what is below. One that was an orphan knows that, and tells again what it knows."""
+        self.do(b.CancelTimer("adopt 0"))
+        if self._span is None:
+            self._begin(message.nodes, message.above, message.agents)
+        else:
+            self._above, self._told = message.above, False
+            self._look()
+
+    def _way(self, rank: int) -> int | None:
+        """The child by which ``rank`` is reached, one that was adopted before the one that has lost it."""
+        ways = [child for child, each in self._children.items() if rank in each.span]
+        return max(ways, default=None)
+
+    # ---- losses ------------------------------------------------------------------------------------------
+
+    def _not_started(self, rank: int, why: str) -> None:
+        """Nothing below it runs either: this one starts what it would have started."""
+        child = self._children.get(rank)
+        if child is None or child.called:
+            return
+        del self._children[rank]
+        self.do(b.CancelTimer(f"start {rank}"))
+        if self._seat.survive:
+            self._queue.extend(self._spawning.spans(rank + 1, child.span.end))
+        self._report({rank: why})
+        if not self._has_left:
+            self._start()
+
+    def _cut(self, rank: int, why: str) -> None:
+        linked = rank in self.links
+        self.links.discard(rank)
+        if rank == self.parent:
+            self._orphaned(why)
+        elif linked and (child := self._children.get(rank)) is not None:
+            self._lose(child, why)
+        if not self._has_left:
+            self._flooding.cut(rank)
+
+    def _lose(self, child: _Child, why: str) -> None:
+        """The link to a child is gone. It may call again by another way, and so may those below it."""
+        rank = child.span.child
+        del self._children[rank]
+        self.do(b.CancelTimer(f"gather {rank}"))
+        if not self._seat.survive:
+            self._report({rank: why})
+            return
+        awaited = dict.fromkeys(
+            range(rank + 1, child.span.end), f"it was lost with {self._nodes[rank]}, above it"
+        )
+        awaited[rank] = why
+        for other in self._children.values():
+            if other.span.child in child.span:  # it came here before
+                for each in range(*other.span):
+                    awaited.pop(each, None)
+        self._awaited[rank] = awaited
+        self.do(b.SetTimer(f"heal {rank}", HEAL_S))
+        self._start()
+
+    def _orphaned(self, why: str) -> None:
+        """Call the next one further up; without one, this is the end."""
+        lost = self.parent
+        self._above.pop(lost, None)
+        if lost == 0 or not self._seat.survive or not self._above:
+            self._end(
+                f"the agent of rank {lost} is gone: {why}" if lost else f"the controller is gone: {why}"
+            )
+            return
+        self.parent = max(self._above)
+        self.do(b.SetTimer("adopt 0", self._seat.patience_s))
+        if self.parent in self.links:
+            self.tell(self.parent, m.Calling(self._seat.rank, self._seat.contact))
+        else:
+            self.do(b.Reach(self.parent, self._above[self.parent]))
+
+    def _due(self, kind: str, rank: int) -> None:
+        child = self._children.get(rank)
+        if kind == "again":
+            self._flooding.again(rank)
+        elif kind == "adopt":
+            self.do(b.Close(self.parent))
+            self._cut(self.parent, f"it has not answered within {self._seat.patience_s:g} s")
+        elif kind == "heal":
+            missing = self._awaited.pop(rank, {})
+            self._report({each: why for each, why in missing.items() if each not in self.gone})
+            self._look()
+        elif child is not None and kind == "start" and not child.called:
+            self.do(b.Close(rank))
+            self._not_started(rank, f"it has not called within {self._seat.patience_s:g} s")
+        elif child is not None and kind == "gather" and not child.whole:
+            self.do(b.Close(rank))
+            self._cut(rank, "it has not said in time what is below it")
+
+    def _end(self, why: str) -> None:
+        for rank in sorted(self._children):
+            self.tell(rank, m.Ended(why))
+        self._has_left = True
+        self.do(b.Leave(why))

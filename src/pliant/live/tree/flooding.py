@@ -1,0 +1,96 @@
+"""Messages for all agents of a launch, along its routing tree (paper 4, phase 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pliant.live.tree import messages as b
+from pliant.plan import tree
+from pliant.plan.tree import Span
+from pliant.protocol import branches as m
+
+if TYPE_CHECKING:
+    from pliant.live.tree.branch import Branch
+
+
+AGAIN_S = 1.0
+MOST_TRIES = 60
+"""Whoever cannot be reached for so long is lost, or somebody else reaches it."""
+
+
+class Flooding:
+    """One agent's part. A message for one that is not known yet waits until it is; for one that is gone, those
+    that it would have passed it on to get it from here."""
+
+    def __init__(self, seat: b.Seat, branch: Branch) -> None:
+        self._here = seat.rank
+        self._tree = tree.named(seat.routing)
+        self._branch = branch
+        self._floods: dict[int, msgspec.Raw] = {}
+        self._sent: dict[int, set[int]] = {}
+        """By rank the numbers of those that it was sent."""
+        self._reaching: set[int] = set()
+        """Those to which a link is being made, or soon will be."""
+        self._tries: dict[int, int] = {}
+
+    def spread(self, message: msgspec.Raw) -> None:
+        """At the root: a new one."""
+        self.heard(m.Flood(len(self._floods) + 1, message))
+
+    def heard(self, flood: m.Flood) -> None:
+        if flood.number not in self._floods:
+            self._floods[flood.number] = flood.message
+            self._branch.deliver(flood.message)
+            self.push()
+
+    def repeat(self, rank: int) -> None:
+        """Tell one that has just come all that there was: it may have missed it."""
+        for number in sorted(self._floods.keys() - self._sent.get(rank, set())):
+            self._send(rank, number)
+
+    def cut(self, rank: int) -> None:
+        """It may not have got what it was sent: that goes out again a little later, if it is still to be
+        reached from here."""
+        self._reaching.discard(rank)
+        self._sent.pop(rank, None)
+        tries = self._tries[rank] = self._tries.get(rank, 0) + 1
+        if self._floods and tries <= MOST_TRIES and rank in self._branch.reached:
+            self._reaching.add(rank)
+            self._branch.do(b.SetTimer(f"again {rank}", AGAIN_S))
+
+    def again(self, rank: int) -> None:
+        self._reaching.discard(rank)
+        self.push()
+
+    def push(self) -> None:
+        """Send what has not been sent to whom it should go."""
+        branch = self._branch
+        if not self._floods or not branch.agents:
+            return
+        for rank in self._targets():
+            missing = self._floods.keys() - self._sent.get(rank, set())
+            if rank in branch.links:
+                self._reaching.discard(rank)
+                for number in sorted(missing):
+                    self._send(rank, number)
+            elif missing and rank in branch.reached and rank not in self._reaching:
+                self._reaching.add(rank)
+                branch.do(b.Reach(rank, branch.reached[rank]))
+
+    def _send(self, rank: int, number: int) -> None:
+        self._sent.setdefault(rank, set()).add(number)
+        self._branch.tell(rank, m.Flood(number, self._floods[number]))
+
+    def _targets(self) -> Iterator[int]:
+        """The next ones along the routing tree, those that are gone passed over."""
+        _, span = tree.span_of(self._tree, self._here, Span(0, self._branch.agents + 1))
+        open_spans = list(self._tree.spans(span.child + 1, span.end))
+        while open_spans:
+            each = open_spans.pop()
+            if each.child in self._branch.gone:
+                open_spans.extend(self._tree.spans(each.child + 1, each.end))
+            else:
+                yield each.child

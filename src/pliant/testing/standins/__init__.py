@@ -1,0 +1,1 @@
+"""What stands in a world for nodes, processes, MPI and where they come from."""

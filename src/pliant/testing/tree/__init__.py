@@ -1,0 +1,1 @@
+"""Launch trees under a virtual clock, and what must hold of them."""

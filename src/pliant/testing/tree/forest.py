@@ -1,0 +1,242 @@
+"""A launch tree in one process: the machines of all agents under a virtual clock, with delays and faults by a seed."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from pliant.live.tree import messages as b
+from pliant.live.tree.branch import Branch
+from pliant.protocol import branches as m
+
+_DECODER: msgspec.json.Decoder[m.BranchMessage] = msgspec.json.Decoder(m.BranchMessage)
+LONGEST_S = 3600.0
+"""Of virtual time: whatever is not over by then never will be."""
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a launch goes by: the trees, and how long things take, in seconds. ``start_s`` is what an agent takes
+    until it runs, ``hop_s`` a message."""
+
+    agents: int
+    spawning: str = "4"
+    routing: str = "4"
+    window: int = 32
+    survive: bool = False
+    start_s: tuple[float, float] = (0.05, 0.5)
+    hop_s: tuple[float, float] = (0.0001, 0.01)
+
+
+@dataclass
+class Agent:
+    """The stand-in for the shell around one machine."""
+
+    rank: int
+    seat: b.Seat
+    branch: Branch
+    started_by: int
+    timers: dict[str, int] = field(default_factory=dict)
+    alive: bool = True
+    left: str | None = None
+    phases: dict[int, float] = field(default_factory=dict)
+    delivered: list[bytes] = field(default_factory=list)
+    heard: Counter[int] = field(default_factory=Counter)
+    """By rank how often its contact came here."""
+    sent: Counter[str] = field(default_factory=Counter)
+    most_links: int = 0
+
+
+class Forest:
+    """All agents of one launch, the controller as rank 0."""
+
+    def __init__(self, seed: int, ground: Ground) -> None:
+        self.random = random.Random(seed)  # noqa: S311 - to be repeated
+        self.ground = ground
+        self.now = 0.0
+        self.agents: dict[int, Agent] = {}
+        self.unreachable: set[int] = set()
+        self.silent: set[int] = set()
+        """Ranks whose agents start and never call."""
+        self.disturbed = False
+        """Whether a process was killed, or a link cut."""
+        self.gone: dict[int, str] = {}
+        """As the controller tells it."""
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._number = 0
+        self._ends: dict[tuple[int, int], int] = {}
+        """The number of the link that a rank has to another, until it learns that it is gone."""
+        self._last: dict[tuple[int, int], float] = {}
+
+    # ---- the clock ---------------------------------------------------------------------------------------
+
+    def later(self, seconds: float, call: Callable[[], None]) -> int:
+        self._number += 1
+        heapq.heappush(self._queue, (self.now + seconds, self._number, call))
+        return self._number
+
+    def run(self, until_s: float = LONGEST_S) -> None:
+        """Until nothing is left to happen, or that time."""
+        while self._queue and self._queue[0][0] <= until_s:
+            self.now, _, call = heapq.heappop(self._queue)
+            call()
+
+    # ---- the launch --------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Begin: the controller starts its children."""
+        self._sit(0, -1)
+        self.happened(0, b.Opened(tuple(f"n{i}" for i in range(self.ground.agents))))
+
+    def spread(self, text: str) -> None:
+        self.happened(0, b.Announce(msgspec.Raw(msgspec.json.encode(text))))
+
+    def finish(self, why: str = "") -> None:
+        self.happened(0, b.Finish(why))
+
+    def happened(self, rank: int, *inputs: b.AnyInput) -> None:
+        agent = self.agents.get(rank)
+        if agent is not None and agent.alive:
+            for output in agent.branch.handle(inputs):
+                self._carry_out(agent, output)
+
+    def kill(self, rank: int) -> None:
+        """Its process is gone, as by SIGKILL; what it has sent may still arrive, or not."""
+        agent = self.agents.get(rank)
+        if agent is not None and agent.alive:
+            agent.alive = False
+            self.disturbed = True
+            self._hang_up(rank, "the connection broke", lost=self.random.random() < 0.5)
+
+    def cut(self, one: int, other: int) -> None:
+        """The link between the two breaks."""
+        if (one, other) in self._ends:
+            self.disturbed = True
+            self._part(one, other, "the connection broke", lost=True)
+            self._part(other, one, "the connection broke", lost=True)
+
+    @property
+    def links(self) -> list[tuple[int, int]]:
+        return sorted(self._ends)
+
+    # ---- what agents ask for -------------------------------------------------------------------------------
+
+    def _carry_out(self, agent: Agent, output: b.AnyOutput) -> None:  # noqa: C901 - a table: a case for each output
+        match output:
+            case b.StartAgent():
+                self._start(agent, output.rank)
+            case b.Tell():
+                agent.sent[type(output.message).__name__] += 1
+                self._send(agent.rank, output.rank, output.message)
+            case b.Reach():
+                self.later(self._draw(self.ground.hop_s), lambda: self._join(agent.rank, output.rank))
+            case b.Close():
+                self._close(agent.rank, output.rank)
+            case b.SetTimer():
+                self._set(agent, output.key, output.seconds)
+            case b.CancelTimer():
+                agent.timers.pop(output.key, None)
+            case b.Deliver():
+                agent.delivered.append(bytes(output.message))
+            case b.Phase():
+                agent.phases[output.number] = self.now
+            case b.Gone():
+                self.gone[output.rank] = output.why
+            case b.Leave():
+                agent.left, agent.alive = output.why, False
+                self._hang_up(agent.rank, "it has left")
+
+    def _set(self, agent: Agent, key: str, seconds: float) -> None:
+        def due() -> None:
+            if agent.timers.get(key) == number:
+                del agent.timers[key]
+                self.happened(agent.rank, b.Due(key))
+
+        number = agent.timers[key] = self.later(seconds, due)
+
+    def _sit(self, rank: int, parent: int) -> Agent:
+        ground = self.ground
+        seat = b.Seat(
+            rank, f"contact of {rank}", parent, ground.spawning, ground.routing, ground.window, ground.survive
+        )
+        self.agents[rank] = agent = Agent(rank, seat, Branch(seat), parent)
+        return agent
+
+    def _start(self, parent: Agent, rank: int) -> None:
+        def begin() -> None:
+            if not parent.alive:
+                return
+            if rank in self.unreachable:
+                self.happened(parent.rank, b.NotStarted(rank, "no route to host"))
+                return
+            agent = self._sit(rank, parent.rank)
+            if rank in self.silent:  # an agent that nobody wants ends by itself
+                self.later(agent.seat.patience_s, lambda: self.kill(rank))
+            else:
+                self._join(rank, parent.rank)
+
+        self.later(self._draw(self.ground.start_s), begin)
+
+    def _join(self, caller: int, other: int) -> None:
+        there, here = self.agents.get(other), self.agents[caller]
+        if not here.alive:
+            return
+        if there is None or not there.alive:
+            self.happened(caller, b.Cut(other, "connection refused"))
+            return
+        if (caller, other) not in self._ends:
+            self._number += 1
+            self._ends[caller, other] = self._ends[other, caller] = self._number
+        for agent in (here, there):
+            agent.most_links = max(agent.most_links, sum(agent.rank == end[0] for end in self._ends))
+        self.happened(caller, b.Linked(other))
+
+    def _close(self, here: int, other: int) -> None:
+        if (here, other) in self._ends:
+            del self._ends[here, other]
+            self._part(other, here, "closed")
+        elif (agent := self.agents.get(other)) is not None and agent.started_by == here and not agent.phases:
+            self.kill(other)
+
+    def _hang_up(self, rank: int, why: str, *, lost: bool = False) -> None:
+        for here, other in [end for end in self._ends if end[0] == rank]:
+            del self._ends[here, other]
+            self._part(other, here, why, lost=lost)
+
+    def _part(self, rank: int, other: int, why: str, *, lost: bool = False) -> None:
+        """``rank`` learns that its link to ``other`` is gone, after what it was sent before; ``lost``: that is lost."""
+
+        def cut() -> None:
+            if lost or self._ends.get((rank, other)) == number:
+                self._ends.pop((rank, other), None)
+                self.happened(rank, b.Cut(other, why))
+
+        number = self._ends.get((rank, other))
+        if number is None:
+            return
+        if lost:
+            del self._ends[rank, other]
+        self.later(max(self._draw(self.ground.hop_s), self._last.get((other, rank), 0.0) - self.now), cut)
+
+    def _send(self, sender: int, to: int, message: m.BranchMessage) -> None:
+        """In order along each link."""
+        when = max(self.now + self._draw(self.ground.hop_s), self._last.get((sender, to), 0.0))
+        self._last[sender, to] = when
+        coded, number = msgspec.json.encode(message), self._ends.get((sender, to))
+        self.later(when - self.now, lambda: self._arrive(sender, to, coded, number))
+
+    def _arrive(self, sender: int, to: int, coded: bytes, number: int | None) -> None:
+        if number is None or self._ends.get((to, sender)) != number:
+            return
+        message = _DECODER.decode(coded)
+        if isinstance(message, m.Contacts):
+            self.agents[to].heard.update(message.reached.keys())
+        self.happened(to, b.Heard(sender, message))
+
+    def _draw(self, between: tuple[float, float]) -> float:
+        return self.random.uniform(*between)

@@ -1,0 +1,90 @@
+"""Launches over a tree, drawn from a seed, and what must hold at the end of each."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+
+from pliant.testing.audit.violation import Violation
+from pliant.testing.tree.forest import Agent, Forest, Ground
+
+MOST, FEW = 60, 12
+"""Agents. Where there are few, more of what happens meets in one place."""
+TREES = ("1", "2", "3", "8", "32", "binomial", "direct")
+WORD = "to all"
+LATE_S = 40.0
+"""When the last fault happens; a silent agent is noticed after 30 s."""
+
+
+def launch(seed: int, *, most: int = MOST, disturbed: bool = True) -> None:
+    """One launch of up to ``most`` agents, with losses if it is ``disturbed`` and the seed says so; Violation if
+    something is wrong at its end."""
+    draw = random.Random(f"launch {seed}")  # noqa: S311 - to be repeated
+    agents, disturbed = draw.randint(1, most), disturbed and draw.random() < 0.75
+    survive = draw.random() < 0.75
+    trees = draw.choice(TREES), draw.choice(TREES)
+    forest = Forest(seed, Ground(agents, *trees, window=draw.choice((1, 4, 32)), survive=survive))
+    if disturbed:
+        _disturb(forest, draw)
+    forest.open()
+    forest.run(draw.uniform(0, 5))
+    forest.spread(WORD)
+    forest.run()
+    settled(forest)
+    forest.finish()
+    forest.run()
+    if left := [rank for rank, agent in forest.agents.items() if agent.alive]:
+        raise Violation("leaked", f"the launch is over, and the agents of ranks {left} are there")
+    if forest.links:
+        raise Violation("leaked", f"the launch is over, and there are the links {forest.links}")
+
+
+def _disturb(forest: Forest, draw: random.Random) -> None:
+    ranks = range(1, forest.ground.agents + 1)
+    forest.unreachable = {draw.choice(ranks) for _ in range(draw.randint(0, 3))}
+    forest.silent = {draw.choice(ranks) for _ in range(draw.randint(0, 2))}
+    for _ in range(draw.randint(0, 4)):
+        forest.later(draw.uniform(0, draw.choice((3, LATE_S))), partial(forest.kill, draw.choice(ranks)))
+    for _ in range(draw.randint(0, 6)):
+        forest.later(draw.uniform(0, draw.choice((2, 8, LATE_S))), partial(_cut_one, forest, draw.random()))
+
+
+def _cut_one(forest: Forest, which: float) -> None:
+    if links := forest.links:
+        forest.cut(*links[int(which * len(links))])
+
+
+def settled(forest: Forest) -> None:
+    """Violation unless all that live know the same, that is what is so, have heard what was for all, and wait for
+    nothing; or all have left, where the first loss ends the launch."""
+    ranks = range(forest.ground.agents + 1)
+    living = {rank for rank, agent in forest.agents.items() if agent.alive}
+    if not forest.ground.survive and forest.gone:
+        if living - forest.silent:
+            raise Violation("leaked", f"the launch has failed, and the agents of ranks {living} are there")
+        if not (forest.disturbed or forest.unreachable or forest.silent):
+            raise Violation("lost", f"nothing has happened, and the launch has failed: {forest.gone}")
+        return
+    if not forest.disturbed and forest.gone.keys() != {*forest.unreachable, *forest.silent}:
+        raise Violation(
+            "lost", f"gone are {forest.gone}, though nothing happened to others than {forest.unreachable}"
+        )
+    if forest.gone.keys() != set(ranks) - living:
+        raise Violation(
+            "lost", f"there are {sorted(living)}, and gone by what is told are {sorted(forest.gone)}"
+        )
+    for rank in living:
+        _settled(forest, forest.agents[rank], living)
+
+
+def _settled(forest: Forest, agent: Agent, living: set[int]) -> None:
+    known = agent.branch
+    if known.gone.keys() != forest.gone.keys() or not living <= known.reached.keys():
+        raise Violation("wrong", f"rank {agent.rank} knows {known.reached.keys()}, and of {known.gone} gone")
+    if agent.phases.keys() != {1, 2} or agent.timers:
+        raise Violation("stuck", f"rank {agent.rank} has phases {agent.phases} and timers {agent.timers}")
+    if len(agent.delivered) != 1:
+        raise Violation("lost", f"rank {agent.rank} has heard {agent.delivered}")
+    twice = [rank for rank, count in agent.heard.items() if count > 1 or rank == agent.rank]
+    if twice and not forest.disturbed:
+        raise Violation("wrong", f"rank {agent.rank} was told again how {twice} are reached")

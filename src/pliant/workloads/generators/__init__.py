@@ -1,0 +1,1 @@
+"""Workloads that are drawn, by published models or by their own."""

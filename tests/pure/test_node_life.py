@@ -127,7 +127,7 @@ def test_a_task_without_mpi_finds_none_of_it() -> None:
 @pytest.mark.parametrize(
     ("order", "says"),
     [
-        (start_order(dialect="pmix"), "'pmix' is not known here; known are none, pmi1"),
+        (start_order(dialect="pmix"), "'pmix' is not known here; known are launch, none, pmi1"),
         (start_order(sizes=(1,), part=1), "no part 1"),
         (start_order(sizes=(), part=0), "no part 0"),
         (start_order(sizes=(0,)), "with ranks in it"),

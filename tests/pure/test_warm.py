@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from pliant.launch import processes, warming
-from pliant.launch.starter import ExecStarter, Starter
+from pliant.launch.starter import ExecStarter, Starter, Streams
 from pliant.launch.warming import NotWarm, WarmProcess
 from pliant.live.node.messages import StartHelper
 
@@ -77,7 +77,7 @@ def outcome(
     """How a program ends, and all that it has written."""
     out.unlink(missing_ok=True)
     argv = [sys.executable, *options, *words]
-    pid = starter.start(argv, {**ENV, **JOB}, str(cwd), str(out), None)
+    pid = starter.start(argv, {**ENV, **JOB}, str(cwd), Streams(str(out)), None)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return code, re.sub(" at 0x[0-9a-f]+", "", out.read_text(errors="surrogateescape"))
 
@@ -209,7 +209,7 @@ def test_what_is_forked_has_used_nothing_yet_and_gets_its_connection(
     )
     with ours, theirs:
         argv = [sys.executable, "-c", code]
-        pid = warm.start(argv, {**ENV, **JOB}, "/", str(tmp_path / "out"), theirs)
+        pid = warm.start(argv, {**ENV, **JOB}, "/", Streams(str(tmp_path / "out")), theirs)
         assert pid in processes.children()
         theirs.close()
         ours.settimeout(PATIENCE_S)
@@ -257,14 +257,14 @@ def test_what_cannot_be_forked_is_refused_and_leaves_nothing_behind(
     with pytest.raises(NotWarm, match="No such file"):
         outcome(warm, tmp_path / "none" / "out", "-c", "1")
     with pytest.raises(NotWarm, match="no room for its environ"):
-        warm.start([sys.executable, "-c", "1"], {**ENV, "LONG": "x" * 9000}, "/", str(out), None)
+        warm.start([sys.executable, "-c", "1"], {**ENV, "LONG": "x" * 9000}, "/", Streams(str(out)), None)
     with pytest.raises(NotWarm, match="no room for its cmdline"):
-        warm.start([sys.executable, "-c", "1" * 9000], ENV, "/", str(out), None)
+        warm.start([sys.executable, "-c", "1" * 9000], ENV, "/", Streams(str(out)), None)
     with pytest.raises(NotWarm, match="too long"):
-        warm.start([sys.executable, "-c", "1" * 300_000], ENV, "/", str(out), None)
+        warm.start([sys.executable, "-c", "1" * 300_000], ENV, "/", Streams(str(out)), None)
     ours, theirs = pty.openpty()
     with pytest.raises(NotWarm, match="terminal"):
-        warm.start([sys.executable, "-c", "1"], ENV, "/", os.ttyname(theirs), None)
+        warm.start([sys.executable, "-c", "1"], ENV, "/", Streams(os.ttyname(theirs)), None)
     os.close(ours)
     os.close(theirs)
     assert both(warm, out, "-c", "print(1)") == (0, "1\n")
@@ -288,15 +288,15 @@ def test_who_hangs_or_dies_starts_nothing_ever(tmp_path: Path, monkeypatch: pyte
     os.kill(warm.pid, signal.SIGSTOP)
     argv = [sys.executable, "-c", "print('it runs')"]
     with pytest.raises(NotWarm, match="answer") as caught:
-        warm.start(argv, ENV, "/", str(tmp_path / "out"), None)
+        warm.start(argv, ENV, "/", Streams(str(tmp_path / "out")), None)
     assert caught.value.broken
     os.kill(warm.pid, signal.SIGCONT)  # now it takes the order: nobody waits for it any more
     monkeypatch.setattr(warming, "ANSWER_S", PATIENCE_S)
-    pid = warm.start(argv, ENV, "/", str(tmp_path / "second"), None)
+    pid = warm.start(argv, ENV, "/", Streams(str(tmp_path / "second")), None)
     assert os.waitpid(pid, 0)[1] == 0
     assert end(warm) == -signal.SIGKILL
     with pytest.raises(NotWarm) as caught:
-        warm.start(argv, ENV, "/", str(tmp_path / "out"), None)
+        warm.start(argv, ENV, "/", Streams(str(tmp_path / "out")), None)
     assert caught.value.broken
     _await_only(others)
     assert not (tmp_path / "out").exists() or not (tmp_path / "out").read_text()

@@ -19,6 +19,7 @@ from pliant.cli import (
     calibrate,
     demo,
     doctor,
+    launch,
     operate,
     policies,
     reproduce,
@@ -48,6 +49,7 @@ app = typer.Typer(
 for module in (
     demo,
     run,
+    launch,
     simulate,
     reproduce,
     calibrate,

@@ -29,7 +29,7 @@ from typing import Any
 from pliant import recorder
 from pliant.launch import processes, shm
 from pliant.launch.descriptors import open_standard
-from pliant.launch.starter import ExecStarter, Starter, StartError, write_secret
+from pliant.launch.starter import ExecStarter, Starter, StartError, Streams, write_secret
 from pliant.launch.warming import NotWarm, WarmProcess
 from pliant.live.node import messages as n
 from pliant.live.node import recording
@@ -267,10 +267,11 @@ class Agent:
         env = _environment(order)
         try:
             ours, theirs = socket.socketpair() if order.connect else (None, None)
+            streams = Streams(order.output, order.errors, order.stdin)
             try:
-                pid = forked = self._fork(order, env, theirs)
+                pid = forked = self._fork(order, env, streams, theirs)
                 if not forked:
-                    pid = self._starter.start(order.argv, env, order.cwd, order.output, theirs)
+                    pid = self._starter.start(order.argv, env, order.cwd, streams, theirs)
             except (OSError, StartError):
                 if ours is not None:
                     ours.close()
@@ -289,12 +290,12 @@ class Agent:
             asyncio.get_running_loop().add_reader(ours, self._read_rank, rank, ours)
         self._happened(n.Spawned(order.job, order.group, order.rank, pid, forked > 0))
 
-    def _fork(self, order: n.Spawn, env: dict[str, str], pmi: socket.socket | None) -> int:
+    def _fork(self, order: n.Spawn, env: dict[str, str], streams: Streams, pmi: socket.socket | None) -> int:
         """Have the order's helper start the rank; its pid, 0 if it did not."""
         if (warm := self._warm.get(order.helper)) is None:
             return 0
         try:
-            return warm.start(order.argv, env, order.cwd, order.output, pmi)
+            return warm.start(order.argv, env, order.cwd, streams, pmi)
         except NotWarm as error:
             if error.broken:
                 processes.kill(warm.pid)

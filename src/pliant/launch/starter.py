@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
 from pliant.launch import processes
 
@@ -22,9 +22,22 @@ class StartError(Exception):
         self.code = code
 
 
+class Streams(NamedTuple):
+    """Paths: what its output is appended to, its errors too unless they have one of their own, and what it reads."""
+
+    output: str
+    errors: str = ""
+    stdin: str = ""
+
+
 class Starter(Protocol):
     def start(
-        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, output: str, pmi: socket.socket | None
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str,
+        streams: Streams,
+        pmi: socket.socket | None,
     ) -> int:
         """Start one rank with ``pmi`` as its PMI connection, if it has one; its pid. StartError, or OSError if it
         cannot even be tried."""
@@ -35,7 +48,12 @@ class ExecStarter:
     and dies with the agent."""
 
     def start(
-        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, output: str, pmi: socket.socket | None
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str,
+        streams: Streams,
+        pmi: socket.socket | None,
     ) -> int:
         told, tell = os.pipe()
         sys.stdout.flush()
@@ -45,9 +63,9 @@ class ExecStarter:
         if pid == 0:
             try:
                 _leave(parent)
-                _become(argv, env, cwd, output, pmi)
+                _become(argv, env, cwd, streams, pmi)
             except Exception as error:  # noqa: BLE001 - this process is about to end; its parent tells
-                os.write(tell, _problem(error, argv[0], (cwd, output)).encode(errors="replace"))
+                os.write(tell, _problem(error, argv[0], (cwd, *streams)).encode(errors="replace"))
             finally:
                 os._exit(127)
         os.close(tell)
@@ -73,15 +91,15 @@ def _leave(parent: int) -> None:
 
 
 def _become(
-    argv: Sequence[str], env: Mapping[str, str], cwd: str, output: str, pmi: socket.socket | None
+    argv: Sequence[str], env: Mapping[str, str], cwd: str, streams: Streams, pmi: socket.socket | None
 ) -> NoReturn:
-    out = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    out = os.open(streams.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    errors = os.open(streams.errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644) if streams.errors else out
     if cwd:
         os.chdir(cwd)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
+    os.dup2(os.open(streams.stdin or os.devnull, os.O_RDONLY), 0)
     os.dup2(out, 1)
-    os.dup2(out, 2)
+    os.dup2(errors, 2)
     if pmi is not None:
         os.set_inheritable(pmi.fileno(), True)
         env = {**env, "PMI_FD": str(pmi.fileno())}

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Mapping, Sequence
 
 from pliant.launch import warm
-from pliant.launch.starter import Starter
+from pliant.launch.starter import Starter, Streams
 from pliant.live.node.messages import StartHelper
 
 ANSWER_S = 3.0
@@ -39,7 +39,7 @@ class WarmProcess:
         self.orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.orders.setblocking(False)
         try:
-            self.pid = starter.start(argv, {**env, ROOM_NAME: room}, order.cwd, os.devnull, theirs)
+            self.pid = starter.start(argv, {**env, ROOM_NAME: room}, order.cwd, Streams(os.devnull), theirs)
         except BaseException:
             self.orders.close()
             raise
@@ -47,11 +47,18 @@ class WarmProcess:
             theirs.close()
 
     def start(
-        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, output: str, pmi: socket.socket | None
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str,
+        streams: Streams,
+        pmi: socket.socket | None,
     ) -> int:
         """As a Starter's: fork one rank, which is this process' child from then on; its pid. NotWarm if that cannot be,
         and then nothing of it is there, or will be."""
-        order = warm.Order(list(argv), dict(env), cwd, output, os.getpid(), pmi is not None)
+        if streams.errors or streams.stdin:
+            raise NotWarm("it has files of its own for input or errors", broken=False)
+        order = warm.Order(list(argv), dict(env), cwd, streams.output, os.getpid(), pmi is not None)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours:
             numbers = [theirs.fileno(), *([pmi.fileno()] if pmi is not None else [])]

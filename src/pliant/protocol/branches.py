@@ -1,4 +1,4 @@
-"""What the agents of a launch tree say to each other, beside the envelopes that they pass on.
+"""What the agents of a launch tree say to each other, and the envelopes that they pass on.
 
 The three phases are those of paper 4: agents start along a tree, tell each other how they are reached, and the
 application is started along a tree that may be another.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pliant.protocol.messages import Message
+from pliant.protocol.messages import From, Heartbeat, Message, To
 
 
 class Calling(Message, frozen=True):
@@ -50,4 +50,7 @@ class Ended(Message, frozen=True):
     why: str = ""
 
 
-BranchMessage = Calling | Below | Contacts | Flood | Ended
+BranchMessage = Calling | Below | Contacts | Flood | Ended | To | From
+"""What an agent's machine hears and tells. To goes down towards its nodes, From up to the controller."""
+LinkMessage = BranchMessage | Heartbeat
+"""A line on a link: a heartbeat says that it stands."""

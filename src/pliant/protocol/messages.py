@@ -219,7 +219,9 @@ class Value(Message, frozen=True):
 class StartGroup(Message, frozen=True):
     """Start the processes of one group, its part of ``world``; ``output`` is the file that their output is
     appended to. ``dialect`` is how they are launched: by which MPI's rules, or by none. ``modules`` are what a Python
-    program of this kind of job imports: with them, its processes may be forked from one that has done that."""
+    program of this kind of job imports: with them, its processes may be forked from one that has done that.
+
+    With ``streams`` each process has files of its own: ``output`` and its rank, then ``.out``, ``.err`` and ``.in``."""
 
     job: int
     group: int
@@ -231,6 +233,7 @@ class StartGroup(Message, frozen=True):
     token: str
     dialect: str = "pmi1"
     modules: tuple[str, ...] = ()
+    streams: bool = False
 
 
 class Signal(Message, frozen=True):

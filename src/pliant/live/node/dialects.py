@@ -80,4 +80,14 @@ NONE = Dialect(
     together=False,
 )
 
-DIALECTS = {dialect.name: dialect for dialect in (PMI1, NONE)}
+LAUNCH = NONE._replace(
+    name="launch",
+    settings=lambda world, rank: {
+        RANK: str(rank),
+        "PLIANT_SIZE": str(world.size),
+        "PLIANT_LOCAL_RANK": str(rank - world.ranks.start),
+    },
+)
+"""For ``pliant launch``: any programs, numbered through."""
+
+DIALECTS = {dialect.name: dialect for dialect in (PMI1, NONE, LAUNCH)}

@@ -191,7 +191,8 @@ class WriteToken(Output, frozen=True):
 class Spawn(Output, frozen=True):
     """Start a rank; Spawned or NotSpawned answers. Its environment is the agent's own, but for names that begin as
     in ``without``, and ``env`` over it. With ``connect`` it gets a connection to talk to its dialect's server.
-    ``modules`` are what its program will import, if that is known. The process ``helper``, if there is one, forks it;
+    ``errors`` and ``stdin`` are paths of its own, where they are not ``output`` and nothing. ``modules`` are what its
+    program will import, if that is known. The process ``helper``, if there is one, forks it;
     where it cannot, the rank is executed as any other."""
 
     job: int
@@ -203,6 +204,8 @@ class Spawn(Output, frozen=True):
     cwd: str
     output: str
     connect: bool
+    errors: str = ""
+    stdin: str = ""
     modules: tuple[str, ...] = ()
     helper: int = 0
 

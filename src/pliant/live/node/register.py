@@ -121,8 +121,14 @@ class NodeGroup:
             **self.dialect.settings(self.world, self.starting),
         }
         without, connect = self.dialect.without, self.server is not None
+        output, own = order.output, f"{order.output}{self.starting}"
+        if order.streams:
+            return Spawn(
+                self.job, self.number, self.starting, order.argv, env, without, order.cwd, f"{own}.out", connect,
+                errors=f"{own}.err", stdin=f"{own}.in",
+            )  # fmt: skip
         return Spawn(
-            self.job, self.number, self.starting, order.argv, env, without, order.cwd, order.output, connect,
+            self.job, self.number, self.starting, order.argv, env, without, order.cwd, output, connect,
             modules=order.modules,
         )  # fmt: skip
 

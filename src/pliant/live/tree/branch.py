@@ -15,9 +15,11 @@ import msgspec
 
 from pliant.live.tree import messages as b
 from pliant.live.tree.flooding import Flooding
+from pliant.live.tree.routing import Routing
 from pliant.plan import tree
 from pliant.plan.tree import Span
 from pliant.protocol import branches as m
+from pliant.protocol.messages import From, To
 
 HEAL_S = 3.0
 """How long one whose link was lost, and those below it, may take to call again."""
@@ -58,6 +60,7 @@ class Branch:
         """The parent knows all that is below."""
         self._phase = 0
         self._flooding = Flooding(seat, self)
+        self._routing = Routing(seat, self)
         self._has_left = False
         self._out: list[b.AnyOutput] = []
 
@@ -69,7 +72,7 @@ class Branch:
                 self._take(each)
         return self._out
 
-    def _take(self, happened: b.AnyInput) -> None:
+    def _take(self, happened: b.AnyInput) -> None:  # noqa: C901 - a table: a case for each input
         match happened:
             case b.Opened():
                 self._begin(happened.nodes, {}, len(happened.nodes))
@@ -90,6 +93,10 @@ class Branch:
                 self._flooding.spread(happened.message)
             case b.Finish():
                 self._end(happened.why)
+            case b.Send():
+                self._routing.down(happened.envelope)
+            case b.Say():
+                self._routing.up(happened.envelope)
 
     def do(self, output: b.AnyOutput) -> None:
         self._out.append(output)
@@ -112,6 +119,7 @@ class Branch:
         here = self._seat.rank
         self._span = Span(here, here + 1 + len(nodes))
         self._nodes = dict(zip(range(here + 1, self._span.end), nodes, strict=True))
+        self._routing.begin(self._nodes)
         self._above, self._agents = above, agents
         self._queue.extend(self._spawning.spans(here + 1, self._span.end))
         self._start()
@@ -166,7 +174,7 @@ class Branch:
         elif (child := self._children.get(sender)) is not None:
             child.known.update(message.reached)
             self._learn(message.reached, {}, sender)
-            self._report({rank: why for rank, why in message.gone.items() if self._way(rank) == sender})
+            self._report({rank: why for rank, why in message.gone.items() if self.way(rank) == sender})
             if message.whole and not child.whole:
                 child.whole = True
                 self.do(b.CancelTimer(f"gather {sender}"))
@@ -252,6 +260,10 @@ class Branch:
                     self._contacts(rank, message)
                 case m.Flood():
                     self._flooding.heard(message)
+                case To() if rank == self.parent:
+                    self._routing.down(message)
+                case From():
+                    self._routing.up(message)
                 case m.Ended() if rank == self.parent:
                     self._end(message.why)
 
@@ -264,7 +276,7 @@ class Branch:
             self._above, self._told = message.above, False
             self._look()
 
-    def _way(self, rank: int) -> int | None:
+    def way(self, rank: int) -> int | None:
         """The child by which ``rank`` is reached, one that was adopted before the one that has lost it."""
         ways = [child for child, each in self._children.items() if rank in each.span]
         return max(ways, default=None)

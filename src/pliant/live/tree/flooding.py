@@ -30,6 +30,8 @@ class Flooding:
         self._tree = tree.named(seat.routing)
         self._branch = branch
         self._floods: dict[int, msgspec.Raw] = {}
+        self._delivered = 0
+        """The number of the last one."""
         self._sent: dict[int, set[int]] = {}
         """By rank the numbers of those that it was sent."""
         self._reaching: set[int] = set()
@@ -41,10 +43,14 @@ class Flooding:
         self.heard(m.Flood(len(self._floods) + 1, message))
 
     def heard(self, flood: m.Flood) -> None:
-        if flood.number not in self._floods:
-            self._floods[flood.number] = flood.message
-            self._branch.deliver(flood.message)
-            self.push()
+        """Each once, and in order: after a loss they may come by different ways."""
+        if flood.number in self._floods:
+            return
+        self._floods[flood.number] = flood.message
+        while (message := self._floods.get(self._delivered + 1)) is not None:
+            self._delivered += 1
+            self._branch.deliver(message)
+        self.push()
 
     def repeat(self, rank: int) -> None:
         """Tell one that has just come all that there was: it may have missed it."""

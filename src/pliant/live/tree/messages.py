@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import msgspec
 
+from pliant.protocol import messages as m
 from pliant.protocol.branches import BranchMessage
 
 
@@ -86,7 +87,19 @@ class Announce(Input, frozen=True):
     message: msgspec.Raw
 
 
-AnyInput = Opened | Heard | Linked | Cut | NotStarted | Due | Announce | Finish
+class Send(Input, frozen=True):
+    """At the root: ``envelope`` is for the agents that it names."""
+
+    envelope: m.To
+
+
+class Say(Input, frozen=True):
+    """What is at this node tells the controller."""
+
+    envelope: m.From
+
+
+AnyInput = Opened | Heard | Linked | Cut | NotStarted | Due | Announce | Finish | Send | Say
 
 
 # ---- what is to be done -----------------------------------------------------------------------------
@@ -137,6 +150,18 @@ class Deliver(Output, frozen=True):
     message: msgspec.Raw
 
 
+class Local(Output, frozen=True):
+    """An envelope for this node has come."""
+
+    envelope: m.To
+
+
+class Arrived(Output, frozen=True):
+    """At the root: an envelope of a node has come."""
+
+    envelope: m.From
+
+
 class Phase(Output, frozen=True):
     """This agent has completed the phase: 1, all its children have called; 2, it knows how all others are reached."""
 
@@ -157,4 +182,17 @@ class Leave(Output, frozen=True):
     why: str = ""
 
 
-AnyOutput = StartAgent | Tell | Reach | Close | SetTimer | CancelTimer | Deliver | Phase | Gone | Leave
+AnyOutput = (
+    StartAgent
+    | Tell
+    | Reach
+    | Close
+    | SetTimer
+    | CancelTimer
+    | Deliver
+    | Local
+    | Arrived
+    | Phase
+    | Gone
+    | Leave
+)

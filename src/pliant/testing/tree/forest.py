@@ -13,6 +13,8 @@ import msgspec
 from pliant.live.tree import messages as b
 from pliant.live.tree.branch import Branch
 from pliant.protocol import branches as m
+from pliant.protocol import launching as t
+from pliant.testing.tree.tenants import Landlord, Tenant
 
 _DECODER: msgspec.json.Decoder[m.BranchMessage] = msgspec.json.Decoder(m.BranchMessage)
 LONGEST_S = 3600.0
@@ -40,6 +42,7 @@ class Agent:
     rank: int
     seat: b.Seat
     branch: Branch
+    tenant: Tenant
     started_by: int
     timers: dict[str, int] = field(default_factory=dict)
     alive: bool = True
@@ -67,11 +70,17 @@ class Forest:
         """Whether a process was killed, or a link cut."""
         self.gone: dict[int, str] = {}
         """As the controller tells it."""
+        self.landlord: Landlord | None = None
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
         self._ends: dict[tuple[int, int], int] = {}
         """The number of the link that a rank has to another, until it learns that it is gone."""
         self._last: dict[tuple[int, int], float] = {}
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Of ranks 1, 2, ..."""
+        return tuple(f"n{i}" for i in range(self.ground.agents))
 
     # ---- the clock ---------------------------------------------------------------------------------------
 
@@ -91,10 +100,16 @@ class Forest:
     def open(self) -> None:
         """Begin: the controller starts its children."""
         self._sit(0, -1)
-        self.happened(0, b.Opened(tuple(f"n{i}" for i in range(self.ground.agents))))
+        self.happened(0, b.Opened(self.nodes))
 
     def spread(self, text: str) -> None:
         self.happened(0, b.Announce(msgspec.Raw(msgspec.json.encode(text))))
+
+    def launch(self, launch: t.Launch) -> Landlord:
+        """Have a program launched everywhere."""
+        self.landlord = Landlord(self, launch, self.nodes)
+        self.landlord.begin()
+        return self.landlord
 
     def finish(self, why: str = "") -> None:
         self.happened(0, b.Finish(why))
@@ -126,7 +141,7 @@ class Forest:
 
     # ---- what agents ask for -------------------------------------------------------------------------------
 
-    def _carry_out(self, agent: Agent, output: b.AnyOutput) -> None:  # noqa: C901 - a table: a case for each output
+    def _carry_out(self, agent: Agent, output: b.AnyOutput) -> None:  # noqa: C901, PLR0912 - a table: a case for each output
         match output:
             case b.StartAgent():
                 self._start(agent, output.rank)
@@ -143,10 +158,18 @@ class Forest:
                 agent.timers.pop(output.key, None)
             case b.Deliver():
                 agent.delivered.append(bytes(output.message))
+                if agent.rank and self.landlord is not None:
+                    agent.tenant.deliver(output.message)
+            case b.Local():
+                agent.tenant.local(output.envelope)
+            case b.Arrived() if self.landlord is not None:
+                self.landlord.arrived(output.envelope)
             case b.Phase():
                 agent.phases[output.number] = self.now
             case b.Gone():
                 self.gone[output.rank] = output.why
+                if self.landlord is not None:
+                    self.landlord.gone(output.node, output.why)
             case b.Leave():
                 agent.left, agent.alive = output.why, False
                 self._hang_up(agent.rank, "it has left")
@@ -164,7 +187,7 @@ class Forest:
         seat = b.Seat(
             rank, f"contact of {rank}", parent, ground.spawning, ground.routing, ground.window, ground.survive
         )
-        self.agents[rank] = agent = Agent(rank, seat, Branch(seat), parent)
+        self.agents[rank] = agent = Agent(rank, seat, Branch(seat), Tenant(self, rank), parent)
         return agent
 
     def _start(self, parent: Agent, rank: int) -> None:

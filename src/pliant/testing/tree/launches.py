@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 from functools import partial
 
+from pliant.protocol import launching as t
 from pliant.testing.audit.violation import Violation
 from pliant.testing.tree.forest import Agent, Forest, Ground
+from pliant.testing.tree.tenants import Landlord, code_of, lines_of
 
 MOST, FEW = 60, 12
 """Agents. Where there are few, more of what happens meets in one place."""
 TREES = ("1", "2", "3", "8", "32", "binomial", "direct")
-WORD = "to all"
+KILLED = -9
 LATE_S = 40.0
 """When the last fault happens; a silent agent is noticed after 30 s."""
 
@@ -28,15 +30,45 @@ def launch(seed: int, *, most: int = MOST, disturbed: bool = True) -> None:
         _disturb(forest, draw)
     forest.open()
     forest.run(draw.uniform(0, 5))
-    forest.spread(WORD)
+    sizes, dialect = _sizes(draw, agents), draw.choice(("launch", "launch", "pmi1"))
+    landlord = forest.launch(t.Launch(("true",), {}, "/", sizes, dialect))
     forest.run()
     settled(forest)
+    if survive or not forest.gone:
+        _done(forest, landlord)
     forest.finish()
     forest.run()
     if left := [rank for rank, agent in forest.agents.items() if agent.alive]:
         raise Violation("leaked", f"the launch is over, and the agents of ranks {left} are there")
     if forest.links:
         raise Violation("leaked", f"the launch is over, and there are the links {forest.links}")
+
+
+def _sizes(draw: random.Random, agents: int) -> tuple[int, ...]:
+    """How many processes each agent has; at least one has any."""
+    sizes = [draw.choice((0, 1, 1, 1, 3)) for _ in range(agents)]
+    return tuple(sizes) if any(sizes) else (1,) * agents
+
+
+def _done(forest: Forest, landlord: Landlord) -> None:
+    """Violation unless the program has run to its end everywhere where nothing was lost, and all that it has written
+    has come, once and in order."""
+    launching = landlord.launching
+    if not launching.is_over:
+        raise Violation("stuck", f"of {launching.ranks} processes {launching.ended.keys()} have ended")
+    for rank, (node, code, _) in launching.ended.items():
+        where = forest.nodes.index(node) + 1
+        written, printed = lines_of(rank), landlord.printed.get(rank, b"")
+        if code == code_of(rank):
+            if printed != written:
+                raise Violation("lost", f"process {rank} has written {written!r}, and {printed!r} has come")
+        elif not written.startswith(printed):
+            raise Violation("wrong", f"process {rank} has written {written!r}, and {printed!r} has come")
+        elif where not in forest.gone and not (code == KILLED and launching.killed):
+            raise Violation("wrong", f"process {rank} on {node} has ended with {code}, not {code_of(rank)}")
+    counted = {forest.nodes.index(node) + 1 for node in launching.counted}
+    if missing := set(forest.agents) - {0} - counted - forest.gone.keys():
+        raise Violation("lost", f"the agents of ranks {missing} have not said what it was like")
 
 
 def _disturb(forest: Forest, draw: random.Random) -> None:
@@ -83,7 +115,7 @@ def _settled(forest: Forest, agent: Agent, living: set[int]) -> None:
         raise Violation("wrong", f"rank {agent.rank} knows {known.reached.keys()}, and of {known.gone} gone")
     if agent.phases.keys() != {1, 2} or agent.timers:
         raise Violation("stuck", f"rank {agent.rank} has phases {agent.phases} and timers {agent.timers}")
-    if len(agent.delivered) != 1:
+    if agent.delivered != forest.agents[0].delivered:
         raise Violation("lost", f"rank {agent.rank} has heard {agent.delivered}")
     twice = [rank for rank, count in agent.heard.items() if count > 1 or rank == agent.rank]
     if twice and not forest.disturbed:

@@ -1,0 +1,209 @@
+"""``pliant launch``: a program on many nodes at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pliant.daemon.launcher import Launcher, Outcome, Plan
+from pliant.daemon.submission import current_directory
+from pliant.launch.tree.interfaces import facing, listening_at
+from pliant.launch.tree.posting import Starting
+from pliant.model.errors import PliantError
+from pliant.model.limits import LIVE_NODES
+from pliant.model.nodes import hostlist, parse_hostlist
+from pliant.plan import tree
+from pliant.protocol import launching as t
+from pliant.report.timeline import timeline
+
+NOT_PASSED = ("SSH_", "PMI_", "PMIX_", "HYDI_", "HYDRA_", "OMPI_")
+"""Variables that speak of this process, and would be wrong elsewhere."""
+PHASES = {
+    "contacts": "all agents known to all",
+    "started": "started everywhere",
+    "ended": "ended",
+    "over": "cleaned up",
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``launch`` to the command."""
+    settings = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+    app.command("launch", context_settings=settings)(launch)
+
+
+def launch(  # noqa: PLR0913 - the options of a command
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND", help="The program and its arguments.")
+    ],
+    *,
+    nodes: Annotated[
+        int, typer.Option("-N", "--nodes", help="How many nodes; the first of those that there are.")
+    ] = 0,
+    processes: Annotated[
+        int, typer.Option("-n", "--processes", help="How many processes; one a node by default.")
+    ] = 0,
+    hosts: Annotated[str, typer.Option(help="Nodes that are reached by ssh, as node[01-64] or a,b,c.")] = "",
+    mpi: Annotated[
+        bool, typer.Option("--mpi", help="They are the ranks of one MPI program (MPICH).")
+    ] = False,
+    degree: Annotated[str, typer.Option(help="Of the tree of agents: a number, binomial or direct.")] = "32",
+    routing: Annotated[str, typer.Option(help="Tree by which messages to all go; --degree by default.")] = "",
+    window: Annotated[int, typer.Option(help="How many agents each agent starts at a time.")] = 32,
+    survive: Annotated[bool, typer.Option("--survive", help="Go on without nodes that are lost.")] = False,
+    ssh_option: Annotated[
+        list[str] | None, typer.Option(help="For ssh, such as -p2222; may be repeated.")
+    ] = None,
+    interface: Annotated[
+        str, typer.Option(help="Where agents listen: its name, or a network: 10.0.0.0/16.")
+    ] = "",
+    stdin: Annotated[int, typer.Option(help="The process that reads standard input; -1 for none.")] = 0,
+    tag_output: Annotated[
+        bool, typer.Option("--tag-output", help="Begin each line with where it is from.")
+    ] = False,
+    patience: Annotated[float, typer.Option(help="Seconds that one agent may take to start.")] = 30.0,
+    timeout: Annotated[float, typer.Option(help="End it after so many seconds; 0 is never.")] = 0.0,
+    trace: Annotated[Path | None, typer.Option("--timeline", help="A file for chrome://tracing.")] = None,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Say at the end how long each phase took.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object at the end, output in it.")
+    ] = False,
+) -> None:
+    """Run a program on many nodes, over a tree of agents: on virtual nodes of this machine, on --hosts by ssh, or on
+    those of the Slurm allocation that this is called in."""
+    names, starting = _nodes(nodes, hosts, tuple(ssh_option or ()))
+    sizes = _sizes(len(names), processes)
+    for text in (degree, routing or degree):
+        try:
+            tree.named(text)
+        except ValueError as error:
+            raise PliantError(str(error)) from error
+    if window < 1 or patience <= 0 or timeout < 0:
+        raise PliantError("--window is 1 or more, --patience more than 0 seconds, --timeout 0 or more")
+    if not -1 <= stdin < sum(sizes):
+        raise PliantError(f"--stdin {stdin}: the processes are 0 to {sum(sizes) - 1}")
+    env = {key: value for key, value in os.environ.items() if not key.startswith(NOT_PASSED)}
+    what = t.Launch(tuple(command), env, current_directory(), sizes, "pmi1" if mpi else "launch", stdin)
+    plan = Plan(
+        nodes=names, launch=what, listen=_listen(names, starting, interface), starting=starting, interface=interface,
+        spawning=degree, routing=routing or degree, window=window, survive=survive, patience_s=patience,
+        timeout_s=timeout,
+    )  # fmt: skip
+    kept: dict[int, tuple[bytearray, bytearray]] = {}
+    write = _keeper(kept) if as_json else _printer(tag=tag_output)
+    outcome = asyncio.run(_run(plan, write))
+    if trace is not None:
+        trace.write_text(
+            json.dumps(timeline(names, outcome.began, outcome.phases, outcome.counted)), encoding="utf-8"
+        )
+    if as_json:
+        sys.stdout.write(json.dumps(_told(plan, outcome, kept), indent=2) + "\n")
+    elif summary:
+        sys.stderr.write(_summary(plan, outcome) + "\n")
+    if outcome.why:
+        sys.stderr.write(f"pliant: {outcome.why}\n")
+    sys.exit(min(outcome.code, 255))
+
+
+async def _run(plan: Plan, write: Callable[[str, t.Output], object]) -> Outcome:
+    return await Launcher(plan, write, lambda text: sys.stderr.write(f"pliant: {text}\n")).run()
+
+
+# ---- where ----------------------------------------------------------------------------------------------
+
+
+def _nodes(count: int, hosts: str, options: tuple[str, ...]) -> tuple[tuple[str, ...], Starting]:
+    """Their names, and how agents are started there."""
+    if hosts:
+        names, starting = parse_hostlist(hosts), Starting("ssh", options)
+    elif listed := os.environ.get("SLURM_JOB_NODELIST"):
+        names, starting = parse_hostlist(listed), Starting("srun")
+    else:
+        if not 0 <= count <= LIVE_NODES:
+            raise PliantError(f"--nodes {count}: a machine has room for 1 to {LIVE_NODES} virtual nodes")
+        return tuple(f"n{i}" for i in range(count or 1)), Starting()
+    if count > len(names):
+        raise PliantError(f"--nodes {count}: there are {len(names)}, {hostlist(names)}")
+    return tuple(names[: count or len(names)]), starting
+
+
+def _sizes(nodes: int, processes: int) -> tuple[int, ...]:
+    """How many processes each node has: as equal as can be, one by default."""
+    if processes < 0:
+        raise PliantError(f"--processes {processes}: it is 1 or more")
+    each, more = divmod(processes or nodes, nodes)
+    return tuple(each + (i < more) for i in range(nodes))
+
+
+def _listen(names: Sequence[str], starting: Starting, interface: str) -> str:
+    if interface:
+        return listening_at(interface)
+    return "127.0.0.1" if starting.by == "fork" else facing(names[0])
+
+
+# ---- output ---------------------------------------------------------------------------------------------
+
+
+def _printer(*, tag: bool) -> Callable[[str, t.Output], None]:
+    def write(node: str, output: t.Output) -> None:
+        stream = (sys.stderr if output.error else sys.stdout).buffer
+        data = output.data
+        if tag:
+            head = f"{node}.{output.rank}: ".encode()
+            data = b"".join(head + line for line in data.splitlines(keepends=True))
+            data += b"" if data.endswith(b"\n") else b"\n"
+        stream.write(data)
+        stream.flush()
+
+    return write
+
+
+def _keeper(kept: dict[int, tuple[bytearray, bytearray]]) -> Callable[[str, t.Output], None]:
+    def write(_node: str, output: t.Output) -> None:
+        kept.setdefault(output.rank, (bytearray(), bytearray()))[output.error].extend(output.data)
+
+    return write
+
+
+def _told(plan: Plan, outcome: Outcome, kept: dict[int, tuple[bytearray, bytearray]]) -> dict[str, Any]:
+    empty = (b"", b"")
+    return {
+        "nodes": len(plan.nodes),
+        "processes": sum(plan.launch.sizes),
+        "code": outcome.code,
+        "why": outcome.why,
+        "phases": {name: round(seconds, 4) for name, seconds in outcome.phases.items()},
+        "connections_max": outcome.connections_max,
+        "depth": outcome.depth,
+        "lost": outcome.lost,
+        "strangers": outcome.strangers,
+        "outputs": [
+            {
+                "process": rank,
+                "node": node,
+                "code": code,
+                "cpu_s": round(cpu_s, 4),
+                "stdout": kept.get(rank, empty)[0].decode(errors="replace"),
+                "stderr": kept.get(rank, empty)[1].decode(errors="replace"),
+            }
+            for rank, (node, code, cpu_s) in outcome.ended.items()
+        ],
+    }
+
+
+def _summary(plan: Plan, outcome: Outcome) -> str:
+    phases = ", ".join(f"{PHASES[name]} after {seconds:.2f} s" for name, seconds in outcome.phases.items())
+    return (
+        f"pliant: {shlex.join(plan.launch.argv)}: {sum(plan.launch.sizes)} processes on {len(plan.nodes)} nodes, "
+        f"tree of depth {outcome.depth}, at most {outcome.connections_max} connections an agent; {phases}"
+    )

@@ -1,0 +1,253 @@
+"""A program launched over a tree, in the foreground: the controller's shell of ``pliant launch``."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from pliant.daemon.typed import Typed
+from pliant.launch.tree.posting import Posting, Starting
+from pliant.launch.tree.shell import Tree
+from pliant.live.tree import messages as b
+from pliant.live.tree.launching import ForAll, Inlet, Launching, Note, Output, Print
+from pliant.plan import tree
+from pliant.protocol import codec
+from pliant.protocol import launching as t
+from pliant.protocol import messages as m
+
+START_S = 60.0
+"""How long the program may take to start where its agent is there."""
+COUNT_S = 5.0
+TIMED_OUT, INTERRUPTED = 124, 128
+"""Exit codes, as of timeout and of a shell."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is launched: ``launch`` on ``nodes``, over agents that are started so. ``listen`` is the controller's
+    address; ``interface`` which of theirs the agents are reached at, if it is not the one that faces their parent."""
+
+    nodes: tuple[str, ...]
+    launch: t.Launch
+    listen: str
+    starting: Starting = Starting()
+    interface: str = ""
+    spawning: str = "32"
+    routing: str = "32"
+    window: int = 32
+    survive: bool = False
+    patience_s: float = 30.0
+    timeout_s: float = 0.0
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How it went: an exit ``code``, and ``why`` if it did not run to its end. ``phases``: seconds from the start until
+    all agents had called, all knew how all others are reached, every process was started, had ended, and everything was
+    cleaned up. ``ended`` is by process: node, exit code, seconds of processor time."""
+
+    code: int
+    why: str
+    phases: dict[str, float]
+    connections_max: int
+    depth: int
+    ended: dict[int, tuple[str, int, float]]
+    lost: dict[str, str]
+    counted: dict[str, t.Counted]
+    began: float
+    strangers: int
+
+
+class Launcher:
+    """One launch. ``write`` gets what processes write, in a thread of its own, and may take its time; ``note`` gets
+    lines for people."""
+
+    def __init__(
+        self, plan: Plan, write: Callable[[str, t.Output], object], note: Callable[[str], object]
+    ) -> None:
+        self._plan = plan
+        self._write = write
+        self._note = note
+        self._loop = asyncio.get_running_loop()
+        secret, run = secrets.token_hex(32), secrets.token_hex(4)
+        seat = b.Seat(
+            0, "", -1, plan.spawning, plan.routing, plan.window, plan.survive, plan.patience_s
+        )  # fmt: skip
+        posting = Posting(seat, "", run, secret, "", plan.starting, listen=plan.interface)
+        self._tree = Tree(posting, self)
+        self._launching = Launching(plan.launch, plan.nodes)
+        self._inlet = Inlet()
+        self._owed: set[str] = set()
+        """Nodes that are to be told what has come of them."""
+        self._left: asyncio.Future[str] = self._loop.create_future()
+        self._printing: queue.SimpleQueue[Print | None] = queue.SimpleQueue()
+        self._began = time.time()
+        self._phases: dict[str, float] = {}
+        self._code = 0
+        self._interrupts = 0
+        self._reader = self._launching.node_of(plan.launch.stdin)
+        """The node of the process that reads our input."""
+        self._typed = Typed(self._type)
+        self._counting: asyncio.TimerHandle | None = None
+        self._lost: dict[str, str] = {}
+        self._timers: list[asyncio.TimerHandle] = []
+
+    async def run(self) -> Outcome:
+        """Launch, wait for the end, clean up; everything has a deadline but the program itself."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            self._loop.add_signal_handler(number, self._interrupted, number)
+        printer = threading.Thread(target=self._print, name="output", daemon=True)
+        printer.start()
+        await self._tree.begin(self._plan.listen)
+        if self._plan.timeout_s:
+            self._timers.append(self._loop.call_later(self._plan.timeout_s, self._timed_out))
+        self._tree.happened(b.Opened(self._plan.nodes))
+        self._tree.happened(b.Announce(codec.raw(self._plan.launch)))
+        why = await self._left
+        self._typed.end()
+        for timer in self._timers:
+            timer.cancel()
+        await self._tree.end()
+        self._phase("over")
+        self._printing.put(None)
+        await asyncio.to_thread(printer.join)
+        return self._outcome(why)
+
+    def _outcome(self, why: str) -> Outcome:
+        launching, counted = self._launching, self._launching.counted
+        ended = {rank: (end.node, end.code, end.cpu_s) for rank, end in sorted(launching.ended.items())}
+        return Outcome(
+            code=self._code or (1 if why else launching.code),
+            why=why,
+            phases=self._phases,
+            connections_max=max([self._tree.most_links, *(each.connections for each in counted.values())]),
+            depth=tree.depth(tree.named(self._plan.spawning), len(self._plan.nodes)),
+            ended=ended,
+            lost=self._lost,
+            counted=counted,
+            began=self._began,
+            strangers=self._tree.strangers,
+        )
+
+    def _phase(self, name: str) -> None:
+        self._phases.setdefault(name, time.time() - self._began)
+
+    # ---- what ends it before its time ------------------------------------------------------------------
+
+    def _interrupted(self, number: int) -> None:
+        """The first signal is the program's, if it runs; the second one ends everything."""
+        self._interrupts += 1
+        self._code = INTERRUPTED + number
+        if self._interrupts == 1 and self._launching.started:
+            self._do(self._launching.signal(number))
+        else:
+            self._finish(f"ended by {signal.Signals(number).name}")
+
+    def _timed_out(self) -> None:
+        self._code = TIMED_OUT
+        self._finish(f"it was not over within {self._plan.timeout_s:g} s")
+
+    def _check_started(self) -> None:
+        missing = [node for node in self._plan.nodes if not self._has_begun(node)]
+        if missing:
+            self._finish(f"on {', '.join(missing)} the program was not started within {START_S:g} s")
+
+    def _has_begun(self, node: str) -> bool:
+        launching = self._launching
+        return node in launching.started or node in self._lost or not launching.is_open(node)
+
+    def _finish(self, why: str) -> None:
+        self._tree.happened(b.Finish(why))
+
+    # ---- what comes ----------------------------------------------------------------------------------------
+
+    def arrived(self, envelope: b.Arrived) -> None:
+        message = envelope.envelope
+        if message.number:
+            self._owe(message.node)
+        if self._inlet.is_next(message):
+            self._do(self._launching.arrived(message))
+            self._typed.read(self._launching.read)
+        self._look()
+
+    def gone(self, lost: b.Gone) -> None:
+        self._lost[lost.node] = lost.why
+        if self._plan.survive:
+            self._do(self._launching.gone(lost.node, lost.why))
+            self._look()
+
+    def _do(self, outputs: Sequence[Output]) -> None:
+        for output in outputs:
+            match output:
+                case Print():
+                    self._printing.put(output)
+                case ForAll():
+                    self._tree.happened(b.Announce(output.message))
+                case Note():
+                    self._note(output.text)
+
+    def _look(self) -> None:
+        """Whether all is started, or over."""
+        launching = self._launching
+        if self._reader in launching.started and not self._typed.begun:
+            self._typed.begin()
+        if "started" not in self._phases and all(map(self._has_begun, self._plan.nodes)):
+            self._phase("started")
+        if launching.is_over and self._counting is None:
+            self._phase("ended")
+            self._counting = self._loop.call_later(COUNT_S, self._finish, "")
+            self._timers.append(self._counting)
+            self._tree.happened(b.Announce(codec.raw(t.Tally())))
+        if launching.is_over and launching.counted.keys() | self._lost.keys() >= set(self._plan.nodes):
+            self._finish("")
+
+    # ---- output and input ------------------------------------------------------------------------------------
+
+    def _print(self) -> None:
+        while (output := self._printing.get()) is not None:
+            with suppress(OSError):  # nobody reads it any more
+                self._write(output.node, output.message)
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._written, output.node, len(output.message.data))
+
+    def _written(self, node: str, size: int) -> None:
+        self._inlet.written(node, size)
+        self._owe(node)
+
+    def _owe(self, node: str) -> None:
+        """Say what has been taken, once for all that has come by now."""
+        if not self._owed:
+            self._loop.call_soon(self._pay)
+        self._owed.add(node)
+
+    def _pay(self) -> None:
+        owed, self._owed = self._owed, set()
+        for node in owed:
+            self._tree.happened(b.Send(self._inlet.taken(node)))
+
+    def _type(self, data: bytes) -> None:
+        if (node := self._reader) is not None:
+            self._tree.happened(b.Send(m.To((node,), codec.raw(t.Input(data)))))
+
+    # ---- the tree ------------------------------------------------------------------------------------------
+
+    def deliver(self, message: msgspec.Raw) -> None:
+        """What is for all agents is nothing to the controller."""
+
+    def local(self, envelope: b.Local) -> None:
+        """No node is called as the controller."""
+
+    def phase(self, number: int) -> None:
+        if number == 2:
+            self._phase("contacts")
+            self._timers.append(self._loop.call_later(START_S, self._check_started))
+
+    def leave(self, why: str) -> None:
+        if not self._left.done():
+            self._left.set_result(why)

@@ -1,0 +1,1 @@
+"""The shell around the machine of a launch tree: processes, sockets, what programs read and write."""

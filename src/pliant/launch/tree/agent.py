@@ -1,0 +1,228 @@
+"""The process of one node of a launch tree: its part of the tree, and what the node's agent says and is told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from pliant import recorder
+from pliant.launch import processes, shm
+from pliant.launch.agent import Agent
+from pliant.launch.starter import ExecStarter
+from pliant.launch.tree.pipes import Pipes, Spill
+from pliant.launch.tree.posting import Posting
+from pliant.launch.tree.shell import Tree
+from pliant.live.node.messages import Home
+from pliant.live.tree import messages as b
+from pliant.live.tree.launching import JOB, Outlet, start_of
+from pliant.protocol import codec
+from pliant.protocol import launching as t
+from pliant.protocol import messages as m
+
+END_S = 4.0
+"""How long a node's agent may take to end everything there."""
+AGAIN_S = 3.0
+"""What nobody has taken for so long is told again."""
+BURIALS = 20
+
+
+class _Tagged(msgspec.Struct):
+    type: str
+
+
+def runtime(posting: Posting) -> Path:
+    """The launch's directory on this node: pipes, sockets, tokens."""
+    return Path(tempfile.gettempdir()) / f"pliant-{os.getuid()}-{posting.run}" / posting.node
+
+
+def home(posting: Posting) -> Home:
+    folder = runtime(posting)
+    return Home(
+        node=posting.node,
+        slots=posting.slots,
+        run=posting.run,
+        pid=os.getpid(),
+        uid=os.getuid(),
+        runtime=str(folder),
+        socket=str(folder / f"{posting.node}.sock"),
+        shm=str(shm.directory(posting.run, posting.node)),
+        warm=False,
+    )
+
+
+def serve_node(posting: Posting, link: socket.socket) -> None:
+    """Be the node's agent, over ``link``, until it is told to go or the link ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    asyncio.run(Agent(home(posting), ExecStarter(), recorder.directory()).serve(link))
+
+
+class NodeHouse:
+    """Between the tree and the node's agent, process ``pid`` at the other end of ``link``."""
+
+    def __init__(self, posting: Posting, pid: int, link: socket.socket) -> None:
+        self._posting = posting
+        self._pid = pid
+        self._socket = link
+        self._tree = Tree(posting, self)
+        self._left: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._writer: asyncio.StreamWriter | None = None
+        self._pipes: Pipes | None = None
+        self._spill = Spill()
+        self._outlet = Outlet(posting.node)
+        self._began = time.time()
+        self._phases: dict[int, float] = {}
+        self._for_all: codec.Decoder[t.ForAll] = codec.Decoder(t.ForAll)
+        self._for_node: codec.Decoder[t.ForNode] = codec.Decoder(t.ForNode)
+        self._tags: codec.Decoder[_Tagged] = codec.Decoder(_Tagged)
+        self._again: asyncio.TimerHandle | None = None
+
+    async def serve(self, host: str, parent: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self.leave, "it was told to end")
+        processes.adopt_orphans()
+        reader, self._writer = await asyncio.open_connection(sock=self._socket)
+        await self._tree.begin(host, parent)
+        listening = asyncio.ensure_future(self._listen(reader))
+        self._repeat()
+        await self._left
+        if self._again is not None:
+            self._again.cancel()
+        self._writer.write(codec.encode(m.To((self._posting.node,), codec.raw(m.Shutdown()))))
+        await asyncio.wait([listening], timeout=END_S)
+        self._bury()
+        if self._pipes is not None:
+            self._pipes.close()
+        self._spill.close()
+        with suppress(OSError):
+            runtime(self._posting).parent.rmdir()  # the last one out succeeds
+        await self._tree.end()
+
+    def _bury(self) -> None:
+        """End what the node's agent has left, if it did not end in time or was killed."""
+        processes.kill(self._pid)
+        with suppress(ChildProcessError):
+            os.waitpid(self._pid, 0)
+        for _ in range(BURIALS):
+            found = processes.find(self._posting.run, node=self._posting.node)
+            if not found:
+                break
+            processes.end(found, patient=False)
+            time.sleep(0.01)  # nothing else is left to do here
+        shm.sweep(runtime(self._posting), self._posting.run, self._posting.node)
+
+    # ---- the node's agent ----------------------------------------------------------------------------------
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        lines, envelopes = codec.Lines(codec.MAX_LINE + codec.WRAPPING), codec.from_nodes()
+        with suppress(OSError):
+            while data := await reader.read(1 << 18):
+                for line in lines.feed(data):
+                    self._said(envelopes.decode(line).message)
+        self.leave("the node's agent has ended")
+
+    def _said(self, message: msgspec.Raw) -> None:
+        match self._tags.decode(message).type:
+            case "heartbeat":
+                return  # the tree has its own
+            case "started":
+                self._phases[3] = time.time()
+            case "exited" if self._pipes is not None:
+                self._pipes.ended(msgspec.json.decode(message, type=m.Exited).rank)
+                self._spill.put(0, message)  # behind what it has written
+                self._pour()
+                return
+        self._tell(message)
+
+    def _tell(self, message: msgspec.Raw, size: int = 0) -> None:
+        self._tree.happened(b.Say(self._outlet.tell(message, size)))
+
+    # ---- output --------------------------------------------------------------------------------------------
+
+    def _read(self, total: int) -> None:
+        self._tell(codec.raw(t.Read(total)))
+
+    def _put(self, output: t.Output) -> None:
+        self._spill.put(len(output.data), codec.raw(output))
+        self._pour()
+
+    def _pour(self) -> None:
+        """Send what there is room for."""
+        while self._spill and (self._outlet.room > 0 or not self._spill.peek()):
+            size = self._spill.peek()
+            self._tell(msgspec.Raw(self._spill.get()), size)
+        if self._pipes is not None:
+            self._pipes.pause(on=self._spill.is_full)
+
+    def _repeat(self) -> None:
+        """What was told and has not come may have been lost with an agent in between."""
+        if self._posting.seat.survive:
+            if self._again is not None:
+                for envelope in self._outlet.untaken:
+                    self._tree.happened(b.Say(envelope))
+            self._again = asyncio.get_running_loop().call_later(AGAIN_S, self._repeat)
+
+    # ---- the tree ------------------------------------------------------------------------------------------
+
+    def deliver(self, message: msgspec.Raw) -> None:
+        match self._for_all.decode(message):
+            case t.Launch() as launch:
+                self._launch(launch)
+            case t.Tally():
+                self._tell(codec.raw(t.Counted(self._began, dict(self._phases), self._tree.most_links)))
+            case m.Fenced() as fenced:
+                group = self._posting.seat.rank - 1
+                self._order(codec.raw(msgspec.structs.replace(fenced, group=group)))
+            case m.Signal():
+                self._order(message)
+
+    def _launch(self, launch: t.Launch) -> None:
+        number = self._posting.seat.rank - 1
+        folder = runtime(self._posting).with_suffix(".io")
+        start = start_of(launch, number, f"{folder}/", secrets.token_hex(16))
+        if start is None:
+            return
+        try:
+            self._pipes = Pipes(folder, start.world.ranks, launch.stdin, self._put, self._read)
+        except OSError as error:
+            self._tell(codec.raw(m.StartFailed(JOB, number, str(error), 126)))
+            return
+        self._order(codec.raw(start))
+
+    def _order(self, message: msgspec.Raw) -> None:
+        if self._writer is not None:
+            self._writer.write(codec.encode(m.To((self._posting.node,), message)))
+
+    def local(self, envelope: b.Local) -> None:
+        message = envelope.envelope.message
+        if self._tags.decode(message).type not in {"taken", "input"}:
+            self._order(message)
+            return
+        match self._for_node.decode(message):
+            case t.Taken() as taken:
+                self._outlet.taken(taken)
+                self._pour()
+            case t.Input() as typed if self._pipes is not None:
+                self._pipes.type(typed.data)
+
+    def arrived(self, envelope: b.Arrived) -> None:
+        """At the controller alone."""
+
+    def gone(self, lost: b.Gone) -> None:
+        """At the controller alone."""
+
+    def phase(self, number: int) -> None:
+        self._phases[number] = time.time()
+
+    def leave(self, why: str) -> None:
+        if not self._left.done():
+            self._left.set_result(why)

@@ -1,0 +1,56 @@
+"""At which of its addresses a machine is reached."""
+
+from __future__ import annotations
+
+import fcntl
+import ipaddress
+import socket
+import struct
+
+from pliant.model.errors import PliantError
+
+_SIOCGIFADDR = 0x8915
+
+
+class InterfaceError(PliantError):
+    """There is none as it was asked for."""
+
+
+def addresses() -> dict[str, str]:
+    """The IPv4 address of each interface that has one."""
+    found: dict[str, str] = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+            except OSError:
+                continue  # it has none
+            found[name] = socket.inet_ntoa(answer[20:24])
+    return found
+
+
+def listening_at(wanted: str) -> str:
+    """The address of this machine that ``wanted`` means: an interface, an address, or a network such as 10.0.0.0/16.
+    InterfaceError if it has none."""
+    known = addresses()
+    if wanted in known:
+        return known[wanted]
+    try:
+        network = ipaddress.IPv4Network(wanted, strict=False)
+    except ValueError:
+        network = None
+    for address in known.values():
+        if network is not None and ipaddress.IPv4Address(address) in network:
+            return address
+    has = ", ".join(f"{name} {address}" for name, address in known.items())
+    raise InterfaceError(f"nothing here is {wanted!r}; this machine has {has}")
+
+
+def facing(host: str) -> str:
+    """The address by which this machine would speak to ``host``; InterfaceError if there is no way."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((host, 9))  # nothing is sent
+        except OSError as error:
+            raise InterfaceError(f"there is no way to {host}: {error}") from error
+        return str(probe.getsockname()[0])

@@ -1,0 +1,108 @@
+"""Links between the agents of a launch tree: TCP, on which both ends first prove that they know the launch's secret.
+
+Each sends a number that nobody has used before, and the other answers with a keyed hash (HMAC-SHA-256) of both numbers
+and of which end it is. The secret itself never travels. What follows is neither encrypted nor signed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+import socket
+from hashlib import sha256
+
+from pliant.model.errors import PliantError
+from pliant.protocol import codec
+from pliant.protocol.branches import LinkMessage
+
+GREET_S = 10.0
+"""Both ends have proved who they are by then."""
+LONGEST = 1 << 26
+"""Of a line: the names and contacts of a hundred thousand agents fit into it."""
+_NUMBER = 32
+"""Letters of a number that was drawn; a hash has twice as many."""
+_RANK = 8
+
+
+class StrangerError(PliantError):
+    """Who is at the other end does not know the secret."""
+
+
+def _proof(secret: str, end: str, *words: bytes) -> bytes:
+    return hmac.new(secret.encode(), b" ".join((end.encode(), *words)), sha256).hexdigest().encode()
+
+
+def _expect(there: bytes, should: bytes, who: str) -> None:
+    if not hmac.compare_digest(there, should):
+        raise StrangerError(f"{who} does not belong to this launch")
+
+
+def address(contact: str) -> tuple[str, int]:
+    host, _, port = contact.rpartition(":")
+    return host, int(port)
+
+
+def call(contact: str, rank: int, secret: str, within_s: float = GREET_S) -> socket.socket:
+    """A link to the agent that is reached at ``contact``, as ``rank``; OSError or StrangerError if there is none in
+    time."""
+    link = socket.create_connection(address(contact), within_s)
+    try:
+        mine = secrets.token_hex(_NUMBER // 2).encode()
+        link.sendall(mine)
+        answer = _exactly(link, _NUMBER + 2 * _NUMBER)
+        theirs, proof = answer[:_NUMBER], answer[_NUMBER:]
+        _expect(proof, _proof(secret, "called", mine, theirs), contact)
+        who = b"%0*d" % (_RANK, rank)
+        link.sendall(who + _proof(secret, "caller", mine, theirs, who))
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        link.settimeout(None)
+    except BaseException:
+        link.close()
+        raise
+    return link
+
+
+def _exactly(link: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        if not (more := link.recv(count - len(data))):
+            raise ConnectionError("the connection was closed at once")
+        data += more
+    return data
+
+
+async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: str) -> int:
+    """The rank of whoever has called; StrangerError, ConnectionError or TimeoutError if that is nobody of ours."""
+    async with asyncio.timeout(GREET_S):
+        try:
+            theirs = await reader.readexactly(_NUMBER)
+            mine = secrets.token_hex(_NUMBER // 2).encode()
+            writer.write(mine + _proof(secret, "called", theirs, mine))
+            answer = await reader.readexactly(_RANK + 2 * _NUMBER)
+        except asyncio.IncompleteReadError as error:
+            raise ConnectionError("it has hung up") from error
+    who, proof = answer[:_RANK], answer[_RANK:]
+    _expect(proof, _proof(secret, "caller", theirs, mine, who), "whoever has called")
+    return int(who)
+
+
+class Link:
+    """One that stands, to the agent of ``rank``."""
+
+    def __init__(
+        self, rank: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, now: float
+    ) -> None:
+        self.rank = rank
+        self.reader = reader
+        self.writer = writer
+        self.lines = codec.Lines(LONGEST)
+        self.heard_at = now
+        """When it was last heard."""
+
+    def tell(self, message: LinkMessage) -> None:
+        if not self.writer.is_closing():
+            self.writer.write(codec.encode(message))
+
+    def close(self) -> None:
+        self.writer.close()

@@ -1,0 +1,82 @@
+"""What an agent of a launch tree is told by whoever starts it, and how that is done."""
+
+from __future__ import annotations
+
+import os
+import select
+import shlex
+import sys
+import time
+
+import msgspec
+
+from pliant.live.tree.messages import Seat
+from pliant.model.errors import PliantError
+
+MODULE = "pliant.launch.tree"
+LONGEST = 65536
+"""A posting fits into a pipe."""
+
+
+class Starting(msgspec.Struct, frozen=True):
+    """How agents are started: by ``fork`` on this machine, by ``ssh`` or by ``srun``, with these ``options``, and which
+    ``python`` runs them. Its path and Pliant are the same on all nodes."""
+
+    by: str = "fork"
+    options: tuple[str, ...] = ()
+    python: str = sys.executable
+
+    def command(self, node: str) -> list[str]:
+        """What starts an agent on ``node`` and hands it its standard input."""
+        agent = [self.python, "-m", MODULE]
+        match self.by:
+            case "ssh":
+                options = ["-T", "-o", "BatchMode=yes", *self.options]
+                return ["ssh", *options, "--", node, f"exec {shlex.join(agent)}"]
+            case "srun":
+                where = ["--nodes=1", "--ntasks=1", f"--nodelist={node}", "--overlap", "--quiet"]
+                return ["srun", *where, *self.options, "--", *agent]
+            case _:
+                return agent
+
+    @property
+    def leaves(self) -> bool:
+        """Whether what has started an agent ends when that has called: ssh does, while srun ends its agent with it."""
+        return self.by == "ssh"
+
+
+class Posting(msgspec.Struct, frozen=True):
+    """An agent's place: its ``seat``, its ``node`` with ``slots``, and how its ``parent`` is reached. ``secret`` is
+    that of the launch, which every link begins with; it comes by standard input alone. ``listen``: the address, or
+    network such as 10.0.0.0/16, at which others reach it, by default the one by which it reaches its parent."""
+
+    seat: Seat
+    node: str
+    run: str
+    secret: str
+    parent: str
+    starting: Starting
+    slots: int = 1
+    listen: str = ""
+
+
+def read(within_s: float = 30.0) -> Posting:
+    """From standard input, one line; PliantError if there is none in time."""
+    until = time.monotonic() + within_s
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        ready, _, _ = select.select([0], [], [], max(0.0, until - time.monotonic()))
+        data = os.read(0, LONGEST) if ready else b""
+        if not data:
+            raise PliantError(
+                "an agent is started by pliant launch, which says on its standard input where it belongs"
+            )
+        line += data
+    try:
+        return msgspec.json.decode(line, type=Posting)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise PliantError(f"this is no posting of this version of pliant: {error}") from error
+
+
+def line(posting: Posting) -> bytes:
+    return msgspec.json.encode(posting) + b"\n"

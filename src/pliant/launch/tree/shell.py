@@ -1,0 +1,326 @@
+"""The shell around one machine of a launch tree (`live/tree/branch.py`): its links, its timers, and the processes that
+start agents. It decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+import msgspec
+
+from pliant.launch.tree import links, posting
+from pliant.launch.tree.links import Link
+from pliant.launch.tree.posting import Posting
+from pliant.live.tree import messages as b
+from pliant.live.tree.branch import Branch
+from pliant.model.errors import ProtocolError
+from pliant.protocol import codec
+from pliant.protocol.branches import LinkMessage
+from pliant.protocol.messages import Heartbeat
+
+BEAT_S = 2.0
+SILENCE_S = 10.0
+"""A link that brings nothing for so long counts as cut."""
+LAST_S = 8.0
+"""How long those below may take to end."""
+WORDS = 2000
+"""Of what a starter says, the last bytes are kept."""
+
+
+class House(Protocol):
+    """Who lives at this node: what comes for it, and what becomes of the launch."""
+
+    def deliver(self, message: msgspec.Raw) -> None: ...
+
+    def local(self, envelope: b.Local) -> None: ...
+
+    def arrived(self, envelope: b.Arrived) -> None: ...
+
+    def phase(self, number: int) -> None: ...
+
+    def gone(self, lost: b.Gone) -> None: ...
+
+    def leave(self, why: str) -> None: ...
+
+
+class Tree:
+    """One agent's part of the tree, or the controller's. The posting is its own; those of its children follow."""
+
+    def __init__(self, mine: Posting, house: House) -> None:
+        self._mine = mine
+        self._house = house
+        self._decoder: codec.Decoder[LinkMessage] = codec.Decoder(LinkMessage)
+        self._branch: Branch | None = None
+        self._server: asyncio.Server | None = None
+        self._queue: deque[tuple[b.AnyInput, ...]] = deque()
+        self._busy = False
+        self._links: dict[int, Link] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._starters: dict[int, Starter] = {}
+        self._children: set[int] = set()
+        self._beaten = 0.0
+        self.strangers = 0
+        """How many have called that do not belong to this launch."""
+        self.most_links = 0
+
+    async def begin(self, host: str, parent: socket.socket | None = None) -> str:
+        """Listen at ``host``, and take up the link to the parent, if there is one; how this agent is reached."""
+        self._server = await asyncio.start_server(self._called, host, 0, backlog=1024)
+        contact = f"{host}:{self._server.sockets[0].getsockname()[1]}"
+        seat = msgspec.structs.replace(self._mine.seat, contact=contact)
+        self._mine = msgspec.structs.replace(self._mine, seat=seat, parent=contact)
+        self._branch = Branch(seat)
+        self._beat()
+        if parent is not None:
+            reader, writer = await asyncio.open_connection(sock=parent)
+            self._stand(Link(seat.parent, reader, writer, self._now()))
+            self.happened(b.Linked(seat.parent))
+        return contact
+
+    async def end(self) -> None:
+        """Wait for those below to end, then hang up. Whoever has not ended by then is told by the end of its link."""
+        if self._server is not None:
+            self._server.close()
+        for timer in self._timers.values():
+            timer.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_S):
+                while self._children & self._links.keys() or self._waiting():  # noqa: ASYNC110 - see below
+                    # What ends here are processes and connections: that is polled, a matter of milliseconds.
+                    await asyncio.sleep(0.005)
+        for starter in self._starters.values():
+            starter.kill()
+        for link in self._links.values():
+            link.close()
+        for task in self._tasks:
+            task.cancel()
+
+    def _waiting(self) -> bool:
+        """Whether a starter that lives as long as its agent has not ended."""
+        return not self._mine.starting.leaves and any(each.runs for each in self._starters.values())
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+    # ---- the machine -------------------------------------------------------------------------------------
+
+    def happened(self, *inputs: b.AnyInput) -> None:
+        """Tell the machine, and do what it asks. What follows from that is told when all of it is done."""
+        self._queue.append(inputs)
+        if self._busy or self._branch is None:
+            return
+        self._busy = True
+        try:
+            while self._queue:
+                for output in self._branch.handle(self._queue.popleft()):
+                    self._carry_out(output)
+        finally:
+            self._busy = False
+
+    def _carry_out(self, output: b.AnyOutput) -> None:  # noqa: C901, PLR0912 - a table: a case for each output
+        match output:
+            case b.StartAgent():
+                self._start(output)
+            case b.Tell():
+                if (link := self._links.get(output.rank)) is not None:
+                    link.tell(output.message)
+            case b.Reach():
+                self._spawn(self._reach(output))
+            case b.Close():
+                self._close(output.rank)
+            case b.SetTimer():
+                self._set(output)
+            case b.CancelTimer():
+                if (timer := self._timers.pop(output.key, None)) is not None:
+                    timer.cancel()
+            case b.Deliver():
+                self._house.deliver(output.message)
+            case b.Local():
+                self._house.local(output)
+            case b.Arrived():
+                self._house.arrived(output)
+            case b.Phase():
+                self._house.phase(output.number)
+            case b.Gone():
+                self._house.gone(output)
+            case b.Leave():
+                self._house.leave(output.why)
+
+    def _set(self, timer: b.SetTimer) -> None:
+        def due() -> None:
+            del self._timers[timer.key]
+            self.happened(b.Due(timer.key))
+
+        if (before := self._timers.get(timer.key)) is not None:
+            before.cancel()
+        self._timers[timer.key] = asyncio.get_running_loop().call_later(timer.seconds, due)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # ---- links -------------------------------------------------------------------------------------------
+
+    async def _called(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            rank = await links.accept(reader, writer, self._mine.secret)
+        except (links.StrangerError, OSError, ValueError) as error:
+            self.strangers += isinstance(error, links.StrangerError)
+            writer.close()
+            return
+        self._stand(Link(rank, reader, writer, self._now()))
+
+    async def _reach(self, order: b.Reach) -> None:
+        seat = self._mine.seat
+        try:
+            sock = await asyncio.to_thread(links.call, order.contact, seat.rank, self._mine.secret)
+        except (links.StrangerError, OSError) as error:
+            self.happened(b.Cut(order.rank, str(error)))
+            return
+        reader, writer = await asyncio.open_connection(sock=sock)
+        self._stand(Link(order.rank, reader, writer, self._now()))
+        self.happened(b.Linked(order.rank))
+
+    def _stand(self, link: Link) -> None:
+        if (before := self._links.get(link.rank)) is not None:
+            before.close()  # made anew by the other end, which has lost it
+        self._links[link.rank] = link
+        self.most_links = max(self.most_links, len(self._links))
+        self._spawn(self._listen(link))
+
+    async def _listen(self, link: Link) -> None:
+        why = "the connection was closed"
+        try:
+            while data := await link.reader.read(1 << 18):
+                link.heard_at = self._now()
+                heard = [self._decoder.decode(line) for line in link.lines.feed(data)]
+                self.happened(
+                    *(b.Heard(link.rank, each) for each in heard if not isinstance(each, Heartbeat))
+                )
+        except (OSError, ProtocolError) as error:
+            why = str(error)
+        self._cut(link, why)
+
+    def _cut(self, link: Link, why: str) -> None:
+        link.close()
+        if self._links.get(link.rank) is link:
+            del self._links[link.rank]
+            self.happened(b.Cut(link.rank, why))
+
+    def _close(self, rank: int) -> None:
+        if (link := self._links.pop(rank, None)) is not None:
+            link.close()
+        elif (starter := self._starters.pop(rank, None)) is not None:
+            starter.kill()
+
+    def _beat(self) -> None:
+        """Say that the links stand, and see whether the others do; but after a stop of this very process what they
+        have sent meanwhile has to be read first."""
+        now = self._now()
+        was_stopped, self._beaten = now - self._beaten > 2 * BEAT_S, now
+        for link in list(self._links.values()):
+            link.tell(Heartbeat())
+            if was_stopped:
+                link.heard_at = now
+            elif now - link.heard_at > SILENCE_S:
+                self._cut(link, f"nothing was heard of it for {SILENCE_S:g} s")
+        self._timers["beat"] = asyncio.get_running_loop().call_later(BEAT_S, self._beat)
+
+    # ---- agents ------------------------------------------------------------------------------------------
+
+    def _start(self, order: b.StartAgent) -> None:
+        mine = self._mine
+        seat = msgspec.structs.replace(mine.seat, rank=order.rank, parent=mine.seat.rank, contact="")
+        theirs = msgspec.structs.replace(mine, seat=seat, node=order.node)
+        self._children.add(order.rank)
+        try:
+            starter = Starter(theirs, lambda why: self._ended(order.rank, why))
+        except OSError as error:
+            self.happened(b.NotStarted(order.rank, str(error)))
+            return
+        self._starters[order.rank] = starter
+
+    def _ended(self, rank: int, why: str) -> None:
+        """What was to start an agent has ended: well, if the agent goes on by itself."""
+        if why or not self._mine.starting.leaves:
+            self.happened(b.NotStarted(rank, why or "it ended at once"))
+
+
+class Starter:
+    """A process that starts an agent. ``ended`` is called at its end with what went wrong, or nothing."""
+
+    def __init__(self, theirs: Posting, ended: Callable[[str], None]) -> None:
+        command = theirs.starting.command(theirs.node)
+        self._name = command[0] if theirs.starting.by != "fork" else "the agent"
+        self._ended = ended
+        self._said = b""
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            pipesize=posting.LONGEST,
+        )
+        self.runs = True
+        assert self._process.stdin is not None  # noqa: S101 - it is a pipe
+        assert self._process.stderr is not None  # noqa: S101 - as above
+        with contextlib.suppress(BrokenPipeError):  # then it has ended, and says why
+            self._process.stdin.write(posting.line(theirs))
+            self._process.stdin.close()
+        self._errors = self._process.stderr.fileno()
+        os.set_blocking(self._errors, False)
+        self._watch = os.pidfd_open(self._process.pid)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._errors, self._read)
+        loop.add_reader(self._watch, self._over)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._errors, 65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._said = (self._said + data)[-WORDS:]
+        if not data:
+            asyncio.get_running_loop().remove_reader(self._errors)
+
+    def _over(self) -> None:
+        loop = asyncio.get_running_loop()
+        code = self._process.wait()
+        self._read()
+        loop.remove_reader(self._errors)
+        loop.remove_reader(self._watch)
+        os.close(self._watch)
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+        self.runs = False
+        said = self._said.decode(errors="replace").strip()
+        self._ended(f"{self._name} ended with code {code}{': ' if said else ''}{said}" if code else "")
+
+    def kill(self) -> None:
+        if self.runs:
+            self._process.kill()
+
+
+def lingering() -> None:
+    """Have nothing of whoever has started this process: an agent goes on when that has ended."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    os.close(null)
+    sys.stderr = sys.stdout

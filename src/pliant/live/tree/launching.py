@@ -1,0 +1,278 @@
+"""A program that is launched over a tree, from both ends: what the controller makes of what it hears of it, and what an
+agent is to start. Without I/O or clock."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from pliant.model.errors import ProtocolError
+from pliant.model.world import World
+from pliant.protocol import codec
+from pliant.protocol import launching as t
+from pliant.protocol import messages as m
+from pliant.protocol.fence import Rounds, pieces
+
+JOB = 1
+"""Of whatever is launched: there is no other."""
+LOST = 255
+"""The exit code of a process whose node is gone."""
+SIGKILL = 9
+
+
+class Ended(NamedTuple):
+    """How a process has ended, where, and what it has used of the processors."""
+
+    node: str
+    code: int
+    cpu_s: float = 0.0
+
+
+class Print(NamedTuple):
+    """To be done: write this where output goes, then say Taken."""
+
+    node: str
+    message: t.Output
+
+
+class ForAll(NamedTuple):
+    """To be done: tell every agent."""
+
+    message: msgspec.Raw
+
+
+class Note(NamedTuple):
+    """To be done: a line for people."""
+
+    text: str
+
+
+Output = Print | ForAll | Note
+
+
+class Launching:
+    """The controller's end. ``is_over`` when every process has ended, and ``ended`` says how."""
+
+    def __init__(self, launch: t.Launch, nodes: Sequence[str]) -> None:
+        self._launch = launch
+        self._nodes = {number: node for number, node in enumerate(nodes) if launch.sizes[number]}
+        self._of = {node: list(part_of(launch, number).ranks) for number, node in self._nodes.items()}
+        self._numbers = {node: number for number, node in self._nodes.items()}
+        self._open = {node: set(ranks) for node, ranks in self._of.items()}
+        self._decoder: codec.Decoder[m.AgentMessage | t.FromTree] = codec.Decoder(m.AgentMessage | t.FromTree)
+        self._rounds = Rounds(tuple(self._nodes))
+        self.killed = False
+        """Whether its processes were ended, as one of their world had failed."""
+        self.ended: dict[int, Ended] = {}
+        self.started: set[str] = set()
+        """The nodes where all processes have been started."""
+        self.read = 0
+        """How many bytes of input have been passed on."""
+        self.counted: dict[str, t.Counted] = {}
+        self._out: list[Output] = []
+
+    @property
+    def is_over(self) -> bool:
+        return not any(self._open.values())
+
+    def is_open(self, node: str) -> bool:
+        """Whether a process there has not ended."""
+        return bool(self._open.get(node))
+
+    @property
+    def ranks(self) -> int:
+        return sum(map(len, self._of.values()))
+
+    @property
+    def code(self) -> int:
+        """The highest exit code, as a shell has it: 128 more than the number of a signal."""
+        return max((128 - end.code if end.code < 0 else end.code for end in self.ended.values()), default=0)
+
+    def node_of(self, rank: int) -> str | None:
+        return next((node for node, ranks in self._of.items() if rank in ranks), None)
+
+    def arrived(self, envelope: m.From) -> list[Output]:
+        """An agent says something."""
+        self._out = []
+        try:
+            self._heard(envelope.node, self._decoder.decode(envelope.message))
+        except ProtocolError as error:
+            self._out.append(Note(f"{envelope.node}: {error}"))
+        return self._out
+
+    def gone(self, node: str, why: str) -> list[Output]:
+        """The node is lost, and what ran there with it."""
+        self._out = [Note(f"{node} is lost: {why}")]
+        for rank in sorted(self._open.get(node, ())):
+            self._end(node, rank, LOST, 0.0)
+        return self._out
+
+    def signal(self, number: int) -> list[Output]:
+        """Send a signal to all processes."""
+        return [ForAll(codec.raw(m.Signal(JOB, number)))]
+
+    def _heard(self, node: str, message: m.AgentMessage | t.FromTree) -> None:
+        match message:
+            case t.Output():
+                self._out.append(Print(node, message))
+            case t.Counted():
+                self.counted[node] = message
+            case t.Read():
+                self.read = max(self.read, message.total)
+            case m.Started():
+                self.started.add(node)
+            case m.StartFailed():
+                self._out.append(Note(f"{node}: {message.error}"))
+                for rank in sorted(self._open.get(node, ())):
+                    self._end(node, rank, message.code, 0.0)
+            case m.Exited():
+                self._end(node, message.rank, message.code, message.cpu_s)
+            case m.Fence():
+                self._fence(message)
+            case m.Relay() | m.Error():
+                self._out.append(Note(f"{node}: {_words(message)}"))
+            case _:
+                pass  # hellos, proofs and heartbeats change nothing here
+
+    def _end(self, node: str, rank: int, code: int, cpu_s: float) -> None:
+        if rank not in self._open.get(node, ()):
+            return
+        self._open[node].discard(rank)
+        self.ended[rank] = Ended(node, code, cpu_s)
+        if self._launch.dialect == "pmi1":
+            if code and not self.killed:  # as mpiexec does: its world cannot go on without it
+                self.killed = True
+                self._out += self.signal(SIGKILL)
+            elif not self._open[node]:
+                self._rounds.left(self._numbers[node])
+                self._check_fence()
+
+    def _fence(self, message: m.Fence) -> None:
+        entries = self._rounds.arrive(message.group, message.round, message.entries, more=message.more)
+        self._check_fence()
+        if entries is not None:
+            for piece, more in pieces(entries):
+                fenced = m.Fenced(JOB, 0, message.round, piece, more)
+                self._out.append(ForAll(codec.raw(fenced)))
+
+    def _check_fence(self) -> None:
+        """One that can never be passed, as others have ended, ends the program."""
+        if (missed := self._rounds.missed()) and not self.killed:
+            self.killed = True
+            names = ", ".join(self._nodes[number] for number in missed)
+            self._out += [Note(f"{names}: ended while others wait for it in MPI"), *self.signal(SIGKILL)]
+
+
+def _words(message: m.Relay | m.Error) -> str:
+    if isinstance(message, m.Relay):
+        try:
+            return codec.Decoder[m.Error](m.Error).decode(message.message).text
+        except ProtocolError:
+            return "something that is no error"
+    return message.text
+
+
+# ---- an agent's end -------------------------------------------------------------------------------------
+
+
+def part_of(launch: t.Launch, number: int) -> World:
+    """The world of the processes at the agent of this number, from 0; of one that has any."""
+    used = [each for each, size in enumerate(launch.sizes) if size]
+    return World(0, tuple(launch.sizes[each] for each in used), used.index(number))
+
+
+def start_of(launch: t.Launch, number: int, output: str, token: str) -> m.StartGroup | None:
+    """What the agent of this number, from 0, is to start; None if nothing."""
+    if not launch.sizes[number]:
+        return None
+    return m.StartGroup(
+        JOB, number, part_of(launch, number), launch.argv, launch.env, launch.cwd, output, token, launch.dialect,
+        streams=True,
+    )  # fmt: skip
+
+
+class Outlet:
+    """What one node tells the controller, in order and under numbers, until that has said that it has come. No more
+    than ``window`` bytes of output are under way at a time, so that nobody has to keep what a slow terminal does not
+    take."""
+
+    def __init__(self, node: str, window: int = 1 << 18) -> None:
+        self._node = node
+        self._window = window
+        self._told: deque[m.From] = deque()
+        self._number = 0
+        self._sent = self._written = 0
+
+    @property
+    def room(self) -> int:
+        """How many bytes of output may be told now; 0 or less is none."""
+        return self._window - (self._sent - self._written)
+
+    def tell(self, message: msgspec.Raw, size: int = 0) -> m.From:
+        """The next envelope, with ``size`` bytes of output in it."""
+        self._number += 1
+        self._sent += size
+        self._told.append(m.From(self._node, message, self._number))
+        return self._told[-1]
+
+    def taken(self, taken: t.Taken) -> None:
+        self._written = max(self._written, min(taken.total, self._sent))
+        while self._told and self._told[0].number <= taken.number:
+            self._told.popleft()
+
+    @property
+    def untaken(self) -> tuple[m.From, ...]:
+        """What may have been lost on its way."""
+        return tuple(self._told)
+
+
+class Inlet:
+    """The controller's end of the outlets of all nodes: each message once, in order."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._written: dict[str, int] = {}
+
+    def is_next(self, envelope: m.From) -> bool:
+        """Whether this is to be looked at now; else it has come before, or one before it has not and will come again,
+        with all that follow."""
+        if not envelope.number:
+            return True
+        last = self._numbers.get(envelope.node, 0)
+        if envelope.number == last + 1:
+            self._numbers[envelope.node] = envelope.number
+            return True
+        return False
+
+    def written(self, node: str, size: int) -> None:
+        self._written[node] = self._written.get(node, 0) + size
+
+    def taken(self, node: str) -> m.To:
+        """What the node is to know."""
+        return m.To((node,), codec.raw(t.Taken(self._numbers.get(node, 0), self._written.get(node, 0))))
+
+
+class LineCutter:
+    """Whole lines of what a process writes; a line that is longer than ``limit`` is cut."""
+
+    def __init__(self, limit: int = 1 << 16) -> None:
+        self._rest = bytearray()
+        self._limit = limit
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        self._rest += data
+        end = self._rest.rfind(b"\n") + 1
+        if not end and len(self._rest) >= self._limit:
+            end = len(self._rest)
+        if end:
+            whole = bytes(self._rest[:end])
+            del self._rest[:end]
+            yield from (whole[at : at + self._limit] for at in range(0, len(whole), self._limit))
+
+    def rest(self) -> bytes:
+        """What is left at the end, a line without its end."""
+        rest, self._rest = bytes(self._rest), bytearray()
+        return rest

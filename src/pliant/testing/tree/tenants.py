@@ -1,0 +1,188 @@
+"""Stand-ins for who lives in a launch tree: the launcher at its root, and at each node what starts and ends processes.
+What they decide is decided by the machines that are shipped (`live/tree/launching.py`)."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pliant.live.tree import messages as b
+from pliant.live.tree.launching import (
+    JOB,
+    ForAll,
+    Inlet,
+    Launching,
+    LineCutter,
+    Note,
+    Outlet,
+    Print,
+    start_of,
+)
+from pliant.live.tree.launching import Output as Outcome
+from pliant.protocol import codec
+from pliant.protocol import launching as t
+from pliant.protocol import messages as m
+
+if TYPE_CHECKING:
+    from pliant.testing.tree.forest import Forest
+
+AGAIN_S = 3.0
+WINDOW = 64
+"""Bytes: so little that output has to wait."""
+
+
+def lines_of(rank: int) -> bytes:
+    """What process ``rank`` writes; the last line has no end."""
+    return b"".join(b"%d says %d\n" % (rank, i) for i in range(rank % 7)) + b"%d" % rank
+
+
+def code_of(rank: int) -> int:
+    return -15 if rank % 11 == 10 else rank % 5 % 3
+
+
+class Tenant:
+    """At the agent of ``rank``."""
+
+    def __init__(self, forest: Forest, rank: int) -> None:
+        self._forest = forest
+        self._rank = rank
+        self._outlet = Outlet(f"n{rank - 1}", WINDOW)
+        self._waiting: deque[tuple[int, msgspec.Raw]] = deque()
+        self._orders: codec.Decoder[t.ForAll | t.ForNode] = codec.Decoder(t.ForAll | t.ForNode)
+        self._fenced: list[int] = []
+        self._group: m.StartGroup | None = None
+        self._repeats = False
+
+    def deliver(self, message: msgspec.Raw) -> None:
+        match self._orders.decode(message):
+            case t.Launch() as launch:
+                self._group = start_of(launch, self._rank - 1, "", "token")
+                self._later(self._start)
+            case t.Tally():
+                self._tell(codec.raw(t.Counted(0.0, {}, 1)))
+            case m.Fenced() as fenced:
+                self._fenced.append(len(fenced.entries))
+                if not fenced.more:
+                    self._later(self._run)
+            case m.Signal():
+                self._end(-9)
+
+    def local(self, envelope: m.To) -> None:
+        match self._orders.decode(envelope.message):
+            case t.Taken() as taken:
+                self._outlet.taken(taken)
+                self._pour()
+
+    def _later(self, call: Callable[[], None]) -> None:
+        def at_home() -> None:
+            if self._forest.agents[self._rank].alive:
+                call()
+
+        self._forest.later(self._forest.random.uniform(0.0, 0.3), at_home)
+
+    def _start(self) -> None:
+        if (group := self._group) is None:
+            return
+        self._tell(codec.raw(m.Started(JOB, group.group, tuple(group.world.ranks))))
+        if group.dialect == "pmi1":
+            entries = {f"card {self._rank}": "x"}
+            self._tell(codec.raw(m.Fence(JOB, group.group, 0, entries)))
+        else:
+            self._run()
+
+    def _run(self) -> None:
+        """All processes write what they have to, and end."""
+        if self._group is None:
+            return
+        for rank in self._group.world.ranks:
+            cutter, text = LineCutter(40), lines_of(rank)
+            parts = [text[at : at + 13] for at in range(0, len(text), 13)]
+            for lines in [*(lines for part in parts for lines in cutter.feed(part)), cutter.rest()]:
+                self._waiting.append((len(lines), codec.raw(t.Output(rank, lines, rank % 2 == 1))))
+        self._end(None)
+
+    def _end(self, code: int | None) -> None:
+        if (group := self._group) is not None:
+            self._group = None
+            for rank in group.world.ranks:
+                ended = m.Exited(JOB, group.group, rank, code_of(rank) if code is None else code)
+                self._waiting.append((0, codec.raw(ended)))
+        self._pour()
+
+    def _pour(self) -> None:
+        while self._waiting and (self._outlet.room > 0 or not self._waiting[0][0]):
+            size, message = self._waiting.popleft()
+            self._tell(message, size)
+
+    def _tell(self, message: msgspec.Raw, size: int = 0) -> None:
+        self._forest.happened(self._rank, b.Say(self._outlet.tell(message, size)))
+        if not self._repeats:
+            self._repeats = True
+            self._forest.later(AGAIN_S, self._again)
+
+    def _again(self) -> None:
+        """As long as there is something that has not come."""
+        self._repeats = bool(self._outlet.untaken) and self._forest.agents[self._rank].alive
+        if self._repeats:
+            for envelope in self._outlet.untaken:
+                self._forest.happened(self._rank, b.Say(envelope))
+            self._forest.later(AGAIN_S, self._again)
+
+
+class Landlord:
+    """At the root: launches a program, and takes what comes of it."""
+
+    def __init__(self, forest: Forest, launch: t.Launch, nodes: tuple[str, ...]) -> None:
+        self._forest = forest
+        self._launch = launch
+        self._inlet = Inlet()
+        self._random = random.Random(0)  # noqa: S311 - to be repeated
+        self.launching = Launching(launch, nodes)
+        self.printed: dict[int, bytes] = {}
+        self.told: list[bytes] = []
+        """What was for all, in order."""
+        self._has_counted = False
+
+    def begin(self) -> None:
+        self._tell_all(codec.raw(self._launch))
+        for rank, why in self._forest.gone.items():
+            self.gone(self._forest.nodes[rank - 1], why)
+
+    def arrived(self, envelope: m.From) -> None:
+        if self._inlet.is_next(envelope):
+            self._do(self.launching.arrived(envelope))
+        self._send(self._inlet.taken(envelope.node))
+
+    def gone(self, node: str, why: str) -> None:
+        self._do(self.launching.gone(node, why))
+
+    def _do(self, outputs: list[Outcome]) -> None:
+        for output in outputs:
+            match output:
+                case Print():
+                    self._forest.later(self._random.uniform(0.0, 0.5), partial(self._write, output))
+                    rank = output.message.rank
+                    self.printed[rank] = self.printed.get(rank, b"") + output.message.data
+                case ForAll():
+                    self._tell_all(output.message)
+                case Note():
+                    pass
+        if self.launching.is_over and not self._has_counted:
+            self._has_counted = True
+            self._tell_all(codec.raw(t.Tally()))
+
+    def _write(self, output: Print) -> None:
+        self._inlet.written(output.node, len(output.message.data))
+        self._send(self._inlet.taken(output.node))
+
+    def _tell_all(self, message: msgspec.Raw) -> None:
+        self.told.append(bytes(message))
+        self._forest.happened(0, b.Announce(message))
+
+    def _send(self, envelope: m.To) -> None:
+        self._forest.happened(0, b.Send(envelope))

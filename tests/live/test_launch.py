@@ -1,0 +1,285 @@
+"""``pliant launch`` on virtual nodes of this machine: real agents, sockets and processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import PATIENCE_S, PLIANT, until
+
+from pliant.launch.tree import links
+
+MARK = "PLIANT_TEST_LAUNCH"
+NUMBERED = 'echo "out $PLIANT_RANK of $PLIANT_SIZE, here $PLIANT_LOCAL_RANK"; echo "err $PLIANT_RANK" >&2; exit $((PLIANT_RANK % 4))'
+
+
+class Launched:
+    """``pliant launch`` as a process, whose agents and programs can be found by a mark in their environment."""
+
+    def __init__(self) -> None:
+        self.mark = uuid.uuid4().hex
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *words: str, stdin: Any = subprocess.DEVNULL, **env: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [PLIANT, "launch", *words], env={**os.environ, MARK: self.mark, **env},
+            stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        self.started.append(process)
+        return process
+
+    def run(self, *words: str, stdin: Any = subprocess.DEVNULL, **env: str) -> tuple[int, str, str]:
+        out, err = self.start(*words, stdin=stdin, **env).communicate(timeout=PATIENCE_S)
+        assert not self.alive()
+        return self.started[-1].returncode, out.decode(), err.decode()
+
+    def alive(self) -> dict[int, list[str]]:
+        """All processes of it, by their command lines."""
+        found = {}
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                if f"{MARK}={self.mark}".encode() in (path / "environ").read_bytes():
+                    found[int(path.name)] = (path / "cmdline").read_bytes().decode().split("\0")[:-1]
+            except OSError:
+                continue
+        return found
+
+    def programs(self, name: str) -> int:
+        """How many processes of this name run."""
+        return sum(words[:1] == [name] for words in self.alive().values())
+
+    def agents(self) -> list[int]:
+        """Those in the tree; each has the agent of its node as a child, of the same command line."""
+        those = [pid for pid, words in self.alive().items() if "pliant.launch.tree" in words]
+        return sorted(pid for pid in those if _parent(pid) not in those or _is_session_leader(pid))
+
+    def end(self) -> None:
+        for process in self.started:
+            process.kill()
+            process.communicate()
+        for pid in self.alive():
+            os.kill(pid, signal.SIGKILL)
+
+
+def _stat(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ["X", "0", "0", "0"]
+
+
+def _parent(pid: int) -> int:
+    return int(_stat(pid)[1])
+
+
+def _is_session_leader(pid: int) -> bool:
+    return int(_stat(pid)[3]) == pid
+
+
+@pytest.fixture
+def launched() -> Iterator[Launched]:
+    launch = Launched()
+    yield launch
+    launch.end()
+
+
+def test_processes_are_numbered_and_their_ends_told(launched: Launched, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    code, out, _ = launched.run(
+        "-N", "5", "-n", "8", "--degree", "2", "--json", "--timeline", str(trace), "--", "sh", "-c", NUMBERED
+    )
+    told = json.loads(out)
+    assert code == told["code"] == 3
+    assert [each["code"] for each in told["outputs"]] == [0, 1, 2, 3, 0, 1, 2, 3]
+    here = [0, 1, 0, 1, 0, 1, 0, 0]
+    assert [each["stdout"] for each in told["outputs"]] == [
+        f"out {i} of 8, here {here[i]}\n" for i in range(8)
+    ]
+    assert [each["stderr"] for each in told["outputs"]] == [f"err {i}\n" for i in range(8)]
+    assert [each["node"] for each in told["outputs"]] == ["n0", "n0", "n1", "n1", "n2", "n2", "n3", "n4"]
+    assert told["nodes"] == 5
+    assert told["depth"] == 2
+    assert told["connections_max"] <= 2 + 1 + 2
+    times = [told["phases"][name] for name in ("contacts", "started", "ended", "over")]
+    assert times == sorted(times)
+    rows = {event["tid"] for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"}
+    assert rows == set(range(6))
+
+
+def test_lines_are_whole_and_none_is_lost(launched: Launched) -> None:
+    """More than is kept anywhere, while nobody reads."""
+    count = 60_000
+    process = launched.start(
+        "-N", "3", "--tag-output", "--", sys.executable, "-c", f"for i in range({count}): print(i, 'x' * 30)"
+    )
+    until(lambda: len(launched.agents()) == 3, "the agents are there")
+    assert process.stdout is not None
+    lines = process.stdout.read().splitlines()
+    assert process.wait(PATIENCE_S) == 0
+    for node in range(3):
+        mine = [line for line in lines if line.startswith(f"n{node}.{node}: ".encode())]
+        assert mine == [f"n{node}.{node}: {i} {'x' * 30}".encode() for i in range(count)]
+    assert len(lines) == 3 * count
+
+
+def test_one_process_reads_what_is_typed(launched: Launched, tmp_path: Path) -> None:
+    data = os.urandom(1_500_000).hex().encode()
+    (tmp_path / "in").write_bytes(data)
+    with (tmp_path / "in").open("rb") as file:
+        code, out, err = launched.run("-N", "2", "--stdin", "1", "--", "sh", "-c", "wc -c", stdin=file)
+    assert (code, sorted(map(int, out.split())), err) == (0, [0, len(data)], "")
+    process = launched.start("-N", "1", "--", "cat", stdin=subprocess.PIPE)
+    assert process.communicate(b"a\nb", timeout=PATIENCE_S)[0] == b"a\nb"
+
+
+def test_mpi_over_nodes(launched: Launched) -> None:
+    program = (
+        "from mpi4py import MPI; c = MPI.COMM_WORLD; print(c.rank, c.size, c.allreduce(c.rank), flush=True);"
+        "c.rank == 2 and __import__('sys').exit(0)"
+    )
+    code, out, err = launched.run(
+        "-N", "3", "-n", "4", "--mpi", "--", sys.executable, "-c", program, UCX_NET_DEVICES="lo"
+    )
+    assert code == 0, err
+    assert sorted(out.splitlines()) == [f"{rank} 4 6" for rank in range(4)]
+    code, out, err = launched.run(
+        "-N", "2", "--mpi", "--", sys.executable, "-c",
+        "from mpi4py import MPI; c = MPI.COMM_WORLD; c.rank and __import__('os')._exit(5); c.barrier()",
+        UCX_NET_DEVICES="lo",
+    )  # fmt: skip
+    assert code == 128 + 9, "one that fails ends the others, as with mpiexec"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--", "no-such-program"], 127, "n0: 'no-such-program': No such file or directory"),
+        (["-N", "3", "--timeout", "1", "--", "sleep", "60"], 124, "it was not over within 1 s"),
+        (["--degree", "0", "--", "true"], 2, "'0' is no tree"),
+        (["--interface", "10.255.255.0/24", "--", "true"], 2, "nothing here is '10.255.255.0/24'; this machine has lo 127.0.0.1"),
+        (["--stdin", "4", "--", "true"], 2, "--stdin 4: the processes are 0 to 0"),
+    ],
+)  # fmt: skip
+def test_what_goes_wrong_is_told(launched: Launched, words: list[str], code: int, said: str) -> None:
+    ended, _, err = launched.run(*words)
+    assert ended == code
+    assert said in err
+
+
+def test_nothing_is_left_when_the_launcher_is_killed(launched: Launched) -> None:
+    process = launched.start("-N", "6", "--degree", "2", "--", "sh", "-c", "sleep 600 & sleep 600")
+    until(lambda: launched.programs("sleep") == 12, "all run")
+    process.kill()
+    killed = time.monotonic()
+    until(lambda: not launched.alive(), "all have ended")
+    assert time.monotonic() - killed < 5
+
+
+def _inner(launched: Launched) -> int:
+    """An agent that others are below, of six in a chain."""
+    return next(pid for pid in launched.agents() if launched_node(pid) == "n2")
+
+
+def launched_node(pid: int) -> str:
+    """The node of an agent, by the processes that it has started."""
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        for rank in Path(f"/proc/{child}/task/{child}/children").read_text().split():
+            environ = Path(f"/proc/{rank}/environ").read_bytes().split(b"\0")
+            for each in environ:
+                if each.startswith(b"PLIANT_NODE="):
+                    return each.partition(b"=")[2].decode()
+    return ""
+
+
+def test_the_loss_of_an_agent_ends_the_launch(launched: Launched) -> None:
+    process = launched.start("-N", "4", "--degree", "1", "--", "sleep", "600")
+    until(lambda: launched.programs("sleep") == 4, "all run")
+    os.kill(_inner(launched), signal.SIGKILL)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert b"n2: " in err
+    until(lambda: not launched.alive(), "nothing is left")
+
+
+def test_those_below_a_lost_agent_go_on(launched: Launched, tmp_path: Path) -> None:
+    """With --survive: an inner agent of a chain dies, and what was below it calls the next one further up."""
+    flag = tmp_path / "go"
+    wait = f'while [ ! -e {flag} ]; do sleep 0.05; done; echo "done $PLIANT_RANK"'
+    process = launched.start("-N", "5", "--degree", "1", "--survive", "--json", "--", "sh", "-c", wait)
+    until(lambda: launched.programs("sh") == 5, "all run")
+    until(lambda: any(launched_node(pid) == "n2" for pid in launched.agents()), "n2 is known")
+    os.kill(_inner(launched), signal.SIGKILL)
+    until(lambda: launched.programs("sh") == 4, "its process is gone")
+    flag.touch()
+    out, err = process.communicate(timeout=PATIENCE_S)
+    told = json.loads(out)
+    assert told["lost"].keys() == {"n2"}, err
+    assert [each["code"] for each in told["outputs"]] == [0, 0, 255, 0, 0]
+    assert [each["stdout"] for each in told["outputs"]] == [
+        "done 0\n",
+        "done 1\n",
+        "",
+        "done 3\n",
+        "done 4\n",
+    ]
+    assert told["code"] == 255
+    until(lambda: not launched.alive(), "nothing is left")
+
+
+def test_a_stranger_is_refused_and_the_secret_is_nowhere(launched: Launched, tmp_path: Path) -> None:
+    flag = tmp_path / "go"
+    process = launched.start(
+        "-N", "2", "--json", "--", "sh", "-c", f"while [ ! -e {flag} ]; do sleep 0.05; done"
+    )
+    until(lambda: launched.programs("sh") == 2, "all run")
+    shown = b""
+    for pid in launched.alive():
+        shown += Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+    assert shown.count(launched.mark.encode()) == len(launched.alive())
+    assert not re.search(rb"[0-9a-f]{64}", shown), "what a secret looks like"
+    [port] = listening(process.pid)
+    with pytest.raises((links.StrangerError, ConnectionError)):
+        links.call(f"127.0.0.1:{port}", 1, "guessed")
+    with socket.create_connection(("127.0.0.1", port), 5) as other:
+        other.sendall(b"0" * 32)
+        assert len(other.recv(96, socket.MSG_WAITALL)) == 96
+        other.sendall(b"00000001" + b"0" * 64)
+        assert other.recv(1) == b"", "nothing more is said to it"
+    flag.touch()
+    told = json.loads(process.communicate(timeout=PATIENCE_S)[0])
+    assert (told["code"], told["strangers"]) == (0, 1)
+
+
+def listening(pid: int) -> list[int]:
+    """The ports at which a process listens."""
+    sockets = set()
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        target = str(path.readlink())
+        if target.startswith("socket:"):
+            sockets.add(target[8:-1])
+    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    return [int(row[1].partition(":")[2], 16) for row in rows if row[3] == "0A" and row[9] in sockets]
+
+
+def test_the_first_interrupt_is_the_programs(launched: Launched) -> None:
+    process = launched.start(
+        "-N", "2", "--", "sh", "-c", 'trap "echo heard; exit 4" INT; echo ready; while :; do sleep 0.05; done'
+    )
+    assert process.stdout is not None
+    assert [process.stdout.readline(), process.stdout.readline()] == [b"ready\n"] * 2
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    assert out == b"heard\n" * 2
+    assert process.returncode == 130
+    assert not launched.alive()

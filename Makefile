@@ -27,6 +27,7 @@ check: setup
 test: check
 	$(BIN)/python -m pytest -q -n auto -m long tests/pure
 	$(BIN)/python -m pytest -q -n 3 tests/live
+	$(BIN)/python -m pytest -q tests/cluster
 
 demo: setup
 	$(BIN)/pliant demo

@@ -370,13 +370,19 @@ def test_what_ranks_used_that_ended_before_the_restart_is_the_jobs() -> None:
     assert end.cpu_s == 3.75
 
 
-def test_what_a_rank_used_is_counted_once_though_its_agent_comes_back_to_the_same_controller() -> None:
+def released() -> Agents:
+    """Group 1 was released, has used 3 s of its processor and is proved clean."""
     agents = running()
     agents.tell(o.Resize(1, 1, ("n1",)))
     agents.says(0, m.Accept(0, 1))
     agents.says(0, m.Done(0, 1, 0, (1,)))
     agents.say(1, m.Exited(1, 1, 0, 0, 3.0))
     agents.say(1, m.Proof(1, clean=True))
+    return agents
+
+
+def test_what_a_rank_used_is_counted_once_though_its_agent_comes_back_to_the_same_controller() -> None:
+    agents = released()
     agents.tell(o.Unlinked("n1"))
     agents.hello(1, used={1: 3.0})
     agents.say(0, m.Exited(1, 0, 0, 0, 0.25))
@@ -387,12 +393,7 @@ def test_what_a_rank_used_is_counted_once_though_its_agent_comes_back_to_the_sam
 
 def ended_before_all_are_heard() -> Agents:
     """Group 1 was released and proved clean, and group 0 has ended; the agent of group 1 has yet to come back."""
-    agents = running()
-    agents.tell(o.Resize(1, 1, ("n1",)))
-    agents.says(0, m.Accept(0, 1))
-    agents.says(0, m.Done(0, 1, 0, (1,)))
-    agents.say(1, m.Exited(1, 1, 0, 0, 3.0))
-    agents.say(1, m.Proof(1, clean=True))
+    agents = released()
     agents.again()
     agents.hello(0, held(0), repeats=agents.numbers["n0"] + 2)
     agents.says(0, m.Bye(1, "42"))

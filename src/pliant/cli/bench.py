@@ -6,7 +6,7 @@ import json
 import resource
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -73,6 +73,22 @@ class Counting:
         self.records += 1
         if type(record) is r.JobStarted:
             self.placed += len(record.nodes)
+
+
+def tell_seeds(
+    figures: Mapping[str, object], broken: Sequence[str], beside: Mapping[str, object], *, as_json: bool
+) -> None:
+    """Print what came of all seeds, and of the ``broken`` ones a line each, or as JSON what is ``beside`` it. If there
+    is one, that is the end, with exit code 1."""
+    if as_json:
+        typer.echo(json.dumps({**figures, **beside}))
+    else:
+        for name, value in figures.items():
+            typer.echo(f"{name:20} {value}")
+        for line in broken[:20]:
+            typer.echo(line)
+    if broken:
+        raise typer.Exit(1)
 
 
 @bench_app.command()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pliant.cli.bench import bench_app, over_seeds
+from pliant.cli.bench import bench_app, over_seeds, tell_seeds
 
 if TYPE_CHECKING:
     from pliant.testing.balanced import Trial
@@ -51,15 +50,8 @@ def places(
         "wrong": len(wrong),
         "seeds_per_s": round(len(trials) / (time.monotonic() - began), 2),
     }
-    if as_json:
-        typer.echo(json.dumps({**figures, "which": [trial._asdict() for trial in wrong]}))
-    else:
-        for name, value in figures.items():
-            typer.echo(f"{name:12} {value}")
-        for trial in wrong[:20]:
-            typer.echo(f"seed {trial.seed}: {trial.problem or 'the result is wrong'}")
-    if wrong:
-        raise typer.Exit(1)
+    lines = [f"seed {trial.seed}: {trial.problem or 'the result is wrong'}" for trial in wrong]
+    tell_seeds(figures, lines, {"which": [trial._asdict() for trial in wrong]}, as_json=as_json)
 
 
 def attempts(seeds: list[int], *, deaths: int) -> list[Trial]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from functools import partial
@@ -10,7 +9,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from pliant.cli.bench import bench_app, over_seeds
+from pliant.cli.bench import bench_app, over_seeds, tell_seeds
 from pliant.model.errors import PliantError
 from pliant.protocol import resizing
 from pliant.testing.audit.impossible import IMPOSSIBLE
@@ -61,15 +60,8 @@ def world(  # noqa: PLR0913 -- a command has its options as parameters
         if stop and some[-1].broken:
             break
     figures, found = _sum(verdicts, time.monotonic() - began)
-    if as_json:
-        typer.echo(json.dumps({**figures, "violations": [one._asdict() for one in found]}))
-    else:
-        for name, value in figures.items():
-            typer.echo(f"{name:20} {value}")
-        for one in found[:20]:
-            typer.echo(f"seed {one.seed}: {one.kind}: {one.what}")
-    if found:
-        raise typer.Exit(1)
+    lines = [f"seed {one.seed}: {one.kind}: {one.what}" for one in found]
+    tell_seeds(figures, lines, {"violations": [one._asdict() for one in found]}, as_json=as_json)
 
 
 def _faults(text: str) -> tuple[str, ...]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pliant.model.jobs import Bounds, JobClass
 from pliant.model.speedup import Phase, Phases
-from pliant.sim.running import Run
+from pliant.sim.running import RunningJob
 from pliant.workloads.job import SimJob
 
 
-class EvolvingRun(Run):
+class EvolvingJob(RunningJob):
     """A job with phases. ``left`` and ``whole`` are those of the present phase."""
 
     __slots__ = ("_next", "_phase", "_phases", "_scale")
@@ -42,9 +42,9 @@ class EvolvingRun(Run):
         return Bounds(low, high) if 0 < low <= high else None
 
 
-def new_run(number: int, job: SimJob, mask: int, now: float) -> Run:
+def new_run(number: int, job: SimJob, mask: int, now: float) -> RunningJob:
     """A run of ``job``, by its phases if it has some."""
     spec = job.spec
     if spec.job_class is JobClass.EVOLVING and isinstance(spec.model, Phases):
-        return EvolvingRun(number, job, spec.model, mask, now)
-    return Run(number, job, mask, now)
+        return EvolvingJob(number, job, spec.model, mask, now)
+    return RunningJob(number, job, mask, now)

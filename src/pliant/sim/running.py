@@ -10,7 +10,7 @@ from pliant.model.kinds import KINDS, Loss
 from pliant.workloads.job import SimJob
 
 
-class Run:
+class RunningJob:
     """A job that has been started. ``left`` is the share of its work still to do at ``since``; it computes
     at rate 1 / ``whole``, or stands still if that is None. ``turn`` tells stale ends from the valid one.
     ``held`` are the node-seconds it had held at ``held_at``."""

@@ -21,7 +21,7 @@ from pliant.sim.breakdowns import MOST_REQUEUES, Breakdowns
 from pliant.sim.evolving import new_run
 from pliant.sim.instant import Instant
 from pliant.sim.refusals import check_jobs, restless, sleepless, stuck
-from pliant.sim.running import Former, Run
+from pliant.sim.running import Former, RunningJob
 from pliant.workloads.failures import Failures
 from pliant.workloads.job import SimJob
 
@@ -103,9 +103,9 @@ class Simulator:
         self._progress: Callable[[int], None] | None = None
         self._failures = failures
         self._breakdowns = Breakdowns(failures.outages(nodes) if failures is not None else (), nodes)
-        self._heap: list[tuple[float, int, Callable[[Any, int], None], Run | Former, int]] = []
+        self._heap: list[tuple[float, int, Callable[[Any, int], None], RunningJob | Former, int]] = []
         self._order = 0
-        self._runs: dict[int, Run] = {}
+        self._runs: dict[int, RunningJob] = {}
         self._events: list[e.Event] = []
         self._wishes: list[e.Event] = []
         self._wake = NEVER
@@ -251,7 +251,7 @@ class Simulator:
             for command in commands:
                 self._carry_out[type(command)](command)
 
-    def _at(self, time: float, happen: Callable[[Any, int], None], run: Run | Former) -> None:
+    def _at(self, time: float, happen: Callable[[Any, int], None], run: RunningJob | Former) -> None:
         self._order += 1
         heappush(self._heap, (time, self._order, happen, run, run.turn))
 
@@ -312,7 +312,7 @@ class Simulator:
 
     # ---- what jobs do --------------------------------------------------------------------------------
 
-    def _begin(self, run: Run, _turn: int) -> None:
+    def _begin(self, run: RunningJob, _turn: int) -> None:
         """Say hello and compute."""
         if run.number not in self._runs:
             return
@@ -325,13 +325,13 @@ class Simulator:
         self._compute(run)
         self._ask(run)
 
-    def _ask(self, run: Run) -> None:
+    def _ask(self, run: RunningJob) -> None:
         """An evolving job says which size it wants, if not the one it has; told after all else that happens."""
         wish = run.wish()
         if wish is not None:
             self._wishes.append(e.Wants(run.number, wish))
 
-    def _compute(self, run: Run) -> None:
+    def _compute(self, run: RunningJob) -> None:
         """Go on computing at the present size; the end moves accordingly."""
         now = self._now
         run.since = now
@@ -340,7 +340,7 @@ class Simulator:
         ending = self._cost.end_s if self._starting else 0.0
         self._at(now + run.left * run.whole + ending, self._finish, run)
 
-    def _finish(self, run: Run, turn: int) -> None:
+    def _finish(self, run: RunningJob, turn: int) -> None:
         if turn != run.turn:
             return
         if run.advance():
@@ -349,7 +349,7 @@ class Simulator:
         else:
             self._over(run, 0)
 
-    def _over(self, run: Run, exit_code: int, *, requeue: bool = False) -> None:
+    def _over(self, run: RunningJob, exit_code: int, *, requeue: bool = False) -> None:
         run.turn += 1
         del self._runs[run.number]
         self._ended += not requeue
@@ -364,7 +364,7 @@ class Simulator:
         if self._progress is not None and not self._ended % 500:
             self._progress(self._ended)
 
-    def _lose(self, run: Run) -> None:
+    def _lose(self, run: RunningJob) -> None:
         """A node of the job has failed and its work is lost: submit it again, but not for ever."""
         self._lost_node_s += run.hold(self._now)
         times = self._requeues.pop(run.number, 0) + 1
@@ -383,7 +383,7 @@ class Simulator:
                 if run.lose(record.nodes.mask, self._now):
                     self._compute(run)
 
-    def _accept(self, run: Run, _turn: int) -> None:
+    def _accept(self, run: RunningJob, _turn: int) -> None:
         offer = self._current(run)
         if offer is None or run.accepted:
             return
@@ -395,7 +395,7 @@ class Simulator:
         else:
             self._block(run, run.turn)
 
-    def _block(self, run: Run, _turn: int) -> None:
+    def _block(self, run: RunningJob, _turn: int) -> None:
         """Stand still: the last part of every resize."""
         offer = self._current(run)
         if offer is None:
@@ -406,7 +406,7 @@ class Simulator:
         run.turn += 1
         self._at(self._now + run.still_s, self._resized, run)
 
-    def _resized(self, run: Run, turn: int) -> None:
+    def _resized(self, run: RunningJob, turn: int) -> None:
         offer = self._current(run)
         if offer is None or turn != run.turn:
             return
@@ -440,7 +440,7 @@ class Simulator:
             )
         return left, root
 
-    def _current(self, run: Run) -> c.Offer | None:
+    def _current(self, run: RunningJob) -> c.Offer | None:
         """The outstanding offer, if the job still runs."""
         return run.offer if self._runs.get(run.number) is run else None
 

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup check test demo clean
+.PHONY: setup check test demo clean cluster
 
 setup: $(STAMP)
 
@@ -27,6 +27,8 @@ check: setup
 test: check
 	$(BIN)/python -m pytest -q -n auto -m long tests/pure
 	$(BIN)/python -m pytest -q -n 3 tests/live
+
+cluster: setup
 	$(BIN)/python -m pytest -q tests/cluster
 
 demo: setup

@@ -187,6 +187,7 @@ def _told(plan: Plan, outcome: Outcome, kept: dict[int, tuple[bytearray, bytearr
         "depth": outcome.depth,
         "lost": outcome.lost,
         "strangers": outcome.strangers,
+        "controller_cpu_s": round(outcome.cpu_s, 4),
         "outputs": [
             {
                 "process": rank,

@@ -62,6 +62,8 @@ class Outcome(msgspec.Struct, frozen=True):
     counted: dict[str, t.Counted]
     began: float
     strangers: int
+    cpu_s: float
+    """What the controller itself has taken of its processor."""
 
 
 class Launcher:
@@ -87,7 +89,7 @@ class Launcher:
         """Nodes that are to be told what has come of them."""
         self._left: asyncio.Future[str] = self._loop.create_future()
         self._printing: queue.SimpleQueue[Print | None] = queue.SimpleQueue()
-        self._began = time.time()
+        self._began, self._cpu_s = time.time(), time.process_time()
         self._phases: dict[str, float] = {}
         self._code = 0
         self._interrupts = 0
@@ -133,6 +135,7 @@ class Launcher:
             counted=counted,
             began=self._began,
             strangers=self._tree.strangers,
+            cpu_s=time.process_time() - self._cpu_s,
         )
 
     def _phase(self, name: str) -> None:

@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
@@ -183,7 +184,7 @@ class Tree:
     async def _reach(self, order: b.Reach) -> None:
         seat = self._mine.seat
         try:
-            sock = await asyncio.to_thread(links.call, order.contact, seat.rank, self._mine.secret)
+            sock = await _called(order.contact, seat.rank, self._mine.secret)
         except (links.StrangerError, OSError) as error:
             self.happened(b.Cut(order.rank, str(error)))
             return
@@ -254,6 +255,33 @@ class Tree:
         """What was to start an agent has ended: well, if the agent goes on by itself."""
         if why or not self._mine.starting.leaves:
             self.happened(b.NotStarted(rank, why or "it ended at once"))
+
+
+async def _called(contact: str, rank: int, secret: str) -> socket.socket:
+    """``links.call`` in a thread that nobody waits for at the end of the process: it may take its time."""
+    loop = asyncio.get_running_loop()
+    made: asyncio.Future[socket.socket] = loop.create_future()
+
+    def done(link: socket.socket | None, error: Exception | None) -> None:
+        if made.cancelled():
+            if link is not None:
+                link.close()
+        elif link is not None:
+            made.set_result(link)
+        elif error is not None:
+            made.set_exception(error)
+
+    def call() -> None:
+        result: tuple[socket.socket | None, Exception | None]
+        try:
+            result = links.call(contact, rank, secret), None
+        except Exception as error:  # noqa: BLE001 - told to whoever waits
+            result = None, error
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(done, *result)
+
+    threading.Thread(target=call, daemon=True).start()
+    return await made
 
 
 class Starter:

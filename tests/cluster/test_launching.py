@@ -1,0 +1,135 @@
+"""``pliant launch`` over ssh, on machines that have networks and processes of their own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pliant.testing.cluster import VirtualCluster, virtual_cluster
+
+PLIANT = str(Path(sys.executable).with_name("pliant"))
+PATIENCE_S = 40.0
+ALLREDUCE = (
+    "from mpi4py import MPI; import os; c = MPI.COMM_WORLD;"
+    "print(os.uname().nodename, c.rank, c.size, c.allreduce(c.rank))"
+)
+
+
+def until(true: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S:g} s: {what}"
+        time.sleep(0.05)
+
+
+def told(cluster: VirtualCluster, *words: str, **env: str) -> dict[str, Any]:
+    done = cluster.run([PLIANT, "launch", "--json", *words], timeout_s=PATIENCE_S, env=env)
+    assert done.stdout, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return {**answer, "stderr": done.stderr}
+
+
+def started(cluster: VirtualCluster, *words: str) -> subprocess.Popen[str]:
+    return cluster.popen([PLIANT, "launch", "--json", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def sleepers(cluster: VirtualCluster, seconds: int) -> int:
+    found = [each for each in cluster.processes() if each.command == f"sleep {seconds}"]
+    return len(found)
+
+
+def test_a_program_runs_on_every_node(cluster: VirtualCluster) -> None:
+    answer = told(cluster, "--hosts", "node[01-16]", "--degree", "3", "--", "hostname")
+    assert [(each["node"], each["stdout"]) for each in answer["outputs"]] == [
+        (name, f"{name}\n") for name in cluster.names
+    ]
+    assert answer["code"] == 0
+    assert answer["depth"] == 3
+    assert answer["connections_max"] <= 3 + 1 + 4
+
+
+def test_one_mpi_world_over_nodes(cluster: VirtualCluster) -> None:
+    answer = told(
+        cluster, "--hosts", "node[01-03]", "-n", "4", "--mpi", "--", sys.executable, "-c", ALLREDUCE
+    )
+    assert answer["code"] == 0, answer
+    said = [each["stdout"].split() for each in answer["outputs"]]
+    assert said == [
+        ["node01", "0", "4", "6"], ["node01", "1", "4", "6"], ["node02", "2", "4", "6"], ["node03", "3", "4", "6"],
+    ]  # fmt: skip
+
+
+def test_what_listens_is_reached_at_the_interface_that_was_named(cluster: VirtualCluster) -> None:
+    process = started(cluster, "--hosts", "node[01-02]", "--interface", "10.77.0.0/16", "--", "sleep", "77")
+    until(lambda: sleepers(cluster, 77) == 2, "the program")
+    listening = cluster.run(["cat", "/proc/net/tcp"], on="node01").stdout.splitlines()[1:]
+    local = {line.split()[1].partition(":")[0] for line in listening if line.split()[3] == "0A"}
+    ours = local - {"00000000"}  # sshd's
+    assert ours, "the agent's"
+    assert all(bytes.fromhex(each)[::-1][:2] == bytes((10, 77)) for each in ours)
+    process.terminate()
+    assert process.wait(PATIENCE_S) == 128 + 15
+    process.communicate()
+
+
+def test_nodes_that_cannot_be_had_are_named(cluster: VirtualCluster) -> None:
+    answer = told(cluster, "--hosts", "node02,node99,node03", "--", "true")
+    assert answer["code"] == 1
+    assert "node99: ssh ended with code 255: ssh: Could not resolve hostname node99" in answer["stderr"]
+    answer = told(cluster, "--hosts", "node02,node99,node03", "--survive", "--degree", "1", "--", "hostname")
+    assert {each["node"]: each["stdout"] for each in answer["outputs"]} == {
+        "node02": "node02\n", "node99": "", "node03": "node03\n",
+    }  # fmt: skip
+    assert answer["lost"].keys() == {"node99"}
+    refused = told(
+        cluster, "--hosts", "node04", "--ssh-option=-i/dev/null", "--ssh-option=-Fnone", "--", "true"
+    )
+    assert refused["code"] == 1
+    assert refused["why"].startswith("node04: ssh ended with code 255")
+
+
+def test_nothing_is_left_on_any_node_when_the_launcher_is_killed(cluster: VirtualCluster) -> None:
+    process = started(
+        cluster, "--hosts", "node[01-16]", "--degree", "4", "--", "sh", "-c", "sleep 78 & sleep 78"
+    )
+    until(lambda: sleepers(cluster, 78) == 32, "the program")
+    process.kill()
+    killed = time.monotonic()
+    until(lambda: not cluster.processes(of="pliant.launch.tree") and not sleepers(cluster, 78), "the end")
+    assert time.monotonic() - killed < 5
+    process.communicate()
+
+
+@pytest.fixture
+def own() -> Any:
+    """A cluster that is hurt."""
+    with virtual_cluster(nodes=7) as made:
+        yield made
+
+
+def test_lost_nodes_and_cut_links(own: VirtualCluster, tmp_path: Path) -> None:
+    """A dead node, an inner one, and one whose link is cut: the others go on, and end well."""
+    flag = own.place / "go"
+    script = f"while [ ! -e {flag} ]; do sleep 0.1; done; hostname"
+    process = started(own, "--hosts", "node[01-07]", "--degree", "2", "--survive", "--", "sh", "-c", script)
+    until(lambda: len({each.node for each in own.processes(of="PLIANT_RANK")}) == 7, "the program")
+    own.kill("node01")  # above node02, node03 and node04
+    own.cut("node06")  # nobody is told
+    gone = time.monotonic()
+    until(lambda: not own.processes("node06", of="PLIANT_RANK"), "the end of what ran on node06")
+    assert time.monotonic() - gone < 30, "one that is cut off ends by itself"
+    flag.touch()
+    out, err = process.communicate(timeout=PATIENCE_S)
+    answer = json.loads(out)
+    assert answer["lost"].keys() == {"node01", "node06"}, err
+    assert {each["node"]: each["stdout"] for each in answer["outputs"] if not each["code"]} == {
+        name: f"{name}\n" for name in ("node02", "node03", "node04", "node05", "node07")
+    }
+    assert not own.processes(of="pliant.launch.tree")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import shutil
 import signal
 import socket
 import tempfile
@@ -30,6 +31,8 @@ from pliant.protocol import messages as m
 
 END_S = 4.0
 """How long a node's agent may take to end everything there."""
+EXIT_S = 0.5
+"""How long it may take from its last word to its end."""
 AGAIN_S = 3.0
 """What nobody has taken for so long is told again."""
 BURIALS = 20
@@ -42,6 +45,16 @@ class _Tagged(msgspec.Struct):
 def runtime(posting: Posting) -> Path:
     """The launch's directory on this node: pipes, sockets, tokens."""
     return Path(tempfile.gettempdir()) / f"pliant-{os.getuid()}-{posting.run}" / posting.node
+
+
+def _pipes(posting: Posting) -> Path:
+    folder = runtime(posting)
+    return folder.with_name(f"{folder.name}.io")
+
+
+def _leave_no_folder(posting: Posting) -> None:
+    with suppress(OSError):
+        runtime(posting).parent.rmdir()  # the last one out succeeds
 
 
 def home(posting: Posting) -> Home:
@@ -62,7 +75,11 @@ def home(posting: Posting) -> Home:
 def serve_node(posting: Posting, link: socket.socket) -> None:
     """Be the node's agent, over ``link``, until it is told to go or the link ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    tree = os.getppid()
     asyncio.run(Agent(home(posting), ExecStarter(), recorder.directory()).serve(link))
+    if os.getppid() != tree:  # it was killed, and what it had made is left to us
+        shutil.rmtree(_pipes(posting), ignore_errors=True)
+        _leave_no_folder(posting)
 
 
 class NodeHouse:
@@ -99,18 +116,28 @@ class NodeHouse:
             self._again.cancel()
         self._writer.write(codec.encode(m.To((self._posting.node,), codec.raw(m.Shutdown()))))
         await asyncio.wait([listening], timeout=END_S)
-        self._bury()
+        if not await self._has_ended():
+            self._bury()
         if self._pipes is not None:
             self._pipes.close()
         self._spill.close()
-        with suppress(OSError):
-            runtime(self._posting).parent.rmdir()  # the last one out succeeds
+        _leave_no_folder(self._posting)
         await self._tree.end()
+
+    async def _has_ended(self) -> bool:
+        """Whether the node's agent has ended in good order: it has seen then that nothing is left here."""
+        until = asyncio.get_running_loop().time() + EXIT_S
+        while asyncio.get_running_loop().time() < until:
+            pid, status = os.waitpid(self._pid, os.WNOHANG)  # noqa: ASYNC222 - it does not wait
+            if pid:
+                return status == 0
+            await asyncio.sleep(0.005)  # it has hung up, and is about to end
+        return False
 
     def _bury(self) -> None:
         """End what the node's agent has left, if it did not end in time or was killed."""
-        processes.kill(self._pid)
         with suppress(ChildProcessError):
+            processes.kill(self._pid)
             os.waitpid(self._pid, 0)
         for _ in range(BURIALS):
             found = processes.find(self._posting.run, node=self._posting.node)
@@ -187,7 +214,7 @@ class NodeHouse:
 
     def _launch(self, launch: t.Launch) -> None:
         number = self._posting.seat.rank - 1
-        folder = runtime(self._posting).with_suffix(".io")
+        folder = _pipes(self._posting)
         start = start_of(launch, number, f"{folder}/", secrets.token_hex(16))
         if start is None:
             return

@@ -12,6 +12,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -245,8 +246,11 @@ def test_a_stranger_is_refused_and_the_secret_is_nowhere(launched: Launched, tmp
     until(lambda: launched.programs("sh") == 2, "all run")
     shown = b""
     for pid in launched.alive():
-        shown += Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
-    assert shown.count(launched.mark.encode()) == len(launched.alive())
+        with suppress(OSError):  # a sleep that is over
+            shown += Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+    assert shown.count(launched.mark.encode()) >= 1 + 2 * 2 + 2, (
+        "the launcher, two processes a node, two programs"
+    )
     assert not re.search(rb"[0-9a-f]{64}", shown), "what a secret looks like"
     [port] = listening(process.pid)
     with pytest.raises((links.StrangerError, ConnectionError)):

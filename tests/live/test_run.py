@@ -13,7 +13,7 @@ import pytest
 from harness import HEAT, PATIENCE_S, PLIANT, PROGRAMS, BatchRun, job
 from typer.testing import CliRunner
 
-from pliant.cli import app
+from pliant.cli import made
 from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.daemon.foreground import run_batch
@@ -34,7 +34,7 @@ def test_jobs_start_in_the_order_of_the_queue(tmp_path: Path, of: str) -> None:
     path.write_text(f"[cluster]\nnodes = 1\npolicy = 'fcfs'\n{order}{''.join(jobs)}")
     options = [] if of == "batch" else ["--order", "priority"]
     result = CliRunner().invoke(
-        app, ["run", str(path), *options, "--output", str(tmp_path / "out"), "--json"]
+        made(), ["run", str(path), *options, "--output", str(tmp_path / "out"), "--json"]
     )
     assert result.exit_code == 0, result.output
     [run] = json.loads(result.stdout)["runs"]
@@ -45,13 +45,13 @@ def test_jobs_start_in_the_order_of_the_queue(tmp_path: Path, of: str) -> None:
 def test_an_earlier_run_is_kept_and_the_journal_is_private(tmp_path: Path) -> None:
     out = tmp_path / "out"
     for word in ("one", "two"):
-        done = CliRunner().invoke(app, ["run", "--output", str(out), "--", "echo", word])
+        done = CliRunner().invoke(made(), ["run", "--output", str(out), "--", "echo", word])
         assert done.exit_code == 0, done.output
     [earlier] = (out / "earlier").iterdir()
     assert [(place / "echo.log").read_text() for place in (earlier, out)] == ["one\n", "two\n"]
     for place in (earlier, out):
         assert (place / "records.ndjson").stat().st_mode & 0o777 == 0o600
-        replayed = CliRunner().invoke(app, ["simulate", "--from-records", str(place / "records.ndjson")])
+        replayed = CliRunner().invoke(made(), ["simulate", "--from-records", str(place / "records.ndjson")])
         assert replayed.exit_code == 0, replayed.output
 
 

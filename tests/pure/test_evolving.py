@@ -13,7 +13,7 @@ from test_simulation import NODES, policies_, settings_
 from typer.testing import CliRunner
 from workloads import rigid
 
-from pliant.cli import app
+from pliant.cli import made
 from pliant.core import records as r
 from pliant.core.core import replay
 from pliant.core.settings import Settings
@@ -272,9 +272,9 @@ def test_phases_are_simulated_and_not_run(tmp_path: Path) -> None:
     path.write_text(BATCH.replace(", io_s = 4", "") + PHASES)
     records = run(batch_jobs(read_batch_file(path)))
     assert sizes(records) == [(0.0, 1), (0.0, 2), (10.0, 4), (34.0, 0)]
-    result = CliRunner().invoke(app, ["run", str(path), "--dry-run"])
+    result = CliRunner().invoke(made(), ["run", str(path), "--dry-run"])
     assert result.exit_code == 0, result.output
-    result = CliRunner().invoke(app, ["run", str(path), "--output", str(tmp_path / "out")])
+    result = CliRunner().invoke(made(), ["run", str(path), "--output", str(tmp_path / "out")])
     assert isinstance(result.exception, BatchError)
     assert f"{path}: job 'e': phases: evolving jobs by phases can only be simulated" in str(result.exception)
     assert not (tmp_path / "out").exists()

@@ -11,7 +11,7 @@ import pytest
 from commands import command
 from typer.testing import CliRunner
 
-from pliant.cli import app
+from pliant.cli import made
 from pliant.files.save import save
 from pliant.model.errors import PliantError
 
@@ -68,7 +68,7 @@ def test_looking_changes_nothing(batch: Path) -> None:
 def test_a_full_disk_at_the_end_costs_the_report_alone(batch: Path) -> None:
     report = batch.parent / "report.html"
     report.symlink_to("/dev/full")
-    done = CliRunner().invoke(app, ["run", str(batch), "--dry-run", "--report", str(report)])
+    done = CliRunner().invoke(made(), ["run", str(batch), "--dry-run", "--report", str(report)])
     assert done.exit_code == 2
     assert "COMPLETED" in done.stdout
     assert f"{report} was not written: No space left on device" in done.stderr

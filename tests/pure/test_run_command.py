@@ -9,7 +9,7 @@ import pytest
 from commands import command
 from typer.testing import CliRunner
 
-from pliant.cli import app
+from pliant.cli import made
 from pliant.cli.run import JobOptions, _batch
 from pliant.model.errors import PliantError
 
@@ -47,7 +47,7 @@ nodes = {nodes}
     ],
 )
 def test_a_command_line_that_cannot_work_is_refused(arguments: list[str], said: str) -> None:
-    result = CliRunner().invoke(app, ["run", *arguments])
+    result = CliRunner().invoke(made(), ["run", *arguments])
     assert isinstance(result.exception, PliantError)
     assert said in str(result.exception)
 
@@ -67,7 +67,7 @@ def test_a_batch_that_cannot_work_names_file_job_and_key(
 ) -> None:
     path = tmp_path / "batch.toml"
     path.write_text(BATCH.format(nodes=nodes, more=more))
-    result = CliRunner().invoke(app, ["run", str(path), "--output", str(tmp_path / "out")])
+    result = CliRunner().invoke(made(), ["run", str(path), "--output", str(tmp_path / "out")])
     assert isinstance(result.exception, PliantError)
     assert str(result.exception).startswith(f"{path}: {said}")
     assert not (tmp_path / "out").exists()
@@ -80,7 +80,7 @@ def test_the_start_rule_of_a_batch_goes_with_its_own_policy(tmp_path: Path, comm
     text = BATCH.replace("[cluster]", "[cluster]\nstart = 'min'")
     path.write_text(text.format(nodes="{ min = 1, max = 4 }", more="model = { work_s = 40.0 }"))
     options = ["--dry-run"] if command == "run" else []
-    result = CliRunner().invoke(app, [command, str(path), *options, "--policy", "marginal"])
+    result = CliRunner().invoke(made(), [command, str(path), *options, "--policy", "marginal"])
     assert result.exit_code == 0, result.output
 
 
@@ -108,7 +108,7 @@ def test_a_dry_run_predicts_and_starts_nothing(tmp_path: Path) -> None:
     path = tmp_path / "batch.toml"
     path.write_text(BATCH.format(nodes="{ min = 1, max = 4 }", more="model = { work_s = 40.0 }"))
     result = CliRunner().invoke(
-        app, ["run", str(path), "--dry-run", "--compare", "--output", str(tmp_path / "out")]
+        made(), ["run", str(path), "--dry-run", "--compare", "--output", str(tmp_path / "out")]
     )
     assert result.exit_code == 0, result.output
     assert "nothing was started" in result.output
@@ -129,7 +129,7 @@ def test_with_json_what_went_wrong_is_told_on_standard_error(tmp_path: Path) -> 
     more = "model = { work_s = 40.0 }\nwalltime = 10\nkill = true"
     path.write_text(BATCH.format(nodes="1", more=more))
     report = tmp_path / ("a" * 100 + "[b].html")
-    result = CliRunner().invoke(app, ["run", str(path), "--dry-run", "--json", "--report", str(report)])
+    result = CliRunner().invoke(made(), ["run", str(path), "--dry-run", "--json", "--report", str(report)])
     assert result.exit_code == 1
     assert json.loads(result.stdout)["runs"][0]["jobs"][0]["state"] == "TIMEOUT"
     assert "job a TIMEOUT: walltime of 10 s is over" in result.stderr.splitlines()

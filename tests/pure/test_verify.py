@@ -12,7 +12,7 @@ from report_runs import one_resize
 from rich.console import Console
 from typer.testing import CliRunner
 
-from pliant.cli import app
+from pliant.cli import made
 from pliant.cli.execute import exit_code
 from pliant.launch.verify import unusable, verify
 from pliant.model.errors import PliantError
@@ -116,7 +116,7 @@ def test_a_run_with_a_missing_check_is_refused_before_it_starts(tmp_path: Path, 
     batch = tmp_path / "batch.toml"
     batch.write_text("[[jobs]]\nname = 'ocean'\ncommand = 'true'\nverify = 'no-such-check --strict'\n")
     out = tmp_path / "out"
-    result = CliRunner().invoke(app, ["run", str(batch), "--output", str(out), *more])
+    result = CliRunner().invoke(made(), ["run", str(batch), "--output", str(out), *more])
     assert isinstance(result.exception, PliantError)
     assert str(result.exception).startswith(
         f"{batch}: job 'ocean': verify: command not found: no-such-check, in"

@@ -5,29 +5,12 @@ from __future__ import annotations
 import errno
 import io
 import sys
+from functools import cache
+from importlib import import_module
 
 import typer
 
-from pliant.cli import (
-    bench,
-    bench_agreement,
-    bench_apgas,
-    bench_live,
-    bench_places,
-    bench_scaling,
-    bench_world,
-    calibrate,
-    demo,
-    doctor,
-    launch,
-    operate,
-    policies,
-    reproduce,
-    reproduce_apgas,
-    run,
-    simulate,
-)
-from pliant.daemon.foreground import Interrupted
+from pliant.daemon.interrupted import Interrupted
 from pliant.daemon.submission import current_directory
 from pliant.launch.descriptors import open_standard
 from pliant.model.errors import PliantError
@@ -39,33 +22,33 @@ SHORTAGES = (
 )  # fmt: skip
 """Of disk, files, memory and processes: no defect of ours."""
 
-app = typer.Typer(
-    name="pliant",
-    help="Parallel jobs that change size while they run, and the scheduler that makes use of it.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-for module in (
-    demo,
-    run,
-    launch,
-    simulate,
-    reproduce,
-    calibrate,
-    policies,
-    operate,
-    doctor,
-    bench,
-    bench_live,
-    bench_agreement,
-    bench_places,
-    bench_world,
-    bench_apgas,
-    bench_scaling,
-    reproduce_apgas,
-):
-    module.register(app)
+COMMANDS = (
+    "demo", "run", "launch", "simulate", "reproduce", "calibrate", "policies", "operate", "doctor", "bench",
+    "bench_live", "bench_agreement", "bench_places", "bench_world", "bench_apgas", "bench_scaling", "reproduce_apgas",
+)  # fmt: skip
+"""The modules of this package that add a command, in the order in which help shows them."""
+QUICK = "launch"
+"""A command that people wait for: the others are not loaded for it."""
+
+
+@cache
+def made(verb: str = "") -> typer.Typer:
+    """The command, with all that it has; with one alone if that is the ``verb``."""
+    app = typer.Typer(
+        name="pliant",
+        help="Parallel jobs that change size while they run, and the scheduler that makes use of it.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_verbs)
+    for name in [QUICK] if verb == QUICK else COMMANDS:
+        import_module(f"pliant.cli.{name}").register(app)
+    return app
+
+
+def _verbs() -> None:
+    """Parallel jobs that change size while they run, and the scheduler that makes use of it."""
 
 
 def main() -> None:
@@ -74,7 +57,7 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors=SPELLED)  # names and signs that a terminal has no letters for
     try:
-        app()
+        made("".join(sys.argv[1:2]))()
     except Interrupted as interruption:
         sys.stderr.write(f"pliant: {interruption}\n")
         sys.exit(128 + interruption.number)

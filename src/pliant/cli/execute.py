@@ -14,7 +14,8 @@ from pliant.core import records as r
 from pliant.core.journal import names_of
 from pliant.core.settings import Settings, batch_settings
 from pliant.daemon import submission
-from pliant.daemon.foreground import Interrupted, run_batch, signals_raised
+from pliant.daemon.foreground import run_batch, signals_raised
+from pliant.daemon.interrupted import Interrupted
 from pliant.files.policy import PolicySpec
 from pliant.launch.verify import verify, with_own_python
 from pliant.model.batch import Batch

@@ -19,6 +19,7 @@ from pliant.core.state import State
 from pliant.daemon import control
 from pliant.daemon.controller import Controller
 from pliant.daemon.deadline import PASS_DEADLINE_S, TimedPolicy
+from pliant.daemon.interrupted import Interrupted
 from pliant.daemon.journal import JournalWriter, open_journal
 from pliant.live.cluster import orders as o
 from pliant.model.batch import Batch
@@ -31,16 +32,6 @@ from pliant.providers.local import LocalNodes
 TICK_S = 0.2
 END_S = 2.0
 """How long jobs that are ended with the run have to end in good order."""
-
-
-class Interrupted(PliantError):  # noqa: N818 - no error of anybody's
-    """A signal ended the run; ``number`` is the signal's."""
-
-    def __init__(self, number: int) -> None:
-        name = signal.Signals(number).name
-        super().__init__(f"ended by {name}; all jobs were ended and cleaned up")
-        self.number = number
-        self.why = f"the run was ended by {name}"
 
 
 class Finished(NamedTuple):

@@ -132,16 +132,29 @@ def test_a_killed_node_is_dead_and_the_others_live() -> None:
         cluster.run(["true"])
 
 
-def test_nothing_is_left_when_its_maker_is_killed() -> None:
-    maker = subprocess.Popen([sys.executable, str(PROGRAMS / "maker.py")], stdout=subprocess.PIPE, text=True)
-    with maker:
+MAKER = [sys.executable, str(PROGRAMS / "maker.py")]
+
+
+def test_nothing_is_left_when_its_maker_is_killed(tmp_path: Path) -> None:
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(MAKER, env=env, stdout=subprocess.PIPE, text=True) as maker:
         assert maker.stdout is not None
-        place, *pids = maker.stdout.readline().split()
+        pids = maker.stdout.readline().split()
         maker.kill()
     assert len(pids) >= 4
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "the end of its processes")
-    until(lambda: not Path(place).exists(), "the end of its files")
-    until(lambda: not _runs(place), "the end of the cluster itself")
+    until(lambda: not _runs(str(tmp_path)), "the end of the cluster itself")
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_left_when_its_maker_is_killed_while_it_comes_up(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        MAKER, env={**os.environ, "TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE
+    ) as maker:
+        until(lambda: bool(list(tmp_path.glob("*/log/node01"))), "the first node")
+        maker.kill()
+    until(lambda: not _runs(str(tmp_path)), "the end of the cluster itself")
+    assert not list(tmp_path.iterdir())
 
 
 def _runs(text: str) -> list[Path]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +40,20 @@ def test_it_needs_namespaces() -> None:
     said = asked("setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin")
     assert "refused here (unshare: unshare failed: Operation not permitted)" in said
     assert "--privileged" in said
+
+
+def test_a_cluster_that_does_not_come_up_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+    sshd = tmp_path / "sshd"
+    sshd.write_text("#!/bin/sh\necho not today >&2\n")
+    sshd.chmod(0o755)
+    make = [sys.executable, "-c", "from pliant.testing.cluster import virtual_cluster as v; v(3).__enter__()"]
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$(command -v sshd)" && exec "$@"', str(sshd), *make],
+        env={**os.environ, "TMPDIR": str(tmp_path), "PATH": f"{os.environ['PATH']}:/usr/sbin"},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "does not come up: node01 does not come up: its sshd does not listen; not today" in done.stderr
+    assert list(tmp_path.iterdir()) == [sshd]
 
 
 @pytest.mark.parametrize("nodes", [0, 501])

@@ -11,50 +11,73 @@ import json
 import os
 import select
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
 PAUSE_S = 0.02
 CONNECT_S = 5.0
+REMOVE_S = 20.0
 TAIL = 2000
+
+
+class Failure(Exception):  # noqa: N818 -- the cluster's, which cannot come up
+    """Why the cluster does not come up."""
 
 
 def main() -> NoReturn:
     place, maker = Path(sys.argv[1]), int(sys.argv[2])
     os.set_inheritable(maker, False)
-    threading.Thread(target=_end_with, args=(maker, place), daemon=True).start()
     os.chdir("/")
-    plan = json.loads((place / "plan.json").read_text())
-    deadline = time.monotonic() + plan["patience_s"]
-    _furnish(place, plan)
-    nodes = {name: _start(place, name, address, plan) for name, address in plan["nodes"].items()}
-    for name, address in plan["nodes"].items():
-        _reach(name, address, nodes[name], place, deadline)
-    _do("umount", str(place / "head.net"))
-    print("up", flush=True)  # noqa: T201 - whoever made the cluster waits for it
-    while True:
-        try:
-            os.wait()
-        except ChildProcessError:  # every node has been killed; others' orphans may still come
-            time.sleep(PAUSE_S)
-
-
-def _end_with(maker: int, place: Path) -> NoReturn:
-    """End when the maker has. It would have removed the cluster's directory, and cannot any more."""
+    over = threading.Event()
+    threading.Thread(target=_keep, args=(place, over), daemon=True).start()
     ended = select.poll()
     ended.register(maker, select.POLLIN)
     while not ended.poll():
         pass
-    shutil.rmtree(place, ignore_errors=True)
+    over.set()
+    # The maker would have removed the cluster's directory, and cannot any more. Nobody may write there meanwhile.
+    deadline = time.monotonic() + REMOVE_S
+    while place.exists() and time.monotonic() < deadline:
+        with suppress(ProcessLookupError):
+            os.kill(-1, signal.SIGKILL)
+        shutil.rmtree(place, ignore_errors=True)
     os._exit(1)
 
 
-def _furnish(place: Path, plan: dict[str, Any]) -> None:
+def _keep(place: Path, over: threading.Event) -> None:
+    """Let the cluster come up, and collect what has ended in it; all of it ends if that fails."""
+    try:
+        _come_up(place)
+        while True:
+            try:
+                os.wait()
+            except ChildProcessError:  # every node has been killed; others' orphans may still come
+                time.sleep(PAUSE_S)
+    except BaseException as error:  # noqa: BLE001 -- whatever it is, whoever waits for the cluster is told
+        if not over.is_set():
+            sys.stderr.write(f"{error}\n")
+            sys.stderr.flush()
+            os._exit(1)
+
+
+def _come_up(place: Path) -> None:
+    plan = json.loads((place / "plan.json").read_text())
+    deadline = time.monotonic() + plan["patience_s"]
+    _furnish(plan)
+    nodes = {name: _start(place, name, address, plan) for name, address in plan["nodes"].items()}
+    for name, address in plan["nodes"].items():
+        _reach(name, address, nodes[name], place, deadline)
+    print("up", flush=True)  # noqa: T201 -- whoever made the cluster waits for it
+
+
+def _furnish(plan: dict[str, Any]) -> None:
     """What the nodes take over: names, keys, and nothing of this user's own habits. Then the switch between them."""
     _write("/proc/sys/kernel/hostname", "head")
     for source, target in plan["bound"]:
@@ -63,8 +86,6 @@ def _furnish(place: Path, plan: dict[str, Any]) -> None:
         _do("mount", "-t", "tmpfs", "-o", "mode=700", "own", target)
     _do("mount", "-t", "tmpfs", "-o", "mode=1777", "own", "/dev/shm")
     _do("mount", "-t", "sysfs", "own", "/sys")
-    (place / "head.net").touch()
-    _do("mount", "--bind", "/proc/self/ns/net", str(place / "head.net"))
     _write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
     # A bridge without an address takes the lowest of its ports', another whenever a node joins, which loses messages.
     links = (
@@ -77,15 +98,17 @@ def _furnish(place: Path, plan: dict[str, Any]) -> None:
 
 
 def _start(place: Path, name: str, address: str, plan: dict[str, Any]) -> subprocess.Popen[bytes]:
-    script = [str(place / "node.sh"), str(place), name, address, f"v{name}", plan["sshd"]]
-    with (place / "log" / name).open("wb") as log:
+    with (place / "log" / name).open("wb") as log, Path("/proc/self/ns/net").open("rb") as network:
+        head = f"/proc/self/fd/{network.fileno()}"
+        script = [str(place / "node.sh"), str(place), name, address, f"v{name}", head, plan["sshd"]]
         return subprocess.Popen(
-            [*plan["apart"], "sh", *script], stdin=subprocess.DEVNULL, stdout=log, stderr=log
-        )
+            [*plan["apart"], "sh", *script],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[network.fileno()],
+        )  # fmt: skip
 
 
 def _reach(name: str, address: str, node: subprocess.Popen[bytes], place: Path, deadline: float) -> None:
-    """Wait until the node's sshd answers; end, saying why, if it does not."""
+    """Wait until the node's sshd answers; Failure, saying why, if it does not."""
     why = "its sshd does not listen"
     while node.poll() is None and time.monotonic() < deadline:
         if _listens(node.pid):  # what is sent to a link that is down is sent again only after a second
@@ -97,19 +120,22 @@ def _reach(name: str, address: str, node: subprocess.Popen[bytes], place: Path, 
                 why = str(error)
         time.sleep(PAUSE_S)
     said = (place / "log" / name).read_text(errors="replace")[-TAIL:].strip()
-    sys.exit(f"{name} does not come up: {'; '.join(filter(None, (why, said)))}")
+    raise Failure(f"{name} does not come up: {'; '.join(filter(None, (why, said)))}")
 
 
 def _listens(node: int) -> bool:
     """Whether somebody listens on port 22 in the network of a process."""
-    lines = Path(f"/proc/{node}/net/tcp").read_text().splitlines()
+    try:
+        lines = Path(f"/proc/{node}/net/tcp").read_text().splitlines()
+    except OSError:  # it has just ended
+        return False
     return any(line.split()[1].endswith(":0016") and line.split()[3] == "0A" for line in lines[1:])
 
 
 def _do(*words: str, told: str = "") -> None:
     done = subprocess.run(words, input=told, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
-        sys.exit(f"{' '.join(words)}: {done.stderr.strip()}")
+        raise Failure(f"{' '.join(words)}: {done.stderr.strip()}")
 
 
 def _write(path: str, text: str) -> None:
@@ -117,7 +143,7 @@ def _write(path: str, text: str) -> None:
         Path(path).write_text(text)
     except OSError as error:
         if "ipv6" not in path:  # a kernel without it has nothing to turn off
-            sys.exit(str(error))
+            raise Failure(str(error)) from None
 
 
 if __name__ == "__main__":

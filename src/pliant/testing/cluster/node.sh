@@ -1,15 +1,14 @@
 #!/bin/sh
 # A node's first process, in namespaces of its own: it gives the node what nodes have of their own, and becomes its sshd.
-# node.sh PLACE NAME ADDRESS LINK SSHD
+# node.sh PLACE NAME ADDRESS LINK HEAD SSHD; HEAD is the head's network, as a path.
 set -eu
-place=$1 name=$2 address=$3 link=$4 sshd=$5
+place=$1 name=$2 address=$3 link=$4 head=$5 sshd=$6
 
 echo "$name" >/proc/sys/kernel/hostname
 echo 1 2>/dev/null >/proc/sys/net/ipv6/conf/default/disable_ipv6 || true # it would only announce itself to all others
 
-# Before /tmp changes: the head's network is named by a file there.
-ip link add eth0 type veth peer name "$link" netns "$place/head.net"
-nsenter --net="$place/head.net" ip link set "$link" master br0 up
+ip link add eth0 type veth peer name "$link" netns "$head"
+nsenter --net="$head" ip link set "$link" master br0 up
 ip -batch - <<BATCH
 link set lo up
 address add $address/16 dev eth0

@@ -93,7 +93,7 @@ class VirtualCluster:
                 raise
         return subprocess.CompletedProcess(argv, process.returncode, out, err)
 
-    def popen(  # noqa: PLR0913 - half of them are those of subprocess.Popen
+    def popen(  # noqa: PLR0913 -- half of them are those of subprocess.Popen
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, on: str = HEAD,
         stdin: File = subprocess.DEVNULL, stdout: File = None, stderr: File = None,
     ) -> Command:  # fmt: skip

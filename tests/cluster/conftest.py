@@ -14,7 +14,7 @@ def possible() -> None:
         pytest.skip(reason)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster(possible: None) -> Iterator[VirtualCluster]:
     """Sixteen nodes, for tests that leave them as they found them: nothing runs there after each."""
     with virtual_cluster(nodes=16) as made:

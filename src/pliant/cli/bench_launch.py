@@ -1,0 +1,104 @@
+"""``pliant bench launch``: an empty command on many nodes, by our launcher and by others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from pliant.cli.bench import bench_app
+from pliant.measure import launching
+from pliant.measure.programs import Figures, surroundings
+from pliant.testing.cluster import virtual_cluster
+
+
+def register(_app: typer.Typer) -> None:
+    """Add the verb to ``bench``."""
+    bench_app.command()(launch)
+
+
+def launch(  # noqa: PLR0913 -- a command has its options as parameters
+    *,
+    nodes: Annotated[
+        list[int] | None, typer.Option(min=1, help="On so many nodes; repeat it. By default 16.")
+    ] = None,
+    degree: Annotated[
+        list[int] | None, typer.Option(min=1, help="Of our launcher's tree; repeat it. By default 8 and 32.")
+    ] = None,
+    window: Annotated[int, typer.Option(min=1, help="Starts that a node has under way at a time.")] = 8,
+    ssh_delay: Annotated[
+        float, typer.Option(min=0.0, max=60.0, help="Seconds that each ssh takes longer.")
+    ] = 0.0,
+    repetitions: Annotated[int, typer.Option(min=1, help="Runs of each; the medians count.")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """An empty command on all nodes of a virtual cluster, over ssh: `pliant launch`, MPICH's hydra, a flat loop of
+    ssh, pdsh and clush, as far as they are there. Needs root, and what virtual clusters need."""
+    effort = launching.Effort(
+        tuple(sorted(set(nodes or [16]))),
+        tuple(sorted(set(degree or [8, 32]))),
+        window,
+        ssh_delay,
+        repetitions,
+    )
+    around = surroundings()
+    there, left_out = launching.contenders(effort)
+    with (
+        virtual_cluster(max(effort.nodes), ssh_delay_s=ssh_delay) as cluster,
+        Progress(console=Console(stderr=True), transient=True) as progress,
+    ):
+        bar = progress.add_task("launches", total=launching.steps(effort, there))
+        rows = launching.measure(cluster, effort, there, lambda: progress.advance(bar))
+    figures = {"window": window, "ssh_delay_s": ssh_delay, "repetitions": repetitions, **around}
+    if as_json:
+        typer.echo(json.dumps({**figures, "launches": rows, "left_out": left_out}))
+    else:
+        console = Console()
+        console.print(table(rows, figures))
+        for line in notes(rows, left_out):
+            console.print(line, markup=False, highlight=False)
+
+
+def table(rows: Sequence[Figures], figures: Figures) -> Table:
+    """``figures``: what was asked for, and where it was measured."""
+    shown = Table(
+        "nodes",
+        title=f"an empty command on all nodes, {figures['window']} starts at a time, "
+        f"each ssh {figures['ssh_delay_s']:g} s longer",
+        caption=f"medians of {figures['repetitions']} rounds on {figures['processors']} processors, "
+        f"load {figures['load_average']} at the start",
+    )
+    shown.add_column("", no_wrap=True)
+    for heading in ("seconds", "of the flat loop's", "least", "most"):
+        shown.add_column(heading, justify="right")
+    for row in rows:
+        runs, ratio = row["runs_s"], row["of_flat"]
+        times = [row["seconds"], ratio, min(runs, default=None), max(runs, default=None)]
+        shown.add_row(
+            str(row["nodes"]), row["contender"], *("" if time is None else f"{time:.2f}" for time in times)
+        )
+    return shown
+
+
+def notes(rows: Sequence[Figures], left_out: Mapping[str, str]) -> Iterator[str]:
+    """What there is to say of contenders beside their times, a line each."""
+    for row in rows:
+        if said := told(row):
+            yield f"{row['contender']}, {row['nodes']} nodes: {said}"
+    for name, why in left_out.items():
+        yield f"{name}: left out: {why}"
+
+
+def told(row: Figures) -> str:
+    """What there is to say of a contender beside its times."""
+    if row["failed"]:
+        return f"failed: {row['failed']}"
+    if "phases" not in row:
+        return ""
+    phases = ", ".join(f"{name} {seconds:.2f}" for name, seconds in row["phases"].items())
+    return f"depth {row['depth']}, {row['connections_max']} connections at most; {phases}"

@@ -12,7 +12,6 @@ plays again. It holds the tokens of the run's sessions and the environment of it
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import os
@@ -391,6 +390,8 @@ def peer(writer: asyncio.StreamWriter) -> tuple[int, int]:
 
 
 def main() -> None:
+    import argparse  # not needed where agents are started in another way
+
     open_standard()
     parser = argparse.ArgumentParser(prog="pliant-agent")
     parser.add_argument("--node", required=True)

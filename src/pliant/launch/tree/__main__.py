@@ -1,76 +1,12 @@
-"""An agent of a launch tree. Whoever starts it tells it on its standard input where it belongs (`posting.py`)."""
+"""An agent of a launch tree, as a program: `entry.py`."""
 
-from __future__ import annotations
-
-import asyncio
-import os
-import signal
-import socket
 import sys
-import traceback
-from collections.abc import Callable
-from typing import NoReturn
-
-from pliant.launch.descriptors import open_standard
-from pliant.launch.tree import links, posting
-from pliant.launch.tree.agent import NodeHouse, runtime, serve_node
-from pliant.launch.tree.interfaces import InterfaceError, listening_at
-from pliant.launch.tree.posting import Posting
-from pliant.launch.tree.shell import lingering
-from pliant.model.errors import PliantError
-
-
-def main() -> None:
-    open_standard()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the launcher's to handle
-    try:
-        mine = posting.read()
-        parent, host = _call(mine)
-        runtime(mine).mkdir(mode=0o700, parents=True, exist_ok=True)
-    except (PliantError, OSError) as error:
-        sys.exit(f"pliant: {error}")
-    if mine.starting.leaves:
-        lingering()
-    ours, theirs = socket.socketpair()
-    if not (pid := os.fork()):
-        ours.close()
-        parent.close()
-        _end_after(lambda: serve_node(mine, theirs))
-    theirs.close()
-    _end_after(lambda: asyncio.run(_serve(mine, pid, ours, host, parent)))
-
-
-async def _serve(mine: Posting, pid: int, link: socket.socket, host: str, parent: socket.socket) -> None:
-    await NodeHouse(mine, pid, link).serve(host, parent)
-
-
-def _end_after(work: Callable[[], None]) -> NoReturn:
-    """End without taking the interpreter apart, which would take a quarter of the processor time of an agent's life."""
-    try:
-        work()
-        code = 0
-    except BaseException:  # noqa: BLE001 - told, and then it ends
-        traceback.print_exc()
-        code = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
-
-
-def _call(mine: Posting) -> tuple[socket.socket, str]:
-    """The link to the parent, and where others reach this one."""
-    try:
-        parent = links.call(mine.parent, mine.seat.rank, mine.secret)
-    except OSError as error:
-        raise PliantError(
-            f"{mine.node} does not reach {mine.parent}, which has started it: {error}"
-        ) from error
-    try:
-        return parent, listening_at(mine.listen) if mine.listen else str(parent.getsockname()[0])
-    except InterfaceError as error:
-        parent.close()
-        raise PliantError(f"{mine.node}: {error}") from error
-
 
 if __name__ == "__main__":
+    # Where there is no ssl, asyncio goes without. Links here are not encrypted, and some of the processor time that an
+    # agent takes to start would go to it.
+    sys.modules["ssl"] = None  # type: ignore[assignment]
+
+    from pliant.launch.tree.entry import main
+
     main()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import ipaddress
 import socket
 import struct
 
@@ -32,6 +31,8 @@ def addresses() -> dict[str, str]:
 def listening_at(wanted: str) -> str:
     """The address of this machine that ``wanted`` means: an interface, an address, or a network such as 10.0.0.0/16.
     InterfaceError if it has none."""
+    import ipaddress  # seldom needed, and slow to load
+
     known = addresses()
     if wanted in known:
         return known[wanted]

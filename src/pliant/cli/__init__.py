@@ -25,7 +25,7 @@ SHORTAGES = (
 COMMANDS = (
     "demo", "run", "launch", "simulate", "reproduce", "calibrate", "policies", "operate", "doctor", "bench",
     "bench_live", "bench_launch", "bench_agreement", "bench_places", "bench_world", "bench_apgas", "bench_scaling",
-    "reproduce_apgas",
+    "reproduce_apgas", "reproduce_launch",
 )  # fmt: skip
 """The modules of this package that add a command, in the order in which help shows them."""
 QUICK = "launch"

@@ -43,6 +43,7 @@ class Contender(NamedTuple):
     name: str
     argv: Callable[[Sequence[str]], list[str]]
     tells: bool = False
+    degree: int = 0
 
 
 class Effort(NamedTuple):
@@ -66,6 +67,7 @@ def ours(degree: int, window: int) -> Contender:
         f"pliant launch, degree {degree}",
         lambda names: [str(TOOLS / "pliant"), "launch", "--hosts", hostlist(names), *options],
         tells=True,
+        degree=degree,
     )
 
 
@@ -145,6 +147,7 @@ class Launches:
         return {
             "nodes": self.nodes,
             "contender": self.contender.name,
+            "degree": self.contender.degree,
             "seconds": round(statistics.median(self.runs_s), 4) if self.runs_s else None,
             "of_flat": round(statistics.median(a / b for a, b in pairs), 4) if pairs else None,
             "runs_s": [round(seconds, 4) for seconds in self.runs_s],

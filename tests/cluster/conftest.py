@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from pliant.testing.cluster import VirtualCluster, virtual_cluster, why_not
+
+PATIENCE_S = 10.0
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -23,6 +26,11 @@ def cluster(possible: None) -> Iterator[VirtualCluster]:
 
 @pytest.fixture(autouse=True)
 def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Of a test on the shared cluster, whatever it did; what has been killed may take a moment to end."""
     yield
     if "cluster" in request.fixturenames:
-        assert not request.getfixturevalue("cluster").processes()
+        cluster = request.getfixturevalue("cluster")
+        deadline = time.monotonic() + PATIENCE_S
+        while (left := cluster.processes()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not left

@@ -47,11 +47,11 @@ def launch(  # noqa: PLR0913 -- a command has its options as parameters
         repetitions,
     )
     around = surroundings()
-    there, left_out = launching.contenders(effort)
     with (
         virtual_cluster(max(effort.nodes), ssh_delay_s=ssh_delay) as cluster,
         Progress(console=Console(stderr=True), transient=True) as progress,
     ):
+        there, left_out = launching.contenders(effort)
         bar = progress.add_task("launches", total=launching.steps(effort, there))
         rows = launching.measure(cluster, effort, there, lambda: progress.advance(bar))
     figures = {"window": window, "ssh_delay_s": ssh_delay, "repetitions": repetitions, **around}

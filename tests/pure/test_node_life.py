@@ -178,6 +178,15 @@ def test_a_token_that_cannot_be_written_starts_nothing() -> None:
     assert not only(driver.put(n.TokenWritten(1, 0)), n.Spawn)
 
 
+def test_a_token_that_is_written_when_its_group_is_forgotten_is_removed() -> None:
+    driver = Driver(starts=False)
+    driver.order(start_order())
+    driver.order(m.Signal(1, 9, 0), m.Prove(1))
+    assert m.Proof(1, clean=True) in told(driver.find(driver.pass_time(5.0)))
+    assert only(driver.put(n.TokenWritten(1, 0)), n.ClearFiles) == [n.ClearFiles(FILES)]
+    assert driver.put(n.TokenWritten(1, 0)) == []
+
+
 def test_the_token_that_another_agent_has_left_is_never_removed() -> None:
     """It says that the group was started here: this agent may be killed as well, and the next one asked again."""
     driver = Driver(starts=False)

@@ -74,7 +74,7 @@ class NodeLife:
                     self._do(n.Say(happened.why))
                 self._begin_end()
             case n.TokenWritten():
-                if group := self._register.groups.get((happened.job, happened.group)):
+                if group := self._register.written((happened.job, happened.group)):
                     self._token_written(group)
             case n.Spawned():
                 self._spawned(happened)
@@ -255,7 +255,7 @@ class NodeLife:
         self._start_next(group)
 
     def _not_spawned(self, failed: n.NotSpawned) -> None:
-        if (group := self._register.groups.get((failed.job, failed.group))) and group.is_starting:
+        if (group := self._register.written((failed.job, failed.group))) and group.is_starting:
             group.keep_token()
             self._not_started(group, failed.error, failed.code)
 

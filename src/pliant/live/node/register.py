@@ -68,6 +68,8 @@ class NodeGroup:
         self.token_file = f"{home.runtime}/{token}"
         self.files = (*self.dialect.files(home.run, order.job, order.world), self.token_file)
         self.cleared = False
+        self.writing = True
+        """Whether its token may still be written."""
         self._order: m.StartGroup | None = order
         self._ranks: Iterator[int] = iter(order.world.ranks)
         self.starting: int | None = None
@@ -158,6 +160,15 @@ class Register:
         self.helpers: dict[int, str] = {}
         self._ranks: dict[int, tuple[NodeGroup, int]] = {}
         self._over: deque[tuple[Key, str]] = deque(maxlen=OVER)
+        self._unwritten: dict[Key, NodeGroup] = {}
+        """Forgotten while their tokens were being written."""
+
+    def written(self, key: Key) -> NodeGroup | None:
+        """The group whose token has been written, or could not be; it may have been forgotten meanwhile."""
+        group = self._unwritten.pop(key, None) or self.groups.get(key)
+        if group is not None:
+            group.writing = False
+        return group
 
     def add(self, group: NodeGroup, rank: int, pid: int) -> None:
         group.pids[rank] = pid
@@ -189,6 +200,8 @@ class Register:
         group = self.groups.pop(key, None)
         if group is not None:
             self._over.append((key, group.token))
+            if group.writing:
+                self._unwritten[key] = group
         return group
 
     def of(self, job: int, but: Iterable[int]) -> frozenset[Key]:

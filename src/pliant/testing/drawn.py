@@ -75,6 +75,7 @@ class Breakable:
         self.broken = False
         self.alarm: float | None = None
         self.asked = 0
+        self.asked_at = 0.0
         self.nonsense = ""
         """What it has decided that cannot be; nothing while that is not noticed."""
         self._random, self._idles = random, random.random() < 0.3
@@ -83,6 +84,7 @@ class Breakable:
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
         self.asked += 1
+        self.asked_at = view.now
         if self.alarm is not None and view.now >= self.alarm:
             self.alarm = None
         if self.broken and self._idles:

@@ -97,8 +97,8 @@ def _cut_link(world: World, job: int) -> list[int] | None:
     if world.grace:
         return _cut(world, link, 0.0)
     jobs = _touch_node(world, link.node, "link cut")
-    link.up.cut()
-    link.down.cut()
+    for wire in world.random.sample([link.up, link.down], 2):  # either end may be the first to notice
+        wire.cut()
     return jobs
 
 
@@ -129,13 +129,14 @@ def _slow_link(world: World, job: int) -> list[int] | None:
 
 
 def _stall_link(world: World, job: int) -> list[int] | None:
-    """The peer of a SIGSTOP: now and then for so long that it is taken for dead."""
+    """The peer of a SIGSTOP: now and then for so long that it is taken for dead; or orders alone do not arrive."""
     if (link := _link(world, job)) is None:
         return None
     jobs = _touch_node(world, link.node, "link stalled")
-    seconds = world.random.choice([1.0, 5.0, 20.0, 60.0])
-    link.up.stall(seconds)
+    seconds = world.random.choice([1.0, 5.0, 20.0, 60.0, 200.0, 200.0])
     link.down.stall(seconds)
+    if seconds < 100.0:
+        link.up.stall(seconds)
     return jobs
 
 
@@ -331,6 +332,8 @@ def _lose_member(world: World, job: int) -> list[int] | None:
     for _, number, one in state.running:
         if job not in (0, number) or KINDS[one.spec.kind].loss is Loss.ENDS_JOB or one.size < 2:
             continue
+        if world.random.random() < FORGOTTEN:  # the next controller has to tell of it, too
+            world.clock.later(world.random.uniform(0.0, 2.0), world.kill_soon)
         group = world.random.choice([group for group in state.groups(one) if group != one.root])
         node = world.nodes.get(state.names[state.groups(one)[group]])
         procs = [
@@ -486,9 +489,8 @@ FAULTS: dict[str, Fault] = {
     "ask-for-nodes": _ask_for_nodes,
     "reclaim": _reclaim,
     "take-away": _take_away,
-    "kill-in-fence": _in_fence,
-    "end-all": _end_all,
-}
+    "kill-in-fence": _in_fence, "end-all": _end_all,
+}  # fmt: skip
 
 MEANWHILE = frozenset(
     {"kill-rank", "kill-agent", "lose-node", "early-agent", "refuse-exec", "hang", "undead", "escape"}

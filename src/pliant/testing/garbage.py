@@ -10,7 +10,7 @@ from pliant.live.cluster import orders as o
 from pliant.model.world import World as Ranks
 from pliant.protocol import messages as m
 from pliant.protocol.codec import MAX_LINE, encode, raw
-from pliant.testing.standins.node import NONSENSE, USER
+from pliant.testing.standins.agent import NONSENSE, USER
 from pliant.testing.standins.process import Proc
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def down(world: World, link: Link) -> None:
         ):  # fmt: skip
             start = m.StartGroup(NO_JOB, 0, world_of, argv, {}, "", "", "token", dialect)
             orders.append(m.To((name,), raw(start)))
+    link.agent.audit.garbled = True
     link.down.send(encode(world.random.choice(orders)))
 
 

@@ -23,14 +23,17 @@ from pliant.testing.audit.violation import Violation
 from pliant.testing.clock import Clock
 from pliant.testing.drawn import RARE, SEEKING, draw_faults, draw_grace, draw_jobs, draw_policy, draw_settings
 from pliant.testing.faults import AT_ONCE, FAULTS, FENCE_S, LOOKS, MEANWHILE
+from pliant.testing.standins.agent import Agent
 from pliant.testing.standins.head import Disk, Head
-from pliant.testing.standins.node import Agent, Node
+from pliant.testing.standins.node import Node
 from pliant.testing.standins.process import Proc
 from pliant.testing.standins.programs import read_result
 from pliant.testing.standins.provider import KeptNodes
 from pliant.testing.standins.running import own_words
-from pliant.testing.tree.launches import FEW, launch
+from pliant.testing.tree.launches import launch
 
+LAUNCHES = 5
+"""Over a tree, before all else."""
 LARGE = 100
 """One world in so many has a thousand nodes."""
 LONGEST_S = 50_000.0
@@ -159,6 +162,11 @@ class World(Touched):
         """How often the policy has been asked."""
         return self._policy.asked
 
+    @property
+    def asked_at(self) -> float:
+        """When it was asked last."""
+        return self._policy.asked_at
+
     def late_pass(self) -> str:
         """What is wrong where the policy was to be asked by now; nothing else."""
         policy, core = self._policy, self.head.cluster.core
@@ -255,6 +263,7 @@ class World(Touched):
             self.checks.waits()
         if self.clock.happened % 64 == 0:
             self.checks.handled.waits()
+            self.checks.timed()
         if cluster.idle and self._up_to_date() and not cluster.pending:
             self.over = True
 
@@ -418,8 +427,8 @@ class World(Touched):
         those of the world itself are not yet."""
         violation = None
         try:
-            launch(self.seed, disturbed=bool(self._names))
-            launch(self.seed, most=FEW, disturbed=bool(self._names))
+            for number in range(LAUNCHES):
+                launch(self.seed, number, disturbed=bool(self._names))
             self.head.provider.start()
             while not self.over:
                 self._step()

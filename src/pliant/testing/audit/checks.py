@@ -16,7 +16,9 @@ from pliant.model.jobs import JobState
 from pliant.model.kinds import KINDS, Loss
 from pliant.protocol import messages as m
 from pliant.protocol import resizing
+from pliant.testing.audit.cells import Cells
 from pliant.testing.audit.ends import Ends
+from pliant.testing.audit.groups import Groups
 from pliant.testing.audit.handled import Handled
 from pliant.testing.audit.memory import weigh
 from pliant.testing.audit.violation import Violation
@@ -47,6 +49,8 @@ GIVEN_UP = frozenset(
     {"agent killed", "hung for long", "link cut", "link stalled", "slow link", "undead", "node lost"}
 )
 """What may keep a node from proving in time that it is clean."""
+UNSETTLED = frozenset({"undead", "hung for long", "link stalled", "slow link"})
+"""What may keep a node from having done all that it has to."""
 LOSSES = frozenset({"rank killed", "newcomer killed", "agent killed", "places", "places cut", "walltime"})
 """What is over when a group is gone."""
 LATE_S = 1.0
@@ -55,50 +59,6 @@ KEPT_OF_RUN, KEPT_OF_A_NODE = 120, 8
 KEPT, KEPT_OF_A_GROUP = 90, 6
 """What an agent remembers at most where nothing goes on, and of each group that it ever had: that it is over, and what
 its job used."""
-
-
-class Cells:
-    """Which cells of the table of resizes the records have been through, and in which state each job is."""
-
-    def __init__(self) -> None:
-        self.visited: Counter[tuple[str, str]] = Counter()
-        self.offered = self.done = 0
-        self._stage: dict[int, str] = {}
-
-    def stage(self, job: int) -> str:
-        return self._stage.get(job, resizing.NONE)
-
-    def add(self, record: r.Record) -> None:
-        match record:
-            case r.ResizeOffered():
-                self.offered += 1
-                self._move(record.job, "Offer")
-            case r.ResizeAccepted():
-                self._move(record.job, "Accept")
-            case r.ResizeDeclined():
-                self._move(record.job, "Decline")
-            case r.ResizeWithdrawn():
-                self._move(record.job, "Withdraw")
-            case r.ResizeDone():
-                self.done += 1
-                self._move(record.job, "Done")
-            case r.ResizeFailed():
-                self._move(record.job, "Failed")
-            case r.JobEnded() if record.job in self._stage:
-                self._move(record.job, "End")
-            case _:
-                pass
-
-    def _move(self, job: int, what: str) -> None:
-        stage = self.stage(job)
-        move = resizing.TABLE.get((stage, what))
-        if move is None:
-            raise Violation("wrong", f"job {job}: {what} in state {stage} of its resize")
-        self.visited[stage, what] += 1
-        if move.state == resizing.NONE:
-            self._stage.pop(job, None)
-        else:
-            self._stage[job] = move.state
 
 
 class Checks:
@@ -113,6 +73,7 @@ class Checks:
         self._audit = Audit()
         self.handled = Handled(world, self._audit)
         self._ends = Ends(world)
+        self._groups = Groups(world)
         self._names: dict[str, int] = {}
         self._roots: dict[int, int] = {}
         self._open_before: set[int] = set()
@@ -134,6 +95,7 @@ class Checks:
             self.cells.add(record)
             self.handled.know(record)
             self._ends.add(record)
+            self._groups.know(record)
             if isinstance(record, r.JobSubmitted):
                 self._names[record.spec.name] = record.job
             elif isinstance(record, r.ResizeDone):
@@ -151,6 +113,7 @@ class Checks:
             raise Violation("wrong", str(error)) from error
         self.cells.add(record)
         self._ends.add(record)
+        self._groups.add(record, self._audit)
         match record:
             case r.JobSubmitted():
                 if record.spec.name in self._names:
@@ -186,6 +149,7 @@ class Checks:
     def starts(self, order: m.StartGroup, name: str) -> None:
         """What a group is started for has been recorded, and its job has not ended; or the node called ``name`` is not
         clean of it, where an order that comes again is followed by the one to end it."""
+        self._groups.sized(order, name)
         job = self._audit.jobs.get(order.job)
         arriving = job.offer.arriving if job is not None and job.offer is not None and job.accepted else ()
         wanted = job is not None and job.started and order.group in job.groups
@@ -207,6 +171,7 @@ class Checks:
         if (job, group, rank) in self._spawned:
             raise Violation("run_twice", f"rank {rank} of group {group} of job {job} is started again")
         self._spawned.add((job, group, rank))
+        self._groups.spawned(job, group)
 
     def _given_up(self, record: r.NodesLost) -> None:
         """A node whose agent is there is given up only where something made it unable to prove that it is clean."""
@@ -339,27 +304,24 @@ class Checks:
         if head.pending or head.cluster.resuming:
             return  # what has come is not yet dealt with
         self.waits()
-        self._counted()
-        self._limits()
-        self._proofs_timed()
+        self._tidy()
         for node in self._world.nodes.values():
             if node.agent is not None:
                 node.agent.helpers.look()
 
-    def _counted(self) -> None:
-        """The numbers of nodes, and what is on each of them."""
+    def _tidy(self) -> None:
+        """What is on each node."""
         state = self._world.head.cluster.core.state
-        there = state.all_mask & ~state.lost_mask & ~state.parked_mask
-        if (state.free, state.total) != (state.free_mask.bit_count(), there.bit_count()):
-            raise Violation("wrong", f"{state.free} of {state.total} nodes are free, by the counts alone")
-        for job in state.jobs.values():
-            if job.resize is None and job.target != job.size:
-                raise Violation(
-                    "wrong", f"job {job.id} has {job.size} nodes and is on its way to {job.target}"
-                )
         for number, name in state.names.items():
             if (node := self._world.nodes.get(name)) is not None:
                 self._belongs(number, node)
+
+    def timed(self) -> None:
+        """Walltimes, resizes and proofs end in time."""
+        head = self._world.head
+        if not (head.pending or head.cluster.resuming):
+            self._limits()
+            self._proofs_timed()
 
     def _limits(self) -> None:
         """The walltimes of jobs, and the deadlines of resizes."""
@@ -438,9 +400,12 @@ class Checks:
         for node in world.nodes.values():
             agent = node.agent
             link = world.head.links.get(node.name)
-            if agent is None or link is None or not link.ready or world.touched_node(node.name):
+            if agent is None or link is None or not link.ready or world.touched_node(node.name) & UNSETTLED:
+                continue
+            if world.hung_s(node) or agent.is_behind:
                 continue
             agent.helpers.idle()
+            agent.audit.idle()
             if timers := agent.waits_for():
                 raise Violation("leaked", f"{node.name} waits for {timers}, and nothing goes on there")
             if files := agent.files():

@@ -24,33 +24,55 @@ class Ends:
         self._world = world
         self._specs: dict[int, JobSpec] = {}
         self._losses: dict[int, list[r.GroupsLost]] = {}
-        self._ending: set[int] = set()
+        self._ending: dict[int, r.JobEnding] = {}
+        self._nodes: dict[int, set[int]] = {}
+        """Those that a job has had, or was to have."""
+        self._lost: set[int] = set()
 
     def add(self, record: r.Record) -> None:
         match record:
             case r.JobSubmitted():
                 self._specs[record.job] = record.spec
-            case r.JobStarted() if (interval_s := self._world.settings.pass_interval_s) > 0.0:
-                passes = record.at / interval_s
-                held = self._world.was_full  # a pass that was due meanwhile is made when it may be
-                late_s = record.at - math.floor(passes + ROUNDING) * interval_s
-                if late_s > LATE_S and not held:
-                    raise Violation("wrong", f"job {record.job} starts at {record.at} s, between two passes")
+            case r.JobStarted():
+                self._nodes[record.job] = {*record.nodes}
+                self._starts(record)
+            case r.ResizeOffered():
+                self._nodes[record.job].update(record.nodes)
+            case r.NodesLost():
+                self._lost.update(record.nodes)
             case r.GroupsLost():
                 self._losses.setdefault(record.job, []).append(record)
             case r.JobEnding():
-                self._ending.add(record.job)
+                self._ending[record.job] = record
+                if record.state is JobState.NODE_FAIL and not self._nodes[record.job] & self._lost:
+                    raise Violation("wrong", f"job {record.job} has lost no node, and is to end: {record}")
             case r.JobEnded():
                 self._ended(record)
             case _:
                 pass
+
+    def _starts(self, record: r.JobStarted) -> None:
+        if (interval_s := self._world.settings.pass_interval_s) <= 0.0:
+            return
+        held = self._world.was_full  # a pass that was due meanwhile is made when it may be
+        late_s = record.at - math.floor(record.at / interval_s + ROUNDING) * interval_s
+        if late_s > LATE_S and not held:
+            raise Violation("wrong", f"job {record.job} starts at {record.at} s, between two passes")
 
     def _ended(self, record: r.JobEnded) -> None:
         losses = self._losses.pop(record.job, [])
         if not 0 <= record.exit_code <= 255:
             raise Violation("wrong", f"job {record.job} ended with exit code {record.exit_code}")
         fails = KINDS[self._specs[record.job].kind].loss is Loss.FAILS_JOB
-        if not losses or not fails or record.job in self._ending:
+        ending = self._ending.pop(record.job, None)
+        if ending is not None and (ending.state, ending.error or record.error) != (
+            record.state,
+            record.error,
+        ):
+            raise Violation("wrong", f"job {record.job} was to end {ending}, and ended {record}")
+        if record.state is JobState.COMPLETED and (record.exit_code or record.error):
+            raise Violation("wrong", f"job {record.job} is COMPLETED, and there is an error: {record}")
+        if not losses or not fails or ending is not None:
             return
         state = JobState.NODE_FAIL if any(loss.node for loss in losses) else JobState.FAILED
         if record.state is not state or not record.error.startswith("lost group"):

@@ -50,7 +50,11 @@ class Followed:
         self._pieces = Pieces()
         self._resuming = False
 
-    def look(self, inputs: Sequence[o.AnyInput], outputs: Sequence[o.Output]) -> None:
+    def look(
+        self, inputs: Sequence[o.AnyInput], records: Sequence[r.Record], outputs: Sequence[o.Output]
+    ) -> None:
+        if records:
+            self._counted(records)
         self._heard_out()
         self._gone_on(inputs)
         self._policy_replaced()
@@ -67,6 +71,19 @@ class Followed:
         for output in outputs:
             if isinstance(output, o.Send):
                 self._sent(output.message)
+
+    def _counted(self, records: Sequence[r.Record]) -> None:
+        """The numbers of nodes, and where jobs are on their way to."""
+        state = self._world.head.cluster.core.state
+        there = state.all_mask & ~state.lost_mask & ~state.parked_mask
+        if (state.free, state.total) != (state.free_mask.bit_count(), there.bit_count()):
+            raise Violation("wrong", f"{state.free} of {state.total} nodes are free, by the counts alone")
+        for number in {getattr(record, "job", 0) for record in records}:
+            job = state.jobs.get(number)
+            if job is not None and job.resize is None and job.target != job.size:
+                raise Violation(
+                    "wrong", f"job {job.id} has {job.size} nodes and is on its way to {job.target}"
+                )
 
     def _heard_out(self) -> None:
         """Nothing is decided before all agents have said again what may not have been recorded."""
@@ -135,6 +152,7 @@ class Followed:
             if number not in jobs or life.ended:
                 continue
             self._on_nodes(life)
+            self._losses_told(life)
             if life.groups and jobs[number].ending is None:
                 self._same(life, jobs[number])
 
@@ -147,6 +165,15 @@ class Followed:
                     "lost", f"group {group.number} of job {life.number} was on a node that is lost"
                 )
 
+    def _losses_told(self, life: JobLife) -> None:
+        """Who speaks for the job has been told of all groups that it has lost."""
+        head, root = self._world.head, life.groups.get(life.side.root)
+        if not life.losses or root is None or not root.alive or life.side.state in ("new", "closed"):
+            return
+        missing = {each for each in life.losses if (life.number, each, root.number) not in head.told_losses}
+        if missing and head.provider.reaches(root.node):
+            raise Violation("wrong", f"job {life.number} is not told that groups {sorted(missing)} are lost")
+
     def _same(self, life: JobLife, job: Job) -> None:
         """The life of a job and the records of it agree."""
         state, resize = self._world.head.cluster.core.state, job.resize
@@ -155,5 +182,10 @@ class Followed:
         groups = {*state.groups(job), *(group.id for group in arriving)}
         if missing := sorted(groups - life.groups.keys()):
             raise Violation("lost", f"job {job.id} has groups {missing}, and nobody looks after them")
+        over = {group.number for group in life.groups.values() if group.is_over}
+        gone = {group for group, node in state.groups(job).items() if state.lost_mask >> node & 1} - over
+        gone |= life.losses.keys() & state.groups(job).keys()
+        if gone and not all(group.killed for group in life.alive()):
+            raise Violation("lost", f"job {job.id} has lost groups {sorted(gone)}, and no record tells")
         if (life.side.root, life.side.epoch) != (job.root, job.epoch):
             raise Violation("wrong", f"job {job.id} has root {job.root}, and its session {life.side.root}")

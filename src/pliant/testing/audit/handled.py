@@ -16,7 +16,9 @@ from pliant.protocol import codec, resizing
 from pliant.protocol import messages as m
 from pliant.testing.audit.followed import Followed
 from pliant.testing.audit.overdue import Overdue
+from pliant.testing.audit.rests import Rests
 from pliant.testing.audit.violation import Violation
+from pliant.testing.audit.words import Words
 from pliant.testing.standins.running import own_words
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ LATE_S = 0.1
 CLEAN_S = 13.0
 """A node is clean or given up by then: an agent waits 5 s for what leaves by itself, kills for 3 s, and looks for
 3 s."""
+GIVEN_UP_S = 65.0
+"""Whatever keeps it from an answer: it is asked twice, and has 30 s each time."""
 BAD_LINK = frozenset({"agent killed", "link cut", "link lost", "link stalled", "slow link", "node lost"})
 UNSOUND = BAD_LINK | {"undead", "hung", "hung for long"}
 HARD = (JobState.NODE_FAIL, JobState.FAILED)
@@ -53,6 +57,7 @@ class Handled:
         self.on: set[int] = set()
         self.overdue = Overdue(world)
         self._followed = Followed(world)
+        self._words = Words(world)
         self._signalled: set[tuple[int, int, int]] = set()
         self._heard_at: dict[int, float] = {}
         self._step_s: dict[int, float] = {}
@@ -61,6 +66,7 @@ class Handled:
         """The jobs that have yet to hear of an offer; whether that was made before this call."""
         self._dirty: dict[tuple[int, int], float] = {}
         self._ids: set[int] = set()
+        self._rests = Rests(world)
         self._asked = world.asked
         self._could_start: float | None = None
         self._resuming = False
@@ -72,7 +78,12 @@ class Handled:
         match record:
             case r.JobEnding():
                 self.ending[record.job] = record
-            case r.ResizeDone() | r.GroupsLost():
+            case r.ResizeDone():
+                self.roots[record.job] = record.root
+                self._rests.know(record)
+            case r.ResizeDeclined() | r.ResizeFailed():
+                self._rests.know(record)
+            case r.GroupsLost():
                 self.roots[record.job] = record.root
             case r.JobMalleable():
                 (self.on.add if record.on else self.on.discard)(record.job)
@@ -170,7 +181,7 @@ class Handled:
         self._starts_in_time()
         self._policy_asked(records)
         self._offers_told(told)
-        self._followed.look(inputs, outputs)
+        self._followed.look(inputs, records, outputs)
 
     def _orders_out(self, outputs: Sequence[o.Output]) -> dict[int, list[tuple[int, bytes]]]:
         """What each job is told, with the group that hears it; orders that are sent again are none."""
@@ -194,6 +205,8 @@ class Handled:
                 self._owed[record.job] = False
             case r.ResizeWithdrawn() if self._owed.pop(record.job, None) is None:
                 self._root_told(record.job, told, b'"withdraw"')
+            case r.JobMalleable(on=False):
+                self._loop_is_over(record.job)
             case r.JobEnding():
                 self._owed.pop(record.job, None)
                 self._asked_to_end(record)
@@ -208,6 +221,12 @@ class Handled:
                     self._dirty.pop((record.job, node), None)
             case _:
                 pass
+
+    def _loop_is_over(self, number: int) -> None:
+        """It cannot answer before its end, perhaps: what it was offered is taken back."""
+        job = self._world.head.cluster.core.state.jobs.get(number)
+        if job is not None and not job.on and job.resize is not None and job.resize.stage == resizing.OFFERED:
+            raise Violation("stuck", f"job {number} has left its loop, and an offer waits for its answer")
 
     def _policy_asked(self, records: Sequence[r.Record]) -> None:
         """What may let a job start or change its size makes a pass in the same call, where there is something to
@@ -301,29 +320,13 @@ class Handled:
         group = life.groups[relay.group]
         if not relay.session and group.alive and not group.killed:
             raise Violation("stuck", f"job {relay.job}: group {relay.group} is being ended, without a limit")
-        if b'"progress"' in said and not root and r.JobProgressed in mine:
-            raise Violation(
-                "wrong", f"job {relay.job}: group {relay.group} tells how far it is, and is not its root"
-            )
-        if b'"progress"' in said and not root and not self._refused(relay, told.get(relay.job, [])):
-            raise Violation(
-                "wrong", f"job {relay.job}: group {relay.group} is not told that it is not the root"
-            )
+        self._words.said(relay, records, told.get(relay.job, []), root=root)
         if not root or own_words(self._world.specs_by_number[relay.job].command)[0] != "malleable":
             return
         if b'"hello"' in said and not relay.group:
             self._followed.greeted(relay.job, len(job.nodes), mine)
         if b'"want"' in said:
             self._wanted(relay, records, told.get(relay.job, []))
-
-    def _refused(self, relay: m.Relay, told: Sequence[tuple[int, bytes]]) -> bool:
-        """Whether a group hears that it has no say; what is of an epoch to come may be of the next root."""
-        said = self._said.decode(relay.message)
-        early = (
-            isinstance(said, m.Progress)
-            and said.epoch > self._world.head.cluster.core.state.jobs[relay.job].epoch
-        )
-        return early or any(group == relay.group and b'"error"' in word[:20] for group, word in told)
 
     def _wanted(self, relay: m.Relay, records: Sequence[r.Record], told: Sequence[tuple[int, bytes]]) -> None:
         """A job's wish is granted where it can be, and answered in any case."""
@@ -449,6 +452,7 @@ class Handled:
             return
         self.overdue.look(self._resumed_at)
         self._followed.waits()
+        self._rests.look(self._resumed_at)
         for number, life in head.cluster.lives.items():
             if life.ended:
                 continue
@@ -482,6 +486,8 @@ class Handled:
                 if not self._reaches(name):
                     since = self._dirty[key] = now  # it has not heard of it
                 there = world.nodes.get(name)
+                if now > since + GIVEN_UP_S:
+                    raise Violation("stuck", f"{name} is waited for since {since:.3f} s, and not given up")
                 held_up = there is None or there.agent is None or there.agent.is_starting(number)
                 if now > since + CLEAN_S and not held_up and not world.touched_node(name) & BAD_LINK:
                     raise Violation(

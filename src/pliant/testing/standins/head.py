@@ -72,6 +72,8 @@ class Head:
         self.alive = True
         self.told_lost: set[tuple[int, int]] = set()
         """The newcomers, by job and group, of whose loss a job has been told."""
+        self.told_losses: set[tuple[int, int, int]] = set()
+        """The same of all groups, with the one that was told."""
         self.tearing = False
         """The process is killed while it writes what it makes next."""
         self._timers: dict[o.Key, Timer] = {}
@@ -190,7 +192,9 @@ class Head:
         for output in outputs:
             order = output.message if isinstance(output, o.Send) else None
             if isinstance(order, m.Deliver) and b'"grouplost"' in bytes(order.message):
-                self.told_lost.add((order.job, msgspec.json.decode(order.message, type=_Lost).group))
+                lost = order.job, msgspec.json.decode(order.message, type=_Lost).group
+                self.told_lost.add(lost)
+                self.told_losses.add((*lost, order.group))
 
     def _send_again(self, link: Link | None, order: o.Send) -> None:
         """Over the link that it was sent by, if that stands."""

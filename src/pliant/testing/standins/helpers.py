@@ -14,7 +14,7 @@ from pliant.testing.standins.process import SIGKILL, Proc
 from pliant.testing.standins.running import PYTHON
 
 if TYPE_CHECKING:
-    from pliant.testing.standins.node import Agent
+    from pliant.testing.standins.agent import Agent
 
 IMPORTS_S = (0.1, 2.0)
 """How long it takes until a helper is ready: at least, and at most."""

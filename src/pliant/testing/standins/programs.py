@@ -62,7 +62,7 @@ class Rigid(Running):
         match self.program.words.get("pmi"):
             case "unknown":
                 reply = yield from self.ask("cmd=dance", "MPI_Init")
-                if reply.get("rc") != "-1":
+                if (reply.get("cmd"), reply.get("rc")) != ("dance", "-1"):
                     self.fabric.problem(f"{self.name} may dance: {reply}")
             case "missing":
                 reply = yield from self.ask(f"cmd=get kvsname={space} key=nothing", "MPI_Init")
@@ -106,7 +106,8 @@ class Liar(Malleable):
     ``early`` much of an epoch that is to come; ``resize`` answers to a resize that there is not; ``version`` Hello in
     another version; ``left`` Bye when it has accepted; ``eager`` Done when it has accepted; ``gone`` that groups leave
     which have left before;
-    ``old`` goes on to speak when it has been released; ``root`` names one that leaves as the next to speak;
+    ``old`` goes on to speak when it has been released; ``root`` names one that leaves as the next to speak; these two,
+    ``stale``, ``gone`` and ``resize`` tell with each Progress one of the epoch before;
     ``bye`` Bye in the midst of its work, and goes on; ``hello`` Hello again, with each Progress.
     """
 
@@ -140,7 +141,8 @@ class Liar(Malleable):
                 late = encode(m.Failed(epoch - 1, resize, "of the epoch before"))
                 return ((late, early) if epoch else (early,)), ()
             case "epoch", m.Progress(epoch=epoch):
-                return (encode(m.Progress(epoch + NOWHERE, 1.0)),), ()
+                others = (epoch + NOWHERE, epoch - 1) if epoch else (epoch + NOWHERE,)
+                return tuple(encode(m.Progress(other, 1.0)) for other in others), ()
             case "groups", m.Done(epoch=epoch, resize=resize, root=root):
                 return (encode(m.Done(epoch, resize, root + NOWHERE, (root + NOWHERE,))),), ()
             case "root", m.Done(epoch=epoch, resize=resize, released=released) if released:
@@ -169,6 +171,8 @@ class Liar(Malleable):
             case "hello", m.Progress(epoch=epoch):
                 job = int(self.host.env["PLIANT_JOB"])
                 return (encode(m.Hello(job, self.group, epoch, self.host.token, 1, self.bounds)),), ()
+            case "stale" | "gone" | "resize" | "root" | "old", m.Progress(epoch=epoch) if epoch:
+                return (encode(m.Progress(epoch - 1, 1.0)),), ()
         return (), ()
 
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from pliant.live.cluster import orders as o
-from pliant.live.node import messages as n
 from pliant.model.errors import ProtocolError
 from pliant.model.nodes import NodeSet
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant.testing.audit.violation import Violation
 from pliant.testing.clock import Wire
-from pliant.testing.standins.node import Agent, Node
+from pliant.testing.standins.agent import Agent
+from pliant.testing.standins.node import Node
 
 if TYPE_CHECKING:
     from pliant.testing.standins.head import Head
@@ -157,7 +157,7 @@ class LocalNodes:
         )
         link.down = Wire(
             clock, random, latency,
-            agent.hears, lambda: agent.tell(n.LinkLost()),
+            agent.hears, agent.link_lost,
         )  # fmt: skip
         return link
 

@@ -14,9 +14,12 @@ from pliant.live.tree import messages as b
 from pliant.live.tree.branch import Branch
 from pliant.protocol import branches as m
 from pliant.protocol import launching as t
+from pliant.testing.audit.violation import Violation
 from pliant.testing.tree.tenants import Landlord, Tenant
 
 _DECODER: msgspec.json.Decoder[m.BranchMessage] = msgspec.json.Decoder(m.BranchMessage)
+AWAITED = ("start", "gather", "adopt")
+"""Timers that end a wait, and nothing else."""
 LONGEST_S = 3600.0
 """Of virtual time: whatever is not over by then never will be."""
 
@@ -45,6 +48,8 @@ class Agent:
     tenant: Tenant
     started_by: int
     timers: dict[str, int] = field(default_factory=dict)
+    starting: set[int] = field(default_factory=set)
+    """Those that it has started and that have not called."""
     alive: bool = True
     left: str | None = None
     phases: dict[int, float] = field(default_factory=dict)
@@ -66,11 +71,22 @@ class Forest:
         self.unreachable: set[int] = set()
         self.silent: set[int] = set()
         """Ranks whose agents start and never call."""
-        self.disturbed = False
-        """Whether a process was killed, or a link cut."""
+        self.mute: set[int] = set()
+        """Ranks whose agents call, and never say or do anything else."""
+        self.without_controller: set[int] = set()
+        """Ranks whose link to the controller broke, and those that were told that it is over."""
+        self.slow = False
+        """One end of a link that broke took its time to notice."""
+        self.losses = 0
+        """How many processes were killed, and links cut."""
         self.gone: dict[int, str] = {}
         """As the controller tells it."""
         self.landlord: Landlord | None = None
+        self.ambushes: dict[tuple[str, int], Callable[[int, int], None]] = {}
+        """What happens to sender and receiver as a message of a kind is on its way, by how many of it were sent."""
+        self._sent: Counter[str] = Counter()
+        self._unnoticed: dict[tuple[int, int], Callable[[], None]] = {}
+        """Ends of links that are gone, where nobody has noticed it yet."""
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
         self._ends: dict[tuple[int, int], int] = {}
@@ -116,24 +132,33 @@ class Forest:
 
     def happened(self, rank: int, *inputs: b.AnyInput) -> None:
         agent = self.agents.get(rank)
-        if agent is not None and agent.alive:
-            for output in agent.branch.handle(inputs):
-                self._carry_out(agent, output)
+        if agent is None or not agent.alive:
+            return
+        if rank in self.mute and not all(isinstance(each, b.Linked) for each in inputs):
+            if any(isinstance(each, b.Cut) for each in inputs):
+                self.kill(rank)  # an agent that nobody wants ends by itself
+            return
+        for output in agent.branch.handle(inputs):
+            if agent.left is not None:
+                raise Violation("wrong", f"rank {rank} has left, and goes on: {output}")
+            self._carry_out(agent, output)
 
     def kill(self, rank: int) -> None:
         """Its process is gone, as by SIGKILL; what it has sent may still arrive, or not."""
         agent = self.agents.get(rank)
         if agent is not None and agent.alive:
             agent.alive = False
-            self.disturbed = True
+            self.losses += 1
             self._hang_up(rank, "the connection broke", lost=self.random.random() < 0.5)
 
-    def cut(self, one: int, other: int) -> None:
-        """The link between the two breaks."""
+    def cut(self, one: int, other: int, late_s: float = 0.0) -> None:
+        """The link between the two breaks; ``other`` notices it so much later."""
         if (one, other) in self._ends:
-            self.disturbed = True
+            self.losses += 1
+            self.slow |= late_s > 0.0
+            self.without_controller |= {one, other} if 0 in (one, other) else set()
             self._part(one, other, "the connection broke", lost=True)
-            self._part(other, one, "the connection broke", lost=True)
+            self._part(other, one, "the connection broke", lost=True, late_s=late_s)
 
     @property
     def links(self) -> list[tuple[int, int]]:
@@ -146,8 +171,12 @@ class Forest:
             case b.StartAgent():
                 self._start(agent, output.rank)
             case b.Tell():
-                agent.sent[type(output.message).__name__] += 1
+                kind = type(output.message).__name__
+                agent.sent[kind] += 1
+                self._sent[kind] += 1
                 self._send(agent.rank, output.rank, output.message)
+                if (spring := self.ambushes.pop((kind, self._sent[kind]), None)) is not None:
+                    self.later(0.0, lambda: spring(agent.rank, output.rank))
             case b.Reach():
                 self.later(self._draw(self.ground.hop_s), lambda: self._join(agent.rank, output.rank))
             case b.Close():
@@ -165,6 +194,8 @@ class Forest:
             case b.Arrived() if self.landlord is not None:
                 self.landlord.arrived(output.envelope)
             case b.Phase():
+                if output.number in agent.phases:
+                    raise Violation("run_twice", f"rank {agent.rank} comes to phase {output.number} again")
                 agent.phases[output.number] = self.now
             case b.Gone():
                 self.gone[output.rank] = output.why
@@ -178,9 +209,17 @@ class Forest:
         def due() -> None:
             if agent.timers.get(key) == number:
                 del agent.timers[key]
-                self.happened(agent.rank, b.Due(key))
+                self._fire(agent, key)
 
         number = agent.timers[key] = self.later(seconds, due)
+
+    def _fire(self, agent: Agent, key: str) -> None:
+        """A time is over that somebody waited for, or else it would have been cancelled."""
+        outputs = agent.branch.handle([b.Due(key)]) if agent.alive and agent.rank not in self.mute else None
+        if outputs == [] and key.split(maxsplit=1)[0] in AWAITED:
+            raise Violation("leaked", f"rank {agent.rank} has waited for nothing: {key}")
+        for output in outputs or ():
+            self._carry_out(agent, output)
 
     def _sit(self, rank: int, parent: int) -> Agent:
         ground = self.ground
@@ -191,10 +230,15 @@ class Forest:
         return agent
 
     def _start(self, parent: Agent, rank: int) -> None:
+        parent.starting.add(rank)
+        if len(parent.starting) > self.ground.window:
+            raise Violation("wrong", f"rank {parent.rank} starts {sorted(parent.starting)} at a time")
+
         def begin() -> None:
             if not parent.alive:
                 return
             if rank in self.unreachable:
+                parent.starting.discard(rank)
                 self.happened(parent.rank, b.NotStarted(rank, "no route to host"))
                 return
             agent = self._sit(rank, parent.rank)
@@ -206,6 +250,9 @@ class Forest:
         self.later(self._draw(self.ground.start_s), begin)
 
     def _join(self, caller: int, other: int) -> None:
+        for end in ((caller, other), (other, caller)):
+            if (notice := self._unnoticed.get(end)) is not None:
+                notice()
         there, here = self.agents.get(other), self.agents[caller]
         if not here.alive:
             return
@@ -220,6 +267,7 @@ class Forest:
         self.happened(caller, b.Linked(other))
 
     def _close(self, here: int, other: int) -> None:
+        self.agents[here].starting.discard(other)
         if (here, other) in self._ends:
             del self._ends[here, other]
             self._part(other, here, "closed")
@@ -231,10 +279,14 @@ class Forest:
             del self._ends[here, other]
             self._part(other, here, why, lost=lost)
 
-    def _part(self, rank: int, other: int, why: str, *, lost: bool = False) -> None:
+    def _part(self, rank: int, other: int, why: str, *, lost: bool = False, late_s: float = 0.0) -> None:
         """``rank`` learns that its link to ``other`` is gone, after what it was sent before; ``lost``: that is lost."""
 
         def cut() -> None:
+            if lost and self._unnoticed.get((rank, other)) is not cut:
+                return  # it has noticed, as there is a new one
+            if lost:
+                del self._unnoticed[rank, other]
             if lost or self._ends.get((rank, other)) == number:
                 self._ends.pop((rank, other), None)
                 self.happened(rank, b.Cut(other, why))
@@ -244,10 +296,14 @@ class Forest:
             return
         if lost:
             del self._ends[rank, other]
-        self.later(max(self._draw(self.ground.hop_s), self._last.get((other, rank), 0.0) - self.now), cut)
+            self._unnoticed[rank, other] = cut
+        wait_s = max(self._draw(self.ground.hop_s), self._last.get((other, rank), 0.0) - self.now)
+        self.later(wait_s + late_s, cut)
 
     def _send(self, sender: int, to: int, message: m.BranchMessage) -> None:
         """In order along each link."""
+        if isinstance(message, m.Contacts) and not (message.reached or message.gone or message.whole):
+            raise Violation("wrong", f"rank {sender} tells rank {to} nothing")
         when = max(self.now + self._draw(self.ground.hop_s), self._last.get((sender, to), 0.0))
         self._last[sender, to] = when
         coded, number = msgspec.json.encode(message), self._ends.get((sender, to))
@@ -259,6 +315,9 @@ class Forest:
         message = _DECODER.decode(coded)
         if isinstance(message, m.Contacts):
             self.agents[to].heard.update(message.reached.keys())
+        if isinstance(message, m.Ended):
+            self.without_controller.add(to)
+        self.agents[to].starting.discard(sender)
         self.happened(to, b.Heard(sender, message))
 
     def _draw(self, between: tuple[float, float]) -> float:

@@ -14,18 +14,31 @@ MOST, FEW = 60, 12
 """Agents. Where there are few, more of what happens meets in one place."""
 TREES = ("1", "2", "3", "8", "32", "binomial", "direct")
 KILLED = -9
+OVER = "all is done"
+ALONE = 0.4
+"""The share of launches with losses that have a single one."""
+HARMS = ("cut", "cut above", "sender", "receiver")
+LATE_NOTICE_S = 5.0
+"""One end of a link may learn so much later than the other that it is broken."""
+AGENT_S = 0.6
+"""In so long an agent is there, where nothing happens to any."""
+PHASES = ("Calling", "Below", "Contacts", "Flood")
+"""What is said in a launch; faults lie in wait for each of them."""
 LATE_S = 40.0
 """When the last fault happens; a silent agent is noticed after 30 s."""
 
 
-def launch(seed: int, *, most: int = MOST, disturbed: bool = True) -> None:
-    """One launch of up to ``most`` agents, with losses if it is ``disturbed`` and the seed says so; Violation if
-    something is wrong at its end."""
-    draw = random.Random(f"launch {seed}")  # noqa: S311 - to be repeated
+def launch(seed: int, number: int = 0, *, disturbed: bool = True) -> None:
+    """One launch, with losses if it is ``disturbed`` and the seed says so; Violation if something is wrong at its end.
+    Those with a ``number`` are small."""
+    draw = random.Random(f"launch {seed} {number}")  # noqa: S311 - to be repeated
+    most = FEW if number else MOST
     agents, disturbed = draw.randint(1, most), disturbed and draw.random() < 0.75
     survive = draw.random() < 0.75
     trees = draw.choice(TREES), draw.choice(TREES)
-    forest = Forest(seed, Ground(agents, *trees, window=draw.choice((1, 4, 32)), survive=survive))
+    forest = Forest(
+        100 * seed + number, Ground(agents, *trees, window=draw.choice((1, 4, 32)), survive=survive)
+    )
     if disturbed:
         _disturb(forest, draw)
     forest.open()
@@ -36,10 +49,13 @@ def launch(seed: int, *, most: int = MOST, disturbed: bool = True) -> None:
     settled(forest)
     if survive or not forest.gone:
         _done(forest, landlord)
-    forest.finish()
+    forest.finish(OVER)
     forest.run()
     if left := [rank for rank, agent in forest.agents.items() if agent.alive]:
         raise Violation("leaked", f"the launch is over, and the agents of ranks {left} are there")
+    ends = {agent.left for rank, agent in forest.agents.items() if rank not in forest.silent}
+    if not (forest.losses or forest.gone or ends == {OVER}):
+        raise Violation("wrong", f"the launch is over, and agents have left as {ends}")
     if forest.links:
         raise Violation("leaked", f"the launch is over, and there are the links {forest.links}")
 
@@ -73,17 +89,54 @@ def _done(forest: Forest, landlord: Landlord) -> None:
 
 def _disturb(forest: Forest, draw: random.Random) -> None:
     ranks = range(1, forest.ground.agents + 1)
+    if draw.random() < ALONE:
+        draw.choice((_kill_some, _cut_some, _wait_for_some))(forest, draw, 1)
+        return
     forest.unreachable = {draw.choice(ranks) for _ in range(draw.randint(0, 3))}
+    forest.mute = {draw.choice(ranks) for _ in range(draw.choice((0, 0, 0, 1)))}
     forest.silent = {draw.choice(ranks) for _ in range(draw.randint(0, 2))}
-    for _ in range(draw.randint(0, 4)):
-        forest.later(draw.uniform(0, draw.choice((3, LATE_S))), partial(forest.kill, draw.choice(ranks)))
-    for _ in range(draw.randint(0, 6)):
-        forest.later(draw.uniform(0, draw.choice((2, 8, LATE_S))), partial(_cut_one, forest, draw.random()))
+    _kill_some(forest, draw, draw.randint(0, 4))
+    _cut_some(forest, draw, draw.randint(0, 6))
+    _wait_for_some(forest, draw, draw.randint(0, 3))
 
 
-def _cut_one(forest: Forest, which: float) -> None:
+def _kill_some(forest: Forest, draw: random.Random, count: int) -> None:
+    for _ in range(count):
+        rank = draw.randint(1, forest.ground.agents)
+        forest.later(draw.uniform(0, draw.choice((3, LATE_S))), partial(forest.kill, rank))
+
+
+def _cut_some(forest: Forest, draw: random.Random, count: int) -> None:
+    for _ in range(count):
+        cut = partial(_cut_one, forest, draw.random(), draw.choice((0.0, draw.uniform(0, LATE_NOTICE_S))))
+        forest.later(draw.uniform(0, draw.choice((2, 8, LATE_S))), cut)
+
+
+def _wait_for_some(forest: Forest, draw: random.Random, count: int) -> None:
+    for _ in range(count):
+        kind, number = draw.choice(PHASES), draw.randint(1, 2 * forest.ground.agents)
+        late_s = draw.choice((0.0, LATE_NOTICE_S))
+        forest.ambushes[kind, number] = partial(_strike, forest, draw.choice(HARMS), late_s)
+
+
+def _cut_one(forest: Forest, which: float, late_s: float) -> None:
     if links := forest.links:
-        forest.cut(*links[int(which * len(links))])
+        forest.cut(*links[int(which * len(links))], late_s)
+
+
+def _strike(forest: Forest, harm: str, late_s: float, sender: int, receiver: int) -> None:
+    """A message is on its way between the two."""
+    match harm:
+        case "cut":
+            forest.cut(sender, receiver, late_s)
+        case "cut above":
+            forest.cut(receiver, sender, late_s)
+        case "sender" if sender:
+            forest.kill(sender)
+        case "receiver" if receiver:
+            forest.kill(receiver)
+        case _:
+            pass
 
 
 def settled(forest: Forest) -> None:
@@ -92,12 +145,16 @@ def settled(forest: Forest) -> None:
     ranks = range(forest.ground.agents + 1)
     living = {rank for rank, agent in forest.agents.items() if agent.alive}
     if not forest.ground.survive and forest.gone:
-        if living - forest.silent:
+        if living - forest.silent - forest.mute:
             raise Violation("leaked", f"the launch has failed, and the agents of ranks {living} are there")
-        if not (forest.disturbed or forest.unreachable or forest.silent):
+        if not (forest.losses or forest.unreachable or forest.silent or forest.mute):
             raise Violation("lost", f"nothing has happened, and the launch has failed: {forest.gone}")
         return
-    if not forest.disturbed and forest.gone.keys() != {*forest.unreachable, *forest.silent}:
+    quick = not (forest.losses or forest.silent or forest.mute)
+    over_s = max(agent.phases.get(2, 0.0) for agent in forest.agents.values())
+    if quick and over_s > AGENT_S * (forest.ground.agents + 1):
+        raise Violation("stuck", f"nothing has happened, and the launch took {over_s:.3f} s")
+    if not forest.losses and forest.gone.keys() != {*forest.unreachable, *forest.silent}:
         raise Violation(
             "lost", f"gone are {forest.gone}, though nothing happened to others than {forest.unreachable}"
         )
@@ -105,6 +162,10 @@ def settled(forest: Forest) -> None:
         raise Violation(
             "lost", f"there are {sorted(living)}, and gone by what is told are {sorted(forest.gone)}"
         )
+    left = {rank for rank, agent in forest.agents.items() if agent.left is not None and 1 in agent.phases}
+    left -= forest.without_controller
+    if left and forest.losses < 2 and not forest.slow:
+        raise Violation("lost", f"the agents of ranks {left} could have found another, and have left")
     for rank in living:
         _settled(forest, forest.agents[rank], living)
 
@@ -118,5 +179,5 @@ def _settled(forest: Forest, agent: Agent, living: set[int]) -> None:
     if agent.delivered != forest.agents[0].delivered:
         raise Violation("lost", f"rank {agent.rank} has heard {agent.delivered}")
     twice = [rank for rank, count in agent.heard.items() if count > 1 or rank == agent.rank]
-    if twice and not forest.disturbed:
+    if twice and not forest.losses:
         raise Violation("wrong", f"rank {agent.rank} was told again how {twice} are reached")

@@ -1,0 +1,42 @@
+"""How long jobs are left alone after a resize, and that somebody thinks of them then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pliant.core import records as r
+from pliant.testing.audit.violation import Violation
+
+if TYPE_CHECKING:
+    from pliant.testing.world import World
+
+LATE_S = 0.1
+
+
+class Rests:
+    """Of one controller."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._until: dict[int, float] = {}
+
+    def know(self, record: r.ResizeDone | r.ResizeDeclined | r.ResizeFailed) -> None:
+        settings = self._world.settings
+        done = isinstance(record, r.ResizeDone)
+        self._until[record.job] = record.at + (settings.cooldown_s if done else settings.decline_backoff_s)
+
+    def look(self, resumed_at: float) -> None:
+        """When a job may be resized again, the policy is asked; until ``resumed_at`` there was no controller."""
+        world, core, state = self._world, self._world.head.cluster.core, self._world.head.cluster.core.state
+        asked_at = max(world.asked_at, resumed_at)
+        nobody = core.held or state.policy_failed or not (state.free or state.waiting)
+        for number, until in list(self._until.items()):
+            if world.clock.now <= until + state.settings.pass_interval_s + LATE_S:
+                continue
+            del self._until[number]
+            job = state.jobs.get(number)
+            willing = job is not None and job.ending is None and job in state.elastic
+            if willing and not nobody and asked_at < until - LATE_S:
+                raise Violation(
+                    "stuck", f"job {number} rests until {until:.3f} s, and nobody asks the policy"
+                )

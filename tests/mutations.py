@@ -151,7 +151,7 @@ def write(outcomes: list[Outcome], seed: int, worlds: int) -> None:
         "# Is the world a real test?\n\n"
         "`tests/mutations.py` changes one place of `core/`, `live/` or `protocol/` and runs `pliant bench world`. "
         f"Of {len(outcomes)} changes drawn by seed {seed} (a negated condition, a deleted statement), {worlds} worlds "
-        f"at most have caught {caught}. Made by `tests/mutations.py seeded --seed {seed} --count {len(outcomes)} "
+        f"at most have caught {caught}; the bar is {ENOUGH:.0%}. Made by `tests/mutations.py seeded --seed {seed} --count {len(outcomes)} "
         f"--worlds {worlds} --write`; the reasons are in `tests/pure/mutations_told.py`.\n\n"
         "## Those that survive\n\n| place | change | why |\n|---|---|---|\n" + "\n".join(rows) + "\n"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 _GRACE = "it matters only when a controller has begun again, at a moment that these worlds do not meet: tests/pure/test_restart.py"
+_GIVES_UP = "whoever has the nodes tells that one is lost as well, 5 s later at most"
 _SPACE = "several groups of a job on one node: nothing offers that yet"
 _BRINGS = "for the judgement of a policy: no unsound decision follows from it"
 
@@ -74,14 +75,8 @@ REASONS: dict[str, str] = {
         "nothing is changed: no job needs more than all nodes"
     ),
     "live/job/life.py JobLife.fired: delete self._tell_no_session()": ("a hint in the job's log"),
-    "live/node/life.py NodeLife._begin_end: delete self._orphaned = orphaned": (
-        "only the exit code of an agent's process"
-    ),
     "live/node/life.py NodeLife._begin_end: delete self._do(n.CancelTimer(removal.key))": (
         "nothing is changed: while the agent ends, a proof's timer finds no proof"
-    ),
-    "live/node/life.py NodeLife._all_ended: removal.job is not None -> (not (removal.job is not None))": (
-        "a proof that is open when the agent is told to leave: its controller has nothing to wait for then"
     ),
     "live/node/life.py NodeLife._not_started: delete self._clear(group)": (
         "the proof that the node is clean, which follows soon, removes the files as well"
@@ -176,17 +171,11 @@ REASONS: dict[str, str] = {
     "live/node/life.py NodeLife._link_lost: delete self._do(n.SetTimer(ORPHAN, self._home.orphan_grace))": (
         "whoever has the nodes ends an agent that was away for as long as its grace, and the next controller does"
     ),
-    "core/settings.py batch_settings: delete return msgspec.structs.replace(Settings(), **known)": (
-        "worlds had settings of their own way; they come by here since"
-    ),
     "core/resizes.py Resizes._commit: event.root in loss.groups -> (not (event.root in loss.groups))": (
         "FAILED for NODE_FAIL, where a resize that is refused names a lost root: a job may end so either way"
     ),
     'protocol/scheduler_side.py SchedulerSide._in_its_epoch: delete raise ProtocolError(f"{name} is of epoch {message.epoch}; the job is in {self.epoch}")': (
         "what is said of an old epoch names an old resize, and is refused for that"
-    ),
-    "protocol/scheduler_side.py SchedulerSide._in_its_epoch: delete self._early.append((group, message))": (
-        "progress of a new root, which tells it again at its next step"
     ),
     "live/tree/branch.py Branch._heard: rank == self.parent -> (not (rank == self.parent))": (
         "a launch that lost all agents passed for a good one; it does not since"
@@ -203,37 +192,14 @@ REASONS: dict[str, str] = {
     "live/job/life.py JobLife._rank_failed: delete return": (
         "the group is gone by then, and being gone again changes nothing"
     ),
-    "live/node/sessions.py Sessions.drop: delete return": (
-        "a guard: nobody drops a session that is gone in these worlds"
-    ),
     "live/job/members.py Members.tell_losses_again: self._in_session() -> (not (self._in_session()))": (
         _GRACE
     ),
-    "live/node/life.py NodeLife._link_lost: delete self._begin_end(orphaned=True)": (
-        "without a grace whoever has the nodes ends an agent whose link is lost"
-    ),
-    "core/state.py State._move: delete job.target = job.size": (
-        "nobody looked at where a job without a resize is on its way to; the world does since"
-    ),
-    "core/state.py State._done: delete job.target = job.size": ("the same"),
     "live/node/warmth.py Warmth._count: len(self._failures) > KEYS -> (not (len(self._failures) > KEYS))": (
         "how many failures are remembered: a job is executed where it could have been forked, or tried once more"
     ),
-    "live/job/members.py Members._check_launched: each.started -> (not (each.started))": (
-        "when a job counts as launched, which is for people"
-    ),
-    'core/resizes.py Resizes._malleable: delete self._withdraw(job, "its loop is over")': (
-        "the time for the offer ends it as well, a little later"
-    ),
     "live/node/life.py NodeLife._token_written: group.cleared -> (not (group.cleared))": (
         "a group that is cleared while its token is being written: too rare in these worlds"
-    ),
-    "live/node/uplink.py Uplink.opened: node != self._home.node -> (not (node != self._home.node))": (
-        "an error to the controller about nodes that cannot be reached through an agent: it notes errors and does nothing"
-    ),
-    "core/state.py State._ending: delete job.why = record.error": ("words of an end, for people"),
-    "live/node/pmi.py PmiGroup.receive: command -> (not (command))": (
-        "which word an unknown command is answered with"
     ),
     "live/cluster/nodes.py Nodes._prove: delete self._proofs[job, node] += 1": (
         "how often a proof was asked for: the last of several tries counts, and seldom even the second is made"
@@ -241,7 +207,64 @@ REASONS: dict[str, str] = {
     "live/job/life.py JobLife._at_fence: delete self._check_fence(fence)": (
         "a group that has ended without coming to the fence is seen when it ends, unless others come there only then"
     ),
-    "core/state.py State._granted: delete self.slots.update(zip(record.nodes, record.slots, strict=True))": (
-        "a group has one rank then on a node of several slots: no world counts them"
+    "live/node/life.py NodeLife._found: delete self._do(n.SetTimer(removal.key, AGAIN_S))": (
+        "the limit of the look before is still set: the next look comes 3 s later, not at once"
+    ),
+    "live/job/members.py Members._drop_newcomers: group.resize == resize -> (not (group.resize == resize))": (
+        "newcomers that are not ended at once are ended by the proof that their nodes are clean, 5 s later"
+    ),
+    "live/node/pmi.py process_mapping: delete return f\"(vector,{','.join(runs)})\"": (
+        "no stand-in asks which ranks share a node"
+    ),
+    "live/cluster/nodes.py Nodes._granted: delete self._gone.discard(number)": (
+        "a node that was returned and comes again by the same name: no provider of the world does that"
+    ),
+    "live/cluster/cluster.py Cluster._take: delete self._unlinked(node)": (
+        "what is sent to nobody is kept and sent again over the next link all the same, and the provider tells when a node is lost"
+    ),
+    "live/cluster/cluster.py Cluster._cancel: delete self.lives[number].tell_end()": (
+        "a job that has ended while there was no controller, and is cancelled before all agents are heard: too rare"
+    ),
+    "live/job/life.py JobLife._take: before == START -> (not (before == START))": (
+        "a group that has ended before its job said hello, and others that do not follow it: too rare"
+    ),
+    'core/records.py _encode_hook: delete raise TypeError(f"a record cannot hold {type(value)}")': (
+        "no record holds what cannot be written"
+    ),
+    'live/tree/branch.py Branch._orphaned: delete self.do(b.SetTimer("adopt 0", self._seat.patience_s))': (
+        "one above that lives, has a link and never answers: those of the launches answer or are gone"
+    ),
+    "live/node/warmth.py Warmth.came_up: delete self._look()": (
+        "the next rank that could be forked finds that its process is gone"
+    ),
+    "live/node/servers.py Servers.fenced: delete self._outbox.passed(group.key, order.round)": (
+        "what a group said at fences that it has passed is kept until it ends: the world has two of them"
+    ),
+    "live/job/life.py JobLife.tail: delete return": (
+        "what a job has used is told too early, and too low, if it ends while a controller begins again: too rare"
+    ),
+    "core/state.py State._declined: delete self.in_vain(record.resize)": _BRINGS,
+    "protocol/scheduler_side.py SchedulerSide._in_its_epoch: delete return False": (
+        "a new root is heard before the Done of the old one, over a faster link: too rare in 60 worlds"
+    ),
+    'live/cluster/nodes.py Nodes._proof_overdue: delete self.later(("proof", job, node), PROOF_S)': (
+        "a proof that is asked for over a link that has been gone for 30 s, and comes back: too rare"
+    ),
+    'live/cluster/nodes.py Nodes._unlinked: delete self.later(("grace", node), self._grace + PROVIDER_S)': _GIVES_UP,
+    "live/cluster/cluster.py Cluster._fired: delete self._lost(self._names[node], final=False)": _GIVES_UP,
+    "live/node/proof.py Removal.is_patient: self.began is not None -> (not (self.began is not None))": (
+        "no rank of the world has a resource tracker that would clean up behind it"
+    ),
+    'live/node/dialects.py mpich_segment: delete return f"{SHM}/mpich_shm_{_fnv1a(kvsname(run, job, world).encode()):x}_{part}"': (
+        "no stand-in leaves a segment of shared memory behind"
+    ),
+    "protocol/job_side.py JobSide.receive: delete return following": (
+        "no program of the world reads the state"
+    ),
+    "live/node/register.py Register.is_alive: key in self.groups -> (not (key in self.groups))": (
+        "a proof ends at once what would have left by itself within its time: nobody looks at that"
+    ),
+    'core/resizes.py Resizes._malleable: delete self._withdraw(job, "its loop is over")': (
+        "an offer that crosses the end of the loop, too rare in these worlds: the world has a check for it"
     ),
 }

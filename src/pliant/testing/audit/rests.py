@@ -26,17 +26,19 @@ class Rests:
         self._until[record.job] = record.at + (settings.cooldown_s if done else settings.decline_backoff_s)
 
     def look(self, resumed_at: float) -> None:
-        """When a job may be resized again, the policy is asked; until ``resumed_at`` there was no controller."""
+        """When a job may be resized again, the policy is asked, as soon as there is something to decide; until
+        ``resumed_at`` there was no controller."""
         world, core, state = self._world, self._world.head.cluster.core, self._world.head.cluster.core.state
         asked_at = max(world.asked_at, resumed_at)
-        nobody = core.held or state.policy_failed or not (state.free or state.waiting)
+        # With an interval between passes there may be something to decide that the next one is for.
+        later = state.policy_failed or state.settings.pass_interval_s or not (state.free or state.waiting)
         for number, until in list(self._until.items()):
-            if world.clock.now <= until + state.settings.pass_interval_s + LATE_S:
+            if world.clock.now <= until + LATE_S:
                 continue
             del self._until[number]
             job = state.jobs.get(number)
             willing = job is not None and job.ending is None and job in state.elastic
-            if willing and not nobody and asked_at < until - LATE_S:
+            if willing and not (core.held or later) and asked_at < until - LATE_S:
                 raise Violation(
                     "stuck", f"job {number} rests until {until:.3f} s, and nobody asks the policy"
                 )

@@ -69,6 +69,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         predict(0, Direct(), 8, START)
 
 
+@pytest.mark.long
 def test_the_costs_are_found_again(tmp_path: Path) -> None:
     """From launches of a few nodes, though the proportions of what they consist of are others."""
     truth = LaunchCosts(spawn_s=0.03, agent_s=0.12, call_s=0.001, program_s=0.005)

@@ -19,17 +19,7 @@ from pliant.launch.tree import links, pipes
 from pliant.launch.tree.interfaces import InterfaceError, facing, listening_at
 from pliant.launch.tree.pipes import Spill
 from pliant.launch.tree.posting import Starting
-from pliant.live.tree.launching import (
-    JOB,
-    ForAll,
-    Inlet,
-    Launching,
-    LineCutter,
-    Note,
-    Outlet,
-    Print,
-    start_of,
-)
+from pliant.live.tree.launching import JOB, ForAll, Launching, LineCutter, Note, Print, start_of
 from pliant.protocol import codec
 from pliant.protocol import launching as t
 from pliant.protocol import messages as m
@@ -120,38 +110,7 @@ def test_each_agent_starts_its_part() -> None:
     )
 
 
-# ---- what a node tells -----------------------------------------------------------------------------------
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.integers(0, 90), max_size=40), st.randoms(use_true_random=False))
-def test_what_is_lost_on_its_way_comes_again_and_once(sizes: list[int], random: object) -> None:
-    """Whatever is lost, doubled or late of it, and of what is answered."""
-    draw = random.random  # type: ignore[attr-defined]
-    outlet, inlet = Outlet("n0", 100), Inlet()
-    waiting = list(enumerate(sizes))
-    came: list[int] = []
-    under_way: list[m.From] = []
-    for _ in range(4000):
-        if not waiting and not outlet.untaken:
-            break
-        while waiting and outlet.room > 0:
-            number, size = waiting.pop(0)
-            under_way.append(outlet.tell(codec.raw(t.Read(number)), size))
-        assert sum(sizes[: len(came)]) >= sum(sizes) - sum(s for _, s in waiting) - 190, (
-            "no more is under way"
-        )
-        if under_way and draw() < 0.7:
-            envelope = under_way.pop(int(draw() * len(under_way)) if draw() < 0.1 else 0)
-            if draw() < 0.8 and inlet.is_next(envelope):
-                number = codec.Decoder[t.Read](t.Read).decode(envelope.message).total
-                came.append(number)
-                inlet.written("n0", sizes[number])
-        if draw() < 0.5:
-            outlet.taken(codec.Decoder[t.Taken](t.Taken).decode(inlet.taken("n0").message))
-        if draw() < 0.1:
-            under_way += outlet.untaken
-    assert came == list(range(len(sizes)))
+# ---- output ---------------------------------------------------------------------------------------------
 
 
 @given(st.binary(max_size=400), st.lists(st.integers(1, 50)), st.integers(5, 60))

@@ -17,11 +17,11 @@ from pliant.daemon.typed import Typed
 from pliant.launch.tree.posting import Posting, Starting
 from pliant.launch.tree.shell import Tree
 from pliant.live.tree import messages as b
-from pliant.live.tree.launching import ForAll, Inlet, Launching, Note, Output, Print
+from pliant.live.tree.channel import AGAIN_S, at_controller
+from pliant.live.tree.launching import ForAll, Launching, Note, Output, Print
 from pliant.plan import tree
 from pliant.protocol import codec
 from pliant.protocol import launching as t
-from pliant.protocol import messages as m
 
 START_S = 60.0
 """How long the program may take to start where its agent is there."""
@@ -84,7 +84,7 @@ class Launcher:
         posting = Posting(seat, "", run, secret, "", plan.starting, listen=plan.interface)
         self._tree = Tree(posting, self)
         self._launching = Launching(plan.launch, plan.nodes)
-        self._inlet = Inlet()
+        self._channels = {node: at_controller(node, rank) for rank, node in enumerate(plan.nodes, 1)}
         self._owed: set[str] = set()
         """Nodes that are to be told what has come of them."""
         self._left: asyncio.Future[str] = self._loop.create_future()
@@ -99,6 +99,7 @@ class Launcher:
         self._counting: asyncio.TimerHandle | None = None
         self._lost: dict[str, str] = {}
         self._timers: list[asyncio.TimerHandle] = []
+        self._repeating: asyncio.TimerHandle | None = None
 
     async def run(self) -> Outcome:
         """Launch, wait for the end, clean up; everything has a deadline but the program itself."""
@@ -109,11 +110,13 @@ class Launcher:
         await self._tree.begin(self._plan.listen)
         if self._plan.timeout_s:
             self._timers.append(self._loop.call_later(self._plan.timeout_s, self._timed_out))
+        if self._plan.survive:
+            self._repeat()
         self._tree.happened(b.Opened(self._plan.nodes))
         self._tree.happened(b.Announce(codec.raw(self._plan.launch)))
         why = await self._left
         self._typed.end()
-        for timer in self._timers:
+        for timer in [*self._timers, *([self._repeating] if self._repeating else [])]:
             timer.cancel()
         await self._tree.end()
         self._phase("over")
@@ -172,9 +175,11 @@ class Launcher:
 
     def arrived(self, envelope: b.Arrived) -> None:
         message = envelope.envelope
+        if (channel := self._channels.get(message.node)) is None:
+            return
         if message.number:
             self._owe(message.node)
-        if self._inlet.is_next(message):
+        if channel.came(message.number, message.message):
             self._do(self._launching.arrived(message))
             self._typed.read(self._launching.read)
         self._look()
@@ -220,7 +225,7 @@ class Launcher:
                 self._loop.call_soon_threadsafe(self._written, output.node, len(output.message.data))
 
     def _written(self, node: str, size: int) -> None:
-        self._inlet.written(node, size)
+        self._channels[node].written(size)
         self._owe(node)
 
     def _owe(self, node: str) -> None:
@@ -232,11 +237,17 @@ class Launcher:
     def _pay(self) -> None:
         owed, self._owed = self._owed, set()
         for node in owed:
-            self._tree.happened(b.Send(self._inlet.taken(node)))
+            self._tree.happened(b.Send(self._channels[node].answer()))
 
     def _type(self, data: bytes) -> None:
         if (node := self._reader) is not None:
-            self._tree.happened(b.Send(m.To((node,), codec.raw(t.Input(data)))))
+            self._tree.happened(b.Send(self._channels[node].tell(codec.raw(t.Input(data)))))
+
+    def _repeat(self) -> None:
+        """What the process that reads our input was sent may have been lost with an agent in between."""
+        if (node := self._reader) is not None:
+            self._tree.happened(*map(b.Send, self._channels[node].again()))
+        self._repeating = self._loop.call_later(AGAIN_S, self._repeat)
 
     # ---- the tree ------------------------------------------------------------------------------------------
 

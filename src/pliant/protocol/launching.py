@@ -28,15 +28,18 @@ ForAll = Launch | Tally | Fenced | Signal
 """Fenced is of job 1, and whatever group is there. A signal is for all, so that it reaches those too that are there
 only later."""
 
-# ---- for the agent of one node ----------------------------------------------------------------------
+# ---- in either direction ----------------------------------------------------------------------------
 
 
 class Taken(Message, frozen=True):
-    """Of what this node tells under numbers all up to ``number`` has come, and ``total`` bytes of its output have been
-    written where they belong."""
+    """An answer to what goes through the tree under numbers: all up to ``number`` has come, and ``total`` bytes of
+    output in it have been written where they belong. It has no number itself."""
 
     number: int
     total: int
+
+
+# ---- for the agent of one node ----------------------------------------------------------------------
 
 
 class Input(Message, frozen=True):
@@ -44,8 +47,6 @@ class Input(Message, frozen=True):
 
     data: bytes = b""
 
-
-ForNode = Taken | Input
 
 # ---- to the controller ------------------------------------------------------------------------------
 

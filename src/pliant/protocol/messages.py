@@ -380,7 +380,7 @@ class Heartbeat(Message, frozen=True):
 
 class To(Message, frozen=True):
     """``message`` for the agents of ``nodes``; an agent in between passes it on unread. Orders of one controller have
-    increasing ids, so that one that comes again is known; 0 is none."""
+    increasing ids, so that one that comes again is known, through a launch tree those for one node; 0 is none."""
 
     nodes: tuple[str, ...]
     message: msgspec.Raw

@@ -24,7 +24,8 @@ from pliant.launch.tree.posting import Posting
 from pliant.launch.tree.shell import Tree
 from pliant.live.node.messages import Home
 from pliant.live.tree import messages as b
-from pliant.live.tree.launching import JOB, Outlet, start_of
+from pliant.live.tree.channel import AGAIN_S, at_node
+from pliant.live.tree.launching import JOB, start_of
 from pliant.protocol import codec
 from pliant.protocol import launching as t
 from pliant.protocol import messages as m
@@ -33,8 +34,6 @@ END_S = 4.0
 """How long a node's agent may take to end everything there."""
 EXIT_S = 0.5
 """How long it may take from its last word to its end."""
-AGAIN_S = 3.0
-"""What nobody has taken for so long is told again."""
 BURIALS = 20
 
 
@@ -94,11 +93,13 @@ class NodeHouse:
         self._writer: asyncio.StreamWriter | None = None
         self._pipes: Pipes | None = None
         self._spill = Spill()
-        self._outlet = Outlet(posting.node)
+        self._channel = at_node(posting.node, posting.seat.rank)
+        self._owes = False
+        """Whether the controller is to be told what has come of it."""
         self._began = time.time()
         self._phases: dict[int, float] = {}
         self._for_all: codec.Decoder[t.ForAll] = codec.Decoder(t.ForAll)
-        self._for_node: codec.Decoder[t.ForNode] = codec.Decoder(t.ForNode)
+        self._inputs: codec.Decoder[t.Input] = codec.Decoder(t.Input)
         self._tags: codec.Decoder[_Tagged] = codec.Decoder(_Tagged)
         self._again: asyncio.TimerHandle | None = None
 
@@ -171,7 +172,7 @@ class NodeHouse:
         self._tell(message)
 
     def _tell(self, message: msgspec.Raw, size: int = 0) -> None:
-        self._tree.happened(b.Say(self._outlet.tell(message, size)))
+        self._tree.happened(b.Say(self._channel.tell(message, size)))
 
     # ---- output --------------------------------------------------------------------------------------------
 
@@ -184,7 +185,7 @@ class NodeHouse:
 
     def _pour(self) -> None:
         """Send what there is room for."""
-        while self._spill and (self._outlet.room > 0 or not self._spill.peek()):
+        while self._spill and (self._channel.room > 0 or not self._spill.peek()):
             size = self._spill.peek()
             self._tell(msgspec.Raw(self._spill.get()), size)
         if self._pipes is not None:
@@ -194,8 +195,7 @@ class NodeHouse:
         """What was told and has not come may have been lost with an agent in between."""
         if self._posting.seat.survive:
             if self._again is not None:
-                for envelope in self._outlet.untaken:
-                    self._tree.happened(b.Say(envelope))
+                self._tree.happened(*map(b.Say, self._channel.again()))
             self._again = asyncio.get_running_loop().call_later(AGAIN_S, self._repeat)
 
     # ---- the tree ------------------------------------------------------------------------------------------
@@ -230,16 +230,21 @@ class NodeHouse:
             self._writer.write(codec.encode(m.To((self._posting.node,), message)))
 
     def local(self, envelope: b.Local) -> None:
-        message = envelope.envelope.message
-        if self._tags.decode(message).type not in {"taken", "input"}:
+        number, message = envelope.envelope.id, envelope.envelope.message
+        is_new = self._channel.came(number, message)
+        if number and not self._owes:
+            self._owes = True
+            asyncio.get_running_loop().call_soon(self._answer)
+        if is_new and self._tags.decode(message).type != "input":
             self._order(message)
-            return
-        match self._for_node.decode(message):
-            case t.Taken() as taken:
-                self._outlet.taken(taken)
-                self._pour()
-            case t.Input() as typed if self._pipes is not None:
-                self._pipes.type(typed.data)
+        elif is_new and self._pipes is not None:
+            self._pipes.type(self._inputs.decode(message).data)
+        self._pour()
+
+    def _answer(self) -> None:
+        """Once for all that has come by now."""
+        self._owes = False
+        self._tree.happened(b.Say(self._channel.answer()))
 
     def arrived(self, envelope: b.Arrived) -> None:
         """At the controller alone."""

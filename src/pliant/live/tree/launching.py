@@ -3,7 +3,6 @@ agent is to start. Without I/O or clock."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -192,67 +191,6 @@ def start_of(launch: t.Launch, number: int, output: str, token: str) -> m.StartG
         JOB, number, part_of(launch, number), launch.argv, launch.env, launch.cwd, output, token, launch.dialect,
         streams=True,
     )  # fmt: skip
-
-
-class Outlet:
-    """What one node tells the controller, in order and under numbers, until that has said that it has come. No more
-    than ``window`` bytes of output are under way at a time, so that nobody has to keep what a slow terminal does not
-    take."""
-
-    def __init__(self, node: str, window: int = 1 << 18) -> None:
-        self._node = node
-        self._window = window
-        self._told: deque[m.From] = deque()
-        self._number = 0
-        self._sent = self._written = 0
-
-    @property
-    def room(self) -> int:
-        """How many bytes of output may be told now; 0 or less is none."""
-        return self._window - (self._sent - self._written)
-
-    def tell(self, message: msgspec.Raw, size: int = 0) -> m.From:
-        """The next envelope, with ``size`` bytes of output in it."""
-        self._number += 1
-        self._sent += size
-        self._told.append(m.From(self._node, message, self._number))
-        return self._told[-1]
-
-    def taken(self, taken: t.Taken) -> None:
-        self._written = max(self._written, min(taken.total, self._sent))
-        while self._told and self._told[0].number <= taken.number:
-            self._told.popleft()
-
-    @property
-    def untaken(self) -> tuple[m.From, ...]:
-        """What may have been lost on its way."""
-        return tuple(self._told)
-
-
-class Inlet:
-    """The controller's end of the outlets of all nodes: each message once, in order."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self._written: dict[str, int] = {}
-
-    def is_next(self, envelope: m.From) -> bool:
-        """Whether this is to be looked at now; else it has come before, or one before it has not and will come again,
-        with all that follow."""
-        if not envelope.number:
-            return True
-        last = self._numbers.get(envelope.node, 0)
-        if envelope.number == last + 1:
-            self._numbers[envelope.node] = envelope.number
-            return True
-        return False
-
-    def written(self, node: str, size: int) -> None:
-        self._written[node] = self._written.get(node, 0) + size
-
-    def taken(self, node: str) -> m.To:
-        """What the node is to know."""
-        return m.To((node,), codec.raw(t.Taken(self._numbers.get(node, 0), self._written.get(node, 0))))
 
 
 class LineCutter:

@@ -45,6 +45,10 @@ def launch(seed: int, number: int = 0, *, disturbed: bool = True) -> None:
     forest.run(draw.uniform(0, 5))
     sizes, dialect = _sizes(draw, agents), draw.choice(("launch", "launch", "pmi1"))
     landlord = forest.launch(t.Launch(("true",), {}, "/", sizes, dialect))
+    for _ in range(draw.randint(0, 20)):
+        forest.later(
+            draw.uniform(0, draw.choice((2, 8, LATE_S))), partial(landlord.type, draw.choice(forest.nodes))
+        )
     forest.run()
     settled(forest)
     if survive or not forest.gone:
@@ -82,6 +86,10 @@ def _done(forest: Forest, landlord: Landlord) -> None:
             raise Violation("wrong", f"process {rank} has written {written!r}, and {printed!r} has come")
         elif where not in forest.gone and not (code == KILLED and launching.killed):
             raise Violation("wrong", f"process {rank} on {node} has ended with {code}, not {code_of(rank)}")
+    for node, typed in landlord.typed.items():
+        rank = forest.nodes.index(node) + 1
+        if rank not in forest.gone and (came := forest.agents[rank].tenant.typed) != typed:
+            raise Violation("lost", f"{node} was sent {typed}, and {came} has come")
     counted = {forest.nodes.index(node) + 1 for node in launching.counted}
     if missing := set(forest.agents) - {0} - counted - forest.gone.keys():
         raise Violation("lost", f"the agents of ranks {missing} have not said what it was like")

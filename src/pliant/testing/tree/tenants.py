@@ -12,17 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pliant.live.tree import messages as b
-from pliant.live.tree.launching import (
-    JOB,
-    ForAll,
-    Inlet,
-    Launching,
-    LineCutter,
-    Note,
-    Outlet,
-    Print,
-    start_of,
-)
+from pliant.live.tree.channel import AGAIN_S, End, at_controller, at_node
+from pliant.live.tree.launching import JOB, ForAll, Launching, LineCutter, Note, Print, start_of
 from pliant.live.tree.launching import Output as Outcome
 from pliant.protocol import codec
 from pliant.protocol import launching as t
@@ -31,7 +22,6 @@ from pliant.protocol import messages as m
 if TYPE_CHECKING:
     from pliant.testing.tree.forest import Forest
 
-AGAIN_S = 3.0
 WINDOW = 64
 """Bytes: so little that output has to wait."""
 
@@ -51,9 +41,11 @@ class Tenant:
     def __init__(self, forest: Forest, rank: int) -> None:
         self._forest = forest
         self._rank = rank
-        self._outlet = Outlet(f"n{rank - 1}", WINDOW)
+        self._channel = at_node(f"n{rank - 1}", rank, WINDOW)
+        self.typed: list[bytes] = []
+        """What it was sent alone."""
         self._waiting: deque[tuple[int, msgspec.Raw]] = deque()
-        self._orders: codec.Decoder[t.ForAll | t.ForNode] = codec.Decoder(t.ForAll | t.ForNode)
+        self._orders: codec.Decoder[t.ForAll | t.Input] = codec.Decoder(t.ForAll | t.Input)
         self._fenced: list[int] = []
         self._group: m.StartGroup | None = None
         self._repeats = False
@@ -73,10 +65,12 @@ class Tenant:
                 self._end(-9)
 
     def local(self, envelope: m.To) -> None:
-        match self._orders.decode(envelope.message):
-            case t.Taken() as taken:
-                self._outlet.taken(taken)
-                self._pour()
+        is_new = self._channel.came(envelope.id, envelope.message)
+        if envelope.id:
+            self._forest.happened(self._rank, b.Say(self._channel.answer()))
+        if is_new and isinstance(order := self._orders.decode(envelope.message), t.Input):
+            self.typed.append(order.data)
+        self._pour()
 
     def _later(self, call: Callable[[], None]) -> None:
         def at_home() -> None:
@@ -115,21 +109,21 @@ class Tenant:
         self._pour()
 
     def _pour(self) -> None:
-        while self._waiting and (self._outlet.room > 0 or not self._waiting[0][0]):
+        while self._waiting and (self._channel.room > 0 or not self._waiting[0][0]):
             size, message = self._waiting.popleft()
             self._tell(message, size)
 
     def _tell(self, message: msgspec.Raw, size: int = 0) -> None:
-        self._forest.happened(self._rank, b.Say(self._outlet.tell(message, size)))
+        self._forest.happened(self._rank, b.Say(self._channel.tell(message, size)))
         if not self._repeats:
             self._repeats = True
             self._forest.later(AGAIN_S, self._again)
 
     def _again(self) -> None:
         """As long as there is something that has not come."""
-        self._repeats = bool(self._outlet.untaken) and self._forest.agents[self._rank].alive
+        self._repeats = not self._channel.is_quiet and self._forest.agents[self._rank].alive
         if self._repeats:
-            for envelope in self._outlet.untaken:
+            for envelope in self._channel.again():
                 self._forest.happened(self._rank, b.Say(envelope))
             self._forest.later(AGAIN_S, self._again)
 
@@ -140,13 +134,17 @@ class Landlord:
     def __init__(self, forest: Forest, launch: t.Launch, nodes: tuple[str, ...]) -> None:
         self._forest = forest
         self._launch = launch
-        self._inlet = Inlet()
+        self._channels: dict[str, End[m.To]] = {}
+        self._repeats = False
         self._random = random.Random(0)  # noqa: S311 - to be repeated
         self.launching = Launching(launch, nodes)
         self.printed: dict[int, bytes] = {}
         self.told: list[bytes] = []
         """What was for all, in order."""
+        self.typed: dict[str, list[bytes]] = {}
+        """What was for one node alone."""
         self._has_counted = False
+        self._lost: set[str] = set()
 
     def begin(self) -> None:
         self._tell_all(codec.raw(self._launch))
@@ -154,11 +152,40 @@ class Landlord:
             self.gone(self._forest.nodes[rank - 1], why)
 
     def arrived(self, envelope: m.From) -> None:
-        if self._inlet.is_next(envelope):
+        channel = self._channel(envelope.node)
+        if channel.came(envelope.number, envelope.message):
             self._do(self.launching.arrived(envelope))
-        self._send(self._inlet.taken(envelope.node))
+        if envelope.number:
+            self._send(channel.answer())
+
+    def _channel(self, node: str) -> End[m.To]:
+        if node not in self._channels:
+            self._channels[node] = at_controller(node, self._forest.nodes.index(node) + 1)
+        return self._channels[node]
+
+    def type(self, node: str) -> None:
+        """Send something to this node alone."""
+        typed = self.typed.setdefault(node, [])
+        typed.append(b"%d" % len(typed))
+        self._send(self._channel(node).tell(codec.raw(t.Input(typed[-1]))))
+        if not self._repeats:
+            self._repeats = True
+            self._forest.later(AGAIN_S, self._again)
+
+    def _again(self) -> None:
+        """As long as there is a node that has not taken all."""
+        waiting = [
+            each for node, each in self._channels.items() if node not in self._lost and not each.is_quiet
+        ]
+        self._repeats = bool(waiting) and self._forest.agents[0].alive
+        if self._repeats:
+            for channel in waiting:
+                for envelope in channel.again():
+                    self._send(envelope)
+            self._forest.later(AGAIN_S, self._again)
 
     def gone(self, node: str, why: str) -> None:
+        self._lost.add(node)
         self._do(self.launching.gone(node, why))
 
     def _do(self, outputs: list[Outcome]) -> None:
@@ -177,8 +204,9 @@ class Landlord:
             self._tell_all(codec.raw(t.Tally()))
 
     def _write(self, output: Print) -> None:
-        self._inlet.written(output.node, len(output.message.data))
-        self._send(self._inlet.taken(output.node))
+        channel = self._channel(output.node)
+        channel.written(len(output.message.data))
+        self._send(channel.answer())
 
     def _tell_all(self, message: msgspec.Raw) -> None:
         self.told.append(bytes(message))

@@ -162,3 +162,58 @@ def test_nothing_outlives_the_controller(
     forest.later(when, lambda: forest.kill(0))
     forest.run(when + 20.0)
     assert not any(agent.alive for agent in forest.agents.values())
+
+
+# ---- nodes that come and go --------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.integers(2, 60), names, names, st.data())
+def test_one_that_leaves_is_no_loss_and_those_below_it_stay(
+    seed: int, agents: int, spawning: str, routing: str, data: st.DataObject
+) -> None:
+    rank = data.draw(st.integers(1, agents))
+    forest = Forest(seed, Ground(agents, spawning, routing, survive=True))
+    forest.open()
+    forest.later(data.draw(st.floats(0, 20)), lambda: forest.depart(rank))
+    forest.run()
+    settled(forest)
+    assert forest.gone == dict.fromkeys(forest.departed, "it was given back")
+    for each in forest.departed:
+        assert forest.agents[each].left == ""
+    forest.spread("hello")
+    forest.run()
+    assert {bytes(*agent.delivered) for agent in forest.agents.values() if agent.alive} == {b'"hello"'}
+
+
+def test_one_that_has_left_calls_nobody() -> None:
+    """It hears from above that all know of it; in a chain, and messages to all come from the root."""
+    forest = Forest(1, Ground(5, "1", "direct", survive=True))
+    forest.open()
+    forest.run()
+    forest.depart(3)
+    forest.run()
+    assert forest.agents[3].sent["Calling"] == 1, "its parent, when it began"
+    assert forest.agents[4].sent["Calling"] == 2, "the next one further up"
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 40), names, names, st.floats(0, 5))
+def test_nodes_are_added_and_hear_all(
+    seed: int, agents: int, spawning: str, routing: str, when: float
+) -> None:
+    forest = Forest(seed, Ground(agents, spawning, routing))
+    forest.open()
+    forest.run(when)
+    forest.spread("before")
+    forest.more(("a", "b"))
+    forest.run()
+    forest.more(("c",))
+    forest.spread("after")
+    forest.run()
+    settled(forest)
+    assert forest.agents.keys() == set(range(agents + 4))
+    for agent in forest.agents.values():
+        assert agent.delivered == [b'"before"', b'"after"']
+        assert agent.knew >= set(range(agents + 1)), "phase 2 is over"
+    assert {forest.agents[agents + number].started_by for number in (1, 2, 3)} == {0}

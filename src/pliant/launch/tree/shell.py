@@ -154,6 +154,9 @@ class Tree:
             case b.Gone():
                 self._house.gone(output)
             case b.Leave():
+                if output.alone:
+                    self._children.clear()
+                    self._starters.clear()
                 self._house.leave(output.why)
 
     def _set(self, timer: b.SetTimer) -> None:

@@ -45,6 +45,8 @@ class Branch:
         self.reached = {seat.rank: seat.contact}
         self.gone: dict[int, str] = {}
         self.links: set[int] = set()
+        self.late = range(0)
+        """At the root, the ranks of those that were added after the start."""
         self._agents = 0
         self._span: Span | None = None
         """Of this one, once it is known."""
@@ -61,6 +63,8 @@ class Branch:
         self._phase = 0
         self._flooding = Flooding(seat, self)
         self._routing = Routing(seat, self)
+        self._departs = ""
+        """Why this one is to leave."""
         self._has_left = False
         self._out: list[b.AnyOutput] = []
 
@@ -76,6 +80,11 @@ class Branch:
         match happened:
             case b.Opened():
                 self._begin(happened.nodes, {}, len(happened.nodes))
+            case b.More():
+                self._add(happened.nodes)
+            case b.Depart():
+                self._departs = happened.why
+                self._look()
             case b.Heard():
                 self._heard(happened.rank, happened.message)
             case b.Linked():
@@ -110,7 +119,7 @@ class Branch:
 
     @property
     def agents(self) -> int:
-        """How many there are, 0 as long as that is not known."""
+        """How many there are from the start on, 0 as long as that is not known."""
         return self._agents
 
     # ---- phase 1 -----------------------------------------------------------------------------------------
@@ -122,6 +131,15 @@ class Branch:
         self._routing.begin(self._nodes)
         self._above, self._agents = above, agents
         self._queue.extend(self._spawning.spans(here + 1, self._span.end))
+        self._start()
+
+    def _add(self, nodes: tuple[str, ...]) -> None:
+        first = self.late.stop or self._agents + 1
+        self.late = range(self.late.start or first, first + len(nodes))
+        new = dict(enumerate(nodes, first))
+        self._nodes |= new
+        self._routing.begin(new)
+        self._queue.extend(Span(rank, rank + 1) for rank in new)
         self._start()
 
     def _start(self) -> None:
@@ -200,6 +218,8 @@ class Branch:
         self._bury(lost)
         self._flooding.push()
         self._look()
+        if self._departs and self._seat.rank in lost:
+            self._depart()
 
     def _report(self, lost: dict[int, str]) -> None:
         """These are lost, as far as this one can tell. The controller decides: it may have them by another way."""
@@ -234,13 +254,15 @@ class Branch:
             self._phase = 1
             self.do(b.Phase(1))
         whole = all(child.whole for child in self._children.values()) and not self._awaited
+        if self._departs and whole and self._seat.rank not in self._lost:
+            self._report({self._seat.rank: self._departs})
         if whole and not self._told and self.parent in self.links:
             self._told = True
             mine = {rank: contact for rank, contact in self.reached.items() if rank in self._span}
             self.tell(self.parent, m.Contacts(mine, dict(self._lost), whole=True))
         if self._phase == 1:
-            known = len(self.reached) + sum(rank not in self.reached for rank in self.gone)
-            if known > self._agents:
+            known, all_of_them = self.reached.keys() | self.gone.keys(), range(self._agents + 1)
+            if len(known) > self._agents and all(rank in known for rank in all_of_them):
                 self._phase = 2
                 self.do(b.Phase(2))
 
@@ -331,9 +353,12 @@ class Branch:
         lost = self.parent
         self._above.pop(lost, None)
         if lost == 0 or not self._seat.survive or not self._above:
-            self._end(
-                f"the agent of rank {lost} is gone: {why}" if lost else f"the controller is gone: {why}"
-            )
+            if self._departs:
+                self._depart()
+            else:
+                self._end(
+                    f"the agent of rank {lost} is gone: {why}" if lost else f"the controller is gone: {why}"
+                )
             return
         self.parent = max(self._above)
         self.do(b.SetTimer("adopt 0", self._seat.patience_s))
@@ -359,6 +384,13 @@ class Branch:
         elif child is not None and kind == "gather" and not child.whole:
             self.do(b.Close(rank))
             self._cut(rank, "it has not said in time what is below it")
+
+    def _depart(self) -> None:
+        """Leave those below to the next one further up, which awaits them as after a loss."""
+        for rank in sorted(self._children):
+            self.do(b.Close(rank))
+        self._has_left = True
+        self.do(b.Leave(alone=True))
 
     def _end(self, why: str) -> None:
         for rank in sorted(self._children):

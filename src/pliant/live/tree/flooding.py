@@ -91,7 +91,11 @@ class Flooding:
         self._branch.tell(rank, m.Flood(number, self._floods[number]))
 
     def _targets(self) -> Iterator[int]:
-        """The next ones along the routing tree, those that are gone passed over."""
+        """The next ones along the routing tree, those that are gone passed over. Whoever was added later has it from
+        the root."""
+        yield from (rank for rank in self._branch.late if rank not in self._branch.gone)
+        if self._here > self._branch.agents:
+            return
         _, span = tree.span_of(self._tree, self._here, Span(0, self._branch.agents + 1))
         open_spans = list(self._tree.spans(span.child + 1, span.end))
         while open_spans:

@@ -184,8 +184,8 @@ def part_of(launch: t.Launch, number: int) -> World:
 
 
 def start_of(launch: t.Launch, number: int, output: str, token: str) -> m.StartGroup | None:
-    """What the agent of this number, from 0, is to start; None if nothing."""
-    if not launch.sizes[number]:
+    """What the agent of this number, from 0, is to start; None if nothing, as where it was added later."""
+    if number >= len(launch.sizes) or not launch.sizes[number]:
         return None
     return m.StartGroup(
         JOB, number, part_of(launch, number), launch.argv, launch.env, launch.cwd, output, token, launch.dialect,

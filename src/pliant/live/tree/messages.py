@@ -42,6 +42,20 @@ class Opened(Input, frozen=True):
     nodes: tuple[str, ...]
 
 
+class More(Input, frozen=True):
+    """At the root, after Opened: start agents on these ``nodes`` too. They get the ranks that follow and are children
+    of the root. What is for all is for them as well, also what was told before they came."""
+
+    nodes: tuple[str, ...]
+
+
+class Depart(Input, frozen=True):
+    """This agent is to leave, as ``why`` says, when it knows all that is below it: as soon as the controller has told
+    Gone of it. Where what is lost is left out, those below it call the next one further up then."""
+
+    why: str
+
+
 class Heard(Input, frozen=True):
     """``message`` has come over the link to ``rank``; a link that was accepted begins with Calling."""
 
@@ -99,7 +113,7 @@ class Say(Input, frozen=True):
     envelope: m.From
 
 
-AnyInput = Opened | Heard | Linked | Cut | NotStarted | Due | Announce | Finish | Send | Say
+AnyInput = Opened | More | Depart | Heard | Linked | Cut | NotStarted | Due | Announce | Finish | Send | Say
 
 
 # ---- what is to be done -----------------------------------------------------------------------------
@@ -177,9 +191,10 @@ class Gone(Output, frozen=True):
 
 
 class Leave(Output, frozen=True):
-    """Everything is over for this agent; ``why`` is empty if that is as it should be."""
+    """Everything is over for this agent; ``why`` is empty if that is as it should be. ``alone``: those below go on."""
 
     why: str = ""
+    alone: bool = False
 
 
 AnyOutput = (

@@ -25,8 +25,8 @@ class Routing:
         """Of the nodes below."""
 
     def begin(self, nodes: Mapping[int, str]) -> None:
-        """These nodes, by rank, are below."""
-        self._ranks = {node: rank for rank, node in nodes.items()}
+        """These nodes, by rank, are below, too; one that was there before has another rank now."""
+        self._ranks |= {node: rank for rank, node in nodes.items()}
 
     def down(self, envelope: m.To) -> None:
         """One copy for all nodes behind each child. A node that is not below is this one."""

@@ -53,6 +53,8 @@ class Agent:
     alive: bool = True
     left: str | None = None
     phases: dict[int, float] = field(default_factory=dict)
+    knew: set[int] = field(default_factory=set)
+    """Ranks, when the last phase was over."""
     delivered: list[bytes] = field(default_factory=list)
     heard: Counter[int] = field(default_factory=Counter)
     """By rank how often its contact came here."""
@@ -71,6 +73,8 @@ class Forest:
         self.unreachable: set[int] = set()
         self.silent: set[int] = set()
         """Ranks whose agents start and never call."""
+        self.departed: set[int] = set()
+        """Ranks of agents that were told to leave."""
         self.mute: set[int] = set()
         """Ranks whose agents call, and never say or do anything else."""
         self.without_controller: set[int] = set()
@@ -82,6 +86,7 @@ class Forest:
         self.gone: dict[int, str] = {}
         """As the controller tells it."""
         self.landlord: Landlord | None = None
+        self._late: list[str] = []
         self.ambushes: dict[tuple[str, int], Callable[[int, int], None]] = {}
         """What happens to sender and receiver as a message of a kind is on its way, by how many of it were sent."""
         self._sent: Counter[str] = Counter()
@@ -96,7 +101,11 @@ class Forest:
     @property
     def nodes(self) -> tuple[str, ...]:
         """Of ranks 1, 2, ..."""
-        return tuple(f"n{i}" for i in range(self.ground.agents))
+        return (*(f"n{i}" for i in range(self.ground.agents)), *self._late)
+
+    def rank_of(self, node: str) -> int:
+        """The last that it had."""
+        return len(self.nodes) - self.nodes[::-1].index(node)
 
     # ---- the clock ---------------------------------------------------------------------------------------
 
@@ -123,9 +132,23 @@ class Forest:
 
     def launch(self, launch: t.Launch) -> Landlord:
         """Have a program launched everywhere."""
-        self.landlord = Landlord(self, launch, self.nodes)
+        self.landlord = Landlord(self, launch, self.nodes[: self.ground.agents])
         self.landlord.begin()
         return self.landlord
+
+    def more(self, nodes: tuple[str, ...]) -> None:
+        """Have agents started on these nodes too."""
+        if self.agents[0].alive:
+            self._late += nodes
+            if self.landlord is not None:
+                self.landlord.added(nodes)
+            self.happened(0, b.More(nodes))
+
+    def depart(self, rank: int) -> None:
+        """Have an agent leave, if it is there."""
+        if rank in self.agents and self.agents[rank].alive:
+            self.departed.add(rank)
+            self.happened(rank, b.Depart("it was given back"))
 
     def finish(self, why: str = "") -> None:
         self.happened(0, b.Finish(why))
@@ -197,6 +220,7 @@ class Forest:
                 if output.number in agent.phases:
                     raise Violation("run_twice", f"rank {agent.rank} comes to phase {output.number} again")
                 agent.phases[output.number] = self.now
+                agent.knew = {*agent.branch.reached, *agent.branch.gone}
             case b.Gone():
                 self.gone[output.rank] = output.why
                 if self.landlord is not None:

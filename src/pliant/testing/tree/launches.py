@@ -41,13 +41,15 @@ def launch(seed: int, number: int = 0, *, disturbed: bool = True) -> None:
     )
     if disturbed:
         _disturb(forest, draw)
+    if draw.random() < 0.5:
+        _change(forest, draw)
     forest.open()
     forest.run(draw.uniform(0, 5))
     sizes, dialect = _sizes(draw, agents), draw.choice(("launch", "launch", "pmi1"))
     landlord = forest.launch(t.Launch(("true",), {}, "/", sizes, dialect))
     for _ in range(draw.randint(0, 20)):
         forest.later(
-            draw.uniform(0, draw.choice((2, 8, LATE_S))), partial(landlord.type, draw.choice(forest.nodes))
+            draw.uniform(0, draw.choice((2, 8, LATE_S))), partial(_type, landlord, forest, draw.random())
         )
     forest.run()
     settled(forest)
@@ -77,7 +79,7 @@ def _done(forest: Forest, landlord: Landlord) -> None:
     if not launching.is_over:
         raise Violation("stuck", f"of {launching.ranks} processes {launching.ended.keys()} have ended")
     for rank, (node, code, _) in launching.ended.items():
-        where = forest.nodes.index(node) + 1
+        where = forest.nodes.index(node) + 1  # its first agent: later ones run nothing
         written, printed = lines_of(rank), landlord.printed.get(rank, b"")
         if code == code_of(rank):
             if printed != written:
@@ -87,16 +89,16 @@ def _done(forest: Forest, landlord: Landlord) -> None:
         elif where not in forest.gone and not (code == KILLED and launching.killed):
             raise Violation("wrong", f"process {rank} on {node} has ended with {code}, not {code_of(rank)}")
     for node, typed in landlord.typed.items():
-        rank = forest.nodes.index(node) + 1
+        rank = forest.rank_of(node)
         if rank not in forest.gone and (came := forest.agents[rank].tenant.typed) != typed:
             raise Violation("lost", f"{node} was sent {typed}, and {came} has come")
-    counted = {forest.nodes.index(node) + 1 for node in launching.counted}
+    counted = {forest.rank_of(node) for node in launching.counted}
     if missing := set(forest.agents) - {0} - counted - forest.gone.keys():
         raise Violation("lost", f"the agents of ranks {missing} have not said what it was like")
 
 
 def _disturb(forest: Forest, draw: random.Random) -> None:
-    ranks = range(1, forest.ground.agents + 1)
+    ranks = range(1, forest.ground.agents + 1 + draw.choice((0, 0, 3)))
     if draw.random() < ALONE:
         draw.choice((_kill_some, _cut_some, _wait_for_some))(forest, draw, 1)
         return
@@ -127,6 +129,27 @@ def _wait_for_some(forest: Forest, draw: random.Random, count: int) -> None:
         forest.ambushes[kind, number] = partial(_strike, forest, draw.choice(HARMS), late_s)
 
 
+def _change(forest: Forest, draw: random.Random) -> None:
+    """Nodes are added, new ones or such that were given back, and given back where that is no loss."""
+    ranks = range(1, forest.ground.agents + 8)
+    for number in range(draw.randint(0, 4)):
+        more = [f"new{number}.{i}" for i in range(draw.randint(1, 2))]
+        forest.later(draw.uniform(0, draw.choice((3, LATE_S))), partial(_add, forest, more, draw.random()))
+    for _ in range(draw.randint(0, 5) if forest.ground.survive else 0):
+        forest.later(draw.uniform(0, draw.choice((3, LATE_S))), partial(forest.depart, draw.choice(ranks)))
+
+
+def _add(forest: Forest, nodes: list[str], which: float) -> None:
+    free = sorted({forest.nodes[rank - 1] for rank in forest.departed & forest.gone.keys()})
+    if free := [node for node in free if forest.rank_of(node) in forest.gone]:
+        nodes = [*nodes, free[int(which * len(free))]]
+    forest.more(tuple(nodes))
+
+
+def _type(landlord: Landlord, forest: Forest, which: float) -> None:
+    landlord.type(forest.nodes[int(which * len(forest.nodes))])
+
+
 def _cut_one(forest: Forest, which: float, late_s: float) -> None:
     if links := forest.links:
         forest.cut(*links[int(which * len(links))], late_s)
@@ -150,7 +173,7 @@ def _strike(forest: Forest, harm: str, late_s: float, sender: int, receiver: int
 def settled(forest: Forest) -> None:
     """Violation unless all that live know the same, that is what is so, have heard what was for all, and wait for
     nothing; or all have left, where the first loss ends the launch."""
-    ranks = range(forest.ground.agents + 1)
+    ranks = range(len(forest.nodes) + 1)
     living = {rank for rank, agent in forest.agents.items() if agent.alive}
     if not forest.ground.survive and forest.gone:
         if living - forest.silent - forest.mute:
@@ -158,20 +181,21 @@ def settled(forest: Forest) -> None:
         if not (forest.losses or forest.unreachable or forest.silent or forest.mute):
             raise Violation("lost", f"nothing has happened, and the launch has failed: {forest.gone}")
         return
-    quick = not (forest.losses or forest.silent or forest.mute)
+    quick = not (forest.losses or forest.silent or forest.mute or forest.departed)
     over_s = max(agent.phases.get(2, 0.0) for agent in forest.agents.values())
-    if quick and over_s > AGENT_S * (forest.ground.agents + 1):
+    if quick and len(forest.nodes) == forest.ground.agents and over_s > AGENT_S * (forest.ground.agents + 1):
         raise Violation("stuck", f"nothing has happened, and the launch took {over_s:.3f} s")
-    if not forest.losses and forest.gone.keys() != {*forest.unreachable, *forest.silent}:
-        raise Violation(
-            "lost", f"gone are {forest.gone}, though nothing happened to others than {forest.unreachable}"
-        )
+    expected = {*forest.unreachable, *forest.silent, *forest.departed} & set(ranks)
+    if not (forest.losses or forest.mute) and forest.gone.keys() != expected:
+        raise Violation("lost", f"gone are {forest.gone}, though nothing happened to others than {expected}")
+    if staying := forest.departed & living:
+        raise Violation("stuck", f"ranks {staying} were told to leave, and are there")
     if forest.gone.keys() != set(ranks) - living:
         raise Violation(
             "lost", f"there are {sorted(living)}, and gone by what is told are {sorted(forest.gone)}"
         )
     left = {rank for rank, agent in forest.agents.items() if agent.left is not None and 1 in agent.phases}
-    left -= forest.without_controller
+    left -= forest.without_controller | forest.departed
     if left and forest.losses < 2 and not forest.slow:
         raise Violation("lost", f"the agents of ranks {left} could have found another, and have left")
     for rank in living:
@@ -187,5 +211,5 @@ def _settled(forest: Forest, agent: Agent, living: set[int]) -> None:
     if agent.delivered != forest.agents[0].delivered:
         raise Violation("lost", f"rank {agent.rank} has heard {agent.delivered}")
     twice = [rank for rank, count in agent.heard.items() if count > 1 or rank == agent.rank]
-    if twice and not forest.losses:
+    if twice and not (forest.losses or forest.departed):
         raise Violation("wrong", f"rank {agent.rank} was told again how {twice} are reached")

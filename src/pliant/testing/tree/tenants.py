@@ -41,7 +41,7 @@ class Tenant:
     def __init__(self, forest: Forest, rank: int) -> None:
         self._forest = forest
         self._rank = rank
-        self._channel = at_node(f"n{rank - 1}", rank, WINDOW)
+        self._channel = at_node(forest.nodes[rank - 1] if rank else "", rank, WINDOW)
         self.typed: list[bytes] = []
         """What it was sent alone."""
         self._waiting: deque[tuple[int, msgspec.Raw]] = deque()
@@ -150,6 +150,8 @@ class Landlord:
         self._tell_all(codec.raw(self._launch))
         for rank, why in self._forest.gone.items():
             self.gone(self._forest.nodes[rank - 1], why)
+            if self._forest.rank_of(self._forest.nodes[rank - 1]) > rank:
+                self._lost.discard(self._forest.nodes[rank - 1])
 
     def arrived(self, envelope: m.From) -> None:
         channel = self._channel(envelope.node)
@@ -160,8 +162,15 @@ class Landlord:
 
     def _channel(self, node: str) -> End[m.To]:
         if node not in self._channels:
-            self._channels[node] = at_controller(node, self._forest.nodes.index(node) + 1)
+            self._channels[node] = at_controller(node, self._forest.rank_of(node))
         return self._channels[node]
+
+    def added(self, nodes: tuple[str, ...]) -> None:
+        """These are there too, perhaps once more."""
+        for node in nodes:
+            self._channels.pop(node, None)
+            self.typed.pop(node, None)
+            self._lost.discard(node)
 
     def type(self, node: str) -> None:
         """Send something to this node alone."""

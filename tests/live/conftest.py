@@ -12,6 +12,7 @@ from pliant.files.policy import PolicySpec
 from pliant.job import recording as job_recording
 from pliant.live.cluster import recording as cluster_recording
 from pliant.live.node import recording
+from pliant.live.tree import recording as tree_recording
 from pliant.policy.registry import POLICIES
 from pliant.policy.view import Policy
 from pliant.recorder import RECORD
@@ -34,6 +35,8 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         with path.open("rb") as lines:
             if path.name.startswith("agent-"):
                 assert not list(recording.replay(lines)), path
+            elif path.name.startswith("tree-"):
+                assert not list(tree_recording.replay(lines)), path
             elif path.name.startswith("job-"):
                 assert not list(job_recording.replay(lines)), path
             else:

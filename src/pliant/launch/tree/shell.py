@@ -16,15 +16,18 @@ from typing import Any, Protocol
 
 import msgspec
 
+from pliant import recorder
 from pliant.launch.tree import links, posting
 from pliant.launch.tree.links import Link
 from pliant.launch.tree.posting import Posting
 from pliant.live.tree import messages as b
+from pliant.live.tree import recording
 from pliant.live.tree.branch import Branch
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
 from pliant.protocol.branches import LinkMessage
 from pliant.protocol.messages import Heartbeat
+from pliant.recorder import Recorder
 
 BEAT_S = 2.0
 SILENCE_S = 10.0
@@ -68,6 +71,7 @@ class Tree:
         self._starters: dict[int, Starter] = {}
         self._children: set[int] = set()
         self._beaten = 0.0
+        self._recorder = Recorder(recorder.directory(), f"tree-{mine.node or 'root'}-{os.getpid()}")
         self.strangers = 0
         """How many have called that do not belong to this launch."""
         self.most_links = 0
@@ -79,6 +83,7 @@ class Tree:
         seat = msgspec.structs.replace(self._mine.seat, contact=contact)
         self._mine = msgspec.structs.replace(self._mine, seat=seat, parent=contact)
         self._branch = Branch(seat)
+        self._recorder.write(recording.head(seat))
         self._beat()
         if parent is not None:
             reader, writer = await asyncio.open_connection(sock=parent)
@@ -122,7 +127,11 @@ class Tree:
         self._busy = True
         try:
             while self._queue:
-                for output in self._branch.handle(self._queue.popleft()):
+                inputs = self._queue.popleft()
+                outputs = self._branch.handle(inputs)
+                if self._recorder.on:
+                    self._recorder.write(recording.line(inputs, outputs))
+                for output in outputs:
                     self._carry_out(output)
         finally:
             self._busy = False

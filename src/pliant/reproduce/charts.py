@@ -45,10 +45,11 @@ def lines(
     axes: Axes, series: Sequence[Series], points: Mapping[str, Sequence[tuple[float, float]]] | None = None
 ) -> None:
     """Lines with bars for their intervals; ``points`` are published values, by label, as hollow stars."""
-    reach = max(series[0].x) - min(series[0].x)
+    have_bars = any(half for each in series for half in each.half)
+    reach = max(series[0].x) - min(series[0].x) if have_bars else 0.0
     for i, each in enumerate(series):
         colour = COLOURS[each.look % len(COLOURS)]
-        # A little to the side, each: else the bars hide one another.
+        # A little to the side, each, where there are bars: else they hide one another.
         x = [at + reach * 0.008 * (i - (len(series) - 1) / 2) for at in each.x]
         axes.plot(
             x, each.y, label=each.label, color=colour, marker=MARKERS[each.look % len(MARKERS)],

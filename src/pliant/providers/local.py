@@ -51,6 +51,20 @@ def wrong_version(hello: m.AgentHello) -> str:
     return f"it speaks version {hello.version} of the protocol, and this is {VERSION}"
 
 
+def is_too_long(node: str, message: m.ControllerMessage, size: int, tell: Tell) -> bool:
+    """Whether a message of so many bytes is not to be sent, which is told then: an agent that got it would take its
+    controller for mad, and end with all that runs there."""
+    if size <= LONGEST:
+        return False
+    why = f"{size:,} bytes as a message to {node}, and the most is {LONGEST:,}"
+    if isinstance(message, m.StartGroup):
+        failed = m.StartFailed(message.job, message.group, f"command and environment: {why}", 126)
+        asyncio.get_running_loop().call_soon(tell, o.Said(node, codec.raw(failed)))
+    else:
+        sys.stderr.write(f"pliant: a message is not sent: {why}\n")
+    return True
+
+
 def _nobody(_event: Event) -> None:
     """Before the start."""
 
@@ -198,19 +212,8 @@ class LocalNodes:
         if link is None or link.writer.is_closing():
             return
         line = codec.encode(m.To((node,), codec.raw(message), order))
-        if len(line) > LONGEST:
-            # An agent that got it would take its controller for mad, and end with all that runs there.
-            self._refuse(node, message, len(line))
-        else:
+        if not is_too_long(node, message, len(line), self._tell):
             link.writer.write(line)
-
-    def _refuse(self, node: str, message: m.ControllerMessage, size: int) -> None:
-        why = f"{size:,} bytes as a message to {node}, and the most is {LONGEST:,}"
-        if isinstance(message, m.StartGroup):
-            failed = m.StartFailed(message.job, message.group, f"command and environment: {why}", 126)
-            asyncio.get_running_loop().call_soon(self._tell, o.Said(node, codec.raw(failed)))
-        else:
-            sys.stderr.write(f"pliant: a message is not sent: {why}\n")
 
     async def stop(self) -> None:
         """End all agents and everything they started; nothing is left afterwards."""

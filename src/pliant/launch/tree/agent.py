@@ -26,6 +26,7 @@ from pliant.live.node.messages import Home
 from pliant.live.tree import messages as b
 from pliant.live.tree.channel import AGAIN_S, at_node
 from pliant.live.tree.launching import JOB, start_of
+from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
 from pliant.protocol import launching as t
 from pliant.protocol import messages as m
@@ -34,6 +35,13 @@ END_S = 4.0
 """How long a node's agent may take to end everything there."""
 EXIT_S = 0.5
 """How long it may take from its last word to its end."""
+DEPART_S = 10.0
+"""How long it may take until all know that this node leaves."""
+SILENCE_S = 30.0
+"""An agent that has not even sent a heartbeat for so long is taken for dead."""
+GRACE_S = 5.0
+"""After a stop of this very process what the agent has sent meanwhile waits in the socket."""
+GIVEN_BACK = "it was given back"
 BURIALS = 20
 
 
@@ -65,9 +73,9 @@ def home(posting: Posting) -> Home:
         pid=os.getpid(),
         uid=os.getuid(),
         runtime=str(folder),
-        socket=str(folder / f"{posting.node}.sock"),
+        socket=str(folder / "agent.sock"),  # short: it may have 107 letters in all
         shm=str(shm.directory(posting.run, posting.node)),
-        warm=False,
+        warm=posting.warm,
     )
 
 
@@ -78,7 +86,7 @@ def serve_node(posting: Posting, link: socket.socket) -> None:
     asyncio.run(Agent(home(posting), ExecStarter(), recorder.directory()).serve(link))
     if os.getppid() != tree:  # it was killed, and what it had made is left to us
         shutil.rmtree(_pipes(posting), ignore_errors=True)
-        _leave_no_folder(posting)
+    _leave_no_folder(posting)
 
 
 class NodeHouse:
@@ -102,6 +110,9 @@ class NodeHouse:
         self._inputs: codec.Decoder[t.Input] = codec.Decoder(t.Input)
         self._tags: codec.Decoder[_Tagged] = codec.Decoder(_Tagged)
         self._again: asyncio.TimerHandle | None = None
+        self._has_ended = False
+        self._why = "the node's agent has ended"
+        """Why the node leaves the tree when that has happened."""
 
     async def serve(self, host: str, parent: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -116,8 +127,8 @@ class NodeHouse:
         if self._again is not None:
             self._again.cancel()
         self._writer.write(codec.encode(m.To((self._posting.node,), codec.raw(m.Shutdown()))))
-        await asyncio.wait([listening], timeout=END_S)
-        if not await self._has_ended():
+        await asyncio.wait([listening], timeout=END_S + EXIT_S)
+        if not self._has_ended:
             self._bury()
         if self._pipes is not None:
             self._pipes.close()
@@ -125,38 +136,67 @@ class NodeHouse:
         _leave_no_folder(self._posting)
         await self._tree.end()
 
-    async def _has_ended(self) -> bool:
+    async def _ended_well(self) -> bool:
         """Whether the node's agent has ended in good order: it has seen then that nothing is left here."""
         until = asyncio.get_running_loop().time() + EXIT_S
         while asyncio.get_running_loop().time() < until:
             pid, status = os.waitpid(self._pid, os.WNOHANG)  # noqa: ASYNC222 - it does not wait
             if pid:
+                self._has_ended = True
                 return status == 0
             await asyncio.sleep(0.005)  # it has hung up, and is about to end
         return False
 
     def _bury(self) -> None:
         """End what the node's agent has left, if it did not end in time or was killed."""
+        self._kill()
         with suppress(ChildProcessError):
-            processes.kill(self._pid)
             os.waitpid(self._pid, 0)
+        self._has_ended = True
         for _ in range(BURIALS):
             found = processes.find(self._posting.run, node=self._posting.node)
             if not found:
                 break
             processes.end(found, patient=False)
             time.sleep(0.01)  # nothing else is left to do here
-        shm.sweep(runtime(self._posting), self._posting.run, self._posting.node)
+        folder = runtime(self._posting)
+        shm.sweep(folder, self._posting.run, self._posting.node)
+        with suppress(OSError):  # the agent has done so, if it was not killed
+            Path(home(self._posting).socket).unlink()
+            folder.rmdir()
+
+    def _kill(self) -> None:
+        if not self._has_ended:
+            processes.kill(self._pid)
 
     # ---- the node's agent ----------------------------------------------------------------------------------
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         lines, envelopes = codec.Lines(codec.MAX_LINE + codec.WRAPPING), codec.from_nodes()
-        with suppress(OSError):
-            while data := await reader.read(1 << 18):
+        try:
+            while data := await self._next(reader):
                 for line in lines.feed(data):
                     self._said(envelopes.decode(line).message)
-        self.leave("the node's agent has ended")
+        except TimeoutError:
+            self._why = f"the node's agent was silent for {SILENCE_S + GRACE_S:g} s"
+        except (OSError, ProtocolError) as error:
+            self._why = f"the node's agent: {error}"
+        if not await self._ended_well():
+            self._bury()
+        if not self._left.done():
+            asyncio.get_running_loop().call_later(DEPART_S, self.leave, self._why)
+        self._tree.happened(b.Depart(self._why))
+
+    @staticmethod
+    async def _next(reader: asyncio.StreamReader) -> bytes:
+        with suppress(TimeoutError):
+            return await asyncio.wait_for(reader.read(1 << 18), SILENCE_S)
+        return await asyncio.wait_for(reader.read(1 << 18), GRACE_S)
+
+    def _give_back(self) -> None:
+        """The agent is told to go: then this leaves the tree."""
+        self._why = GIVEN_BACK
+        asyncio.get_running_loop().call_later(END_S, self._kill)
 
     def _said(self, message: msgspec.Raw) -> None:
         match self._tags.decode(message).type:
@@ -231,15 +271,21 @@ class NodeHouse:
 
     def local(self, envelope: b.Local) -> None:
         number, message = envelope.envelope.id, envelope.envelope.message
-        is_new = self._channel.came(number, message)
         if number and not self._owes:
             self._owes = True
             asyncio.get_running_loop().call_soon(self._answer)
-        if is_new and self._tags.decode(message).type != "input":
-            self._order(message)
-        elif is_new and self._pipes is not None:
-            self._pipes.type(self._inputs.decode(message).data)
+        if self._channel.came(number, message):
+            self._take(message)
         self._pour()
+
+    def _take(self, message: msgspec.Raw) -> None:
+        kind = self._tags.decode(message).type
+        if kind != "input":
+            if kind == "shutdown":
+                self._give_back()
+            self._order(message)
+        elif self._pipes is not None:
+            self._pipes.type(self._inputs.decode(message).data)
 
     def _answer(self) -> None:
         """Once for all that has come by now."""

@@ -47,6 +47,14 @@ def listening_at(wanted: str) -> str:
     raise InterfaceError(f"nothing here is {wanted!r}; this machine has {has}")
 
 
+def controller_at(node: str, interface: str, *, here: bool) -> str:
+    """The address at which ``node`` reaches this machine: that of ``interface``, if one is named, and loopback where
+    all nodes are on this machine; InterfaceError."""
+    if interface:
+        return listening_at(interface)
+    return "127.0.0.1" if here else facing(node)
+
+
 def facing(host: str) -> str:
     """The address by which this machine would speak to ``host``; InterfaceError if there is no way."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

@@ -1,0 +1,184 @@
+"""Nodes whose agents are started along a tree, here by fork: how they come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness import PROGRAMS, until
+from test_provider import Told
+
+from pliant.launch import processes
+from pliant.launch.tree.posting import Starting
+from pliant.live.cluster import orders as o
+from pliant.model.errors import PliantError
+from pliant.model.world import World
+from pliant.protocol import codec
+from pliant.protocol import messages as m
+from pliant.providers.tree import Hosts, TreeNodes
+from pliant.recorder import RECORD
+
+MARK = "PLIANT_TEST_TREE"
+
+
+@pytest.fixture
+def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """In the environment of all that is started; nothing of it is left at the end."""
+    mark = uuid.uuid4().hex
+    monkeypatch.setenv(MARK, mark)
+    yield mark
+    try:
+        until(lambda: not alive(mark), "nothing is left")
+    finally:
+        for pid in alive(mark):
+            processes.kill(pid)
+    assert not list(Path("/tmp").glob(f"pliant-{os.getuid()}-{mark[:8]}"))
+
+
+def alive(mark: str) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"{MARK}={mark}".encode() in (path / "environ").read_bytes() and int(path.name) != os.getpid():
+                found.append(int(path.name))
+        except OSError:
+            continue
+    return found
+
+
+def agent_of(node: str, mark: str) -> int:
+    """The pid of the node's agent; its parent is the node's process in the tree."""
+    rows = Path("/proc/net/unix").read_text().splitlines()
+    [inode] = {row.split()[6] for row in rows if row.endswith(f"{mark[:8]}/{node}/agent.sock")}
+    for pid in alive(mark):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            if str(descriptor.readlink()) == f"socket:[{inode}]":
+                return pid
+    raise AssertionError(f"{node} has no agent")
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+class Heard(Told):
+    """What is told, and which nodes have proved that nothing of a job is there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.proved: list[tuple[str, int]] = []
+        self._messages = codec.from_agent()
+        self._proof = asyncio.Event()
+
+    def __call__(self, event: object) -> None:
+        if isinstance(event, o.Said):
+            if isinstance(proof := self._messages.decode(event.message), m.Proof):
+                self.proved.append((event.node, proof.job))
+                self._proof.set()
+        else:
+            super().__call__(event)  # type: ignore[arg-type]
+
+    async def answers(self, provider: TreeNodes, node: str, job: int) -> None:
+        provider.send([node], m.Prove(job))
+        async with asyncio.timeout(40):
+            while (node, job) not in self.proved:
+                self._proof.clear()
+                await self._proof.wait()
+
+
+def test_nodes_come_and_go_and_are_lost_and_the_others_stay(mark: str) -> None:
+    """In a chain, so that what leaves or dies has others below it."""
+
+    async def all_of_it() -> None:
+        told = Heard()
+        hosts = Hosts(names=("n0", "n1", "n2", "n3", "n4"), starting=Starting(), degree="1")
+        provider = TreeNodes(hosts, 3, 2, mark[:8])
+        try:
+            await provider.start(told)
+            assert told.events == [o.Granted(("n0", "n1", "n2"), (2, 2, 2))]
+            provider.give_back(["n1"])
+            assert await told.wait_for(o.Returned) == o.Returned(("n1",))
+            await told.answers(provider, "n2", 1)
+            told.events.clear()
+            provider.request(4)
+            assert await told.wait_for(o.Refused) == o.Refused(1, "of 5 hosts 3 are there to be added")
+            for name in ("n1", "n3", "n4"):
+                assert await told.wait_for(o.Granted, name)
+            await told.answers(provider, "n1", 2)
+            os.kill(parent(agent_of("n0", mark)), signal.SIGKILL)
+            os.kill(agent_of("n3", mark), signal.SIGKILL)
+            for name in ("n0", "n3"):
+                assert await told.wait_for(o.Lost, name) == o.Lost(name, final=True)
+            await told.answers(provider, "n2", 3)
+            provider.send(["n0", "n2"], m.Prove(4))
+            await told.answers(provider, "n4", 4)
+            provider.request(1)
+            assert told.events[-1] == o.Refused(1, "of 5 hosts 0 are there to be added"), (
+                "not those that are lost"
+            )
+        finally:
+            await provider.stop()
+        lost = [event for event in told.events if isinstance(event, o.Lost)]
+        assert len(lost) == 2
+
+    asyncio.run(all_of_it())
+
+
+def test_what_is_too_long_for_an_agent_is_refused_and_comes_to_nobody(mark: str) -> None:
+    async def all_of_it() -> None:
+        told = Heard()
+        said: list[o.Said] = []
+        provider = TreeNodes(Hosts(names=("n0",), starting=Starting()), 1, 1, mark[:8])
+
+        def tell(event: object) -> None:
+            if isinstance(event, o.Said):
+                said.append(event)
+            told(event)
+
+        try:
+            await provider.start(tell)
+            long = m.StartGroup(
+                7, 0, World(0, (1,)), ("x" * 3_000_000,), {}, "/", "/dev/null", "token", "none"
+            )
+            provider.send(["n0"], long)
+            await told.answers(provider, "n0", 1)
+        finally:
+            await provider.stop()
+        failed = codec.from_agent().decode(said[0].message)
+        assert isinstance(failed, m.StartFailed)
+        assert (failed.job, "bytes as a message to n0" in failed.error) == (7, True)
+
+    asyncio.run(all_of_it())
+
+
+def test_nodes_that_do_not_come_are_named_with_the_reasons(
+    mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHON", sys.executable)
+    monkeypatch.delenv(RECORD)  # one of another version is not played again by this one
+
+    async def all_of_it() -> None:
+        told = Told()
+        starting = Starting(python=str(PROGRAMS / "odd_starts.sh"))
+        hosts = Hosts(names=("n0", "n1", "n2", "n3"), starting=starting, patience_s=3.0)
+        provider = TreeNodes(hosts, 4, 1, mark[:8])
+        try:
+            with pytest.raises(PliantError, match="of 4 nodes cannot be had: ") as refused:
+                await provider.start(told)
+        finally:
+            await provider.stop()
+        for why in (
+            "n1: the agent ended with code 3: no disk",
+            "n2: it has not called within 3 s",
+            "n3: it speaks version 99 of the protocol, and this is 1",
+        ):
+            assert why in str(refused.value)
+        assert not told.events
+
+    asyncio.run(all_of_it())

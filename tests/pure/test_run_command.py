@@ -44,6 +44,18 @@ nodes = {nodes}
         ),
         (["--report", "x.json", "--", "true"], "name the HTML file"),
         (["--report", "/no/such/x.html", "--", "true"], "no directory"),
+        (["--hosts", "a,b", "--nodes", "3", "--", "true"], "has 3 nodes, and there are 2 hosts for it"),
+        (["--hosts", "a,b,a", "--", "true"], "--hosts a,b,a: a twice; a node is there once"),
+        (["--hosts", "a[3-x]", "--", "true"], "is no hostlist"),
+        (["--hosts", "a", "--degree", "0", "--", "true"], "--degree: '0' is no tree"),
+        (
+            ["--hosts", "a", "--provider", "slurm", "--", "true"],
+            "--hosts names the nodes of ssh, and of it alone",
+        ),
+        (["--provider", "ssh", "--", "true"], "--hosts names the nodes of ssh"),
+        (["--provider", "slurm", "--", "true"], "no Slurm allocation here: SLURM_JOB_NODELIST is not set"),
+        (["--ssh-option=-p2", "--", "true"], "--ssh-option is for nodes that are reached by ssh"),
+        (["--interface", "lo", "--", "true"], "--interface and --degree are for --hosts"),
     ],
 )
 def test_a_command_line_that_cannot_work_is_refused(arguments: list[str], said: str) -> None:
@@ -113,6 +125,33 @@ def test_a_dry_run_predicts_and_starts_nothing(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "nothing was started" in result.output
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "options", "nodes"),
+    [
+        ("", ["--hosts", "node[08-10]"], "node[08-10]"),
+        ("nodes = 2", ["--hosts", "node[08-10]"], "node[08-09]"),
+        ("nodes = 2", ["--hosts", "node[08-10]", "--nodes", "3"], "node[08-10]"),
+        ("nodes = 2", ["--provider", "slurm"], "cn[1,3]"),
+        ("nodes = 4", ["--provider", "slurm"], ""),
+        ("nodes = 2", [], "n[0-1]"),
+    ],
+)
+def test_the_nodes_are_the_first_of_the_hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, options: list[str], nodes: str
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "cn[1,3,7]")
+    path = tmp_path / "batch.toml"
+    text = BATCH.format(nodes="{ min = 2, max = 9 }", more="model = { work_s = 40.0 }")
+    path.write_text(text.replace("nodes = 4", said))
+    words = ["run", str(path), *options, "--rigid", "--dry-run", "--json"]
+    if not nodes:
+        with pytest.raises(PliantError, match="the cluster has 4 nodes, and there are 3 hosts for it"):
+            command(*words)
+        return
+    [run] = json.loads(command(*words))["runs"]
+    assert run["nodes"] == nodes
 
 
 def test_of_a_lone_job_no_means_are_shown(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from pliant.model.batch import Batch
 from pliant.model.jobs import Check, JobSpec, JobState
 from pliant.plan.cost import ResizeCost
 from pliant.policy.view import Policy
+from pliant.providers.tree import Hosts
 from pliant.report.runs import Run
 from pliant.report.words import count
 from pliant.sim.simulator import Conditions, simulate
@@ -31,12 +32,14 @@ from pliant.workloads.formats.batches import batch_jobs
 
 class Variant(NamedTuple):
     """A batch as it is to be run, under a name for people: with ``rigid`` every job at its preferred size,
-    under EASY. ``cost`` is what its policy takes resizes to cost, else the default."""
+    under EASY. ``cost`` is what its policy takes resizes to cost, else the default. It runs on ``hosts``, the first of
+    them, or on virtual nodes of this machine."""
 
     batch: Batch
     name: str
     rigid: bool
     cost: ResizeCost | None = None
+    hosts: Hosts | None = None
 
     def policy(self) -> Policy:
         """A new one: the cluster's policy or EASY, with its queue's order either way; PolicyError."""
@@ -50,11 +53,12 @@ class Variant(NamedTuple):
     @property
     def nodes(self) -> tuple[str, ...]:
         """Their names."""
-        return tuple(f"n{i}" for i in range(self.batch.cluster.nodes))
+        count = self.batch.cluster.nodes
+        return tuple(f"n{i}" for i in range(count)) if self.hosts is None else self.hosts.names[:count]
 
 
 def live(variant: Variant, *, output: Path, console: Console, predicted_s: float | None = None) -> Run:
-    """Run the batch on virtual nodes of this machine, and check the results of jobs that say how. The run's
+    """Run the batch on its nodes, and check the results of jobs that say how. The run's
     ``stopped`` says what ended it early. BatchError before anything starts.
     """
     batch, name = variant.batch, variant.name
@@ -65,8 +69,9 @@ def live(variant: Variant, *, output: Path, console: Console, predicted_s: float
     jobs = tuple(msgspec.structs.replace(job, env={"PATH": path, **job.env}) for job in specs)
     with LiveView(name, policy.name, variant.nodes, console) as view:
         records, stopped = run_batch(
-            msgspec.structs.replace(batch, jobs=jobs), policy, variant.settings, output=output, display=view
-        )
+            msgspec.structs.replace(batch, jobs=jobs), policy, variant.settings, output=output, display=view,
+            hosts=variant.hosts,
+        )  # fmt: skip
         view.stopped = stopped is not None
     names = names_of(records) or variant.nodes
     run = Run(name, policy.name, names, records, predicted_makespan_s=predicted_s, stopped=stopped)

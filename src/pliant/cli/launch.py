@@ -7,25 +7,24 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from pliant.cli.hosts import ALLOCATED, hosts_allocated, hosts_named, passed_on
 from pliant.daemon.launcher import Launcher, Outcome, Plan
 from pliant.daemon.submission import current_directory
-from pliant.launch.tree.interfaces import facing, listening_at
+from pliant.launch.tree.interfaces import controller_at
 from pliant.launch.tree.posting import Starting
 from pliant.model.errors import PliantError
 from pliant.model.limits import LIVE_NODES
-from pliant.model.nodes import hostlist, parse_hostlist
+from pliant.model.nodes import hostlist
 from pliant.plan import tree
 from pliant.protocol import launching as t
 from pliant.report.timeline import timeline
 
-NOT_PASSED = ("SSH_", "PMI_", "PMIX_", "HYDI_", "HYDRA_", "OMPI_")
-"""Variables that speak of this process, and would be wrong elsewhere."""
 PHASES = {
     "contacts": "all agents known to all",
     "started": "started everywhere",
@@ -92,10 +91,12 @@ def launch(  # noqa: PLR0913 - the options of a command
         raise PliantError("--window is 1 or more, --patience more than 0 seconds, --timeout 0 or more")
     if not -1 <= stdin < sum(sizes):
         raise PliantError(f"--stdin {stdin}: the processes are 0 to {sum(sizes) - 1}")
-    env = {key: value for key, value in os.environ.items() if not key.startswith(NOT_PASSED)}
-    what = t.Launch(tuple(command), env, current_directory(), sizes, "pmi1" if mpi else "launch", stdin)
+    what = t.Launch(
+        tuple(command), passed_on(), current_directory(), sizes, "pmi1" if mpi else "launch", stdin
+    )
+    listen = controller_at(names[0], interface, here=starting.by == "fork")
     plan = Plan(
-        nodes=names, launch=what, listen=_listen(names, starting, interface), starting=starting, interface=interface,
+        nodes=names, launch=what, listen=listen, starting=starting, interface=interface,
         spawning=degree, routing=routing or degree, window=window, survive=survive, patience_s=patience,
         timeout_s=timeout,
     )  # fmt: skip
@@ -125,9 +126,9 @@ async def _run(plan: Plan, write: Callable[[str, t.Output], object]) -> Outcome:
 def _nodes(count: int, hosts: str, options: tuple[str, ...]) -> tuple[tuple[str, ...], Starting]:
     """Their names, and how agents are started there."""
     if hosts:
-        names, starting = parse_hostlist(hosts), Starting("ssh", options)
-    elif listed := os.environ.get("SLURM_JOB_NODELIST"):
-        names, starting = parse_hostlist(listed), Starting("srun")
+        names, starting = hosts_named(hosts), Starting("ssh", options)
+    elif os.environ.get(ALLOCATED):
+        names, starting = hosts_allocated(), Starting("srun")
     else:
         if not 0 <= count <= LIVE_NODES:
             raise PliantError(f"--nodes {count}: a machine has room for 1 to {LIVE_NODES} virtual nodes")
@@ -143,12 +144,6 @@ def _sizes(nodes: int, processes: int) -> tuple[int, ...]:
         raise PliantError(f"--processes {processes}: it is 1 or more")
     each, more = divmod(processes or nodes, nodes)
     return tuple(each + (i < more) for i in range(nodes))
-
-
-def _listen(names: Sequence[str], starting: Starting, interface: str) -> str:
-    if interface:
-        return listening_at(interface)
-    return "127.0.0.1" if starting.by == "fork" else facing(names[0])
 
 
 # ---- output ---------------------------------------------------------------------------------------------

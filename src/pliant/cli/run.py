@@ -1,4 +1,4 @@
-"""``pliant run``: a user's own batch, or one command, on virtual nodes of this machine."""
+"""``pliant run``: a user's own batch, or one command, on virtual nodes of this machine or on hosts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.console import Console
 from pliant.cli import execute
 from pliant.cli import run_options as o
 from pliant.cli.execute import Variant
+from pliant.cli.hosts import hosts_of
 from pliant.cli.outputs import check_report
 from pliant.files.batch import read_batch_file
 from pliant.files.cost import read_cost
@@ -51,6 +52,11 @@ def run(  # noqa: PLR0913 -- a command has its options as parameters
     time_limit: o.TIME_LIMIT = None,
     kind: o.KIND = None,
     nodes: o.NODES = 0,
+    hosts: o.HOSTS = "",
+    provider: o.PROVIDER = None,
+    ssh_option: o.SSH_OPTION = None,
+    interface: o.INTERFACE = "",
+    degree: o.DEGREE = "",
     policy: o.POLICY = "",
     start: o.START = "",
     order: o.ORDER = "",
@@ -67,10 +73,12 @@ def run(  # noqa: PLR0913 -- a command has its options as parameters
     check_report(report, [text for text in (*words[:1], cost, policy) if text])
     costs = read_cost(cost)
     said = PolicySpec(policy, start or None, order or None)
-    batch = _batch(words, JobOptions(size, walltime, time_limit, kind), nodes, said)
+    where = hosts_of(provider, hosts, ssh_options=ssh_option or (), interface=interface, degree=degree)
+    there = len(where.names) if where is not None else 0
+    batch = _batch(words, JobOptions(size, walltime, time_limit, kind), nodes, said, there)
     if not dry_run:
         _check_live(batch, rigid=rigid and not compare)
-    malleable = Variant(batch, "", rigid=False, cost=costs)
+    malleable = Variant(batch, "", rigid=False, cost=costs, hosts=where)
     malleable = malleable._replace(name=malleable.policy().name)
     fixed = malleable._replace(name="rigid", rigid=True)
     variants = [fixed, malleable] if compare else [fixed if rigid else malleable]
@@ -202,16 +210,24 @@ def _write(runs: list[Run], report: Path, console: Console) -> bool:
     return len(there) == 2
 
 
-def _batch(words: list[str], job: JobOptions, nodes: int = 0, policy: PolicySpec = NOTHING_SAID) -> Batch:
-    """The batch that the command line means, completed by its options; BatchError."""
+def _batch(
+    words: list[str], job: JobOptions, nodes: int = 0, policy: PolicySpec = NOTHING_SAID, hosts: int = 0
+) -> Batch:
+    """The batch that the command line means, completed by its options; BatchError. Of ``hosts``, if there are any, it
+    takes all unless it says how many."""
     if not words:
         raise BatchError("nothing to run: name a BATCH.toml, or give a command after --")
     if len(words) == 1 and words[0].endswith(".toml"):
         job.check_unsaid(words[0])
-        batch = read_batch_file(Path(words[0]))
+        batch = read_batch_file(Path(words[0]), hosts or 8)
     else:
-        batch = read_batch({"cluster": {"nodes": nodes or 8}, "jobs": [job.job(words)]}, "the command line")
+        table = {"cluster": {"nodes": nodes or hosts or 8}, "jobs": [job.job(words)]}
+        batch = read_batch(table, "the command line")
     said = policy.over(PolicySpec.of(batch.cluster))
+    if hosts and (wanted := nodes or batch.cluster.nodes) > hosts:
+        raise BatchError(
+            f"{batch.source}: the cluster has {wanted} nodes, and there are {hosts} hosts for it"
+        )
     cluster = msgspec.structs.replace(
         batch.cluster,
         nodes=nodes or batch.cluster.nodes,

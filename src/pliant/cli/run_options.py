@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pliant.cli.hosts import ProviderName
 from pliant.model.kinds import JobKind
 from pliant.model.limits import MOST_NODES
 from pliant.policy import registry
@@ -40,7 +41,28 @@ KIND = Annotated[
     typer.Option(help="Without a batch: what the job's nodes are to each other; else mpi."),
 ]
 NODES = Annotated[
-    int, typer.Option(min=0, max=MOST_NODES, help="Virtual nodes; 0: what the batch says, or 8.")
+    int,
+    typer.Option(min=0, max=MOST_NODES, help="How many nodes; 0: what the batch says, or 8, or all hosts."),
+]
+HOSTS = Annotated[
+    str,
+    typer.Option(
+        help="Run on nodes that are reached by ssh, as node[01-16] or a,b,c, in place of virtual ones."
+    ),
+]
+PROVIDER = Annotated[
+    ProviderName | None,
+    typer.Option(help="Where nodes come from; slurm: from the allocation that this is called in."),
+]
+SSH_OPTION = Annotated[list[str] | None, typer.Option(help="For ssh, such as -p2222; may be repeated.")]
+INTERFACE = Annotated[
+    str, typer.Option(help="Where the hosts' agents listen: its name, or a network: 10.0.0.0/16.")
+]
+DEGREE = Annotated[
+    str,
+    typer.Option(
+        help="Of the tree that starts the hosts' agents: a number, binomial or direct; else 32, by srun direct."
+    ),
 ]
 POLICY = Annotated[str, typer.Option(help=f"One of {', '.join(registry.POLICIES)}, or FILE.py[:CLASS].")]
 START = Annotated[str, typer.Option(help=f"Start rule: {', '.join(registry.START_RULES)}.")]

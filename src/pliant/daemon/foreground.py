@@ -27,7 +27,9 @@ from pliant.model.errors import PliantError
 from pliant.model.jobs import JobSpec
 from pliant.model.nodes import NodeSet, hostlist, parse_hostlist
 from pliant.policy.view import Policy
+from pliant.providers import Provider
 from pliant.providers.local import LocalNodes
+from pliant.providers.tree import Hosts, TreeNodes
 
 TICK_S = 0.2
 END_S = 2.0
@@ -67,14 +69,21 @@ class _Nobody:
     def notice(self, text: str) -> None: ...
 
 
-def run_batch(
-    batch: Batch, policy: Policy, settings: Settings, *, output: Path, display: Display | None = None
+def run_batch(  # noqa: PLR0913 - all but the first two have names
+    batch: Batch,
+    policy: Policy,
+    settings: Settings,
+    *,
+    output: Path,
+    display: Display | None = None,
+    hosts: Hosts | None = None,
 ) -> Finished:
-    """Run a batch on virtual nodes of this machine; nothing of it is left afterwards.
+    """Run a batch on virtual nodes of this machine, or on ``hosts``; nothing of it is left afterwards.
 
-    ``output`` gets a file for each job's output and ``records.ndjson``; those of an earlier run there are put
-    aside. Of the batch's cluster only nodes, slots and the deadline of a pass count here. A signal (SIGINT,
-    SIGTERM, SIGHUP) and an error of the policy's end the jobs, and the outcome says so.
+    ``output`` gets a file for each job's output and ``records.ndjson``; those of an earlier run there are put aside.
+    On hosts it has to be there too: all see the same files. Of the batch's cluster only nodes, slots and the
+    deadline of a pass count here. A signal (SIGINT, SIGTERM, SIGHUP) and an error of the policy's end the jobs, and
+    the outcome says so.
     """
     jobs, cluster = batch.jobs, batch.cluster
     output = output.absolute()  # jobs have directories of their own
@@ -82,7 +91,11 @@ def run_batch(
         run, runtime = control.new_runtime()
         try:
             timed = TimedPolicy(policy, cluster.pass_deadline_s or PASS_DEADLINE_S)
-            nodes = LocalNodes(cluster.nodes, cluster.slots, run, runtime)
+            nodes: Provider = (
+                LocalNodes(cluster.nodes, cluster.slots, run, runtime)
+                if hosts is None
+                else TreeNodes(hosts, cluster.nodes, cluster.slots, run)
+            )
             controller = Controller(timed, settings, nodes, output=output)
             display = display or _Nobody()
             display.begun(run, len(jobs))

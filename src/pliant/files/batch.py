@@ -9,8 +9,9 @@ from pliant.model.batch import Batch, read_batch
 from pliant.model.errors import BatchError
 
 
-def read_batch_file(path: Path) -> Batch:
-    """The batch in a TOML file; BatchError names the file and what is wrong with it."""
+def read_batch_file(path: Path, nodes: int = 8) -> Batch:
+    """The batch in a TOML file, on so many nodes if it does not say; BatchError names the file and what is wrong with
+    it."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -19,4 +20,4 @@ def read_batch_file(path: Path) -> Batch:
         raise BatchError(f"{path}: is no text in UTF-8: {error}") from None
     except (ValueError, RecursionError) as error:  # numbers of 5,000 digits, and brackets in brackets, too
         raise BatchError(f"{path}: is no TOML: {error}") from None
-    return read_batch(data, str(path))
+    return read_batch(data, str(path), nodes)

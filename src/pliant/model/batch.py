@@ -56,10 +56,12 @@ class Batch(msgspec.Struct, frozen=True):
     source: str
 
 
-def read_batch(data: Mapping[str, Any], source: str) -> Batch:
-    """A batch from parsed TOML; ``source`` is the file's name for messages. Raises BatchError."""
+def read_batch(data: Mapping[str, Any], source: str, nodes: int = 8) -> Batch:
+    """A batch from parsed TOML; ``source`` is the file's name for messages, ``nodes`` how many the cluster has if the
+    batch does not say. Raises BatchError."""
     _known(data, ("cluster", "jobs"), source)
-    cluster = _cluster(_table(data.get("cluster", {}), f"{source}: cluster"), f"{source}: cluster")
+    where = f"{source}: cluster"
+    cluster = _cluster(_table(data.get("cluster", {}), where), where, nodes)
     entries = data.get("jobs", [])
     if not isinstance(entries, list) or not entries:
         raise BatchError(f"{source}: there are no jobs; add at least one [[jobs]] table")
@@ -79,9 +81,9 @@ def read_batch(data: Mapping[str, Any], source: str) -> Batch:
     return Batch(cluster, tuple(jobs), source)
 
 
-def _cluster(data: Mapping[str, Any], where: str) -> ClusterSpec:
+def _cluster(data: Mapping[str, Any], where: str, nodes: int) -> ClusterSpec:
     _known(data, CLUSTER_KEYS, where)
-    nodes = _whole(data, "nodes", where, 8, MOST_NODES)
+    nodes = _whole(data, "nodes", where, nodes, MOST_NODES)
     slots = _whole(data, "slots", where, 1, LIVE_SLOTS)
     return ClusterSpec(
         nodes=nodes,

@@ -1,0 +1,86 @@
+"""Nodes that are reached by ssh, or are those of a Slurm allocation: as options of commands name them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from enum import StrEnum
+
+from pliant.launch.tree.posting import Starting
+from pliant.live.node.dialects import LAUNCHERS
+from pliant.live.node.warmth import SWITCH
+from pliant.model.errors import PliantError
+from pliant.model.nodes import hostlist, parse_hostlist
+from pliant.plan import tree
+from pliant.providers.tree import Hosts
+
+ALLOCATED = "SLURM_JOB_NODELIST"
+"""Where Slurm says which nodes an allocation has."""
+NOT_PASSED = ("SSH_", *LAUNCHERS)
+"""Variables that speak of this process, and would be wrong elsewhere."""
+
+
+class ProviderName(StrEnum):
+    """Where nodes come from."""
+
+    LOCAL = "local"
+    SSH = "ssh"
+    SLURM = "slurm"
+
+
+def passed_on() -> dict[str, str]:
+    """This process' environment, as programs elsewhere get it."""
+    return {key: value for key, value in os.environ.items() if not key.startswith(NOT_PASSED)}
+
+
+def hosts_named(hosts: str) -> tuple[str, ...]:
+    """Those of ``--hosts``; PliantError."""
+    try:
+        names = parse_hostlist(hosts)
+    except ValueError as error:
+        raise PliantError(f"--hosts: {error}") from None
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise PliantError(f"--hosts {hosts}: {hostlist(twice)} twice; a node is there once")
+    return tuple(names)
+
+
+def hosts_allocated() -> tuple[str, ...]:
+    """Those of the Slurm allocation that this is called in; PliantError if it is called in none."""
+    if not (listed := os.environ.get(ALLOCATED)):
+        raise PliantError(
+            f"there is no Slurm allocation here: {ALLOCATED} is not set; call it in one, by salloc or sbatch"
+        )
+    return tuple(parse_hostlist(listed))
+
+
+def hosts_of(
+    provider: ProviderName | None, hosts: str, *, ssh_options: Sequence[str], interface: str, degree: str
+) -> Hosts | None:
+    """The nodes that these options mean, None for virtual ones; PliantError where they do not go together.
+
+    An agent that was started by srun ends with whoever has started it, so that by default the controller starts all.
+    """
+    kind = provider or (ProviderName.SSH if hosts else ProviderName.LOCAL)
+    if (kind is ProviderName.SSH) != bool(hosts):
+        raise PliantError(
+            f"--provider {kind.value} and --hosts: --hosts names the nodes of ssh, and of it alone"
+        )
+    if ssh_options and kind is not ProviderName.SSH:
+        raise PliantError("--ssh-option is for nodes that are reached by ssh: name them by --hosts")
+    if kind is ProviderName.LOCAL:
+        if interface or degree:
+            raise PliantError("--interface and --degree are for --hosts and --provider slurm")
+        return None
+    try:
+        tree.named(degree or "32")
+    except ValueError as error:
+        raise PliantError(f"--degree: {error}") from None
+    by_ssh = kind is ProviderName.SSH
+    return Hosts(
+        names=hosts_named(hosts) if by_ssh else hosts_allocated(),
+        starting=Starting("ssh", tuple(ssh_options)) if by_ssh else Starting("srun"),
+        interface=interface,
+        degree=degree or ("32" if by_ssh else "direct"),
+        env=passed_on(),
+        warm=os.environ.get(SWITCH) != "0",
+    )

@@ -142,3 +142,23 @@ def test_hosts_that_cannot_be_had_are_named(four: VirtualCluster) -> None:
         in done.stderr
     )
     assert not left(four, ("node01", "node02", "node04"))
+
+
+def test_places_on_several_hosts_find_each_other(four: VirtualCluster) -> None:
+    """Each listens where the others reach its node."""
+    words = [
+        "--hosts",
+        "node[01-03]",
+        "-N",
+        "3",
+        "--kind",
+        "places",
+        "--output",
+        str(four.place / "out"),
+        "--json",
+    ]
+    program = str(Path(__file__).with_name("programs") / "where.py")
+    done = four.run([PLIANT, "run", *words, "--", sys.executable, program], timeout_s=PATIENCE_S)
+    [job] = jobs_of(done.stdout).values()
+    assert (job["state"], job["result"]) == ("COMPLETED", "node01 node02 node03"), done.stderr
+    assert not left(four, four.names)

@@ -30,6 +30,7 @@ test: check
 
 cluster: setup
 	$(BIN)/python -m pytest -q tests/cluster
+	$(BIN)/python -m pytest -q tests/slurm
 
 demo: setup
 	$(BIN)/pliant demo

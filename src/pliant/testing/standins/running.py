@@ -6,6 +6,7 @@ it waits for. Nothing waits unseen: ``waiting`` says for what, until when, and w
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator
@@ -327,6 +328,10 @@ class Running(ABC):
             long = f"{rank}.{card}." + "x" * CARD
             yield from self.ask(f"cmd=put kvsname={space} key=card-{rank}-{card} value={long}", "MPI_Init")
         yield from self.fence("MPI_Init")
+        mapping = yield from self.ask(f"cmd=get kvsname={space} key=PMI_process_mapping", "MPI_Init")
+        if _mapped(mapping.get("value", "")) != size:
+            self.fabric.problem(f"{self.name}, of {size} ranks, was told that they are on nodes as {mapping}")
+            self.abort("MPI_Init: a wrong mapping")
         if cards:
             peer, card = random.randrange(size), random.randrange(cards)
             reply = yield from self.ask(f"cmd=get kvsname={space} key=card-{peer}-{card}", "MPI_Init")
@@ -348,3 +353,9 @@ class Running(ABC):
         reply = yield from self.ask("cmd=barrier_in", f"the others in {what}", PEERS)
         if reply.get("cmd") != "barrier_out":
             raise ProtocolError(f"{what}: the launcher answered {reply} to barrier_in")
+
+
+def _mapped(text: str) -> int:
+    """How many ranks PMI's text puts on nodes: runs of (first node, nodes, ranks each)."""
+    runs = re.findall(r"\((\d+),(\d+),(\d+)\)", text)
+    return sum(int(nodes) * int(each) for _, nodes, each in runs) if text.startswith("(vector,") else 0

@@ -8,7 +8,7 @@ from functools import partial
 from pliant.protocol import launching as t
 from pliant.testing.audit.violation import Violation
 from pliant.testing.tree.forest import Agent, Forest, Ground
-from pliant.testing.tree.tenants import Landlord, code_of, lines_of
+from pliant.testing.tree.tenants import Landlord, code_of, complaint_of, lines_of
 
 MOST, FEW = 60, 12
 """Agents. Where there are few, more of what happens meets in one place."""
@@ -92,9 +92,29 @@ def _done(forest: Forest, landlord: Landlord) -> None:
         rank = forest.rank_of(node)
         if rank not in forest.gone and (came := forest.agents[rank].tenant.typed) != typed:
             raise Violation("lost", f"{node} was sent {typed}, and {came} has come")
+    _ended_together(landlord)
+    _complained(forest, landlord)
     counted = {forest.rank_of(node) for node in launching.counted}
     if missing := set(forest.agents) - {0} - counted - forest.gone.keys():
         raise Violation("lost", f"the agents of ranks {missing} have not said what it was like")
+
+
+def _complained(forest: Forest, landlord: Landlord) -> None:
+    """Violation unless people were told once what each node had to say."""
+    for node in landlord.launching.started:
+        rank = forest.nodes.index(node) + 1
+        if rank not in forest.gone and landlord.notes.count(f"{node}: {complaint_of(rank)}") != 1:
+            raise Violation("lost", f"{node} has complained, and people were told {landlord.notes}")
+
+
+def _ended_together(landlord: Landlord) -> None:
+    """Violation unless the processes of one world were ended exactly if one of them had failed."""
+    launching = landlord.launching
+    failed = any(end.code for end in launching.ended.values())
+    if launching.killed != (failed and landlord.is_one_world):
+        raise Violation(
+            "wrong", f"processes ended as {launching.ended}; they were killed: {launching.killed}"
+        )
 
 
 def _disturb(forest: Forest, draw: random.Random) -> None:

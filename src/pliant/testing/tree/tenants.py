@@ -31,6 +31,11 @@ def lines_of(rank: int) -> bytes:
     return b"".join(b"%d says %d\n" % (rank, i) for i in range(rank % 7)) + b"%d" % rank
 
 
+def complaint_of(rank: int) -> str:
+    """What the agent of ``rank`` says when it has started its part."""
+    return f"rank {rank} is not content"
+
+
 def code_of(rank: int) -> int:
     return -15 if rank % 11 == 10 else rank % 5 % 3
 
@@ -83,6 +88,7 @@ class Tenant:
         if (group := self._group) is None:
             return
         self._tell(codec.raw(m.Started(JOB, group.group, tuple(group.world.ranks))))
+        self._tell(codec.raw(m.Error(complaint_of(self._rank))))
         if group.dialect == "pmi1":
             entries = {f"card {self._rank}": "x"}
             self._tell(codec.raw(m.Fence(JOB, group.group, 0, entries)))
@@ -139,12 +145,18 @@ class Landlord:
         self._random = random.Random(0)  # noqa: S311 - to be repeated
         self.launching = Launching(launch, nodes)
         self.printed: dict[int, bytes] = {}
+        self.notes: list[str] = []
+        """For people."""
         self.told: list[bytes] = []
         """What was for all, in order."""
         self.typed: dict[str, list[bytes]] = {}
         """What was for one node alone."""
         self._has_counted = False
         self._lost: set[str] = set()
+
+    @property
+    def is_one_world(self) -> bool:
+        return self._launch.dialect == "pmi1"
 
     def begin(self) -> None:
         self._tell_all(codec.raw(self._launch))
@@ -207,7 +219,7 @@ class Landlord:
                 case ForAll():
                     self._tell_all(output.message)
                 case Note():
-                    pass
+                    self.notes.append(output.text)
         if self.launching.is_over and not self._has_counted:
             self._has_counted = True
             self._tell_all(codec.raw(t.Tally()))

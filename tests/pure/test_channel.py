@@ -106,3 +106,18 @@ def test_what_an_agent_has_left_on_its_way_is_not_taken_for_its_successors() -> 
 def test_an_answer_that_cannot_be_read_is_told() -> None:
     with pytest.raises(ProtocolError, match="not a message"):
         at_controller("n0", 1).came(0, codec.raw(t.Read(3)))
+
+
+def test_a_lost_word_that_there_is_room_again_is_asked_for() -> None:
+    """All has come and the answer too; what was said when it had been written is lost."""
+    node, head = at_node("n0", 1, WINDOW), at_controller("n0", 1)
+    envelope = node.tell(codec.raw(t.Read(0)), WINDOW)
+    assert head.came(envelope.number, envelope.message)
+    node.came(0, head.answer().message)
+    head.written(WINDOW)
+    head.answer()  # lost
+    assert (node.room, node.is_quiet) == (0, False)
+    assert node.again() == (envelope,)
+    assert not head.came(envelope.number, envelope.message), "it is looked at once"
+    node.came(0, head.answer().message)
+    assert (node.room, node.is_quiet, node.again()) == (WINDOW, True, ())

@@ -39,6 +39,7 @@ class End(Generic[Envelope]):
         self._envelope = envelope
         self._window = window
         self._told: deque[tuple[int, Envelope]] = deque()
+        self._last: Envelope | None = None
         self._number = self._heard = self._old = base
         """The last ones that were told, heard, and told when ``again`` was asked."""
         self._sent = self._taken = self._written = 0
@@ -51,8 +52,8 @@ class End(Generic[Envelope]):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether all that was told has been taken."""
-        return not self._told
+        """Whether all that was told has been taken, and more may be told."""
+        return not self._told and self.room > 0
 
     def tell(self, message: msgspec.Raw, size: int = 0) -> Envelope:
         """The next envelope, with ``size`` bytes that have to be written."""
@@ -60,12 +61,16 @@ class End(Generic[Envelope]):
         self._sent += size
         envelope = self._envelope(message, self._number)
         self._told.append((self._number, envelope))
+        self._last = envelope
         return envelope
 
     def again(self) -> tuple[Envelope, ...]:
-        """What was told before this was last asked, and has not been taken: it may have been lost."""
+        """What was told before this was last asked, and has not been taken: it may have been lost. Where all has been
+        taken and there is no room, the word that there is some may have been: the last one is answered by it again."""
         lost = tuple(envelope for number, envelope in self._told if number <= self._old)
         self._old = self._number
+        if not self._told and self.room <= 0 and self._last is not None:
+            return (self._last,)
         return lost
 
     def came(self, number: int, message: msgspec.Raw) -> bool:

@@ -216,7 +216,7 @@ def settled(forest: Forest) -> None:
         )
     left = {rank for rank, agent in forest.agents.items() if agent.left is not None and 1 in agent.phases}
     left -= forest.without_controller | forest.departed
-    if left and forest.losses < 2 and not forest.slow:
+    if left and forest.losses + len(forest.departed) < 2 and not forest.slow:
         raise Violation("lost", f"the agents of ranks {left} could have found another, and have left")
     for rank in living:
         _settled(forest, forest.agents[rank], living)

@@ -32,10 +32,12 @@ class Launched:
         self.mark = uuid.uuid4().hex
         self.started: list[subprocess.Popen[bytes]] = []
 
-    def start(self, *words: str, stdin: Any = subprocess.DEVNULL, **env: str) -> subprocess.Popen[bytes]:
+    def start(
+        self, *words: str, stdin: Any = subprocess.DEVNULL, stdout: Any = subprocess.PIPE, **env: str
+    ) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
             [PLIANT, "launch", *words], env={**os.environ, MARK: self.mark, **env},
-            stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            stdin=stdin, stdout=stdout, stderr=subprocess.PIPE,
         )  # fmt: skip
         self.started.append(process)
         return process
@@ -132,6 +134,26 @@ def test_lines_are_whole_and_none_is_lost(launched: Launched) -> None:
         mine = [line for line in lines if line.startswith(f"n{node}.{node}: ".encode())]
         assert mine == [f"n{node}.{node}: {i} {'x' * 30}".encode() for i in range(count)]
     assert len(lines) == 3 * count
+
+
+def test_it_ends_with_its_reader_and_where_output_has_no_room(launched: Launched) -> None:
+    process = launched.start("-N", "2", "--", "yes")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"y\n"
+    process.stdout.close()
+    assert process.wait(PATIENCE_S) == 128 + signal.SIGPIPE
+    with Path("/dev/full").open("wb") as full:
+        process = launched.start("-N", "1", "--", "echo", "hi", stdout=full)
+    assert process.stderr is not None
+    assert b"its output cannot be written: No space left on device" in process.stderr.read()
+    assert process.wait(PATIENCE_S) == 1
+    assert not launched.alive()
+
+
+def test_a_reader_that_does_not_read_keeps_nobody(launched: Launched) -> None:
+    process = launched.start("-N", "1", "--timeout", "1", "--", "yes")
+    assert process.wait(PATIENCE_S) == 124
+    assert not launched.alive()
 
 
 def test_one_process_reads_what_is_typed(launched: Launched, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import shlex
 import sys
 from collections.abc import Callable
@@ -151,16 +152,24 @@ def _sizes(nodes: int, processes: int) -> tuple[int, ...]:
 
 def _printer(*, tag: bool) -> Callable[[str, t.Output], None]:
     def write(node: str, output: t.Output) -> None:
-        stream = (sys.stderr if output.error else sys.stdout).buffer
         data = output.data
         if tag:
             head = f"{node}.{output.rank}: ".encode()
             data = b"".join(head + line for line in data.splitlines(keepends=True))
             data += b"" if data.endswith(b"\n") else b"\n"
-        stream.write(data)
-        stream.flush()
+        _write(2 if output.error else 1, data)
 
     return write
+
+
+def _write(number: int, data: bytes) -> None:
+    """All of it, not by ``sys.stdout``: nobody could end while a thread waits in that. Somebody else may have made it
+    non-blocking, as whoever shares a terminal can."""
+    while data:
+        try:
+            data = data[os.write(number, data) :]
+        except BlockingIOError:
+            select.select([], [number], [])
 
 
 def _keeper(kept: dict[int, tuple[bytearray, bytearray]]) -> Callable[[str, t.Output], None]:

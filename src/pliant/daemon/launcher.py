@@ -26,6 +26,8 @@ from pliant.protocol import launching as t
 START_S = 60.0
 """How long the program may take to start where its agent is there."""
 COUNT_S = 5.0
+LAST_S = 2.0
+"""How long whoever reads our output may take for the rest of it, when the launch was ended."""
 TIMED_OUT, INTERRUPTED = 124, 128
 """Exit codes, as of timeout and of a shell."""
 
@@ -89,6 +91,10 @@ class Launcher:
         """Nodes that are to be told what has come of them."""
         self._left: asyncio.Future[str] = self._loop.create_future()
         self._printing: queue.SimpleQueue[Print | None] = queue.SimpleQueue()
+        self._printed: asyncio.Future[None] = self._loop.create_future()
+        """Done when everything is written, or nobody waits for that any more."""
+        self._unwritable = ""
+        """Why output could not be written."""
         self._began, self._cpu_s = time.time(), time.process_time()
         self._phases: dict[str, float] = {}
         self._code = 0
@@ -105,8 +111,7 @@ class Launcher:
         """Launch, wait for the end, clean up; everything has a deadline but the program itself."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             self._loop.add_signal_handler(number, self._interrupted, number)
-        printer = threading.Thread(target=self._print, name="output", daemon=True)
-        printer.start()
+        threading.Thread(target=self._print, name="output", daemon=True).start()
         await self._tree.begin(self._plan.listen)
         if self._plan.timeout_s:
             self._timers.append(self._loop.call_later(self._plan.timeout_s, self._timed_out))
@@ -121,8 +126,10 @@ class Launcher:
         await self._tree.end()
         self._phase("over")
         self._printing.put(None)
-        await asyncio.to_thread(printer.join)
-        return self._outcome(why)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_S if why else None):
+                await self._printed
+        return self._outcome(why or self._unwritable)
 
     def _outcome(self, why: str) -> Outcome:
         launching, counted = self._launching, self._launching.counted
@@ -150,7 +157,9 @@ class Launcher:
         """The first signal is the program's, if it runs; the second one ends everything."""
         self._interrupts += 1
         self._code = INTERRUPTED + number
-        if self._interrupts == 1 and self._launching.started:
+        if self._left.done():
+            self._has_printed()
+        elif self._interrupts == 1 and self._launching.started:
             self._do(self._launching.signal(number))
         else:
             self._finish(f"ended by {signal.Signals(number).name}")
@@ -218,11 +227,26 @@ class Launcher:
     # ---- output and input ------------------------------------------------------------------------------------
 
     def _print(self) -> None:
-        while (output := self._printing.get()) is not None:
-            with suppress(OSError):  # nobody reads it any more
-                self._write(output.node, output.message)
-            with suppress(RuntimeError):  # the loop has ended
+        with suppress(RuntimeError):  # the loop has ended
+            while (output := self._printing.get()) is not None:
+                try:
+                    self._write(output.node, output.message)
+                except OSError as error:
+                    self._loop.call_soon_threadsafe(self._unwritten, error)
+                    break
                 self._loop.call_soon_threadsafe(self._written, output.node, len(output.message.data))
+            self._loop.call_soon_threadsafe(self._has_printed)
+
+    def _has_printed(self) -> None:
+        if not self._printed.done():
+            self._printed.set_result(None)
+
+    def _unwritten(self, error: OSError) -> None:
+        """As other commands do, it ends with its reader, and where there is no room."""
+        is_unread = isinstance(error, BrokenPipeError)
+        self._code = self._code or (INTERRUPTED + signal.SIGPIPE if is_unread else 1)
+        self._unwritable = f"its output cannot be written: {error.strerror}"
+        self._finish(self._unwritable)
 
     def _written(self, node: str, size: int) -> None:
         self._channels[node].written(size)

@@ -35,9 +35,8 @@ def main() -> None:
     if not (pid := os.fork()):
         ours.close()
         parent.close()
-        os.environ.setdefault(
-            "PLIANT_PLACE_HOST", host
-        )  # for programs of places: where others reach this node
+        # For programs of places: where others reach this node.
+        os.environ.setdefault("PLIANT_PLACE_HOST", host)
         _end_after(lambda: serve_node(mine, theirs))
     theirs.close()
     _end_after(lambda: asyncio.run(_serve(mine, pid, ours, host, parent)))

@@ -127,6 +127,17 @@ def test_lines_are_cut_at_their_ends(data: bytes, cuts: list[int], limit: int) -
         assert b"\n" not in last
 
 
+@given(st.lists(st.integers(0, 30)), st.lists(st.integers(1, 80)))
+def test_only_a_line_that_is_too_long_is_cut(lengths: list[int], cuts: list[int]) -> None:
+    data = b"".join(b"x" * length + b"\n" for length in lengths)
+    cutter, parts = LineCutter(31), []
+    for cut in [*cuts, len(data)]:
+        parts += cutter.feed(data[:cut])
+        data = data[cut:]
+    assert all(part.endswith(b"\n") and len(part) <= 31 for part in parts)
+    assert len(b"".join(parts)) == sum(lengths) + len(lengths)
+
+
 @settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.one_of(st.none(), st.integers(1, 400)), max_size=80), st.integers(0, 40), st.integers(0, 40)

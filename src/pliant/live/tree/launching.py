@@ -194,7 +194,7 @@ def start_of(launch: t.Launch, number: int, output: str, token: str) -> m.StartG
 
 
 class LineCutter:
-    """Whole lines of what a process writes; a line that is longer than ``limit`` is cut."""
+    """Whole lines of what a process writes, in pieces of at most ``limit`` bytes: only a longer line is cut."""
 
     def __init__(self, limit: int = 1 << 16) -> None:
         self._rest = bytearray()
@@ -208,7 +208,11 @@ class LineCutter:
         if end:
             whole = bytes(self._rest[:end])
             del self._rest[:end]
-            yield from (whole[at : at + self._limit] for at in range(0, len(whole), self._limit))
+            at = 0
+            while at < end:
+                to = min(at + self._limit, end)
+                yield whole[at : (to := whole.rfind(b"\n", at, to) + 1 or to)]
+                at = to
 
     def rest(self) -> bytes:
         """What is left at the end, a line without its end."""

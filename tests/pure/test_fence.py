@@ -127,6 +127,19 @@ def test_a_rank_that_has_ended_is_missed_where_others_wait_for_it() -> None:
         group.left(1)
 
 
+def test_a_rank_that_has_ended_without_mpi_is_missed_by_those_that_have_begun_with_it() -> None:
+    """They wait for it in memory that they share: no barrier shows that."""
+    group = PmiGroup(World(0, (3,)), "kvs")
+    group.left(1)  # nobody has begun: the program may use no MPI at all
+    with pytest.raises(PmiError, match="rank 1 has ended"):
+        group.receive(0, "cmd=init")
+    group = PmiGroup(World(0, (3,)), "kvs")
+    group.receive(0, "cmd=init")
+    group.left(0)  # without MPI_Finalize: nobody has to wait for it any more
+    with pytest.raises(PmiError, match="rank 2 has ended"):
+        group.left(2)
+
+
 @pytest.mark.parametrize(
     ("line", "code"),
     [

@@ -54,10 +54,11 @@ class PmiGroup:
         self._new: Entries = {}
         self._characters = 0
         self._at_barrier: set[int] = set()
+        self._initialized: set[int] = set()
         self._ended: set[int] = set()
         self._round = 0
         self._commands: dict[str, Callable[[int, Mapping[str, str]], Answers]] = {
-            "init": lambda rank, _: _reply(rank, "response_to_init", pmi_version="1", pmi_subversion="1"),
+            "init": self._init,
             "get_maxes": lambda rank, _: _reply(
                 rank, "maxes", kvsname_max="256", keylen_max="64", vallen_max="4096"
             ),
@@ -103,12 +104,19 @@ class PmiGroup:
         self._check_ended()
 
     def _check_ended(self) -> None:
-        if self._at_barrier and self._ended:
-            missing = ", ".join(map(str, sorted(self._ended)))
+        """Before they come to a barrier here, ranks of one node wait for each other in memory that they share."""
+        never = self._ended - self._initialized if self._initialized else set()
+        if missed := self._ended if self._at_barrier else never:
+            missing = ", ".join(map(str, sorted(missed)))
             raise PmiError(
                 f"rank {missing} has ended, and others wait for it in MPI_Init or MPI_Finalize: "
                 "all ranks of a world have to call both, or none"
             )
+
+    def _init(self, rank: int, _words: Mapping[str, str]) -> Answers:
+        self._initialized.add(rank)
+        self._check_ended()
+        return _reply(rank, "response_to_init", pmi_version="1", pmi_subversion="1")
 
     def _put(self, rank: int, words: Mapping[str, str]) -> Answers:
         if "key" not in words or "value" not in words:

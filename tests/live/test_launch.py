@@ -181,7 +181,15 @@ def test_mpi_over_nodes(launched: Launched) -> None:
         "from mpi4py import MPI; c = MPI.COMM_WORLD; c.rank and __import__('os')._exit(5); c.barrier()",
         UCX_NET_DEVICES="lo",
     )  # fmt: skip
-    assert code == 128 + 9, "one that fails ends the others, as with mpiexec"
+    assert code == 5, "one that fails ends the others, as with mpiexec"
+    assert "process 1 on n1 has ended with 5, and the others with it" in err
+    code, _, err = launched.run(
+        "-N", "2", "-n", "4", "--mpi", "--", sys.executable, "-c",
+        "import os; os.environ['PMI_RANK'] == '1' and os._exit(0); from mpi4py import MPI",
+        UCX_NET_DEVICES="lo",
+    )  # fmt: skip
+    assert code == 1
+    assert "rank 1 has ended, and others wait for it" in err
 
 
 @pytest.mark.parametrize(

@@ -72,10 +72,13 @@ def test_one_world_goes_on_together_or_not_at_all() -> None:
     [fenced] = life.arrived(said("n1", m.Fence(JOB, 1, 0, {"c": "3"})))
     assert isinstance(fenced, ForAll)
     assert ANSWERS.decode(fenced.message) == m.Fenced(JOB, 0, 0, {"a": "1", "b": "2", "c": "3"})
-    [kill] = life.arrived(said("n1", m.Exited(JOB, 1, 1, 1)))
+    note, kill = life.arrived(said("n1", m.Exited(JOB, 1, 1, 5)))
+    assert note == Note("process 1 on n1 has ended with 5, and the others with it")
     assert isinstance(kill, ForAll)
     assert ANSWERS.decode(kill.message) == m.Signal(JOB, 9)
     assert not life.arrived(said("n0", m.Exited(JOB, 0, 0, -9))), "they are ended once"
+    assert not life.arrived(said("n2", m.Exited(JOB, 2, 2, -9)))
+    assert (life.is_over, life.code) == (True, 5), "how we have ended the others says nothing"
 
 
 def test_a_fence_that_is_never_passed_ends_the_world() -> None:
@@ -84,6 +87,8 @@ def test_a_fence_that_is_never_passed_ends_the_world() -> None:
     note, kill = life.arrived(said("n1", m.Exited(JOB, 1, 1, 0)))
     assert note == Note("n1: ended while others wait for it in MPI")
     assert isinstance(kill, ForAll)
+    life.arrived(said("n0", m.Exited(JOB, 0, 0, -9)))
+    assert life.code == 128 + 9
 
 
 def test_what_cannot_be_read_is_told_and_harms_nothing() -> None:
@@ -130,7 +135,8 @@ def test_lines_are_cut_at_their_ends(data: bytes, cuts: list[int], limit: int) -
 @given(st.lists(st.integers(0, 30)), st.lists(st.integers(1, 80)))
 def test_only_a_line_that_is_too_long_is_cut(lengths: list[int], cuts: list[int]) -> None:
     data = b"".join(b"x" * length + b"\n" for length in lengths)
-    cutter, parts = LineCutter(31), []
+    parts: list[bytes] = []
+    cutter = LineCutter(31)
     for cut in [*cuts, len(data)]:
         parts += cutter.feed(data[:cut])
         data = data[cut:]

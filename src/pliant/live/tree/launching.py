@@ -65,6 +65,7 @@ class Launching:
         self._rounds = Rounds(tuple(self._nodes))
         self.killed = False
         """Whether its processes were ended, as one of their world had failed."""
+        self._ended_by_us: set[int] = set()
         self.ended: dict[int, Ended] = {}
         self.started: set[str] = set()
         """The nodes where all processes have been started."""
@@ -87,8 +88,11 @@ class Launching:
 
     @property
     def code(self) -> int:
-        """The highest exit code, as a shell has it: 128 more than the number of a signal."""
-        return max((128 - end.code if end.code < 0 else end.code for end in self.ended.values()), default=0)
+        """The highest exit code, as a shell has it: 128 more than the number of a signal. Those that we have ended
+        count if nothing else says that it has failed."""
+        codes = {rank: 128 - end.code if end.code < 0 else end.code for rank, end in self.ended.items()}
+        own = max((code for rank, code in codes.items() if rank not in self._ended_by_us), default=0)
+        return own or max(codes.values(), default=0)
 
     def node_of(self, rank: int) -> str | None:
         return next((node for node, ranks in self._of.items() if rank in ranks), None)
@@ -141,9 +145,13 @@ class Launching:
             return
         self._open[node].discard(rank)
         self.ended[rank] = Ended(node, code, cpu_s)
+        if self.killed and code == -SIGKILL:
+            self._ended_by_us.add(rank)
         if self._launch.dialect == "pmi1":
             if code and not self.killed:  # as mpiexec does: its world cannot go on without it
                 self.killed = True
+                how = f"with {code}" if code > 0 else f"by signal {-code}"
+                self._out.append(Note(f"process {rank} on {node} has ended {how}, and the others with it"))
                 self._out += self.signal(SIGKILL)
             elif not self._open[node]:
                 self._rounds.left(self._numbers[node])

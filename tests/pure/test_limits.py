@@ -24,6 +24,7 @@ from pliant.model.nodes import NodeSet, parse_hostlist
         ("n[0-40000],x[0-40000]", "at most 65,536 nodes"),
         ("n[" + ",".join(["0-9999"] * 9) + "]", "at most 65,536 nodes"),
         ("x" * 60_000 + "[0-65535]", "more than 253 characters"),
+        ("n[0-999][0-999]", "at most 65,536 nodes"),
         ("n[5-2]", "runs backwards"),
         ("n[²]", "no number or range"),
         ("n[" + "9" * 5000 + "]", "no number or range"),

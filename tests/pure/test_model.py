@@ -62,8 +62,12 @@ def test_hostlists_by_hand() -> None:
     assert hostlist(["node01", "node03", "node02"]) == "node[01-03]"
     assert hostlist([]) == ""
     assert parse_hostlist("n[0-2,5],x7") == ["n0", "n1", "n2", "n5", "x7"]
-    with pytest.raises(ValueError, match="no hostlist"):
-        parse_hostlist("n[a-b]")
+    assert parse_hostlist(" a , r[1-2]n[01,03]-ib,[7-8]") == [
+        "a", "r1n01-ib", "r1n03-ib", "r2n01-ib", "r2n03-ib", "7", "8",
+    ]  # fmt: skip
+    for text in ("n[a-b]", "n[1", "n1]", "n[]", "n[1,]", "n[[1]]", ",", "[]"):
+        with pytest.raises(ValueError, match="no hostlist"):
+            parse_hostlist(text)
 
 
 @st.composite

@@ -26,15 +26,30 @@ def check_report(report: Path | None, inputs: Sequence[str] = ()) -> None:
         for path in pages:
             if path.is_dir():
                 raise BatchError(f"--report {report}: {path} is a directory; name a file")
-            _check_writable(path.resolve(), report)
+            _check_writable(path.resolve(), f"--report {report}")
     except OSError as error:
         raise unwritable(report, error) from None
 
 
-def _check_writable(place: Path, report: Path) -> None:
-    """OSError or BatchError if no file can be written at ``place``."""
+def check_output(option: str, path: Path) -> None:
+    """BatchError before anything starts if the file that ``option`` names could not be written at the end. Nothing
+    that is there is changed."""
+    if not path.is_absolute():
+        current_directory()
+    try:
+        if path.is_dir():
+            raise BatchError(f"{option} {path}: it is a directory; name a file")
+        _check_writable(path.resolve(), f"{option} {path}")
+    except OSError as error:
+        raise BatchError(
+            f"{option} {path}: cannot be written: {error.strerror or error}; choose another place"
+        ) from None
+
+
+def _check_writable(place: Path, what: str) -> None:
+    """OSError or BatchError if no file can be written at ``place``, for ``what`` the user has asked."""
     if not place.parent.is_dir():
-        raise BatchError(f"--report {report}: there is no directory {place.parent}")
+        raise BatchError(f"{what}: there is no directory {place.parent}")
     if place.exists():
         with place.open("ab"):
             pass

@@ -155,30 +155,39 @@ def _bracket(numbers: list[int], width: int) -> str:
     return texts[0] if len(numbers) == 1 else f"[{','.join(texts)}]"
 
 
+_PART = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
+"""Of a hostlist: what is between two commas that are not in brackets."""
+
+
 def parse_hostlist(text: str) -> list[str]:
-    """Names of a hostlist such as ``n[0-2,5],x7``; ValueError where it is malformed, or stands for more than
-    ``MOST_HOSTS`` nodes, which is found before it is expanded."""
+    """Names of a hostlist such as ``n[0-2,5],x7`` or ``r[1-2]n[01-16]-ib``; ValueError where it is malformed, or stands
+    for more than ``MOST_HOSTS`` nodes, which is found before it is expanded."""
+    if _PART.sub("", text).strip(" \t\n,"):
+        raise ValueError(f"{_shown(text)} is no hostlist: a bracket has no other end")
     names: list[str] = []
-    for part in re.findall(r"[^,\[\]]+(?:\[[^\[\]]*\])?", text.strip()):
-        prefix, bracket, inside = part.partition("[")
-        if len(prefix) > HOST_CHARACTERS:
-            raise ValueError(
-                f"{_shown(prefix)}: no node has a name of more than {HOST_CHARACTERS} characters"
-            )
-        if not bracket:
-            names.append(part)
-            continue
-        for piece in inside.rstrip("]").split(","):
-            try:
-                low, high = _range(piece)
-            except ValueError as error:
-                raise ValueError(f"{_shown(text)} is no hostlist: {error}") from None
-            if len(names) + high - low + 1 > MOST_HOSTS:
-                raise ValueError(f"{_shown(text)}: a hostlist stands for at most {MOST_HOSTS:,} nodes")
-            width = len(piece.partition("-")[0])
-            names.extend(f"{prefix}{n:0{width}d}" for n in range(low, high + 1))
+    for part in filter(None, map(str.strip, _PART.findall(text))):
+        names += _expanded(part, text, MOST_HOSTS - len(names)) if "[" in part else [part]
     if text.strip() and not names:
         raise ValueError(f"{_shown(text)} is no hostlist")
+    return names
+
+
+def _expanded(part: str, text: str, room: int) -> list[str]:
+    """What the brackets of one part of ``text`` stand for, ``room`` names at most."""
+    first, *rest = re.split(r"\[([^\[\]]*)\]", part)
+    if len(first) + sum(map(len, rest[1::2])) > HOST_CHARACTERS:
+        raise ValueError(f"{_shown(part)}: no node has a name of more than {HOST_CHARACTERS} characters")
+    names = [first]
+    for inside, after in zip(rest[::2], rest[1::2], strict=True):
+        pieces = inside.split(",")
+        try:
+            ranges = [(*_range(piece), len(piece.partition("-")[0])) for piece in pieces]
+        except ValueError as error:
+            raise ValueError(f"{_shown(text)} is no hostlist: {error}") from None
+        if len(names) * sum(high - low + 1 for low, high, _ in ranges) > room:
+            raise ValueError(f"{_shown(text)}: a hostlist stands for at most {MOST_HOSTS:,} nodes")
+        numbers = [f"{n:0{width}d}" for low, high, width in ranges for n in range(low, high + 1)]
+        names = [f"{name}{number}{after}" for name in names for number in numbers]
     return names
 
 

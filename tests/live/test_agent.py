@@ -107,7 +107,7 @@ def test_an_agent_over_its_wire(link: Link) -> None:
     link.send(link.start(3, "true", "pmix"))
     refused = link.hear(m.StartFailed)
     assert isinstance(refused, m.StartFailed)
-    assert "known are none, pmi1" in refused.error
+    assert "known are launch, none, pmi1" in refused.error
     # The token of an agent that is gone tells that its group was started: it is not started again.
     before = link.place / token_name("n0", 6, 0, 0, 0)
     before.touch()

@@ -200,12 +200,29 @@ def test_mpi_over_nodes(launched: Launched) -> None:
         (["--degree", "0", "--", "true"], 2, "'0' is no tree"),
         (["--interface", "10.255.255.0/24", "--", "true"], 2, "nothing here is '10.255.255.0/24'; this machine has lo 127.0.0.1"),
         (["--stdin", "4", "--", "true"], 2, "--stdin 4: the processes are 0 to 0"),
+        (["--hosts", "", "--", "true"], 2, "--hosts names no node"),
+        (["--hosts", ",", "--", "true"], 2, "',' is no hostlist"),
+        (["--hosts", "a,b,a", "--", "true"], 2, "--hosts: a twice; a node is there once"),
+        (["--hosts", "-oProxyCommand=x", "--", "true"], 2, "no node is called '-oProxyCommand=x'"),
+        (["-N", "0", "--", "true"], 2, "--nodes 0: a machine has room for 1 to 512 virtual nodes"),
+        (["-n", "0", "--", "true"], 2, "--processes 0: it is 1 or more"),
+        (["--patience", "nan", "--", "true"], 2, "--patience more than 0 seconds"),
+        (["--degre", "2", "--", "true"], 2, "No such option: --degre"),
+        (["--timeline", "/no/such/trace.json", "--", "true"], 2, "--timeline /no/such/trace.json: there is no directory /no/such"),
+        (["--timeline", "/", "--", "true"], 2, "--timeline /: it is a directory"),
     ],
 )  # fmt: skip
 def test_what_goes_wrong_is_told(launched: Launched, words: list[str], code: int, said: str) -> None:
     ended, _, err = launched.run(*words)
     assert ended == code
     assert said in err
+
+
+def test_an_environment_that_is_too_large_is_refused(launched: Launched) -> None:
+    big = {f"BIG{number}": "x" * 110_000 for number in range(10)}
+    code, _, err = launched.run("--", "true", **big, LONGEST="x" * 120_000)
+    assert code == 2
+    assert "is the most; the longest variable is LONGEST" in err
 
 
 def test_nothing_is_left_when_the_launcher_is_killed(launched: Launched) -> None:

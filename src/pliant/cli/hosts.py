@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
 
@@ -34,13 +35,23 @@ def passed_on() -> dict[str, str]:
 
 
 def hosts_named(hosts: str) -> tuple[str, ...]:
-    """Those of ``--hosts``; PliantError."""
+    """Those of ``--hosts``; PliantError if there is none, or one twice, or what no node can be called."""
+    return _checked("--hosts", hosts)
+
+
+def _checked(what: str, text: str) -> tuple[str, ...]:
     try:
-        names = parse_hostlist(hosts)
+        names = parse_hostlist(text)
     except ValueError as error:
-        raise PliantError(f"--hosts: {error}") from None
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise PliantError(f"--hosts {hosts}: {hostlist(twice)} twice; a node is there once")
+        raise PliantError(f"{what}: {error}") from None
+    if not names:
+        raise PliantError(f"{what} names no node")
+    if wrong := next((name for name in names if name.startswith(("-", ".")) or "/" in name), None):
+        raise PliantError(f"{what}: no node is called {wrong!r}")
+    if twice := sorted(name for name, times in Counter(names).items() if times > 1):
+        raise PliantError(
+            f"{what}: {hostlist(twice)} twice; a node is there once, and may have several slots"
+        )
     return tuple(names)
 
 
@@ -50,7 +61,7 @@ def hosts_allocated() -> tuple[str, ...]:
         raise PliantError(
             f"there is no Slurm allocation here: {ALLOCATED} is not set; call it in one, by salloc or sbatch"
         )
-    return tuple(parse_hostlist(listed))
+    return _checked(ALLOCATED, listed)
 
 
 def hosts_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import select
 import shlex
@@ -15,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from pliant.cli.hosts import ALLOCATED, hosts_allocated, hosts_named, passed_on
+from pliant.cli.outputs import check_output
 from pliant.daemon.launcher import Launcher, Outcome, Plan
 from pliant.daemon.submission import current_directory
 from pliant.launch.tree.interfaces import controller_at
@@ -23,6 +25,7 @@ from pliant.model.errors import PliantError
 from pliant.model.limits import LIVE_NODES
 from pliant.model.nodes import hostlist
 from pliant.plan import tree
+from pliant.protocol import codec
 from pliant.protocol import launching as t
 from pliant.report.timeline import timeline
 
@@ -36,7 +39,7 @@ PHASES = {
 
 def register(app: typer.Typer) -> None:
     """Add ``launch`` to the command."""
-    settings = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+    settings = {"allow_interspersed_args": False}
     app.command("launch", context_settings=settings)(launch)
 
 
@@ -46,12 +49,15 @@ def launch(  # noqa: PLR0913 - the options of a command
     ],
     *,
     nodes: Annotated[
-        int, typer.Option("-N", "--nodes", help="How many nodes; the first of those that there are.")
-    ] = 0,
+        int | None,
+        typer.Option("-N", "--nodes", help="How many nodes; the first of those that there are."),
+    ] = None,
     processes: Annotated[
-        int, typer.Option("-n", "--processes", help="How many processes; one a node by default.")
-    ] = 0,
-    hosts: Annotated[str, typer.Option(help="Nodes that are reached by ssh, as node[01-64] or a,b,c.")] = "",
+        int | None, typer.Option("-n", "--processes", help="How many processes; one a node by default.")
+    ] = None,
+    hosts: Annotated[
+        str | None, typer.Option(help="Nodes that are reached by ssh, as node[01-64] or a,b,c.")
+    ] = None,
     mpi: Annotated[
         bool, typer.Option("--mpi", help="They are the ranks of one MPI program (MPICH).")
     ] = False,
@@ -88,13 +94,16 @@ def launch(  # noqa: PLR0913 - the options of a command
             tree.named(text)
         except ValueError as error:
             raise PliantError(str(error)) from error
-    if window < 1 or patience <= 0 or timeout < 0:
+    if window < 1 or not 0 < patience < math.inf or not 0 <= timeout < math.inf:
         raise PliantError("--window is 1 or more, --patience more than 0 seconds, --timeout 0 or more")
     if not -1 <= stdin < sum(sizes):
         raise PliantError(f"--stdin {stdin}: the processes are 0 to {sum(sizes) - 1}")
     what = t.Launch(
         tuple(command), passed_on(), current_directory(), sizes, "pmi1" if mpi else "launch", stdin
     )
+    _check_size(what)
+    if trace is not None:
+        check_output("--timeline", trace)
     listen = controller_at(names[0], interface, here=starting.by == "fork")
     plan = Plan(
         nodes=names, launch=what, listen=listen, starting=starting, interface=interface,
@@ -105,9 +114,7 @@ def launch(  # noqa: PLR0913 - the options of a command
     write = _keeper(kept) if as_json else _printer(tag=tag_output)
     outcome = asyncio.run(_run(plan, write))
     if trace is not None:
-        trace.write_text(
-            json.dumps(timeline(names, outcome.began, outcome.phases, outcome.counted)), encoding="utf-8"
-        )
+        _write_trace(trace, plan, outcome)
     if as_json:
         sys.stdout.write(json.dumps(_told(plan, outcome, kept), indent=2) + "\n")
     elif summary:
@@ -121,27 +128,48 @@ async def _run(plan: Plan, write: Callable[[str, t.Output], object]) -> Outcome:
     return await Launcher(plan, write, lambda text: sys.stderr.write(f"pliant: {text}\n")).run()
 
 
+def _check_size(what: t.Launch) -> None:
+    """PliantError if it is longer than what one message may be."""
+    room = codec.MAX_LINE - codec.WRAPPING
+    if (size := len(codec.encode(what))) > room:
+        longest = max(what.env, key=lambda name: len(what.env[name]), default="none")
+        raise PliantError(
+            f"the command and its environment have {size:,} bytes, and {room:,} is the most; "
+            f"the longest variable is {longest}"
+        )
+
+
+def _write_trace(trace: Path, plan: Plan, outcome: Outcome) -> None:
+    rows = timeline(plan.nodes, outcome.began, outcome.phases, outcome.counted)
+    try:
+        trace.write_text(json.dumps(rows), encoding="utf-8")
+    except OSError as error:  # its place was there at the start
+        sys.stderr.write(f"pliant: --timeline {trace}: cannot be written: {error.strerror or error}\n")
+
+
 # ---- where ----------------------------------------------------------------------------------------------
 
 
-def _nodes(count: int, hosts: str, options: tuple[str, ...]) -> tuple[tuple[str, ...], Starting]:
+def _nodes(
+    count: int | None, hosts: str | None, options: tuple[str, ...]
+) -> tuple[tuple[str, ...], Starting]:
     """Their names, and how agents are started there."""
-    if hosts:
+    if hosts is not None:
         names, starting = hosts_named(hosts), Starting("ssh", options)
     elif os.environ.get(ALLOCATED):
         names, starting = hosts_allocated(), Starting("srun")
     else:
-        if not 0 <= count <= LIVE_NODES:
+        if count is not None and not 1 <= count <= LIVE_NODES:
             raise PliantError(f"--nodes {count}: a machine has room for 1 to {LIVE_NODES} virtual nodes")
         return tuple(f"n{i}" for i in range(count or 1)), Starting()
-    if count > len(names):
+    if count is not None and not 1 <= count <= len(names):
         raise PliantError(f"--nodes {count}: there are {len(names)}, {hostlist(names)}")
-    return tuple(names[: count or len(names)]), starting
+    return tuple(names[:count]), starting
 
 
-def _sizes(nodes: int, processes: int) -> tuple[int, ...]:
+def _sizes(nodes: int, processes: int | None) -> tuple[int, ...]:
     """How many processes each node has: as equal as can be, one by default."""
-    if processes < 0:
+    if processes is not None and processes < 1:
         raise PliantError(f"--processes {processes}: it is 1 or more")
     each, more = divmod(processes or nodes, nodes)
     return tuple(each + (i < more) for i in range(nodes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -176,6 +177,17 @@ def test_what_is_spilled_comes_back_in_order(
             assert bool(spill) == bool(kept)
         assert [(spill.peek(), spill.get()) for _ in kept] == kept
         spill.close()
+
+
+def test_where_no_file_can_be_made_output_stays_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/no/such/directory")
+    monkeypatch.setattr(pipes, "KEEP", 10)
+    spill = Spill()
+    for number in range(5):
+        spill.put(8, b"line %03d" % number)
+    assert spill.is_full
+    assert [spill.get() for _ in range(5)] == [b"line %03d" % number for number in range(5)]
+    spill.close()
 
 
 def test_a_full_disk_makes_writers_wait(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,8 @@ def check_output(option: str, path: Path) -> None:
     try:
         if path.is_dir():
             raise BatchError(f"{option} {path}: it is a directory; name a file")
-        _check_writable(path.resolve(), f"{option} {path}")
+        if path.is_file() or not path.exists():  # no pipe, nor /dev/null
+            _check_writable(path.resolve(), f"{option} {path}")
     except OSError as error:
         raise BatchError(
             f"{option} {path}: cannot be written: {error.strerror or error}; choose another place"

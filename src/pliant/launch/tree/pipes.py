@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from pliant.live.tree.launching import LineCutter
 from pliant.protocol import launching as t
@@ -23,7 +24,7 @@ class Spill:
     def __init__(self) -> None:
         self._lines: deque[tuple[int, bytes]] = deque()
         self._size = 0
-        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - open for as long as this lives
+        self._file: IO[bytes] | None = None
         self._heads: deque[tuple[int, int, int]] = deque()
         """Of what is in the file: size, where it begins, how long it is."""
         self._end = 0
@@ -46,6 +47,8 @@ class Spill:
 
     def _write(self, size: int, line: bytes) -> bool:
         try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - open for as long as this lives
             if os.pwrite(self._file.fileno(), line, self._end) < len(line):
                 return False
         except OSError:
@@ -59,7 +62,7 @@ class Spill:
         return (self._lines or self._heads or self._late)[0][0]
 
     def get(self) -> bytes:
-        if self._lines or not self._heads:
+        if self._lines or not self._heads or self._file is None:
             _, line = (self._lines or self._late).popleft()
             self._size -= len(line)
             return line
@@ -71,7 +74,8 @@ class Spill:
         return line
 
     def close(self) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
 
 class _Source:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -19,7 +20,10 @@ from typing import Any
 import pytest
 from harness import PATIENCE_S, PLIANT, until
 
-from pliant.launch.tree import links
+from pliant.daemon.launcher import Launcher, Plan
+from pliant.launch.tree import links, shell
+from pliant.launch.tree.posting import Starting
+from pliant.protocol import launching as t
 
 MARK = "PLIANT_TEST_LAUNCH"
 NUMBERED = 'echo "out $PLIANT_RANK of $PLIANT_SIZE, here $PLIANT_LOCAL_RANK"; echo "err $PLIANT_RANK" >&2; exit $((PLIANT_RANK % 4))'
@@ -243,10 +247,16 @@ def launched_node(pid: int) -> str:
     """The node of an agent, by the processes that it has started."""
     for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
         for rank in Path(f"/proc/{child}/task/{child}/children").read_text().split():
-            environ = Path(f"/proc/{rank}/environ").read_bytes().split(b"\0")
-            for each in environ:
-                if each.startswith(b"PLIANT_NODE="):
-                    return each.partition(b"=")[2].decode()
+            if node := node_of(int(rank)):
+                return node
+    return ""
+
+
+def node_of(pid: int) -> str:
+    """The node of a process of the program."""
+    for each in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+        if each.startswith(b"PLIANT_NODE="):
+            return each.partition(b"=")[2].decode()
     return ""
 
 
@@ -258,6 +268,57 @@ def test_the_loss_of_an_agent_ends_the_launch(launched: Launched) -> None:
     assert process.returncode == 1
     assert b"n2: " in err
     until(lambda: not launched.alive(), "nothing is left")
+
+
+def test_the_loss_of_a_nodes_agent_ends_the_launch_at_once(launched: Launched, tmp_path: Path) -> None:
+    """The one that is above two others: they have been told nothing, and it does not wait for them."""
+    process = launched.start("-N", "3", "--degree", "1", "--", "sleep", "600", TMPDIR=str(tmp_path))
+    until(lambda: launched.programs("sleep") == 3, "all run")
+    [rank] = [pid for pid, words in launched.alive().items() if words[0] == "sleep" and node_of(pid) == "n0"]
+    killed = time.monotonic()
+    os.kill(_parent(rank), signal.SIGKILL)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert time.monotonic() - killed < shell.LAST_S
+    assert process.returncode == 1
+    assert b"n0: " in err
+    until(lambda: not launched.alive(), "nothing is left")
+    assert not list(tmp_path.glob("pliant-*"))
+
+
+CALLS_AND_SAYS_NOTHING = """#!{python}
+import sys
+from pliant.launch.tree import links, posting
+mine = posting.read()
+link = links.call(mine.parent, mine.seat.rank, mine.secret)
+open({called!r}, "w").close()
+link.recv(1)
+"""
+
+
+def test_whoever_has_called_and_not_spoken_keeps_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its link stands when all ends, and the machine has not heard of it: nobody tells it that this is the end."""
+    script, called = tmp_path / "agent", tmp_path / "called"
+    script.write_text(CALLS_AND_SAYS_NOTHING.format(python=sys.executable, called=str(called)))
+    script.chmod(0o700)
+    monkeypatch.setattr(shell, "LAST_S", 10 * PATIENCE_S)
+
+    async def live() -> None:
+        launch = t.Launch(("true",), {}, "/", (1,))
+        plan = Plan(nodes=("n0",), launch=launch, listen="127.0.0.1", starting=Starting(python=str(script)))
+        launcher = Launcher(plan, lambda _node, _output: None, lambda _text: None)
+        running = asyncio.ensure_future(launcher.run())
+        while not called.exists():  # noqa: ASYNC110 - a file
+            await asyncio.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert (await running).code == 128 + signal.SIGTERM
+
+    async def within() -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            await live()
+
+    asyncio.run(within())
 
 
 def test_those_below_a_lost_agent_go_on(launched: Launched, tmp_path: Path) -> None:

@@ -79,10 +79,9 @@ def home(posting: Posting) -> Home:
     )
 
 
-def serve_node(posting: Posting, link: socket.socket) -> None:
-    """Be the node's agent, over ``link``, until it is told to go or the link ends."""
+def serve_node(posting: Posting, link: socket.socket, tree: int) -> None:
+    """Be the node's agent, over ``link`` to process ``tree``, until it is told to go or the link ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    tree = os.getppid()
     asyncio.run(Agent(home(posting), ExecStarter(), recorder.directory()).serve(link))
     if os.getppid() != tree:  # it was killed, and what it had made is left to us
         shutil.rmtree(_pipes(posting), ignore_errors=True)
@@ -159,11 +158,8 @@ class NodeHouse:
                 break
             processes.end(found, patient=False)
             time.sleep(0.01)  # nothing else is left to do here
-        folder = runtime(self._posting)
-        shm.sweep(folder, self._posting.run, self._posting.node)
-        with suppress(OSError):  # the agent has done so, if it was not killed
-            Path(home(self._posting).socket).unlink()
-            folder.rmdir()
+        shm.sweep(runtime(self._posting), self._posting.run, self._posting.node)
+        shutil.rmtree(runtime(self._posting), ignore_errors=True)
 
     def _kill(self) -> None:
         if not self._has_ended:
@@ -261,6 +257,7 @@ class NodeHouse:
         try:
             self._pipes = Pipes(folder, start.world.ranks, launch.stdin, self._put, self._read)
         except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
             self._tell(codec.raw(m.StartFailed(JOB, number, str(error), 126)))
             return
         self._order(codec.raw(start))

@@ -32,12 +32,13 @@ def main() -> None:
     if mine.starting.leaves:
         lingering()
     ours, theirs = socket.socketpair()
+    tree = os.getpid()
     if not (pid := os.fork()):
         ours.close()
         parent.close()
         # For programs of places: where others reach this node.
         os.environ.setdefault("PLIANT_PLACE_HOST", host)
-        _end_after(lambda: serve_node(mine, theirs))
+        _end_after(lambda: serve_node(mine, theirs, tree))
     theirs.close()
     _end_after(lambda: asyncio.run(_serve(mine, pid, ours, host, parent)))
 

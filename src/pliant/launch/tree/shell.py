@@ -72,13 +72,16 @@ class Tree:
         self._children: set[int] = set()
         self._beaten = 0.0
         self._recorder = Recorder(recorder.directory(), f"tree-{mine.node or 'root'}-{os.getpid()}")
+        self._is_over = False
+        """The machine has left, and has told those below of it."""
+        self._ends = False
         self.strangers = 0
         """How many have called that do not belong to this launch."""
         self.most_links = 0
 
     async def begin(self, host: str, parent: socket.socket | None = None) -> str:
         """Listen at ``host``, and take up the link to the parent, if there is one; how this agent is reached."""
-        self._server = await asyncio.start_server(self._called, host, 0, backlog=1024)
+        self._server = await asyncio.start_server(self._answer, host, 0, backlog=1024)
         contact = f"{host}:{self._server.sockets[0].getsockname()[1]}"
         seat = msgspec.structs.replace(self._mine.seat, contact=contact)
         self._mine = msgspec.structs.replace(self._mine, seat=seat, parent=contact)
@@ -92,9 +95,16 @@ class Tree:
         return contact
 
     async def end(self) -> None:
-        """Wait for those below to end, then hang up. Whoever has not ended by then is told by the end of its link."""
-        if self._server is not None:
-            self._server.close()
+        """Wait for those below to end, then hang up. Whoever has not ended by then is told by the end of its link, and
+        so is at once whoever has been told nothing: all of them, if this one leaves by itself, and those that call
+        now. They find a server: that of asyncio, once closed, may keep a connection and answer nothing.
+        """
+        self._ends = True
+        if not self._is_over:
+            self._leave_alone()
+        told = self._branch.links if self._is_over and self._branch is not None else set[int]()
+        for rank in self._links.keys() - told:
+            self._links.pop(rank).close()
         for timer in self._timers.values():
             timer.cancel()
         with contextlib.suppress(TimeoutError):
@@ -102,6 +112,8 @@ class Tree:
                 while self._children & self._links.keys() or self._waiting():  # noqa: ASYNC110 - see below
                     # What ends here are processes and connections: that is polled, a matter of milliseconds.
                     await asyncio.sleep(0.005)
+        if self._server is not None:
+            self._server.close()
         for starter in self._starters.values():
             starter.kill()
         for link in self._links.values():
@@ -163,10 +175,15 @@ class Tree:
             case b.Gone():
                 self._house.gone(output)
             case b.Leave():
+                self._is_over = True
                 if output.alone:
-                    self._children.clear()
-                    self._starters.clear()
+                    self._leave_alone()
                 self._house.leave(output.why)
+
+    def _leave_alone(self) -> None:
+        """Those below go on without this one, which does not wait for them."""
+        self._children.clear()
+        self._starters.clear()
 
     def _set(self, timer: b.SetTimer) -> None:
         def due() -> None:
@@ -184,12 +201,21 @@ class Tree:
 
     # ---- links -------------------------------------------------------------------------------------------
 
+    def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._ends:
+            writer.close()
+        else:
+            self._spawn(self._called(reader, writer))
+
     async def _called(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             rank = await links.accept(reader, writer, self._mine.secret)
         except (links.StrangerError, OSError, ValueError) as error:
             self.strangers += isinstance(error, links.StrangerError)
             writer.close()
+            return
+        if self._ends:
+            writer.close()  # it is told nothing any more, and ends without its parent
             return
         self._stand(Link(rank, reader, writer, self._now()))
 

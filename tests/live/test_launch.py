@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -220,6 +221,19 @@ def test_what_goes_wrong_is_told(launched: Launched, words: list[str], code: int
     ended, _, err = launched.run(*words)
     assert ended == code
     assert said in err
+
+
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="there is no ssh")
+def test_a_node_may_have_a_name_that_only_ssh_knows(launched: Launched, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("Host alias.invalid\n  HostName 127.0.0.1\n  Port 1\n")
+    code, _, err = launched.run("--hosts", "me@alias.invalid", f"--ssh-option=-F{config}", "--", "true")
+    assert code == 1
+    assert "me@alias.invalid: ssh ended with code 255" in err
+    code, _, err = launched.run("--hosts", "other.invalid", f"--ssh-option=-F{config}", "--", "true")
+    assert code == 2
+    assert "there is no way to other.invalid" in err
+    assert "--interface says where agents are to call this machine" in err
 
 
 def test_an_environment_that_is_too_large_is_refused(launched: Launched) -> None:

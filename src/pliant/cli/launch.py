@@ -104,7 +104,7 @@ def launch(  # noqa: PLR0913 - the options of a command
     _check_size(what)
     if trace is not None:
         check_output("--timeline", trace)
-    listen = controller_at(names[0], interface, here=starting.by == "fork")
+    listen = controller_at(names[0], interface, starting)
     plan = Plan(
         nodes=names, launch=what, listen=listen, starting=starting, interface=interface,
         spawning=degree, routing=routing or degree, window=window, survive=survive, patience_s=patience,

@@ -94,7 +94,7 @@ class TreeNodes:
         """Start all agents; PliantError that names the nodes whose agents are not there in time, and says why."""
         self._tell = tell
         hosts = self._hosts
-        listen = controller_at(self.names[0], hosts.interface, here=hosts.starting.by == "fork")
+        listen = controller_at(self.names[0], hosts.interface, hosts.starting)
         self._begun = True
         try:
             await self._tree.begin(listen)

@@ -5,10 +5,15 @@ from __future__ import annotations
 import fcntl
 import socket
 import struct
+import subprocess
+from contextlib import suppress
 
+from pliant.launch.tree.posting import Starting
 from pliant.model.errors import PliantError
 
 _SIOCGIFADDR = 0x8915
+SSH_S = 10.0
+"""How long ssh may take to tell its configuration."""
 
 
 class InterfaceError(PliantError):
@@ -47,12 +52,32 @@ def listening_at(wanted: str) -> str:
     raise InterfaceError(f"nothing here is {wanted!r}; this machine has {has}")
 
 
-def controller_at(node: str, interface: str, *, here: bool) -> str:
+def controller_at(node: str, interface: str, starting: Starting) -> str:
     """The address at which ``node`` reaches this machine: that of ``interface``, if one is named, and loopback where
     all nodes are on this machine; InterfaceError."""
     if interface:
         return listening_at(interface)
-    return "127.0.0.1" if here else facing(node)
+    if starting.by == "fork":
+        return "127.0.0.1"
+    try:
+        return facing(_host(node, starting))
+    except InterfaceError as error:
+        raise InterfaceError(f"{error}; --interface says where agents are to call this machine") from None
+
+
+def _host(name: str, starting: Starting) -> str:
+    """What OpenSSH's configuration makes of a node's name."""
+    if starting.by != "ssh":
+        return name
+    words = ["ssh", "-G", *starting.options, "--", name]
+    with suppress(OSError, subprocess.SubprocessError):  # then ssh will not start an agent, and says why
+        text = subprocess.check_output(
+            words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True, timeout=SSH_S
+        )
+        for line in text.splitlines():
+            if line.startswith("hostname "):
+                return line.partition(" ")[2]
+    return name
 
 
 def facing(host: str) -> str:

@@ -14,10 +14,12 @@ from pliant.apgas.place.machine import Machine
 from pliant.core import records as r
 from pliant.live.job.life import JobLife
 from pliant.live.node import messages as n
+from pliant.live.node.uplink import Uplink
 from pliant.live.node.warmth import Warmth
 from pliant.model.jobs import JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Reason
+from pliant.protocol import messages as m
 from pliant.testing.audit.impossible import IMPOSSIBLE
 from pliant.testing.audit.violation import Violation
 from pliant.testing.faults import FAULTS
@@ -28,7 +30,7 @@ SEEDS = (0, 1, 2, 5, 7)
 """Small ones, and quick."""
 FOUND = (
     3, 4, 6, 41, 125, 206, 406, 445, 620, 721, 1009, 2158, 3031, 801391, 870167, 870366, 870557,
-    870736, 881044, 890077, 890366,
+    870736, 881044, 890077, 890366, 910061, 911118, 911157,
 )  # fmt: skip
 """Worlds that once broke the system, or a check, and larger ones."""
 
@@ -51,6 +53,17 @@ def test_without_faults_all_but_those_that_fail_by_themselves_complete(seed: int
     assert not verdict.faults
     assert verdict.ended[JobState.COMPLETED] > verdict.jobs / 2
     assert verdict.done
+
+
+def test_an_agent_that_owes_a_proof_when_it_leaves_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    tell = Uplink.tell
+
+    def silent(self: Uplink, message: m.AgentMessage, what: str = "") -> None:
+        if not isinstance(message, m.Proof):
+            tell(self, message, what)
+
+    monkeypatch.setattr(Uplink, "tell", silent)
+    assert "owes the proofs" in World(5).run().what
 
 
 def test_a_world_is_its_seed() -> None:

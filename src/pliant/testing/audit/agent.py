@@ -42,6 +42,8 @@ class Told:
         """To a session, of which kind, of which resize or group: what it is told once."""
         self._absence = 0
         self._orphaned = False
+        self._away = False
+        """It has had a controller, and keeps what it tells for the next one."""
         self.garbled = False
         """Somebody has given it orders that cannot be followed."""
 
@@ -50,12 +52,14 @@ class Told:
     def linked(self) -> None:
         """It has a controller, the first or another one."""
         self._absence += 1
+        self._away = False
 
     def unlinked(self) -> None:
         """Its controller is gone: without a grace that is its end, else it ends when that is over."""
         agent, grace = self._agent, self._agent.node.world.grace
         self._absence += 1
         absence = self._absence
+        self._away = grace > 0
         if grace:
             agent.node.clock.later(grace + SOON_S, lambda: self.alone() if absence == self._absence else None)
         else:
@@ -177,8 +181,8 @@ class Told:
             raise Violation("lost", f"{self._name} has not told the ends of ranks {untold}")
 
     def leaves(self, *, orphaned: bool) -> None:
-        """It answers what it was asked before it leaves, waits for nothing, and says why."""
-        if self._proofs:
+        """It answers what it was asked before it leaves, if there is a controller, waits for nothing, and says why."""
+        if self._proofs and not self._away:
             raise Violation(
                 "lost", f"{self._name} leaves, and owes the proofs of jobs {sorted(self._proofs)}"
             )

@@ -11,9 +11,11 @@ import pytest
 from pliant.job.connection import Connection
 from pliant.job.environment import Environment, read
 from pliant.job.errors import AgentLost, Stalled
+from pliant.job.exchange import port_of
 from pliant.job.session import Session
 from pliant.model.errors import PliantError, ProtocolError
 from pliant.model.jobs import Bounds
+from pliant.plan.join import star
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 
@@ -159,6 +161,20 @@ def test_waits_are_idle_in_the_owners_way_and_end_at_the_limit_or_with_the_agent
         connection.wait(lambda: False, "nothing", limited=False)
     with pytest.raises(AgentLost):
         connection.wait(lambda: False, "nothing", limited=False)
+
+
+def test_a_group_waits_for_its_turn_as_long_as_all_those_before_it_may_take(
+    pair: tuple[Connection, socket.socket],
+) -> None:
+    connection, agent = pair
+    hasty = Connection(connection.place, socket.socket(fileno=agent.detach()), 0.02)
+    hasty.send(HELLO)
+    for step in star(range(4), 0).steps:
+        limit = ("", "2 times ", "3 times ")[step.turn - 1] + "PLIANT_DEADLINE"
+        text = rf"waited {0.02 * step.turn:g} s for the port at {step.key}; .*the limit is {limit}"
+        with pytest.raises(Stalled, match=text):
+            port_of(hasty, step, 0)
+    hasty.close()
 
 
 def test_an_owner_that_bears_the_loss_still_ends_its_wait(pair: tuple[Connection, socket.socket]) -> None:

@@ -16,6 +16,7 @@ def test_every_group_joins_once_on_a_port_of_its_own(groups: list[int], resize: 
     assert all(key.startswith(f"r{resize}/") for key in keys)
     for i, step in enumerate(plan.steps):
         assert step.accepting == tuple(groups[: i + 1])
+        assert step.turn == i + 1
 
 
 def test_a_lone_group_has_no_steps() -> None:

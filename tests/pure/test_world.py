@@ -23,6 +23,7 @@ from pliant.protocol import messages as m
 from pliant.testing.audit.impossible import IMPOSSIBLE
 from pliant.testing.audit.violation import Violation
 from pliant.testing.faults import FAULTS
+from pliant.testing.standins import fabric
 from pliant.testing.standins.helpers import ILLS, Helpers, Spawning
 from pliant.testing.world import World
 
@@ -30,7 +31,7 @@ SEEDS = (0, 1, 2, 5, 7)
 """Small ones, and quick."""
 FOUND = (
     3, 4, 6, 41, 125, 206, 406, 445, 620, 721, 1009, 2158, 3031, 801391, 870167, 870366, 870557,
-    870736, 881044, 890077, 890366, 910061, 911118, 911157,
+    870736, 881044, 890077, 890366, 910061, 911118, 911157, 911499,
 )  # fmt: skip
 """Worlds that once broke the system, or a check, and larger ones."""
 
@@ -53,6 +54,13 @@ def test_without_faults_all_but_those_that_fail_by_themselves_complete(seed: int
     assert not verdict.faults
     assert verdict.ended[JobState.COMPLETED] > verdict.jobs / 2
     assert verdict.done
+
+
+def test_many_groups_start_together_where_mpi_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They join one after the other: the last of them wait much longer than a step may take."""
+    monkeypatch.setattr(fabric, "CONNECT_S", (20.0, 25.0))
+    verdict = World(13, (), grace=0.0).run()
+    assert not verdict.broken, verdict.what
 
 
 def test_an_agent_that_owes_a_proof_when_it_leaves_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,9 +112,9 @@ class Connection:
             self._polled = now
             self._receive()
 
-    def wait(self, done: Callable[[], bool], what: str, *, limited: bool = True) -> None:
-        """Read messages until ``done()``; Stalled after the limit, AgentLost if nothing can come any more."""
-        start = time.perf_counter()
+    def wait(self, done: Callable[[], bool], what: str, *, limited: bool = True, times: int = 1) -> None:
+        """Read messages until ``done()``; Stalled after ``times`` the limit, AgentLost if nothing can come any more."""
+        start, limit_s = time.perf_counter(), self._limit_s * times
         self._receive()
         while not done():
             if self.session.gone:
@@ -126,15 +126,17 @@ class Connection:
             # Wakes at once when something arrives.
             select.select([self._link], [], [], min(pause, self._limit_s) if limited else pause)
             self._receive()
-            if limited and time.perf_counter() - start > self._limit_s:
-                raise Stalled(what, self._limit_s)
+            if limited and time.perf_counter() - start > limit_s:
+                raise Stalled(what, limit_s, times)
 
-    def fetch(self, epoch: int, keys: Iterable[str], what: str, *, limited: bool = True) -> list[str]:
-        """Ask for values and wait until all are there; they come in the order of the keys."""
+    def fetch(
+        self, epoch: int, keys: Iterable[str], what: str, *, limited: bool = True, times: int = 1
+    ) -> list[str]:
+        """Ask for values and wait until all are there, as ``wait`` does; they come in the order of the keys."""
         wanted, values = [(epoch, key) for key in keys], self.session.values
         for _, key in wanted:
             self.send(Get(epoch, key))
-        self.wait(lambda: all(want in values for want in wanted), what, limited=limited)
+        self.wait(lambda: all(want in values for want in wanted), what, limited=limited, times=times)
         return [values[want] for want in wanted]
 
     def close(self) -> None:

@@ -6,12 +6,12 @@ from pliant.model.errors import PliantError
 
 
 class Stalled(PliantError):  # noqa: N818
-    """Something that others had to do did not happen in time."""
+    """Something that others had to do did not happen in time, which is ``times`` the limit."""
 
-    def __init__(self, what: str, seconds: float) -> None:
+    def __init__(self, what: str, seconds: float, times: int = 1) -> None:
+        limit = f"{times} times PLIANT_DEADLINE" if times > 1 else "PLIANT_DEADLINE"
         super().__init__(
-            f"waited {seconds:g} s for {what}; the peers are lost or very slow "
-            "(the limit is PLIANT_DEADLINE, in seconds)"
+            f"waited {seconds:g} s for {what}; the peers are lost or very slow (the limit is {limit}, in seconds)"
         )
 
 

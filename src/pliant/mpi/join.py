@@ -5,7 +5,7 @@ from __future__ import annotations
 from mpi4py import MPI
 
 from pliant.job.connection import Connection
-from pliant.job.exchange import gather
+from pliant.job.exchange import gather, port_of
 from pliant.mpi.team import barrier
 from pliant.mpi.wait import Wait
 from pliant.plan.join import JoinPlan
@@ -30,8 +30,9 @@ def together(
         elif group == step.connecting:
             port = ""
             if connection is not None:
-                (port,) = connection.fetch(epoch, [step.key], f"the port at {step.key}")
-            barrier(comm, wait, "the port of the leader")
+                port = port_of(connection, step, epoch)
+            # Rank 0 has a limit, and ends its group.
+            barrier(comm, wait, "the port of the leader", limited=False)
             comm = connect(comm, port, wait)
     return comm
 

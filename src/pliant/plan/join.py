@@ -17,6 +17,11 @@ class Step(NamedTuple):
     connecting: int
     key: str
 
+    @property
+    def turn(self) -> int:
+        """Its place among the steps, from 1."""
+        return len(self.accepting)
+
 
 class JoinPlan(NamedTuple):
     """The steps in order; ``up`` maps each group but the leader to the key that says it is waiting."""

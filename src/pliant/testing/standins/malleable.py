@@ -27,7 +27,7 @@ from pliant.model.jobs import Bounds
 from pliant.plan.join import JoinPlan, joined_key, source_key, star
 from pliant.protocol import messages as m
 from pliant.testing.standins.fabric import Call, Fabric, Result, Seat, Span
-from pliant.testing.standins.running import OWN, PEERS, SCHEDULER, Host, Running, Script
+from pliant.testing.standins.running import FIRST, OWN, PEERS, SCHEDULER, Host, Running, Script
 
 MOST_NODES = 1 << 16
 REPORT_S = 1.0
@@ -241,11 +241,13 @@ class Malleable(Running):
         values = yield from self.complete(seat.call(value, root), what, excuse=excuse)
         return values[root]
 
-    def _fetch(self, epoch: int, keys: list[str], what: str, excuse: str = "") -> Script[list[str]]:
+    def _fetch(
+        self, epoch: int, keys: list[str], what: str, excuse: str = "", times: int = 1
+    ) -> Script[list[str]]:
         wanted, values = [(epoch, key) for key in keys], self._talk.values
         for _, key in wanted:
             self._talk.send(m.Get(epoch, key))
-        yield from self.wait(lambda: all(want in values for want in wanted), what, excuse=excuse)
+        yield from self.wait(lambda: all(want in values for want in wanted), what, excuse=excuse, times=times)
         return [values[want] for want in wanted]
 
     # ---- joining -------------------------------------------------------------------------------------
@@ -265,8 +267,9 @@ class Malleable(Running):
             elif self.group == step.connecting:
                 port = ""
                 if self.session is not None:
-                    (port,) = yield from self._fetch(epoch, [step.key], f"the port at {step.key}")
-                yield from self._all(own, None, "the port of the leader")
+                    what = f"the port at {step.key}"
+                    (port,) = yield from self._fetch(epoch, [step.key], what, times=step.turn)
+                yield from self._all(own, None, "the port of the leader", FIRST)
                 own = yield from self._meet(own, port, f"connecting at {step.key}", accepts=False)
         return own
 

@@ -34,6 +34,7 @@ PEERS = "peers may be in user code"
 OWN = "this is user code"
 AGENT = "the agent answers, and this process does not outlive it"
 SCHEDULER = "the scheduler ends what is not joined"
+FIRST = "rank 0 of the group waits with a deadline, and ends its group"
 """Why a wait has no deadline."""
 
 T = TypeVar("T")
@@ -75,6 +76,7 @@ class Wait:
     polls: bool = False
     watchdog: bool = False
     sleeps: bool = False
+    times: int = 1
 
 
 def own_words(command: tuple[str, ...]) -> tuple[str, ...]:
@@ -248,7 +250,7 @@ class Running(ABC):
             self._script = self.waiting = None
             self.host.exit(1)
         else:
-            self._go(Stalled(wait.what, wait.limit_s))
+            self._go(Stalled(wait.what, wait.limit_s, wait.times))
 
     # ---- what scripts wait by ------------------------------------------------------------------------
 
@@ -258,7 +260,7 @@ class Running(ABC):
         if seconds > 0:
             yield Wait(what, lambda: self.host.now >= until - ROUNDING_S, until, polls=polls, sleeps=True)
 
-    def wait(
+    def wait(  # noqa: PLR0913 - what for, how long, and what goes on meanwhile
         self,
         done: Callable[[], bool],
         what: str,
@@ -266,10 +268,12 @@ class Running(ABC):
         excuse: str = "",
         polls: bool = True,
         watchdog: bool = False,
+        times: int = 1,
     ) -> Script[None]:
-        """Wait for what others do: Stalled after the limit, unless there is an ``excuse`` for having none."""
-        until = None if excuse else self.host.now + self.limit_s
-        yield Wait(what, done, until, self.limit_s, excuse, polls, watchdog)
+        """Wait for what others do: Stalled after ``times`` the limit, unless there is an ``excuse`` for having none."""
+        limit_s = self.limit_s * times
+        until = None if excuse else self.host.now + limit_s
+        yield Wait(what, done, until, limit_s, excuse, polls, watchdog, times=times)
 
     def complete(
         self, call: Call, what: str, *, excuse: str = "", polls: bool = True, watchdog: bool = False

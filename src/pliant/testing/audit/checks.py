@@ -229,7 +229,7 @@ class Checks:
                 raise Violation(
                     "wrong", f"job {record.job} has used {used} s, and its end tells {record.cpu_s}"
                 )
-        elif state is JobState.FAILED and not record.error.partition("\n")[0]:
+        elif state is JobState.FAILED and not (record.error.partition("\n")[0] or record.exit_code):
             raise Violation("wrong", f"job {record.job} has failed, and nothing tells why")
         elif not ALLOWED[state] & world.touched(record.job):
             touched = ", ".join(sorted(world.touched(record.job))) or "nothing"

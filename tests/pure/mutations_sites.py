@@ -13,6 +13,7 @@ SKIPPED: dict[str, str] = {
     "core/usage.py": "what a fair policy goes by: a wrong figure gives another order, none that is unsound",
     "core/beside.py": "what a policy sees beside nodes and jobs",
     "live/tree/recording.py": "replays recordings of launch trees; the world makes none",
+    "live/played.py": "plays recordings again",
     "live/node/recording.py": "replays recordings of agents; the world makes none",
     "live/cluster/recording.py": "replays recordings of controllers; the world makes none",
     "protocol/tables.py": "makes docs/protocol.md",

@@ -10,7 +10,7 @@ from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.live.cluster import orders as o
 from pliant.live.cluster.cluster import Cluster, Surroundings
-from pliant.live.node.recording import Difference
+from pliant.live.played import Difference
 from pliant.model.errors import ProtocolError
 from pliant.policy.view import Policy
 

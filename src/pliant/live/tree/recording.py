@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from pliant.live.node.recording import Difference
+from pliant.live.played import Difference, encode, played
 from pliant.live.tree.branch import Branch
 from pliant.live.tree.messages import AnyInput, AnyOutput, Seat
-from pliant.model.errors import ProtocolError
-
-_encoder = msgspec.json.Encoder()
 
 
 class Moment(msgspec.Struct):
@@ -23,31 +20,19 @@ class Moment(msgspec.Struct):
 
 def head(seat: Seat) -> bytes:
     """The first line of a recording."""
-    return _encoder.encode(seat) + b"\n"
+    return encode(seat) + b"\n"
 
 
 def line(inputs: Sequence[AnyInput], outputs: Sequence[AnyOutput]) -> bytes:
     """One batch."""
-    return _encoder.encode({"inputs": inputs, "outputs": outputs}) + b"\n"
+    return encode({"inputs": inputs, "outputs": outputs}) + b"\n"
 
 
 def replay(lines: Iterable[bytes]) -> Iterator[Difference]:
-    """Where a new machine that is given a recording's inputs differs from the recorded one: nowhere, if all is well.
+    """Where an agent's part of a tree differs, as it is now, from the recorded one (`live/played.py`)."""
 
-    A torn last line is left out. ProtocolError if another line is none of a recording.
-    """
-    branch: Branch | None = None
-    decoder = msgspec.json.Decoder(Moment)
-    for number, text in enumerate(lines, 1):
-        if not text.endswith(b"\n"):
-            return
-        try:
-            if branch is None:
-                branch = Branch(msgspec.json.decode(text, type=Seat))
-                continue
-            batch = decoder.decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise ProtocolError(f"line {number} of the recording: {error}") from error
-        recorded, again = bytes(batch.outputs), _encoder.encode(branch.handle(batch.inputs))
-        if recorded != again:
-            yield Difference(number, recorded, again)
+    def begin(seat: Seat) -> Callable[[Moment], Sequence[AnyOutput]]:
+        branch = Branch(seat)
+        return lambda batch: branch.handle(batch.inputs)
+
+    return played(lines, Seat, Moment, begin)

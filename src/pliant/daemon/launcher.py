@@ -15,7 +15,7 @@ import msgspec
 
 from pliant.daemon.typed import Typed
 from pliant.launch.tree.posting import Posting, Starting
-from pliant.launch.tree.shell import Tree
+from pliant.launch.tree.shell import TreeShell
 from pliant.live.tree import messages as b
 from pliant.live.tree.channel import AGAIN_S, at_controller
 from pliant.live.tree.launching import ForAll, Launching, Note, Output, Print
@@ -84,7 +84,7 @@ class Launcher:
             0, "", -1, plan.spawning, plan.routing, plan.window, plan.survive, plan.patience_s
         )  # fmt: skip
         posting = Posting(seat, "", run, secret, "", plan.starting, listen=plan.interface)
-        self._tree = Tree(posting, self)
+        self._tree = TreeShell(posting, self)
         self._launching = Launching(plan.launch, plan.nodes)
         self._channels = {node: at_controller(node, rank) for rank, node in enumerate(plan.nodes, 1)}
         self._owed: set[str] = set()

@@ -101,7 +101,7 @@ def contact_cost(contacts: int = 20_000) -> float:
     return median(took) / contacts / 2
 
 
-class Told(NamedTuple):
+class Compared(NamedTuple):
     """A launch that was measured, and what the model says of it."""
 
     point: Point
@@ -113,10 +113,10 @@ class Told(NamedTuple):
         return self.model_s / self.point.seconds - 1
 
 
-def held(points: Sequence[Point], costs: LaunchCosts, site: Site) -> Iterator[Told]:
+def held(points: Sequence[Point], costs: LaunchCosts, site: Site) -> Iterator[Compared]:
     for point in points:
-        yield Told(point, predicted(point, costs, site))
+        yield Compared(point, predicted(point, costs, site))
 
 
-def worst(told: Sequence[Told]) -> float:
+def worst(told: Sequence[Compared]) -> float:
     return max(abs(each.off) for each in told)

@@ -39,7 +39,7 @@ class LaunchCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hop_s: float = 0.0001
 
 
-class Phases(msgspec.Struct, frozen=True):
+class LaunchPhases(msgspec.Struct, frozen=True):
     """Seconds from the start until all agents have called, every agent knows how all others are reached, and the
     program runs on all nodes."""
 
@@ -92,13 +92,13 @@ class _Launch:
         self._now = 0.0
         self.called = self.contacts = self.started = 0.0
 
-    def run(self) -> Phases:
+    def run(self) -> LaunchPhases:
         root = _Agent(Span(0, self._agents + 1), None)
         self._begin(root)
         while self._events:
             self._now, _, happen = heapq.heappop(self._events)
             happen()
-        return Phases(self.called, self.contacts, self.started)
+        return LaunchPhases(self.called, self.contacts, self.started)
 
     def _at(self, time: float, happen: Callable[[], None]) -> None:
         self._count += 1
@@ -179,7 +179,9 @@ class _Launch:
         self._compute(child, others, lambda: self._all_known(child))
 
 
-def predict(agents: int, shape: Tree, window: int, costs: LaunchCosts, *, processors: int = 0) -> Phases:
+def predict(
+    agents: int, shape: Tree, window: int, costs: LaunchCosts, *, processors: int = 0
+) -> LaunchPhases:
     """How long a launch of ``agents`` agents takes. ``processors``: how many all nodes share; 0: each has its own."""
     if agents < 1 or window < 1:
         raise ValueError(f"a launch of {agents} agents, {window} at a time: both are at least 1")

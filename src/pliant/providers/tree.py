@@ -14,7 +14,7 @@ import msgspec
 
 from pliant.launch.tree.interfaces import controller_at
 from pliant.launch.tree.posting import Posting, Starting
-from pliant.launch.tree.shell import Tree
+from pliant.launch.tree.shell import TreeShell
 from pliant.live.cluster import orders as o
 from pliant.live.tree import messages as b
 from pliant.live.tree.channel import AGAIN_S, at_controller
@@ -75,7 +75,7 @@ class TreeNodes:
         )  # fmt: skip
         secret = secrets.token_hex(32)
         posting = Posting(seat, "", run, secret, "", hosts.starting, slots, hosts.interface, hosts.warm)
-        self._tree = Tree(posting, self)
+        self._tree = TreeShell(posting, self)
         self._tell: Tell = _nobody
         self._nodes: dict[str, _Node] = {}
         self._free = list(hosts.names[count:])

@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pliant.measure.launch_model import SMALL, Site, Told, worst
+from pliant.measure.launch_model import SMALL, Compared, Site, worst
 from pliant.measure.programs import Figures
-from pliant.plan.launching import LaunchCosts, Phases, predict
+from pliant.plan.launching import LaunchCosts, LaunchPhases, predict
 from pliant.plan.tree import Direct, KAry, Tree
 from pliant.reproduce import charts
 from pliant.reproduce.folder import Folder
@@ -28,7 +28,9 @@ PUBLISHED_NODES, PUBLISHED_MINUTE = 900, 20_000
 """Of the paper: its largest launch, and what its regression says can be launched in less than a minute (section VI)."""
 
 
-def write(folder: Folder, figures: Figures, told: Sequence[Told], fitted: tuple[LaunchCosts, Site]) -> None:
+def write(
+    folder: Folder, figures: Figures, told: Sequence[Compared], fitted: tuple[LaunchCosts, Site]
+) -> None:
     """``told``: launches that were measured, with what the model says of them."""
     costs, site = fitted
     costs = replace(costs, delay_s=NETWORK_DELAY_S + site.ahead_s)
@@ -50,7 +52,7 @@ def write(folder: Folder, figures: Figures, told: Sequence[Told], fitted: tuple[
     folder.readme("\n".join([_heading(figures), _check(told, costs, site), _drawn(large), _files(folder)]))
 
 
-def _large(costs: LaunchCosts, window: int) -> dict[str, list[tuple[int, Phases]]]:
+def _large(costs: LaunchCosts, window: int) -> dict[str, list[tuple[int, LaunchPhases]]]:
     """By tree, launches over nodes that have a processor each."""
     trees: dict[str, Tree] = {f"degree {degree}": KAry(degree) for degree in DEGREES}
     rows = {
@@ -61,7 +63,7 @@ def _large(costs: LaunchCosts, window: int) -> dict[str, list[tuple[int, Phases]
     return {**rows, "all from one node": flat}
 
 
-def _measured(folder: Folder, told: Sequence[Told]) -> None:
+def _measured(folder: Folder, told: Sequence[Compared]) -> None:
     delays = sorted({each.point.delay_s for each in told})
     made, axes = charts.figure(len(delays), wide=5.6, high=4.2)
     for delay, place in zip(delays, axes, strict=True):
@@ -86,7 +88,7 @@ def _measured(folder: Folder, told: Sequence[Told]) -> None:
     folder.figure(FIGURES[0], made)
 
 
-def _model(folder: Folder, large: dict[str, list[tuple[int, Phases]]]) -> None:
+def _model(folder: Folder, large: dict[str, list[tuple[int, LaunchPhases]]]) -> None:
     made, (left, right) = charts.figure(2, wide=5.6, high=4.2)
     for place, phase in ((left, "started"), (right, "contacts")):
         series = [
@@ -115,7 +117,7 @@ def _heading(figures: Figures) -> str:
     )
 
 
-def _check(told: Sequence[Told], costs: LaunchCosts, site: Site) -> str:
+def _check(told: Sequence[Compared], costs: LaunchCosts, site: Site) -> str:
     large = [each for each in told if each.point.nodes not in SMALL]
     busy = costs.spawn_s + costs.agent_s + costs.call_s + costs.program_s
     word = "**Within**" if worst(large) <= CLOSE else "**Not within**"
@@ -144,7 +146,7 @@ def _check(told: Sequence[Told], costs: LaunchCosts, site: Site) -> str:
     return "\n".join(lines)
 
 
-def _drawn(large: dict[str, list[tuple[int, Phases]]]) -> str:
+def _drawn(large: dict[str, list[tuple[int, LaunchPhases]]]) -> str:
     by = {(name, nodes): each for name, rows in large.items() for nodes, each in rows}
     lines = [
         "## Drawn on: nodes with a processor each",
@@ -177,7 +179,7 @@ def _drawn(large: dict[str, list[tuple[int, Phases]]]) -> str:
     return "\n".join(lines)
 
 
-def _cell(phases: Phases | None) -> str:
+def _cell(phases: LaunchPhases | None) -> str:
     return "" if phases is None else f"{phases.started:.1f} ({phases.contacts:.1f})"
 
 

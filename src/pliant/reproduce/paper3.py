@@ -69,7 +69,7 @@ class Step(NamedTuple):
     completed: int
 
 
-class Trial(NamedTuple):
+class WorkloadRun(NamedTuple):
     outcome: Outcome
     expands: int
     shrinks: int
@@ -77,10 +77,10 @@ class Trial(NamedTuple):
     steps: list[Step]
 
 
-Runs = dict[tuple[int, str], Trial]
+Runs = dict[tuple[int, str], WorkloadRun]
 
 
-def one(count: int, version: str) -> Trial:
+def one(count: int, version: str) -> WorkloadRun:
     """A workload of ``count`` jobs in one of ``VERSIONS``."""
     jobs = paper3_jobs(count, flexible=version != "fixed")
     policy = make({"fixed": "easy", "flexible": "dmr-preferred", "ours": "marginal"}[version])
@@ -95,7 +95,7 @@ def one(count: int, version: str) -> Trial:
         )
         for i, each in enumerate(summary.jobs, 1)
     ]
-    return Trial(summed(summary, jobs), summary.expands, summary.shrinks, times, follower.steps)
+    return WorkloadRun(summed(summary, jobs), summary.expands, summary.shrinks, times, follower.steps)
 
 
 class _Follower(Listener):
@@ -142,7 +142,7 @@ def _cases() -> list[tuple[int, str]]:
     return [(count, version) for count in COUNTS for version in VERSIONS]
 
 
-def collect(results: Sequence[Trial]) -> Runs:
+def collect(results: Sequence[WorkloadRun]) -> Runs:
     """The results of ``tasks``, in their order."""
     return dict(zip(_cases(), results, strict=True))
 

@@ -21,7 +21,7 @@ from pliant.launch.agent import Agent
 from pliant.launch.starter import ExecStarter
 from pliant.launch.tree.pipes import Pipes, Spill
 from pliant.launch.tree.posting import Posting
-from pliant.launch.tree.shell import Tree
+from pliant.launch.tree.shell import TreeShell
 from pliant.live.node.messages import Home
 from pliant.live.tree import messages as b
 from pliant.live.tree.channel import AGAIN_S, at_node
@@ -95,7 +95,7 @@ class NodeHouse:
         self._posting = posting
         self._pid = pid
         self._socket = link
-        self._tree = Tree(posting, self)
+        self._tree = TreeShell(posting, self)
         self._left: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._writer: asyncio.StreamWriter | None = None
         self._pipes: Pipes | None = None

@@ -54,7 +54,7 @@ class House(Protocol):
     def leave(self, why: str) -> None: ...
 
 
-class Tree:
+class TreeShell:
     """One agent's part of the tree, or the controller's. The posting is its own; those of its children follow."""
 
     def __init__(self, mine: Posting, house: House) -> None:

@@ -75,7 +75,7 @@ def count_members(groups: dict[int, Any]) -> tuple[tuple[int, int], ...]:
     return tuple(sizes.items())
 
 
-class Malleable(Running):
+class MalleableRank(Running):
     """One rank. ``team`` is None on a newcomer that is not joined yet, and on a rank that has been released."""
 
     def __init__(self, host: Host, fabric: Fabric) -> None:

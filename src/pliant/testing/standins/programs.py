@@ -21,7 +21,7 @@ import msgspec
 from pliant.protocol import messages as m
 from pliant.protocol.codec import encode, from_job
 from pliant.testing.standins.fabric import Fabric, Result, Span, read_result
-from pliant.testing.standins.malleable import Malleable
+from pliant.testing.standins.malleable import MalleableRank
 from pliant.testing.standins.place import Place
 from pliant.testing.standins.places import Places
 from pliant.testing.standins.running import Host, Program, Running, Script, Wait
@@ -96,7 +96,7 @@ class Tasks(Running):
         return int(self.program.word("exit", 0))
 
 
-class Liar(Malleable):
+class Liar(MalleableRank):
     """What it has to say it says, and more, by ``lie``:
 
     ``garbage`` a line that is no message, which closes its session; ``unknown`` a message of a type that there is not;
@@ -182,7 +182,7 @@ _KINDS: dict[str, type[Running]] = {
     "silent": Silent,
     "tasks": Tasks,
     "places": Places,
-    "malleable": Malleable,
+    "malleable": MalleableRank,
     "liar": Liar,
 }
 _DECODER = from_job()
@@ -201,7 +201,7 @@ class Process:
     def team(self, epoch: int) -> tuple[int, ...] | None:
         """The groups of the job as this process has them, if it is a member of it in ``epoch``."""
         running = self._running
-        if isinstance(running, Malleable) and running.team is not None and running.epoch == epoch:
+        if isinstance(running, MalleableRank) and running.team is not None and running.epoch == epoch:
             return running.team.groups
         return None
 
@@ -212,7 +212,7 @@ class Process:
     @property
     def epoch(self) -> int:
         """The epoch in which the process is; that of its start, if it knows of none."""
-        return self._running.epoch if isinstance(self._running, Malleable | Places) else 0
+        return self._running.epoch if isinstance(self._running, MalleableRank | Places) else 0
 
     def cut(self, other: Process) -> bool:
         """The connection between two places breaks; False where there is none."""

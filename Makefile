@@ -1,9 +1,9 @@
-# make setup | check | test | demo.  Everything lives in .venv; nothing needs root.
+# make setup | check | test | long | demo.  Everything lives in .venv; nothing needs root.
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup check test demo clean cluster
+.PHONY: setup check test long demo clean cluster
 
 setup: $(STAMP)
 
@@ -26,7 +26,10 @@ check: setup
 
 test: check
 	$(BIN)/python -m pytest -q -n auto -m long tests/pure
-	$(BIN)/python -m pytest -q -n 3 tests/live
+	$(BIN)/python -m pytest -q -n 3 -m "not long" tests/live
+
+long: setup
+	$(BIN)/python -m pytest -q -n 2 -m long tests/live
 
 cluster: setup
 	$(BIN)/python -m pytest -q tests/cluster

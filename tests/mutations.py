@@ -181,7 +181,8 @@ def main() -> None:
     found = figures(outcomes)
     print(json.dumps(found) if given.json else f"{found['caught']} of {found['mutants']} caught")
     survived = [each for each in outcomes if not each.how and each.mutation.name not in HARMLESS]
-    sys.exit(bool(survived) if fixed else len(survived) > (1 - ENOUGH) * len(outcomes))
+    caught = len(outcomes) - len(survived)
+    sys.exit(bool(survived) if fixed else caught < ENOUGH * len(outcomes))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 
 
@@ -10,8 +11,11 @@ def main() -> None:
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    gc.disable()  # what is loaded stays
     from pliant.cli import main as run
 
+    gc.freeze()
+    gc.enable()
     signal.signal(signal.SIGINT, before)
     run()
 

@@ -21,10 +21,12 @@ from pliant.measure.launching import (
     ours,
     steps,
 )
+from pliant.measure.quiet import Quiet
 from pliant.model.errors import PliantError
 from pliant.testing.cluster import VirtualCluster
 
-EFFORT = Effort(nodes=(2, 4), degrees=(8,), window=2, ssh_delay_s=0.0, repetitions=2)
+EFFORT = Effort(nodes=(2, 4), degrees=(8,), window=2, ssh_delays_s=(0.0,), repetitions=2)
+QUIET = Quiet(0.0)
 TOLD = {
     "nodes": 4,
     "phases": {"start": 0.5, "contacts": 0.25},
@@ -42,7 +44,7 @@ def test_all_run_in_each_round_and_one_that_fails_ends_nothing(cluster: VirtualC
     fails = Contender("fails", lambda names: ["sh", "-c", f"echo {len(names)} in vain >&2; exit 3"])
     several = [flat(2), fails, says(TOLD)]
     done: list[None] = []
-    rows = measure(cluster, EFFORT, several, lambda: done.append(None))
+    rows = measure(cluster, EFFORT, several, QUIET, lambda: done.append(None))
     assert len(done) == steps(EFFORT, several) == 12
     assert [(row["nodes"], row["contender"]) for row in rows] == [
         (nodes, name) for nodes in (2, 4) for name in (FLAT, "fails", "ours")
@@ -109,5 +111,10 @@ def test_the_command_says_what_was_measured_and_who_was_left_out() -> None:
     figures = json.loads(done.stdout)
     assert (figures["window"], figures["ssh_delay_s"], figures["repetitions"]) == (8, 0.0, 1)
     names = {row["contender"] for row in figures["launches"]}
-    assert names | figures["left_out"].keys() == {FLAT, "pliant launch, degree 2", "hydra", "pdsh", "clush"}
-    assert not [row for row in figures["launches"] if row["failed"]]
+    assert names | figures["left_out"].keys() == {
+        FLAT, "pliant launch, degree 2", "hydra", "pdsh", "clush", "pliant launch --mpi, degree 2", "hydra, MPI"
+    }  # fmt: skip
+    rows = {row["contender"]: row for row in figures["launches"]}
+    assert not [row for row in rows.values() if row["failed"]]
+    if mpi := rows.get("pliant launch --mpi, degree 2"):
+        assert list(mpi["phases"]) == ["contacts", "started", "fence", "ended", "over"]

@@ -55,6 +55,30 @@ def test_a_program_runs_on_every_node(cluster: VirtualCluster) -> None:
     assert answer["connections_max"] <= 3 + 1 + 4
 
 
+def test_sixty_four_nodes_and_an_mpi_world_on_sixteen_of_them() -> None:
+    """An inner node of the large tree is killed as well: the others go on."""
+    with virtual_cluster(nodes=64) as cluster:
+        answer = told(cluster, "--hosts", "node[01-64]", "--degree", "8", "--", "hostname")
+        assert [each["stdout"] for each in answer["outputs"]] == [f"{name}\n" for name in cluster.names]
+        assert (answer["code"], answer["depth"]) == (0, 2)
+        assert answer["connections_max"] <= 8 + 1 + 6
+        words = ("--degree", "4", "--mpi", "--", sys.executable, "-c", ALLREDUCE)
+        world = told(cluster, "--hosts", "node[01-16]", *words)
+        assert sorted(int(each["stdout"].split()[1]) for each in world["outputs"]) == list(range(16))
+        assert {each["stdout"].split()[3] for each in world["outputs"]} == {"120"}
+        process = started(
+            cluster, "--hosts", "node[01-64]", "--degree", "8", "--survive", "--", "sleep", "93"
+        )
+        until(lambda: sleepers(cluster, 93) == 64, "the program")
+        cluster.kill("node02")
+        until(lambda: sleepers(cluster, 93) == 63, "the end of it on one node")
+        process.kill()
+        killed = time.monotonic()
+        until(lambda: not cluster.processes(of="pliant.launch.tree") and not sleepers(cluster, 93), "the end")
+        assert time.monotonic() - killed < 5
+        process.communicate()
+
+
 def test_one_mpi_world_over_nodes(cluster: VirtualCluster) -> None:
     answer = told(
         cluster, "--hosts", "node[01-03]", "-n", "4", "--mpi", "--", sys.executable, "-c", ALLREDUCE

@@ -50,11 +50,15 @@ def start(tmp_path: Path) -> Iterator[Callable[..., BatchRun]]:
     runs: list[BatchRun] = []
 
     def begin(
-        cluster: str, *jobs: str, options: tuple[str, ...] = (), command: tuple[str, ...] = ()
+        cluster: str,
+        *jobs: str,
+        options: tuple[str, ...] = (),
+        command: tuple[str, ...] = (),
+        prefix: tuple[str, ...] = (),
     ) -> BatchRun:
         place = tmp_path / f"run{len(runs)}"
         place.mkdir()
-        runs.append(BatchRun(place, runtime, cluster, *jobs, options=options, command=command))
+        runs.append(BatchRun(place, runtime, cluster, *jobs, options=options, command=command, prefix=prefix))
         return runs[-1]
 
     yield begin

@@ -114,7 +114,7 @@ class Page:
 
 
 class BatchRun:
-    """A running batch, or a ``command`` in its place. ``runtime`` is an empty, short directory: it becomes XDG_RUNTIME_DIR."""
+    """A running batch, or a ``command`` in its place, executed by the words of ``prefix``. ``runtime`` is an empty, short directory: it becomes XDG_RUNTIME_DIR."""
 
     def __init__(
         self,
@@ -124,6 +124,7 @@ class BatchRun:
         *jobs: str,
         options: tuple[str, ...] = (),
         command: tuple[str, ...] = (),
+        prefix: tuple[str, ...] = (),
     ) -> None:
         self.place = place
         self.runtime = runtime / f"pliant-{os.getuid()}"
@@ -134,7 +135,7 @@ class BatchRun:
         self._run = ""
         with (place / "stdout").open("w") as out, (place / "stderr").open("w") as err:
             self.process = subprocess.Popen(
-                [PLIANT, "run", "--output", str(self.out), "--json", *options, "--", *(command or [str(batch)])],
+                [*prefix, PLIANT, "run", "--output", str(self.out), "--json", *options, "--", *(command or [str(batch)])],
                 env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
             )  # fmt: skip
 

@@ -51,6 +51,7 @@ def test_a_display_that_cannot_be_written_to_ends_no_job(tmp_path: Path, where: 
     assert "COMPLETED" in (out / "records.ndjson").read_text()
 
 
+@pytest.mark.long
 def test_a_controller_that_is_killed_while_its_agents_start_leaves_nothing(tmp_path: Path) -> None:
     """Agents that come to an end of the run before they have begun."""
     with tempfile.TemporaryDirectory(prefix="plt") as runtime:

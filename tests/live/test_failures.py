@@ -57,7 +57,7 @@ def test_a_killed_rank_ends_its_job_and_its_nodes_serve_the_next(start: Start) -
 
 def test_a_newcomer_that_crashes_or_never_comes_costs_the_job_nothing(start: Start, tmp_path: Path) -> None:
     run = start(
-        "nodes = 6\nresize_deadline_s = 2.0\ncooldown_s = 60",
+        "nodes = 6\nresize_deadline_s = 5.0\ncooldown_s = 60",
         job("slow", stuck("newcomer", tmp_path / "flag"), "{ min = 1, max = 2 }"),
         job("crash", stuck("crash", tmp_path / "flag"), "{ min = 1, max = 2 }"),
         job("raise", stuck("raise", tmp_path / "flag"), "{ min = 1, max = 2 }"),
@@ -69,11 +69,13 @@ def test_a_newcomer_that_crashes_or_never_comes_costs_the_job_nothing(start: Sta
     for name in ("slow", "crash", "raise"):
         assert (jobs[name]["state"], jobs[name]["result"]) == ("COMPLETED", "256")
         assert jobs[name]["resizes"][0]["outcome"] == "failed", run.story()
+        assert jobs[name]["resizes"][0]["phase"] == "start", run.story()
     causes = {x.job: x.error for x in run.records() if isinstance(x, r.ResizeFailed) and not x.late}
     assert re.fullmatch(r"rank 0 of group 1 on n\d exited with 7", causes[2]), causes
     assert re.fullmatch(r"KeyError: 'newcomer'; rank 0 of group 1 on n\d exited with 1", causes[3]), causes
 
 
+@pytest.mark.long
 def test_a_rank_stuck_in_a_resize_past_its_deadline_ends_its_job(start: Start, tmp_path: Path) -> None:
     flag = tmp_path / "flag"
     run = start(
@@ -106,6 +108,7 @@ def test_a_job_that_dies_while_newcomers_start_ends_and_so_do_they(start: Start)
     assert (jobs["n"]["state"], jobs["n"]["verified"]) == ("COMPLETED", True)
 
 
+@pytest.mark.long
 def test_a_killed_agent_loses_its_jobs_and_the_node_comes_back(start: Start) -> None:
     run = start(
         "nodes = 3",

@@ -38,10 +38,15 @@ class Launched:
         self.started: list[subprocess.Popen[bytes]] = []
 
     def start(
-        self, *words: str, stdin: Any = subprocess.DEVNULL, stdout: Any = subprocess.PIPE, **env: str
+        self,
+        *words: str,
+        stdin: Any = subprocess.DEVNULL,
+        stdout: Any = subprocess.PIPE,
+        by: str = "",
+        **env: str,
     ) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
-            [PLIANT, "launch", *words], env={**os.environ, MARK: self.mark, **env},
+            [*([sys.executable, "-c", by] if by else [PLIANT]), "launch", *words], env={**os.environ, MARK: self.mark, **env},
             stdin=stdin, stdout=stdout, stderr=subprocess.PIPE,
         )  # fmt: skip
         self.started.append(process)
@@ -64,8 +69,9 @@ class Launched:
         return found
 
     def programs(self, name: str) -> int:
-        """How many processes of this name run."""
-        return sum(words[:1] == [name] for words in self.alive().values())
+        """How many programs of this name run. A shell's child is a shell until it has become what it is to run."""
+        those = {pid for pid, words in self.alive().items() if words[:1] == [name]}
+        return sum(_parent(pid) not in those for pid in those)
 
     def agents(self) -> list[int]:
         """Those in the tree; each has the agent of its node as a child, of the same command line."""
@@ -109,6 +115,7 @@ def test_processes_are_numbered_and_their_ends_told(launched: Launched, tmp_path
     )
     told = json.loads(out)
     assert code == told["code"] == 3
+    assert told["why"] == "process 3 on n1 has ended with 3; 5 more have failed"
     assert [each["code"] for each in told["outputs"]] == [0, 1, 2, 3, 0, 1, 2, 3]
     here = [0, 1, 0, 1, 0, 1, 0, 0]
     assert [each["stdout"] for each in told["outputs"]] == [
@@ -152,6 +159,12 @@ def test_it_ends_with_its_reader_and_where_output_has_no_room(launched: Launched
     assert process.stderr is not None
     assert b"its output cannot be written: No space left on device" in process.stderr.read()
     assert process.wait(PATIENCE_S) == 1
+    process = launched.start("-N", "1", "--json", "--", "true")
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == b"pliant: its output cannot be written: Broken pipe\n"
+    assert process.wait(PATIENCE_S) == 128 + signal.SIGPIPE
     assert not launched.alive()
 
 
@@ -204,6 +217,7 @@ def test_mpi_over_nodes(launched: Launched) -> None:
         (["-N", "3", "--timeout", "1", "--", "sleep", "60"], 124, "it was not over within 1 s"),
         (["--degree", "0", "--", "true"], 2, "'0' is no tree"),
         (["--interface", "10.255.255.0/24", "--", "true"], 2, "nothing here is '10.255.255.0/24'; this machine has lo 127.0.0.1"),
+        (["--spill", "-1", "--", "true"], 2, "--spill -1: it is 0 to"),
         (["--stdin", "4", "--", "true"], 2, "--stdin 4: the processes are 0 to 0"),
         (["--hosts", "", "--", "true"], 2, "--hosts names no node"),
         (["--hosts", ",", "--", "true"], 2, "',' is no hostlist"),
@@ -236,6 +250,21 @@ def test_a_node_may_have_a_name_that_only_ssh_knows(launched: Launched, tmp_path
     assert "--interface says where agents are to call this machine" in err
 
 
+def test_what_is_no_text_is_named(launched: Launched) -> None:
+    odd = os.fsdecode(b"v\xff")
+    code, _, err = launched.run("--", "echo", "x", odd)
+    assert (code, err) == (
+        2,
+        "pliant: argument 2 of the command, 'v\\udcff', is no text in UTF-8, and cannot be sent to nodes\n",
+    )
+    code, _, err = launched.run("--", "true", ODD=odd)
+    assert code == 2
+    assert "the value of the environment variable 'ODD' is no text in UTF-8" in err
+    code, _, err = launched.run("--hosts", odd, "--", "true")
+    assert code == 2
+    assert "no node is called 'v\\udcff'" in err
+
+
 def test_an_environment_that_is_too_large_is_refused(launched: Launched) -> None:
     big = {f"BIG{number}": "x" * 110_000 for number in range(10)}
     code, _, err = launched.run("--", "true", **big, LONGEST="x" * 120_000)
@@ -250,6 +279,33 @@ def test_nothing_is_left_when_the_launcher_is_killed(launched: Launched) -> None
     killed = time.monotonic()
     until(lambda: not launched.alive(), "all have ended")
     assert time.monotonic() - killed < 5
+
+
+IMPATIENT = """#!{python}
+import sys
+from pliant.launch.tree import entry, shell
+shell.SILENCE_S, shell.BEAT_S = 0.5, 0.1
+entry.main()
+"""
+STARTED_SO = "import sys; sys.executable = {script!r}; from pliant.__main__ import main; main()"
+
+
+def test_a_launch_goes_on_after_its_command_was_stopped(launched: Launched, tmp_path: Path) -> None:
+    """For longer than agents bear the silence of any other: the program runs on, and its output waits."""
+    script, flag = tmp_path / "agent", tmp_path / "go"
+    script.write_text(IMPATIENT.format(python=sys.executable))
+    script.chmod(0o700)
+    wait = f"while [ ! -e {flag} ]; do sleep 0.05; done; echo done; echo > {flag}.$PLIANT_RANK"
+    process = launched.start("-N", "2", "--", "sh", "-c", wait, by=STARTED_SO.format(script=str(script)))
+    until(lambda: launched.programs("sh") == 2, "all run")
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(2.0)  # it is the silence that is tried
+    flag.touch()
+    until(lambda: all(flag.with_name(f"go.{rank}").exists() for rank in range(2)), "the programs run on")
+    process.send_signal(signal.SIGCONT)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out) == (0, b"done\n" * 2), err
+    assert not launched.alive()
 
 
 def _inner(launched: Launched) -> int:
@@ -357,6 +413,19 @@ def test_those_below_a_lost_agent_go_on(launched: Launched, tmp_path: Path) -> N
         "done 4\n",
     ]
     assert told["code"] == 255
+    until(lambda: not launched.alive(), "nothing is left")
+
+
+def test_those_that_a_lost_agent_was_starting_are_started_anew(launched: Launched) -> None:
+    """With --survive, in a chain: the first agent is lost when the second one begins to run."""
+    process = launched.start("-N", "3", "--degree", "1", "--survive", "--json", "--", "sh", "-c", "echo here")
+    until(lambda: len(launched.agents()) == 2, "the second one")
+    [first] = [pid for pid in launched.agents() if _parent(pid) == process.pid]
+    os.kill(first, signal.SIGKILL)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    told = json.loads(out)
+    assert told["lost"].keys() == {"n0"}, err
+    assert [each["stdout"] for each in told["outputs"]][1:] == ["here\n"] * 2
     until(lambda: not launched.alive(), "nothing is left")
 
 

@@ -37,6 +37,7 @@ def test_a_program_that_fails_is_named_with_its_last_words() -> None:
         programs.run("pliant.nothing", ["3"])
 
 
+@pytest.mark.long
 def test_a_job_is_resized_by_order_until_it_ends(tmp_path: Path) -> None:
     program = str(PROGRAMS / "balanced.py")
 
@@ -52,12 +53,14 @@ def test_a_job_is_resized_by_order_until_it_ends(tmp_path: Path) -> None:
     for change in resized.changes:
         assert change.nodes == 1
         assert (change.clean_s > 0) is not change.grows
-        assert set(change.phases) == (
-            {"start", "connect", "handler"} if change.grows else {"handler", "release"}
+        assert list(change.phases) == (
+            ["prepare", "start", "synchronise", "connect", "commit"]
+            if change.grows
+            else ["prepare", "synchronise", "redistribute", "commit"]
         )
-        assert min(change.phases.values()) > 0
-        # The controller's clock begins before, and ends after: the program's phases fill nearly all of it.
-        assert 0 < sum(change.phases.values()) < change.seconds - change.clean_s
+        assert min(change.phases.values()) >= 0
+        # Two clocks: what the job has told may be more than what the scheduler has seen, and is never less.
+        assert sum(change.phases.values()) >= change.seconds - change.clean_s - 1e-6
     assert (quiet.changes, quiet.figures["places"]) == ([], [0, 1])
     assert min(resized.startup_s, quiet.startup_s) > 0
     assert resizes.median_s([resized], grows=True) > 0

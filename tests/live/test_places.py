@@ -195,6 +195,7 @@ def test_a_job_of_places_grows_and_shrinks_while_it_computes(
     assert all(did["calls"] > 0 for did in tree["places"].values())
 
 
+@pytest.mark.long
 def test_a_resilient_job_of_places_goes_on_without_one_that_is_killed(start: Callable[..., BatchRun]) -> None:
     program = f"python {PROGRAMS / 'balanced.py'} 8 8 0.002 resilient"
     nodes = "{ min = 1, max = 3, preferred = 3 }"

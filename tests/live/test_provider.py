@@ -44,6 +44,7 @@ def holds(*numbers: int) -> Callable[[Any], bool]:
     return lambda record: record.nodes == NodeSet.of(numbers)
 
 
+@pytest.mark.long
 def test_nodes_are_added_for_a_job_that_waits_and_given_back_when_they_are_free(
     start: Start, tmp_path: Path
 ) -> None:

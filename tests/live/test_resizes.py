@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from pathlib import Path
 
-from harness import PROGRAMS, BatchRun, heat, is_right, job, until_told
+import pytest
+from harness import PROGRAMS, BatchRun, heat, is_right, job, until, until_told
 
 from pliant.core import records as r
 from pliant.model.jobs import JobState
@@ -17,6 +19,10 @@ Start = Callable[..., BatchRun]
 
 def is_resize(number: int, record: r.ResizeDone) -> bool:
     return record.resize == number
+
+
+def is_after(at: float, record: r.Record) -> bool:
+    return record.at >= at
 
 
 KEEP = 'policy = "easy"'  # never resizes by itself: only orders do
@@ -50,6 +56,7 @@ def test_a_job_shrinks_for_the_one_that_waits_and_grows_again(start: Start, tmp_
     assert jobs["long"]["resizes"][1]["reason"]["code"] == "shrink_for_head"
 
 
+@pytest.mark.long
 def test_jobs_expand_while_others_queue_and_no_node_is_held_twice(start: Start) -> None:
     run = start(
         "nodes = 4\ncooldown_s = 0.2",
@@ -92,6 +99,29 @@ def test_orders_from_another_terminal_grow_shrink_and_take_the_first_group(
     gone = [x.released for x in run.records() if isinstance(x, r.ResizeDone) and x.released]
     assert gone[0] == NodeSet.of([0])  # the first group, and the root with it
     assert NodeSet.of([1, 2]) <= gone[1]
+
+
+def test_a_group_that_comes_again_is_forked_from_a_process_that_has_imported_all(
+    start: Start, tmp_path: Path
+) -> None:
+    run = start(f"nodes = 2\n{KEEP}", until_told("job", "{ min = 1, max = 2 }", tmp_path / "flag"))
+    run.wait_for(r.JobMalleable)
+    numbers = count(1)
+
+    def is_forked() -> bool:
+        """Grow and shrink once more."""
+        for size in ("2", "1"):
+            ordered = run.order("job", size, "--run", run.run)
+            assert ordered.returncode == 0, ordered.stderr
+            done = run.wait_for(r.ResizeDone, partial(is_resize, next(numbers)))
+            if done.released:
+                run.wait_for(r.NodesClean, partial(is_after, done.at))
+        return "forked" in (run.out / "job.log").read_text()
+
+    until(is_forked, "a group that is forked")
+    (tmp_path / "flag").touch()
+    assert is_right(run.finish()["job"]["result"]), run.story()
+    assert "executed" in (run.out / "job.log").read_text()
 
 
 def test_a_program_without_mpi_grows_and_shrinks_by_the_protocol_alone(start: Start, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +16,14 @@ from harness import PROGRAMS, until
 from test_provider import Told
 
 from pliant.launch import processes
+from pliant.launch.tree import shell
 from pliant.launch.tree.posting import Starting
 from pliant.live.cluster import orders as o
 from pliant.model.errors import PliantError
 from pliant.model.world import World
 from pliant.protocol import codec
 from pliant.protocol import messages as m
+from pliant.providers import tree as tree_nodes
 from pliant.providers.tree import Hosts, TreeNodes
 from pliant.recorder import RECORD
 
@@ -180,5 +183,26 @@ def test_nodes_that_do_not_come_are_named_with_the_reasons(
         ):
             assert why in str(refused.value)
         assert not told.events
+
+    asyncio.run(all_of_it())
+
+
+def test_a_stop_of_the_controller_is_no_delay_of_a_node_that_leaves(
+    mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop that is kept is as good as a process that is stopped."""
+    monkeypatch.setattr(shell, "BEAT_S", 0.1)
+    monkeypatch.setattr(tree_nodes, "RETURN_S", 1.0)
+
+    async def all_of_it() -> None:
+        told = Heard()
+        provider = TreeNodes(Hosts(names=("n0", "n1"), starting=Starting()), 2, 1, mark[:8])
+        try:
+            await provider.start(told)
+            provider.give_back(["n1"])
+            time.sleep(1.5)  # noqa: ASYNC251 - a stop
+            assert await told.wait_for(o.Returned | o.Lost) == o.Returned(("n1",))  # type: ignore[arg-type]
+        finally:
+            await provider.stop()
 
     asyncio.run(all_of_it())

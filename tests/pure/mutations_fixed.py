@@ -159,8 +159,7 @@ FIXED: tuple[Mutation, ...] = (
            'self.later(("proof", job, node), PROOF_S)')._replace(after="self.send(node, m.Prove(job, tuple(keep)))"),
     _timer("core: walltime", "core/core.py",
            'self._end(job, JobState.TIMEOUT, f"walltime of {job.spec.estimate(job.size):.6g} s is over")'),
-    _timer("core: a resize that does not end", "core/core.py",
-           'self._end(job, JobState.FAILED, f"resize {resize.id} passed its deadline; the job is stuck")'),
+    _timer("core: a resize that does not end", "core/resizes.py", "self._end(job, JobState.FAILED, why)"),
     Mutation(
         "no deadline: core: an answer",
         "core/core.py",

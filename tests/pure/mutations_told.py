@@ -267,4 +267,37 @@ REASONS: dict[str, str] = {
     'core/resizes.py Resizes._malleable: delete self._withdraw(job, "its loop is over")': (
         "an offer that crosses the end of the loop, too rare in these worlds: the world has a check for it"
     ),
+    "live/node/outbox.py Outbox._book: delete self.used[message.job] = self.used.pop(message.job, 0.0) + message.cpu_s": (
+        "processor time of ranks whose controller began again: told to the next one, and not checked over two lives"
+    ),
+    "live/job/resuming.py find_missing: not greeted -> (not (not greeted))": _GRACE,
+    'live/node/life.py NodeLife._seek: delete self._not_started(group, "it was to end before it had started", CANNOT)': (
+        "the look that follows kills what has been started, and the limit of the start says the same later"
+    ),
+    "live/tree/launching.py Launching._check_fence: delete self.killed = True": (
+        "the program is ended once more when the next process ends: nothing is left to end"
+    ),
+    "live/tree/launching.py Launching._how: delete return self._errors.get(rank, ended)": (
+        "words of --json, which no world reads: tests/live/test_launch.py does"
+    ),
+    "live/tree/launching.py Launching.why: failed -> (not (failed))": (
+        "words of --json, which no world reads: tests/live/test_launch.py does"
+    ),
+    "live/node/warmth.py Warmth.heard: not self._pid -> (not (not self._pid))": (
+        "a warm process that cannot be started: none is tried again for its key, and ranks are executed"
+    ),
+    "live/node/warmth.py Warmth.warmed: delete self._look()": (
+        "a rank is ordered from a warm process whose end has not been seen: its agent executes it"
+    ),
+    "live/tree/branch.py Branch._moved: delete return": (
+        "an adoption that is known is told up once more, until the controller, where it ends"
+    ),
+    "live/job/members.py Members._without_root: delete self.side.root_lost(root)": (
+        "the root of a job of places is lost, and no other group says hello after it in these worlds"
+    ),
+    "live/node/servers.py Servers._break: delete return": (
+        "a group that is broken says so twice, and its ranks are ended twice"
+    ),
+    "live/job/resuming.py roll_back: delete life.say_again(m.Withdraw(command.resize))": _GRACE,
+    "live/node/outbox.py Outbox.passed: kept.group == group -> (not (kept.group == group))": _GRACE,
 }

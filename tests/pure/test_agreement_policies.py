@@ -91,6 +91,7 @@ class Watched:
 
 @settings(max_examples=EXAMPLES * 3)
 @given(elastic_jobs(), sizings_, rules_, settings_)
+@pytest.mark.long
 def test_agreements_are_covered_exact_and_end(
     jobs: list[SimJob], sizing: Sizing, rule: Rule, options: Settings
 ) -> None:
@@ -108,6 +109,7 @@ def test_without_malleable_jobs_all_nine_are_easy(jobs: list[SimJob], sizing: Si
     assert records_of(jobs, Agreeing(sizing, rule)) == easy
 
 
+@pytest.mark.long
 @settings(max_examples=EXAMPLES * 3)
 @given(upper_bound_jobs(), st.lists(st.booleans(), min_size=20, max_size=20), sizings_, rules_)
 def test_a_head_starts_as_first_promised(

@@ -114,6 +114,7 @@ def test_the_command_divides_by_what_was_there(tmp_path: Path) -> None:
     assert figures["lost_node_s"] == 8.0
 
 
+@pytest.mark.long
 def test_a_requeued_job_is_one_job_of_the_report(tmp_path: Path) -> None:
     (tmp_path / "x.swf").write_text("; MaxProcs: 2\n1 0 0 10 2\n2 0 0 3 1\n")
     (tmp_path / "f.csv").write_text("1,4,6\n")

@@ -56,6 +56,7 @@ class Side:
     st.lists(st.integers(0, 90), max_size=40),
     st.randoms(use_true_random=False),
 )
+@pytest.mark.long
 def test_what_is_lost_on_its_way_comes_again_and_once(up: list[int], down: list[int], draw: Random) -> None:
     """Whatever is lost, doubled or late of it, and of what is answered, in both directions."""
     node, root = Side(at_node("n0", 1, WINDOW), up), Side(at_controller("n0", 1), down)

@@ -16,6 +16,7 @@ from pliant.model.nodes import NodeSet
 from pliant.policy.registry import make
 from pliant.protocol import codec
 from pliant.protocol import messages as m
+from pliant.testing.audit.memory import weigh
 
 HOME = Surroundings("/out", "/home", {"A": "b"}, bytes(range(16)))
 
@@ -148,6 +149,15 @@ def test_a_job_for_which_too_few_nodes_are_left_is_told_so_unless_more_were_aske
     assert isinstance(ended, r.JobEnded)
     assert (ended.job, ended.state) == (2, JobState.CANCELLED)
     assert ended.error == "it needs 3 nodes, and only 2 are left"
+
+
+def test_what_has_been_told_is_kept_no_longer_though_nothing_happens_any_more() -> None:
+    driven = Driven(1)
+    idle = weigh(driven.cluster)
+    driven.put(o.Hold("journal", "the disk is full"), o.Batch(tuple(job(f"j{i}", 1) for i in range(200))))
+    driven.put(o.Lost("n0", final=True))
+    assert len(driven.made(r.JobEnded)) == 200
+    assert weigh(driven.cluster) - weigh(driven.cluster.core.state.over) < idle + 20
 
 
 def test_a_run_whose_nodes_are_on_their_way_is_not_stuck() -> None:

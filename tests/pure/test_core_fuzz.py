@@ -35,7 +35,7 @@ Step = tuple[str, int, int, int]
 KINDS = {
     "submit": 3, "launch": 2, "greet": 2, "malleable": 2, "accept": 10, "resized": 10, "decline": 2, "fail": 3, "ended": 2,
     "cancel": 1, "clean": 6, "lost": 1, "back": 3, "order": 6, "want": 5, "progress": 2, "tick": 5, "granted": 1,
-    "groups": 3, "ask": 1, "refused": 1, "reclaim": 2, "returned": 3,
+    "groups": 3, "slots": 6, "ask": 1, "refused": 1, "reclaim": 2, "returned": 3,
 }  # fmt: skip
 steps_ = st.lists(
     st.tuples(
@@ -91,6 +91,8 @@ class World:
                 return e.Back(NodeSet(mask & self._state.lost_mask if b % 4 else 1 << a % NODES))
             case "order":
                 return e.ResizeOrdered(number, b % 13, NodeSet(mask if b % 2 else 0))
+            case "slots":
+                return e.ResizeOrdered(number, b % 3, slots=self._slots(number, b, mask))
             case "want":
                 return e.Wants(number, BOUNDS[b % len(BOUNDS)])
             case "progress":
@@ -107,6 +109,12 @@ class World:
                 return e.Returned(NodeSet(self._state.parked_mask if b % 5 else 1 << a % NODES))
             case _:
                 return e.Tick()
+
+    def _slots(self, number: int, b: int, mask: int) -> dict[int, int]:
+        """For nodes of the job, most of the time."""
+        job = self._state.jobs.get(number)
+        nodes = list(NodeSet(job.nodes & (mask | 1))) if job is not None and b % 7 else [b % NODES]
+        return {node: (mask >> node) % (5 if b % 9 == 0 else 2) + (b % 9 != 0) for node in nodes}
 
     def _number(self, a: int) -> int:
         live = list(self._state.jobs)
@@ -178,6 +186,8 @@ def check(state: State) -> None:
         assert not job.size or set(NodeSet(job.nodes)) == set(state.groups(job).values())
         assert not job.size or job.root in state.groups(job)
         assert (job.resize is not None) == (job.id in state.resizing)
+        for group, awake in job.awake.items():
+            assert 1 <= awake < state.slots[state.groups(job)[group]]
     for mask in state.dirty.values():
         assert mask
         assert dirty & mask == 0
@@ -236,7 +246,7 @@ def test_nothing_that_a_job_or_a_node_does_upsets_the_core(
     core = Driven(make(policy), options, records.append)
     world = World(core.state)
     now = 0.0
-    core.tell([e.Granted(NodeSet.first(NODES))], now)
+    core.tell([e.Granted(NodeSet.first(NODES), slots=tuple(1 + node % 4 for node in range(NODES)))], now)
     for i in range(0, len(steps), together):
         now += steps[i][1] % 4 / 2
         events = [world.event(step) for step in steps[i : i + together] if step[0] != "submit"]

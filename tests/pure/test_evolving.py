@@ -180,6 +180,7 @@ def test_evolving_jobs_hold_together_under_all_policies(
     assert replay(records, options).snapshot() == simulator.core.state.snapshot()
 
 
+@pytest.mark.long
 @settings(max_examples=60)
 @given(evolving_jobs(), st.sampled_from(["fcfs", "malleable", "conservative"]))
 def test_alone_on_the_machine_every_phase_runs_at_a_size_it_wants(jobs: list[SimJob], policy: str) -> None:

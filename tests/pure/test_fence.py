@@ -195,3 +195,15 @@ def test_what_was_put_at_another_fence_lets_nobody_pass() -> None:
     group.receive(0, "cmd=barrier_in")
     assert not group.fenced(0, {}, more=False)
     assert group.fenced(1, {}, more=False)
+
+
+def test_what_was_merged_on_its_way_counts_once_whatever_comes_again() -> None:
+    fence = Rounds((0, 1, 2))
+    assert fence.gathered((), 0, {"a": "1"}) is None, "a piece"
+    assert fence.gathered((0, 1), 0, {"b": "2"}) is None
+    assert fence.gathered((1,), 0, {"b": "2"}) is None
+    assert fence.gathered((2, 0), 0, {"c": "3"}) == {"a": "1", "b": "2", "c": "3"}
+    assert fence.gathered((0, 1, 2), 0, {"d": "4"}) is None, "that round is over"
+    assert fence.gathered((0, 1, 2), 1, {}) == {}
+    with pytest.raises(ProtocolError, match="at fence 3, their world at 2"):
+        fence.gathered((0,), 3, {})

@@ -9,6 +9,7 @@ from pliant.job.session import Session
 from pliant.model.jobs import Bounds
 from pliant.protocol import messages as m
 from pliant.protocol.codec import encode, from_job
+from pliant.protocol.phases import Phase
 
 LIMIT_S = 60.0
 
@@ -85,7 +86,7 @@ def test_a_growth_goes_on_when_all_have_come_and_is_done_when_the_handler_knows(
     zero = Zero()
     zero.time = 3.0
     assert zero.begin_growth() == []
-    assert zero.said == [m.Put(1, "r1/source", "here")]
+    assert zero.said == [m.Reached(0, 1, Phase.CONNECT), m.Put(1, "r1/source", "here")]
     assert zero.following.until == LIMIT_S + 3.0
     zero.arrived = {3}
     assert (zero.following.stirs(zero.now), zero.look()) == (False, [])
@@ -94,7 +95,7 @@ def test_a_growth_goes_on_when_all_have_come_and_is_done_when_the_handler_knows(
     assert zero.look() == [f.Join(1, (3, 4))]
     zero.said.clear()
     assert zero.asked(1) == [f.EndTurn()]
-    assert zero.said == [m.Done(0, 1, 0, (), {"start": 0.0, "connect": 0.5, "handler": 0.5})]
+    assert zero.said == [m.Done(0, 1, 0, (), {"prepare": 0.25, "connect": 0.5, "commit": 0.25})]
     assert zero.following.epoch == 1
     assert not zero.following.waits
 
@@ -159,7 +160,7 @@ def test_a_shrink_is_done_when_the_place_has_left_whatever_the_handler_says_then
     said, over = zero.asked(1, "post_shrink raised ValueError: no")
     assert said == f.Say("resize 1 is done, but post_shrink raised ValueError: no")
     assert over == f.EndTurn()
-    assert zero.said == [m.Done(0, 1, 0, (2,), {"release": 1.5, "handler": 0.5})]
+    assert zero.said == [m.Done(0, 1, 0, (2,), {"prepare": 0.25, "redistribute": 1.5, "commit": 0.25})]
 
 
 @pytest.mark.parametrize("withdrawn", [False, True])
@@ -210,9 +211,8 @@ def test_losses_are_passed_on_and_a_wish_waits_for_the_end_of_a_change() -> None
     assert zero.hear(m.GroupLost(1, "killed")) == [f.Lose(1, "its group was lost")]
     zero.leave(2)
     zero.look()
-    assert not zero.said
     zero.asked(1)
-    assert [type(each) for each in zero.said] == [m.Done, m.Want]
+    assert [type(each) for each in zero.said] == [m.Reached, m.Done, m.Want]
 
 
 def test_a_place_that_has_died_is_given_back_where_the_scheduler_does_not_know_yet() -> None:

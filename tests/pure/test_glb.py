@@ -159,6 +159,7 @@ def test_work_reaches_a_hundred_places() -> None:
     assert worked > 50
 
 
+@pytest.mark.long
 def test_what_a_dead_place_had_is_done_again_exactly_once() -> None:
     """Every second seed lets places come and go as well."""
     trials = [balanced.attempt(seed, deaths=2, changing=seed % 2 == 1, pause=60) for seed in range(8)]

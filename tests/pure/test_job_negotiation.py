@@ -39,7 +39,7 @@ class Root:
     """A root's session and negotiation; what it sends is decoded as the scheduler does. All is taken down, and played
     again to new ones with the same outcome."""
 
-    def __init__(self, *, migrates: bool = False) -> None:
+    def __init__(self, *, migrates: bool = False, sleeps: bool = False) -> None:
         self.sent: list[m.JobMessage] = []
         self.said: list[str] = []
         self.lines: list[bytes] = []
@@ -47,7 +47,9 @@ class Root:
         self.session = TapedSession(tape, lambda line: self.sent.append(codec.from_job().decode(line)))
         self.session.send(m.Hello(1, 0, 0, "t", 2))
         self.sent.clear()
-        self.negotiation = TapedNegotiation(self.session, Bounds(1, 8), self.said.append, migrates=migrates)
+        self.negotiation = TapedNegotiation(
+            self.session, Bounds(1, 8), self.said.append, migrates=migrates, sleeps=sleeps
+        )
 
     def hear(self, *messages: m.SchedulerMessage, at: Situation | None = None) -> list[str]:
         self.session.receive(b"".join(map(codec.encode, messages)))
@@ -106,6 +108,38 @@ def test_a_runtime_that_can_migrates() -> None:
 
 def test_a_migration_that_cannot_be_is_declined_by_a_runtime_that_can() -> None:
     assert Root(migrates=True).hear(m.Offer(1, 0, 4, 1.0, NEW, (9,))) == ["Decline the job has no group 9"]
+
+
+def test_a_runtime_that_can_lets_ranks_sleep_and_changes_no_nodes() -> None:
+    root = Root(sleeps=True)
+    assert root.hear(m.Offer(1, 0, 4, 30.0, slots={2: 1})) == ["Accept"]
+    assert root.negotiation.decide(now()) == Decision(Action.SLOTS, resize=1)
+    assert (root.negotiation.slots, root.negotiation.newcomers) == ({2: 1}, ())
+    assert root.negotiation.leaving(MEMBERS) == ()
+    assert root.negotiation.confirm(1, now())
+    root.negotiation.done(m.Done(0, 1, 0))
+    assert root.negotiation.slots == {}
+
+
+@pytest.mark.parametrize(
+    ("offer", "reason"),
+    [
+        (m.Offer(1, 0, 4, 1.0, slots={9: 1}), "the job has no group 9"),
+        (m.Offer(1, 0, 4, 1.0, slots={2: 0}), "at least one rank of group 2 has to stay awake"),
+        (m.Offer(1, 0, 3, 1.0, slots={2: 1}), "an offer that says how many ranks are awake changes no nodes"),
+        (
+            m.Offer(1, 0, 6, 1.0, NEW, slots={2: 1}),
+            "an offer that says how many ranks are awake changes no nodes",
+        ),
+    ],
+)
+def test_slots_that_cannot_be_are_declined(offer: m.Offer, reason: str) -> None:
+    assert Root(sleeps=True).hear(offer)[0].startswith(f"Decline {reason}")
+
+
+def test_a_runtime_that_cannot_declines_slots() -> None:
+    no = "this program's runtime cannot put ranks to sleep: offer another number of nodes"
+    assert Root(migrates=True).hear(m.Offer(1, 0, 4, 1.0, slots={2: 1})) == [f"Decline {no}"]
 
 
 @pytest.mark.parametrize(

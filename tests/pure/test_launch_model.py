@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from pathlib import Path
 
@@ -11,12 +12,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pliant.measure.launch_model import SMALL, START, Point, Site, fit, held, predicted, worst
+from pliant.model.errors import PliantError
 from pliant.plan import tree
 from pliant.plan.launching import LaunchCosts, predict
 from pliant.plan.tree import Binomial, Direct, KAry
 from pliant.reproduce import launch as reproduced
 from pliant.reproduce.folder import Folder
+from pliant.reproduce.launch import Measured, Row, load
 
+MEASURED = Path(__file__).with_name("launches.csv")
+"""Nodes, degree, delay of each ssh, seconds: medians of three launches each."""
 NOTHING = LaunchCosts(
     spawn_s=0.0, agent_s=0.0, call_s=0.0, message_s=0.0, contact_s=0.0, program_s=0.0, delay_s=0.0, hop_s=0.0
 )
@@ -41,10 +46,18 @@ def test_a_window_makes_rounds(agents: int, window: int) -> None:
 def test_shared_processors_do_all_the_work(shape: tree.Tree, agents: int, processors: int) -> None:
     costs = replace(NOTHING, agent_s=1.0)
     phases = predict(agents, shape, 1000, costs, processors=processors)
-    assert phases.called >= agents / processors
+    assert phases.called > agents / processors * 0.999999
     assert predict(agents, shape, 1000, costs).called == tree.depth(shape, agents)
     if isinstance(shape, Direct):
-        assert phases.called == math.ceil(agents / processors)
+        assert phases.called == pytest.approx(max(1.0, agents / processors))
+
+
+def test_those_that_share_processors_are_ready_together() -> None:
+    """Four agents of 1 s on two processors, each with four below it, and a delay before each start: nothing is computed
+    while all of them wait."""
+    costs = replace(NOTHING, agent_s=1.0, delay_s=5.0)
+    phases = predict(20, KAry(4), 8, costs, processors=2)
+    assert phases.called == pytest.approx(5 + 2 + 5 + 8)
 
 
 @given(shapes, st.integers(1, 200))
@@ -70,10 +83,32 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 
 @pytest.mark.long
+def test_a_run_that_was_measured_is_told_by_its_small_launches() -> None:
+    """Of two processors, with the noise that there was."""
+    with MEASURED.open(encoding="utf-8", newline="") as file:
+        points = [
+            Point(int(nodes), int(degree), float(delay_s), float(seconds))
+            for nodes, degree, delay_s, seconds in list(csv.reader(file))[1:]
+        ]
+    costs, site = fit([each for each in points if each.nodes in SMALL], Site(8, 2))
+    large = [each for each in points if each.nodes not in SMALL]
+    assert len(large) == 24
+    assert worst(list(held(large, costs, site))) < reproduced.CLOSE
+
+
+def test_a_folder_that_no_run_has_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PliantError, match=r"--from .*: measured.json cannot be read: No such file"):
+        load(tmp_path)
+    (tmp_path / "measured.json").write_text("{}")
+    with pytest.raises(PliantError, match=r"measured.json is not as it was written: .*processors"):
+        load(tmp_path)
+
+
+@pytest.mark.long
 def test_the_costs_are_found_again(tmp_path: Path) -> None:
     """From launches of a few nodes, though the proportions of what they consist of are others."""
     truth = LaunchCosts(spawn_s=0.03, agent_s=0.12, call_s=0.001, program_s=0.005)
-    site = Site(8, 2, 0.06)
+    site = Site(8, 2, 0.06, 0.01)
     points = [
         Point(nodes, degree, delay, predicted(Point(nodes, degree, delay, 1.0), truth, site))
         for nodes in (*SMALL, 16, 64, 128)
@@ -84,11 +119,30 @@ def test_the_costs_are_found_again(tmp_path: Path) -> None:
     told = list(held(points, costs, found))
     assert worst(told) < 0.1
     assert abs(found.ahead_s - 0.06) < 0.05
-    figures = {"processors": 2, "load_average": 0.0, "window": 8, "repetitions": 3}
+    assert abs(found.slow_s - 0.01) < 0.02
+    rows = [
+        Row(
+            each.nodes,
+            "ours",
+            each.degree,
+            False,
+            each.delay_s,
+            each.seconds + 0.1,
+            {"started": each.seconds},
+        )
+        for each in points
+    ]
+    mpi = [Row(16, "hydra, MPI", 0, True, 0.0, 1.5), Row(16, "ours", 8, True, 0.0, 2.5, {"fence": 2.25})]
+    measured = Measured(
+        processors=2, load_average=0.0, python="3", architecture="", window=8, repetitions=3, loud=0,
+        contact_s=1e-6, rows=rows + mpi,
+    )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch, Folder(tmp_path / "out") as folder:
         patch.setattr(reproduced, "SIZES", (1, 64, 1000, 20_000))
-        reproduced.write(folder, figures, told, (costs, found))
+        reproduced.write(folder, measured)
+    assert load(tmp_path / "out") == measured, "to be written anew from"
     text = (tmp_path / "out/README.md").read_text()
     assert "**Within** 20%: the farthest of these 12" in text
+    assert "| 16 | 0 | ours | 2.50 |  | 2.25 |  |" in text
     assert "**Agrees**: the paper expects 20,000 nodes" in text
     assert (tmp_path / "out/launch-model.png").stat().st_size > 10_000

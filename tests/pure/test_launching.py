@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import socket
+import subprocess
+import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pliant.launch.tree import links, pipes
+from pliant.launch.tree import links, pipes, shell
 from pliant.launch.tree.interfaces import InterfaceError, facing, listening_at
 from pliant.launch.tree.pipes import Spill
-from pliant.launch.tree.posting import Starting
+from pliant.launch.tree.posting import Posting, Starting
+from pliant.launch.tree.shell import House, TreeShell
 from pliant.live.tree.launching import JOB, ForAll, Launching, LineCutter, Note, Print, start_of
+from pliant.live.tree.messages import Seat
 from pliant.protocol import codec
 from pliant.protocol import launching as t
 from pliant.protocol import messages as m
@@ -66,12 +72,37 @@ def test_what_a_lost_node_had_is_lost() -> None:
     assert {rank: end.code for rank, end in life.ended.items()} == {1: 0, 2: 255}
 
 
+def test_why_a_launch_has_failed_names_process_and_node() -> None:
+    life = launching(2, 1, 1)
+    assert life.why == ""
+    life.arrived(said("n0", m.Exited(JOB, 0, 0, 0)))
+    assert life.why == ""
+    life.arrived(said("n0", m.Exited(JOB, 0, 1, 7)))
+    assert life.why == "process 1 on n0 has ended with 7"
+    life.arrived(said("n1", m.StartFailed(JOB, 1, "'x': No such file or directory", 127)))
+    assert life.why == "process 2 on n1 was not started: 'x': No such file or directory; 1 more have failed"
+    life.gone("n2", "cut")
+    assert life.why == "process 3 on n2 is lost with its node: cut; 2 more have failed"
+    life = launching(1)
+    life.arrived(said("n0", m.Exited(JOB, 0, 0, -15)))
+    assert life.why == "process 0 on n0 has ended by signal 15"
+    life = launching(1, 1, 1, dialect="pmi1")
+    life.arrived(said("n1", m.Exited(JOB, 1, 1, 5)))
+    life.arrived(said("n0", m.Exited(JOB, 0, 0, -9)))
+    assert life.why == "process 1 on n1 has ended with 5"
+
+
 def test_one_world_goes_on_together_or_not_at_all() -> None:
     life = launching(1, 1, 1, dialect="pmi1")
-    assert not life.arrived(said("n0", m.Fence(JOB, 0, 0, {"a": "1"})))
-    assert not life.arrived(said("n2", m.Fence(JOB, 2, 0, {"b": "2"})))
-    [fenced] = life.arrived(said("n1", m.Fence(JOB, 1, 0, {"c": "3"})))
+    assert not life.gathered((0, 2), 0, {"a": "1", "b": "2"})
+    assert not life.gathered((2,), 0, {"b": "2"}), "once more, as its way up was lost"
+    assert life.fences == 0
+    [fenced] = life.gathered((1, 2), 0, {"b": "2", "c": "3"})
     assert isinstance(fenced, ForAll)
+    assert life.fences == 1
+    assert not life.gathered((1,), 0, {"c": "3"}), "all have it"
+    assert life.gathered((3,), 1, {}) == [Note("group 3 is not of this world")]
+    assert life.gathered((1,), 2, {}) == [Note("groups [1] are at fence 2, their world at 1")]
     assert ANSWERS.decode(fenced.message) == m.Fenced(JOB, 0, 0, {"a": "1", "b": "2", "c": "3"})
     note, kill = life.arrived(said("n1", m.Exited(JOB, 1, 1, 5)))
     assert note == Note("process 1 on n1 has ended with 5, and the others with it")
@@ -84,12 +115,13 @@ def test_one_world_goes_on_together_or_not_at_all() -> None:
 
 def test_a_fence_that_is_never_passed_ends_the_world() -> None:
     life = launching(1, 1, dialect="pmi1")
-    life.arrived(said("n0", m.Fence(JOB, 0, 0, {})))
+    life.gathered((0,), 0, {})
     note, kill = life.arrived(said("n1", m.Exited(JOB, 1, 1, 0)))
     assert note == Note("n1: ended while others wait for it in MPI")
     assert isinstance(kill, ForAll)
     life.arrived(said("n0", m.Exited(JOB, 0, 0, -9)))
     assert life.code == 128 + 9
+    assert life.why == "n1: ended while others wait for it in MPI"
 
 
 def test_what_cannot_be_read_is_told_and_harms_nothing() -> None:
@@ -205,6 +237,31 @@ def test_a_full_disk_makes_writers_wait(monkeypatch: pytest.MonkeyPatch) -> None
     spill.close()
 
 
+def test_what_is_spilled_has_a_limit_beyond_which_writers_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files: list[Any] = []
+    make = tempfile.TemporaryFile
+
+    def kept(**options: Any) -> Any:
+        files.append(make(dir=tmp_path, **options))
+        return files[-1]
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", kept)
+    spill, number, limit = Spill(limit=1_500_000), 0, 1_500_000
+    for _ in range(3):
+        lines: list[bytes] = []
+        while not spill.is_full:
+            lines.append(b"%099999d\n" % (number := number + 1))
+            spill.put(len(lines[-1]), lines[-1])
+        assert limit - 100_000 < os.fstat(files[0].fileno()).st_size <= limit
+        assert len(lines) < 50
+        assert [spill.get() for _ in lines] == lines, "none is lost, and there is room again"
+        assert not spill
+        assert not spill.is_full
+    spill.close()
+
+
 # ---- links -----------------------------------------------------------------------------------------------
 
 
@@ -266,6 +323,61 @@ def test_what_was_said_before_opens_no_link() -> None:
         assert isinstance(until_heard(heard), links.StrangerError)
 
 
+@pytest.mark.long
+def test_the_time_for_which_it_was_stopped_is_nobodys_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that is kept is as good as a process that is stopped."""
+    monkeypatch.setattr(shell, "BEAT_S", 0.1)
+    called: list[float] = []
+    stops: list[tuple[float, float]] = []
+
+    async def live() -> None:
+        tree = TreeShell(Posting(Seat(0, ""), "", "run", "secret", "", Starting()), cast("House", None))
+        await tree.begin("127.0.0.1")
+        began = time.monotonic()
+        tree.wait("soon", 0.5, lambda: called.append(time.monotonic() - began))
+        await asyncio.sleep(0)
+        time.sleep(1.0)  # noqa: ASYNC251 - a stop
+        async with asyncio.timeout(60):
+            while not called:  # noqa: ASYNC110 - time itself
+                await asyncio.sleep(0.01)
+        stops.extend(tree.stops)
+        await tree.end()
+
+    asyncio.run(live())
+    assert called[0] > 1.3, "what was left of it comes after the stop"
+    [(since, until)] = stops
+    assert 0.5 < until - since < 60.0
+
+
+def test_a_process_that_is_stopped_has_a_machine_that_answers() -> None:
+    """Also when it can take no more."""
+
+    async def live(sock: socket.socket) -> None:
+        reader, writer = await asyncio.open_connection(sock=sock)
+        link = links.Link(0, reader, writer, 0.0)
+        assert link.answers(60.0)
+        while not link.is_full:
+            writer.write(b"x" * (1 << 20))
+            await asyncio.sleep(0)
+        async with asyncio.timeout(60):
+            while not link.answers(0.0):  # noqa: ASYNC110 - the kernel's affair
+                await asyncio.sleep(0.01)
+        writer.transport.abort()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        stopped = subprocess.Popen([sys.executable, "-c", STOPPED.format(server.getsockname()[1])])
+        try:
+            sock, _ = server.accept()
+            os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)
+            asyncio.run(live(sock))
+        finally:
+            stopped.kill()
+            stopped.wait()
+
+
+STOPPED = "import os, socket; it = socket.create_connection(('127.0.0.1', {})); os.kill(os.getpid(), 19)"
+
+
 # ---- where and how ---------------------------------------------------------------------------------------
 
 
@@ -286,11 +398,48 @@ def test_where_agents_listen() -> None:
 def test_how_agents_are_started() -> None:
     ssh = Starting("ssh", ("-p", "2222"), "/opt/py thon").command("node7")
     assert ssh[:2] == ["ssh", "-T"]
-    assert ssh[-5:] == ["-p", "2222", "--", "node7", "exec '/opt/py thon' -m pliant.launch.tree"]
+    assert ssh[-5:-1] == ["-p", "2222", "--", "node7"]
+    assert ssh[-1].startswith("exec '/opt/py thon' -S -P -c ")
+    assert shlex.split(ssh[-1])[-4:] == ["pliant.launch.tree", *Starting().places, "leaving"]
     srun = Starting("srun", python="/p").command("node7")
     assert srun[0] == "srun"
     assert "--nodelist=node7" in srun
-    assert srun[-4:] == ["--", "/p", "-m", "pliant.launch.tree"]
+    assert srun[-9:-4] == ["--", "/p", "-S", "-P", "-c"]
+    assert srun[-3:] == ["pliant.launch.tree", *Starting().places]
+
+
+def test_an_agent_loads_little() -> None:
+    """Most of the processor time of a launch is that of loading modules, on each node again."""
+    code = "import sys; sys.path += sys.argv[2:4]; from pliant.launch.tree.__main__ import load; load(); print(*sys.modules)"
+    words = Starting().command("n0")
+    words[words.index("-c") + 1] = code
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    absent = {
+        "site",
+        "_ssl",
+        "_distutils_hack",
+        "dataclasses",
+        "json",
+        "random",
+        "runpy",
+        "shutil",
+        "tempfile",
+    }
+    assert not absent & set(done.stdout.split())
+
+
+def test_a_stop_of_the_launcher_is_no_part_of_what_a_phase_took() -> None:
+    stops = [(101.0, 103.0), (107.0, 109.0)]
+    told = timeline([], 100.0, {"contacts": 0.5, "started": 2.0, "ended": 5.0, "over": 8.0}, {}, stops)
+    spans = [(each["name"], each["ts"] / 1e6, each["dur"] / 1e6) for each in told["traceEvents"][1:]]
+    assert spans == [
+        ("the launcher was stopped", 1.0, 2.0),
+        ("the launcher was stopped", 7.0, 2.0),
+        ("contacts", 0.0, 0.5),
+        ("started", 0.5, 0.5),
+        ("ended", 3.0, 2.0),
+        ("over", 5.0, 2.0),
+    ]
 
 
 def test_a_timeline_has_a_row_for_each(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from itertools import pairwise
 
+import pytest
 from audits import gantt
 from hypothesis import given, settings
 from test_metrics import RECORDS
@@ -102,6 +103,7 @@ def test_no_node_is_at_two_places(
             assert until <= after or (what, then) == ("held", LOST)  # its job has yet to notice
 
 
+@pytest.mark.long
 @settings(max_examples=30, deadline=None)
 @given(elastic_jobs(), policies_, settings_, drawn_)
 def test_listeners_are_told_the_same_alone_and_together(

@@ -69,6 +69,7 @@ COSTS = [INSTANT, ResizeCost(leave_s=0.0), COST, ResizeCost(leave_s=0.0, data_s=
 well, and those of paper 2, where a resize takes 7 to 15 s, and those of data to be moved."""
 
 
+@pytest.mark.long
 @settings(max_examples=4 * EXAMPLES)
 @given(mixed_jobs(), st.sampled_from(COSTS))
 def test_a_promise_is_kept(jobs: list[SimJob], cost: ResizeCost) -> None:

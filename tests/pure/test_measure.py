@@ -33,7 +33,7 @@ FIGURES: dict[str, Any] = {
     ],
     "startup": [{"places": 1, "seconds": 0.5, "jobs": 1}],
     "resizes": resize_rows(
-        [Change(1, True, 0.5, 0.0, {"start": 0.3}), Change(1, False, 9.0, 8.9, {"release": 0.1})]
+        [Change(1, True, 0.5, 0.0, 0.01, {"start": 0.3}), Change(1, False, 9.0, 8.9, 0.01, {"redistribute": 0.1})]
     ),
     "processors": 2, "load_average": 0.1, "architecture": "x86_64", "sha": "wide", "rounds": 1,
 }  # fmt: skip
@@ -79,16 +79,16 @@ def test_each_figure_of_the_bench_has_a_row() -> None:
 
 def test_resizes_are_told_by_kind_and_number_with_their_phases() -> None:
     grown = [
-        Change(1, True, 0.5, 0.0, {"start": 0.3, "connect": 0.1, "handler": 0.05}),
-        Change(1, True, 0.7, 0.0, {"start": 0.5, "connect": 0.1, "handler": 0.07}),
-        Change(2, True, 0.9, 0.0, {"start": 0.6, "connect": 0.2, "handler": 0.08}),
+        Change(1, True, 0.5, 0.0, 0.01, {"start": 0.3, "connect": 0.1, "commit": 0.05}),
+        Change(1, True, 0.7, 0.0, 0.01, {"start": 0.5, "connect": 0.1, "commit": 0.07}),
+        Change(2, True, 0.9, 0.0, 0.01, {"start": 0.6, "connect": 0.2, "commit": 0.08}),
     ]
-    rows = resize_rows([Change(1, False, 0.2, 0.15, {"handler": 0.01, "release": 0.02}), *grown])
+    rows = resize_rows([Change(1, False, 0.2, 0.15, 0.01, {"prepare": 0.01, "redistribute": 0.02}), *grown])
     assert [(row["kind"], row["nodes"], row["count"]) for row in rows] == [
         ("grow", 1, 2), ("grow", 2, 1), ("shrink", 1, 1),
     ]  # fmt: skip
-    assert (rows[0]["seconds"], rows[0]["start_s"], rows[0]["release_s"]) == (0.6, 0.4, 0.0)
-    assert (rows[2]["handler_s"], rows[2]["release_s"], rows[2]["clean_s"]) == (0.01, 0.02, 0.15)
+    assert (rows[0]["seconds"], rows[0]["start_s"], rows[0]["redistribute_s"]) == (0.6, 0.4, 0.0)
+    assert (rows[2]["prepare_s"], rows[2]["redistribute_s"], rows[2]["clean_s"]) == (0.01, 0.02, 0.15)
 
 
 def test_measured_times_are_models_that_the_simulator_takes(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_what_was_measured_stands_beside_what_the_article_measured(tmp_path: Pat
         apgas.write(folder, FIGURES, run, quick=True)
     text = (tmp_path / "apgas" / "README.md").read_text()
     assert "| uts --depth 14 | 40.00 | 40.82 (0.98) | 21.05 (1.90) | 25.00 (1.60) |" in text
-    assert "| grow by 1 | 1 | 0.500 | 0.300 | 0.000 | 0.000 | 0.000 | 0.000 |" in text
+    assert "| grow by 1 | 1 | 0.500 | 0.000 | 0.300 | 0.000 | 0.000 | 0.000 | 0.000 | 0.000 |" in text
     assert "**Shorter**: grow, 0.50 s" in text
     assert "**Not shorter**: shrink, 9.00 s" in text
     ocean = next(job for job in run.metrics.jobs if job.name == "ocean")

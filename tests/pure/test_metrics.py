@@ -111,8 +111,8 @@ def test_the_jobs_of_the_report() -> None:
     }  # fmt: skip
     assert a["resizes"][0] == {
         "id": 1, "kind": "expand", "from": 2, "to": 4, "nodes": "2-3", "offered_s": 12.0, "done_s": 14.0,
-        "blocked_s": 0.5, "phases": {"join": 0.2}, "outcome": "done", "error": "", "late": False,
-        "reason": {"code": "idle_nodes", "figures": {"remaining_s": 9.0}},
+        "blocked_s": 0.5, "phases": {"join": 0.2}, "outcome": "done", "error": "", "phase": None, "late": False,
+        "reason": {"code": "idle_nodes", "figures": {"remaining_s": 9.0}}, "slots": {},
     }  # fmt: skip
     assert [(x["outcome"], x["nodes"], x["done_s"]) for x in a["resizes"][1:]] == [
         ("done", "1,3", 17.0),

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,9 +14,12 @@ mpi4py = pytest.importorskip("mpi4py")
 mpi4py.rc.initialize = mpi4py.rc.finalize = False
 
 from pliant.job.decisions import Action, Decision
+from pliant.job.errors import Stalled
 from pliant.model.speedup import Amdahl
 from pliant.mpi.checks import MAX_LAG, better_lag
 from pliant.mpi.pace import Pace
+from pliant.mpi.wait import Wait
+from pliant.protocol.phases import Phase
 
 
 @given(st.sampled_from(Action), st.integers(1, MAX_LAG), st.integers(0, 2**32 - 1))
@@ -47,3 +52,39 @@ def test_without_a_model_nothing_is_paced() -> None:
     pace.begin(0, 3, 5.0)
     assert pace.start_of(7) == 5.0
     assert pace.sums(7, 9.0) == (0.0, 0.0)
+
+
+class NeverDone:
+    """A request that is done after so many tests, if ever."""
+
+    def __init__(self, tests: int = 1 << 60) -> None:
+        self.left = tests
+
+    def Test(self) -> bool:  # noqa: N802 - as MPI has it
+        self.left -= 1
+        return self.left < 0
+
+
+def never(tests: int = 1 << 60) -> Any:
+    return NeverDone(tests)
+
+
+def test_a_wait_for_user_code_has_no_limit_until_all_have_stopped_for_a_resize() -> None:
+    wait = Wait(0.01)
+    for wait.phase in (None, Phase.SYNCHRONISE):
+        wait.request(never(200), "the others", limited=False)  # far longer than the limit
+    for wait.phase in set(Phase) - {Phase.PREPARE, Phase.START, Phase.SYNCHRONISE}:
+        with pytest.raises(Stalled, match=f"in the phase {wait.phase} of a resize"):
+            wait.request(never(), "a halo", limited=False)
+
+
+def test_the_root_waits_shorter_for_newcomers_than_others_wait_for_the_root() -> None:
+    wait = Wait(0.03)
+    wait.phase = Phase.REDISTRIBUTE
+    with (
+        pytest.raises(Stalled, match=r"^waited 0\.02 s .* \(the limit is 0\.67 times PLIANT_DEADLINE"),
+        wait.looking(lambda: None, 2 / 3),
+    ):
+        wait.request(never(), "the data")
+    with pytest.raises(Stalled, match=r"^waited 0\.03 s .* \(the limit is PLIANT_DEADLINE, "):
+        wait.request(never(), "the data")

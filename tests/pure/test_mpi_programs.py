@@ -107,12 +107,12 @@ def test_an_old_block_that_is_kept_is_spoilt_and_one_that_is_not_is_no_alarm() -
     program = """
 from mpi4py import MPI
 from pliant import mpi
-from pliant.mpi.arrays import redistribute
+from pliant.mpi.data.transport import redistribute
 from pliant.mpi.wait import Wait
 
 def move(array):
     redistribute([array], MPI.COMM_WORLD, [0], [0], Wait(10))
-    return array.retire()
+    return array.settle()
 
 with mpi.malleable() as job:
     for kind in ("f4", "c16", "i2", "u1", "m8[s]", "?"):
@@ -156,7 +156,7 @@ with mpi.malleable() as job:
 
 @pytest.mark.parametrize("ranks", [0, 2])
 def test_without_an_agent_all_ranks_come_to_the_reconfiguring_points_that_a_source_names(ranks: int) -> None:
-    """Nothing can be resized there yet: the decision is called off, at the same step everywhere."""
+    """It cannot be resized without a timetable: the decision is called off, at the same step everywhere."""
     code, out, errors = run(POINTS, ranks)
     assert code == 0, errors
     assert out == "[0, 3, 7] True\n" * max(1, ranks)

@@ -72,6 +72,7 @@ def agree(told: list[p.End], records: list[r.Record]) -> None:
         assert x.job in started or (x.state, x.done) == (JobState.CANCELLED, 0.0)
 
 
+@pytest.mark.long
 @limits(max_examples=60)
 @given(steps_, st.sampled_from(sorted(POLICIES)), st.sampled_from([0.0, 3.0]), st.integers(1, 4))
 def test_every_end_is_told_exactly_once(

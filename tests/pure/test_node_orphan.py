@@ -7,7 +7,9 @@ from node_driver import Driver, hello, only, start_order, told
 
 from pliant.live.node import messages as n
 from pliant.live.node import outbox
+from pliant.live.node.dialects import mpich_segment
 from pliant.live.node.outbox import Outbox
+from pliant.live.node.register import token_name
 from pliant.model.jobs import Bounds
 from pliant.protocol import codec
 from pliant.protocol import messages as m
@@ -165,6 +167,81 @@ def test_an_exit_that_is_kept_back_until_its_group_is_proved_gone_is_not_kept_fo
     assert numbers(driver.find(out)) == [(4, "Exited"), (5, "Proof")]
     driver.order(m.Ack(5))
     assert numbers(driver.put(n.LinkLost(), n.LinkMade())) == [(0, "AgentHello")]
+
+
+TOKEN = f"/run/p/{token_name('n0', 1, 0, 0, 0)}"
+SEGMENT = mpich_segment("r1", 1, 0, 0)
+
+
+def cleared(outputs: list[n.AnyOutput]) -> list[str]:
+    return [path for each in only(outputs, n.ClearFiles) for path in each.paths]
+
+
+def test_a_token_stays_until_it_is_recorded_that_its_group_is_gone() -> None:
+    """The next agent on the node, should this one be killed, is asked by a controller that knows of no end."""
+    driver = running()
+    driver.exit(101, -9)
+    driver.exit(102, -9)
+    driver.put(n.SessionClosed(1))
+    out = driver.find(driver.order(m.Prove(1)))
+    assert numbers(out) == [(5, "Proof")]
+    assert cleared(out) == [SEGMENT]
+    assert not cleared(driver.order(m.Ack(4)))
+    assert cleared(driver.order(m.Ack(5))) == [TOKEN]
+    assert not cleared(driver.order(m.Ack(5)))
+
+
+def test_an_agent_that_leaves_removes_no_token_of_what_is_not_recorded() -> None:
+    driver = running()
+    out = driver.put(n.StopAsked(""))
+    driver.exit(101, -9)
+    driver.exit(102, -9)
+    driver.order(m.Prove(1))
+    out = [*driver.find(out), *driver.put(n.SessionClosed(1))]
+    assert m.Proof(1, clean=True) in told(out)
+    assert only(out, n.Leave)
+    assert cleared(out) == [SEGMENT]
+
+
+@pytest.mark.parametrize("acknowledged_first", [False, True])
+def test_a_token_that_is_written_late_goes_when_the_end_of_its_group_is_recorded(
+    *, acknowledged_first: bool
+) -> None:
+    driver = Driver(starts=False, orphan_grace=GRACE)
+    driver.order(start_order())
+    driver.order(m.Signal(1, 9, 0), m.Prove(1))
+    out = driver.find(driver.pass_time(5.0))
+    assert [kind for _, kind in numbers(out)] == ["Proof"]
+    if acknowledged_first:
+        assert not cleared(driver.order(m.Ack(2)))
+        assert TOKEN in cleared(driver.put(n.TokenWritten(1, 0)))
+    else:
+        assert TOKEN not in cleared(driver.put(n.TokenWritten(1, 0)))
+        assert cleared(driver.order(m.Ack(2))) == [TOKEN]
+
+
+def test_a_token_that_another_agent_has_left_stays_when_all_is_recorded() -> None:
+    driver = Driver(starts=False, orphan_grace=GRACE)
+    driver.order(start_order())
+    driver.put(n.NotSpawned(1, 0, "it was started already", 126))
+    driver.find(driver.order(m.Prove(1)))
+    driver.order(m.Ack(2))
+    assert cleared(driver.out) == [SEGMENT]
+
+
+def test_a_start_that_was_refused_is_said_again_until_the_proof_of_its_job_is_acknowledged() -> None:
+    driver = running()
+    driver.order(start_order(group=1, dialect="pmix"))
+    driver.order(m.Ack(3))
+    assert numbers(driver.put(n.LinkLost(), n.LinkMade()))[1:] == [(1, "Started"), (3, "StartFailed")]
+    # What goes on, and what its controller takes for something that does, is not meant by a proof.
+    driver.find(driver.order(m.Prove(1, (0, 1))))
+    driver.order(m.Ack(4))
+    assert numbers(driver.put(n.LinkLost(), n.LinkMade()))[1:] == [(1, "Started"), (3, "StartFailed")]
+    driver.find(driver.order(m.Prove(1, (0,))))
+    assert (3, "StartFailed") in numbers(driver.put(n.LinkLost(), n.LinkMade()))
+    driver.order(m.Ack(5))
+    assert numbers(driver.put(n.LinkLost(), n.LinkMade()))[1:] == [(1, "Started")]
 
 
 def test_a_proof_under_way_is_in_the_inventory_and_a_fence_is_said_again_until_it_is_passed() -> None:

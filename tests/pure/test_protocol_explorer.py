@@ -76,6 +76,7 @@ def steps(world: World) -> Iterator[World]:
     if len(down) < CAP:
         for message in (
             m.Offer(1, scheduler.epoch, 2, 1.0, (m.NewGroup(1, "n1", 1),)),
+            m.Offer(1, scheduler.epoch, 2, 1.0, slots={1: 1}),
             m.Drain(1, scheduler.epoch, 1, 1.0, (0,)),
             m.Stay(),
             m.Withdraw(1),

@@ -100,3 +100,17 @@ def test_where_nothing_answers_the_command_fails(going_on: Callable[..., None]) 
     going_on("bbbbbbbb", None)
     with pytest.raises(PliantError, match="run bbbbbbbb does not answer"):
         command("queue")
+
+
+def test_ranks_that_sleep_are_shown_where_there_are_some(going_on: Callable[..., None]) -> None:
+    going_on("aaaaaaaa", [job(1, "ocean"), {**job(2, "ice"), "awake": {"n3": 1, "n4": 2}}])
+    rows = command("queue").splitlines()
+    assert any("AWAKE" in row for row in rows)
+    assert any("ice" in row and "n3=1,n4=2" in row for row in rows)
+    [found] = json.loads(command("queue", "--json"))
+    assert [each.get("awake") for each in found["jobs"]] == [None, {"n3": 1, "n4": 2}]
+
+
+def test_nothing_is_said_of_sleep_where_all_are_awake(going_on: Callable[..., None]) -> None:
+    going_on("aaaaaaaa", [job(1, "ocean")])
+    assert "AWAKE" not in command("queue")

@@ -227,7 +227,8 @@ def screen(text: str) -> list[str]:
     return "\n".join(line.rstrip() for line in lines).rstrip().split("\n")
 
 
-def test_events_stay_on_a_terminal_when_the_display_has_gone() -> None:
+def test_events_stay_on_a_terminal_when_the_display_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")  # whatever the tests are run in: a dumb one has no display
     out, run = io.StringIO(), one_resize()
     with LiveView(run.name, run.policy, run.names, Console(file=out, force_terminal=True, width=60)) as view:
         for record in run.records:

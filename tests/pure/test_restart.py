@@ -30,6 +30,8 @@ class Agents:
 
     def __init__(self, grace: float = GRACE) -> None:
         self.acked: list[str] = []
+        self.reads = True
+        """The end of a job's output is read at once."""
         self.now = 0.0
         self.grace = grace
         self.lines = [header_line(Header(began="2026-01-01T00:00:00Z", policy="fcfs", settings=SETTINGS))]
@@ -50,7 +52,7 @@ class Agents:
         sent = [(each.nodes[0], each.message) for each in outputs if isinstance(each, o.Send)]
         self.tokens |= {each.group: each.token for _, each in sent if isinstance(each, m.StartGroup)}
         for each in outputs:
-            if isinstance(each, o.ReadTail):
+            if isinstance(each, o.ReadTail) and self.reads:
                 sent += self.tell(o.Tail(each.job, ""))
         self.acked += [node for node, each in sent if isinstance(each, m.Ack)]
         return [(node, each) for node, each in sent if not isinstance(each, m.Ack)]
@@ -410,6 +412,30 @@ def test_the_end_of_a_job_is_told_when_all_agents_have_said_what_it_used() -> No
     [end] = agents.made(r.JobEnded)
     assert isinstance(end, r.JobEnded)
     assert (end.state, end.result, end.cpu_s) == (JobState.COMPLETED, "42", 3.25)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_node_that_is_lost_when_all_ranks_have_ended_changes_nothing(*, restart: bool) -> None:
+    """Its end is not told yet: the last agent has to be heard, or the end of its output to be read."""
+    agents = running()
+    if restart:
+        agents.again()
+        agents.hello(0, held(0), repeats=agents.numbers["n0"] + 1)
+        agents.hello(1, held(1), repeats=agents.numbers["n1"] + 1)
+    else:
+        agents.reads = False
+    agents.say(0, m.Exited(1, 0, 0, 3))
+    agents.say(1, m.Exited(1, 1, 0, -9))
+    agents.tell(o.Lost("n0"))
+    assert not agents.made(r.JobEnded)
+    if restart:
+        agents.hello(2)
+    else:
+        agents.tell(o.Tail(1, "last words"))
+    [end] = agents.made(r.JobEnded)
+    assert isinstance(end, r.JobEnded)
+    assert (end.state, end.exit_code) == (JobState.FAILED, 3)
+    assert not agents.made(r.JobEnding)
 
 
 @pytest.mark.parametrize("order", [o.Cancel(1, "no"), o.EndAll("no"), o.EndNow()])

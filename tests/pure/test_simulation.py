@@ -247,6 +247,7 @@ class Watched:
         return decisions
 
 
+@pytest.mark.long
 @settings(max_examples=EXAMPLES * 2)
 @given(elastic_jobs(), st.sampled_from(START_RULES), settings_)
 def test_shrinks_are_just_enough_or_nothing(jobs: list[SimJob], start: str, options: Settings) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -60,6 +61,7 @@ def test_a_job_is_backfilled_at_the_largest_harmless_size(job: Any, at: float, s
     assert one.spare == other.spare
 
 
+@pytest.mark.long
 @settings(max_examples=200)
 @given(
     st.lists(st.integers(), min_size=1, max_size=5).flatmap(

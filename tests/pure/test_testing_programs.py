@@ -142,30 +142,58 @@ def test_a_newcomer_that_dies_before_it_connects_costs_nothing(moment: str) -> N
     completed(world)
 
 
-def test_a_newcomer_that_dies_in_connect_blocks_the_sources_until_their_watchdog() -> None:
+@pytest.mark.parametrize(
+    ("moment", "slots"),
+    [
+        ("connecting to the job", 1),
+        ("connecting to the job", 2),
+        ("all newcomers to be connected", 2),
+        ("redistribution", 1),
+        ("redistribution", 2),
+    ],
+)
+def test_a_newcomer_that_dies_on_its_way_in_is_given_up(moment: str, slots: int) -> None:
+    """Accept has a time, and the sources can go back to what they were until all have what they need."""
     patient = Settings(cooldown_s=0.1, resize_deadline_s=500.0)
-    world = running(World(1, 4, [job("a", "malleable 40 0.2", "1:4")], settings=patient))
+    jobs = [job("a", "malleable 200 0.2 move=2", "1:4")]
+    world = running(World(1, 4, jobs, slots=slots, settings=patient))
     world.tell(o.Resize(1, 2))
-    world.run(lambda: bool(world.waits(1, "connecting to the job") and world.waits(1, "accepting")))
-    world.kill(world.waits(1, "connecting to the job")[0])
+
+    def newcomers() -> list[Proc]:
+        return [proc for proc in world.waits(1, moment) if proc.group]
+
+    world.run(lambda: bool(newcomers()))
+    world.kill(newcomers()[-1])
+    killed = world.now
+    world.run(lambda: bool(world.of(r.ResizeFailed)))
+    assert world.now - killed < 8
+    to(world, 3).run()
+    completed(world, steps=200)
+
+
+def test_a_newcomer_that_dies_in_merge_blocks_the_sources_until_their_watchdog() -> None:
+    patient = Settings(cooldown_s=0.1, resize_deadline_s=500.0)
+    world = running(World(1, 4, [job("a", "malleable 40 0.2", "1:4")], slots=2, settings=patient))
+    world.tell(o.Resize(1, 2))
+    world.run(lambda: bool(world.waits(1, "merging")))
+    world.kill(next(proc for proc in world.alive(1) if proc.group and proc not in world.waits(1, "merging")))
     began = world.now
     world.run()
     assert 59 < world.now - began < 65
     assert (world.ends()[1].state, world.ends()[1].exit_code) == (JobState.FAILED, 1)
 
 
-def test_a_newcomer_that_dies_once_it_is_connected_ends_the_job_at_once() -> None:
-    """The sources read their session while they redistribute, and cannot go back."""
+def test_a_newcomer_that_dies_when_it_has_joined_ends_the_job_at_once() -> None:
     patient = Settings(cooldown_s=0.1, resize_deadline_s=500.0)
-    world = running(World(1, 4, [job("a", "malleable 40 0.2 move=5", "1:4")], settings=patient))
+    world = running(World(1, 4, [job("a", "malleable 40 0.2", "1:4")], slots=2, settings=patient))
     world.tell(o.Resize(1, 2))
-    world.run(lambda: len(world.waits(1, "redistribution")) == 2)
-    world.kill(world.waits(1, "redistribution")[1])
+    world.run(lambda: bool(world.waits(1, "the sources to have the root's last word")))
+    world.run(lambda: not world.waits(1, "the root's word"))
     began = world.now
+    world.kill(next(proc for proc in world.alive(1) if proc.group))
     world.run()
     assert world.now - began < 1
     assert world.ends()[1].state is JobState.FAILED
-    assert "group 1 of this job was lost" in world.fabrics[1].story[-1]
 
 
 def test_the_death_of_a_joined_rank_ends_the_job() -> None:

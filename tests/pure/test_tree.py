@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pliant.live.tree import messages as b
+from pliant.live.tree.branch import Branch
 from pliant.plan import tree
 from pliant.plan.tree import Binomial, Direct, KAry, Span
+from pliant.protocol import branches as m
+from pliant.protocol import launching as t
+from pliant.protocol.fence import PIECE
 from pliant.testing.tree.forest import Forest, Ground
 from pliant.testing.tree.launches import launch, settled
+from pliant.testing.tree.tenants import FENCES, code_of, lines_of
 
 shapes = st.one_of(st.integers(1, 40).map(KAry), st.just(Binomial()), st.just(Direct()))
 names = st.sampled_from(["1", "2", "3", "8", "32", "binomial", "direct"])
@@ -97,6 +104,7 @@ def test_all_are_started_and_all_know_all(
     assert not forest.links
 
 
+@pytest.mark.long
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 120), st.sampled_from([2, 3, 8, 32]), names)
 def test_what_an_agent_handles_is_what_the_paper_says(
@@ -122,8 +130,33 @@ def test_what_an_agent_handles_is_what_the_paper_says(
         assert agent.sent["Flood"] <= k + r  # to a child also when it joins
 
 
+@pytest.mark.long
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32), st.integers(2, 120), st.sampled_from([2, 3, 8]), st.data())
+def test_who_takes_over_from_a_lost_agent_has_its_connections_more(
+    seed: int, agents: int, degree: int, data: st.DataObject
+) -> None:
+    """At most k for each that is lost below, and at the root one for each that is started anew."""
+    forest = Forest(seed, Ground(agents, str(degree), str(degree), survive=True))
+    for rank in data.draw(st.lists(st.integers(1, agents), max_size=6, unique=True)):
+        forest.later(data.draw(st.floats(0, 5)), partial(forest.kill, rank))
+    forest.open()
+    forest.spread("go")
+    forest.run()
+    settled(forest)
+    for rank, agent in forest.agents.items():
+        if rank <= agents:
+            _, span = tree.span_of(KAry(degree), rank, Span(0, agents + 1))
+            children = len(list(KAry(degree).spans(rank + 1, span.end)))
+            lost = sum(each in span and each != rank for each in forest.gone)
+            anew = 0 if rank else len(forest.again)
+            above = 1 + sum(each in forest.gone for each in range(rank))
+            assert agent.most_links <= children + above + degree * lost + anew
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([0, 1]))
+@pytest.mark.long
 def test_what_is_lost_is_left_out_and_all_others_know_the_same(seed: int, number: int) -> None:
     launch(seed, number)
 
@@ -164,6 +197,122 @@ def test_nothing_outlives_the_controller(
     assert not any(agent.alive for agent in forest.agents.values())
 
 
+def test_one_that_was_adopted_is_not_given_up_with_its_parent() -> None:
+    """A chain: 2 has moved to 0, and is lost; 3, which does not know that, calls 1."""
+    forest = Forest(1, Ground(3, "1", "1", survive=True))
+    forest.open()
+    forest.run(10.0)
+    forest.cut(1, 2)
+    forest.run(11.0)
+    assert forest.agents[2].branch.parent == 0
+    forest.kill(2)
+    forest.run()
+    assert forest.gone == {2: "the connection broke"}
+    assert (forest.agents[3].alive, forest.agents[3].branch.parent) == (True, 1)
+    settled(forest)
+
+
+def test_those_that_a_lost_agent_was_starting_are_started_anew() -> None:
+    """Of seven, 1 is to start 2 and 3 and is lost first; and a program is launched."""
+    forest = Forest(1, Ground(7, "2", "2", survive=True, start_s=(1.0, 1.0)))
+    forest.open()
+    forest.launch(t.Launch(("true",), {}, "/", (1,) * 7))
+    forest.run(1.5)
+    assert sorted(forest.agents) == [0, 1, 5], "those of the first level"
+    forest.kill(1)
+    forest.run()
+    settled(forest)
+    assert forest.again == {2: 8, 3: 9, 4: 10}
+    assert forest.landlord is not None
+    ended = forest.landlord.launching.ended
+    assert [ended[rank].code for rank in range(7)] == [255, *map(code_of, range(1, 7))]
+    assert [forest.landlord.printed[rank] for rank in range(1, 7)] == [lines_of(rank) for rank in range(1, 7)]
+
+
+@pytest.mark.parametrize(("seed", "number"), [(73, 1), (190, 1), (606, 1), (2325, 1), (2497, 1)])
+def test_launches_in_which_adopted_ones_were_given_up(seed: int, number: int) -> None:
+    launch(seed, number)
+
+
+# ---- fences ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 120), names, names, st.data())
+def test_what_is_put_before_a_fence_is_told_once_by_each_agent(
+    seed: int, agents: int, spawning: str, routing: str, data: st.DataObject
+) -> None:
+    """So the root hears of its children alone; once more of each when all there have ended."""
+    sizes = data.draw(st.lists(st.sampled_from([0, 1, 3]), min_size=agents, max_size=agents).filter(any))
+    forest = Forest(seed, Ground(agents, spawning, routing))
+    forest.open()
+    forest.run(data.draw(st.floats(0, 5)))
+    landlord = forest.launch(t.Launch(("true",), {}, "/", tuple(sizes), "pmi1"))
+    forest.run()
+    assert landlord.launching.fences == FENCES
+    for agent in forest.agents.values():
+        assert agent.sent["Gathered"] <= FENCES + 1
+    forest.finish()
+    forest.run()
+
+
+def inner() -> Branch:
+    """Rank 1, with rank 2 below it, and rank 3 below that."""
+    branch = Branch(b.Seat(1, "one", 0, "1", "1", survive=True))
+    branch.handle([b.Linked(0), b.Heard(0, m.Below(("n1", "n2"), {0: "root"}, 3))])
+    branch.handle([b.Heard(2, m.Calling(2, "two"))])
+    return branch
+
+
+def gathered(outputs: list[b.AnyOutput]) -> list[m.Gathered]:
+    return [
+        each.message for each in outputs if isinstance(each, b.Tell) and isinstance(each.message, m.Gathered)
+    ]
+
+
+def test_a_long_part_goes_in_pieces_the_last_of_which_says_whose_it_is() -> None:
+    branch = inner()
+    entries = {str(number): "x" * (PIECE // 2) for number in range(3)}
+    assert not gathered(branch.handle([b.Put(0, 0, {"0": entries["0"]}, more=True)]))
+    assert not gathered(branch.handle([b.Put(0, 0, {"1": entries["1"]})]))
+    told = gathered(branch.handle([b.Heard(2, m.Gathered(0, {"2": entries["2"]}, (1, 2), 0))]))
+    assert [(each.parts, each.until) for each in told] == [((), -1), ((), -1), ((0, 1, 2), 0)]
+    assert {key: value for each in told for key, value in each.entries.items()} == entries
+
+
+def test_an_agent_waits_for_all_below_it_and_passes_on_at_once_what_comes_later() -> None:
+    branch = inner()
+    assert not gathered(branch.handle([b.Absent()]))
+    assert not gathered(branch.handle([b.Heard(2, m.Gathered(0, {"a": "1"}))]))
+    assert gathered(branch.handle([b.Heard(2, m.Gathered(0, {}, (1,), 0))])) == [
+        m.Gathered(0, {"a": "1"}, (1,), 0)
+    ]
+    assert not gathered(branch.handle([b.Heard(2, m.Gathered(0, {"a": "1"}, (1,), 0))])), "as before"
+    late = m.Gathered(0, {"b": "2"}, (2,))
+    assert gathered(branch.handle([b.Heard(2, late)])) == [m.Gathered(0, {"b": "2"}, (2,), 0)]
+    branch.handle([b.Passed(0)])
+    assert not gathered(branch.handle([b.Heard(2, late)])), "all have it"
+    assert gathered(branch.handle([b.Heard(2, m.Gathered(until=1 << 31))])) == [m.Gathered(until=1 << 31)]
+
+
+def test_an_orphan_tells_its_new_parent_again_what_is_not_passed() -> None:
+    branch = Branch(b.Seat(2, "two", 1, "1", "1", survive=True))
+    branch.handle([b.Linked(1), b.Heard(1, m.Below((), {0: "root", 1: "one"}, 2))])
+    idle = Branch(b.Seat(2, "two", 1, "1", "1", survive=True))
+    idle.handle(
+        [b.Linked(1), b.Heard(1, m.Below((), {0: "root", 1: "one"}, 2)), b.Absent(), b.Cut(1, "gone")]
+    )
+    told = idle.handle([b.Linked(0), b.Heard(0, m.Below((), {0: "root"}, 2))])
+    assert gathered(told) == [m.Gathered(until=1 << 31)], "also that there is nothing to wait for"
+    for number in (0, 1):
+        branch.handle([b.Put(number, 5, {f"{number}": "x"}), b.Passed(number - 1)])
+    branch.handle([b.Cut(1, "gone"), b.Linked(0)])
+    told = branch.handle([b.Heard(0, m.Below((), {0: "root"}, 2))])
+    assert gathered(told) == [m.Gathered(1, {"1": "x"}, (5,), 1)]
+    assert gathered(branch.handle([b.Absent()])) == [m.Gathered(until=1 << 31)]
+
+
 # ---- nodes that come and go --------------------------------------------------------------------------------
 
 
@@ -197,6 +346,7 @@ def test_one_that_has_left_calls_nobody() -> None:
     assert forest.agents[4].sent["Calling"] == 2, "the next one further up"
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 40), names, names, st.floats(0, 5))
 def test_nodes_are_added_and_hear_all(

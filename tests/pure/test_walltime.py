@@ -75,6 +75,7 @@ class Watched:
         return decisions
 
 
+@pytest.mark.long
 @settings(max_examples=150)
 @given(
     outrunning(),

@@ -20,6 +20,7 @@ from pliant.launch import processes, warming
 from pliant.launch.starter import ExecStarter, Starter, Streams
 from pliant.launch.warming import NotWarm, WarmProcess
 from pliant.live.node.messages import StartHelper
+from pliant.model.kinds import KINDS, JobKind
 
 pytestmark = pytest.mark.long
 
@@ -352,3 +353,32 @@ def _await(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def of_mpi() -> Iterator[WarmProcess]:
+    process = start_warm(KINDS[JobKind.MPI].modules)
+    assert says(process) == b"ready"
+    yield process
+    end(process)
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["", "rc.threads = False", "rc.thread_level = 'funneled'", "rc.errors = 'fatal'", "rc.finalize = False", "rc.initialize = False"],
+)  # fmt: skip
+def test_mpi_is_started_by_the_program_as_it_says(of_mpi: WarmProcess, tmp_path: Path, options: str) -> None:
+    """Only its libraries are there before: what mpi4py's import does, and its end, is the program's."""
+    code = (
+        "import sys, mpi4py\nfrom mpi4py import rc\n"
+        "print([name for name in sys.modules if name.startswith('pliant.mpi')], 'mpi4py.MPI' in sys.modules)\n"
+        f"{options}\n"
+        "from mpi4py import MPI\n"
+        "if MPI.Is_initialized():\n"
+        "  MPI.COMM_WORLD.Get_errhandler() == MPI.ERRORS_ARE_FATAL and print('fatal')\n"
+        "  print(MPI.Query_thread(), MPI.COMM_WORLD.allreduce(7))\n"
+        "import numpy, pliant.mpi\n"
+        "print(numpy.arange(3) * 2, pliant.mpi.Block, rc.finalize)"
+    )
+    exits, text = both(of_mpi, tmp_path / "out", "-c", code)
+    assert (exits, text.splitlines()[0]) == (0, "[] False")

@@ -12,6 +12,7 @@ from commands import command
 from pliant.apgas.place.finishes import Home
 from pliant.apgas.place.machine import Machine
 from pliant.core import records as r
+from pliant.core.job import Job
 from pliant.live.job.life import JobLife
 from pliant.live.node import messages as n
 from pliant.live.node.uplink import Uplink
@@ -30,8 +31,9 @@ from pliant.testing.world import World
 SEEDS = (0, 1, 2, 5, 7)
 """Small ones, and quick."""
 FOUND = (
-    3, 4, 6, 41, 125, 204, 206, 406, 445, 620, 721, 1009, 2158, 3031, 801391, 870167, 870366, 870557,
+    3, 4, 6, 41, 125, 204, 206, 207, 406, 445, 620, 721, 1009, 2158, 3031, 801391, 870167, 870366, 870557,
     870736, 881044, 890077, 890366, 910061, 911118, 911157, 911499,
+    921972, 921978,
 )  # fmt: skip
 """Worlds that once broke the system, or a check, and larger ones."""
 
@@ -54,6 +56,19 @@ def test_without_faults_all_but_those_that_fail_by_themselves_complete(seed: int
     assert not verdict.faults
     assert verdict.ended[JobState.COMPLETED] > verdict.jobs / 2
     assert verdict.done
+
+
+@pytest.mark.parametrize("seed", [16, 44])
+def test_ranks_sleep_and_wake_in_worlds_whose_nodes_have_several_slots(seed: int) -> None:
+    verdict = World(seed).run()
+    assert not verdict.broken, verdict.what
+    assert verdict.slots
+
+
+def test_a_core_that_forgets_who_sleeps_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Job, "sleep", lambda *_: None)
+    verdict = World(16).run()
+    assert "awake, the core" in verdict.what
 
 
 def test_many_groups_start_together_where_mpi_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from pliant.apps.heat import solve_serial
+from pliant.core import records as r
+
 PLIANT = str(Path(sys.executable).with_name("pliant"))
 ALLOCATION = ["salloc", "--nodes=4", "--quiet"]
+PATIENCE_S = 60.0
+UNTIL = Path(__file__).parents[1] / "live/programs/until.py"
 MARK = "PLIANT_TEST_SLURM"
 HEAT = "python -m pliant.apps.heat --rows 64 --cols 64 --steps 40"
 BATCH = f"""
@@ -33,13 +43,11 @@ nodes = 3
 """
 
 
-def inside(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """``pliant`` in an allocation of all nodes; nothing of it is left."""
+@contextmanager
+def nothing_left() -> Iterator[dict[str, str]]:
+    """The environment of a command, of which nothing is left at the end."""
     mark = uuid.uuid4().hex
-    done = subprocess.run(
-        [*ALLOCATION, PLIANT, *words], env={**os.environ, **env, MARK: mark},
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    yield {**os.environ, MARK: mark}
     left = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -48,7 +56,71 @@ def inside(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
         except OSError:
             continue
     assert not [each for each in left if b"pliant" in each]
-    return done
+
+
+def inside(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """``pliant`` in an allocation of all nodes; nothing of it is left."""
+    with nothing_left() as mine:
+        return subprocess.run(
+            [*ALLOCATION, PLIANT, *words], env={**mine, **env}, capture_output=True, text=True, timeout=60, check=False
+        )  # fmt: skip
+
+
+class Run:
+    """A batch in an allocation of all nodes, looked at and commanded from another terminal."""
+
+    def __init__(self, place: Path, batch: str, env: dict[str, str]) -> None:
+        self.env = env
+        self.place = place
+        (place / "batch.toml").write_text(batch)
+        words = ["--provider", "slurm", "--interface", "lo", "--output", str(place / "out"), "--json"]
+        with (place / "stdout").open("w") as out, (place / "stderr").open("w") as err:
+            self.process = subprocess.Popen(
+                [*ALLOCATION, PLIANT, "run", *words, str(place / "batch.toml")],
+                env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+            )  # fmt: skip
+
+    def records(self) -> list[r.AnyRecord]:
+        path = self.place / "out/records.ndjson"
+        lines = path.read_bytes().split(b"\n")[1:-1] if path.exists() else []
+        return [r.from_line(line) for line in lines]
+
+    @property
+    def size(self) -> int:
+        """Nodes that the job computes on."""
+        nodes = 0
+        for record in self.records():
+            if isinstance(record, r.JobStarted):
+                nodes = len(record.nodes)
+            elif isinstance(record, r.ResizeDone):
+                nodes += len(record.gained) - len(record.released)
+        return nodes
+
+    @property
+    def returned(self) -> int:
+        return sum(len(each.nodes) for each in self.records() if isinstance(each, r.NodesReturned))
+
+    def until(self, true: Callable[[], object], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not true():
+            assert time.monotonic() < deadline, f"{what}: {(self.place / 'stderr').read_text()}"
+            assert self.process.poll() is None, f"{what}: {(self.place / 'stderr').read_text()}"
+            time.sleep(0.05)
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(10)
+
+    def order(self, *words: str) -> str:
+        done = subprocess.run(
+            [PLIANT, *words], env=self.env, capture_output=True, text=True, timeout=20, check=False
+        )
+        return done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("degree", ["direct", "2"])
@@ -81,3 +153,40 @@ def test_a_batch_runs_on_the_nodes_of_the_allocation(slurm: Path, tmp_path: Path
     jobs = {job["name"]: job for job in run["jobs"]}
     assert jobs["solver"]["verified"]
     assert sorted((tmp_path / "out" / "names.log").read_text().split()) == ["node1", "node2", "node3"]
+
+
+def test_a_job_grows_over_nodes_that_are_added_and_leaves_those_that_are_given_back(
+    slurm: Path, tmp_path: Path
+) -> None:
+    """Each by an srun of its own; one that was given back is started anew."""
+    flag = tmp_path / "flag"
+    batch = f"""
+[cluster]
+nodes = 2
+cooldown_s = 0.1
+[[jobs]]
+name = "solver"
+command = "python {UNTIL} {flag}"
+nodes = {{ min = 1, max = 4 }}
+walltime = 60
+"""
+    with nothing_left() as mine, tempfile.TemporaryDirectory(prefix="pl-") as runtime:
+        run = Run(tmp_path, batch, {**mine, "XDG_RUNTIME_DIR": runtime, "UCX_NET_DEVICES": "lo"})
+        try:
+            run.until(lambda: run.size == 2, "a job of 2 nodes")
+            assert run.order("nodes", "add", "2") == "2 nodes more asked for\n"
+            run.until(lambda: run.size == 4, "4 nodes, as there are")
+            assert run.order("nodes", "remove", "node[3-4]").startswith("node[3-4] will be given back")
+            run.order("resize", "solver", "2")
+            run.until(lambda: run.returned == 2, "nodes that have left")
+            assert run.size == 2
+            run.order("resize", "solver", "auto")
+            assert run.order("nodes", "add", "1") == "1 node more asked for\n"
+            run.until(lambda: run.size == 3, "one of them again")
+            flag.touch()
+            assert run.process.wait(PATIENCE_S) == 0, (tmp_path / "stderr").read_text()
+        finally:
+            run.end()
+    [job] = json.loads((tmp_path / "stdout").read_text())["runs"][0]["jobs"]
+    steps, found = job["result"].split()
+    assert solve_serial(64, 64, int(steps)) == found

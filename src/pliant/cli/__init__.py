@@ -10,8 +10,8 @@ from importlib import import_module
 
 import typer
 
+from pliant.daemon.directory import current_directory
 from pliant.daemon.interrupted import Interrupted
-from pliant.daemon.submission import current_directory
 from pliant.launch.descriptors import open_standard
 from pliant.model.errors import PliantError
 from pliant.terminal.glyphs import SPELLED
@@ -23,9 +23,10 @@ SHORTAGES = (
 """Of disk, files, memory and processes: no defect of ours."""
 
 COMMANDS = (
-    "demo", "run", "launch", "simulate", "reproduce", "calibrate", "policies", "operate", "doctor", "bench",
-    "bench_live", "bench_launch", "bench_agreement", "bench_places", "bench_world", "bench_apgas", "bench_scaling",
-    "reproduce_apgas", "reproduce_launch",
+    "demo", "run", "launch", "simulate", "reproduce", "calibrate", "policies", "plan", "operate", "doctor", "bench",
+    "bench_live", "bench_launch", "bench_resize", "bench_agreement", "bench_places", "bench_world", "bench_apgas",
+    "bench_scaling", "reproduce_apgas", "reproduce_launch", "reproduce_spawning", "plan_spawn", "plan_shrink",
+    "plan_data",
 )  # fmt: skip
 """The modules of this package that add a command, in the order in which help shows them."""
 QUICK = "launch"

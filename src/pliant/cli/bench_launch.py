@@ -1,4 +1,4 @@
-"""``pliant bench launch``: an empty command on many nodes, by our launcher and by others."""
+"""``pliant bench launch``: an empty command and an empty MPI program on many nodes, by our launcher and by others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from rich.table import Table
 from pliant.cli.bench import bench_app
 from pliant.measure import launching
 from pliant.measure.programs import Figures, surroundings
+from pliant.measure.quiet import Quiet
 from pliant.testing.cluster import virtual_cluster
+
+QUIET_S = 60.0
+"""So long in all it is waited for others to leave the processors alone."""
 
 
 def register(_app: typer.Typer) -> None:
@@ -35,26 +39,32 @@ def launch(  # noqa: PLR0913 -- a command has its options as parameters
         float, typer.Option(min=0.0, max=60.0, help="Seconds that each ssh takes longer.")
     ] = 0.0,
     repetitions: Annotated[int, typer.Option(min=1, help="Runs of each; the medians count.")] = 5,
+    mpi: Annotated[
+        bool,
+        typer.Option(help="An empty MPI program too, by ours and by hydra, on as many nodes as it may be."),
+    ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """An empty command on all nodes of a virtual cluster, over ssh: `pliant launch`, MPICH's hydra, a flat loop of
-    ssh, pdsh and clush, as far as they are there. Needs root, and what virtual clusters need."""
+    """An empty command and an empty MPI program on all nodes of a virtual cluster, over ssh: `pliant launch`, MPICH's
+    hydra, a flat loop of ssh, pdsh and clush, as far as they are there. Needs root, and what virtual clusters need."""
     effort = launching.Effort(
         tuple(sorted(set(nodes or [16]))),
         tuple(sorted(set(degree or [8, 32]))),
         window,
-        ssh_delay,
+        (ssh_delay,),
         repetitions,
     )
-    around = surroundings()
+    around, quiet = surroundings(), Quiet(QUIET_S)
     with (
-        virtual_cluster(max(effort.nodes), ssh_delay_s=ssh_delay) as cluster,
+        virtual_cluster(max(effort.nodes)) as cluster,
         Progress(console=Console(stderr=True), transient=True) as progress,
     ):
-        there, left_out = launching.contenders(effort)
+        there, left_out = launching.contenders(effort, mpi=mpi)
         bar = progress.add_task("launches", total=launching.steps(effort, there))
-        rows = launching.measure(cluster, effort, there, lambda: progress.advance(bar))
-    figures = {"window": window, "ssh_delay_s": ssh_delay, "repetitions": repetitions, **around}
+        rows = launching.measure(cluster, effort, there, quiet, lambda: progress.advance(bar))
+    figures = {
+        "window": window, "ssh_delay_s": ssh_delay, "repetitions": repetitions, "loud": quiet.loud, **around
+    }  # fmt: skip
     if as_json:
         typer.echo(json.dumps({**figures, "launches": rows, "left_out": left_out}))
     else:
@@ -68,10 +78,10 @@ def table(rows: Sequence[Figures], figures: Figures) -> Table:
     """``figures``: what was asked for, and where it was measured."""
     shown = Table(
         "nodes",
-        title=f"an empty command on all nodes, {figures['window']} starts at a time, "
+        title=f"an empty command, or an empty MPI program, on all nodes, {figures['window']} starts at a time, "
         f"each ssh {figures['ssh_delay_s']:g} s longer",
         caption=f"medians of {figures['repetitions']} rounds on {figures['processors']} processors, "
-        f"load {figures['load_average']} at the start",
+        f"load {figures['load_average']} at the start; {figures['loud']} launches began while others computed",
     )
     shown.add_column("", no_wrap=True)
     for heading in ("seconds", "of the flat loop's", "least", "most"):

@@ -1,7 +1,8 @@
-"""``pliant bench batches`` and ``pliant bench leaks``: real runs, repeated, and what they lose."""
+"""``pliant bench batches``, ``leaks`` and ``cycles``: real runs, repeated, and what they lose."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import statistics
 import tempfile
@@ -19,6 +20,7 @@ from pliant.cli.bench import bench_app
 from pliant.cli.execute import Variant
 from pliant.daemon import control
 from pliant.launch import processes, shm
+from pliant.measure import cycles as measured
 from pliant.model.batch import Batch, ClusterSpec
 from pliant.policy import registry
 from pliant.report.runs import Run
@@ -33,6 +35,7 @@ def register(_app: typer.Typer) -> None:
     """Add the live verbs to ``bench``."""
     bench_app.command()(batches)
     bench_app.command()(leaks)
+    bench_app.command("cycles")(resize_cycles)
 
 
 def heat_batch(seed: int, jobs: int, gap_s: float = 2.0, start: str | None = None) -> Batch:
@@ -141,12 +144,37 @@ def leaks(
         "directories_left": len({path.name for path in control.base().iterdir()} - places),
         "shm_files_left": len({path.name for path in shm.SHM.iterdir()} - segments),
     }
-    if as_json:
-        typer.echo(json.dumps(figures))
-    else:
-        table = Table(show_header=False)
-        for key, value in figures.items():
-            table.add_row(key.replace("_", " "), str(value))
-        Console().print(table)
+    _print(figures, as_json=as_json)
     if failed or any(figures[key] for key in ("processes_left", "directories_left", "shm_files_left")):
         raise typer.Exit(1)
+
+
+def resize_cycles(
+    *,
+    cycles: Annotated[int, typer.Option(min=1, help="How often the job grows and shrinks.")] = 100,
+    nodes: Annotated[
+        int, typer.Option("--nodes", "-N", min=2, help="How many nodes it grows to, from one.")
+    ] = 2,
+    slots: Annotated[int, typer.Option(min=1, help="Ranks a node.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """What the processes of one MPI job, its agents and its controller hold more after each growth and shrink (half a
+    second a cycle). Exits with 1 where descriptors, processes or files in /dev/shm become more."""
+    with Progress(console=Console(stderr=True)) as progress, tempfile.TemporaryDirectory() as place:
+        bar = progress.add_task("cycles", total=measured.SETTLE + cycles)
+        figures = asyncio.run(
+            measured.measure(cycles, nodes, slots, Path(place), lambda: progress.advance(bar))
+        )
+    _print(figures, as_json=as_json)
+    if any(figures[key] > 0 for key in ("processes_more", "descriptors_more", "shm_files_more")):
+        raise typer.Exit(1)
+
+
+def _print(figures: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(figures))
+        return
+    table = Table(show_header=False)
+    for key, value in figures.items():
+        table.add_row(key.replace("_", " "), str(value))
+    Console().print(table)

@@ -106,6 +106,7 @@ def _sum(verdicts: list[Verdict], seconds: float) -> tuple[dict[str, object], li
         **{kind: kinds[kind] for kind in KINDS},
         "resizes": offered,
         "resizes_done_share": round(done / max(1, offered), 4),
+        "slots_resizes_done": sum(verdict.slots for verdict in verdicts),
         "cells_visited": len(cells),
         "cells": len(resizing.TABLE),
         "cells_not_visited": [" ".join(cell) for cell in resizing.TABLE if cell not in cells],

@@ -7,28 +7,34 @@ import importlib.util
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from pliant.core.settings import Settings
 from pliant.daemon import control
+from pliant.daemon.directory import current_directory
 from pliant.daemon.foreground import run_batch
-from pliant.daemon.submission import current_directory
+from pliant.measure.trials import MPIEXEC
 from pliant.model.batch import Batch, ClusterSpec
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds, JobSpec, JobState
+from pliant.plan.choose import Abilities, by_agent, by_spawn
 from pliant.policy.fcfs import Fcfs
 from pliant.report.runs import Run
 
 SHM = Path("/dev/shm")
 SHM_BYTES = 256 << 20
+TRY = ("-c", "from pliant.mpi.abilities import main; main()")
+TRY_S = 60.0
 _PROGRAM = (
     "from mpi4py import MPI; w = MPI.COMM_WORLD; ok = w.allreduce(1) == w.size\n"
     "if w.rank == 0: print(*MPI.Get_library_version().split(chr(10))[0].split(), ok)"
@@ -63,7 +69,7 @@ def doctor(
         _mpi,
         _start,
     )
-    findings = [check() for check in checks]
+    findings = [*(check() for check in checks), *_resizes()]
     if as_json:
         typer.echo(json.dumps([finding._asdict() for finding in findings]))
     else:
@@ -155,3 +161,41 @@ def _start() -> Finding:
     ok = outcome.state is JobState.COMPLETED and bool(lines) and lines[-1].endswith("True")
     found = f"2 ranks in {took:.2f} s: {lines[-1].rpartition(' ')[0].strip()}" if ok else outcome.error[-200:]
     return Finding("MPI start", ok, found, "reinstall mpi4py and mpich in this environment: make setup")
+
+
+def _resizes() -> list[Finding]:
+    """How MPI jobs would be resized here, by what their MPI can do when it is tried."""
+    found = _abilities()
+    if isinstance(found, str):
+        return [Finding("MPI resizes", ok=False, found=found, remedy="mend what is missing above")]
+    netmod = f"{found.library}{found.netmod and f', netmod {found.netmod}'}"
+    findings = []
+    for what, choose, remedy in (
+        (
+            "resizes by pliant",
+            by_agent,
+            "jobs keep their size; take an MPI whose MPI_Open_port works: pip install mpich",
+        ),
+        ("resizes by mpiexec", by_spawn, "resize jobs under pliant run instead"),
+    ):
+        try:
+            findings.append(Finding(what, ok=True, found=f"{netmod}: {choose(found)}", remedy=""))
+        except ValueError as error:
+            findings.append(Finding(what, ok=False, found=f"{netmod}: {error}", remedy=remedy))
+    return findings
+
+
+def _abilities() -> Abilities | str:
+    """What is found by a program that tries it, or why nothing is."""
+    words = [str(MPIEXEC), "-n", "1", sys.executable, *TRY]
+    try:
+        ran = subprocess.run(
+            words, capture_output=True, text=True, timeout=TRY_S, check=True, errors="replace"
+        )
+        return msgspec.json.decode(ran.stdout, type=Abilities)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"tried under mpiexec: {error}"
+    except subprocess.CalledProcessError as error:
+        return f"tried under mpiexec: exit code {error.returncode}: {error.stderr.strip()[-200:]}"
+    except msgspec.MsgspecError as error:
+        return f"tried under mpiexec: {error}: {ran.stdout[:200]!r}"

@@ -30,8 +30,26 @@ class ProviderName(StrEnum):
 
 
 def passed_on() -> dict[str, str]:
-    """This process' environment, as programs elsewhere get it."""
-    return {key: value for key, value in os.environ.items() if not key.startswith(NOT_PASSED)}
+    """This process' environment, as programs elsewhere get it; PliantError if it cannot be sent there."""
+    passed = {key: value for key, value in os.environ.items() if not key.startswith(NOT_PASSED)}
+    for name, value in passed.items():
+        if not_text := next(
+            (what for what, text in (("name", name), ("value", value)) if not is_text(text)), None
+        ):
+            raise PliantError(
+                f"the {not_text} of the environment variable {name!r} is no text in UTF-8, and cannot be sent "
+                "to nodes: unset it, as by env -u"
+            )
+    return passed
+
+
+def is_text(text: str) -> bool:
+    """Whether it is one in UTF-8: what was given to this process need not be."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def hosts_named(hosts: str) -> tuple[str, ...]:
@@ -46,13 +64,17 @@ def _checked(what: str, text: str) -> tuple[str, ...]:
         raise PliantError(f"{what}: {error}") from None
     if not names:
         raise PliantError(f"{what} names no node")
-    if wrong := next((name for name in names if name.startswith(("-", ".")) or "/" in name), None):
+    if wrong := next((name for name in names if not _may_be(name)), None):
         raise PliantError(f"{what}: no node is called {wrong!r}")
     if twice := sorted(name for name, times in Counter(names).items() if times > 1):
         raise PliantError(
             f"{what}: {hostlist(twice)} twice; a node is there once, and may have several slots"
         )
     return tuple(names)
+
+
+def _may_be(name: str) -> bool:
+    return not name.startswith(("-", ".")) and "/" not in name and is_text(name)
 
 
 def hosts_allocated() -> tuple[str, ...]:

@@ -15,10 +15,10 @@ from typing import Annotated, Any
 
 import typer
 
-from pliant.cli.hosts import ALLOCATED, hosts_allocated, hosts_named, passed_on
+from pliant.cli.hosts import ALLOCATED, hosts_allocated, hosts_named, is_text, passed_on
 from pliant.cli.outputs import check_output
-from pliant.daemon.launcher import Launcher, Outcome, Plan
-from pliant.daemon.submission import current_directory
+from pliant.daemon.directory import current_directory
+from pliant.daemon.launcher import Launcher, Outcome, Plan, unwritten, unwritten_code
 from pliant.launch.tree.interfaces import controller_at
 from pliant.launch.tree.posting import Starting
 from pliant.model.errors import PliantError
@@ -29,9 +29,12 @@ from pliant.protocol import codec
 from pliant.protocol import launching as t
 from pliant.report.timeline import timeline
 
+MOST_SPILLED = 1 << 30
+"""MiB."""
 PHASES = {
     "contacts": "all agents known to all",
     "started": "started everywhere",
+    "fence": "through MPI_Init",
     "ended": "ended",
     "over": "cleaned up",
 }
@@ -75,6 +78,9 @@ def launch(  # noqa: PLR0913 - the options of a command
     tag_output: Annotated[
         bool, typer.Option("--tag-output", help="Begin each line with where it is from.")
     ] = False,
+    spill: Annotated[
+        int, typer.Option(help="MiB of output that may wait in a file on each node; then its processes wait.")
+    ] = 1024,
     patience: Annotated[float, typer.Option(help="Seconds that one agent may take to start.")] = 30.0,
     timeout: Annotated[float, typer.Option(help="End it after so many seconds; 0 is never.")] = 0.0,
     trace: Annotated[Path | None, typer.Option("--timeline", help="A file for chrome://tracing.")] = None,
@@ -89,17 +95,22 @@ def launch(  # noqa: PLR0913 - the options of a command
     those of the Slurm allocation that this is called in."""
     names, starting = _nodes(nodes, hosts, tuple(ssh_option or ()))
     sizes = _sizes(len(names), processes)
-    for text in (degree, routing or degree):
-        try:
-            tree.named(text)
-        except ValueError as error:
-            raise PliantError(str(error)) from error
+    _check_words(command)
+    _check_trees(degree, routing or degree)
     if window < 1 or not 0 < patience < math.inf or not 0 <= timeout < math.inf:
         raise PliantError("--window is 1 or more, --patience more than 0 seconds, --timeout 0 or more")
+    if not 0 <= spill <= MOST_SPILLED:
+        raise PliantError(f"--spill {spill}: it is 0 to {MOST_SPILLED} MiB")
     if not -1 <= stdin < sum(sizes):
         raise PliantError(f"--stdin {stdin}: the processes are 0 to {sum(sizes) - 1}")
     what = t.Launch(
-        tuple(command), passed_on(), current_directory(), sizes, "pmi1" if mpi else "launch", stdin
+        tuple(command),
+        passed_on(),
+        current_directory(),
+        sizes,
+        "pmi1" if mpi else "launch",
+        stdin,
+        spill << 20,
     )
     _check_size(what)
     if trace is not None:
@@ -115,17 +126,33 @@ def launch(  # noqa: PLR0913 - the options of a command
     outcome = asyncio.run(_run(plan, write))
     if trace is not None:
         _write_trace(trace, plan, outcome)
+    code = outcome.code
     if as_json:
-        sys.stdout.write(json.dumps(_told(plan, outcome, kept), indent=2) + "\n")
+        code = _print_json(_told(plan, outcome, kept), code)
     elif summary:
         sys.stderr.write(_summary(plan, outcome) + "\n")
-    if outcome.why:
+    if not outcome.is_whole:
         sys.stderr.write(f"pliant: {outcome.why}\n")
-    sys.exit(min(outcome.code, 255))
+    sys.exit(min(code, 255))
 
 
 async def _run(plan: Plan, write: Callable[[str, t.Output], object]) -> Outcome:
     return await Launcher(plan, write, lambda text: sys.stderr.write(f"pliant: {text}\n")).run()
+
+
+def _check_words(command: list[str]) -> None:
+    for number, word in enumerate(command):
+        if not is_text(word):
+            what = f"argument {number} of the command" if number else "the command"
+            raise PliantError(f"{what}, {word!r}, is no text in UTF-8, and cannot be sent to nodes")
+
+
+def _check_trees(*names: str) -> None:
+    for text in names:
+        try:
+            tree.named(text)
+        except ValueError as error:
+            raise PliantError(str(error)) from error
 
 
 def _check_size(what: t.Launch) -> None:
@@ -140,7 +167,7 @@ def _check_size(what: t.Launch) -> None:
 
 
 def _write_trace(trace: Path, plan: Plan, outcome: Outcome) -> None:
-    rows = timeline(plan.nodes, outcome.began, outcome.phases, outcome.counted)
+    rows = timeline(plan.nodes, outcome.began, outcome.phases, outcome.counted, outcome.stops)
     try:
         trace.write_text(json.dumps(rows), encoding="utf-8")
     except OSError as error:  # its place was there at the start
@@ -200,6 +227,16 @@ def _write(number: int, data: bytes) -> None:
             select.select([], [number], [])
 
 
+def _print_json(told: dict[str, Any], code: int) -> int:
+    """The exit code: as where output cannot be written, if that of the program is 0."""
+    try:
+        _write(1, json.dumps(told, indent=2).encode() + b"\n")
+    except OSError as error:
+        sys.stderr.write(f"pliant: {unwritten(error)}\n")
+        return code or unwritten_code(error)
+    return code
+
+
 def _keeper(kept: dict[int, tuple[bytearray, bytearray]]) -> Callable[[str, t.Output], None]:
     def write(_node: str, output: t.Output) -> None:
         kept.setdefault(output.rank, (bytearray(), bytearray()))[output.error].extend(output.data)
@@ -215,6 +252,7 @@ def _told(plan: Plan, outcome: Outcome, kept: dict[int, tuple[bytearray, bytearr
         "code": outcome.code,
         "why": outcome.why,
         "phases": {name: round(seconds, 4) for name, seconds in outcome.phases.items()},
+        "stopped_s": round(sum(until - since for since, until in outcome.stops), 1),
         "connections_max": outcome.connections_max,
         "depth": outcome.depth,
         "lost": outcome.lost,

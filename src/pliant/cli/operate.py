@@ -17,7 +17,7 @@ from pliant.model.kinds import JobKind
 from pliant.model.limits import whole
 from pliant.report.words import plain
 
-COLUMNS = ("job", "name", "kind", "state", "nodes", "nodelist", "sizes")
+COLUMNS = ("job", "name", "kind", "state", "nodes", "nodelist", "awake", "sizes")
 RUN = Annotated[str, typer.Option("--run", help="Which run, if several go on (pliant queue lists them).")]
 
 
@@ -33,12 +33,26 @@ def register(app: typer.Typer) -> None:
 
 def resize(
     job: Annotated[str, typer.Argument(help="Number or name of a running job.")],
-    size: Annotated[str, typer.Argument(help="Nodes, or auto to hand the job back to the policy.")],
+    size: Annotated[str, typer.Argument(help="Nodes, or auto to hand the job back to the policy.")] = "",
     *,
     leave: Annotated[str, typer.Option(help="Nodes that must be given back in a shrink, as n[0-1].")] = "",
+    slots: Annotated[
+        str,
+        typer.Option(help="In place of SIZE: ranks that stay awake on nodes, as n3=1 or n1=2,n[2-3]=1."),
+    ] = "",
     run: RUN = "",
 ) -> None:
-    """Order a running job to another size. It keeps that size until it is ordered to another, or to auto."""
+    """Order a running job to another size. It keeps that size until it is ordered to another, or to auto. With --slots
+    it keeps its nodes, and its last ranks there sleep, or wake up again."""
+    if slots:
+        if size or leave:
+            raise PliantError(
+                "--slots leaves the job on its nodes: order it alone, and SIZE or --leave before or after it"
+            )
+        _order(run, control.Request("resize", job, slots=slots))
+        return
+    if not size:
+        raise PliantError("say what the job is to have: a number of nodes, auto, or --slots n3=1")
     nodes = 0 if size == "auto" else whole(size)
     if nodes is None or (nodes == 0 and size != "auto"):
         raise PliantError(f"{size!r} is no number of nodes; give a whole number of 1 or more, or auto")
@@ -108,10 +122,11 @@ def _plain(run: str, answer: control.Answer | PliantError) -> dict[str, object]:
 
 
 def _table(found: dict[str, control.Answer | PliantError]) -> Table:
-    """All jobs, a row each. Where all are of kind mpi, that is not said."""
+    """All jobs, a row each. Where all are of kind mpi, that is not said, nor where no rank sleeps."""
     jobs = [job for answer in found.values() if isinstance(answer, control.Answer) for job in answer.jobs]
     kinds = any(job.get("kind", JobKind.MPI) != JobKind.MPI for job in jobs)
-    columns = [key for key in COLUMNS if kinds or key != "kind"]
+    shown = {"kind": kinds, "awake": any(job.get("awake") for job in jobs)}
+    columns = [key for key in COLUMNS if shown.get(key, True)]
     table = Table("RUN", *(key.upper() for key in columns))
     for run, answer in found.items():
         if isinstance(answer, PliantError):
@@ -120,8 +135,15 @@ def _table(found: dict[str, control.Answer | PliantError]) -> Table:
             table.add_row(run, "", Text("no jobs", style="dim"))
         else:
             for job in answer.jobs:
-                table.add_row(run, *(Text(plain(str(job.get(key, "")))) for key in columns))
+                table.add_row(run, *(Text(plain(_cell(job.get(key, "")))) for key in columns))
     return table
+
+
+def _cell(value: object) -> str:
+    """A value in a table; ``n3=1`` for what is said by node."""
+    if isinstance(value, dict):
+        return ",".join(f"{name}={count}" for name, count in value.items())
+    return str(value)
 
 
 def _runs() -> dict[str, str]:

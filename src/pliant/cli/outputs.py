@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from pliant.daemon.submission import current_directory
+from pliant.daemon.directory import current_directory
 from pliant.model.errors import BatchError
 
 

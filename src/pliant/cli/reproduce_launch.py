@@ -8,20 +8,25 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from msgspec.structs import replace
 from rich.console import Console
 from rich.progress import Progress
 
 from pliant.cli.reproduce import reproduce_app
 from pliant.measure import launching
-from pliant.measure.launch_model import SMALL, Point, Site, contact_cost, fit, held
+from pliant.measure.launch_model import SMALL, contact_cost
 from pliant.measure.programs import surroundings
+from pliant.measure.quiet import Quiet
+from pliant.model.errors import PliantError
 from pliant.reproduce import launch as reproduced
 from pliant.reproduce.folder import Folder
+from pliant.reproduce.launch import Measured, load
 from pliant.testing.cluster import virtual_cluster
 
 DELAYS = (0.0, 0.5)
 WINDOW = 8
+MPI_DEGREE = 8
+QUIET_S = 120.0
+"""So long in all it is waited for others to leave the processors alone."""
 
 
 def register(_app: typer.Typer) -> None:
@@ -37,31 +42,46 @@ def launch(
     quick: Annotated[
         bool, typer.Option("--quick", help="At most 32 nodes, one tree, and each once.")
     ] = False,
+    from_folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="FOLDER", help="Measure nothing: take what an earlier run left there."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Launches of an empty command over 1 to 128 nodes of a virtual cluster, a model that is fitted to those of up to
-    8, and what it says of up to 100,000: figures, tables, and a README.md. Needs root, and what virtual clusters need
-    (10 minutes)."""
+    """Launches of an empty command over 1 to 128 nodes of a virtual cluster, and of an empty MPI program over fewer; a
+    model that is fitted to those of up to 8, and what it says of up to 100,000: figures, tables, and a README.md. Needs
+    root, and what virtual clusters need (10 minutes)."""
+    if from_folder is not None and quick:
+        raise PliantError("--from measures nothing: leave out --quick")
     began = time.monotonic()
-    sizes = (*SMALL, 16, 32) if quick else (*SMALL, 16, 32, 64, 128)
-    degrees, repetitions = ((8,), 1) if quick else ((2, 8, 32), 3)
-    efforts = [launching.Effort(sizes, degrees, WINDOW, delay, repetitions) for delay in DELAYS]
-    around = {**surroundings(), "window": WINDOW, "repetitions": repetitions}
-    there = [launching.flat(WINDOW), *(launching.ours(degree, WINDOW) for degree in degrees)]
-    points: list[Point] = []
-    with Folder(out) as folder, Progress(console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("launches", total=sum(launching.steps(each, there) for each in efforts))
-        for effort in efforts:
-            with virtual_cluster(max(sizes), ssh_delay_s=effort.ssh_delay_s) as cluster:
-                rows = launching.measure(cluster, effort, there, lambda: progress.advance(bar))
-            points += [Point(*each) for each in reproduced.points_of(rows, effort.ssh_delay_s)]
-        small = [each for each in points if each.nodes in SMALL]
-        costs, site = fit(small, Site(WINDOW, around["processors"]))
-        costs = replace(costs, contact_s=contact_cost())
-        reproduced.write(folder, around, list(held(points, costs, site)), (costs, site))
+    with Folder(out) as folder:
+        measured = load(from_folder) if from_folder is not None else _measure(quick=quick)
+        reproduced.write(folder, measured)
     took = time.monotonic() - began
     if as_json:
         facts = {"folder": str(out), "seconds": round(took, 1), "files": ["README.md", *folder.files]}
         typer.echo(json.dumps(facts))
     else:
         typer.echo(f"{out / 'README.md'}: measured and drawn on; {len(folder.files)} files, {took:.0f} s")
+
+
+def _measure(*, quick: bool) -> Measured:
+    sizes = (*SMALL, 16, 32) if quick else (*SMALL, 16, 32, 64, 128)
+    degrees, repetitions = ((8,), 1) if quick else ((2, 8, 32), 3)
+    effort = launching.Effort(sizes, degrees, WINDOW, DELAYS, repetitions)
+    around, quiet = surroundings(), Quiet(QUIET_S)
+    there = [launching.ours(degree, WINDOW) for degree in degrees]
+    if launching.MPI.exists():
+        there += [launching.ours(MPI_DEGREE, WINDOW, mpi=True), launching.hydra(mpi=True)]
+    with (
+        Progress(console=Console(stderr=True), transient=True) as progress,
+        virtual_cluster(max(sizes)) as cluster,
+    ):
+        bar = progress.add_task("launches", total=launching.steps(effort, there))
+        rows = launching.measure(cluster, effort, there, quiet, lambda: progress.advance(bar))
+    return Measured(
+        **around, window=WINDOW, repetitions=repetitions, loud=quiet.loud, contact_s=contact_cost(),
+        rows=reproduced.rows_of(rows),
+    )  # fmt: skip

@@ -24,7 +24,7 @@ class Offer(Command, frozen=True):
     """Offer the job to go from ``before`` to ``size`` nodes. ``nodes`` are reserved for the ``arriving``
     groups; those of ``leaving``, on the nodes ``leave``, have to be among the groups that leave.
 
-    ``must`` makes it a drain, which the job cannot decline.
+    ``must`` makes it a drain, which the job cannot decline. ``slots``: how many ranks of groups are to be awake.
     """
 
     job: int
@@ -37,11 +37,12 @@ class Offer(Command, frozen=True):
     arriving: tuple[Group, ...] = ()
     leaving: tuple[int, ...] = ()
     must: bool = False
+    slots: dict[int, int] = {}
 
     @property
     def kind(self) -> str:
-        """The word for it: expand, shrink or migrate."""
-        return kind_of(self.before, self.size)
+        """The word for it: expand, shrink, migrate or slots."""
+        return kind_of(self.before, self.size, self.slots)
 
 
 class Stay(Command, frozen=True):

@@ -64,6 +64,7 @@ class SchedulerCore(Losses):
             e.Wants: self._wants,
             e.Accepted: self._accepted,
             e.Declined: self._declined,
+            e.Reached: self._come,
             e.Resized: self._resized,
             e.ResizeFailed: self._resize_failed,
             e.TakenBack: self._taken_back,
@@ -245,7 +246,9 @@ class SchedulerCore(Losses):
             event.requeue,
             event.cpu_s,
             event.places,
+            self._phase(job) if job.state is JobState.RESIZING else None,
         )
+        self._reached.pop(job.id, None)
         self._record(record)
         if event.requeue:
             self.state.over.awaited[job.id] = job, record
@@ -324,14 +327,8 @@ class SchedulerCore(Losses):
             resize = job.resize
             if resize is None or resize.deadline > now or job.ending is not None:
                 continue
-            if (resize.stage, "Withdraw") not in resizing.TABLE:
-                if self.patience.get(job.id, now) > now:
-                    continue
-                self._end(job, JobState.FAILED, f"resize {resize.id} passed its deadline; the job is stuck")
-            else:
-                self._withdraw(
-                    job, f"not {'done' if resize.stage == resizing.ACCEPTED else 'answered'} in time"
-                )
+            if (resize.stage, "Withdraw") in resizing.TABLE or self.patience.get(job.id, now) <= now:
+                self._overdue(job, resize)
 
     def _next_deadline(self, now: float) -> float:  # noqa: C901 - asked after every event: a call a part costs time
         """The next time at which a Tick could matter."""

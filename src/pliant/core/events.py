@@ -6,6 +6,7 @@ import msgspec
 
 from pliant.model.jobs import Bounds, JobSpec
 from pliant.model.nodes import NodeSet
+from pliant.protocol.phases import Phase
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -31,12 +32,14 @@ class Cancelled(Event, frozen=True):
 class ResizeOrdered(Event, frozen=True):
     """An operator orders a running job to ``size`` nodes, giving back ``leave`` among others.
 
-    Size 0 hands the job back to the policy.
+    Size 0 hands the job back to the policy. With ``slots`` the nodes stay, and so many ranks are to be awake on each of
+    these; ``size`` counts no more.
     """
 
     job: int
     size: int
     leave: NodeSet = NodeSet()
+    slots: dict[int, int] = {}
 
 
 class Launched(Event, frozen=True):
@@ -78,6 +81,14 @@ class Declined(Event, frozen=True):
     resize: int
     reason: str = ""
     late: bool = False
+
+
+class Reached(Event, frozen=True):
+    """The open resize of the job has come to this phase."""
+
+    job: int
+    resize: int
+    phase: Phase
 
 
 class Resized(Event, frozen=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from pliant.core import records as r
@@ -11,15 +13,19 @@ from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.protocol import resizing
 
+ALL: Mapping[int, int] = MappingProxyType({})
+"""All ranks of all groups are awake."""
+
 
 class Resize:
     """The one outstanding resize of a job. ``stage`` is a state of ``resizing.TABLE``; ``nodes`` are reserved for it
     now, and ``giving`` is the number of nodes that the job is about to give back by it. ``lost`` counts the
-    groups that the job has lost since it was offered: by so many the size may be below ``after`` when it is done."""
+    groups that the job has lost since it was offered: by so many the size may be below ``after`` when it is done.
+    ``slots``: so many ranks of groups are to be awake."""
 
     __slots__ = (
         "after", "arriving", "before", "deadline", "giving", "id", "leaving", "lost", "must", "nodes", "offered",
-        "stage",
+        "slots", "stage",
     )  # fmt: skip
 
     def __init__(self, record: r.ResizeOffered, deadline: float) -> None:
@@ -30,6 +36,7 @@ class Resize:
         self.arriving = record.arriving
         self.leaving = record.leaving
         self.must = record.must
+        self.slots = record.slots
         self.nodes = record.nodes.mask
         self.lost = 0
         giving = record.before + self.nodes.bit_count() - record.after
@@ -39,8 +46,8 @@ class Resize:
 
     @property
     def kind(self) -> str:
-        """The word for it: expand, shrink or migrate."""
-        return kind_of(self.before, self.after)
+        """The word for it: expand, shrink, migrate or slots."""
+        return kind_of(self.before, self.after, self.slots)
 
     @property
     def started(self) -> bool:
@@ -56,11 +63,12 @@ class Job:
     Group ``root`` speaks for the job in ``epoch``, the number of its resizes that were done; ``last_group`` is the
     highest number that a group of it was given. ``groups`` are those that are there, each with its node, None
     while nobody has asked: one on each node at the start, numbered in their order. ``losses`` are the groups
-    that it has lost and goes on without: its size may then be one that ``bounds`` do not allow.
+    that it has lost and goes on without: its size may then be one that ``bounds`` do not allow. ``awake`` has the
+    groups of which ranks sleep, and how many do not; what sleeps holds its slots of the node like what computes.
     """
 
     __slots__ = (
-        "bounds", "ending", "epoch", "expected_end", "failures", "fraction", "fraction_at", "gap", "greeted",
+        "awake", "bounds", "ending", "epoch", "expected_end", "failures", "fraction", "fraction_at", "gap", "greeted",
         "groups", "grow_from", "heard", "id", "last_group", "limited", "losses", "nodes", "not_before", "on",
         "one_world", "pinned", "promised", "resize", "root", "settled", "size", "spec", "started", "state",
         "target", "used", "why",
@@ -87,6 +95,7 @@ class Job:
         self.greeted = False
         self.one_world = False
         self.groups: dict[int, int] | None = None
+        self.awake = ALL
         self.losses: tuple[r.GroupsLost, ...] = ()
         self.last_group = -1
         self.epoch = 0
@@ -153,10 +162,22 @@ class Job:
             self.fraction = min(1.0, self.fraction + computed / self.spec.model.time(self.size))
             self.fraction_at = now
 
+    def sleep(self, slots: Mapping[int, int], of_nodes: Mapping[int, int]) -> None:
+        """Of these groups so many ranks are awake from now on. Of those that have all the slots of their node nothing
+        is kept, nor of those that are gone."""
+        groups = self.groups or {}
+        awake = {**self.awake, **slots}
+        self.awake = {
+            number: count
+            for number, count in awake.items()
+            if number in groups and count < of_nodes.get(groups[number], 1)
+        }
+
     def snapshot(self) -> dict[str, Any]:
         """Everything that is known of the job, comparable."""
         values = {name: getattr(self, name) for name in self.__slots__ if name != "resize"}
         values["groups"] = dict(enumerate(NodeSet(self.nodes)) if self.groups is None else self.groups)
+        values["awake"] = dict(self.awake)
         if self.resize is not None:
             values["resize"] = {name: getattr(self.resize, name) for name in self.resize.__slots__}
         return values

@@ -14,6 +14,7 @@ from pliant.model.groups import Group, kind_of
 from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Reason
+from pliant.protocol.phases import Phase
 
 
 class Record(msgspec.Struct, frozen=True, tag_field="record", gc=False, omit_defaults=True):
@@ -82,7 +83,7 @@ class JobProgressed(Record, frozen=True):
 class ResizeOffered(Record, frozen=True):
     """From ``before`` to ``after`` nodes: ``arriving`` groups join, and of the present ones as many leave as it takes,
     those in ``leaving`` among them. ``nodes`` are reserved for the arriving ones. A drain, ``must``, cannot be
-    declined."""
+    declined. With ``slots``, nobody arrives or leaves: of these groups so many ranks are to be awake."""
 
     job: int
     resize: int
@@ -93,11 +94,12 @@ class ResizeOffered(Record, frozen=True):
     arriving: tuple[Group, ...] = ()
     leaving: tuple[int, ...] = ()
     must: bool = False
+    slots: dict[int, int] = {}
 
     @property
     def kind(self) -> str:
-        """The word for it: expand, shrink or migrate."""
-        return kind_of(self.before, self.after)
+        """The word for it: expand, shrink, migrate or slots."""
+        return kind_of(self.before, self.after, self.slots)
 
 
 class ResizeWithdrawn(Record, frozen=True):
@@ -126,7 +128,7 @@ class ResizeDeclined(Record, frozen=True):
 class ResizeDone(Record, frozen=True):
     """The commit point of a resize: arriving groups are the job's, those of ``left`` have left it, and group ``root``
     speaks for it in the epoch that begins. Nodes ``gained`` join the job; no group of it is left on those
-    ``released``."""
+    ``released``. ``phases``: seconds, by the names of ``protocol.phases``; none of a job that tells none."""
 
     job: int
     resize: int
@@ -139,13 +141,16 @@ class ResizeDone(Record, frozen=True):
 
 
 class ResizeFailed(Record, frozen=True):
-    """``dirty`` are the reserved nodes on which newcomers were already started; ``late`` as in ResizeDeclined."""
+    """``dirty`` are the reserved nodes on which newcomers were already started; ``late`` as in ResizeDeclined.
+    ``phase``: what it had come to; None where that is not known, as of one that was open when a controller began
+    again."""
 
     job: int
     resize: int
     error: str
     dirty: NodeSet
     late: bool = False
+    phase: Phase | None = None
 
 
 class GroupsLost(Record, frozen=True):
@@ -175,6 +180,7 @@ class JobEnded(Record, frozen=True):
     place of a program of places says that it has done: figures by their names.
 
     The first line of ``error`` is the reason, and all that tables and live lines show; the others are details.
+    ``phase`` is what a resize that was open had come to.
     """
 
     job: int
@@ -186,6 +192,7 @@ class JobEnded(Record, frozen=True):
     requeued: bool = False
     cpu_s: float = 0.0
     places: dict[int, dict[str, float]] = {}
+    phase: Phase | None = None
 
 
 class ControllerResumed(Record, frozen=True):

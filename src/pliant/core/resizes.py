@@ -3,18 +3,20 @@ followed here, and races end here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
-from pliant.core.job import Job, Resize
+from pliant.core import slots as by_slots
+from pliant.core.job import ALL, Job, Resize
 from pliant.core.state import State
 from pliant.model.errors import PolicyError
 from pliant.model.jobs import JobClass, JobState
 from pliant.model.nodes import EMPTY, NodeSet, lowest_bits
 from pliant.policy import view as p
 from pliant.protocol import resizing
+from pliant.protocol.phases import DEADLINES, Phase, Reached, in_order
 
 ORDERED = p.Reason("ordered")
 WANTED = p.Reason("wanted")
@@ -29,6 +31,8 @@ class Resizes:
         """Why nothing may be begun now: no pass is made and no job is offered anything; empty if it may."""
         self.patience: dict[int, float] = {}
         """Jobs that cannot be heard, or could not until lately: before this time none is stuck in a resize."""
+        self._reached: dict[int, Reached] = {}
+        """By job: how far its open resize is, if it was offered since this core began."""
         self._policy = policy
         self._records: list[r.Record] = []
         self._commands: list[c.Command] = []
@@ -46,9 +50,10 @@ class Resizes:
         return job
 
     def refusal(  # noqa: C901, PLR0911 - each objection supposes that those before it fail
-        self, number: int, size: int, leave: NodeSet
+        self, number: int, size: int, leave: NodeSet, slots: Mapping[int, int] = ALL
     ) -> str | None:
-        """Why an order to resize job ``number`` to ``size`` cannot be given now, or None."""
+        """Why an order to resize job ``number`` to ``size``, or to so many ``slots`` of its nodes, cannot be given now,
+        or None."""
         state = self.state
         if self.held:
             return f"nothing is started or resized now: {self.held}"
@@ -59,6 +64,8 @@ class Resizes:
             return f"job {number} ({job.spec.name}) is still pending; only a running job can be resized"
         if job.ending is not None:
             return f"job {number} ({job.spec.name}) is being ended"
+        if slots:
+            return by_slots.objection(state, job, slots)
         if size == 0:
             return None
         if not job.on or job.spec.job_class is JobClass.RIGID:
@@ -79,9 +86,12 @@ class Resizes:
         return None
 
     def _ordered(self, event: e.ResizeOrdered) -> None:
-        if self.refusal(event.job, event.size, event.leave) is not None:
+        if self.refusal(event.job, event.size, event.leave, event.slots) is not None:
             return
         job = self.state.jobs[event.job]
+        if event.slots:
+            self._offer_slots(job, event.slots)
+            return
         self._record(r.JobPinned(self.state.now, job.id, event.size != 0))
         self._news = True
         if event.size:
@@ -120,11 +130,26 @@ class Resizes:
             return
         job, resize = found
         self._record(r.ResizeAccepted(self.state.now, job.id, resize.id))
+        if (reached := self._reached.get(job.id)) is not None and (resize.started or not resize.arriving):
+            reached.come(Phase.START if resize.arriving else Phase.SYNCHRONISE, self.state.now)
         if resize.started:
             self._commands.append(c.Start(job.id, NodeSet(resize.nodes), resize.id))
 
+    def _come(self, event: e.Reached) -> None:
+        job, reached = self._live(event.job), self._reached.get(event.job)
+        if job is None or job.resize is None or reached is None or reached.phase is Phase.PREPARE:
+            return
+        if job.resize.id == event.resize and event.phase is not Phase.START:
+            reached.come(event.phase, self.state.now)
+
+    def _phase(self, job: Job) -> Phase | None:
+        """What the open resize of the job has come to, if that is known."""
+        reached = self._reached.get(job.id)
+        return None if job.resize is None or reached is None else reached.phase
+
     def _declined(self, event: e.Declined) -> None:
         if self._answered(event.job, event.resize, "Decline") is not None:
+            self._reached.pop(event.job, None)
             self._record(r.ResizeDeclined(self.state.now, event.job, event.resize, event.reason, event.late))
             self._news = True
 
@@ -148,10 +173,12 @@ class Resizes:
             state = JobState.NODE_FAIL if by_node else JobState.FAILED
             self._end(job, state, f"resize {resize.id}: {objection}")
             return None
+        reached = self._reached.pop(job.id, None)
+        phases = in_order(event.phases) if reached is None else reached.seconds(event.phases, self.state.now)
         gained, given = NodeSet(resize.nodes), NodeSet(released) if released else EMPTY
         self._record(
             r.ResizeDone(
-                self.state.now, job.id, resize.id, gained, given, event.blocked_s, event.phases,
+                self.state.now, job.id, resize.id, gained, given, event.blocked_s, phases,
                 left, event.root,
             )
         )  # fmt: skip
@@ -178,8 +205,9 @@ class Resizes:
         if (found := self._answered(event.job, event.resize, "Failed")) is None:
             return
         job, resize = found
-        dirty = NodeSet(resize.nodes)
-        self._record(r.ResizeFailed(self.state.now, job.id, resize.id, event.error, dirty, event.late))
+        dirty, phase = NodeSet(resize.nodes), self._phase(job)
+        self._reached.pop(job.id, None)
+        self._record(r.ResizeFailed(self.state.now, job.id, resize.id, event.error, dirty, event.late, phase))
         if dirty:
             self._commands.append(c.Release(job.id, dirty))
         self._news = True
@@ -198,6 +226,21 @@ class Resizes:
             self._record(r.ResizeWithdrawn(self.state.now, job.id, resize.id, why, freed))
             self._commands.append(c.Withdraw(job.id, resize.id))
             self._news = True
+
+    def _overdue(self, job: Job, resize: Resize) -> None:
+        """Its deadline is over: it is taken back, or its job is ended where it should have answered that."""
+        phase = self._phase(job)
+        where = "" if phase is None else f"in its phase {phase} "
+        where += f"{self.state.now - resize.offered:.3g} s after the offer"
+        if (resize.stage, "Withdraw") not in resizing.TABLE:
+            why = f"resize {resize.id} was {where} and passed its deadline; the job is stuck"
+            self._end(job, JobState.FAILED, why)
+            return
+        accepted = resize.stage == resizing.ACCEPTED
+        name = DEADLINES[Phase.START if accepted else Phase.PREPARE]
+        limit = getattr(self.state.settings, name)
+        why = f"not {'done' if accepted else 'answered'} in time: {where} ({name} is {limit:g} s, and three steps more)"
+        self._withdraw(job, why)
 
     def _end(self, job: Job, state: JobState, error: str) -> None:
         if job.ending is None:
@@ -226,6 +269,20 @@ class Resizes:
             )
         )  # fmt: skip
         if job.resize is not None:
+            self._reached[job.id] = Reached(job.resize.id, state.now)
+            self._commands.append(self.offer_of(job, job.resize))
+
+    def _offer_slots(self, job: Job, wanted: Mapping[int, int]) -> None:
+        """Its nodes stay the job's, so that the policy neither hears of it nor lets go of the job."""
+        state = self.state
+        slots = by_slots.by_group(state, job, wanted)
+        self._record(
+            r.ResizeOffered(
+                state.now, job.id, state.last_resize + 1, job.size, job.size, NodeSet(), ORDERED, slots=slots
+            )
+        )
+        if job.resize is not None:
+            self._reached[job.id] = Reached(job.resize.id, state.now)
             self._commands.append(self.offer_of(job, job.resize))
 
     def of_resize(self, job: Job, resize: Resize) -> Iterable[c.Command]:
@@ -249,7 +306,7 @@ class Resizes:
             leave = NodeSet.of(groups[number] for number in leaving)
         return c.Offer(
             job.id, resize.id, resize.before, resize.after, NodeSet(resize.nodes), leave,
-            self.state.settings.offer_deadline_s, resize.arriving, leaving, must=resize.must,
+            self.state.settings.offer_deadline_s, resize.arriving, leaving, must=resize.must, slots=resize.slots,
         )  # fmt: skip
 
     def _wrong(self, decision: p.Decision, why: str) -> PolicyError:

@@ -295,6 +295,8 @@ class State(Beside):
     def _failed(self, record: r.ResizeFailed) -> None:
         job, resize = self._move(record.job, "Failed")
         self.in_vain(record.resize)
+        if resize.slots:
+            return  # it says nothing of newcomers, and the policy has not asked for it
         job.failures += not record.late
         backoff = self.settings.decline_backoff_s
         self._rest(job, record.at + backoff)
@@ -313,10 +315,13 @@ class State(Beside):
         groups |= {group.id: group.node for group in resize.arriving}
         for number in record.left:
             del groups[number]
+        if resize.slots or job.awake:
+            job.sleep(resize.slots, self.slots)
         job.root = record.root
         job.epoch += 1
-        job.failures = 0
-        self._rest(job, record.at + self.settings.cooldown_s)
+        if not resize.slots:
+            job.failures = 0
+            self._rest(job, record.at + self.settings.cooldown_s)
         self._soil(job.id, released)
 
     def _groups_lost(self, record: r.GroupsLost) -> None:
@@ -325,6 +330,8 @@ class State(Beside):
         for number in record.groups:
             del groups[number]
         self._resized(job, job.nodes & ~record.nodes.mask, record.at, 0.0)
+        if job.awake:
+            job.sleep({}, self.slots)
         job.root = record.root
         job.losses = (*job.losses, record)
         if (resize := job.resize) is not None:

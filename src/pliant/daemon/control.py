@@ -39,12 +39,14 @@ STARTING_S = 10.0
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     """``verb`` is resize, nodes or queue; ``job`` a number or a name; size 0 hands the job back to the policy.
-    Of nodes, ``size`` more are asked for, or those of ``leave`` given back."""
+    With ``slots``, as ``n3=1``, it keeps its nodes, and so many of its ranks are to be awake on these. Of nodes,
+    ``size`` more are asked for, or those of ``leave`` given back."""
 
     verb: str
     job: str = ""
     size: int = 0
     leave: str = ""
+    slots: str = ""
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):

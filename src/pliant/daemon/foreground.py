@@ -13,8 +13,10 @@ from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
 from pliant.core import records as r
+from pliant.core.job import Job
 from pliant.core.journal import Header, header_line
 from pliant.core.settings import Settings
+from pliant.core.slots import by_node
 from pliant.core.state import State
 from pliant.daemon import control
 from pliant.daemon.controller import Controller
@@ -25,7 +27,7 @@ from pliant.live.cluster import orders as o
 from pliant.model.batch import Batch
 from pliant.model.errors import PliantError
 from pliant.model.jobs import JobSpec
-from pliant.model.nodes import NodeSet, hostlist, parse_hostlist
+from pliant.model.nodes import NodeSet, hostlist, parse_counts, parse_hostlist
 from pliant.policy.view import Policy
 from pliant.providers import Provider
 from pliant.providers.local import LocalNodes
@@ -258,9 +260,19 @@ def describe(controller: Controller) -> list[dict[str, object]]:
             "nodes": job.size,
             "nodelist": hostlist(controller.core.state.names[i] for i in NodeSet(job.nodes)),
             "sizes": job.bounds.describe(),
+            **_awake(controller.core.state, job),
         }
         for job in controller.core.state.jobs.values()
     ]  # fmt: skip
+
+
+def _awake(state: State, job: Job) -> dict[str, object]:
+    """How many ranks are awake where some sleep, of a job of which some do."""
+    return (
+        {"awake": {state.names[node]: count for node, count in by_node(state, job).items()}}
+        if job.awake
+        else {}
+    )
 
 
 def answer(controller: Controller, request: control.Request) -> control.Answer:
@@ -286,6 +298,8 @@ def _resize(controller: Controller, request: control.Request) -> control.Answer:
     job = matches[0]
     try:
         names, leave = _known(state, request.leave)
+        if request.slots:
+            return _resize_slots(controller, job, parse_counts(request.slots))
     except ValueError as error:
         return control.Answer(error=str(error))
     if (why := controller.core.refusal(job.id, request.size, leave)) is not None:
@@ -296,6 +310,18 @@ def _resize(controller: Controller, request: control.Request) -> control.Answer:
     return control.Answer(
         text=f"job {job.id} ({job.spec.name}): ordered from {job.size} to {request.size} nodes"
     )
+
+
+def _resize_slots(controller: Controller, job: Job, slots: dict[str, int]) -> control.Answer:
+    """An operator's order for how many ranks of a job are awake on some of its nodes; ValueError for other nodes."""
+    _, nodes = _known(controller.core.state, hostlist(slots))
+    numbers = {controller.core.state.names[number]: number for number in nodes}
+    wanted = {numbers[name]: count for name, count in slots.items()}
+    if (why := controller.core.refusal(job.id, 0, NodeSet(), wanted)) is not None:
+        return control.Answer(error=why)
+    controller.tell(o.Resize(job.id, 0, slots=slots))
+    said = ", ".join(f"{count} on {name}" for name, count in slots.items())
+    return control.Answer(text=f"job {job.id} ({job.spec.name}): ordered to have ranks awake: {said}")
 
 
 def _known(state: State, text: str) -> tuple[list[str], NodeSet]:

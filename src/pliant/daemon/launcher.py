@@ -32,6 +32,15 @@ TIMED_OUT, INTERRUPTED = 124, 128
 """Exit codes, as of timeout and of a shell."""
 
 
+def unwritten(error: OSError) -> str:
+    return f"its output cannot be written: {error.strerror}"
+
+
+def unwritten_code(error: OSError) -> int:
+    """As of whoever is ended by its reader's leaving, which is no failure of its own, or 1."""
+    return INTERRUPTED + signal.SIGPIPE if isinstance(error, BrokenPipeError) else 1
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What is launched: ``launch`` on ``nodes``, over agents that are started so. ``listen`` is the controller's
     address; ``interface`` which of theirs the agents are reached at, if it is not the one that faces their parent."""
@@ -50,12 +59,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """How it went: an exit ``code``, and ``why`` if it did not run to its end. ``phases``: seconds from the start until
-    all agents had called, all knew how all others are reached, every process was started, had ended, and everything was
-    cleaned up. ``ended`` is by process: node, exit code, seconds of processor time."""
+    """How it went: an exit ``code``, ``why`` if that is not 0, and ``is_whole`` if the program ran to its end, well or
+    not. ``phases``: seconds from the start until all agents had called, all knew how all others are reached, every
+    process was started, the last fence of their world was passed, all had ended, and everything was cleaned up.
+    ``ended`` is by process: node, exit code, seconds of processor time."""
 
     code: int
     why: str
+    is_whole: bool
     phases: dict[str, float]
     connections_max: int
     depth: int
@@ -64,6 +75,8 @@ class Outcome(msgspec.Struct, frozen=True):
     counted: dict[str, t.Counted]
     began: float
     strangers: int
+    stops: tuple[tuple[float, float], ...]
+    """From and to when this very process was stopped, as by Ctrl-Z: seconds since the epoch. ``phases`` have it too."""
     cpu_s: float
     """What the controller itself has taken of its processor."""
 
@@ -97,8 +110,11 @@ class Launcher:
         """Why output could not be written."""
         self._began, self._cpu_s = time.time(), time.process_time()
         self._phases: dict[str, float] = {}
+        self._fences = 0
         self._code = 0
         self._interrupts = 0
+        self._passed_on = ""
+        """What the program was told by whoever has called this."""
         self._reader = self._launching.node_of(plan.launch.stdin)
         """The node of the process that reads our input."""
         self._typed = Typed(self._type)
@@ -136,7 +152,8 @@ class Launcher:
         ended = {rank: (end.node, end.code, end.cpu_s) for rank, end in sorted(launching.ended.items())}
         return Outcome(
             code=self._code or (1 if why else launching.code),
-            why=why,
+            why=why or "; ".join(filter(None, (self._passed_on, launching.why))),
+            is_whole=not why,
             phases=self._phases,
             connections_max=max([self._tree.most_links, *(each.connections for each in counted.values())]),
             depth=tree.depth(tree.named(self._plan.spawning), len(self._plan.nodes)),
@@ -145,6 +162,7 @@ class Launcher:
             counted=counted,
             began=self._began,
             strangers=self._tree.strangers,
+            stops=tuple(self._tree.stops),
             cpu_s=time.process_time() - self._cpu_s,
         )
 
@@ -160,6 +178,7 @@ class Launcher:
         if self._left.done():
             self._has_printed()
         elif self._interrupts == 1 and self._launching.started:
+            self._passed_on = f"the program was sent {signal.Signals(number).name}"
             self._do(self._launching.signal(number))
         else:
             self._finish(f"ended by {signal.Signals(number).name}")
@@ -193,11 +212,19 @@ class Launcher:
             self._typed.read(self._launching.read)
         self._look()
 
+    def gathered(self, put: b.Gathered) -> None:
+        self._do(self._launching.gathered(put.parts, put.round, put.entries))
+        self._look()
+
     def gone(self, lost: b.Gone) -> None:
         self._lost[lost.node] = lost.why
         if self._plan.survive:
             self._do(self._launching.gone(lost.node, lost.why))
             self._look()
+
+    def again(self, started: b.Again) -> None:
+        self._channels[started.node] = at_controller(started.node, started.rank)
+        self._note(f"{started.node} is started anew: {started.why}")
 
     def _do(self, outputs: Sequence[Output]) -> None:
         for output in outputs:
@@ -216,6 +243,9 @@ class Launcher:
             self._typed.begin()
         if "started" not in self._phases and all(map(self._has_begun, self._plan.nodes)):
             self._phase("started")
+        if launching.fences > self._fences:
+            self._fences = launching.fences
+            self._phases["fence"] = time.time() - self._began  # the last one
         if launching.is_over and self._counting is None:
             self._phase("ended")
             self._counting = self._loop.call_later(COUNT_S, self._finish, "")
@@ -243,9 +273,8 @@ class Launcher:
 
     def _unwritten(self, error: OSError) -> None:
         """As other commands do, it ends with its reader, and where there is no room."""
-        is_unread = isinstance(error, BrokenPipeError)
-        self._code = self._code or (INTERRUPTED + signal.SIGPIPE if is_unread else 1)
-        self._unwritable = f"its output cannot be written: {error.strerror}"
+        self._code = self._code or unwritten_code(error)
+        self._unwritable = unwritten(error)
         self._finish(self._unwritable)
 
     def _written(self, node: str, size: int) -> None:
@@ -284,7 +313,7 @@ class Launcher:
     def phase(self, number: int) -> None:
         if number == 2:
             self._phase("contacts")
-            self._timers.append(self._loop.call_later(START_S, self._check_started))
+            self._tree.wait("started", START_S, self._check_started)
 
     def leave(self, why: str) -> None:
         if not self._left.done():

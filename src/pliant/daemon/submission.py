@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from pliant.daemon.directory import current_directory
 from pliant.daemon.journal import log_file
 from pliant.launch.verify import with_own_python
 from pliant.model.batch import Batch
-from pliant.model.errors import BatchError, PliantError
+from pliant.model.errors import BatchError
 from pliant.model.limits import LIVE_NODES
 from pliant.protocol.starting import room_beside, start_problem
 
@@ -29,13 +30,3 @@ def check(batch: Batch, output: Path) -> None:
         for what, words in (("", job.command), ("verify: ", job.verify)):
             if words and (problem := start_problem(words, env, job.cwd or here, place, room)):
                 raise BatchError(f"{batch.source}: job {job.name!r}: {what}{problem}")
-
-
-def current_directory() -> str:
-    """Where this process is; PliantError if that directory is gone."""
-    try:
-        return os.getcwd()  # noqa: PTH109 - as text
-    except OSError as error:
-        raise PliantError(
-            f"the current directory is gone ({error.strerror}); go to one that exists"
-        ) from None

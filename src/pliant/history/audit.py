@@ -23,7 +23,8 @@ class AuditError(Exception):
 
 class _Seen:
     """What the records have said of a job that has not ended. ``lost`` groups since the offer, so many may be
-    missing when it is done; ``shrunk``: its size is what losses have left, whatever it allows."""
+    missing when it is done; ``shrunk``: its size is what losses have left, whatever it allows. ``awake``: the ranks of
+    groups of which some sleep."""
 
     def __init__(self, spec: JobSpec) -> None:
         self.bounds: Bounds = spec.nodes
@@ -35,6 +36,7 @@ class _Seen:
         self.lost = 0
         self.shrunk = False
         self.groups: dict[int, int] = {}
+        self.awake: dict[int, int] = {}
         self.root = 0
 
 
@@ -55,6 +57,7 @@ class Audit:
         self.jobs: dict[int, _Seen] = {}
         self.ended: dict[int, r.JobEnded] = {}
         self._reclaimed: set[int] = set()
+        self._slots: dict[int, int] = {}
         self._now = 0.0
         self._fold: dict[type[r.Record], Callable[[Any], None]] = {
             r.JobSubmitted: self._submitted,
@@ -83,6 +86,11 @@ class Audit:
         fold = self._fold.get(type(record))
         if fold is not None:
             fold(record)
+
+    def awake(self, number: int) -> dict[int, int]:
+        """How many ranks are awake of each group of the job of which some sleep."""
+        job = self.jobs[number]
+        return {group: n for group, n in job.awake.items() if n < self._slots.get(job.groups[group], 1)}
 
     def nodes(self, use: str) -> NodeSet:
         """All nodes in this use."""
@@ -150,7 +158,19 @@ class Audit:
             raise AuditError(f"groups are to leave that the job does not have: {record}")
         if record.after > record.before + len(record.nodes):
             raise AuditError(f"{len(record.nodes)} more nodes cannot make {record.after}: {record}")
+        self._slots_offered(record, job)
         job.offer, job.accepted, job.withdrawn, job.lost = record, False, False, 0
+
+    def _slots_offered(self, record: r.ResizeOffered, job: _Seen) -> None:
+        """So many ranks are to be awake: no more than there are, and all groups and nodes stay."""
+        for group, count in record.slots.items():
+            if group not in job.groups or not 1 <= count <= self._slots.get(job.groups[group], 1):
+                raise AuditError(f"so many ranks cannot be awake: {record}")
+        moves = (
+            record.arriving or record.leaving or record.nodes or record.before != record.after or record.must
+        )
+        if record.slots and moves:
+            raise AuditError(f"groups come or go with what changes slots alone: {record}")
 
     def _accepted(self, record: r.ResizeAccepted) -> None:
         self._offer(record)
@@ -186,6 +206,7 @@ class Audit:
                 self.use[node] = ("held", record.job)
         job.nodes = (job.nodes | set(gained)) - set(record.released)
         self._abandon(record.released, record.job)
+        job.awake = {group: n for group, n in (job.awake | offer.slots).items() if group in job.groups}
         job.offer = None
         if not offer.after - job.lost <= len(job.nodes) <= offer.after:
             raise AuditError(
@@ -199,6 +220,7 @@ class Audit:
         if not gone or not gone <= set(job.groups) or record.root not in job.groups.keys() - gone:
             raise AuditError(f"groups are lost or speak for the job that it does not have: {record}")
         job.groups = {number: node for number, node in job.groups.items() if number not in gone}
+        job.awake = {number: count for number, count in job.awake.items() if number not in gone}
         if job.nodes - set(record.nodes) != set(job.groups.values()) or not set(record.nodes) <= job.nodes:
             raise AuditError(f"job {record.job} keeps or leaves other nodes than it has groups on: {record}")
         job.nodes -= set(record.nodes)
@@ -259,6 +281,8 @@ class Audit:
 
     def _granted(self, record: r.NodesGranted | r.NodesBack) -> None:
         """New or back: free, unless a job that lost it has not ended, which then has it still."""
+        if isinstance(record, r.NodesGranted):
+            self._slots |= zip(record.nodes, record.slots, strict=False)
         holder = {node: ("held", number) for number, job in self.jobs.items() for node in job.nodes}
         for number, job in self.jobs.items():
             holder |= dict.fromkeys(self._reserved(job), ("reserved", number))

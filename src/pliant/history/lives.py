@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 from pliant.core import records as r
 from pliant.model.jobs import JobSpec
 from pliant.model.nodes import NodeSet
+from pliant.protocol.phases import Phase
 
 RESERVED = "reserved"
 CLEANING = "cleaning"
@@ -114,8 +115,9 @@ class Listener:
         """It had ``before`` nodes and has ``life.size``. ``kind`` is that of the offer, empty if there was none;
         ``life.resized`` is still that of the resize before."""
 
-    def settled(self, life: Life, outcome: str, error: str, *, late: bool) -> None:
-        """The offer, there for the last time, has come to nothing: declined, failed, or ended, as its job did."""
+    def settled(self, life: Life, outcome: str, error: str, *, late: bool, phase: Phase | None) -> None:
+        """The offer, there for the last time, has come to nothing: declined, failed, or ended, as its job did.
+        ``phase`` is what it had come to, if that is known."""
 
     def groups_lost(self, life: Life, loss: r.GroupsLost) -> None:
         """It goes on without them."""
@@ -279,7 +281,7 @@ class Lives:
     def _ended(self, record: r.JobEnded) -> None:
         life = self.jobs.pop(record.job)
         if life.offer is not None:
-            self._settle(life, "ended")
+            self._settle(life, "ended", phase=record.phase)
         size = life.size
         if life.start is None:
             self.waiting -= 1
@@ -317,21 +319,24 @@ class Lives:
         self._unreserve(record.job, -1)
         self._leave(record.job, record.released.mask)
         self._tell.resized(life, record, kind, before)
-        if kind:
-            life.resized, life.offer = (kind, record.at), None
+        if kind and kind != "slots":
+            life.resized = kind, record.at
+        life.offer = None
 
     def _declined(self, record: r.ResizeDeclined) -> None:
         self._settle(self.jobs[record.job], "declined", record.reason, late=record.late)
 
     def _failed(self, record: r.ResizeFailed) -> None:
-        self._settle(self.jobs[record.job], "failed", record.error, late=record.late)
+        self._settle(self.jobs[record.job], "failed", record.error, late=record.late, phase=record.phase)
         self._leave(record.job, record.dirty.mask)
 
-    def _settle(self, life: Life, outcome: str, error: str = "", *, late: bool = False) -> None:
+    def _settle(
+        self, life: Life, outcome: str, error: str = "", *, late: bool = False, phase: Phase | None = None
+    ) -> None:
         """The open resize comes to nothing; the nodes that were still reserved had been idle since the offer."""
         self._unreserve(life.job, -1)
         if life.offer is not None:
-            self._tell.settled(life, outcome, error, late=late)
+            self._tell.settled(life, outcome, error, late=late, phase=phase)
             life.offer = None
 
     # ---- nodes ---------------------------------------------------------------------------------------

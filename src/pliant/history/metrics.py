@@ -54,8 +54,8 @@ class Metrics(Listener):
         self._asked = 0.0
         self._promised = self._broken = 0
         self._delay_max = 0.0
-        self._done = {"expand": 0, "shrink": 0, "migrate": 0}
-        self._malleable = {"expand": 0, "shrink": 0, "migrate": 0}
+        self._done = {"expand": 0, "shrink": 0, "migrate": 0, "slots": 0}
+        self._malleable = {"expand": 0, "shrink": 0, "migrate": 0, "slots": 0}
         self._malleable_jobs = self._thrash = 0
         self._blocked = self._blocked_max = 0.0
         self._paused = 0.0
@@ -141,7 +141,7 @@ class Metrics(Listener):
         self._done[kind] += 1
         if life.spec.job_class is JobClass.MALLEABLE:
             self._malleable[kind] += 1
-        if life.resized is not None:
+        if life.resized is not None and kind != "slots":
             last, at = life.resized
             self._thrash += last != kind and done.at - at <= THRASH_S
         self._paused += done.blocked_s * before

@@ -12,14 +12,17 @@ from pliant.history.lives import Life, Listener
 from pliant.model.jobs import JobClass, JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Reason
+from pliant.protocol.phases import Phase
 
 
 class ResizeOutcome(msgspec.Struct, rename={"before": "from", "after": "to"}, kw_only=True):
     """One resize of one job; ``nodes`` are those gained or given back (while it is open: those reserved).
 
     ``outcome`` is done, declined, failed, ended (the job was over first) or open; ``done_s`` is when that
-    was settled. Times in seconds since the journal began. ``error`` says why it came to nothing; ``late``: too
-    little was left of the job's loop, and nothing was wrong.
+    was settled. Times in seconds since the journal began. ``phases`` are seconds, by the names of
+    ``protocol.phases``. ``error`` says why it came to nothing, and ``phase`` what it had come to; ``late``: too
+    little was left of the job's loop, and nothing was wrong. ``slots``, of one of kind slots: how many ranks of
+    groups are to be awake.
     """
 
     id: int
@@ -33,8 +36,10 @@ class ResizeOutcome(msgspec.Struct, rename={"before": "from", "after": "to"}, kw
     phases: dict[str, float] = {}
     outcome: str = "open"
     error: str = ""
+    phase: Phase | None = None
     late: bool = False
     reason: Reason
+    slots: dict[int, int] = {}
 
 
 class JobOutcome(msgspec.Struct, rename={"job_class": "class"}, kw_only=True):
@@ -183,6 +188,7 @@ class Outcomes(Listener):
             nodes=offer.nodes,
             offered_s=offer.at,
             reason=offer.reason,
+            slots=offer.slots,
         )
         self._open[life].resizes.append(resize)
 
@@ -200,8 +206,9 @@ class Outcomes(Listener):
             resize.blocked_s = done.blocked_s
             resize.phases = done.phases
 
-    def settled(self, life: Life, outcome: str, error: str, *, late: bool) -> None:
+    def settled(self, life: Life, outcome: str, error: str, *, late: bool, phase: Phase | None) -> None:
         resize = self._settle(life, outcome)
+        resize.phase = phase
         resize.error = resize.error or error
         resize.late = late
 

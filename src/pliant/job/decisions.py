@@ -14,6 +14,7 @@ class Action(IntEnum):
     EXPAND = 1
     SHRINK = 2
     MIGRATE = 3
+    SLOTS = 4
 
 
 class Decision(NamedTuple):

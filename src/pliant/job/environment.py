@@ -62,3 +62,11 @@ def deadline_s(environ: Mapping[str, str] = os.environ) -> float:
     if seconds <= 0:
         raise PliantError(f"PLIANT_DEADLINE is {text!r}; it must be a positive number of seconds")
     return seconds
+
+
+def verifies(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether all data are compared before and after each resize (PLIANT_VERIFY=1)."""
+    text = environ.get("PLIANT_VERIFY", "0")
+    if text not in ("", "0", "1"):
+        raise PliantError(f"PLIANT_VERIFY is {text!r}; it must be 0 or 1")
+    return text == "1"

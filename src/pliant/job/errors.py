@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pliant.model.errors import PliantError
+from pliant.protocol.phases import Phase
 
 
 class Stalled(PliantError):  # noqa: N818
     """Something that others had to do did not happen in time, which is ``times`` the limit."""
 
-    def __init__(self, what: str, seconds: float, times: int = 1) -> None:
-        limit = f"{times} times PLIANT_DEADLINE" if times > 1 else "PLIANT_DEADLINE"
+    def __init__(self, what: str, seconds: float, times: float = 1, phase: Phase | None = None) -> None:
+        where = f", in the phase {phase} of a resize" if phase is not None else ""
+        limit = f"{times:.2g} times PLIANT_DEADLINE" if times != 1 else "PLIANT_DEADLINE"
         super().__init__(
-            f"waited {seconds:g} s for {what}; the peers are lost or very slow (the limit is {limit}, in seconds)"
+            f"waited {seconds:g} s for {what}{where}; the peers are lost or very slow "
+            f"(the limit is {limit}, in seconds)"
         )
 
 

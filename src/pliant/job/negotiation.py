@@ -62,6 +62,8 @@ def leaving(members: Sequence[int], size: int, named: Sequence[int]) -> tuple[in
 
 def action_of(offer: Offer | Drain, members: Sequence[int]) -> Action:
     """What an offer asks of a job of ``members``: it follows from who arrives and who leaves."""
+    if isinstance(offer, Offer) and offer.slots:
+        return Action.SLOTS
     arriving = len(offer.arriving) if isinstance(offer, Offer) else 0
     if not arriving:
         return Action.SHRINK
@@ -82,13 +84,15 @@ class Negotiation:
         say: Callable[[str], object] = nothing,
         *,
         migrates: bool = False,
+        sleeps: bool = False,
     ) -> None:
         """``say`` gets what the scheduler complains about, for people. ``migrates``: the program's runtime can let
-        groups join and others leave in one resize."""
+        groups join and others leave in one resize; ``sleeps``: it can put ranks of a group to sleep, and wake them."""
         self._session = session
         self._bounds = bounds
         self._say = say
         self._migrates = migrates
+        self._sleeps = sleeps
         self._open: Offer | Drain | None = None
         self._accepted = False
         self._broken = ""
@@ -109,6 +113,11 @@ class Negotiation:
     def newcomers(self) -> tuple[int, ...]:
         """The groups that are to be joined in the open resize."""
         return tuple(group.id for group in self._open.arriving) if isinstance(self._open, Offer) else ()
+
+    @property
+    def slots(self) -> dict[int, int]:
+        """How many ranks of groups are to be awake after the open resize, of those whose number it changes."""
+        return self._open.slots if isinstance(self._open, Offer) else {}
 
     # ---- messages -----------------------------------------------------------------------------------
 
@@ -155,6 +164,8 @@ class Negotiation:
 
     def _objection_to_groups(self, offer: Offer, now: Situation) -> str:
         action = action_of(offer, now.members)
+        if action is Action.SLOTS:
+            return self._objection_to_slots(offer, now)
         if action is not Action.SHRINK and (objection := self._objection_to_newcomers(offer, now)):
             return objection
         if action is Action.MIGRATE and not self._migrates:
@@ -164,6 +175,17 @@ class Negotiation:
             )
         if action is not Action.EXPAND:
             return self._objection_to_leaving(offer, now)
+        return ""
+
+    def _objection_to_slots(self, offer: Offer, now: Situation) -> str:
+        if not self._sleeps:
+            return "this program's runtime cannot put ranks to sleep: offer another number of nodes"
+        if offer.arriving or offer.leaving or offer.size != len(now.members):
+            return "an offer that says how many ranks are awake changes no nodes: offer one, then the other"
+        if unknown := sorted(offer.slots.keys() - set(now.members)):
+            return f"the job has no group {', '.join(map(str, unknown))}"
+        if asleep := sorted(group for group, count in offer.slots.items() if count < 1):
+            return f"at least one rank of group {', '.join(map(str, asleep))} has to stay awake"
         return ""
 
     @staticmethod
@@ -283,6 +305,6 @@ def _gone(offer: Offer | Drain, members: Sequence[int]) -> tuple[int, ...]:
     if isinstance(offer, Drain):
         named = [group for group in offer.leaving if group in members]
         return leaving(members, min(offer.size, len(members) - len(named)), named)
-    if action_of(offer, members) is Action.EXPAND:
+    if action_of(offer, members) in (Action.EXPAND, Action.SLOTS):
         return ()
     return leaving(members, offer.size - len(offer.arriving), offer.leaving)

@@ -131,10 +131,11 @@ class TapedNegotiation(Negotiation):
         say: Callable[[str], object] = nothing,
         *,
         migrates: bool = False,
+        sleeps: bool = False,
     ) -> None:
         self._tape = session.tape
-        super().__init__(session, bounds, say, migrates=migrates)
-        self._tape.call("negotiate", [bounds, migrates], lambda: None)
+        super().__init__(session, bounds, say, migrates=migrates, sleeps=sleeps)
+        self._tape.call("negotiate", [bounds, migrates, sleeps], lambda: None)
 
     def answer(self, now: Situation) -> None:
         self._tape.call("answer", [now], lambda: super(TapedNegotiation, self).answer(now))
@@ -166,17 +167,17 @@ class TapedNegotiation(Negotiation):
 
 
 def negotiation(session: Session, bounds: Bounds, say: Callable[[str], object] = nothing) -> Negotiation:
-    """The negotiation over a session, taken down if that is."""
+    """The negotiation of a program of MPI over a session, taken down if that is."""
     if isinstance(session, TapedSession):
-        return TapedNegotiation(session, bounds, say)
-    return Negotiation(session, bounds, say)
+        return TapedNegotiation(session, bounds, say, sleeps=True)
+    return Negotiation(session, bounds, say, sleeps=True)
 
 
 _TYPES: dict[str, tuple[object, ...]] = {
     "send": (JobMessage,),
     "receive": (bytes,),
     "lose": (str,),
-    "negotiate": (Bounds, bool),
+    "negotiate": (Bounds, bool, bool),
     "answer": (Situation,),
     "decide": (Situation,),
     "confirm": (int, Situation, str),
@@ -216,9 +217,9 @@ def replay(lines: Iterable[bytes]) -> Iterator[Difference]:
 def _play(machines: list[Session | Negotiation], name: str, values: list[object], number: int) -> None:
     """Call what was called. ProtocolError if there is nothing of that name."""
     if name == "negotiate":
-        session, (bounds, migrates) = machines[0], values
+        session, (bounds, migrates, sleeps) = machines[0], values
         if isinstance(session, TapedSession) and isinstance(bounds, Bounds):
-            machines[1:] = [TapedNegotiation(session, bounds, migrates=bool(migrates))]
+            machines[1:] = [TapedNegotiation(session, bounds, migrates=bool(migrates), sleeps=bool(sleeps))]
         return
     ours = next((each for each in machines if name in vars(type(each))), None)
     if ours is None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import struct
@@ -23,13 +22,12 @@ import sys
 from collections import deque
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pliant import recorder
 from pliant.launch import processes, shm
 from pliant.launch.descriptors import open_standard
 from pliant.launch.starter import ExecStarter, Starter, StartError, Streams, write_secret
-from pliant.launch.warming import NotWarm, WarmProcess
 from pliant.live.node import messages as n
 from pliant.live.node import recording
 from pliant.live.node.life import CANNOT, NodeLife
@@ -37,6 +35,9 @@ from pliant.live.node.warmth import SWITCH
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant.recorder import Recorder
+
+if TYPE_CHECKING:
+    from pliant.launch.warming import WarmProcess
 
 CONTROL = "control.sock"
 """The controller's own socket in the run's directory: removed by the agents if it could not do that itself."""
@@ -105,7 +106,7 @@ class Agent:
 
     def _clean_up(self, *, orphaned: bool) -> None:
         runtime = Path(self._home.runtime)
-        shutil.rmtree(self._home.shm, ignore_errors=True)
+        shm.remove(Path(self._home.shm))
         Path(self._home.socket).unlink(missing_ok=True)
         if orphaned:
             (runtime / CONTROL).unlink(missing_ok=True)
@@ -293,6 +294,8 @@ class Agent:
         """Have the order's helper start the rank; its pid, 0 if it did not."""
         if (warm := self._warm.get(order.helper)) is None:
             return 0
+        from pliant.launch.warming import NotWarm
+
         try:
             return warm.start(order.argv, env, order.cwd, streams, pmi)
         except NotWarm as error:
@@ -301,6 +304,8 @@ class Agent:
             return 0
 
     def _start_helper(self, order: n.StartHelper) -> None:
+        from pliant.launch.warming import WarmProcess  # slow to load, and most agents need none
+
         try:
             warm = WarmProcess(self._starter, order, _environment(order))
         except (OSError, StartError):

@@ -7,7 +7,6 @@ started and not yet cleared away.
 
 from __future__ import annotations
 
-import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -46,6 +45,18 @@ def directory(run: str, node: str) -> Path:
     return SHM / f"pliant-{run}-{node}"
 
 
+def remove(folder: Path) -> None:
+    """Remove a directory and what is in it, if it can be."""
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return
+    except OSError:
+        import shutil  # slow to load, and what is removed here is mostly empty
+
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def started(runtime: Path, node: str = "*") -> list[GroupFiles]:
     """The groups of a node (of all nodes) that were started and not yet cleared away."""
     found = []
@@ -58,6 +69,6 @@ def started(runtime: Path, node: str = "*") -> list[GroupFiles]:
 def sweep(runtime: Path, run: str, node: str = "*", *, tokens: bool = True) -> None:
     """Clear up after all groups of a node (of all nodes) whose agent is dead; without ``tokens`` theirs stay."""
     for path in SHM.glob(directory(run, node).name):
-        shutil.rmtree(path, ignore_errors=True)
+        remove(path)
     for files in started(runtime, node):
         files.clear(runtime, run, token=tokens)

@@ -18,7 +18,8 @@ from pliant.protocol.branches import Contacts
 SMALL = (1, 2, 4, 8)
 """Nodes of the launches that the model is fitted to; it has to tell what larger ones take."""
 START = LaunchCosts(spawn_s=0.02, agent_s=0.1, call_s=0.002, program_s=0.01)
-ROUNDS = 12
+ROUNDS, STEP = 40, 0.3
+"""Of the search for costs: how often each is tried, and by what share it is first made more or less."""
 
 
 class Point(NamedTuple):
@@ -33,34 +34,35 @@ class Point(NamedTuple):
 
 class Site(NamedTuple):
     """How it was measured: ``window`` starts at a time, all nodes on so many ``processors``. ``ahead_s`` is what a
-    start takes that no processor has to do with."""
+    start takes that no processor has to do with, ``slow_s`` what it takes of one to make an ssh longer."""
 
     window: int
     processors: int
     ahead_s: float = 0.0
+    slow_s: float = 0.0
 
 
 def predicted(point: Point, costs: LaunchCosts, site: Site) -> float:
     """What the model says of it, in seconds."""
-    costs = replace(costs, delay_s=point.delay_s + site.ahead_s)
+    spawn_s = costs.spawn_s + (site.slow_s if point.delay_s else 0.0)
+    costs = replace(costs, spawn_s=spawn_s, delay_s=point.delay_s + site.ahead_s)
     shape = KAry(point.degree)
     return predict(point.nodes, shape, site.window, costs, processors=site.processors).started
 
 
 def fit(points: Sequence[Point], site: Site) -> tuple[LaunchCosts, Site]:
     """Costs that tell best what these took, by least squares of relative errors: what a start takes of processors,
-    shared between parent and node as measured by nobody but in one proportion, and what it waits for. The other
-    coefficients stay as they are: they are small, and such launches do not tell them apart."""
+    shared between parent and node as measured by nobody but in one proportion, what it waits for, and what it takes to
+    make an ssh longer. The other coefficients stay as they are: they are small, and such launches do not tell them
+    apart."""
 
-    def error(busy_s: float, ahead_s: float) -> float:
-        costs, there = _costs(busy_s), site._replace(ahead_s=ahead_s)
+    def error(found: Sequence[float]) -> float:
+        busy_s, ahead_s, slow_s = found
+        costs, there = _costs(busy_s), site._replace(ahead_s=ahead_s, slow_s=slow_s)
         return sum((predicted(each, costs, there) / each.seconds - 1) ** 2 for each in points)
 
-    busy_s, ahead_s = 0.2, 0.05
-    for _ in range(ROUNDS):
-        busy_s = _least(lambda value, other=ahead_s: error(value, other), 0.005, 3.0)  # type: ignore[misc]
-        ahead_s = _least(lambda value, other=busy_s: error(other, value), 0.0, 2.0)  # type: ignore[misc]
-    return _costs(busy_s), site._replace(ahead_s=ahead_s)
+    busy_s, ahead_s, slow_s = _least(error, (0.2, 0.05, 0.005))
+    return _costs(busy_s), site._replace(ahead_s=ahead_s, slow_s=slow_s)
 
 
 def _costs(busy_s: float) -> LaunchCosts:
@@ -75,15 +77,21 @@ def _costs(busy_s: float) -> LaunchCosts:
     )
 
 
-def _least(of: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function of one valley is least, by thirds."""
-    for _ in range(40):
-        third = (high - low) / 3
-        if of(low + third) < of(high - third):
-            high -= third
-        else:
-            low += third
-    return (low + high) / 2
+def _least(of: Callable[[Sequence[float]], float], begin: Sequence[float]) -> list[float]:
+    """Numbers above 0 for which it is least, near these: each in turn is made more or less, by ever larger shares while
+    that helps, by ever smaller ones when it does not."""
+    here, least, steps = list(begin), of(begin), [STEP] * len(begin)
+    for _ in range(ROUNDS):
+        for place, step in enumerate(steps):
+            for share in (1 + step, 1 / (1 + step)):
+                there = [*here[:place], here[place] * share, *here[place + 1 :]]
+                if (value := of(there)) < least:
+                    here, least = there, value
+                    steps[place] *= 1.3
+                    break
+            else:
+                steps[place] /= 2
+    return here
 
 
 def contact_cost(contacts: int = 20_000) -> float:

@@ -1,5 +1,4 @@
-"""Jobs of places under a real controller, one after the other on nodes of this machine, resized by order while
-they run."""
+"""Jobs under a real controller, one after the other on nodes of this machine, resized by order while they run."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ import json
 import shutil
 import statistics
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,13 +34,18 @@ END_S = 2.0
 class Change(NamedTuple):
     """A resize by ``nodes`` that was done. ``seconds`` from its offer on: of a growth until the controller has
     booked what the program says after post_grow; of a shrink until all nodes are proved clean, the last ``clean_s`` of
-    it after it was booked. ``phases`` are the program's own."""
+    it after it was booked; the job stood still for ``blocked_s``. ``phases`` are the program's own."""
 
     nodes: int
     grows: bool
     seconds: float
     clean_s: float
+    blocked_s: float
     phases: dict[str, float]
+
+
+Watch = Callable[[Change], bool]
+"""Is told of each change; no more is ordered once it says False."""
 
 
 class Job(NamedTuple):
@@ -54,9 +58,11 @@ class Job(NamedTuple):
 
 
 class Machine:
-    """A controller with nodes n0, n1, ... of one worker each, and every record that it has made."""
+    """A controller with nodes n0, n1, ... and every record that it has made."""
 
-    def __init__(self, controller: Controller, output: Path) -> None:
+    def __init__(self, controller: Controller, output: Path, run: str) -> None:
+        self.run_id = run
+        """What the cookies of its processes say."""
         self._controller = controller
         self._output = output
         self._records: list[r.Record] = []
@@ -69,10 +75,18 @@ class Machine:
         self._records.append(record)
         self._more.set()
 
-    async def run(self, command: Sequence[str], sizes: Sequence[int]) -> Job:
-        """Run ``python`` with the words of ``command`` as a job of places, which prints its figures as one line of
-        JSON. It starts with ``sizes[0]`` nodes, and is ordered to the other sizes, around and around until it ends.
-        PliantError if it fails, or takes longer than LIMIT_S; and what ended the controller, if that was ended."""
+    async def run(
+        self,
+        command: Sequence[str],
+        sizes: Sequence[int],
+        kind: JobKind = JobKind.PLACES,
+        watch: Watch | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Job:
+        """Run ``python`` with the words of ``command`` as a job, which prints its figures as one line of JSON. It
+        starts with ``sizes[0]`` nodes, and is ordered to the other sizes, around and around until it ends, or ``watch``
+        has seen enough. PliantError if it fails, or takes longer than LIMIT_S; and what ended the controller, if that
+        was ended."""
         self._jobs += 1
         number, first = self._jobs, len(self._records)
         spec = JobSpec(
@@ -80,7 +94,8 @@ class Machine:
             nodes=Bounds(min(sizes), max(sizes), preferred=sizes[0]),
             job_class=JobClass.MALLEABLE if len(set(sizes)) > 1 else JobClass.RIGID,
             command=(sys.executable, *command),
-            kind=JobKind.PLACES,
+            kind=kind,
+            env=dict(env or {}),
         )
         log = log_file(self._output, spec)
         self._running = asyncio.ensure_future(self._controller.run((spec,)))
@@ -88,7 +103,7 @@ class Machine:
         try:
             async with asyncio.timeout(LIMIT_S):
                 startup_s = await self._started(number, first)
-                changes = await self._resize(number, sizes) if len(set(sizes)) > 1 else []
+                changes = await self._resize(number, first, sizes, watch) if len(set(sizes)) > 1 else []
                 await self._running
         except TimeoutError:
             raise PliantError(f"{' '.join(command)} has not ended within {LIMIT_S:g} s; see {log}") from None
@@ -108,20 +123,20 @@ class Machine:
         on, _ = await self._next(job, first, r.JobMalleable, r.JobEnded)
         return on.at - start.at
 
-    async def _resize(self, job: int, sizes: Sequence[int]) -> list[Change]:
+    async def _resize(self, job: int, begin: int, sizes: Sequence[int], watch: Watch | None) -> list[Change]:
         changes: list[Change] = []
-        turn = 0
-        while True:
-            turn += 1
-            begin = len(self._records)
-            self._controller.tell(o.Resize(job, sizes[turn % len(sizes)]))
-            change = await self._change(job, begin)
-            if change is None:
+        while not changes or watch is None or watch(changes[-1]):
+            self._controller.tell(o.Resize(job, sizes[(len(changes) + 1) % len(sizes)]))
+            made = await self._change(job, begin)
+            if made is None:
                 return changes
+            change, begin = made
             changes.append(change)
+        return changes
 
-    async def _change(self, job: int, begin: int) -> Change | None:
-        """Wait until what was ordered has been done; None when the job has ended, or is about to and declines."""
+    async def _change(self, job: int, begin: int) -> tuple[Change, int] | None:
+        """Wait until what was ordered has been done; None when the job has ended, or is about to and declines. And the
+        number of the record after it: the job may end before its nodes are clean."""
         offer, at = await self._next(job, begin, r.ResizeOffered, r.JobEnded)
         if not isinstance(offer, r.ResizeOffered):
             return None
@@ -130,14 +145,14 @@ class Machine:
             raise PliantError(f"a resize from {offer.before} to {offer.after} nodes has failed: {done.error}")
         if not isinstance(done, r.ResizeDone):
             return None
-        last, dirty = done.at, done.released
+        last, dirty, after = done.at, done.released, at
         while dirty:
             clean, at = await self._next(job, at, r.NodesClean)
             assert isinstance(clean, r.NodesClean)  # noqa: S101 - nothing else was asked for
             last, dirty = clean.at, dirty - clean.nodes
         by = abs(offer.after - offer.before)
         grows = offer.after > offer.before
-        return Change(by, grows, last - offer.at, last - done.at, done.phases)
+        return Change(by, grows, last - offer.at, last - done.at, done.blocked_s, done.phases), after
 
     async def _next(self, job: int, at: int, *kinds: type[r.Record]) -> tuple[r.Record, int]:
         """The first record of the job from the ``at``-th on that is of one of these kinds, and the number after its
@@ -157,13 +172,13 @@ class Machine:
 
 
 @contextlib.asynccontextmanager
-async def machine(nodes: int, output: Path) -> AsyncIterator[Machine]:
-    """Nodes with their agents; nothing of them is left afterwards. Logs of jobs go to ``output``."""
+async def machine(nodes: int, output: Path, slots: int = 1) -> AsyncIterator[Machine]:
+    """Nodes of ``slots`` slots with their agents; nothing of them is left afterwards. Logs of jobs go to ``output``."""
     run, runtime = control.new_runtime()
-    controller = Controller(Easy(), Settings(), LocalNodes(nodes, 1, run, runtime), output=output)
+    controller = Controller(Easy(), Settings(), LocalNodes(nodes, slots, run, runtime), output=output)
     try:
         await controller.start()
-        yield Machine(controller, output)
+        yield Machine(controller, output, run)
     finally:
         try:
             await controller.end_jobs("the measurement was ended", END_S)

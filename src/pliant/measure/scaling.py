@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 
 from pliant.measure import programs, resizes
 from pliant.measure.programs import ALONE, BARE, TWO_PLACES, TWO_WORKERS, Figures, Shape
+from pliant.protocol.phases import Phase
 
 SHAPES = (BARE, ALONE, TWO_WORKERS, TWO_PLACES)
-PHASES = ("start", "connect", "handler", "release")
+PHASES = (Phase.PREPARE, Phase.START, Phase.SYNCHRONISE, Phase.CONNECT, Phase.REDISTRIBUTE, Phase.COMMIT)
+"""Those of a program of places."""
 
 
 class Effort(NamedTuple):
@@ -98,7 +100,7 @@ def _row(shape: Shape, runs: dict[Shape, list[Figures]]) -> dict[str, Any]:
 
 def resize_rows(changes: Sequence[resizes.Change]) -> list[dict[str, Any]]:
     """For growths and shrinks by each number of places: how many, and the medians in seconds of the whole, of each
-    phase that the program told, and of what came after it until the nodes were clean."""
+    phase, and of what came after it until the nodes were clean."""
     kinds = sorted({(not change.grows, change.nodes) for change in changes})
     rows = []
     for shrinks, nodes in kinds:

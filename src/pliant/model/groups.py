@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 
@@ -16,8 +18,11 @@ class Group(msgspec.Struct, frozen=True, gc=False):
     slots: int = 1
 
 
-def kind_of(before: int, after: int) -> str:
-    """What people call a resize from ``before`` to ``after`` nodes: expand, shrink or, at equal size, migrate."""
+def kind_of(before: int, after: int, slots: Mapping[int, int]) -> str:
+    """What people call a resize from ``before`` to ``after`` nodes: expand, shrink or, at equal size, migrate; slots
+    if it changes how many ranks of groups are awake."""
+    if slots:
+        return "slots"
     if after == before:
         return "migrate"
     return "expand" if after > before else "shrink"

@@ -172,6 +172,25 @@ def parse_hostlist(text: str) -> list[str]:
     return names
 
 
+def parse_counts(text: str) -> dict[str, int]:
+    """Names with a number each, such as ``n1=2,n[2-3]=1``; ValueError where something else is said, or a name twice."""
+    if _PART.sub("", text).strip(" \t\n,"):
+        raise ValueError(f"{_shown(text)}: a bracket has no other end; write n3=1 or n[2-3]=1")
+    counts: dict[str, int] = {}
+    for part in filter(None, map(str.strip, _PART.findall(text))):
+        nodes, _, number = part.partition("=")
+        names, count = parse_hostlist(nodes), whole(number)
+        if not names or count is None:
+            raise ValueError(f"{_shown(part)} is no node with a number; write n3=1 or n[2-3]=1")
+        for name in names:
+            if name in counts:
+                raise ValueError(f"{_shown(text)} names {name} twice; say it once")
+            counts[name] = count
+    if not counts:
+        raise ValueError(f"{_shown(text)} names no node; write n3=1 or n[2-3]=1")
+    return counts
+
+
 def _expanded(part: str, text: str, room: int) -> list[str]:
     """What the brackets of one part of ``text`` stand for, ``room`` names at most."""
     first, *rest = re.split(r"\[([^\[\]]*)\]", part)

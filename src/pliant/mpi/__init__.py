@@ -11,9 +11,32 @@
 """
 
 from pliant.job.errors import Stalled
-from pliant.mpi.arrays import Array, Block
-from pliant.mpi.context import Replicated
+from pliant.mpi.context import Value
+from pliant.mpi.data.arrays import Array
+from pliant.mpi.data.movable import Copy, Movable, Parcel, Parcels, Way
+from pliant.mpi.data.rows import Csr, Rows
 from pliant.mpi.errors import NotJoined, Released
 from pliant.mpi.job import Job, malleable
+from pliant.plan.data.layouts import Block, BlockCyclic, Irregular, Replicated, Weighted
 
-__all__ = ["Array", "Block", "Job", "NotJoined", "Released", "Replicated", "Stalled", "malleable"]
+__all__ = [
+    "Array",
+    "Block",
+    "BlockCyclic",
+    "Copy",
+    "Csr",
+    "Irregular",
+    "Job",
+    "Movable",
+    "NotJoined",
+    "Parcel",
+    "Parcels",
+    "Released",
+    "Replicated",
+    "Rows",
+    "Stalled",
+    "Value",
+    "Way",
+    "Weighted",
+    "malleable",
+]

@@ -11,7 +11,7 @@ from math import ceil
 
 from mpi4py import MPI
 
-from pliant.job.decisions import Decision
+from pliant.job.decisions import NEVER, Decision
 from pliant.mpi.wait import Wait
 
 MAX_LAG = 256
@@ -80,3 +80,21 @@ class Checks:
         if self._request is not None:
             self._wait.request(self._request, "the root's last decision", limited=False)
             self._request = None
+
+
+class Meanwhile(Checks):
+    """Where nobody decides but a timetable: the checks while newcomers start beside the job. The root says when it is
+    known what has come of them; at step ``last`` (NEVER: none) all wait for that."""
+
+    def __init__(self, comm: MPI.Intracomm, wait: Wait, step: int, last: int, decision: Decision) -> None:
+        super().__init__(comm, wait, step, 1)
+        self._last, self._decision = last, decision
+
+    def read(self) -> Decision:
+        said, due = super().read(), self.due
+        return self._decision._replace(lag=said.lag) if due == self._last else said
+
+    def post(self, step: int, lag: int, decision: Decision) -> None:
+        super().post(step, lag, decision)
+        if self._last != NEVER:
+            self.due = min(self.due, self._last)

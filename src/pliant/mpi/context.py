@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pliant.job import environment
 from pliant.job.connection import Connection
 from pliant.job.decisions import Nothing, Source
 from pliant.job.environment import Environment
@@ -13,16 +15,22 @@ from pliant.job.negotiation import Negotiation
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds
 from pliant.model.speedup import Model
-from pliant.mpi.arrays import Array, Seat, first_tag
+from pliant.mpi.data.arrays import Seat
+from pliant.mpi.data.movable import Movable
+from pliant.mpi.data.transport import TAGS_EACH
 from pliant.mpi.errors import NotJoined, Released
-from pliant.mpi.team import Team
+from pliant.mpi.resizing.asleep import Bed, Sleepers
+from pliant.mpi.team import Team, barrier
 from pliant.mpi.wait import Wait
+
+if TYPE_CHECKING:
+    from pliant.mpi.bare import Bare
 
 MAX_NODES = 1 << 16
 """The bound of programs that state none."""
 
 
-class Replicated:
+class Value:
     """A value that is equal on all ranks: set it everywhere alike; a newcomer gets the job's.
 
     It travels pickled, so what is assigned is pickled and unpickled there and then: TypeError if that fails.
@@ -83,8 +91,11 @@ class Context:
 
     ``connection`` and ``negotiation`` are there on rank 0 of every group that an agent started. ``started`` are
     the groups that were started together with this one, the leader first. ``joining``, on the root, are the
-    newcomers that the job is being connected to right now: their loss cannot be undone any more. ``named`` are
-    the arrays of which the program was told that it holds an old block. ``source`` decides where no agent is.
+    newcomers that the job is being connected to right now, and ``lost`` is why one of them is gone, or empty.
+    ``named`` are the arrays of which the program was told that it holds an old block. ``source`` decides where no
+    agent is, and ``bare`` is there if it may decide anything. ``before`` and ``after`` are what the program wants
+    called around each resize; ``stopped``: the first have been, and the others not yet. ``sleepers`` are those of this
+    group, on its rank 0; ``bed`` is there on one of them.
     """
 
     bounds: Bounds
@@ -101,10 +112,17 @@ class Context:
     agreed: Bounds | None = None
     result: str | None = None
     joining: tuple[int, ...] = ()
+    lost: str = ""
     source: Source = field(default_factory=Nothing)
+    bare: Bare | None = None
+    sleepers: Sleepers = field(default_factory=Sleepers)
+    bed: Bed | None = None
     named: set[str] = field(default_factory=set)
-    arrays: dict[str, Array] = field(default_factory=dict)
-    values: dict[str, Replicated] = field(default_factory=dict)
+    arrays: dict[str, Movable] = field(default_factory=dict)
+    values: dict[str, Value] = field(default_factory=dict)
+    before: list[Callable[[], object]] = field(default_factory=list)
+    after: list[Callable[[], object]] = field(default_factory=list)
+    stopped: bool = False
 
     def joined(self, what: str) -> Team:
         """The team; NotJoined or Released where there is none."""
@@ -114,7 +132,7 @@ class Context:
 
     def seat(self) -> Seat:
         """What a distributed array needs of this job."""
-        return Seat(self.joined, self.wait, lambda array: first_tag(list(self.arrays).index(array.name)))
+        return Seat(self.joined, self.wait, lambda name: list(self.arrays).index(name) * TAGS_EACH)
 
     @property
     def speaks(self) -> bool:
@@ -124,11 +142,16 @@ class Context:
     def signature(self) -> str:
         """The arrays and values of this program; equal on newcomers and on those they join."""
         arrays = [array.describe() for array in self.arrays.values()]
-        return f"arrays {arrays} and values {sorted(self.values)}"
+        verified = " with PLIANT_VERIFY" if environment.verifies() else ""
+        return f"arrays {arrays} and values {sorted(self.values)}{verified}"
 
     def most_nodes(self, ranks: int) -> int:
-        """The most nodes of ``ranks`` ranks each on which every rank gets its share of every array."""
-        return min((array.most_ranks // ranks for array in self.arrays.values()), default=MAX_NODES)
+        """The most nodes of ``ranks`` ranks each that the job grows to: where the program states no ``max``, no more
+        than each rank has a share of every array on."""
+        if self.bounds.max < MAX_NODES:
+            return MAX_NODES
+        most = [array.most_ranks for array in self.arrays.values()]
+        return max(1, min((ranks_ // ranks for ranks_ in most if ranks_ is not None), default=MAX_NODES))
 
     def snapshot(self, step: int, total: int, lag: int, should_s: float, paced_s: float) -> Snapshot:
         values = {name: replicated.value for name, replicated in self.values.items()}
@@ -140,11 +163,16 @@ class Context:
         for name, value in snapshot.values.items():
             self.values[name].take(value)
 
-    def unsendable(self) -> str:
-        """Why a newcomer cannot be given the values as they are now; empty if it can.
+    def unsendable(self, slots: dict[int, int]) -> str:
+        """Why newcomers, or ranks that wake for so many ``slots`` of groups, cannot be given rows, or the values as
+        they are now; empty if they can.
 
         What was assigned has been checked, but a list, say, may have been changed since.
         """
+        awake, most = self.joined("the job").awake, self.most_nodes(1)
+        ranks = sum((awake | slots).values())
+        if slots and ranks > most:
+            return f"the program's arrays have rows for {most} ranks, not for {ranks}"
         try:
             for replicated in self.values.values():
                 replicated.check(replicated.value)
@@ -152,8 +180,23 @@ class Context:
             return str(error)
         return ""
 
-    def register(self, name: str, *, looping: bool) -> None:
-        """Check that ``name`` is free and that newcomers will register it as well."""
+    def stop(self, snapshot: Snapshot) -> Snapshot:
+        """Call what the program wants called before a resize, and wait for that on all ranks, as long as it takes: it
+        is user code. The job's state as it is then; collective over the job."""
+        self.stopped = True
+        for hook in self.before:
+            hook()
+        barrier(self.joined("the job").own, self.wait, "what is called before a resize", limited=False)
+        return snapshot._replace(values={name: each.value for name, each in self.values.items()})
+
+    def go_on(self) -> None:
+        """Call what the program wants called after a resize."""
+        self.stopped = False
+        for hook in self.after:
+            hook()
+
+    def register(self, name: str, what: str, *, looping: bool) -> None:
+        """Check that ``name`` is free for ``what`` and that newcomers will register it as well."""
         if self.released:
             raise Released
         if looping:
@@ -162,4 +205,8 @@ class Context:
                 "move it before the loop"
             )
         if name in self.arrays or name in self.values:
-            raise PliantError(f"the name {name!r} is taken by another array or value of this job")
+            has = "a value" if name in self.values else str(self.arrays[name].describe())
+            raise PliantError(
+                f"the name {name!r} is taken by another array or value of this job: {what} cannot have it "
+                f"as well as {has}"
+            )

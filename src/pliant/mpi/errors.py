@@ -15,6 +15,10 @@ class NotJoined(PliantError):  # noqa: N818 - a state of the rank rather than a 
         )
 
 
+class Undone(PliantError):  # noqa: N818 - the job goes on as it was
+    """The newcomers of a resize are given up, and nothing of it has happened."""
+
+
 class Released(SystemExit):
     """This rank's node has been given back: the program ends here, with exit code 0."""
 

@@ -19,13 +19,17 @@ from pliant.job.recording import negotiation
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds
 from pliant.model.speedup import Model
-from pliant.mpi.arrays import Array, Block
-from pliant.mpi.context import MAX_NODES, Context, Replicated
+from pliant.mpi import bare, spawning
+from pliant.mpi.context import MAX_NODES, Context, Value
+from pliant.mpi.data.arrays import Array
+from pliant.mpi.data.movable import Movable
+from pliant.mpi.data.rows import Rows
 from pliant.mpi.errors import Released
 from pliant.mpi.join import together
-from pliant.mpi.loop import Loop, arrive
+from pliant.mpi.loop import Loop, agree, arrive
 from pliant.mpi.team import Member, assemble, barrier, broadcast, count_members, gather_all
 from pliant.mpi.wait import Wait
+from pliant.plan.data.layouts import Block, Contiguous, Layout
 from pliant.plan.join import star
 from pliant.protocol.messages import Bye, Error, GroupLost, SchedulerMessage
 
@@ -40,6 +44,7 @@ ONE_BLOCK = (
     "a program has one `with mpi.malleable()` block with one steps() loop in it, and this one has had it: "
     f"the scheduler takes the end of the block for the end of the job; {ONE_LOOP}"
 )
+Hook = Callable[[], object]
 _blocks: list[Bounds] = []
 """The block that this process has had."""
 
@@ -91,41 +96,70 @@ class Job:
         name: str,
         shape: tuple[int, ...],
         dtype: DTypeLike = "f8",
-        spread: Block = Block(),  # noqa: B008 - immutable
+        layout: Layout = Block(),  # noqa: B008 - immutable
+        *,
+        constant: bool = False,
     ) -> Array:
         """Register an array that is spread over all ranks, zero at first, and redistributed at every resize.
 
-        All ranks register the same arrays in the same order before the loop. Raises ValueError if a size that
-        the submission and ``max`` allow would leave a rank without rows, or with fewer than the halo is deep.
+        All ranks register the same arrays in the same order before the loop. A rank that is one of more than the
+        array has rows may own none. ``constant``: the program does not change it in its loop. Raises ValueError if the
+        layout does not cover the array, and PliantError if the name is taken.
         """
-        context = self._context
-        context.register(name, looping=self._loop is not None)
-        array = Array(name, tuple(shape), dtype, spread, context.seat())
-        if context.place is None:
-            ranks, advice = self.size, "start fewer ranks or use a larger array"
-        else:
-            each = context.team.members[0].ranks if context.team else MPI.COMM_WORLD.size
-            ranks = context.team.own.size if context.team else 1
-            if context.bounds.max < MAX_NODES and context.agreed is not None:
-                ranks = max(ranks, context.agreed.max * each)
-            advice = (
-                f"submit it for fewer nodes (of {each} ranks each), set max in the program lower, "
-                "or use a larger array"
-            )
-        array.check_ranks(ranks, advice)
-        context.arrays[name] = array
-        if context.team is not None:
-            array.allocate()
+        self._free(name, f"an array of shape {tuple(shape)}")
+        array = Array(name, tuple(shape), dtype, layout, self._context.seat(), constant=constant)
+        self._register(array)
         return array
 
-    def value(self, name: str, initial: Any = None) -> Replicated:
+    def csr(  # noqa: PLR0913 - what a matrix is
+        self,
+        name: str,
+        shape: tuple[int, int],
+        dtype: DTypeLike = "f8",
+        layout: Contiguous = Block(),  # noqa: B008 - immutable
+        *,
+        index: DTypeLike = "i8",
+        constant: bool = False,
+    ) -> Rows:
+        """Register a sparse matrix in CSR form that is spread over all ranks by rows, as :meth:`array`; without
+        elements until each rank has put its rows there. ``index`` is the dtype of its columns."""
+        self._free(name, f"a matrix of shape {tuple(shape)}")
+        rows = Rows(name, shape, dtype, index, layout, self._context.seat(), constant=constant)
+        self._register(rows)
+        return rows
+
+    def register(self, movable: Movable) -> None:
+        """Register something of the program's own that follows the ranks: what it does is said by ``mpi.Movable``."""
+        self._free(movable.name, "something of the program's own")
+        self._register(movable)
+
+    def _free(self, name: str, what: str) -> None:
+        self._context.register(name, what, looping=self._loop is not None)
+
+    def _register(self, movable: Movable) -> None:
+        self._context.arrays[movable.name] = movable
+        if self._context.team is not None:
+            movable.begin()
+
+    def before_resize(self, hook: Hook) -> Hook:
+        """``hook()`` is called on all ranks of the job when they have stopped for a resize, before anything moves."""
+        self._context.before.append(hook)
+        return hook
+
+    def after_resize(self, hook: Hook) -> Hook:
+        """``hook()`` is called on all ranks of the job after a resize, on those that have joined too, but not on those
+        that left; and after one that failed, in the job as it was. Its first step after that follows."""
+        self._context.after.append(hook)
+        return hook
+
+    def value(self, name: str, initial: Any = None) -> Value:
         """Register a value that all ranks hold alike, in ``.value``; a newcomer gets the job's current one.
 
         TypeError, here and when ``.value`` is assigned, for what cannot be pickled.
         """
-        self._context.register(name, looping=self._loop is not None)
-        replicated = self._context.values[name] = Replicated(name, initial, self._context)
-        return replicated
+        self._free(name, "a value")
+        value = self._context.values[name] = Value(name, initial, self._context)
+        return value
 
     def result(self, text: str) -> None:
         """Set what the job reports as its result when it ends; rank 0's counts.
@@ -163,7 +197,11 @@ class Job:
                 "steps(pace=True) needs the job's speed-up model: state one at submission, "
                 "or pass steps(pace=pliant.Amdahl(work_s, serial_fraction))"
             )
+        if begin is None:
+            agree(context)
         self._loop = Loop(context, n, model, begin)
+        if begin is not None:
+            context.go_on()
         return self._loop.run()
 
     # ---- the block ----------------------------------------------------------------------------------
@@ -189,6 +227,7 @@ class Job:
 
     def _leave(self) -> None:
         """After a release: the communicators are gone already."""
+        self._context.sleepers.release()
         connection = self._context.connection
         if connection is not None:
             # In the epoch this rank lived in: the one before the shrink.
@@ -201,8 +240,12 @@ class Job:
             self._loop.settle()
         # Rank 0 may write results while the others are here already: no limit.
         barrier(team.own, context.wait, "the end of the job", limited=False)
+        context.sleepers.release()
         if context.connection is not None:
             context.connection.send(Bye(context.epoch, context.result if context.speaks else None))
+        if context.bare is not None:
+            context.bare.part(context.wait)
+            context.bare.own.end(context.wait)
         team.leave(context.wait)
 
     def _fail(self, error: BaseException) -> None:
@@ -240,6 +283,13 @@ def malleable(
     limit_s = environment.deadline_s()
     place = environment.read()
     wait = Wait(limit_s)
+    alone = bare.of() if place is None else None
+    if alone is not None and MPI.Comm.Get_parent() != MPI.COMM_NULL:
+        alone.arrival = spawning.begin(wait)
+        return Job(Context(bounds, wait, fresh=False, source=alone.timetable, bare=alone))
+    if alone is not None:
+        team = alone.begin(MPI.COMM_WORLD.Dup(), bounds, wait)
+        return Job(Context(bounds, wait, team=team, source=alone.timetable, bare=alone))
     if place is None:
         own = MPI.COMM_WORLD.Dup()
         team = assemble(own, (Member(0, MPI.Get_processor_name(), own.size),), wait)
@@ -290,14 +340,16 @@ def _orphaned(place: environment.Environment) -> Callable[[str], None]:
 
 def _watch(context: Context) -> Callable[[SchedulerMessage], None]:
     """Ends this group at the loss of one that it cannot do without, even in the midst of a wait: one that is
-    joined or is being joined, or was started together with this group while that is not joined."""
+    joined, or was started together with this group while that is not joined. One that is being joined can be given
+    up."""
 
     def take(message: SchedulerMessage) -> None:
         if isinstance(message, GroupLost) and not context.released:
-            if context.team is None:
-                needed = set(context.started)
-            else:
-                needed = {member.group for member in context.team.members} | set(context.joining)
+            if message.group in context.joining:
+                context.lost = context.lost or message.why or f"group {message.group} was lost"
+                return
+            team = context.team
+            needed = context.started if team is None else tuple(member.group for member in team.members)
             if message.group in needed:
                 abort(
                     f"group {message.group} of this job was lost, and its data with it; the job cannot go on"

@@ -26,18 +26,19 @@ def together(
     barrier(comm, wait, "the other groups to start")
     for step in plan.steps:
         if group in step.accepting:
-            comm = accept(comm, epoch, step.key, connection, wait)
+            comm = _accept(comm, epoch, step.key, connection, wait)
         elif group == step.connecting:
             port = ""
             if connection is not None:
                 port = port_of(connection, step, epoch)
             # Rank 0 has a limit, and ends its group.
             barrier(comm, wait, "the port of the leader", limited=False)
-            comm = connect(comm, port, wait)
+            between = connect(comm, port, wait)
+            comm = unite(comm, between, wait, high=True)
     return comm
 
 
-def accept(
+def _accept(
     comm: MPI.Intracomm, epoch: int, key: str, connection: Connection | None, wait: Wait
 ) -> MPI.Intracomm:
     """Take in the group that connects to the port stored at ``key``; its ranks come after those of ``comm``.
@@ -50,24 +51,34 @@ def accept(
         connection.send(Put(epoch, key, port))
     with wait.watchdog(f"accepting at {key}"):
         between = comm.Accept(port, root=0)
-    joint = _merge(comm, between, wait, high=False)
+    joint = unite(comm, between, wait, high=False)
     if port:
         MPI.Close_port(port)
     return joint
 
 
-def connect(comm: MPI.Intracomm, port: str, wait: Wait) -> MPI.Intracomm:
-    """Join those that accept on ``port``, with the higher ranks; ``comm`` is spent."""
+def connect(comm: MPI.Intracomm, port: str, wait: Wait) -> MPI.Intercomm:
+    """Meet those that accept on ``port``."""
     with wait.watchdog("connecting"):
-        between = comm.Connect(port, root=0)
-    return _merge(comm, between, wait, high=True)
+        return comm.Connect(port, root=0)
 
 
-def _merge(comm: MPI.Intracomm, between: MPI.Intercomm, wait: Wait, *, high: bool) -> MPI.Intracomm:
+def merge(between: MPI.Intercomm, wait: Wait, *, high: bool) -> MPI.Intracomm:
+    """One communicator of both sides; those who are ``high`` get the higher ranks."""
     with wait.watchdog("merging two groups"):
-        joint = between.Merge(high)
+        return between.Merge(high)
+
+
+def unite(comm: MPI.Intracomm, between: MPI.Intercomm, wait: Wait, *, high: bool) -> MPI.Intracomm:
+    """As :func:`merge`, and what was merged is dropped."""
+    joint = merge(between, wait, high=high)
     barrier(joint, wait, "the merged groups")
+    drop(comm, between, wait)
+    return joint
+
+
+def drop(comm: MPI.Intracomm, between: MPI.Intercomm, wait: Wait) -> None:
+    """Leave what was merged. The caller has put a barrier before: Disconnect is none."""
     with wait.watchdog("dropping the communicators of before the merge"):
         between.Disconnect()
         comm.Disconnect()
-    return joint

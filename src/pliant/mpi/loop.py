@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
+from zlib import crc32
+
+import numpy as np
 
 from pliant.job.decisions import Action, Decision, Known
 from pliant.job.negotiation import Situation
+from pliant.model.errors import PliantError
 from pliant.model.speedup import Model
-from pliant.mpi import join, resize
-from pliant.mpi.checks import Checks
+from pliant.mpi import abilities, bare, join
+from pliant.mpi.checks import Checks, Meanwhile
 from pliant.mpi.context import Context, Snapshot
 from pliant.mpi.errors import Released
 from pliant.mpi.pace import Pace, Totals
+from pliant.mpi.resizing import resize, slots
 from pliant.mpi.team import broadcast, count_members, gather_all
+from pliant.plan.choose import by_agent
 from pliant.plan.join import joined_key, source_key, star
 from pliant.protocol.messages import Progress, Put, Ready
 
@@ -24,7 +31,7 @@ def arrive(context: Context) -> Snapshot:
     """A newcomer reaches its loop: join the other newcomers, then the job; returns the job's state."""
     place, connection, wait = context.place, context.connection, context.wait
     if place is None:
-        raise RuntimeError("only an agent starts newcomers")
+        return bare.arrive(context)
     if connection is not None:
         connection.send(Ready(place.resize, place.group))
     own = join.together(star(context.started, place.resize), place.group, place.epoch, connection, wait)
@@ -36,6 +43,34 @@ def arrive(context: Context) -> Snapshot:
         (port,) = connection.fetch(place.epoch, [source_key(place.resize)], "the job", limited=False)
     port = broadcast(own, port, 0, wait, "the job's port", limited=False)
     return resize.grow_newcomer(context, own, count_members(places), port)
+
+
+def agree(context: Context) -> None:
+    """PliantError on all ranks alike if they have not registered the same; collective over the job.
+
+    A job that cannot be resized is let be: none of its ranks waits for another in its loop.
+    """
+    if context.place is None and context.bare is None:
+        return
+    own, mine = context.joined("the job").own, context.signature()
+    every = np.empty(own.size, "u4")
+    request = own.Iallgather(np.array([crc32(mine.encode())], "u4"), every)
+    context.wait.request(request, "what all ranks have registered", limited=False)
+    if others := [rank for rank, each in enumerate(every) if each != every[0]]:
+        raise PliantError(
+            f"the ranks have not registered the same data: {'those of rank' if len(others) == 1 else 'those of ranks'} "
+            f"{', '.join(map(str, others))} differ from those of rank 0; here, on rank {own.rank}, there are {mine}"
+        )
+
+
+def _can_grow() -> bool:
+    """Whether newcomers could be joined; the scheduler is not told of a job to which that cannot be done."""
+    try:
+        by_agent(abilities.find([]))
+    except ValueError as error:
+        sys.stderr.write(f"pliant: the job keeps its size: {error}\n")
+        return False
+    return True
 
 
 class Loop:
@@ -51,19 +86,32 @@ class Loop:
             self._pace.totals = Totals(begin.should_s, begin.paced_s)
         self._reported = time.perf_counter()
         self._signature = context.signature()
-        self._start_epoch()
-        if context.speaks and context.negotiation is not None and not begin:
+        self._start_epoch(self._step + (begin is not None))
+        if context.speaks and context.negotiation is not None and not begin and _can_grow():
             context.negotiation.begin(context.epoch)
 
-    def _start_epoch(self) -> None:
+    def _start_epoch(self, open_step: int) -> None:
+        """``open_step``: the first at which something may still be decided where no agent is."""
         context = self._context
         team = context.joined("the job")
         self._pace.begin(self._step, team.nodes, time.perf_counter())
         self._checks: Checks | Known
         if context.place is None:
-            self._checks = Known(context.source, self._step)
+            self._checks = Known(context.source, open_step)
         else:
             self._checks = Checks(team.own, context.wait, self._step, self._lag)
+
+    def _go_on(self) -> None:
+        """After a decision that has left the job as it is: newcomers may be starting beside it."""
+        context, step = self._context, self._step
+        team = context.joined("the job")
+        self._pace.begin(step, team.nodes, time.perf_counter())
+        if (alone := context.bare) is None:
+            return
+        if alone.pending is None:
+            self._checks = Known(context.source, step + 1)
+        else:
+            self._checks = Meanwhile(team.own, context.wait, step, alone.pending.last, alone.decision)
 
     def run(self) -> Iterator[int]:
         """The steps, each a point where the job may be resized; Released on a rank that leaves."""
@@ -92,13 +140,16 @@ class Loop:
 
     def _situation(self) -> Situation:
         context = self._context
-        members = context.joined("the job").members
-        left, most = self._total - self._step, context.most_nodes(members[0].ranks)
-        return Situation(
-            context.epoch, tuple(m.group for m in members), left, self._lag, most, self._signature
-        )
+        team = context.joined("the job")
+        # Newcomers have all slots of their nodes; of the root's group some may sleep.
+        first, *others = team.awake.values()
+        ranks = max(first + len(context.sleepers), *others, 1)
+        left, most = self._total - self._step, context.most_nodes(ranks)
+        return Situation(context.epoch, team.groups, left, self._lag, most, self._signature)
 
     def _decide(self) -> Decision:
+        if self._context.bare is not None:
+            return self._context.bare.ready()
         negotiation = self._context.negotiation
         if negotiation is None or not self._context.speaks:
             return Decision()
@@ -111,13 +162,27 @@ class Loop:
         self._pace.end(self._step, time.perf_counter())
         totals = self._pace.totals
         snapshot = context.snapshot(self._step, self._total, self._lag, totals.should_s, totals.paced_s)
-        resized = resize.perform(context, decision, self._situation(), snapshot)
+        if context.place is None:
+            resized = bare.perform(context, decision, snapshot)
+        elif decision.action is Action.SLOTS:
+            resized = slots.perform(context, decision, self._situation(), snapshot)
+            if context.bed is not None:
+                self._take_up(slots.sleep(context))
+        else:
+            resized = resize.perform(context, decision, self._situation(), snapshot)
         if context.released:
             raise Released
         if resized:
-            self._start_epoch()
+            self._start_epoch(self._step + 1)
         else:
-            self._pace.begin(self._step, context.joined("the job").nodes, time.perf_counter())
+            self._go_on()
+        if context.stopped:
+            context.go_on()
+
+    def _take_up(self, begin: Snapshot) -> None:
+        """A rank that has slept goes on where the job is."""
+        self._step, self._lag = begin.step, begin.lag
+        self._pace.totals = Totals(begin.should_s, begin.paced_s)
 
     # ---- reports ------------------------------------------------------------------------------------
 

@@ -30,7 +30,20 @@ class Team(NamedTuple):
 
     @property
     def nodes(self) -> int:
-        return len(self.members)
+        return len({member.node for member in self.members})
+
+    @property
+    def awake(self) -> dict[int, int]:
+        """How many ranks there are of each group. These are all groups that the job has, as one rank of each is awake.
+        Ranks that were woken are behind all others, so that a group may be a member twice."""
+        awake: dict[int, int] = {}
+        for member in self.members:
+            awake[member.group] = awake.get(member.group, 0) + member.ranks
+        return awake
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        return tuple(self.awake)
 
     def ranks_of(self, groups: Iterable[int]) -> list[int]:
         """The ranks of these groups, ascending."""

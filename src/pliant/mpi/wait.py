@@ -17,11 +17,15 @@ from contextlib import contextmanager
 from mpi4py import MPI
 
 from pliant.job.errors import Stalled
+from pliant.model.errors import PliantError
+from pliant.protocol.phases import Phase
 
 SPIN_S = 50e-6
 """Testing without a pause: a message within one machine takes 2 to 20 us."""
 YIELD_S = 200e-6
 """Testing with sched_yield: the peer may be waiting for this core."""
+BUSY_SHARE = 0.2
+"""Of the time that data may take to move: then a peer is late, and this core is somebody else's."""
 SLEEP_S = 100e-6
 SLEEP_MAX_S = 500e-6
 
@@ -40,34 +44,89 @@ class Wait:
     def __init__(self, limit_s: float, idle: Callable[[], None] = nothing) -> None:
         self.limit_s = limit_s
         self.idle = idle
+        self.phase: Phase | None = None
+        """That of the resize that goes on. When all ranks have stopped for it no wait is for user code, and each has a
+        limit."""
+        self._look = nothing
+        self._share = 1.0
+        self._abandoned: list[object] = []
+
+    @contextmanager
+    def during(self, phase: Phase) -> Iterator[None]:
+        """The block is this phase of a resize."""
+        before, self.phase = self.phase, phase
+        try:
+            yield
+        finally:
+            self.phase = before
+
+    @contextmanager
+    def looking(self, look: Callable[[], None], share: float = 1.0) -> Iterator[None]:
+        """Waits in the block are left by what ``look`` raises; it is called after each ``idle``. With ``share``
+        that part of the limit is theirs."""
+        self._look, self._share = look, share
+        try:
+            yield
+        finally:
+            self._look, self._share = nothing, 1.0
 
     def requests(self, requests: Sequence[MPI.Request], what: str, *, limited: bool = True) -> None:
         """Complete all requests; Stalled after ``limit_s`` if ``limited``."""
         if not MPI.Request.Testall(requests):
-            self._until(lambda: MPI.Request.Testall(requests), what, limited=limited)
+            with self._kept(requests):
+                self._until(lambda: MPI.Request.Testall(requests), what, limited=limited)
 
     def request(self, request: MPI.Request, what: str, *, limited: bool = True) -> None:
         """Complete one request; Stalled after ``limit_s`` if ``limited``."""
         if not request.Test():
-            self._until(request.Test, what, limited=limited)
+            with self._kept([request]):
+                self._until(request.Test, what, limited=limited)
 
-    def _until(self, done: Callable[[], bool], what: str, *, limited: bool) -> None:
-        start = time.perf_counter()
-        while (waited := time.perf_counter() - start) < YIELD_S:
+    def work(
+        self, poll: Callable[[], bool], kept: object, what: str, *, work_s: float, limited: bool = True
+    ) -> None:
+        """Go on until ``poll`` says that all is done, which may take ``work_s`` without being late. If this is left,
+        ``kept`` is kept: it has the requests and their buffers."""
+        if not poll():
+            with self._kept(kept):
+                self._until(poll, what, limited=limited, work_s=work_s)
+
+    @contextmanager
+    def _kept(self, requests: object) -> Iterator[None]:
+        """A wait for these. If it is left, they are kept, and their buffers with them: MPI may yet write there."""
+        try:
+            yield
+        except PliantError:
+            self._abandoned.append(requests)
+            raise
+
+    def _until(self, done: Callable[[], bool], what: str, *, limited: bool, work_s: float = 0.0) -> None:
+        limited = limited or self.phase not in (None, Phase.SYNCHRONISE)
+        limit_s = self.limit_s * self._share + work_s
+        start = polled = now = time.perf_counter()
+        while (waited := now - start) < YIELD_S + BUSY_SHARE * work_s:
             if done():
                 return
             if waited > SPIN_S:
                 os.sched_yield()
-        pause, polled = SLEEP_S, start
+            polled = self._look_around(polled, now)
+            now = time.perf_counter()
+        pause = SLEEP_S
         while not done():
             time.sleep(pause)
             pause = min(pause * 1.2, SLEEP_MAX_S)
             now = time.perf_counter()
-            if now - polled > 1e-3:
-                polled = now
-                self.idle()
-            if limited and now - start > self.limit_s:
-                raise Stalled(what, self.limit_s)
+            polled = self._look_around(polled, now)
+            if limited and now - start > limit_s:
+                raise Stalled(what, limit_s, self._share, phase=self.phase)
+
+    def _look_around(self, polled: float, now: float) -> float:
+        """Call ``idle`` and ``look`` if it is time to; when that was done last."""
+        if now - polled <= 1e-3:
+            return polled
+        self.idle()
+        self._look()
+        return now
 
     def sleep_until(self, moment: float, clock: Callable[[], float] = time.perf_counter) -> None:
         """Sleep, but keep MPI and the session alive: peers may need this rank's progress."""

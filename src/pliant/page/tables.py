@@ -12,7 +12,7 @@ from pliant.model.kinds import JobKind
 from pliant.report.compare import Cell, Row, change_text, compare
 from pliant.report.outcomes import RESULT_WIDTH, SIGNS, sizes_text, state_text
 from pliant.report.runs import Run
-from pliant.report.words import cause, percent, plain, seconds, shorten
+from pliant.report.words import awake, cause, percent, plain, seconds, shorten
 
 MOST_ROWS = 400
 """A page with more rows than this is no longer read; report.json has them all."""
@@ -198,17 +198,19 @@ def _resize_row(run: Run, name: str, resize: ResizeOutcome) -> str:
     took = seconds(resize.done_s - resize.offered_s) if resize.done_s is not None else "-"
     done = resize.outcome == "done"
     bad = resize.outcome == "failed" and not resize.late
-    outcome = f'<span class="worse">✗ {esc(resize.outcome)}</span>' if bad else esc(resize.outcome)
+    said = resize.outcome if resize.phase is None else f"{resize.outcome} in its phase {resize.phase}"
+    outcome = f'<span class="worse">✗ {esc(said)}</span>' if bad else esc(said)
     if resize.error:
         outcome += f"<br><small>{esc(resize.error)}</small>"
     if resize.phases:
         phases = ", ".join(f"{plain(phase)} {seconds(value)}" for phase, value in resize.phases.items())
         outcome += f"<br><small>{esc(phases)}</small>"
+    what = run.hosts(resize.nodes) or awake(resize.slots)
     return (
         f'<tr data-job="{esc(name)}"><td class="number">{seconds(resize.offered_s - run.origin_s)}</td>'
         f'<th scope="row">{esc(name)}</th>'
         f'<td class="sizes">{resize.before} <span class="sign">{sign}</span> {resize.after}</td>'
-        f"<td>{esc(run.hosts(resize.nodes))}</td><td>{esc(run.why(resize.reason))}</td><td>{outcome}</td>"
+        f"<td>{esc(what)}</td><td>{esc(run.why(resize.reason))}</td><td>{outcome}</td>"
         f'<td class="number">{took}</td><td class="number">{seconds(resize.blocked_s) if done else "-"}</td></tr>'
     )
 

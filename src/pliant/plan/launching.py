@@ -5,13 +5,16 @@ is nobody's work (a network's latency, name services), processor time on its own
 all below a child is known, its contacts go up; what the root has then goes down. The program starts on a node as soon
 as its agent has called, for that is when word of it comes along the tree.
 
-Nodes have a processor each, or all share a few (``processors``), as virtual nodes on one machine do. What is not in
-it: noise, and a network that is full.
+Nodes have a processor each, or all share a few (``processors``), as virtual nodes on one machine do: in equal parts, as
+under a fair scheduler. So those that are started together are there together, and what one waits for nobody's work is
+not hidden behind another. What is not in it: noise, and a network that is full.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -60,6 +63,7 @@ class _Agent:
     """Children below whom not all is known."""
     children: list[_Agent] = field(default_factory=list)
     free_at: float = 0.0
+    """Where it has a processor of its own."""
 
     @property
     def below(self) -> int:
@@ -67,26 +71,61 @@ class _Agent:
 
 
 class _Processors:
-    """Who may compute when: those who ask first."""
+    """Who may compute when. An agent does one thing after another; all that have something to do share the processors
+    in equal parts, as under a fair scheduler. The clock inside says how much has been computed by one that always had
+    something to do."""
 
     def __init__(self, count: int) -> None:
-        self._free = [0.0] * count
+        self._count = count
+        self._waiting: dict[int, deque[tuple[float, Callable[[], None]]]] = {}
+        """By agent what it has to do after what it is at."""
+        self._busy: list[tuple[float, int, int, Callable[[], None]]] = []
+        """By when it is done, by the clock inside."""
+        self._number = 0
+        self._inside = self._at = 0.0
 
-    def take(self, agent: _Agent, now: float, seconds: float) -> float:
-        """When ``agent`` has computed for so long."""
-        if not self._free:
-            agent.free_at = max(agent.free_at, now) + seconds
-            return agent.free_at
-        end = max(heapq.heappop(self._free), now) + seconds
-        heapq.heappush(self._free, end)
-        return end
+    def _share(self) -> float:
+        return min(1.0, self._count / max(1, len(self._busy)))
+
+    def _advance(self, now: float) -> None:
+        self._inside += (now - self._at) * self._share()
+        self._at = now
+
+    def take(self, agent: int, now: float, seconds: float, then: Callable[[], None]) -> None:
+        """``then``, when ``agent`` has computed for so long."""
+        if agent in self._waiting:
+            self._waiting[agent].append((seconds, then))
+            return
+        self._waiting[agent] = deque()
+        self._advance(now)
+        self._begin(agent, seconds, then)
+
+    def _begin(self, agent: int, seconds: float, then: Callable[[], None]) -> None:
+        self._number += 1
+        heapq.heappush(self._busy, (self._inside + seconds, self._number, agent, then))
+
+    def next_at(self) -> float:
+        """When the next one is done."""
+        if not self._busy:
+            return math.inf
+        return self._at + max(0.0, self._busy[0][0] - self._inside) / self._share()
+
+    def done(self, now: float) -> Callable[[], None]:
+        """What follows for the one that is done now."""
+        self._advance(now)
+        self._inside, _, agent, then = heapq.heappop(self._busy)
+        if waiting := self._waiting[agent]:
+            self._begin(agent, *waiting.popleft())
+        else:
+            del self._waiting[agent]
+        return then
 
 
 class _Launch:
     def __init__(self, agents: int, shape: Tree, window: int, costs: LaunchCosts, processors: int) -> None:
         self._shape, self._window, self._costs = shape, window, costs
         self._agents = agents
-        self._processors = _Processors(processors)
+        self._shared = _Processors(processors) if processors else None
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
         self._now = 0.0
@@ -95,17 +134,36 @@ class _Launch:
     def run(self) -> LaunchPhases:
         root = _Agent(Span(0, self._agents + 1), None)
         self._begin(root)
-        while self._events:
-            self._now, _, happen = heapq.heappop(self._events)
+        while happen := self._next():
             happen()
         return LaunchPhases(self.called, self.contacts, self.started)
+
+    def _next(self) -> Callable[[], None] | None:
+        """What happens next."""
+        done = self._shared.next_at() if self._shared else math.inf
+        if self._events and self._events[0][0] <= done:
+            self._now, _, happen = heapq.heappop(self._events)
+            return happen
+        if self._shared is None or done == math.inf:
+            return None
+        self._now = done
+        return self._shared.done(done)
 
     def _at(self, time: float, happen: Callable[[], None]) -> None:
         self._count += 1
         heapq.heappush(self._events, (time, self._count, happen))
 
     def _compute(self, agent: _Agent, seconds: float, then: Callable[[], None], later: float = 0.0) -> None:
-        self._at(self._processors.take(agent, self._now, seconds) + later, then)
+        """``then``, so much ``later`` than ``agent`` has computed for so long."""
+        if self._shared is None:
+            agent.free_at = max(agent.free_at, self._now) + seconds
+            self._at(agent.free_at + later, then)
+            return
+
+        def computed() -> None:
+            self._at(self._now + later, then)
+
+        self._shared.take(agent.span.child, self._now, seconds, computed if later else then)
 
     # ---- phases 1 and 3 ----------------------------------------------------------------------------------
 

@@ -9,8 +9,9 @@ needs to know no more than its own span, and a message finds its way by comparin
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 
 class Span(NamedTuple):
@@ -30,8 +31,7 @@ class Tree(Protocol):
         """Cut the ranks ``first`` <= r < ``end``, all that are below one, into its children with what is below each."""
 
 
-@dataclass(frozen=True)
-class KAry:
+class KAry(msgspec.Struct, frozen=True):
     """Every rank has at most ``degree`` children, and what is below them is as equal as can be: so no tree of this
     degree is less deep."""
 
@@ -49,8 +49,7 @@ class KAry:
             yield Span(begin, first)
 
 
-@dataclass(frozen=True)
-class Binomial:
+class Binomial(msgspec.Struct, frozen=True):
     """The half of what is there with each child in turn: the root has log2 n children, and no agent is further away."""
 
     def spans(self, first: int, end: int) -> Iterator[Span]:
@@ -59,8 +58,7 @@ class Binomial:
             yield Span(begin, first)
 
 
-@dataclass(frozen=True)
-class Direct:
+class Direct(msgspec.Struct, frozen=True):
     """All agents are children of the root."""
 
     def spans(self, first: int, end: int) -> Iterator[Span]:

@@ -10,6 +10,9 @@ import msgspec
 
 from pliant.protocol.messages import From, Heartbeat, Message, To
 
+NO_ROUND = -1
+"""The round before the first."""
+
 
 class Calling(Message, frozen=True):
     """First on a link: the agent of ``rank`` calls whoever started it, or after the loss of its parent one that is
@@ -29,12 +32,29 @@ class Below(Message, frozen=True):
 
 
 class Contacts(Message, frozen=True):
-    """How agents are reached, by rank, and why some ``gone`` ones will never be. ``whole``, once from each child:
-    that is all that there is below it (paper 4, Algorithm 2)."""
+    """How agents are reached, by rank, and, from above, why some ``gone`` ones will never be. ``whole``, once from each
+    child: that is all that there is below it (paper 4, Algorithm 2)."""
 
     reached: dict[int, str]
     gone: dict[int, str] = msgspec.field(default_factory=dict)
     whole: bool = False
+
+
+class Lost(Message, frozen=True):
+    """Upwards: these ranks are lost, and ``why``, as far as the agent of rank ``by`` can tell, which had them below it.
+    The controller decides. Of the ``unborn``, which were below a lost one, nobody has heard: they were still to be
+    started, or are lost as well."""
+
+    by: int
+    why: dict[int, str]
+    unborn: tuple[int, ...] = ()
+
+
+class Moved(Message, frozen=True):
+    """Upwards: the agent of ``rank`` has lost its parent, and ``parent`` has adopted it."""
+
+    rank: int
+    parent: int
 
 
 class Flood(Message, frozen=True):
@@ -44,13 +64,24 @@ class Flood(Message, frozen=True):
     message: msgspec.Raw
 
 
+class Gathered(Message, frozen=True):
+    """Upwards: a piece of what was put before a fence in ``round``, of one node or of several, merged. ``parts`` are
+    the nodes, by the number of their groups, of which all has come with this. ``until``: up to this round that is all
+    that there is of the agent and those below it, as far as it knows."""
+
+    round: int = 0
+    entries: dict[str, str] = msgspec.field(default_factory=dict)
+    parts: tuple[int, ...] = ()
+    until: int = NO_ROUND
+
+
 class Ended(Message, frozen=True):
     """The launch is over: everything below ends."""
 
     why: str = ""
 
 
-BranchMessage = Calling | Below | Contacts | Flood | Ended | To | From
+BranchMessage = Calling | Below | Contacts | Lost | Moved | Flood | Gathered | Ended | To | From
 """What an agent's machine hears and tells. To goes down towards its nodes, From up to the controller."""
 LinkMessage = BranchMessage | Heartbeat
 """A line on a link: a heartbeat says that it stands."""

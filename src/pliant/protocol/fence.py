@@ -7,7 +7,7 @@ them and sends the whole to each node. Both ways they travel in pieces, so that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from pliant.model.errors import ProtocolError
 
@@ -54,14 +54,27 @@ class Rounds:
             return None  # all have come there
         if number != self.round and not self._repeating:
             raise ProtocolError(f"group {group} is at fence {number}, its world at {self.round}")
-        here = self._here.setdefault(number, set())
-        if group in here:
+        if group in self._here.get(number, ()):
             raise ProtocolError(f"group {group} came to fence {number} twice")
+        return self._merge(() if more else (group,), number, entries)
+
+    def gathered(self, groups: Iterable[int], number: int, entries: Mapping[str, str]) -> Entries | None:
+        """Take what was merged on its way: of ``groups`` all has come with this. It may have come before, also in a
+        round that is over. All entries of the round once that is complete; ProtocolError if a group is none of this
+        world's, or the round is still to come."""
+        if unknown := [group for group in groups if group not in self.groups]:
+            raise ProtocolError(f"group {unknown[0]} is not of this world")
+        if self.round is not None and number < self.round:
+            return None
+        if number != self.round:
+            raise ProtocolError(f"groups {sorted(groups)} are at fence {number}, their world at {self.round}")
+        return self._merge(groups, number, entries)
+
+    def _merge(self, groups: Iterable[int], number: int, entries: Mapping[str, str]) -> Entries | None:
+        here = self._here.setdefault(number, set())
         merged = self._entries.setdefault(number, {})
         merged.update(entries)
-        if more:
-            return None
-        here.add(group)
+        here.update(groups)
         if len(here) < len(self.groups):
             return None
         self.round = number + 1

@@ -9,8 +9,8 @@ from pliant.protocol.messages import Fenced, Message, Signal
 
 class Launch(Message, frozen=True):
     """Start the program on every agent: so many processes at each as ``sizes`` has, in the order of the agents' ranks.
-    With ``together`` they are one MPI world, in ``dialect``. Process ``stdin`` reads what is sent as Input, the others
-    nothing; -1 is none."""
+    In another ``dialect`` than launch they are one MPI world. Process ``stdin`` reads what is sent as Input, the others
+    nothing; -1 is none. ``spill``: of the output that waits on a node, so many bytes may be in a file."""
 
     argv: tuple[str, ...]
     env: dict[str, str]
@@ -18,6 +18,7 @@ class Launch(Message, frozen=True):
     sizes: tuple[int, ...]
     dialect: str = "launch"
     stdin: int = 0
+    spill: int = 1 << 30
 
 
 class Tally(Message, frozen=True):

@@ -12,6 +12,7 @@ from pliant.model.jobs import Bounds
 from pliant.model.speedup import Model
 from pliant.model.world import World
 from pliant.protocol import VERSION
+from pliant.protocol.phases import Phase
 
 
 class Message(msgspec.Struct, frozen=True, tag_field="type", tag=str.lower, omit_defaults=True):
@@ -72,11 +73,20 @@ class Decline(Message, frozen=True):
     late: bool = False
 
 
+class Reached(Message, frozen=True):
+    """The resize has come to a phase in which the job itself does something."""
+
+    epoch: int
+    resize: int
+    phase: Phase
+
+
 class Done(Message, frozen=True):
     """The resize has happened: data are redistributed, ``released`` groups are leaving.
 
     ``root`` is the group that speaks for the job from now on, in epoch ``epoch`` + 1.
-    ``phases`` maps phase names to seconds; ``blocked_s`` is how long the application stood still.
+    ``phases`` maps names of ``protocol.phases`` to seconds, others count for nothing; ``blocked_s`` is how long the
+    application stood still.
     """
 
     epoch: int
@@ -166,7 +176,8 @@ class Offer(Message, frozen=True):
     """Go to ``size`` groups: ``arriving`` ones are started and joined, and of the present ones as many leave as it
     takes, those in ``leaving`` among them.
 
-    An expansion has only arriving groups, a shrink none, a migration both.
+    An expansion has only arriving groups, a shrink none, a migration both. With ``slots`` nobody arrives or leaves: of
+    these groups so many ranks are to be awake, the others sleep and hold their slots.
     """
 
     resize: int
@@ -175,6 +186,7 @@ class Offer(Message, frozen=True):
     deadline_s: float
     arriving: tuple[NewGroup, ...] = ()
     leaving: tuple[int, ...] = ()
+    slots: dict[int, int] = {}
 
 
 class Drain(Message, frozen=True):
@@ -398,9 +410,22 @@ class From(Message, frozen=True):
 
 
 JobMessage = (
-    Hello | Ready | Malleable | Want | Accept | Decline | Done | Failed | Progress | Put | Get | Error | Bye
+    Hello
+    | Ready
+    | Malleable
+    | Want
+    | Accept
+    | Decline
+    | Reached
+    | Done
+    | Failed
+    | Progress
+    | Put
+    | Get
+    | Error
+    | Bye
 )
-RootMessage = Malleable | Want | Accept | Decline | Done | Failed | Progress | Bye
+RootMessage = Malleable | Want | Accept | Decline | Reached | Done | Failed | Progress | Bye
 """What only the group that speaks for the job may say."""
 SchedulerMessage = Welcome | Offer | Drain | Stay | Withdraw | GroupLost | Value | Error
 ControllerMessage = StartGroup | Signal | Prove | Deliver | Fenced | Ack | Shutdown | Error

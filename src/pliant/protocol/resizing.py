@@ -30,8 +30,8 @@ class Effect(Enum):
     RESERVE = "the nodes of arriving groups are reserved"
     FREE = "the reserved nodes are free again: nothing was started there"
     START = "arriving groups are started"
-    COMMIT = "arriving groups join the job, leaving ones have left it"
-    SHRINK = "leaving groups have left the job; it fails if any group was to arrive, as none was started"
+    COMMIT = "arriving groups join the job, leaving ones have left it; slots are as offered"
+    SHRINK = "leaving groups have left it, slots are as offered; it fails if groups were to arrive: none was started"
     CLEAN = "arriving groups are ended, and their nodes proved clean"
     NOTHING = "nothing: no group was started, no node is reserved"
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from functools import partial
 
@@ -86,7 +86,7 @@ class TreeNodes:
         self._begun = self._granted = False
         self._news = asyncio.Event()
         self._messages = codec.from_agent()
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._repeating: asyncio.TimerHandle | None = None
 
     # ---- the port ------------------------------------------------------------------------------------
 
@@ -138,7 +138,7 @@ class TreeNodes:
             if node is not None and node.stage is _Stage.HERE:
                 node.stage = _Stage.LEAVING
                 self._order(node, m.Shutdown())
-                self._later(name, RETURN_S, partial(self._lose, node, "it does not leave"))
+                self._tree.wait(_leaving(name), RETURN_S, partial(self._lose, node, "it does not leave"))
 
     def send(self, nodes: Iterable[str], message: m.ControllerMessage, order: int = 0) -> None:
         """Send to the agents of these nodes; one that is lost gets nothing. There are no ids but the channel's own:
@@ -153,8 +153,8 @@ class TreeNodes:
 
     async def stop(self) -> None:
         """End all agents and all that they started; nothing is left afterwards on any node that is reached."""
-        for timer in self._timers.values():
-            timer.cancel()
+        if self._repeating is not None:
+            self._repeating.cancel()
         self._tell = _nobody
         self._nodes.clear()
         if self._begun:
@@ -183,8 +183,7 @@ class TreeNodes:
     def _lose(self, node: _Node, why: str) -> None:
         """It is gone, or will not be used any more."""
         del self._nodes[node.name]
-        if (timer := self._timers.pop(node.name, None)) is not None:
-            timer.cancel()
+        self._tree.forget(_leaving(node.name))
         if not self._granted:
             self._why[node.name] = why
         elif node.stage is _Stage.COMING:
@@ -203,7 +202,7 @@ class TreeNodes:
         """What was sent may have been lost with an agent in between."""
         for node in list(self._nodes.values()):
             self._tree.happened(*map(b.Send, node.channel.again()))
-        self._later("", AGAIN_S, self._repeat)
+        self._repeating = asyncio.get_running_loop().call_later(AGAIN_S, self._repeat)
 
     def _owe(self, node: _Node) -> None:
         """Answer, once for all that has come by now."""
@@ -223,9 +222,6 @@ class TreeNodes:
             self._came(node, told)
         elif node.stage in (_Stage.HERE, _Stage.LEAVING):
             self._tell(o.Said(node.name, message))
-
-    def _later(self, key: str, seconds: float, call: Callable[[], None]) -> None:
-        self._timers[key] = asyncio.get_running_loop().call_later(seconds, call)
 
     # ---- the tree ------------------------------------------------------------------------------------
 
@@ -249,9 +245,15 @@ class TreeNodes:
             self._lose(node, lost.why)
             return
         del self._nodes[node.name]
-        self._timers.pop(node.name).cancel()
+        self._tree.forget(_leaving(node.name))
         self._free.append(node.name)
         self._tell(o.Returned((node.name,)))
+
+    def again(self, started: b.Again) -> None:
+        self._last = started.rank
+        node = self._nodes.get(started.node)
+        if node is not None and node.rank == started.lost:
+            node.rank, node.channel = started.rank, at_controller(node.name, started.rank)
 
     def deliver(self, message: msgspec.Raw) -> None:
         """Nothing is for all here."""
@@ -259,11 +261,19 @@ class TreeNodes:
     def local(self, envelope: b.Local) -> None:
         """No node is called as the controller."""
 
+    def gathered(self, put: b.Gathered) -> None:
+        """Fences here are of jobs, and each is of some nodes alone: they come as messages."""
+
     def phase(self, number: int) -> None:
         """An agent is used as soon as it has said hello."""
 
     def leave(self, why: str) -> None:
         """Only when told to, by ``stop``."""
+
+
+def _leaving(node: str) -> str:
+    """The timer of a node that was given back."""
+    return f"leaving {node}"
 
 
 def _nobody(_event: Event) -> None:

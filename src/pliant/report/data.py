@@ -82,6 +82,7 @@ def _resize_data(run: Run, resize: ResizeOutcome) -> dict[str, Any]:
     return {
         "id": resize.id,
         "kind": resize.kind,
+        **({"slots": {str(group): count for group, count in resize.slots.items()}} if resize.slots else {}),
         "from": resize.before,
         "to": resize.after,
         "nodes": run.hosts(resize.nodes),
@@ -91,6 +92,7 @@ def _resize_data(run: Run, resize: ResizeOutcome) -> dict[str, Any]:
         "phases": {name: _rounded(value) for name, value in resize.phases.items()},
         "outcome": resize.outcome,
         "error": resize.error,
+        "phase": resize.phase,
         "late": resize.late,
         "reason": _reason_data(run, resize.reason),
     }

@@ -6,7 +6,7 @@ from pliant.history.metrics import JobOutcome
 from pliant.model.jobs import JobState
 from pliant.report.runs import Run
 
-SIGNS = {"expand": "▲", "shrink": "▼", "migrate": "⇄"}
+SIGNS = {"expand": "▲", "shrink": "▼", "migrate": "⇄", "slots": "◐"}
 """Of the kinds of resizes."""
 RESULT_WIDTH = 24
 
@@ -20,7 +20,7 @@ def state_text(job: JobOutcome) -> str:
 def sizes_text(run: Run, number: int) -> str:
     """The sizes a job has had, with a sign between that says which way: ``2 ▲ 4 ▼ 1``."""
     job = run.jobs[number]
-    done = [resize for resize in job.resizes if resize.outcome == "done"]
+    done = [resize for resize in job.resizes if resize.outcome == "done" and resize.kind != "slots"]
     if not done:
         size = run.first_size(number)
         return str(size) if size else "-"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pliant.policy.view import Reason
 
@@ -110,6 +110,11 @@ def alike(a: float, b: float) -> tuple[str, str]:
 def count(number: int, one: str, many: str = "") -> str:
     """``1 node``, ``4 nodes``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def awake(slots: Mapping[int, int]) -> str:
+    """How many ranks of groups are awake: ``1 rank of group 2, 2 ranks of group 3``."""
+    return ", ".join(f"{count(ranks, 'rank')} of group {group}" for group, ranks in slots.items())
 
 
 def percent(share: float) -> str:

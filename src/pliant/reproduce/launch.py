@@ -4,17 +4,21 @@ drawn to 100,000 nodes, beside what the paper says."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
-from pliant.measure.launch_model import SMALL, Compared, Site, worst
+from pliant.measure.launch_model import SMALL, Compared, Point, Site, fit, held, worst
 from pliant.measure.programs import Figures
+from pliant.model.errors import PliantError
 from pliant.plan.launching import LaunchCosts, LaunchPhases, predict
 from pliant.plan.tree import Direct, KAry, Tree
 from pliant.reproduce import charts
 from pliant.reproduce.folder import Folder
 
+FILE = "measured.json"
+"""All that was measured, to be written anew from."""
 FIGURES = ("launch-measured", "launch-model")
 DEGREES = (2, 4, 8, 16, 32, 64)
 """Those of the paper's Figures 2 and 4."""
@@ -24,15 +28,79 @@ FLAT_MOST = 5000
 CLOSE = 0.2
 """The model is to tell each measured launch as close as this, relative."""
 NETWORK_DELAY_S = 0.5
+MPI_PHASES = ("started", "fence", "ended")
 PUBLISHED_NODES, PUBLISHED_MINUTE = 900, 20_000
 """Of the paper: its largest launch, and what its regression says can be launched in less than a minute (section VI)."""
 
 
-def write(
-    folder: Folder, figures: Figures, told: Sequence[Compared], fitted: tuple[LaunchCosts, Site]
-) -> None:
-    """``told``: launches that were measured, with what the model says of them."""
-    costs, site = fitted
+class Row(msgspec.Struct, frozen=True):
+    """What one launcher took: the medians of its runs, until the whole was over and by ``phases``, in seconds."""
+
+    nodes: int
+    contender: str
+    degree: int
+    mpi: bool
+    ssh_delay_s: float
+    seconds: float
+    phases: dict[str, float] = {}
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it, with what it depends on. ``loud``: so many launches began while others computed. ``contact_s``: what a
+    contact takes at each end of a message."""
+
+    processors: int
+    load_average: float
+    python: str
+    architecture: str
+    window: int
+    repetitions: int
+    loud: int
+    contact_s: float
+    rows: list[Row]
+
+    @property
+    def points(self) -> list[Point]:
+        """What the model is to tell: our launches of an empty command."""
+        return [
+            Point(row.nodes, row.degree, row.ssh_delay_s, row.phases["started"])
+            for row in self.rows
+            if row.degree and not row.mpi
+        ]
+
+
+def rows_of(rows: Sequence[Figures]) -> list[Row]:
+    """Those of ``pliant bench launch`` that have not failed."""
+    return msgspec.convert([row for row in rows if not row["failed"]], list[Row])
+
+
+def load(folder: Path) -> Measured:
+    """What an earlier ``pliant reproduce launch`` has left in ``folder``; PliantError if that cannot be read."""
+    try:
+        found = msgspec.json.decode((folder / FILE).read_bytes(), type=Measured)
+    except OSError as error:
+        raise PliantError(
+            f"--from {folder}: {FILE} cannot be read: {error.strerror}; name a folder that "
+            "pliant reproduce launch has written"
+        ) from None
+    except msgspec.MsgspecError as error:
+        raise PliantError(f"--from {folder}: {FILE} is not as it was written: {error}") from None
+    return found
+
+
+def write(folder: Folder, measured: Measured) -> None:
+    """Figures, tables and what they say. PliantError if there are no launches to fit the model to."""
+    points = measured.points
+    small = [each for each in points if each.nodes in SMALL]
+    if not small or len(small) == len(points):
+        raise PliantError(
+            f"there are launches of {', '.join(map(str, SMALL))} nodes to be had, and of more: not here"
+        )
+    folder.text(FILE, msgspec.json.format(msgspec.json.encode(measured)).decode() + "\n")
+    costs, site = fit(small, Site(measured.window, measured.processors))
+    costs = replace(costs, contact_s=measured.contact_s)
+    told = list(held(points, costs, site))
+    there = costs
     costs = replace(costs, delay_s=NETWORK_DELAY_S + site.ahead_s)
     large = _large(costs, site.window)
     folder.table(
@@ -49,7 +117,8 @@ def write(
     )  # fmt: skip
     _measured(folder, told)
     _model(folder, large)
-    folder.readme("\n".join([_heading(figures), _check(told, costs, site), _drawn(large), _files(folder)]))
+    parts = [_heading(measured), _check(told, there, site), _mpi(measured), _drawn(large), _files(folder)]
+    folder.readme("\n".join(filter(None, parts)))
 
 
 def _large(costs: LaunchCosts, window: int) -> dict[str, list[tuple[int, LaunchPhases]]]:
@@ -107,13 +176,13 @@ def _model(folder: Folder, large: dict[str, list[tuple[int, LaunchPhases]]]) -> 
     folder.figure(FIGURES[1], made)
 
 
-def _heading(figures: Figures) -> str:
+def _heading(measured: Measured) -> str:
     return (
         "# Launching over a tree: paper 4, measured and drawn on\n\n"
         f"Written by `pliant reproduce launch`: `pliant launch` of an empty command on a virtual cluster, by ssh, on "
-        f"{figures['processors']} processors that all nodes share, with a load of {figures['load_average']} at the "
-        f"start, {figures['window']} starts at a time, medians of {figures['repetitions']} runs. The paper's launches "
-        f"are of up to {PUBLISHED_NODES} nodes of a real cluster.\n"
+        f"{measured.processors} processors that all nodes share, with a load of {measured.load_average} at the "
+        f"start, {measured.window} starts at a time, medians of {measured.repetitions} runs; {measured.loud} launches "
+        f"began while others computed. The paper's launches are of up to {PUBLISHED_NODES} nodes of a real cluster.\n"
     )
 
 
@@ -126,7 +195,8 @@ def _check(told: Sequence[Compared], costs: LaunchCosts, site: Site) -> str:
         "",
         (
             f"Fitted to launches of {', '.join(map(str, SMALL))} nodes: a start takes {busy * 1000:.0f} ms of "
-            f"processors and waits {site.ahead_s * 1000:.0f} ms beside. Stars are measured."
+            f"processors and waits {site.ahead_s * 1000:.0f} ms beside; to make an ssh longer takes "
+            f"{site.slow_s * 1000:.0f} ms of processors. Stars are measured."
         ),
         "",
         "| nodes | degree | delay s | measured s | model s | off |",
@@ -144,6 +214,30 @@ def _check(told: Sequence[Compared], costs: LaunchCosts, site: Site) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _mpi(measured: Measured) -> str:
+    """An empty MPI program: MPI_Init and MPI_Finalize, a rank a node."""
+    rows = [row for row in measured.rows if row.mpi]
+    if not rows:
+        return ""
+    lines = [
+        "## An empty MPI program",
+        "",
+        (
+            "MPI_Init and MPI_Finalize, a rank a node: seconds until the launcher has ended, and of ours until the "
+            "program was started everywhere, MPI_Init was over and all had ended."
+        ),
+        "",
+        "| nodes | delay s | launcher | seconds | started | fence | ended |",
+        "|---:|---:|---|---:|---:|---:|---:|",
+    ]
+    for row in sorted(rows, key=lambda each: (each.ssh_delay_s, each.nodes)):
+        times = [f"{row.phases[name]:.2f}" if name in row.phases else "" for name in MPI_PHASES]
+        lines.append(
+            f"| {row.nodes} | {row.ssh_delay_s:g} | {row.contender} | {row.seconds:.2f} | {' | '.join(times)} |"
+        )
+    return "\n".join([*lines, ""])
 
 
 def _drawn(large: dict[str, list[tuple[int, LaunchPhases]]]) -> str:
@@ -185,12 +279,3 @@ def _cell(phases: LaunchPhases | None) -> str:
 
 def _files(folder: Folder) -> str:
     return "## Files\n\n" + "\n".join(f"- [{name}]({name})" for name in folder.files) + "\n"
-
-
-def points_of(rows: Sequence[dict[str, Any]], delay_s: float) -> list[tuple[int, int, float, float]]:
-    """Of the rows of ``pliant bench launch``, those of our launcher: nodes, degree, delay, seconds."""
-    return [
-        (row["nodes"], row["degree"], delay_s, row["phases"]["started"])
-        for row in rows
-        if row["degree"] and not row["failed"]
-    ]

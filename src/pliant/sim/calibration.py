@@ -79,7 +79,7 @@ def _collect(journal: Iterable[r.AnyRecord], samples: Samples) -> None:
             case r.ResizeAccepted(at=at, resize=resize):
                 accepted[resize] = at
                 samples.answer.append(at - offered[resize].at)
-            case r.ResizeDone(at=at, resize=resize, blocked_s=blocked):
+            case r.ResizeDone(at=at, resize=resize, blocked_s=blocked) if not offered[resize].slots:
                 smaller = min(offered[resize].before, offered[resize].after)
                 samples.blocked.append((data_mb.get(record.job, 0.0) / smaller, blocked))
                 if gained := len(record.gained):

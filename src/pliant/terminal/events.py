@@ -9,12 +9,17 @@ from pliant.core import records as r
 from pliant.core.losses import lost_groups
 from pliant.model.jobs import JobState
 from pliant.model.nodes import NodeSet, hostlist
-from pliant.report.words import cause, count, plain, seconds, why
+from pliant.report.words import awake, cause, count, plain, seconds, why
 from pliant.terminal.glyphs import Glyphs
 
-OFFERED = {"expand": "can grow", "shrink": "is asked to shrink", "migrate": "is asked to move"}
-UNDER_WAY = {"expand": "growing", "shrink": "shrinking", "migrate": "moving"}
-DONE = {"expand": "grew", "shrink": "shrank", "migrate": "moved"}
+OFFERED = {
+    "expand": "can grow",
+    "shrink": "is asked to shrink",
+    "migrate": "is asked to move",
+    "slots": "is asked to go",
+}
+UNDER_WAY = {"expand": "growing", "shrink": "shrinking", "migrate": "moving", "slots": "going"}
+DONE = {"expand": "grew", "shrink": "shrank", "migrate": "moved", "slots": "went"}
 
 
 class Sentence(NamedTuple):
@@ -90,7 +95,7 @@ class Told:
     def _offered(self, record: r.ResizeOffered) -> Sentence:
         self._offers[record.job] = record
         verb = OFFERED[record.kind]
-        text = f"{self.name(record.job)} {verb} from {record.before} to {count(record.after, 'node')}"
+        text = f"{self.name(record.job)} {verb} {_change(record, record.after)}"
         return Sentence(
             record.at, record.kind, f"{text}: {why(record.reason, self.name)}", "dim", plain_too=False
         )
@@ -101,7 +106,7 @@ class Told:
         verb = DONE[offer.kind]
         size = offer.before + len(record.gained) - len(record.released)
         blocked = f"(stood still for {seconds(record.blocked_s)})"
-        text = f"{self.name(record.job)} {verb} from {offer.before} to {count(size, 'node')} {blocked}"
+        text = f"{self.name(record.job)} {verb} {_change(offer, size)} {blocked}"
         return Sentence(record.at, offer.kind, f"{text}: {why(offer.reason, self.name)}")
 
     def _declined(self, record: r.ResizeDeclined) -> Sentence:
@@ -109,7 +114,8 @@ class Told:
         return self._settled(record.job, record.at, text, record.reason, late=record.late)
 
     def _failed(self, record: r.ResizeFailed) -> Sentence:
-        what = "came too late" if record.late else "failed; it goes on as before"
+        where = "" if record.phase is None else f" in its phase {record.phase}"
+        what = "came too late" if record.late else f"failed{where}; it goes on as before"
         text = f"{self._resize(record.job)} {what}"
         return self._settled(record.job, record.at, text, record.error, late=record.late)
 
@@ -142,7 +148,7 @@ class Told:
         if offer is None:
             return f"{self.name(job)}: a resize"
         kind = UNDER_WAY[offer.kind]
-        return f"{self.name(job)}: {kind} from {offer.before} to {count(offer.after, 'node')}"
+        return f"{self.name(job)}: {kind} {_change(offer, offer.after)}"
 
     def _ended(self, record: r.JobEnded) -> Sentence:
         name = self._jobs.pop(record.job, f"job {record.job}")
@@ -155,7 +161,8 @@ class Told:
         failed = record.state is JobState.FAILED and record.exit_code
         code = f" (exit code {record.exit_code})" if failed else ""
         said = cause(record.error, record.exit_code)
-        text = f"{name} ended as {record.state}{code}{ran}" + (f": {said}" if said else "")
+        where = "" if record.phase is None else f", when a resize was in its phase {record.phase}"
+        text = f"{name} ended as {record.state}{code}{ran}{where}" + (f": {said}" if said else "")
         return Sentence(record.at, "failed", text, "bold yellow")
 
     def _resumed(self, record: r.ControllerResumed) -> Sentence:
@@ -191,3 +198,10 @@ class Told:
 
     def _returned(self, record: r.NodesReturned) -> Sentence:
         return Sentence(record.at, "other", f"{self.hosts(record.nodes)} given back")
+
+
+def _change(offer: r.ResizeOffered, after: int) -> str:
+    """From where to where a resize leads."""
+    if offer.slots:
+        return f"to {awake(offer.slots)} awake"
+    return f"from {offer.before} to {count(after, 'node')}"

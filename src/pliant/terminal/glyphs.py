@@ -17,13 +17,14 @@ class Glyphs(NamedTuple):
     expand: str
     shrink: str
     migrate: str
+    slots: str
     completed: str
     failed: str
     other: str
 
 
-UNICODE = Glyphs("█", "░", "·", "▒", "✗", "▶", "▲", "▼", "⇄", "✓", "✗", "·")
-ASCII = Glyphs("#", ".", ".", "%", "X", ">", "^", "v", "=", "+", "!", "-")
+UNICODE = Glyphs("█", "░", "·", "▒", "✗", "▶", "▲", "▼", "⇄", "◐", "✓", "✗", "·")
+ASCII = Glyphs("#", ".", ".", "%", "X", ">", "^", "v", "=", "z", "+", "!", "-")
 
 
 def glyphs(*, ascii_only: bool) -> Glyphs:
@@ -31,7 +32,7 @@ def glyphs(*, ascii_only: bool) -> Glyphs:
 
 
 SPELLINGS = {
-    "▶": ">", "▲": "^", "▼": "v", "⇄": "=", "✓": "+", "✗": "!", "·": "-", "…": "~", "±": "+-", "→": "->",
+    "▶": ">", "▲": "^", "▼": "v", "⇄": "=", "◐": "z", "✓": "+", "✗": "!", "·": "-", "…": "~", "±": "+-", "→": "->",
 }  # fmt: skip
 SPELLED = "pliant.spelled"
 """The name of the handler below for what an encoding does not have."""

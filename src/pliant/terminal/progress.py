@@ -298,11 +298,12 @@ class LiveView:
 
     def _size(self, job: Job) -> Text:
         """The node count and the kind, with where it goes while a resize is under way."""
-        text = Text(count(job.size, "node") + _kind(job))
+        text = Text(count(job.size, "node") + _kind(job) + (", ranks asleep" if job.awake else ""))
         resize = job.resize
         if resize is not None:
             sign = str(getattr(self._glyphs, resize.kind))
-            text.append(f"  {sign} {resize.after} ({STAGES.get(resize.stage, 'called off')})", style="bold")
+            after = "ranks" if resize.slots else resize.after
+            text.append(f"  {sign} {after} ({STAGES.get(resize.stage, 'called off')})", style="bold")
         if job.ending is not None:
             text.append("  ending", style="bold yellow")
         elif job.state is JobState.CONFIGURING:

@@ -7,7 +7,10 @@ from random import Random
 
 from msgspec import structs
 
+from pliant.core.job import Job
 from pliant.core.settings import Settings, batch_settings
+from pliant.core.state import State
+from pliant.live.cluster import orders as o
 from pliant.live.node.warmth import SWITCH
 from pliant.model.batch import ClusterSpec
 from pliant.model.jobs import Bounds, JobClass, JobSpec
@@ -252,3 +255,14 @@ def _lie_in_wait(random: Random, names: Sequence[str], ambushes: dict[str, list[
         # Without these a resize is hardly ever taken back.
         for stage in (resizing.OFFERED, resizing.ACCEPTED):
             ambushes[stage] += ["lose-reserved"] * random.randint(0, 1 + (stage == resizing.ACCEPTED))
+
+
+def draw_slots(random: Random, state: State, job: Job) -> o.Resize:
+    """An order for how many ranks are to be awake on some nodes: mostly of the job, and mostly as many as can be."""
+    nodes = list(dict.fromkeys(state.groups(job).values()))
+    chosen = random.sample(nodes, random.randint(1, min(3, len(nodes))))
+    if random.random() < 0.1:
+        chosen.append(random.choice([number for number in state.names if state.all_mask >> number & 1]))
+    low, high = (0, 1) if random.random() < 0.1 else (1, 0)
+    slots = {node: random.randint(low, state.slots.get(node, 1) + high) for node in chosen}
+    return o.Resize(job.id, 0, slots={state.names[node]: count for node, count in slots.items()})

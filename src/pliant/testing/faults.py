@@ -12,12 +12,12 @@ from pliant.live.node import messages as n
 from pliant.model.kinds import KINDS, Loss
 from pliant.protocol import resizing
 from pliant.testing import garbage
+from pliant.testing.ordered import cancel, order
 from pliant.testing.standins.node import Node
 from pliant.testing.standins.process import SIGKILL, Proc
 from pliant.testing.standins.running import own_words
 
 if TYPE_CHECKING:
-    from pliant.core.job import Job
     from pliant.testing.standins.provider import Link
     from pliant.testing.world import World
 
@@ -238,78 +238,6 @@ def _break_policy(world: World, job: int) -> list[int] | None:
     return met if world.break_policy() else None
 
 
-def _cancel(world: World, job: int) -> list[int] | None:
-    state = world.head.cluster.core.state
-    jobs = [job] if job else list(state.jobs)
-    if not jobs:
-        return None
-    if world.random.random() < 0.4:
-        world.head.tell(o.Cancel(_nobody(world), "cancelled too late"))
-    number = world.random.choice(jobs)
-    world.touch(number, "cancel")
-    world.head.tell(o.Cancel(number, "cancelled by its user"))
-    return [number]
-
-
-def _nobody(world: World) -> int:
-    """The number of a job that has ended, or has never been."""
-    state = world.head.cluster.core.state
-    number = world.random.randint(1, state.last_job + 3)
-    return number if number not in state.jobs else state.last_job + 3
-
-
-def _order(world: World, job: int) -> list[int] | None:
-    """An operator resizes a job, or moves it: mostly one that can be, and to where it can go."""
-    state, random = world.head.cluster.core.state, world.random
-    jobs = [one for _, _, one in state.running if job in (0, one.id)]
-    willing = [one for one in jobs if one.on and one.resize is None]
-    if not jobs or random.random() < 0.1:
-        waiting = [each.id for each in state.queue]
-        number = random.choice([_nobody(world), *waiting[:3]])
-        world.checks.handled.order(o.Resize(number, random.choice([0, 1, 2])))
-        return [job] if job else []
-    chosen = random.choice(willing if willing and random.random() < 0.8 else jobs)
-    groups = state.groups(chosen)
-    size, leave = _wish(world, chosen, groups)
-    names = tuple(state.names[groups[number]] for number in leave)
-    if names and random.random() < 0.1:
-        names = (
-            *names,
-            random.choice([name for number, name in state.names.items() if state.all_mask >> number & 1]),
-        )
-    world.checks.handled.order(o.Resize(chosen.id, size, names))
-    return [chosen.id]
-
-
-def _wish(world: World, job: Job, groups: dict[int, int]) -> tuple[int, tuple[int, ...]]:
-    """A size, and groups that are to leave."""
-    state, random = world.head.cluster.core.state, world.random
-    fewer = [size for size in job.bounds.sizes() if size < job.size]
-    more = [size for size in job.bounds.sizes() if 0 < size - job.size <= state.free]
-    match random.choice(["root", "root", "root", "root", "fewer", "more", "let go", "any", "wrong"]):
-        case "root" if state.free or fewer:
-            others = [number for number in groups if number != job.root]
-            if state.free:
-                size, most = job.size, min(len(others), random.choice([0, 0, 1, 9]), state.free - 1)
-            else:
-                size = random.choice(fewer)
-                most = random.randint(0, job.size - size - 1)
-            return size, (job.root, *random.sample(others, most))
-        case "fewer" if fewer:
-            return random.choice(fewer), ()
-        case "more" if more:
-            return random.choice(more), ()
-        case "wrong":
-            sizes = [job.bounds.max + 1, job.size, job.size + state.free + 1]
-            without_root = random.random() < 0.5
-            return random.choice([*more[:1], *sizes] if without_root else sizes), (job.root,) * without_root
-        case "any":
-            leave = tuple(random.sample([*groups], random.randint(0, len(groups))))
-            return random.choice([job.size, *job.bounds.sizes()]), leave
-        case _:
-            return 0, ()
-
-
 def _lose_reserved(world: World, job: int) -> list[int] | None:
     """A node that is reserved for the newcomers of a resize is lost, which takes the resize back."""
     state = world.head.cluster.core.state
@@ -480,8 +408,8 @@ FAULTS: dict[str, Fault] = {
     "escape": _escape,
     "fill-disk": _fill_disk,
     "break-policy": _break_policy,
-    "cancel": _cancel,
-    "order": _order,
+    "cancel": cancel,
+    "order": order,
     "garbage": _garbage,
     "lose-reserved": _lose_reserved,
     "lose-member": _lose_member,

@@ -108,8 +108,8 @@ class World(Touched):
         live = self.head.cluster.core.state.jobs.get(job)
         return live is not None and group not in self.head.cluster.core.state.groups(live)
 
-    def members(self, job: int, epoch: int) -> Iterator[tuple[int, ...]]:
-        """What the processes of a job that are in ``epoch`` take for its groups."""
+    def members(self, job: int, epoch: int) -> Iterator[dict[int, int]]:
+        """What the processes of a job that are in ``epoch`` take for its groups, and for the ranks awake in each."""
         for node in self.nodes.values():
             for proc in node.processes.values():
                 if proc.job == job and proc.program is not None:
@@ -239,7 +239,7 @@ class World(Touched):
             if isinstance(record, r.JobStarted):
                 self.holds(record.job, record.nodes, record.at)
             elif isinstance(record, r.JobEnding) and self._blocks(record.job):
-                self.touch(record.job, "in accept")
+                self.touch(record.job, "in merge")
             elif isinstance(record, r.ResizeDone):
                 self.holds(record.job, record.gained, record.at)
             if self._telling:
@@ -353,6 +353,9 @@ class World(Touched):
         # Agents that outlive their controller are not taken away.
         names = [name for name in self._names if name != "take-away" or not self.grace]
         timed, self._ambushes = draw_faults(self.random, names, self.specs[-1].submit_s + 20.0)
+        if self._slots > 1 and "order" in names:
+            ends = self.specs[-1].submit_s + 20.0
+            timed += [(self.random.uniform(1.0, ends), "order", 5) for _ in range(self.random.randint(0, 40))]
         for at, name, patience in timed:
             self.clock.at(at, partial(self._fault, name, patience))
 
@@ -491,5 +494,5 @@ class World(Touched):
         ended = Counter({str(state): count for state, count in self.checks.states.items()})
         return Verdict(
             self.seed, violation.kind if violation is not None else "", str(violation or ""), self.story,
-            len(self.specs), len(self.nodes), ended, cells.offered, cells.done, cells.visited, self.met,
+            len(self.specs), len(self.nodes), ended, cells.offered, cells.done, cells.slots, cells.visited, self.met,
         )  # fmt: skip

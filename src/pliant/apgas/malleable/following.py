@@ -23,7 +23,8 @@ from pliant.job.recording import negotiation
 from pliant.job.session import Session, nothing
 from pliant.model.jobs import Bounds
 from pliant.plan.join import source_key
-from pliant.protocol.messages import Done, GroupLost, Put, SchedulerMessage, Want, Withdraw
+from pliant.protocol.messages import Done, GroupLost, Put, Reached, SchedulerMessage, Want, Withdraw
+from pliant.protocol.phases import Phase
 
 SIGNATURE = "places"
 MOST_PLACES = 1 << 16
@@ -143,6 +144,8 @@ class _Change:
         self.count = count
         self.began = began
         self.handler_s = 0.0
+        self.prepared_s = 0.0
+        """Of that, before anything was done."""
         self.until = 0.0
         self.kept = 0.0
         """When places were told to stay."""
@@ -177,8 +180,6 @@ class Following:
         self._change: _Change | None = None
         self._lost: dict[int, str] = {}
         self._wish: Bounds | None = None
-        self._offered = 0.0
-        """When the resize that is open was offered."""
         self._closed = False
         self._orders: list[Order] = []
 
@@ -281,10 +282,7 @@ class Following:
     def _answer(self, now: View) -> None:
         """Answer what can be answered, and begin what has been accepted."""
         negotiation, situation = self._negotiation, self._situation(now)
-        before = negotiation.resize
         negotiation.answer(situation)
-        if negotiation.resize != before:
-            self._offered = now.time
         decision = negotiation.decide(situation)
         if decision.action is Action.EXPAND:
             count = len(negotiation.newcomers)
@@ -318,6 +316,10 @@ class Following:
         """Go on by ``step`` whenever something happens."""
         change.until, change.step = now.time + self._limit_s, step
 
+    def _come(self, change: _Change, phase: Phase) -> None:
+        """It has come to this phase."""
+        self._session.send(Reached(self.epoch, change.resize, phase))
+
     def _over(self, _change: _Change, _now: View) -> None:
         self._change = None
         self._orders.append(EndTurn())
@@ -327,11 +329,11 @@ class Following:
             self._session.send(Want(self.epoch, self._wish))
             self._wish = None
 
-    def _done(self, change: _Change, now: View, released: tuple[int, ...], phases: dict[str, float]) -> None:
-        """A growth has the phases ``start``, from the offer until all new places have said that they are there,
-        ``connect``, until they are taken in, and ``handler``, all that the handler took; a shrink ``handler`` and
-        ``release``, until the places had ended their tasks."""
-        phases = {**phases, "handler": change.handler_s}
+    def _done(self, change: _Change, now: View, released: tuple[int, ...], told: dict[str, float]) -> None:
+        prepared_s = change.prepared_s
+        phases: dict[str, float] = {
+            Phase.PREPARE: prepared_s, **told, Phase.COMMIT: change.handler_s - prepared_s,
+        }  # fmt: skip
         self._negotiation.done(Done(self.epoch, change.resize, 0, released, phases))
         self.epoch += 1
         self.groups -= set(released)
@@ -341,10 +343,12 @@ class Following:
 
     def _prepared(self, change: _Change, now: View) -> None:
         """The handler has been told that places are to come."""
+        change.prepared_s = change.handler_s
         if change.problem:
             self._fail(change, now, change.problem)
             self._over(change, now)
         elif self._confirm(change, now):
+            self._come(change, Phase.CONNECT)
             self._session.send(Put(self.epoch + 1, source_key(change.resize), self.contact))
             self._wait(change, now, self._coming)
             self._coming(change, now)
@@ -360,6 +364,7 @@ class Following:
             self._orders.append(TurnAway(change.places))
             self._ask(change, PostGrow(change.resize, change.count), self._over)
         elif not missing:
+            self._come(change, Phase.COMMIT)
             self._ask(change, Join(change.resize, change.places), self._joined)
 
     def _joined(self, change: _Change, now: View) -> None:
@@ -370,10 +375,9 @@ class Following:
             self._orders.append(Release(there))
             self._wait(change, now, self._undoing)
             return
-        start_s = change.began - self._offered
         connect_s = now.time - change.began - change.handler_s
         self.groups |= set(change.places)
-        self._done(change, now, (), {"start": start_s, "connect": connect_s})
+        self._done(change, now, (), {Phase.CONNECT: connect_s})
 
     def _undoing(self, change: _Change, now: View) -> None:
         left = [place for place in change.places if place in now.parting]
@@ -410,15 +414,18 @@ class Following:
 
     def _chosen(self, change: _Change, now: View) -> None:
         """The handler has named those that leave."""
+        change.prepared_s = change.handler_s
         if change.problem:
             self._fail(change, now, change.problem)
             self._over(change, now)
             return
+        self._come(change, Phase.REDISTRIBUTE)
         self._orders.append(Release(change.places))
         self._wait(change, now, self._leaving)
 
     def _leaving(self, change: _Change, now: View) -> None:
         if not set(change.places) & set(now.parting):
+            self._come(change, Phase.COMMIT)
             self._ask(change, PostShrink(change.resize, change.count, change.places), self._left)
         elif change.why or now.time >= change.until:
             self._orders.append(Keep(change.places))
@@ -450,7 +457,7 @@ class Following:
         if change.problem:
             self._orders.append(Say(f"resize {change.resize} is done, but {change.problem}"))
         release_s = now.time - change.began - change.handler_s
-        self._done(change, now, (*change.places, *change.dead), {"release": release_s})
+        self._done(change, now, (*change.places, *change.dead), {Phase.REDISTRIBUTE: release_s})
 
 
 def named(numbers: Iterable[int]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+import time
 from typing import Any
 
 import msgspec
@@ -23,6 +24,9 @@ from pliant.model.errors import PliantError
 
 LINGER_MS = 2000
 """How long what was sent last may take to leave."""
+LAST_WORDS_S = 0.25
+"""How long it may come behind the news that its sender has gone."""
+HEAR_MS = 10
 HEARTBEAT_MS = 5000
 SILENCE_MS = 30000
 """A place that does not even answer heartbeats for so long is lost. One that stands still for less loses nothing: what
@@ -204,7 +208,16 @@ class Sockets:
         elif event != zmq.EVENT_MONITOR_STOPPED:
             poller.unregister(monitor)
             why = "it refused the connection" if event in _REFUSED else "the connection broke"
+            self._hear_out()
             self._runtime.lost(place, why)
+
+    def _hear_out(self) -> None:
+        """Take in what a place has said last: that it leaves, say, or that all is over. It comes by another connection
+        than the one that has broken, and so perhaps later."""
+        until = time.monotonic() + LAST_WORDS_S
+        while not self._closing and time.monotonic() < until:
+            if self._router.poll(HEAR_MS):
+                self._take_in()
 
     def _forget(self, poller: zmq.Poller, monitor: Any) -> None:
         del self._watched[monitor]

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
-import shutil
 import signal
 import socket
-import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -49,9 +46,16 @@ class _Tagged(msgspec.Struct):
     type: str
 
 
+def _temporary() -> Path:
+    """Where temporary files go: the environment may have been that of another machine. As ``tempfile`` has it, which
+    is slow to load."""
+    named = os.environ.get("TMPDIR", "")
+    return Path(named if os.access(named, os.W_OK | os.X_OK) else "/tmp").absolute()
+
+
 def runtime(posting: Posting) -> Path:
     """The launch's directory on this node: pipes, sockets, tokens."""
-    return Path(tempfile.gettempdir()) / f"pliant-{os.getuid()}-{posting.run}" / posting.node
+    return _temporary() / f"pliant-{os.getuid()}-{posting.run}" / posting.node
 
 
 def _pipes(posting: Posting) -> Path:
@@ -84,7 +88,7 @@ def serve_node(posting: Posting, link: socket.socket, tree: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     asyncio.run(Agent(home(posting), ExecStarter(), recorder.directory()).serve(link))
     if os.getppid() != tree:  # it was killed, and what it had made is left to us
-        shutil.rmtree(_pipes(posting), ignore_errors=True)
+        shm.remove(_pipes(posting))
     _leave_no_folder(posting)
 
 
@@ -100,6 +104,8 @@ class NodeHouse:
         self._writer: asyncio.StreamWriter | None = None
         self._pipes: Pipes | None = None
         self._spill = Spill()
+        self._running = 0
+        """Processes of a launched world here that may come to a fence."""
         self._channel = at_node(posting.node, posting.seat.rank)
         self._owes = False
         """Whether the controller is to be told what has come of it."""
@@ -159,7 +165,7 @@ class NodeHouse:
             processes.end(found, patient=False)
             time.sleep(0.01)  # nothing else is left to do here
         shm.sweep(runtime(self._posting), self._posting.run, self._posting.node)
-        shutil.rmtree(runtime(self._posting), ignore_errors=True)
+        shm.remove(runtime(self._posting))
 
     def _kill(self) -> None:
         if not self._has_ended:
@@ -200,12 +206,26 @@ class NodeHouse:
                 return  # the tree has its own
             case "started":
                 self._phases[3] = time.time()
+            case "fence" if self._running:
+                put = msgspec.json.decode(message, type=m.Fence)
+                self._tree.happened(b.Put(put.round, put.group, put.entries, put.more))
+                return
+            case "startfailed":
+                self._ended_here(self._running)
             case "exited" if self._pipes is not None:
                 self._pipes.ended(msgspec.json.decode(message, type=m.Exited).rank)
+                self._ended_here(1)
                 self._spill.put(0, message)  # behind what it has written
                 self._pour()
                 return
         self._tell(message)
+
+    def _ended_here(self, count: int) -> None:
+        """So many processes of a launched world: without any nobody waits for this node at a fence."""
+        if self._running:
+            self._running -= count
+            if not self._running:
+                self._tree.happened(b.Absent())
 
     def _tell(self, message: msgspec.Raw, size: int = 0) -> None:
         self._tree.happened(b.Say(self._channel.tell(message, size)))
@@ -243,22 +263,30 @@ class NodeHouse:
             case t.Tally():
                 self._tell(codec.raw(t.Counted(self._began, dict(self._phases), self._tree.most_links)))
             case m.Fenced() as fenced:
-                group = self._posting.seat.rank - 1
+                if not fenced.more:
+                    self._tree.happened(b.Passed(fenced.round))
+                group = self._posting.seat.number
                 self._order(codec.raw(msgspec.structs.replace(fenced, group=group)))
             case m.Signal():
                 self._order(message)
 
     def _launch(self, launch: t.Launch) -> None:
-        number = self._posting.seat.rank - 1
+        number = self._posting.seat.number
         folder = _pipes(self._posting)
-        start = start_of(launch, number, f"{folder}/", secrets.token_hex(16))
+        self._spill.limit = launch.spill
+        start = start_of(launch, number, f"{folder}/", os.urandom(16).hex())
+        is_world = launch.dialect != "launch"
         if start is None:
+            if is_world:
+                self._tree.happened(b.Absent())
             return
+        self._running = len(start.world.ranks) if is_world else 0
         try:
             self._pipes = Pipes(folder, start.world.ranks, launch.stdin, self._put, self._read)
         except OSError as error:
-            shutil.rmtree(folder, ignore_errors=True)
+            shm.remove(folder)
             self._tell(codec.raw(m.StartFailed(JOB, number, str(error), 126)))
+            self._ended_here(self._running)
             return
         self._order(codec.raw(start))
 
@@ -292,7 +320,13 @@ class NodeHouse:
     def arrived(self, envelope: b.Arrived) -> None:
         """At the controller alone."""
 
+    def gathered(self, put: b.Gathered) -> None:
+        """At the controller alone."""
+
     def gone(self, lost: b.Gone) -> None:
+        """At the controller alone."""
+
+    def again(self, started: b.Again) -> None:
         """At the controller alone."""
 
     def phase(self, number: int) -> None:

@@ -11,17 +11,15 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
-from pliant.launch.descriptors import open_standard
 from pliant.launch.tree import links, posting
 from pliant.launch.tree.agent import NodeHouse, runtime, serve_node
 from pliant.launch.tree.interfaces import InterfaceError, listening_at
 from pliant.launch.tree.posting import Posting
-from pliant.launch.tree.shell import lingering
 from pliant.model.errors import PliantError
 
 
-def main() -> None:
-    open_standard()
+def main(told: int = -1) -> None:
+    """Be an agent. ``told``: a pipe for one that goes on when what has started it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the launcher's to handle
     try:
         mine = posting.read()
@@ -29,8 +27,8 @@ def main() -> None:
         runtime(mine).mkdir(mode=0o700, parents=True, exist_ok=True)
     except (PliantError, OSError) as error:
         sys.exit(f"pliant: {error}")
-    if mine.starting.leaves:
-        lingering()
+    if told >= 0:
+        _go_on(told)
     ours, theirs = socket.socketpair()
     tree = os.getpid()
     if not (pid := os.fork()):
@@ -41,6 +39,18 @@ def main() -> None:
         _end_after(lambda: serve_node(mine, theirs, tree))
     theirs.close()
     _end_after(lambda: asyncio.run(_serve(mine, pid, ours, host, parent)))
+
+
+def _go_on(told: int) -> None:
+    """Have nothing of what has started this process, and have that end well."""
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    os.close(null)
+    sys.stderr = sys.stdout
+    os.write(told, b"\n")
+    os.close(told)
 
 
 async def _serve(mine: Posting, pid: int, link: socket.socket, host: str, parent: socket.socket) -> None:
@@ -63,7 +73,7 @@ def _end_after(work: Callable[[], None]) -> NoReturn:
 def _call(mine: Posting) -> tuple[socket.socket, str]:
     """The link to the parent, and where others reach this one."""
     try:
-        parent = links.call(mine.parent, mine.seat.rank, mine.secret)
+        parent = links.call(mine.parent, mine.seat.rank, mine.secret, patient=not mine.seat.parent)
     except OSError as error:
         raise PliantError(
             f"{mine.node} does not reach {mine.parent}, which has started it: {error}"

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import secrets
+import os
 import socket
+import struct
 from hashlib import sha256
 
 from pliant.model.errors import PliantError
@@ -20,13 +21,25 @@ GREET_S = 10.0
 """Both ends have proved who they are by then."""
 LONGEST = 1 << 26
 """Of a line: the names and contacts of a hundred thousand agents fit into it."""
+STOPPED_S = 24 * 3600.0
+"""The controller may be stopped for so long, as by Ctrl-Z, while its machine answers."""
+PROBE_S = 2
+"""So often a machine is asked whether it is there, while nothing else goes over a link; and four times in vain."""
+FULL = 1 << 24
+"""Bytes that wait to be sent, as the other end does not read."""
 _NUMBER = 32
 """Letters of a number that was drawn; a hash has twice as many."""
 _RANK = 8
+_TCP_INFO = struct.Struct("=3xB4x16xI28xI")
+"""Of struct tcp_info (<linux/tcp.h>): probes without an answer, segments without one, milliseconds since the last."""
 
 
 class StrangerError(PliantError):
     """Who is at the other end does not know the secret."""
+
+
+def _number() -> bytes:
+    return os.urandom(_NUMBER // 2).hex().encode()
 
 
 def _proof(secret: str, end: str, *words: bytes) -> bytes:
@@ -43,12 +56,16 @@ def address(contact: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def call(contact: str, rank: int, secret: str, within_s: float = GREET_S) -> socket.socket:
+def call(
+    contact: str, rank: int, secret: str, within_s: float = GREET_S, *, patient: bool = False
+) -> socket.socket:
     """A link to the agent that is reached at ``contact``, as ``rank``; OSError or StrangerError if there is none in
-    time."""
+    time. ``patient``: it may be stopped; its machine is there."""
     link = socket.create_connection(address(contact), within_s)
     try:
-        mine = secrets.token_hex(_NUMBER // 2).encode()
+        if patient:
+            _be_patient(link)
+        mine = _number()
         link.sendall(mine)
         answer = _exactly(link, _NUMBER + 2 * _NUMBER)
         theirs, proof = answer[:_NUMBER], answer[_NUMBER:]
@@ -61,6 +78,14 @@ def call(contact: str, rank: int, secret: str, within_s: float = GREET_S) -> soc
         link.close()
         raise
     return link
+
+
+def _be_patient(link: socket.socket) -> None:
+    """OSError not when nothing is said, but when the other machine is not there any more."""
+    link.settimeout(STOPPED_S)
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", PROBE_S), ("TCP_KEEPINTVL", PROBE_S), ("TCP_KEEPCNT", 4)):
+        link.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def _exactly(link: socket.socket, count: int) -> bytes:
@@ -77,7 +102,7 @@ async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sec
     async with asyncio.timeout(GREET_S):
         try:
             theirs = await reader.readexactly(_NUMBER)
-            mine = secrets.token_hex(_NUMBER // 2).encode()
+            mine = _number()
             writer.write(mine + _proof(secret, "called", theirs, mine))
             answer = await reader.readexactly(_RANK + 2 * _NUMBER)
         except asyncio.IncompleteReadError as error:
@@ -103,6 +128,21 @@ class Link:
     def tell(self, message: LinkMessage) -> None:
         if not self.writer.is_closing():
             self.writer.write(codec.encode(message))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the other end has not read for long."""
+        return self.writer.transport.get_write_buffer_size() > FULL
+
+    def answers(self, within_s: float) -> bool:
+        """Whether the other machine has taken what it was sent, though the process there may be stopped and not read:
+        then it takes no more, and says so as often as it is asked."""
+        sock = self.writer.get_extra_info("socket")
+        told = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+        if len(told) < _TCP_INFO.size:
+            return False
+        probes, unacknowledged, answered_ms = _TCP_INFO.unpack(told)
+        return answered_ms < 1000 * within_s or (not unacknowledged and probes <= 1)
 
     def close(self) -> None:
         self.writer.close()

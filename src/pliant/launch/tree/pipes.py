@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -19,9 +18,11 @@ KEEP = 1 << 20
 
 
 class Spill:
-    """First in, first out, of lines with a size: in memory, or beyond ``KEEP`` in a file without a name."""
+    """First in, first out, of lines with a size: in memory, or beyond ``KEEP`` in a file without a name, of at most
+    ``limit`` bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = 1 << 30) -> None:
+        self.limit = limit
         self._lines: deque[tuple[int, bytes]] = deque()
         self._size = 0
         self._file: IO[bytes] | None = None
@@ -29,14 +30,14 @@ class Spill:
         """Of what is in the file: size, where it begins, how long it is."""
         self._end = 0
         self._late: deque[tuple[int, bytes]] = deque()
-        """What came behind those, when the disk was full."""
+        """What came behind those, when the disk or the file was full."""
 
     def __bool__(self) -> bool:
         return bool(self._lines or self._heads or self._late)
 
     @property
     def is_full(self) -> bool:
-        """Neither memory nor the disk has room: who writes has to wait."""
+        """Neither memory nor the file has room: who writes has to wait."""
         return self._size > 2 * KEEP
 
     def put(self, size: int, line: bytes) -> None:
@@ -46,8 +47,12 @@ class Spill:
         self._size += len(line)
 
     def _write(self, size: int, line: bytes) -> bool:
+        if self._end + len(line) > self.limit:
+            return False
         try:
             if self._file is None:
+                import tempfile  # seldom needed, and slow to load
+
                 self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - open for as long as this lives
             if os.pwrite(self._file.fileno(), line, self._end) < len(line):
                 return False

@@ -10,29 +10,39 @@ import time
 
 import msgspec
 
+from pliant.launch.tree.__main__ import LEAVING
 from pliant.live.tree.messages import Seat
 from pliant.model.errors import PliantError
 
-MODULE = "pliant.launch.tree"
+_ENTER = "import sys; sys.path += sys.argv[2:4]; from pliant.launch.tree.__main__ import main; main()"
+"""An agent as a program, without what Python does for others: looking through all that is installed, for one thing."""
+_NAME = "pliant.launch.tree"
+"""For those who look at processes."""
 LONGEST = 65536
 """A posting fits into a pipe."""
 
 
+def _place(package: str) -> str:
+    """The directory that it is found in."""
+    return os.path.dirname(sys.modules[package].__path__[0])  # noqa: PTH120 - pathlib is slow to load
+
+
 class Starting(msgspec.Struct, frozen=True):
     """How agents are started: by ``fork`` on this machine, by ``ssh`` or by ``srun``, with these ``options``, and which
-    ``python`` runs them. Its path and Pliant are the same on all nodes."""
+    ``python`` runs them. Its path, and ``places``, where it finds Pliant and msgspec, are the same on all nodes."""
 
     by: str = "fork"
     options: tuple[str, ...] = ()
     python: str = sys.executable
+    places: tuple[str, str] = (_place("pliant"), _place("msgspec"))
 
     def command(self, node: str) -> list[str]:
         """What starts an agent on ``node`` and hands it its standard input."""
-        agent = [self.python, "-m", MODULE]
+        agent = [self.python, "-S", "-P", "-c", _ENTER, _NAME, *self.places]
         match self.by:
             case "ssh":
                 options = ["-T", "-o", "BatchMode=yes", *self.options]
-                return ["ssh", *options, "--", node, f"exec {shlex.join(agent)}"]
+                return ["ssh", *options, "--", node, f"exec {shlex.join([*agent, LEAVING])}"]
             case "srun":
                 where = ["--nodes=1", "--ntasks=1", f"--nodelist={node}", "--overlap", "--quiet"]
                 return ["srun", *where, *self.options, "--", *agent]

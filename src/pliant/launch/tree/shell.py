@@ -8,10 +8,11 @@ import contextlib
 import os
 import socket
 import subprocess
-import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -26,7 +27,7 @@ from pliant.live.tree.branch import Branch
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
 from pliant.protocol.branches import LinkMessage
-from pliant.protocol.messages import Heartbeat
+from pliant.protocol.messages import From, Heartbeat
 from pliant.recorder import Recorder
 
 BEAT_S = 2.0
@@ -47,9 +48,13 @@ class House(Protocol):
 
     def arrived(self, envelope: b.Arrived) -> None: ...
 
+    def gathered(self, put: b.Gathered) -> None: ...
+
     def phase(self, number: int) -> None: ...
 
     def gone(self, lost: b.Gone) -> None: ...
+
+    def again(self, started: b.Again) -> None: ...
 
     def leave(self, why: str) -> None: ...
 
@@ -66,7 +71,8 @@ class TreeShell:
         self._queue: deque[tuple[b.AnyInput, ...]] = deque()
         self._busy = False
         self._links: dict[int, Link] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers: dict[str, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
+        self._beating: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._starters: dict[int, Starter] = {}
         self._children: set[int] = set()
@@ -78,6 +84,9 @@ class TreeShell:
         self.strangers = 0
         """How many have called that do not belong to this launch."""
         self.most_links = 0
+        self.stops: list[tuple[float, float]] = []
+        """When this very process was stopped for longer than BEAT_S: seconds since the epoch, from and to, as exact as
+        that."""
 
     async def begin(self, host: str, parent: socket.socket | None = None) -> str:
         """Listen at ``host``, and take up the link to the parent, if there is one; how this agent is reached."""
@@ -87,6 +96,7 @@ class TreeShell:
         self._mine = msgspec.structs.replace(self._mine, seat=seat, parent=contact)
         self._branch = Branch(seat)
         self._recorder.write(recording.head(seat))
+        self._beaten = self._now()
         self._beat()
         if parent is not None:
             reader, writer = await asyncio.open_connection(sock=parent)
@@ -105,8 +115,10 @@ class TreeShell:
         told = self._branch.links if self._is_over and self._branch is not None else set[int]()
         for rank in self._links.keys() - told:
             self._links.pop(rank).close()
-        for timer in self._timers.values():
+        for timer, _ in self._timers.values():
             timer.cancel()
+        if self._beating is not None:
+            self._beating.cancel()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_S):
                 while self._children & self._links.keys() or self._waiting():  # noqa: ASYNC110 - see below
@@ -153,27 +165,29 @@ class TreeShell:
             case b.StartAgent():
                 self._start(output)
             case b.Tell():
-                if (link := self._links.get(output.rank)) is not None:
-                    link.tell(output.message)
+                self._say(output)
             case b.Reach():
                 self._spawn(self._reach(output))
             case b.Close():
                 self._close(output.rank)
             case b.SetTimer():
-                self._set(output)
+                self.wait(output.key, output.seconds, partial(self.happened, b.Due(output.key)))
             case b.CancelTimer():
-                if (timer := self._timers.pop(output.key, None)) is not None:
-                    timer.cancel()
+                self.forget(output.key)
             case b.Deliver():
                 self._house.deliver(output.message)
             case b.Local():
                 self._house.local(output)
             case b.Arrived():
                 self._house.arrived(output)
+            case b.Gathered():
+                self._house.gathered(output)
             case b.Phase():
                 self._house.phase(output.number)
             case b.Gone():
                 self._house.gone(output)
+            case b.Again():
+                self._house.again(output)
             case b.Leave():
                 self._is_over = True
                 if output.alone:
@@ -185,14 +199,47 @@ class TreeShell:
         self._children.clear()
         self._starters.clear()
 
-    def _set(self, timer: b.SetTimer) -> None:
-        def due() -> None:
-            del self._timers[timer.key]
-            self.happened(b.Due(timer.key))
+    def _say(self, order: b.Tell) -> None:
+        """What is repeated until it has come is not kept for a parent that does not read."""
+        link = self._links.get(order.rank)
+        if link is not None and not (
+            isinstance(order.message, From) and self._mine.seat.survive and link.is_full
+        ):
+            link.tell(order.message)
 
-        if (before := self._timers.get(timer.key)) is not None:
-            before.cancel()
-        self._timers[timer.key] = asyncio.get_running_loop().call_later(timer.seconds, due)
+    def wait(self, key: str, seconds: float, call: Callable[[], None]) -> None:
+        """``call`` after so long, for what others have not done by then: the time for which this very process was
+        stopped does not count."""
+
+        def due() -> None:
+            if not self._was_stopped():  # else it waits on
+                del self._timers[key]
+                call()
+
+        self.forget(key)
+        self._timers[key] = asyncio.get_running_loop().call_later(seconds, due), due
+
+    def forget(self, key: str) -> None:
+        """Do not wait for it any more."""
+        if key in self._timers:
+            timer, _ = self._timers.pop(key)
+            timer.cancel()
+
+    def _was_stopped(self) -> bool:
+        """Whether this very process has just been stopped, as its heart should have beaten long before. Then nobody
+        was silent, and all waits begin where they were."""
+        now = self._now()
+        stopped_s = now - self._beaten - BEAT_S
+        if stopped_s < BEAT_S:
+            return False
+        self._beaten = now
+        self.stops.append((time.time() - stopped_s, time.time()))
+        for key, (timer, due) in list(self._timers.items()):
+            timer.cancel()
+            self._timers[key] = asyncio.get_running_loop().call_at(timer.when() + stopped_s, due), due
+        for link in self._links.values():
+            link.heard_at = now
+        return True
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -222,7 +269,7 @@ class TreeShell:
     async def _reach(self, order: b.Reach) -> None:
         seat = self._mine.seat
         try:
-            sock = await _called(order.contact, seat.rank, self._mine.secret)
+            sock = await _called(order.contact, seat.rank, self._mine.secret, patient=not order.rank)
         except (links.StrangerError, OSError) as error:
             self.happened(b.Cut(order.rank, str(error)))
             return
@@ -263,23 +310,25 @@ class TreeShell:
             starter.kill()
 
     def _beat(self) -> None:
-        """Say that the links stand, and see whether the others do; but after a stop of this very process what they
-        have sent meanwhile has to be read first."""
-        now = self._now()
-        was_stopped, self._beaten = now - self._beaten > 2 * BEAT_S, now
+        """Say that the links stand, and see whether the others do."""
+        self._was_stopped()
+        now = self._beaten = self._now()
         for link in list(self._links.values()):
             link.tell(Heartbeat())
-            if was_stopped:
-                link.heard_at = now
-            elif now - link.heard_at > SILENCE_S:
-                self._cut(link, f"nothing was heard of it for {SILENCE_S:g} s")
-        self._timers["beat"] = asyncio.get_running_loop().call_later(BEAT_S, self._beat)
+            silent_s = now - link.heard_at
+            # The controller alone may be stopped by who has called it.
+            patience_s = links.STOPPED_S if not link.rank and link.answers(SILENCE_S) else SILENCE_S
+            if silent_s > patience_s:
+                self._cut(link, f"nothing was heard of it for {patience_s:g} s")
+        self._beating = asyncio.get_running_loop().call_later(BEAT_S, self._beat)
 
     # ---- agents ------------------------------------------------------------------------------------------
 
     def _start(self, order: b.StartAgent) -> None:
         mine = self._mine
-        seat = msgspec.structs.replace(mine.seat, rank=order.rank, parent=mine.seat.rank, contact="")
+        seat = msgspec.structs.replace(
+            mine.seat, rank=order.rank, parent=mine.seat.rank, contact="", place=order.place
+        )
         theirs = msgspec.structs.replace(mine, seat=seat, node=order.node)
         self._children.add(order.rank)
         try:
@@ -295,7 +344,7 @@ class TreeShell:
             self.happened(b.NotStarted(rank, why or "it ended at once"))
 
 
-async def _called(contact: str, rank: int, secret: str) -> socket.socket:
+async def _called(contact: str, rank: int, secret: str, *, patient: bool) -> socket.socket:
     """``links.call`` in a thread that nobody waits for at the end of the process: it may take its time."""
     loop = asyncio.get_running_loop()
     made: asyncio.Future[socket.socket] = loop.create_future()
@@ -312,7 +361,7 @@ async def _called(contact: str, rank: int, secret: str) -> socket.socket:
     def call() -> None:
         result: tuple[socket.socket | None, Exception | None]
         try:
-            result = links.call(contact, rank, secret), None
+            result = links.call(contact, rank, secret, patient=patient), None
         except Exception as error:  # noqa: BLE001 - told to whoever waits
             result = None, error
         with contextlib.suppress(RuntimeError):  # the loop has ended
@@ -378,15 +427,3 @@ class Starter:
     def kill(self) -> None:
         if self.runs:
             self._process.kill()
-
-
-def lingering() -> None:
-    """Have nothing of whoever has started this process: an agent goes on when that has ended."""
-    if os.fork():
-        os._exit(0)
-    os.setsid()
-    null = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(null, number)
-    os.close(null)
-    sys.stderr = sys.stdout

@@ -110,7 +110,9 @@ class Cluster(Nodes):
             self._go_on()
         if not self._resuming:
             self._settle()
-        return self._records, self._outputs
+        records, outputs = self._records, self._outputs
+        self._records, self._outputs = [], []  # else they are kept until the next call, whenever that is
+        return records, outputs
 
     @property
     def pending(self) -> bool:
@@ -171,6 +173,8 @@ class Cluster(Nodes):
         for record in records:
             if isinstance(record, r.ResizeDone):
                 self.lives[record.job].committed(record)
+            elif isinstance(record, r.ResizeFailed | r.JobEnded) and record.job in self.lives:
+                self.lives[record.job].failed(record)
         for command in commands:
             self._carry_out(command)
 
@@ -226,7 +230,8 @@ class Cluster(Nodes):
             case o.Cancel():
                 self._cancel(given.job, given.why)
             case o.Resize():
-                self.happened(e.ResizeOrdered(given.job, given.size, self._set(given.leave)))
+                slots = {self._numbers[name]: count for name, count in given.slots.items()}
+                self.happened(e.ResizeOrdered(given.job, given.size, self._set(given.leave), slots))
             case o.Tail():
                 if (life := self.lives.get(given.job)) is not None:
                     life.tail(given.text)

@@ -98,7 +98,7 @@ class Nodes:
             (life.number, group.number)
             for life in self.lives.values()
             for group in life.groups.values()
-            if group.node == number and group.is_over
+            if group.node == number and (group.is_over or life.is_over)
         )
         self.happened(e.Lost(self._set([name]), over))
         for life in list(self.lives.values()):

@@ -90,11 +90,13 @@ class Cancel(Input, frozen=True):
 
 
 class Resize(Input, frozen=True):
-    """An operator orders a job to ``size`` nodes, away from those of ``leave`` among others; 0 lets it go again."""
+    """An operator orders a job to ``size`` nodes, away from those of ``leave`` among others; 0 lets it go again. With
+    ``slots`` it stays on its nodes, with so many ranks awake on these."""
 
     job: int
     size: int
     leave: tuple[str, ...] = ()
+    slots: dict[str, int] = {}
 
 
 class Tail(Input, frozen=True):

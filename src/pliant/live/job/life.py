@@ -68,7 +68,7 @@ class JobLife(Members):
 
     def start(self, groups: Sequence[Group], resize: int) -> None:
         """Start these groups: the first of the job, or the newcomers of a resize."""
-        if self.ended or self._telling:
+        if self.is_over:
             return  # what was reserved for it is released by the end
         self.unbegun = 0
         self.add(groups, resize)
@@ -126,7 +126,9 @@ class JobLife(Members):
         if command.must:
             return m.Drain(command.resize, epoch, command.size, command.deadline_s, command.leaving)
         arriving = tuple(m.NewGroup(g.id, self._name(g.node), g.slots) for g in command.arriving)
-        return m.Offer(command.resize, epoch, command.size, command.deadline_s, arriving, command.leaving)
+        return m.Offer(
+            command.resize, epoch, command.size, command.deadline_s, arriving, command.leaving, command.slots
+        )
 
     def say_again(self, message: m.SchedulerMessage) -> None:
         """Tell the root what it may have been told: its agent knows, and passes it on once."""
@@ -389,6 +391,8 @@ class JobLife(Members):
                 happened(e.Accepted(number, message.resize))
             case m.Decline():
                 happened(e.Declined(number, message.resize, message.reason, message.late))
+            case m.Reached():
+                happened(e.Reached(number, message.resize, message.phase))
             case m.Done():
                 happened(
                     e.Resized(
@@ -414,7 +418,7 @@ class JobLife(Members):
             case m.Bye():
                 self._bye(message, resizing=resizing)
             case m.Ready():
-                group.ready = True
+                self._ready(group)
 
     def _welcome(self, group: LiveGroup, hello: m.Hello) -> None:
         together = tuple(each.number for each in self.groups.values() if each.resize == group.resize)
@@ -446,7 +450,7 @@ class JobLife(Members):
 
     def _end(self) -> None:
         """Nothing of the job lives any more. One that failed is told with the end of its output."""
-        if self.ended or self._telling:
+        if self.is_over:
             return
         self._telling = True
         if self._exit_code:
@@ -469,6 +473,11 @@ class JobLife(Members):
         self._effects.happened(
             e.Ended(self.number, self._exit_code, bye.result, story, cpu_s=self.cpu_s, places=bye.places)
         )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it lives, told or not: how it ended does not change any more."""
+        return self.ended or self._telling
 
     def tell_end(self) -> None:
         """Tell its end, if that is known: all agents have been heard, or nobody can wait for them."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pliant.core import events as e
+from pliant.core import records as r
 from pliant.live.cluster.orders import SIGKILL
 from pliant.live.job.effects import Effects
 from pliant.live.job.groups import LiveGroup, Place
-from pliant.model.jobs import JobSpec
+from pliant.model.jobs import JobSpec, JobState
 from pliant.model.kinds import KINDS, Loss
 from pliant.protocol import codec
 from pliant.protocol import messages as m
+from pliant.protocol.phases import Phase
 from pliant.protocol.scheduler_side import SchedulerSide
 
 GONE_S = 15.0
@@ -112,6 +114,23 @@ class Members:
             self._effects.happened(
                 e.ResizeFailed(self.number, self.side.resize, "the job has left its loop", late=True)
             )
+
+    def _ready(self, group: LiveGroup) -> None:
+        """A newcomer has come to where it can be joined; the last of its resize ends the start."""
+        group.ready = True
+        if not group.joined and all(
+            each.ready for each in self.groups.values() if each.resize == group.resize
+        ):
+            self._effects.happened(e.Reached(self.number, group.resize, Phase.SYNCHRONISE))
+
+    def failed(self, record: r.ResizeFailed | r.JobEnded) -> None:
+        """Have the job's log tell in which phase a resize has failed, or the job that was resized."""
+        if record.phase is None or (isinstance(record, r.ResizeFailed) and record.late):
+            return
+        what = f"resize {record.resize}" if isinstance(record, r.ResizeFailed) else "the job, being resized,"
+        if isinstance(record, r.ResizeFailed) or record.state is not JobState.COMPLETED:
+            why = record.error.partition("\n")[0]
+            self._effects.log(self._place.output, f"{what} failed in its phase {record.phase}: {why}")
 
     def _drop_newcomers(self, resize: int) -> None:
         for group in self.alive():

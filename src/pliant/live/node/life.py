@@ -196,11 +196,17 @@ class NodeLife:
             case m.Fenced():
                 self._servers.fenced(order)
             case m.Ack():
-                self._outbox.taken(order.number)
+                self._taken(order.number)
             case m.Error():
                 self._do(n.Say(f"the controller says: {order.text}"))
             case m.Shutdown():
                 self._begin_end()
+
+    def _taken(self, number: int) -> None:
+        """What was told up to this number is recorded, and what follows from it."""
+        self._outbox.taken(number)
+        if tokens := self._register.taken(number):
+            self._do(n.ClearFiles(tokens))
 
     # ---- starting ------------------------------------------------------------------------------------
 
@@ -411,22 +417,23 @@ class NodeLife:
             self._all_ended(removal.left, clean=clean)
             return
         del self._proofs[removal.key]
-        for key in sorted(removal.groups) if clean else ():
-            self._forget(key)
-        self._tell(m.Proof(removal.job, clean, removal.left))
-        self._outbox.forget(removal.groups if clean else ())
-
-    def _forget(self, key: tuple[int, int]) -> None:
-        group = self._register.forget(key)
-        if group is not None:
+        groups = sorted(removal.groups) if clean else ()
+        gone = [group for key in groups if (group := self._register.forget(key)) is not None]
+        for group in gone:
             self._last_words(group)
             self._clear(group)
             self._sessions.close_all(group)
+        self._tell(m.Proof(removal.job, clean, removal.left))
+        if clean:
+            self._outbox.forget(removal.job, {*self._register.groups, *removal.kept})
+        if self._home.orphan_grace:
+            self._register.proved(gone, self._outbox.last)
 
     def _clear(self, group: NodeGroup) -> None:
         if not group.cleared:
             group.cleared = True
-            self._do(n.ClearFiles(group.files))
+            if group.files:
+                self._do(n.ClearFiles(group.files))
 
     # ---- the end -------------------------------------------------------------------------------------
 

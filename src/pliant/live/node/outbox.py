@@ -84,11 +84,12 @@ class Outbox:
                 self._kept[each] = kept._replace(stays=False)
         self.taken(self._taken)
 
-    def forget(self, groups: Collection[Key]) -> None:
-        """They are gone, and the proof of it is the last that was told: all that was told of them stays until that is
-        taken. Who has asked for the proof may not have been able to write why."""
+    def forget(self, job: int, but: Collection[Key]) -> None:
+        """A job's groups are gone but for ``but``, also those that were refused, and the proof of it is the last that
+        was told: all that was told of them stays until that is taken. Who has asked for the proof may not have been
+        able to write why."""
         for number, kept in self._kept.items():
-            if kept.group in groups:
+            if kept.group is not None and kept.group[0] == job and kept.group not in but:
                 self._kept[number] = kept._replace(stays=False, until=self._number)
         self.taken(self._taken)
 

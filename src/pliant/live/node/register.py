@@ -66,7 +66,10 @@ class NodeGroup:
         """Of the ranks that are connected to the server."""
         token = token_name(home.node, order.job, order.group, order.world.number, order.world.part)
         self.token_file = f"{home.runtime}/{token}"
-        self.files = (*self.dialect.files(home.run, order.job, order.world), self.token_file)
+        left = self.dialect.files(home.run, order.job, order.world)
+        self.files = left if home.orphan_grace else (*left, self.token_file)
+        """What is removed when it is over: its token only when nobody will ask for it again."""
+        self.owns_token = True
         self.cleared = False
         self.writing = True
         """Whether its token may still be written."""
@@ -96,7 +99,8 @@ class NodeGroup:
     def keep_token(self) -> None:
         """A token that could not be written is another agent's: it says for ever that the group was started here."""
         if self.stage is Stage.WRITING:
-            self.files = self.files[:-1]
+            self.owns_token = False
+            self.files = tuple(path for path in self.files if path != self.token_file)
 
     @property
     def held(self) -> m.Held:
@@ -162,6 +166,8 @@ class Register:
         self._over: deque[tuple[Key, str]] = deque(maxlen=OVER)
         self._unwritten: dict[Key, NodeGroup] = {}
         """Forgotten while their tokens were being written."""
+        self._unrecorded: deque[tuple[int, NodeGroup]] = deque()
+        """Forgotten, with the number of the proof that they are gone."""
 
     def written(self, key: Key) -> NodeGroup | None:
         """The group whose token has been written, or could not be; it may have been forgotten meanwhile."""
@@ -203,6 +209,21 @@ class Register:
             if group.writing:
                 self._unwritten[key] = group
         return group
+
+    def proved(self, groups: Iterable[NodeGroup], number: int) -> None:
+        """They are gone, and message ``number`` says so. Until that is taken it may not be recorded: their tokens tell
+        the next agent that they were started here."""
+        self._unrecorded.extend((number, group) for group in groups if group.owns_token)
+
+    def taken(self, number: int) -> tuple[str, ...]:
+        """The tokens that may go, now that all messages up to ``number`` have been taken."""
+        tokens = []
+        while self._unrecorded and self._unrecorded[0][0] <= number:
+            _, group = self._unrecorded.popleft()
+            group.files = (*group.files, group.token_file)
+            if not group.writing:
+                tokens.append(group.token_file)
+        return tuple(tokens)
 
     def of(self, job: int, but: Iterable[int]) -> frozenset[Key]:
         """The groups of a job except those with the numbers ``but``."""

@@ -3,18 +3,21 @@ are reached, and passes on what is for all. Without I/O or clock.
 
 Phases 1 and 2 are Algorithms 1 and 2 of paper 4, phase 3 is its broadcast along the routing tree, which overlaps
 phase 2. What the paper lacks: where an agent cannot be started, its parent starts those below it; where one is
-lost, those below it call the next one further up.
+lost, those below it call the next one further up, and those that it was to start the controller starts itself.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from pliant.live.tree import messages as b
 from pliant.live.tree.flooding import Flooding
+from pliant.live.tree.gathering import Gathering
+from pliant.live.tree.moves import Moves
 from pliant.live.tree.routing import Routing
 from pliant.plan import tree
 from pliant.plan.tree import Span
@@ -35,6 +38,14 @@ class _Child:
         """Those whose contacts have come from it."""
 
 
+class _Loss(NamedTuple):
+    """What Lost says of one rank."""
+
+    why: str
+    by: int
+    unborn: bool
+
+
 class Branch:
     """``reached`` and ``gone`` are what is known of all ranks. ``handle`` after Leave does nothing."""
 
@@ -51,18 +62,22 @@ class Branch:
         self._span: Span | None = None
         """Of this one, once it is known."""
         self._nodes: dict[int, str] = {}
+        self._places: dict[int, int] = {}
+        """Of those that are started anew."""
         self._above: dict[int, str] = {}
         self._children: dict[int, _Child] = {}
         self._queue: deque[Span] = deque()
         self._awaited: dict[int, dict[int, str]] = {}
         """By child that was lost: it and those below it that have not called, and why they are taken for lost then."""
-        self._lost: dict[int, str] = {}
+        self._lost: dict[int, _Loss] = {}
         """What this one has reported, and has not come back as gone."""
+        self._moves = Moves(seat.rank)
         self._told = False
         """The parent knows all that is below."""
         self._phase = 0
         self._flooding = Flooding(seat, self)
         self._routing = Routing(seat, self)
+        self._gathering = Gathering(seat.rank, self)
         self._departs = ""
         """Why this one is to leave."""
         self._has_left = False
@@ -74,9 +89,11 @@ class Branch:
         for each in inputs:
             if not self._has_left:
                 self._take(each)
+        if not self._has_left:
+            self._gathering.push()
         return self._out
 
-    def _take(self, happened: b.AnyInput) -> None:  # noqa: C901 - a table: a case for each input
+    def _take(self, happened: b.AnyInput) -> None:  # noqa: C901, PLR0912 - a table: a case for each input
         match happened:
             case b.Opened():
                 self._begin(happened.nodes, {}, len(happened.nodes))
@@ -106,6 +123,12 @@ class Branch:
                 self._routing.down(happened.envelope)
             case b.Say():
                 self._routing.up(happened.envelope)
+            case b.Put():
+                self._gathering.put(happened)
+            case b.Absent():
+                self._gathering.absent()
+            case b.Passed():
+                self._gathering.passed(happened.round)
 
     def do(self, output: b.AnyOutput) -> None:
         self._out.append(output)
@@ -116,6 +139,10 @@ class Branch:
 
     def deliver(self, message: msgspec.Raw) -> None:
         self.do(b.Deliver(message))
+
+    def below(self) -> Iterable[int] | None:
+        """The children; None as long as others may follow."""
+        return None if self._span is None or self._queue or self._awaited else self._children
 
     @property
     def agents(self) -> int:
@@ -133,14 +160,17 @@ class Branch:
         self._queue.extend(self._spawning.spans(here + 1, self._span.end))
         self._start()
 
-    def _add(self, nodes: tuple[str, ...]) -> None:
+    def _add(self, nodes: Sequence[str], places: Sequence[int] = ()) -> range:
+        """Start agents on these nodes too; their ranks."""
         first = self.late.stop or self._agents + 1
         self.late = range(self.late.start or first, first + len(nodes))
         new = dict(enumerate(nodes, first))
         self._nodes |= new
+        self._places |= dict(zip(new, places, strict=False))
         self._routing.begin(new)
         self._queue.extend(Span(rank, rank + 1) for rank in new)
         self._start()
+        return range(first, self.late.stop)
 
     def _start(self) -> None:
         """Start as many of those that are due as may start at a time."""
@@ -149,7 +179,8 @@ class Branch:
             span = self._queue.popleft()
             starting += 1
             self._children[span.child] = _Child(span)
-            self.do(b.StartAgent(span.child, self._nodes[span.child]))
+            place = self._places.get(span.child, -1)
+            self.do(b.StartAgent(span.child, self._nodes[span.child], place))
             self.do(b.SetTimer(f"start {span.child}", self._seat.patience_s))
         self._look()
 
@@ -173,13 +204,31 @@ class Branch:
         """An orphan as a child of this one; None if it does not belong here."""
         if self._span is None or rank not in self._span or not self._seat.survive or rank in self.gone:
             return None
-        _, span = tree.span_of(self._spawning, rank, self._span)
-        for awaited in self._awaited.values():
-            for each in range(*span):
-                awaited.pop(each, None)
-        self._lost.pop(rank, None)
-        child = self._children[rank] = _Child(span)
+        child = self._children[rank] = _Child(self._span_of(rank))
+        self._moved(m.Moved(rank, self._seat.rank))
         return child
+
+    def _span_of(self, rank: int) -> Span:
+        _, span = tree.span_of(self._spawning, rank, self._span or Span(rank, rank + 1))
+        return span
+
+    def _moved(self, message: m.Moved) -> None:
+        """An orphan has been adopted, here or below: nobody here waits any more for it and those below it."""
+        if self._span is None or message.rank not in self._span:
+            return
+        span = self._span_of(message.rank)
+        if not self._moves.note(span, message.parent):
+            return
+        for awaited in self._awaited.values():
+            for rank in self._in_with(span, awaited):
+                del awaited[rank]
+        for rank in self._in_with(span, self._lost):
+            del self._lost[rank]
+        self.tell(self.parent, message)
+
+    def _in_with(self, span: Span, ranks: Iterable[int]) -> list[int]:
+        """Those of ``ranks`` that are below the first of ``span``."""
+        return [rank for rank in ranks if rank in span and self._moves.under(rank, span.child)]
 
     def _levels(self, span: Span) -> int:
         return tree.depth(self._spawning, span.end - span.child - 1)
@@ -192,7 +241,6 @@ class Branch:
         elif (child := self._children.get(sender)) is not None:
             child.known.update(message.reached)
             self._learn(message.reached, {}, sender)
-            self._report({rank: why for rank, why in message.gone.items() if self.way(rank) == sender})
             if message.whole and not child.whole:
                 child.whole = True
                 self.do(b.CancelTimer(f"gather {sender}"))
@@ -221,21 +269,40 @@ class Branch:
         if self._departs and self._seat.rank in lost:
             self._depart()
 
-    def _report(self, lost: dict[int, str]) -> None:
-        """These are lost, as far as this one can tell. The controller decides: it may have them by another way."""
+    def _report(self, lost: dict[int, str], by: int | None = None, unborn: Iterable[int] = ()) -> None:
+        """These are lost, as far as the agent of rank ``by`` can tell, by default this one: one that has been adopted
+        further up may be there. The controller decides."""
+        by = self._seat.rank if by is None else by
+        lost = {rank: why for rank, why in lost.items() if self._moves.under(rank, by)}
         if not lost:
             return
         if self._seat.rank:
-            self._lost |= lost
-            self.tell(self.parent, m.Contacts({}, lost))
+            self._lost |= {rank: _Loss(why, by, rank in unborn) for rank, why in lost.items()}
+            self.tell(self.parent, m.Lost(by, lost, tuple(rank for rank in lost if rank in unborn)))
             return
         new = {rank: why for rank, why in lost.items() if rank not in self.gone}
+        again = [rank for rank in new if rank in unborn and self._may_begin(rank)]
+        self._begin_again({rank: new[rank] for rank in again})
         for rank, why in new.items():
-            self.do(b.Gone(rank, self._nodes[rank], why))
+            if rank not in again:
+                self.do(b.Gone(rank, self._nodes[rank], why))
         self._learn({}, new)
         if new and not self._seat.survive:
             rank, why = next(iter(new.items()))
             self._end(f"{self._nodes[rank]}: {why}")
+
+    def _may_begin(self, rank: int) -> bool:
+        """Whether nothing can have run there: it has never been heard of."""
+        return rank not in self.reached and self._nodes[rank] not in self._routing.spoken
+
+    def _begin_again(self, lost: dict[int, str]) -> None:
+        """At the root: start them anew, under other ranks, so that what may still come of an earlier one is old."""
+        if not lost:
+            return
+        nodes = [self._nodes[rank] for rank in lost]
+        ranks = self._add(nodes, [rank - 1 for rank in lost])
+        for (rank, why), new, node in zip(lost.items(), ranks, nodes, strict=True):
+            self.do(b.Again(rank, new, node, why))
 
     def _bury(self, gone: Iterable[int]) -> None:
         """They are given up, even if they are here."""
@@ -259,16 +326,24 @@ class Branch:
         if whole and not self._told and self.parent in self.links:
             self._told = True
             mine = {rank: contact for rank, contact in self.reached.items() if rank in self._span}
-            self.tell(self.parent, m.Contacts(mine, dict(self._lost), whole=True))
+            self._tell_lost()
+            self.tell(self.parent, m.Contacts(mine, whole=True))
         if self._phase == 1:
             known, all_of_them = self.reached.keys() | self.gone.keys(), range(self._agents + 1)
             if len(known) > self._agents and all(rank in known for rank in all_of_them):
                 self._phase = 2
                 self.do(b.Phase(2))
 
+    def _tell_lost(self) -> None:
+        """A new parent may not know."""
+        for by in dict.fromkeys(loss.by for loss in self._lost.values()):
+            lost = {rank: loss for rank, loss in self._lost.items() if loss.by == by}
+            unborn = tuple(rank for rank, loss in lost.items() if loss.unborn)
+            self.tell(self.parent, m.Lost(by, {rank: loss.why for rank, loss in lost.items()}, unborn))
+
     # ---- messages ----------------------------------------------------------------------------------------
 
-    def _heard(self, rank: int, message: m.BranchMessage) -> None:
+    def _heard(self, rank: int, message: m.BranchMessage) -> None:  # noqa: C901, PLR0912 - a table: a case for each message
         if isinstance(message, m.Calling):
             if rank > self._seat.rank:
                 self._called(rank)
@@ -280,8 +355,14 @@ class Branch:
                     self._placed(message)
                 case m.Contacts():
                     self._contacts(rank, message)
+                case m.Lost() if rank in self._children:
+                    self._report(message.why, message.by, set(message.unborn))
+                case m.Moved() if rank in self._children:
+                    self._moved(message)
                 case m.Flood():
                     self._flooding.heard(message)
+                case m.Gathered() if rank in self._children:
+                    self._gathering.heard(rank, message)
                 case To() if rank == self.parent:
                     self._routing.down(message)
                 case From():
@@ -296,12 +377,14 @@ class Branch:
             self._begin(message.nodes, message.above, message.agents)
         else:
             self._above, self._told = message.above, False
+            self._gathering.anew()
+            for rank, parent in self._moves:
+                self.tell(self.parent, m.Moved(rank, parent))
             self._look()
 
     def way(self, rank: int) -> int | None:
-        """The child by which ``rank`` is reached, one that was adopted before the one that has lost it."""
-        ways = [child for child, each in self._children.items() if rank in each.span]
-        return max(ways, default=None)
+        """The child by which ``rank`` is reached."""
+        return self._moves.way(rank, {child: each.span for child, each in self._children.items()})
 
     # ---- losses ------------------------------------------------------------------------------------------
 
@@ -331,20 +414,15 @@ class Branch:
     def _lose(self, child: _Child, why: str) -> None:
         """The link to a child is gone. It may call again by another way, and so may those below it."""
         rank = child.span.child
+        below = [each for each in range(rank + 1, child.span.end) if self.way(each) == rank]
         del self._children[rank]
         self.do(b.CancelTimer(f"gather {rank}"))
         if not self._seat.survive:
             self._report({rank: why})
             return
-        awaited = dict.fromkeys(
-            range(rank + 1, child.span.end), f"it was lost with {self._nodes[rank]}, above it"
+        self._awaited[rank] = {rank: why} | dict.fromkeys(
+            below, f"it was lost with {self._nodes[rank]}, above it"
         )
-        awaited[rank] = why
-        for other in self._children.values():
-            if other.span.child in child.span:  # it came here before
-                for each in range(*other.span):
-                    awaited.pop(each, None)
-        self._awaited[rank] = awaited
         self.do(b.SetTimer(f"heal {rank}", HEAL_S))
         self._start()
 
@@ -361,7 +439,8 @@ class Branch:
                 )
             return
         self.parent = max(self._above)
-        self.do(b.SetTimer("adopt 0", self._seat.patience_s))
+        if self.parent:  # the controller may be stopped
+            self.do(b.SetTimer("adopt 0", self._seat.patience_s))
         if self.parent in self.links:
             self.tell(self.parent, m.Calling(self._seat.rank, self._seat.contact))
         else:
@@ -376,7 +455,8 @@ class Branch:
             self._cut(self.parent, f"it has not answered within {self._seat.patience_s:g} s")
         elif kind == "heal":
             missing = self._awaited.pop(rank, {})
-            self._report({each: why for each, why in missing.items() if each not in self.gone})
+            lost = {each: why for each, why in missing.items() if each not in self.gone}
+            self._report(lost, unborn={*lost} - {rank} - self.reached.keys())
             self._look()
         elif child is not None and kind == "start" and not child.called:
             self.do(b.Close(rank))

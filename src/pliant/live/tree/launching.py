@@ -3,7 +3,7 @@ agent is to start. Without I/O or clock."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -63,9 +63,15 @@ class Launching:
         self._open = {node: set(ranks) for node, ranks in self._of.items()}
         self._decoder: codec.Decoder[m.AgentMessage | t.FromTree] = codec.Decoder(m.AgentMessage | t.FromTree)
         self._rounds = Rounds(tuple(self._nodes))
+        self.fences = 0
+        """How many its world has passed."""
         self.killed = False
         """Whether its processes were ended, as one of their world had failed."""
         self._ended_by_us: set[int] = set()
+        self._missed = ""
+        """Why its processes were ended though none had failed."""
+        self._errors: dict[int, str] = {}
+        """By process: what has kept it from its end."""
         self.ended: dict[int, Ended] = {}
         self.started: set[str] = set()
         """The nodes where all processes have been started."""
@@ -90,9 +96,28 @@ class Launching:
     def code(self) -> int:
         """The highest exit code, as a shell has it: 128 more than the number of a signal. Those that we have ended
         count if nothing else says that it has failed."""
+        return max(self._codes().values(), default=0)
+
+    @property
+    def why(self) -> str:
+        """What the code is that of: a process, where it was, and how it has ended. Nothing if that is 0."""
+        failed = {rank: code for rank, code in sorted(self._codes().items()) if code}
+        if not failed or self._missed:
+            return self._missed if failed else ""
+        rank = max(failed, key=lambda each: failed[each])  # the first of them
+        others = f"; {len(failed) - 1} more have failed" if len(failed) > 1 else ""
+        return f"process {rank} on {self.ended[rank].node} {self._how(rank)}{others}"
+
+    def _how(self, rank: int) -> str:
+        code = self.ended[rank].code
+        ended = f"has ended with {code}" if code > 0 else f"has ended by signal {-code}"
+        return self._errors.get(rank, ended)
+
+    def _codes(self) -> dict[int, int]:
+        """By process, those that we have ended only if nothing else says that it has failed."""
         codes = {rank: 128 - end.code if end.code < 0 else end.code for rank, end in self.ended.items()}
-        own = max((code for rank, code in codes.items() if rank not in self._ended_by_us), default=0)
-        return own or max(codes.values(), default=0)
+        own = {rank: code for rank, code in codes.items() if rank not in self._ended_by_us}
+        return own if any(own.values()) else codes
 
     def node_of(self, rank: int) -> str | None:
         return next((node for node, ranks in self._of.items() if rank in ranks), None)
@@ -106,10 +131,26 @@ class Launching:
             self._out.append(Note(f"{envelope.node}: {error}"))
         return self._out
 
+    def gathered(self, parts: Iterable[int], number: int, entries: Mapping[str, str]) -> list[Output]:
+        """Of ``parts``, nodes by their numbers, all has come that they put before the fence of round ``number``, with
+        these ``entries``; perhaps not for the first time."""
+        self._out = []
+        try:
+            merged = self._rounds.gathered(parts, number, entries)
+        except ProtocolError as error:
+            return [Note(str(error))]
+        self._check_fence()
+        if merged is not None:
+            self.fences += 1
+            for piece, more in pieces(merged):
+                self._out.append(ForAll(codec.raw(m.Fenced(JOB, 0, number, piece, more))))
+        return self._out
+
     def gone(self, node: str, why: str) -> list[Output]:
         """The node is lost, and what ran there with it."""
         self._out = [Note(f"{node} is lost: {why}")]
         for rank in sorted(self._open.get(node, ())):
+            self._errors[rank] = f"is lost with its node: {why}"
             self._end(node, rank, LOST, 0.0)
         return self._out
 
@@ -130,11 +171,10 @@ class Launching:
             case m.StartFailed():
                 self._out.append(Note(f"{node}: {message.error}"))
                 for rank in sorted(self._open.get(node, ())):
+                    self._errors[rank] = f"was not started: {message.error}"
                     self._end(node, rank, message.code, 0.0)
             case m.Exited():
                 self._end(node, message.rank, message.code, message.cpu_s)
-            case m.Fence():
-                self._fence(message)
             case m.Relay() | m.Error():
                 self._out.append(Note(f"{node}: {_words(message)}"))
             case _:
@@ -150,27 +190,19 @@ class Launching:
         if self._launch.dialect == "pmi1":
             if code and not self.killed:  # as mpiexec does: its world cannot go on without it
                 self.killed = True
-                how = f"with {code}" if code > 0 else f"by signal {-code}"
-                self._out.append(Note(f"process {rank} on {node} has ended {how}, and the others with it"))
+                self._out.append(Note(f"process {rank} on {node} {self._how(rank)}, and the others with it"))
                 self._out += self.signal(SIGKILL)
             elif not self._open[node]:
                 self._rounds.left(self._numbers[node])
                 self._check_fence()
-
-    def _fence(self, message: m.Fence) -> None:
-        entries = self._rounds.arrive(message.group, message.round, message.entries, more=message.more)
-        self._check_fence()
-        if entries is not None:
-            for piece, more in pieces(entries):
-                fenced = m.Fenced(JOB, 0, message.round, piece, more)
-                self._out.append(ForAll(codec.raw(fenced)))
 
     def _check_fence(self) -> None:
         """One that can never be passed, as others have ended, ends the program."""
         if (missed := self._rounds.missed()) and not self.killed:
             self.killed = True
             names = ", ".join(self._nodes[number] for number in missed)
-            self._out += [Note(f"{names}: ended while others wait for it in MPI"), *self.signal(SIGKILL)]
+            self._missed = f"{names}: ended while others wait for it in MPI"
+            self._out += [Note(self._missed), *self.signal(SIGKILL)]
 
 
 def _words(message: m.Relay | m.Error) -> str:

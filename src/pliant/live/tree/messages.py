@@ -21,7 +21,8 @@ class Seat(msgspec.Struct, frozen=True):
     """Where an agent sits: its ``rank``, ``contact``, and the tree by which agents are started and the one by which
     messages to all go (``plan/tree.py``). ``window``: how many agents it starts at a time. ``survive``: what is lost is
     left out, and orphans go to their grandparent; else the first loss ends the launch. ``patience_s`` is how long one
-    agent may take to start and call. An agent has been started by ``parent``."""
+    agent may take to start and call. An agent has been started by ``parent``. ``place``: which one it has among those
+    that a program is launched at, from 0; -1 if that goes by its rank."""
 
     rank: int
     contact: str
@@ -31,6 +32,11 @@ class Seat(msgspec.Struct, frozen=True):
     window: int = 32
     survive: bool = False
     patience_s: float = 30.0
+    place: int = -1
+
+    @property
+    def number(self) -> int:
+        return self.rank - 1 if self.place < 0 else self.place
 
 
 # ---- what happens -----------------------------------------------------------------------------------
@@ -113,17 +119,54 @@ class Say(Input, frozen=True):
     envelope: m.From
 
 
-AnyInput = Opened | More | Depart | Heard | Linked | Cut | NotStarted | Due | Announce | Finish | Send | Say
+class Put(Input, frozen=True):
+    """A piece of what the processes of this node, number ``part`` of those that have any, have put before the fence of
+    ``round``; without ``more`` all of it has come."""
+
+    round: int
+    part: int
+    entries: dict[str, str]
+    more: bool = False
+
+
+class Absent(Input, frozen=True):
+    """No process of this node will come to a fence any more, or there is none."""
+
+
+class Passed(Input, frozen=True):
+    """All that was put in ``round`` has come to this node."""
+
+    round: int
+
+
+AnyInput = (
+    Opened
+    | More
+    | Depart
+    | Heard
+    | Linked
+    | Cut
+    | NotStarted
+    | Due
+    | Announce
+    | Finish
+    | Send
+    | Say
+    | Put
+    | Absent
+    | Passed
+)
 
 
 # ---- what is to be done -----------------------------------------------------------------------------
 
 
 class StartAgent(Output, frozen=True):
-    """Have an agent started on ``node`` that calls this one."""
+    """Have an agent started on ``node`` that calls this one; ``place`` is that of its seat."""
 
     rank: int
     node: str
+    place: int = -1
 
 
 class Tell(Output, frozen=True):
@@ -176,6 +219,15 @@ class Arrived(Output, frozen=True):
     envelope: m.From
 
 
+class Gathered(Output, frozen=True):
+    """At the root: ``entries`` were put before the fence of ``round``; of ``parts`` that was all. They may have come
+    before."""
+
+    round: int
+    parts: tuple[int, ...]
+    entries: dict[str, str]
+
+
 class Phase(Output, frozen=True):
     """This agent has completed the phase: 1, all its children have called; 2, it knows how all others are reached."""
 
@@ -185,6 +237,16 @@ class Phase(Output, frozen=True):
 class Gone(Output, frozen=True):
     """At the root: the agent of ``node`` is not there, or no more."""
 
+    rank: int
+    node: str
+    why: str
+
+
+class Again(Output, frozen=True):
+    """At the root: the agent of ``node`` was lost with the one that was to start it, and is started anew, as another
+    ``rank``."""
+
+    lost: int
     rank: int
     node: str
     why: str
@@ -207,7 +269,9 @@ AnyOutput = (
     | Deliver
     | Local
     | Arrived
+    | Gathered
     | Phase
     | Gone
+    | Again
     | Leave
 )

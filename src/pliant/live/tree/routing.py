@@ -23,6 +23,8 @@ class Routing:
         self._branch = branch
         self._ranks: dict[str, int] = {}
         """Of the nodes below."""
+        self.spoken: set[str] = set()
+        """At the root: the nodes that have said something."""
 
     def begin(self, nodes: Mapping[int, str]) -> None:
         """These nodes, by rank, are below, too; one that was there before has another rank now."""
@@ -46,4 +48,5 @@ class Routing:
         if self._here:
             self._branch.tell(self._branch.parent, envelope)
         else:
+            self.spoken.add(envelope.node)
             self._branch.do(b.Arrived(envelope))

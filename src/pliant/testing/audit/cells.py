@@ -14,7 +14,8 @@ class Cells:
 
     def __init__(self) -> None:
         self.visited: Counter[tuple[str, str]] = Counter()
-        self.offered = self.done = 0
+        self.offered = self.done = self.slots = 0
+        self._of_slots: set[int] = set()
         self._stage: dict[int, str] = {}
 
     def stage(self, job: int) -> str:
@@ -24,6 +25,8 @@ class Cells:
         match record:
             case r.ResizeOffered():
                 self.offered += 1
+                if record.slots:
+                    self._of_slots.add(record.resize)
                 self._move(record.job, "Offer")
             case r.ResizeAccepted():
                 self._move(record.job, "Accept")
@@ -33,6 +36,7 @@ class Cells:
                 self._move(record.job, "Withdraw")
             case r.ResizeDone():
                 self.done += 1
+                self.slots += record.resize in self._of_slots
                 self._move(record.job, "Done")
             case r.ResizeFailed():
                 self._move(record.job, "Failed")

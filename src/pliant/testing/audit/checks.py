@@ -32,7 +32,7 @@ ALLOWED: dict[JobState, frozenset[str]] = {
     JobState.FAILED: frozenset(
         {
             "rank killed", "agent killed", "link cut", "link stalled", "exec refused", "undead", "head killed",
-            "in accept", "fails", "liar", "no hello", "started late", "slow link", "silent", "hangs", "ended now",
+            "in merge", "fails", "liar", "no hello", "started late", "slow link", "silent", "hangs", "ended now",
             "node lost", "end forgotten",
         }
     ),
@@ -42,7 +42,7 @@ ALLOWED: dict[JobState, frozenset[str]] = {
     JobState.CANCELLED: frozenset({"cancel", "too large", "ended"}),
     JobState.TIMEOUT: frozenset({"walltime"}),
 }  # fmt: skip
-"""By which faults, programs and orders a job may end so. A newcomer's death before it connects is none of them."""
+"""By which faults, programs and orders a job may end so. A newcomer's death before it is in Merge is none of them."""
 
 
 GIVEN_UP = frozenset(
@@ -193,11 +193,13 @@ class Checks:
         if job is None:
             return
         self._done_by(record, job.epoch)
+        slots = {group: state.slots.get(node, 1) for group, node in state.groups(job).items()}
+        slots |= job.awake
         for members in self._world.members(record.job, job.epoch):
-            if set(members) != set(state.groups(job)):
+            if members != slots:
                 raise Violation(
                     "wrong",
-                    f"job {record.job} in epoch {job.epoch}: it has {members}, the core {state.groups(job)}",
+                    f"job {record.job} in epoch {job.epoch}: it has {members} awake, the core {slots}",
                 )
         side = self._world.head.cluster.lives[record.job].side
         if (side.epoch, side.root) != (job.epoch, job.root):
@@ -408,11 +410,11 @@ class Checks:
             agent.audit.idle()
             if timers := agent.waits_for():
                 raise Violation("leaked", f"{node.name} waits for {timers}, and nothing goes on there")
+            if world.head.cluster.held_back:
+                continue  # of what is in no journal yet nothing has been acknowledged
             if files := agent.files():
                 raise Violation("leaked", f"{node.name} has {files} of groups that are over")
-            # Of what is in no journal yet nothing has been acknowledged.
-            held_back = world.head.cluster.held_back
-            if not held_back and agent.kept() > KEPT + KEPT_OF_A_GROUP * agent.had:
+            if agent.kept() > KEPT + KEPT_OF_A_GROUP * agent.had:
                 raise Violation("leaked", f"{node.name} keeps {agent.kept()} things of what is over")
         if world.disk.full or not world.head.alive:
             return

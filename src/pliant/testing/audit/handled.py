@@ -3,7 +3,7 @@ what has to follow within a time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pliant.core import records as r
@@ -15,6 +15,7 @@ from pliant.model.nodes import NodeSet
 from pliant.protocol import codec, resizing
 from pliant.protocol import messages as m
 from pliant.testing.audit.followed import Followed
+from pliant.testing.audit.ordered import followed, objection_to_slots
 from pliant.testing.audit.overdue import Overdue
 from pliant.testing.audit.rests import Rests
 from pliant.testing.audit.violation import Violation
@@ -81,7 +82,7 @@ class Handled:
             case r.ResizeDone():
                 self.roots[record.job] = record.root
                 self._rests.know(record)
-            case r.ResizeDeclined() | r.ResizeFailed():
+            case r.ResizeOffered() | r.ResizeDeclined() | r.ResizeFailed():
                 self._rests.know(record)
             case r.GroupsLost():
                 self.roots[record.job] = record.root
@@ -98,7 +99,7 @@ class Handled:
     # ---- orders of operators -------------------------------------------------------------------------
 
     def objection(  # noqa: C901, PLR0911 - each supposes that those before it do not hold
-        self, number: int, size: int, leave: frozenset[int]
+        self, number: int, size: int, leave: frozenset[int], slots: Mapping[int, int]
     ) -> str:
         """What an order to resize has to be refused for, in a few of the words that its user gets; empty if nothing is
         against it."""
@@ -111,6 +112,8 @@ class Handled:
             return "is still pending"
         if number in self.ending:
             return "is being ended"
+        if slots:
+            return objection_to_slots(self._world, self._audit, number, slots, on=number in self.on)
         if not size:
             return ""
         if number not in self.on or self._world.specs_by_number[number].job_class is JobClass.RIGID:
@@ -137,8 +140,9 @@ class Handled:
         core = head.cluster.core
         numbers = {name: number for number, name in core.state.names.items()}
         leave = frozenset(numbers[name] for name in given.leave)
-        expected = self.objection(given.job, given.size, leave)
-        said = core.refusal(given.job, given.size, NodeSet.of(leave))
+        slots = {numbers[name]: count for name, count in given.slots.items()}
+        expected = self.objection(given.job, given.size, leave, slots)
+        said = core.refusal(given.job, given.size, NodeSet.of(leave), slots)
         if (said is None) == bool(expected) or expected not in (said or ""):
             raise Violation(
                 "wrong", f"{given} is answered by {said!r}, and there is this against it: {expected!r}"
@@ -149,19 +153,7 @@ class Handled:
     def _orders_followed(self, records: Sequence[r.Record]) -> None:
         orders, self._orders = self._orders, []
         for given, may in orders:
-            pinned = [each.on for each in records if isinstance(each, r.JobPinned) and each.job == given.job]
-            offered = [
-                each.after
-                for each in records
-                if isinstance(each, r.ResizeOffered)
-                and each.job == given.job
-                and each.reason.code == "ordered"
-            ]
-            wanted = ([given.size] if given.size else []) if may else []
-            if offered != wanted or pinned != ([bool(given.size)] if may else []):
-                raise Violation(
-                    "wrong", f"{given} {'may' if may else 'must not'} be followed: {offered}, {pinned}"
-                )
+            followed(given, records, may=may)
 
     # ---- what a controller is told, and what it does ------------------------------------------------
 
@@ -348,7 +340,7 @@ class Handled:
         more = size - job.size
         possible = size and more and more <= len(self._audit.nodes("free"))
         if stay and possible and not offers and not (more > 0 and state.now < job.grow_from):
-            why = self.objection(relay.job, size, frozenset())
+            why = self.objection(relay.job, size, frozenset(), {})
             if not why:
                 raise Violation(
                     "wrong", f"job {relay.job} may go from {job.size} to {size} nodes, and must stay"

@@ -19,10 +19,17 @@ class Rests:
     def __init__(self, world: World) -> None:
         self._world = world
         self._until: dict[int, float] = {}
+        self._of_slots: set[int] = set()
 
-    def know(self, record: r.ResizeDone | r.ResizeDeclined | r.ResizeFailed) -> None:
+    def know(self, record: r.ResizeOffered | r.ResizeDone | r.ResizeDeclined | r.ResizeFailed) -> None:
+        if isinstance(record, r.ResizeOffered):
+            if record.slots:
+                self._of_slots.add(record.resize)
+            return
         settings = self._world.settings
         done = isinstance(record, r.ResizeDone)
+        if record.resize in self._of_slots and not isinstance(record, r.ResizeDeclined):
+            return  # the policy has nothing to do with it
         self._until[record.job] = record.at + (settings.cooldown_s if done else settings.decline_backoff_s)
 
     def look(self, resumed_at: float) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pliant.model.jobs import Bounds, JobSpec
 from pliant.model.nodes import NodeSet
 from pliant.testing.clock import Clock
+from pliant.testing.standins.admission import MERGING
 from pliant.testing.standins.fabric import Fabric
 from pliant.testing.standins.running import own_words
 
@@ -72,10 +73,10 @@ class Touched:
         found |= self._by_itself(spec)
         if "newcomer killed" in found and any(
             word in line
-            for word in ("watchdog", "was lost, and its data", "the end of the redistribution")
+            for word in (f"watchdog in {MERGING}", "was lost, and its data")
             for line in self.fabric(job).story
         ):
-            found.add("in accept")
+            found.add("in merge")
         state = self.head.cluster.core.state
         left = (state.all_mask & ~state.lost_mask & ~state.reclaimed_mask).bit_count()
         if spec.nodes.min > left:

@@ -19,5 +19,6 @@ class Verdict(NamedTuple):
     ended: Counter[str]
     offered: int
     done: int
+    slots: int
     cells: Counter[tuple[str, str]]
     faults: Counter[tuple[str, str]]

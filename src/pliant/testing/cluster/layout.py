@@ -61,8 +61,7 @@ def lay_out(place: Path, names: Sequence[str], ssh_delay_s: float, patience_s: f
     shutil.copy(Path(__file__).with_name("node.sh"), place)
     shutil.copy(Path(__file__).with_name("head.py"), place)
     _write_ssh(place, names)
-    if ssh_delay_s:
-        _write_slow_ssh(place / "bin" / "ssh", ssh_delay_s)
+    slow_ssh(place, ssh_delay_s)
     bound = [("hosts", "/etc/hosts"), ("ssh", "/etc/ssh"), ("shadow", "/etc/shadow")]
     plan = {
         "nodes": at,
@@ -128,6 +127,13 @@ def _write_ssh(place: Path, names: Sequence[str]) -> None:
     )
 
 
-def _write_slow_ssh(path: Path, delay_s: float) -> None:
-    path.write_text(f'#!/bin/sh\nsleep {delay_s:g}\nexec {shlex.quote(found("ssh"))} "$@"\n')
-    path.chmod(0o755)
+def slow_ssh(place: Path, delay_s: float) -> None:
+    """Make each ssh of the cluster in ``place`` so much longer from now on."""
+    path = place / "bin" / "ssh"
+    if not delay_s:
+        path.unlink(missing_ok=True)
+        return
+    made = path.with_name(".ssh")  # what runs at this moment is read as it was
+    made.write_text(f'#!/bin/sh\nsleep {delay_s:g}\nexec {shlex.quote(found("ssh"))} "$@"\n')
+    made.chmod(0o755)
+    made.replace(path)

@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 
 from pliant.launch.processes import children
 from pliant.model.errors import PliantError
-from pliant.testing.cluster.layout import HEAD, MOST_NODES, lay_out, names_of
+from pliant.testing.cluster.layout import HEAD, MOST_NODES, lay_out, names_of, slow_ssh
 from pliant.testing.cluster.outer import end, ended, start, tail
 from pliant.testing.cluster.possible import NAMESPACES, PATIENCE_S, found, why_not
 
@@ -127,6 +127,11 @@ class VirtualCluster:
         """Take a node's link down: nothing reaches it or leaves it, and nobody is told."""
         self._set_link(name, "down")
 
+    def slow_ssh(self, delay_s: float) -> None:
+        """Make each ssh so much longer from now on, on the head and on the nodes, in seconds; 0 as it is by itself."""
+        _check_delay(delay_s)
+        slow_ssh(self.place, delay_s)
+
     def mend(self, name: str) -> None:
         """Take its link up again."""
         self._set_link(name, "up")
@@ -194,8 +199,7 @@ def virtual_cluster(nodes: int, *, ssh_delay_s: float = 0.0) -> Iterator[Virtual
     """
     if not 1 <= nodes <= MOST_NODES:
         raise PliantError(f"a virtual cluster has 1 to {MOST_NODES} nodes, not {nodes}")
-    if not 0.0 <= ssh_delay_s <= 60.0:
-        raise PliantError(f"ssh_delay_s={ssh_delay_s:g}: 0 to 60 seconds")
+    _check_delay(ssh_delay_s)
     if reason := why_not():
         raise PliantError(reason)
     names = names_of(nodes)
@@ -211,6 +215,11 @@ def virtual_cluster(nodes: int, *, ssh_delay_s: float = 0.0) -> Iterator[Virtual
             end(outer)
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+def _check_delay(ssh_delay_s: float) -> None:
+    if not 0.0 <= ssh_delay_s <= 60.0:
+        raise PliantError(f"ssh_delay_s={ssh_delay_s:g}: 0 to 60 seconds")
 
 
 def _space(process: str) -> str:

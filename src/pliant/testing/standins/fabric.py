@@ -3,7 +3,7 @@ behind.
 
 A collective call is complete when those have made it whom it needs; one who has died before will not make it any more,
 and nobody is told: the others wait. Accept and Connect are complete a while after all ranks of both sides are in them,
-and never if one of them dies before.
+and never if one of them dies before; an Accept that has a time is left then, and its communicator is what it was.
 """
 
 from __future__ import annotations
@@ -222,6 +222,11 @@ class Fabric:
             self._complete(side, peer)
         return side
 
+    def leave(self, seat: Seat, side: Meeting) -> None:
+        """Accept is over, and the communicator may be used for another one."""
+        if seat.comm.meeting is side:
+            seat.comm.meeting = None
+
     def _complete(self, side: Meeting, last: Peer) -> None:
         other = self._ports.setdefault(side.port, side)
         if other is side:
@@ -235,7 +240,7 @@ class Fabric:
     def _join(self, first: Meeting, second: Meeting) -> None:
         del self._ports[first.port]
         if not (first.alive and second.alive):
-            return  # those who are left wait until their watchdog ends them
+            return  # those who are left wait for as long as they have said, or until their watchdog ends them
         joint = Comm(first.comm.size + second.comm.size)
         second.offset = first.comm.size
         for side in (first, second):

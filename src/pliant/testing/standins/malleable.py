@@ -17,7 +17,7 @@ others leave in one resize), ``hangs`` (the chance that a redistribution never e
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from typing import cast
 
 from pliant.job.decisions import Action, Decision
 from pliant.job.negotiation import Negotiation, Situation
@@ -26,8 +26,11 @@ from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds
 from pliant.plan.join import JoinPlan, joined_key, source_key, star
 from pliant.protocol import messages as m
+from pliant.protocol.phases import Phase
+from pliant.testing.standins.admission import Admitting, Undone
 from pliant.testing.standins.fabric import Call, Fabric, Result, Seat, Span
-from pliant.testing.standins.running import FIRST, OWN, PEERS, SCHEDULER, Host, Running, Script
+from pliant.testing.standins.running import FIRST, OWN, PEERS, SCHEDULER, Host, Script
+from pliant.testing.standins.team import LastWord, Snapshot, Team, count_members
 
 MOST_NODES = 1 << 16
 REPORT_S = 1.0
@@ -35,58 +38,22 @@ CHECK_S = 0.05
 """So long at most pass between two checks, unless a step takes longer."""
 LEAVE_S = 1.5
 """A released rank that fails does so after this time: what its root says of the release is there before."""
+END, RELEASED, QUIT = "end", "released", "quit"
+"""Why a rank that sleeps has to end: with its job, with its node, or as its group just ends."""
 _star = lru_cache(maxsize=4)(star)
 """One plan for all ranks of a job, as they are in one process here: that of a thousand groups is large."""
 SIGNATURE = "arrays [] and values []"
 
 
-class Team(NamedTuple):
-    """The ranks that are joined now; ``members`` are their groups, with the ranks of each, in order."""
-
-    own: Seat
-    members: tuple[tuple[int, int], ...]
-
-    @property
-    def groups(self) -> tuple[int, ...]:
-        return tuple(group for group, _ in self.members)
-
-
-class Snapshot(NamedTuple):
-    """What a newcomer is given."""
-
-    step: int
-    total: int
-    lag: int
-    spans: tuple[Span, ...]
-
-
-class LastWord(NamedTuple):
-    """The root's last word, when all have stopped."""
-
-    go: bool
-    leaving: tuple[int, ...] = ()
-
-
-def count_members(groups: dict[int, Any]) -> tuple[tuple[int, int], ...]:
-    """The members from every rank's group, by rank."""
-    sizes: dict[int, int] = {}
-    for rank in sorted(groups):
-        sizes[groups[rank]] = sizes.get(groups[rank], 0) + 1
-    return tuple(sizes.items())
-
-
-class MalleableRank(Running):
+class MalleableRank(Admitting):
     """One rank. ``team`` is None on a newcomer that is not joined yet, and on a rank that has been released."""
 
     def __init__(self, host: Host, fabric: Fabric) -> None:
         super().__init__(host, fabric)
         env, word = host.env, self.program.word
-        self.group, self.epoch, self.resize = (
-            int(env[f"PLIANT_{name}"]) for name in ("GROUP", "EPOCH", "RESIZE")
-        )
+        self.group, self.resize = (int(env[f"PLIANT_{name}"]) for name in ("GROUP", "RESIZE"))
         self.started: tuple[int, ...] = ()
-        self.joining: tuple[int, ...] = ()
-        self.released = False
+        self.released = self.slept_out = False
         self.team: Team | None = None
         self.step, self.total = 0, int(self.program.number(0, 10))
         self.lag = self.due = 1
@@ -119,7 +86,9 @@ class MalleableRank(Running):
                 self.session.send(m.Error(f"{type(error).__name__}: {error}"))
             self.abort(str(error))
         code = int(self.program.word("leave", 0))
-        if self.released:
+        if self.slept_out:
+            code = 0  # it is neither released nor there when the others come to the end of their program
+        elif self.released:
             yield from self.sleep(self.program.word("stay", 0), "what has no end after its release")
         if code and self.released:
             yield from self.sleep(
@@ -164,13 +133,20 @@ class MalleableRank(Running):
             self.fabric.problem(f"{self.name} is told that it may have {welcome.bounds}, and may {allowed}")
         session.on_message = self._watch
         self._negotiation = Negotiation(
-            session, self.bounds, self.fabric.tell, migrates=self.program.word("migrates", 0) != 0
+            session,
+            self.bounds,
+            self.fabric.tell,
+            migrates=self.program.word("migrates", 0) != 0,
+            sleeps=True,
         )
 
     def _watch(self, message: m.SchedulerMessage) -> None:
         """End this group at the loss of one that it cannot do without, as mpi/job.py does."""
         if isinstance(message, m.GroupLost) and not self.released:
-            needed = self.started if self.team is None else (*self.team.groups, *self.joining)
+            if message.group in self.joining:
+                self.lost = self.lost or message.why or f"group {message.group} was lost"
+                return
+            needed = self.started if self.team is None else self.team.groups
             if message.group in needed:
                 self.abort(f"group {message.group} of this job was lost, and its data with it")
 
@@ -184,6 +160,7 @@ class MalleableRank(Running):
             self.negotiation.begin(self.epoch)
         yield from self._loop()
         if self.released:
+            self.let_go(RELEASED)
             if self.session is not None:
                 self.session.send(m.Bye(self.epoch - 1))
             return
@@ -191,8 +168,12 @@ class MalleableRank(Running):
         if self._check is not None:
             yield from self.complete(self._check, "the root's last decision", excuse=PEERS)
         yield from self._all(own, None, "the end of the job", PEERS)
+        self.let_go(END)
         if self.session is not None:
             self.session.send(m.Bye(self.epoch, self.result().text() if self.speaks else None))
+
+    def let_go(self, word: str) -> None:
+        """Those of this group that sleep hear it, from its rank 0: ``standins/sleeping.py`` has them."""
 
     def result(self) -> Result:
         return Result(sum(span.steps for span in self.spans), self.spans)
@@ -230,16 +211,6 @@ class MalleableRank(Running):
         return Situation(self.epoch, groups, left, self.lag, MOST_NODES, self.signature)
 
     # ---- calls that wait -----------------------------------------------------------------------------
-
-    def _all(self, seat: Seat, value: object, what: str, excuse: str = "") -> Script[dict[int, Any]]:
-        """What every rank gives, by rank."""
-        values: dict[int, Any] = yield from self.complete(seat.call(value), what, excuse=excuse)
-        return values
-
-    def _told(self, seat: Seat, root: int, value: Any, what: str, excuse: str = "") -> Script[Any]:
-        """What ``root`` gives."""
-        values = yield from self.complete(seat.call(value, root), what, excuse=excuse)
-        return values[root]
 
     def _fetch(
         self, epoch: int, keys: list[str], what: str, excuse: str = "", times: int = 1
@@ -282,11 +253,7 @@ class MalleableRank(Running):
 
     def _meet(self, own: Seat, port: str, what: str, *, accepts: bool) -> Script[Seat]:
         """Accept or Connect, and Merge: blocked in MPI, where nothing but the watchdog gets it out."""
-        side = self.fabric.meet(own, self, port, accepts=accepts)
-        yield from self.wait(lambda: side.joint is not None, what, polls=False, watchdog=True)
-        if side.joint is None:
-            raise RuntimeError("a meeting ended without a communicator")
-        joint = Seat(side.joint, own.rank + side.offset)
+        joint = yield from self._met(own, port, what, accepts=accepts)
         yield from self._all(joint, None, "the merged groups")
         return joint
 
@@ -303,12 +270,15 @@ class MalleableRank(Running):
             (port,) = yield from self._fetch(self.epoch, [source_key(resize)], "the job", SCHEDULER)
         port = yield from self._told(own, 0, port, "the job's port", SCHEDULER)
         count = own.size
-        own = yield from self._meet(own, port, "connecting to the job", accepts=False)
+        own = yield from self._met(own, port, "connecting to the job", accepts=False)
+        yield from self._all(own, None, "all newcomers to be connected")
+        yield from self._merge(own)
         yield from self._told(own, own.size - count, members, "the newcomers' names")
         snapshot, old, leaving = yield from self._told(own, 0, None, "the job's state")
         self.team = Team(own, (*old, *members))
         self.step, self.total, self.lag, self.spans = snapshot
         yield from self._move(own)
+        yield from self._all(own, None, "the sources to have the root's last word")
         if leaving:
             yield from self._shrink(leaving)
 
@@ -326,6 +296,7 @@ class MalleableRank(Running):
             if self.released:
                 return
             if self.step == quits and self.group != self.joined.groups[0]:
+                self.let_go(QUIT)
                 self.exit(0)
             yield from self.sleep(step_s * random.uniform(1 - uneven, 1 + uneven), f"step {self.step}")
             if sync and self.step % sync == sync - 1:
@@ -341,8 +312,8 @@ class MalleableRank(Running):
     def _count(self) -> None:
         """A step has been done."""
         team = self.joined
-        self.fabric.stepped(team.own, self.step, self.epoch, len(team.members))
-        span = Span(self.epoch, len(team.members), 1)
+        self.fabric.stepped(team.own, self.step, self.epoch, len(team.groups))
+        span = Span(self.epoch, len(team.groups), 1)
         if self.spans and self.spans[-1][:2] == span[:2]:
             span = span._replace(steps=self.spans[-1].steps + 1)
             self.spans = (*self.spans[:-1], span)
@@ -399,7 +370,7 @@ class MalleableRank(Running):
     # ---- a resize ------------------------------------------------------------------------------------
 
     def _resize(self, decision: Decision) -> Script[None]:
-        """Do what was decided, as mpi/resize.py does; collective over the job."""
+        """Do what was decided, as mpi/resizing/resize.py does; collective over the job."""
         began, old = self.host.now, self.joined
         order = yield from self._order(decision)
         if not order.go:
@@ -407,22 +378,39 @@ class MalleableRank(Running):
         stopped = self.host.now
         present = old.members
         if decision.action is not Action.SHRINK:
-            yield from self._grow(decision.resize, order.leaving)
+            try:
+                yield from self._grow(decision.resize, order.leaving)
+            except Undone as undone:
+                self._give_up(old, decision.resize, str(undone))
+                return
             present = self.joined.members
         if order.leaving:
             yield from self._shrink(order.leaving)
         if self._negotiation is not None and self._negotiation.resize == decision.resize:
             staying = [group for group, _ in present if group not in order.leaving]
             now = self.host.now
-            phases = {"stop": stopped - began, "redistribute": now - stopped}
+            phases: dict[str, float] = {
+                Phase.SYNCHRONISE: stopped - began,
+                Phase.REDISTRIBUTE: now - stopped,
+            }
             root = staying[0]
             self._negotiation.done(
                 m.Done(self.epoch, decision.resize, root, order.leaving, phases, now - began)
             )
         self.epoch += 1
-        self.joining = ()
         if not self.released:
             self._start_epoch()
+
+    def _come(self, phase: Phase) -> None:
+        """The root tells what its resize has come to."""
+        if self._negotiation is not None and self._negotiation.resize:
+            self._talk.send(m.Reached(self.epoch, self._negotiation.resize, phase))
+
+    def _give_up(self, team: Team, resize: int, why: str) -> None:
+        """The job is what it was, and the scheduler ends the newcomers."""
+        self.team, self.joining, self.lost = team, (), ""
+        if self._negotiation is not None and self._negotiation.resize == resize:
+            self._negotiation.confirm(resize, self._situation(), why)
 
     def _order(self, decision: Decision) -> Script[LastWord]:
         """All have stopped; the root confirms, or calls it off."""
@@ -430,9 +418,10 @@ class MalleableRank(Running):
         yield from self._all(team.own, None, "all ranks to stop for the resize", PEERS)
         if self.negotiates:
             self.poll()
-            fewer = decision.action is not Action.EXPAND
+            fewer, slots = decision.action is not Action.EXPAND, self.negotiation.slots
             if self.negotiation.confirm(decision.resize, self._situation()):
-                order = LastWord(go=True, leaving=self.negotiation.leaving(team.groups) if fewer else ())
+                leaving = self.negotiation.leaving(team.groups) if fewer else ()
+                order = LastWord(True, leaving, (*slots.items(),))
                 self.joining = self.negotiation.newcomers
         told = yield from self._told(team.own, 0, order, "the root's order")
         return cast("LastWord", told)
@@ -440,32 +429,44 @@ class MalleableRank(Running):
     def _grow(self, resize: int, leaving: tuple[int, ...]) -> Script[None]:
         """The sources' part of an expansion; newcomers are told which groups leave behind it."""
         team = self.joined
-        sources = team.own.size
-        own = yield from self._accept(team.own, self.epoch + 1, source_key(resize))
-        newcomers = yield from self._told(own, sources, None, "the newcomers' names")
+        self._come(Phase.CONNECT)
+        own = yield from self._admit(team.own, source_key(resize))
+        yield from self._agreed(team.own, self._all(own, None, "all newcomers to be connected"))
+        self._come(Phase.MERGE)
+        yield from self._merge(own)
+        self._come(Phase.REORDER)
+        yield from self._agreed(team.own, self._take_in(team, own, leaving))
+        self._come(Phase.COMMIT)
+        self.joining = ()
+        yield from self._all(own, None, "the sources to have the root's last word")
+
+    def _take_in(self, team: Team, own: Seat, leaving: tuple[int, ...]) -> Script[None]:
+        newcomers = yield from self._told(own, team.own.size, None, "the newcomers' names")
         snapshot = Snapshot(self.step, self.total, self.lag, self.spans)
         yield from self._told(own, 0, (snapshot, team.members, leaving), "the job's state")
         self.team = Team(own, (*team.members, *newcomers))
+        self._come(Phase.REDISTRIBUTE)
         yield from self._move(own)
 
     def _shrink(self, leaving: tuple[int, ...]) -> Script[None]:
         """Groups ``leaving`` leave; collective over the job."""
+        yield from self._part({rank for rank, group in enumerate(self.joined.places) if group in leaving})
+        self.released = self.team is None
+
+    def _part(self, gone: set[int]) -> Script[None]:
+        """These ranks leave the others' communicator; collective over the job."""
         old = self.joined
+        self._come(Phase.REDISTRIBUTE)
         yield from self._redistribute()
+        self._come(Phase.REORDER)
         # Split blocks in MPI. Its first rank has made the communicator of those who stay.
-        staying = tuple((group, ranks) for group, ranks in old.members if group not in leaving)
-        rest = old.own.comm.split(sum(ranks for _, ranks in staying))
+        staying = {rank: group for rank, group in enumerate(old.places) if rank not in gone}
+        rest = old.own.comm.split(len(staying))
         yield from self.complete(old.own.call(), "splitting the communicator", polls=False, watchdog=True)
-        self.released = self.group in leaving
         self.team = None
-        if not self.released:
-            before, first = 0, 0
-            for group, ranks in old.members:
-                if group == self.group:
-                    break
-                first += ranks
-                before += ranks if group in leaving else 0
-            self.team = Team(Seat(rest, old.own.rank - before), staying)
+        if old.own.rank in staying:
+            self.team = Team(Seat(rest, [*staying].index(old.own.rank)), count_members(staying))
+        self._come(Phase.COMMIT)
         yield from self._all(old.own, None, "the end of the shrink")
 
     def _move(self, own: Seat) -> Script[None]:

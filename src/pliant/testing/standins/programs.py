@@ -25,6 +25,7 @@ from pliant.testing.standins.malleable import MalleableRank
 from pliant.testing.standins.place import Place
 from pliant.testing.standins.places import Places
 from pliant.testing.standins.running import Host, Program, Running, Script, Wait
+from pliant.testing.standins.sleeping import SleepingRank
 
 __all__ = ["LIES", "Fabric", "Host", "Process", "Result", "Span", "Wait", "read_result"]
 
@@ -96,7 +97,7 @@ class Tasks(Running):
         return int(self.program.word("exit", 0))
 
 
-class Liar(MalleableRank):
+class Liar(SleepingRank):
     """What it has to say it says, and more, by ``lie``:
 
     ``garbage`` a line that is no message, which closes its session; ``unknown`` a message of a type that there is not;
@@ -182,7 +183,7 @@ _KINDS: dict[str, type[Running]] = {
     "silent": Silent,
     "tasks": Tasks,
     "places": Places,
-    "malleable": MalleableRank,
+    "malleable": SleepingRank,
     "liar": Liar,
 }
 _DECODER = from_job()
@@ -198,11 +199,12 @@ class Process:
             raise ValueError(f"there is no program {kind!r}; there are {', '.join(_KINDS)}")
         self._running = _KINDS[kind](host, fabric)
 
-    def team(self, epoch: int) -> tuple[int, ...] | None:
-        """The groups of the job as this process has them, if it is a member of it in ``epoch``."""
+    def team(self, epoch: int) -> dict[int, int] | None:
+        """The groups of the job as this process has them, with the ranks that are awake, if it is one of these in
+        ``epoch``."""
         running = self._running
         if isinstance(running, MalleableRank) and running.team is not None and running.epoch == epoch:
-            return running.team.groups
+            return {group: running.team.awake(group) for group in running.team.groups}
         return None
 
     @property

@@ -81,11 +81,21 @@ class Forest:
         """Ranks whose link to the controller broke, and those that were told that it is over."""
         self.slow = False
         """One end of a link that broke took its time to notice."""
+        self.harmed: set[int] = set()
+        """Ranks whose agents were killed, or lost a link by itself."""
+        self.placed: set[int] = set()
+        """Ranks whose agents were told what is below them."""
         self.losses = 0
         """How many processes were killed, and links cut."""
         self.gone: dict[int, str] = {}
         """As the controller tells it."""
+        self.again: dict[int, int] = {}
+        """By rank: of those that were started anew, the later one."""
         self.landlord: Landlord | None = None
+        self.sizes: tuple[int, ...] = ()
+        """Of the program that is launched."""
+        self.missing: int | None = None
+        """Its part that never comes to a fence."""
         self._late: list[str] = []
         self.ambushes: dict[tuple[str, int], Callable[[int, int], None]] = {}
         """What happens to sender and receiver as a message of a kind is on its way, by how many of it were sent."""
@@ -106,6 +116,12 @@ class Forest:
     def rank_of(self, node: str) -> int:
         """The last that it had."""
         return len(self.nodes) - self.nodes[::-1].index(node)
+
+    def first_of(self, node: str) -> int:
+        """The first one whose agent may have run something; those of nodes that were given back and added again run
+        nothing."""
+        rank = self.nodes.index(node) + 1
+        return self.again.get(rank, rank)
 
     # ---- the clock ---------------------------------------------------------------------------------------
 
@@ -132,6 +148,7 @@ class Forest:
 
     def launch(self, launch: t.Launch) -> Landlord:
         """Have a program launched everywhere."""
+        self.sizes = launch.sizes
         self.landlord = Landlord(self, launch, self.nodes[: self.ground.agents])
         self.landlord.begin()
         return self.landlord
@@ -172,12 +189,14 @@ class Forest:
         if agent is not None and agent.alive:
             agent.alive = False
             self.losses += 1
+            self.harmed.add(rank)
             self._hang_up(rank, "the connection broke", lost=self.random.random() < 0.5)
 
     def cut(self, one: int, other: int, late_s: float = 0.0) -> None:
         """The link between the two breaks; ``other`` notices it so much later."""
         if (one, other) in self._ends:
             self.losses += 1
+            self.harmed |= {one, other}
             self.slow |= late_s > 0.0
             self.without_controller |= {one, other} if 0 in (one, other) else set()
             self._part(one, other, "the connection broke", lost=True)
@@ -192,7 +211,7 @@ class Forest:
     def _carry_out(self, agent: Agent, output: b.AnyOutput) -> None:  # noqa: C901, PLR0912 - a table: a case for each output
         match output:
             case b.StartAgent():
-                self._start(agent, output.rank)
+                self._start(agent, output)
             case b.Tell():
                 kind = type(output.message).__name__
                 agent.sent[kind] += 1
@@ -216,18 +235,54 @@ class Forest:
                 agent.tenant.local(output.envelope)
             case b.Arrived() if self.landlord is not None:
                 self.landlord.arrived(output.envelope)
+            case b.Gathered() if self.landlord is not None:
+                self.landlord.gathered(output)
             case b.Phase():
                 if output.number in agent.phases:
                     raise Violation("run_twice", f"rank {agent.rank} comes to phase {output.number} again")
                 agent.phases[output.number] = self.now
                 agent.knew = {*agent.branch.reached, *agent.branch.gone}
             case b.Gone():
-                self.gone[output.rank] = output.why
+                self._give_up(output.rank, output.why)
+                if self.ground.survive and not self._may_be_lost(output.rank):
+                    raise Violation("lost", f"nothing has happened to rank {output.rank}: {output.why}")
                 if self.landlord is not None:
                     self.landlord.gone(output.node, output.why)
+            case b.Again():
+                self._give_up(output.lost, output.why)
+                self._begin_again(output)
             case b.Leave():
                 agent.left, agent.alive = output.why, False
                 self._hang_up(agent.rank, "it has left")
+
+    def _give_up(self, rank: int, why: str) -> None:
+        if rank not in self.departed | self.mute and self._hangs(rank):
+            raise Violation("lost", f"rank {rank} is given up, and is reached: {why}")
+        self.gone[rank] = why
+
+    def _may_be_lost(self, rank: int) -> bool:
+        """Whether it was there, or something has happened to itself."""
+        return rank in self.placed | self.harmed | self.unreachable | self.silent | self.mute
+
+    def _begin_again(self, started: b.Again) -> None:
+        self.again[started.lost] = started.rank
+        self._late.append(started.node)
+        if len(self.nodes) != started.rank or self.nodes[started.lost - 1] != started.node:
+            raise Violation("wrong", f"rank {started.lost} is started anew as {started}")
+        if self.landlord is not None:
+            self.landlord.added((started.node,))
+
+    def _hangs(self, rank: int) -> bool:
+        """Whether links lead from it to the controller, all of whom have taken it up."""
+        while rank:
+            agent = self.agents.get(rank)
+            if agent is None or not agent.alive or rank in self.mute:
+                return False
+            parent = agent.branch.parent
+            if (rank, parent) not in self._ends or self.agents[parent].branch.way(rank) != rank:
+                return False
+            rank = parent
+        return True
 
     def _set(self, agent: Agent, key: str, seconds: float) -> None:
         def due() -> None:
@@ -245,15 +300,15 @@ class Forest:
         for output in outputs or ():
             self._carry_out(agent, output)
 
-    def _sit(self, rank: int, parent: int) -> Agent:
+    def _sit(self, rank: int, parent: int, place: int = -1) -> Agent:
         ground = self.ground
-        seat = b.Seat(
-            rank, f"contact of {rank}", parent, ground.spawning, ground.routing, ground.window, ground.survive
-        )
+        trees = ground.spawning, ground.routing
+        seat = b.Seat(rank, f"contact of {rank}", parent, *trees, ground.window, ground.survive, place=place)
         self.agents[rank] = agent = Agent(rank, seat, Branch(seat), Tenant(self, rank), parent)
         return agent
 
-    def _start(self, parent: Agent, rank: int) -> None:
+    def _start(self, parent: Agent, order: b.StartAgent) -> None:
+        rank = order.rank
         parent.starting.add(rank)
         if len(parent.starting) > self.ground.window:
             raise Violation("wrong", f"rank {parent.rank} starts {sorted(parent.starting)} at a time")
@@ -265,7 +320,7 @@ class Forest:
                 parent.starting.discard(rank)
                 self.happened(parent.rank, b.NotStarted(rank, "no route to host"))
                 return
-            agent = self._sit(rank, parent.rank)
+            agent = self._sit(rank, parent.rank, order.place)
             if rank in self.silent:  # an agent that nobody wants ends by itself
                 self.later(agent.seat.patience_s, lambda: self.kill(rank))
             else:
@@ -339,6 +394,8 @@ class Forest:
         message = _DECODER.decode(coded)
         if isinstance(message, m.Contacts):
             self.agents[to].heard.update(message.reached.keys())
+        if isinstance(message, m.Below):
+            self.placed.add(to)
         if isinstance(message, m.Ended):
             self.without_controller.add(to)
         self.agents[to].starting.discard(sender)

@@ -17,6 +17,8 @@ KILLED = -9
 OVER = "all is done"
 ALONE = 0.4
 """The share of launches with losses that have a single one."""
+MISSED = 0.1
+"""The share of worlds in which a node ends while others wait for it at a fence."""
 HARMS = ("cut", "cut above", "sender", "receiver")
 LATE_NOTICE_S = 5.0
 """One end of a link may learn so much later than the other that it is broken."""
@@ -51,6 +53,8 @@ def launch(seed: int, number: int = 0, *, disturbed: bool = True) -> None:
         forest.later(
             draw.uniform(0, draw.choice((2, 8, LATE_S))), partial(_type, landlord, forest, draw.random())
         )
+    if dialect == "pmi1":
+        _fence(forest, draw, disturbed=disturbed)
     forest.run()
     settled(forest)
     if survive or not forest.gone:
@@ -79,7 +83,7 @@ def _done(forest: Forest, landlord: Landlord) -> None:
     if not launching.is_over:
         raise Violation("stuck", f"of {launching.ranks} processes {launching.ended.keys()} have ended")
     for rank, (node, code, _) in launching.ended.items():
-        where = forest.nodes.index(node) + 1  # its first agent: later ones run nothing
+        where = forest.first_of(node)
         written, printed = lines_of(rank), landlord.printed.get(rank, b"")
         if code == code_of(rank):
             if printed != written:
@@ -102,7 +106,7 @@ def _done(forest: Forest, landlord: Landlord) -> None:
 def _complained(forest: Forest, landlord: Landlord) -> None:
     """Violation unless people were told once what each node had to say."""
     for node in landlord.launching.started:
-        rank = forest.nodes.index(node) + 1
+        rank = forest.first_of(node)
         if rank not in forest.gone and landlord.notes.count(f"{node}: {complaint_of(rank)}") != 1:
             raise Violation("lost", f"{node} has complained, and people were told {landlord.notes}")
 
@@ -147,6 +151,16 @@ def _wait_for_some(forest: Forest, draw: random.Random, count: int) -> None:
         kind, number = draw.choice(PHASES), draw.randint(1, 2 * forest.ground.agents)
         late_s = draw.choice((0.0, LATE_NOTICE_S))
         forest.ambushes[kind, number] = partial(_strike, forest, draw.choice(HARMS), late_s)
+
+
+def _fence(forest: Forest, draw: random.Random, *, disturbed: bool) -> None:
+    """A node that never comes to it, and faults while what was put is on its way."""
+    if draw.random() < MISSED:
+        forest.missing = draw.randrange(forest.ground.agents)
+    for _ in range(draw.choice((0, 1, 1, 3)) if disturbed else 0):
+        late_s = draw.choice((0.0, LATE_NOTICE_S))
+        strike = partial(_strike, forest, draw.choice(HARMS), late_s)
+        forest.ambushes["Gathered", draw.randint(1, 3 * forest.ground.agents)] = strike
 
 
 def _change(forest: Forest, draw: random.Random) -> None:

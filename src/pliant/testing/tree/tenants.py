@@ -18,10 +18,13 @@ from pliant.live.tree.launching import Output as Outcome
 from pliant.protocol import codec
 from pliant.protocol import launching as t
 from pliant.protocol import messages as m
+from pliant.testing.audit.violation import Violation
 
 if TYPE_CHECKING:
     from pliant.testing.tree.forest import Forest
 
+FENCES = 3
+"""How many a world passes."""
 WINDOW = 64
 """Bytes: so little that output has to wait."""
 
@@ -51,21 +54,28 @@ class Tenant:
         """What it was sent alone."""
         self._waiting: deque[tuple[int, msgspec.Raw]] = deque()
         self._orders: codec.Decoder[t.ForAll | t.Input] = codec.Decoder(t.ForAll | t.Input)
-        self._fenced: list[int] = []
+        self._fenced: dict[str, str] = {}
+        """What all have put, as it has come here."""
+        self._is_world = False
         self._group: m.StartGroup | None = None
         self._repeats = False
 
     def deliver(self, message: msgspec.Raw) -> None:
         match self._orders.decode(message):
             case t.Launch() as launch:
-                self._group = start_of(launch, self._rank - 1, "", "token")
+                self._group = start_of(launch, self._forest.agents[self._rank].seat.number, "", "token")
+                self._is_world = launch.dialect == "pmi1"
+                if self._group is None:
+                    self._absent()
                 self._later(self._start)
             case t.Tally():
                 self._tell(codec.raw(t.Counted(0.0, {}, 1)))
             case m.Fenced() as fenced:
-                self._fenced.append(len(fenced.entries))
+                self._fenced.update(fenced.entries)
                 if not fenced.more:
-                    self._later(self._run)
+                    self._forest.happened(self._rank, b.Passed(fenced.round))
+                    # Some are back at the next fence before others know that this one is passed.
+                    self._later(partial(self._through, fenced.round), self._forest.random.choice((0.0, 0.3)))
             case m.Signal():
                 self._end(-9)
 
@@ -77,23 +87,54 @@ class Tenant:
             self.typed.append(order.data)
         self._pour()
 
-    def _later(self, call: Callable[[], None]) -> None:
+    def _later(self, call: Callable[[], None], most_s: float = 0.3) -> None:
         def at_home() -> None:
             if self._forest.agents[self._rank].alive:
                 call()
 
-        self._forest.later(self._forest.random.uniform(0.0, 0.3), at_home)
+        self._forest.later(self._forest.random.uniform(0.0, most_s), at_home)
 
     def _start(self) -> None:
         if (group := self._group) is None:
             return
         self._tell(codec.raw(m.Started(JOB, group.group, tuple(group.world.ranks))))
         self._tell(codec.raw(m.Error(complaint_of(self._rank))))
-        if group.dialect == "pmi1":
-            entries = {f"card {self._rank}": "x"}
-            self._tell(codec.raw(m.Fence(JOB, group.group, 0, entries)))
+        if self._is_world:
+            self._put(0)
         else:
             self._run()
+
+    def _put(self, number: int) -> None:
+        """All processes here are at a fence; or they have ended, of a node that never comes there."""
+        if (group := self._group) is None:
+            return
+        if self._forest.missing == group.group:
+            self._run()
+            return
+        cards = [{f"card {number} of {group.group}": "x"}, {f"other {number} of {group.group}": "y"}]
+        for piece in cards:
+            put = b.Put(number, group.group, piece, more=piece is not cards[-1])
+            self._forest.happened(self._rank, put)
+
+    def _through(self, number: int) -> None:
+        """They have what all have put before fence ``number``."""
+        if self._group is not None:
+            for part in [each for each, size in enumerate(self._forest.sizes) if size]:
+                if (
+                    f"card {number} of {part}" not in self._fenced
+                    or f"other {number} of {part}" not in self._fenced
+                ):
+                    raise Violation(
+                        "lost", f"rank {self._rank} is through fence {number} without what {part} has put"
+                    )
+        if number + 1 < FENCES:
+            self._put(number + 1)
+        else:
+            self._run()
+
+    def _absent(self) -> None:
+        if self._is_world:
+            self._forest.happened(self._rank, b.Absent())
 
     def _run(self) -> None:
         """All processes write what they have to, and end."""
@@ -112,6 +153,7 @@ class Tenant:
             for rank in group.world.ranks:
                 ended = m.Exited(JOB, group.group, rank, code_of(rank) if code is None else code)
                 self._waiting.append((0, codec.raw(ended)))
+            self._absent()
         self._pour()
 
     def _pour(self) -> None:
@@ -161,6 +203,8 @@ class Landlord:
     def begin(self) -> None:
         self._tell_all(codec.raw(self._launch))
         for rank, why in self._forest.gone.items():
+            if rank in self._forest.again:
+                continue
             self.gone(self._forest.nodes[rank - 1], why)
             if self._forest.rank_of(self._forest.nodes[rank - 1]) > rank:
                 self._lost.discard(self._forest.nodes[rank - 1])
@@ -176,6 +220,9 @@ class Landlord:
         if node not in self._channels:
             self._channels[node] = at_controller(node, self._forest.rank_of(node))
         return self._channels[node]
+
+    def gathered(self, put: b.Gathered) -> None:
+        self._do(self.launching.gathered(put.parts, put.round, put.entries))
 
     def added(self, nodes: tuple[str, ...]) -> None:
         """These are there too, perhaps once more."""

@@ -1,0 +1,140 @@
+"""``pliant reproduce spawning``: paper 1's resizes of MPI jobs, measured here."""
+
+from __future__ import annotations
+
+import json
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from pliant.cli.bench_resize import LIMIT_S, QUICK_LIMIT_S, QUICK_REPETITIONS, REPETITIONS, SIZES, Netmod
+from pliant.cli.reproduce import reproduce_app
+from pliant.measure import resizing
+from pliant.measure.programs import Figures, surroundings
+from pliant.measure.trials import Surface
+from pliant.measure.ways import WAYS
+from pliant.model.errors import PliantError
+from pliant.reproduce.folder import Folder
+from pliant.reproduce.spawning import written as reproduced
+from pliant.reproduce.spawning.rows import (
+    AGENT,
+    BASELINE,
+    MERGE,
+    MERGE_PARALLEL,
+    RESPAWN,
+    Measured,
+    Row,
+    Table,
+    load,
+)
+
+EQUAL, DIFFERENT = (1,), (1, 3)
+QUICK_SIZES = (1, 4)
+QUICK_WAYS = (MERGE, *MERGE_PARALLEL, BASELINE[-1], AGENT, "TS", RESPAWN[-1])
+"""What the claims need: of Baseline and respawn the strategy that all nodes can do."""
+QUICK_BUDGET_S = 120.0
+"""Shared by the tables of a quick run: under three minutes with the figures."""
+
+
+class Kind(NamedTuple):
+    """Of table."""
+
+    netmod: Netmod
+    slots: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.netmod}, {' and '.join(map(str, self.slots))} a node"
+
+
+KINDS = [Kind(netmod, slots) for netmod in Netmod for slots in (EQUAL, DIFFERENT)]
+
+
+def register(_app: typer.Typer) -> None:
+    """Add the verb to ``reproduce``."""
+    reproduce_app.command()(spawning)
+
+
+def spawning(
+    *,
+    out: Annotated[
+        Path, typer.Option(help="The folder to write; one that this command wrote before is replaced.")
+    ] = Path("reproduced-spawning"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="From 1 node to 4 and back, as often as goes in under 3 minutes.")
+    ] = False,
+    repetitions: Annotated[
+        int | None,
+        typer.Option(min=1, help=f"Runs of each; {REPETITIONS} by default, and as it goes if quick."),
+    ] = None,
+    from_folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="FOLDER", help="Measure nothing: take what an earlier run left there."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
+    """Resizes of MPI jobs between 1, 2, 4 and 8 virtual nodes, equal and different ones, over two network modules:
+    paper 1's claims with what was measured beside them, figures like its Figures 4 to 6, what the plans expect, tables,
+    and a README.md (an hour)."""
+    if from_folder is not None and (quick or repetitions):
+        raise PliantError("--from measures nothing: leave out --quick and --repetitions")
+    if find_spec("matplotlib") is None:
+        raise PliantError("reproduce spawning needs matplotlib: pip install 'pliant[report]'")
+    began = time.monotonic()
+    with Folder(out) as folder:
+        measured = load(from_folder) if from_folder is not None else _measure(repetitions, quick=quick)
+        reproduced.write(folder, measured)
+    took = time.monotonic() - began
+    if as_json:
+        facts = {"folder": str(out), "seconds": round(took, 1), "files": ["README.md", *folder.files]}
+        typer.echo(json.dumps(facts))
+    else:
+        typer.echo(
+            f"{out / 'README.md'}: the claims, and what was measured; {len(folder.files)} files, {took:.0f} s"
+        )
+
+
+def _measure(repetitions: int | None, *, quick: bool) -> Measured:
+    """Table by table; in a quick run each gets its share of what is left, and none is begun when nothing is."""
+    around, began = surroundings(), time.monotonic()
+    tables: list[Table] = []
+    left_out: list[str] = []
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("resizes", total=None)
+        for number, kind in enumerate(KINDS):
+            left_s = QUICK_BUDGET_S - (time.monotonic() - began)
+            if quick and tables and left_s <= 0:
+                left_out.append(str(kind))
+                continue
+            progress.update(bar, description=str(kind))
+            share_s = left_s / (len(KINDS) - number) if quick else None
+            series = resizing.measure(
+                _effort(repetitions, share_s),
+                resizing.Setting(
+                    tuple(f"n{node}" for node in range(SIZES[-1])), kind.slots, Surface(kind.netmod.value),
+                    QUICK_LIMIT_S if quick else LIMIT_S,
+                ),
+                lambda done, total: progress.update(bar, completed=done, total=total),
+            )  # fmt: skip
+            tables.append(_table(kind, resizing.rows_of(series)))
+    return Measured(
+        **around, quick=quick, seconds=round(time.monotonic() - began, 1), tables=tables, left_out=left_out
+    )
+
+
+def _effort(repetitions: int | None, share_s: float | None) -> resizing.Effort:
+    if share_s is None:
+        return resizing.Effort(SIZES, WAYS, repetitions or REPETITIONS)
+    ways = tuple(way for way in WAYS if way.name in QUICK_WAYS)
+    return resizing.Effort(QUICK_SIZES, ways, repetitions or QUICK_REPETITIONS, budget_s=share_s, least=1)
+
+
+def _table(kind: Kind, rows: list[Figures]) -> Table:
+    return Table(kind.netmod.value, kind.slots, msgspec.convert(rows, list[Row]))

@@ -1,0 +1,135 @@
+"""Where no scheduler is: what the user's environment says about when a program resizes itself, and how.
+
+``PLIANT_RESIZE_AT=100:8,200:2``: at step 100 to 8 nodes, at step 200 to 2. ``PLIANT_RESIZE_HOSTS=n0:2,n1:2``: the
+nodes that may be used, in this order, with the slots of each. ``PLIANT_RESIZE_METHOD`` and ``PLIANT_RESIZE_STRATEGY``
+are names of ``plan/spawn.py``, the latter with those of ``plan/choose.py`` behind it (``hypercube,asynchronous``);
+``PLIANT_RESIZE_SHRINK`` is one of ``plan/shrink.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
+
+from pliant.job.decisions import NEVER, Action, Decision
+from pliant.model.errors import PliantError
+from pliant.plan.choose import Asked, Beside
+from pliant.plan.shrink import ShrinkMethod
+from pliant.plan.spawn import Method, Strategy
+
+AT = "PLIANT_RESIZE_AT"
+HOSTS = "PLIANT_RESIZE_HOSTS"
+METHOD = "PLIANT_RESIZE_METHOD"
+STRATEGY = "PLIANT_RESIZE_STRATEGY"
+SHRINK = "PLIANT_RESIZE_SHRINK"
+E = TypeVar("E", Method, ShrinkMethod)
+
+
+class Due(NamedTuple):
+    """At ``step`` the job goes to ``nodes`` nodes."""
+
+    step: int
+    nodes: int
+
+
+class Host(NamedTuple):
+    name: str
+    slots: int
+
+
+class Orders(NamedTuple):
+    """All that the environment says. Without ``hosts`` every node is the machine that the job was started on, with as
+    many slots as it has ranks there."""
+
+    due: tuple[Due, ...]
+    hosts: tuple[Host, ...]
+    asked: Asked = Asked()
+
+
+def read(environ: Mapping[str, str]) -> Orders | None:
+    """What is to be done, or None where nothing is said; PliantError that names the variable and what is wrong."""
+    if not environ.get(AT):
+        return None
+    due = tuple(_due(item) for item in environ[AT].split(","))
+    for one, other in pairwise(due):
+        if one.step >= other.step:
+            raise PliantError(
+                f"{AT}: step {other.step} comes after step {one.step}: name steps in their order"
+            )
+    hosts = tuple(_host(item) for item in environ.get(HOSTS, "").split(",") if item)
+    if hosts and (most := max(each.nodes for each in due)) > len(hosts):
+        raise PliantError(f"{AT} asks for {most} nodes, and {HOSTS} names {len(hosts)}: name more")
+    if len({host.name for host in hosts}) < len(hosts):
+        raise PliantError(f"{HOSTS}={environ[HOSTS]}: a node is named twice")
+    method = _named(environ, METHOD, Method)
+    strategy, beside = _strategies(environ.get(STRATEGY, ""))
+    asked = Asked(method or Method.MERGE, strategy, _named(environ, SHRINK, ShrinkMethod), beside)
+    return Orders(due, hosts, asked)
+
+
+def _due(item: str) -> Due:
+    step, _, nodes = item.partition(":")
+    if not (_is_number(step) and _is_number(nodes) and int(nodes)):
+        raise PliantError(f"{AT}: {item!r} is no step and number of nodes, such as 100:8")
+    return Due(int(step), int(nodes))
+
+
+def _host(item: str) -> Host:
+    name, _, slots = item.strip().partition(":")
+    if not name or not (_is_number(slots) and int(slots)):
+        raise PliantError(f"{HOSTS}: {item!r} is no node with its slots, such as n0:2")
+    return Host(name, int(slots))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def _strategies(text: str) -> tuple[Strategy | None, frozenset[Beside]]:
+    """One that says who starts whom, if any, and what else is called a strategy."""
+    words = [word.strip().lower() for word in text.split(",") if word.strip()]
+    known = [*Strategy, *Beside]
+    for word in words:
+        if word not in known:
+            raise PliantError(f"{STRATEGY} is {text!r}: {word!r} is none of {', '.join(known)}")
+    spawn = [Strategy(word) for word in words if word in [*Strategy]]
+    if len(spawn) > 1:
+        raise PliantError(f"{STRATEGY} is {text!r}: {spawn[0]} and {spawn[1]} exclude each other")
+    return spawn[0] if spawn else None, frozenset(Beside(word) for word in words if word in [*Beside])
+
+
+def _named(environ: Mapping[str, str], name: str, kind: type[E]) -> E | None:
+    text = environ.get(name, "").lower()
+    if not text:
+        return None
+    try:
+        return kind(text)
+    except ValueError:
+        known = ", ".join(each.value for each in kind)
+        raise PliantError(f"{name} is {environ[name]!r}: it must be one of {known}") from None
+
+
+class Timetable:
+    """Decides at the steps that are named; resizes are numbered from 1. What changes nothing is left out."""
+
+    def __init__(self, due: tuple[Due, ...], nodes: int) -> None:
+        """For a job that begins with ``nodes`` nodes."""
+        self._at: dict[int, Decision] = {}
+        self._sizes: dict[int, int] = {}
+        for number, each in enumerate(due, 1):
+            if each.nodes != nodes:
+                action = Action.EXPAND if each.nodes > nodes else Action.SHRINK
+                self._at[each.step] = Decision(action, resize=number)
+                self._sizes[number] = each.nodes
+            nodes = each.nodes
+
+    def following(self, step: int) -> int:
+        return next((each for each in self._at if each >= step), NEVER)
+
+    def decide(self, step: int) -> Decision:
+        return self._at[step]
+
+    def nodes(self, resize: int) -> int:
+        """To how many nodes this resize goes."""
+        return self._sizes[resize]

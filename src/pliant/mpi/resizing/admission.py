@@ -1,0 +1,138 @@
+"""How newcomers are taken in: until the root's last word the sources can go back to what they were.
+
+No MPI call gets out by itself when its peer has died. So what the sources do with newcomers are non-blocking calls that
+are tested, and what they agree on goes over the communicator of before, which no newcomer can break. What is left
+behind by an admission that is undone is kept for good: MPI may yet write there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from mpi4py import MPI
+
+from pliant.job.connection import Connection
+from pliant.job.errors import Stalled
+from pliant.mpi.context import Context
+from pliant.mpi.errors import Undone
+from pliant.mpi.wait import Wait
+from pliant.protocol.messages import Put
+
+ADMIT_S = 5
+"""How long Accept waits for each of its two steps. The newcomers have said that they are there, so that both are a
+matter of milliseconds. MPICH takes whole seconds, and other MPI libraries take none at all."""
+
+PATIENCE = 2 / 3
+"""Of PLIANT_DEADLINE: how long the root waits for newcomers that stand still. The other sources wait for its word, and
+for longer."""
+
+DESCRIPTORS = 32
+"""MPI opens some for each newcomer, more with the one network than with the other. UCX crashes where none is free."""
+FEW_DESCRIPTORS = (
+    f"a rank of the job has fewer than {DESCRIPTORS} free file descriptors, and to connect newcomers takes some: close "
+    "files, or raise the limit (ulimit -n)"
+)
+
+
+def has_descriptors() -> bool:
+    """Whether this process could open that many files."""
+    taken: list[int] = []
+    try:
+        while len(taken) < DESCRIPTORS:
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        return False
+    finally:
+        for each in taken:
+            os.close(each)
+    return True
+
+
+def admit(
+    comm: MPI.Intracomm, epoch: int, key: str, connection: Connection | None, wait: Wait
+) -> MPI.Intercomm:
+    """Accept the newcomers who connect to the port stored at ``key``; collective over the sources' ``comm``, which can
+    be used as before whatever happens. Undone, on all ranks alike, if they cannot be connected.
+
+    The port is told before Accept blocks; the newcomers' Connect comes a socket's way later.
+    """
+    port, why = "", ""
+    between: MPI.Intercomm | None = None
+    if comm.rank == 0 and connection is not None:
+        port = MPI.Open_port()
+        connection.send(Put(epoch, key, port))
+    # Two steps, and then the watchdog has still to sleep.
+    info = MPI.Info.Create({"timeout": str(max(1, min(ADMIT_S, int(wait.limit_s // 3))))})
+    with wait.watchdog(f"accepting at {key}"):
+        try:
+            between = comm.Accept(port, info, root=0)
+        except MPI.Exception as error:
+            # On this rank: another may have got through.
+            why = f"the newcomers could not be connected: {error.Get_error_string().partition(',')[0]}"
+    info.Free()
+    alike = np.array([not why], "i4")
+    wait.request(comm.Iallreduce(MPI.IN_PLACE, alike, MPI.MIN), "all ranks to be connected to the newcomers")
+    if not alike[0] or between is None:
+        # The port stays open. Its number would be given to the next, and UCX may still receive under it.
+        raise Undone(why or "the newcomers could not be connected on all ranks")
+    if port:
+        MPI.Close_port(port)
+    return between
+
+
+@contextmanager
+def agreed(context: Context, comm: MPI.Intracomm) -> Iterator[None]:
+    """The sources do the block together, or none of them does: it is over when the root says so over their ``comm``.
+
+    It is left by Undone on all of them when the root learns of a newcomer's loss before its block is done, or has
+    waited too long in it.
+    """
+    word = _Word(comm)
+
+    def look() -> None:
+        if comm.rank == 0 and context.lost:
+            raise Undone(context.lost)
+        word.check()
+
+    try:
+        with context.wait.looking(look, PATIENCE if comm.rank == 0 else 1.0):
+            yield
+            look()
+    except (Undone, Stalled) as error:
+        if isinstance(error, Stalled) and comm.rank != 0:
+            raise  # the root itself may be lost
+        word.say(go=False)
+        # Disconnect would wait for it, at the next resize.
+        context.wait.request(word.request, "the root's word")
+        raise Undone(str(error)) from error
+    word.say(go=True)
+    context.wait.request(word.request, "the root's word")
+    word.check()
+
+
+class _Word:
+    """Go or not, from rank 0 of ``comm`` to the others, once."""
+
+    def __init__(self, comm: MPI.Intracomm) -> None:
+        self._comm = comm
+        self._go = bytearray(b"\1")
+        self.request = MPI.REQUEST_NULL
+        if comm.rank != 0:
+            self.request = self._post()
+
+    def _post(self) -> MPI.Request:
+        return self._comm.Ibcast([self._go, 1, MPI.BYTE], root=0)
+
+    def say(self, *, go: bool) -> None:
+        """On rank 0."""
+        if self._comm.rank == 0:
+            self._go[0] = go
+            self.request = self._post()
+
+    def check(self) -> None:
+        """Undone if it has come, and is no."""
+        if self.request.Test() and not self._go[0]:
+            raise Undone("the root has given the newcomers up")

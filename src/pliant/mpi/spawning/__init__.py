@@ -1,0 +1,21 @@
+"""Expansions and shrinks of a job that a bare mpiexec has started: by MPI_Comm_spawn, by the plans of paper 1."""
+
+from pliant.mpi.spawning.expansion import (
+    Arrivals,
+    Clock,
+    Expansion,
+    NotExpanded,
+    accept,
+    brief,
+    check,
+    expand,
+)
+from pliant.mpi.spawning.kin import host
+from pliant.mpi.spawning.newcomer import Arrival, arrive, begin, join_job
+from pliant.mpi.spawning.shrink import Left, OwnWorld
+from pliant.mpi.spawning.starter import Starter
+
+__all__ = [
+    "Arrival", "Arrivals", "Clock", "Expansion", "Left", "NotExpanded", "OwnWorld", "Starter", "accept", "arrive",
+    "begin", "brief", "check", "expand", "host", "join_job",
+]  # fmt: skip

@@ -1,0 +1,181 @@
+"""Layouts: how the rows of one axis of an array are spread, for any number of ranks. Pure data.
+
+A rank may be left without rows: there may be more ranks than rows.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable
+from itertools import accumulate
+from typing import NamedTuple
+from zlib import crc32
+
+from pliant.plan.data.splits import Copies, Cuts, Cycle, Span
+
+LONGEST_TOLD = 8
+"""Numbers of a layout that are told one by one; of more of them, how many they are and a checksum."""
+
+
+class Block(NamedTuple):
+    """Consecutive blocks of ``axis``, the first ones a row longer where it does not divide evenly.
+
+    ``halo`` rows on either side of a rank's block are kept beside its own, whoever owns them.
+    """
+
+    axis: int = 0
+    halo: int = 0
+
+    def check(self, rows: int) -> None:  # noqa: ARG002 - any number will do
+        """ValueError if it cannot be the layout of so many rows."""
+        _check_halo(self.halo)
+
+    def split(self, rows: int, parts: int) -> Cuts:
+        """The rows of each part."""
+        return even(rows, parts)
+
+
+class BlockCyclic(NamedTuple):
+    """Blocks of ``block`` rows of ``axis``, dealt out to the ranks in turn."""
+
+    block: int = 1
+    axis: int = 0
+
+    @property
+    def halo(self) -> int:
+        return 0
+
+    def check(self, rows: int) -> None:  # noqa: ARG002 - any number will do
+        if self.block < 1:
+            raise ValueError(f"a block of {self.block} rows cannot be dealt out; it must have 1 or more")
+
+    def split(self, rows: int, parts: int) -> Cycle:
+        return Cycle(rows, _at_least_one(parts), self.block)
+
+
+class Irregular:
+    """Consecutive parts of ``counts[0]``, ``counts[1]``, ... rows of ``axis``, one a rank.
+
+    At another number of ranks the same curve is cut: where the counts say that the first tenth of the ranks has
+    half of the rows, it has half of them at any number.
+    """
+
+    def __init__(self, counts: Iterable[int], axis: int = 0, halo: int = 0) -> None:
+        self.counts = tuple(map(int, counts))
+        self.axis, self.halo = axis, halo
+        if not self.counts or min(self.counts) < 0:
+            raise ValueError(
+                f"the counts of a layout are one or more numbers, 0 or more each, not {self.counts[:8]}"
+            )
+
+    def check(self, rows: int) -> None:
+        _check_halo(self.halo)
+        if (told := sum(self.counts)) != rows:
+            raise ValueError(
+                f"the counts of the layout cover {told} rows of {rows}; they have to cover all of them"
+            )
+
+    def split(self, rows: int, parts: int) -> Cuts:  # noqa: ARG002 - they are in the counts
+        before = (0, *accumulate(self.counts))
+        at = [0]
+        for part in range(1, _at_least_one(parts)):
+            whole, rest = divmod(part * len(self.counts), parts)
+            at.append(before[whole] + (self.counts[whole] * rest // parts if rest else 0))
+        return Cuts((*at, before[-1]))
+
+    def __repr__(self) -> str:
+        return f"Irregular({_told(self.counts)}, axis={self.axis}, halo={self.halo})"
+
+
+class Weighted:
+    """Consecutive parts of ``axis`` whose weights are as equal as its rows allow; each row has a weight of 0 or more.
+
+    The weights have to be the same on all ranks, also on those that join later.
+    """
+
+    def __init__(self, weights: Iterable[float], axis: int = 0, halo: int = 0) -> None:
+        self.weights = tuple(map(float, weights))
+        self.axis, self.halo = axis, halo
+        if any(not 0 <= weight < math.inf for weight in self.weights):
+            raise ValueError("the weights of a layout are finite numbers, 0 or more each")
+        self._before = (0.0, *accumulate(self.weights))
+
+    def check(self, rows: int) -> None:
+        _check_halo(self.halo)
+        if len(self.weights) != rows:
+            raise ValueError(f"the layout has {len(self.weights)} weights for {rows} rows; each row has one")
+
+    def split(self, rows: int, parts: int) -> Cuts:
+        total = self._before[-1]
+        if not total:
+            return even(rows, parts)
+        return Cuts(
+            (0, *(self._nearest(total * part / parts) for part in range(1, _at_least_one(parts))), rows)
+        )
+
+    def _nearest(self, wanted: float) -> int:
+        """The row before which the weights come nearest to it."""
+        found = bisect_left(self._before, wanted)
+        if found and wanted - self._before[found - 1] <= self._before[found] - wanted:
+            return found - 1
+        return found
+
+    def __repr__(self) -> str:
+        return f"Weighted({_told(self.weights)}, axis={self.axis}, halo={self.halo})"
+
+
+class Replicated(NamedTuple):
+    """All ranks hold all of it. What they compute has to be the same."""
+
+    axis: int = 0
+
+    @property
+    def halo(self) -> int:
+        return 0
+
+    def check(self, rows: int) -> None:
+        """Any number of rows will do."""
+
+    def split(self, rows: int, parts: int) -> Copies:
+        return Copies(rows, _at_least_one(parts))
+
+
+Contiguous = Block | Irregular | Weighted
+Layout = Contiguous | BlockCyclic | Replicated
+
+
+def even(rows: int, parts: int) -> Cuts:
+    """Consecutive parts; the first ``rows % parts`` have one more row (as numpy.array_split).
+
+    Raises ValueError if there are no parts, or fewer than no rows.
+    """
+    if rows < 0:
+        raise ValueError(f"there are no {rows} rows")
+    size, longer = divmod(rows, _at_least_one(parts))
+    return Cuts(tuple(part * size + min(part, longer) for part in range(parts + 1)))
+
+
+def with_halo(owned: Span, halo: int, rows: int) -> Span:
+    """What a rank that owns these rows sees; where it owns none it sees none."""
+    if not owned.rows:
+        return owned
+    return Span(max(0, owned.start - halo), min(rows, owned.stop + halo))
+
+
+def _check_halo(halo: int) -> None:
+    if halo < 0:
+        raise ValueError(f"a halo of {halo} rows; it must be 0 or more")
+
+
+def _at_least_one(parts: int) -> int:
+    if parts < 1:
+        raise ValueError(f"rows cannot be spread over {parts} parts; there must be 1 or more")
+    return parts
+
+
+def _told(numbers: tuple[float, ...]) -> str:
+    """Equal for equal numbers, and short: it goes with each resize."""
+    if len(numbers) <= LONGEST_TOLD:
+        return ", ".join(f"{number:g}" for number in numbers)
+    return f"{len(numbers)} numbers, checksum {crc32(repr(numbers).encode()):08x}"

@@ -1,0 +1,214 @@
+"""Failures in each phase of a resize: the job goes on at its old size with correct data, or ends as docs/resizing.md
+says; the report names the phase, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import PROGRAMS, BatchRun, is_right, job, until, until_told
+
+from pliant.core import records as r
+
+Start = Callable[..., BatchRun]
+
+KEEP = 'policy = "easy"'  # never resizes by itself: only orders do
+
+
+def is_resize(number: int, record: Any) -> bool:
+    return bool(record.resize == number)
+
+
+def is_of(number: int, record: Any) -> bool:
+    return bool(record.job == number)
+
+
+def ordered(run: BatchRun, number: int, size: int = 2, name: str = "hit") -> None:
+    """Resize ``number`` of the run is ordered, when the nodes of those before are clean."""
+    until(lambda: run.order(name, str(size)).returncode == 0, f"order {number}")
+
+
+def failed(run: BatchRun, number: int) -> r.ResizeFailed:
+    record: r.ResizeFailed = run.wait_for(r.ResizeFailed, partial(is_resize, number))
+    assert record.phase is not None
+    said = f"resize {number} failed in its phase {record.phase}: "
+    until(lambda: said in (run.out / "hit.log").read_text(), "the job's log says so too")
+    until(lambda: sum(isinstance(x, r.NodesClean) for x in run.records()) >= number, "a clean node")
+    return record
+
+
+@pytest.mark.long
+def test_newcomers_that_die_or_stand_still_on_their_way_cost_the_job_nothing(
+    start: Start, tmp_path: Path
+) -> None:
+    """In all phases but Merge, which nothing gets the job out of."""
+    flag, plan = tmp_path / "flag", tmp_path / "plan"
+    plan.write_text("none start 0")
+    bounds = '{ min = 1, max = 2 }\nenv = { PLIANT_DEADLINE = "9" }'
+    run = start(
+        f"nodes = 2\nslots = 2\n{KEEP}",
+        job("hit", f"python {PROGRAMS / 'killed.py'} {flag} {plan}", bounds),
+    )
+    run.wait_for(r.JobMalleable)
+    cases = {
+        "0 start 0": "start",
+        "0 join 0": "synchronise",
+        "0 connect 0": "connect",
+        "1 merged 0": "reorder",
+        "all data 0": "redistribute",
+        "1 data stop": "redistribute",
+    }
+    for number, (words, phase) in enumerate(cases.items(), 1):
+        plan.write_text(words)
+        ordered(run, number)
+        record = failed(run, number)
+        assert record.phase == phase, (words, record)
+        said = "waited 6 s" if words.endswith("stop") else r"signal 9|could not be connected"
+        assert re.search(said, record.error), (words, record)
+    # One that is slow is waited for.
+    plan.write_text("1 join stop")
+    ordered(run, len(cases) + 1)
+    until(lambda: any("join" in path.read_text() for path in slow(plan, len(cases) + 1)), "the newcomer")
+    for pid, cookie in run.ranks(1).items():
+        if cookie["PLIANT_GROUP"] == str(len(cases) + 1):
+            os.kill(pid, signal.SIGCONT)
+    done = run.wait_for(r.ResizeDone)
+    assert set(done.phases) == {
+        "prepare", "start", "synchronise", "connect", "merge", "reorder", "redistribute", "commit",
+    }  # fmt: skip
+    flag.touch()
+    hit = run.finish()["hit"]
+    assert hit["state"] == "COMPLETED", run.story()
+    assert is_right(hit["result"])
+    assert [each["phase"] for each in hit["resizes"]] == [*cases.values(), None]
+
+
+def slow(plan: Path, group: int) -> list[Path]:
+    """What the ranks of a group have come to."""
+    return [*plan.parent.glob(f"plan.{group}.1")]
+
+
+@pytest.mark.long
+def test_a_job_that_ends_in_merge_says_so(start: Start, tmp_path: Path) -> None:
+    flag, plan = tmp_path / "flag", tmp_path / "plan"
+    plan.write_text("0 merge 0")
+    bounds = '{ min = 1, max = 2 }\nenv = { PLIANT_DEADLINE = "4" }'
+    run = start(f"nodes = 2\n{KEEP}", job("hit", f"python {PROGRAMS / 'killed.py'} {flag} {plan}", bounds))
+    run.wait_for(r.JobMalleable)
+    ordered(run, 1)
+    hit = run.finish(code=1)["hit"]
+    assert hit["state"] == "FAILED", run.story()
+    assert [(each["outcome"], each["phase"]) for each in hit["resizes"]] == [("ended", "merge")]
+    assert "the job, being resized, failed in its phase merge: " in (run.out / "hit.log").read_text()
+
+
+@pytest.mark.long
+def test_a_program_that_is_gone_costs_a_resize_and_not_the_job(start: Start, tmp_path: Path) -> None:
+    flag, script, program = tmp_path / "flag", tmp_path / "until.py", tmp_path / "program"
+    script.write_bytes((PROGRAMS / "until.py").read_bytes())
+    program.write_text(f'#!/bin/sh\nexec python {PROGRAMS / "until.py"} "$@"\n')
+    program.chmod(0o700)
+    run = start(
+        f"nodes = 4\n{KEEP}",
+        job("hit", f"python {script} {flag}", "{ min = 1, max = 2 }"),
+        job("other", f"{program} {flag}", "{ min = 1, max = 2 }"),
+    )
+    causes = {1: "exited with ", 2: "program"}
+    for number, name, path in ((1, "hit", script), (2, "other", program)):
+        run.wait_for(r.JobMalleable, partial(is_of, number))
+        path.unlink()
+        ordered(run, number, name=name)
+        record = run.wait_for(r.ResizeFailed, partial(is_of, number))
+        assert record.phase == "start"
+        assert causes[number] in record.error
+    flag.touch()
+    jobs = run.finish()
+    for name in ("hit", "other"):
+        assert (jobs[name]["state"], is_right(jobs[name]["result"])) == ("COMPLETED", True)
+
+
+@pytest.mark.long
+def test_a_node_that_does_not_answer_costs_a_resize_and_not_the_job(start: Start, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    run = start(
+        f"nodes = 2\nresize_deadline_s = 1.0\n{KEEP}", until_told("hit", "{ min = 1, max = 2 }", flag)
+    )
+    run.wait_for(r.JobMalleable)
+    agent = run.agents()["n1"]
+    os.kill(agent, signal.SIGSTOP)
+    try:
+        ordered(run, 1)
+        record = run.wait_for(r.ResizeFailed)
+        withdrawn = run.wait_for(r.ResizeWithdrawn)
+    finally:
+        os.kill(agent, signal.SIGCONT)
+    assert record.phase == "start"
+    assert "not done in time: in its phase start " in withdrawn.reason
+    assert "resize_deadline_s is 1 s" in withdrawn.reason
+    run.wait_for(r.NodesClean)
+    flag.touch()
+    hit = run.finish()["hit"]
+    assert (hit["state"], is_right(hit["result"])) == ("COMPLETED", True)
+
+
+@pytest.mark.long
+def test_a_job_without_free_descriptors_goes_on(start: Start, tmp_path: Path) -> None:
+    """UCX would crash in Connect."""
+    flag, full = tmp_path / "flag", tmp_path / "full"
+    run = start(
+        f"nodes = 2\n{KEEP}",
+        job("hit", f"python {PROGRAMS / 'no_descriptor.py'} {flag} {full}", "{ min = 1, max = 2 }"),
+    )
+    run.wait_for(r.JobMalleable)
+    full.touch()
+    until(lambda: "none is free" in (run.out / "hit.log").read_text(), "a root without descriptors")
+    ordered(run, 1)
+    record = failed(run, 1)
+    assert "fewer than 32 free file descriptors" in record.error
+    assert record.phase == "synchronise"
+    flag.touch()
+    hit = run.finish()["hit"]
+    assert (hit["state"], is_right(hit["result"])) == ("COMPLETED", True), run.story()
+
+
+def own_memory() -> str:
+    """Why a run cannot have a /dev/shm of its own here; empty if it can."""
+    said = subprocess.run(
+        ["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/dev/shm"],
+        capture_output=True, text=True, timeout=20, check=False,
+    )  # fmt: skip
+    return " ".join(said.stderr.split()) if said.returncode else ""
+
+
+@pytest.mark.long
+def test_a_full_dev_shm_costs_a_resize_and_not_the_job(start: Start, tmp_path: Path) -> None:
+    if why := own_memory():
+        pytest.skip(f"a /dev/shm of its own cannot be mounted: {why}")
+    flag = tmp_path / "flag"
+    mount = 'mount -t tmpfs -o size=512m none /dev/shm && exec "$@"'
+    run = start(
+        f"nodes = 2\n{KEEP}",
+        until_told("hit", "{ min = 1, max = 2 }", flag),
+        prefix=("unshare", "--mount", "sh", "-c", mount, "sh"),
+    )
+    run.wait_for(r.JobMalleable)
+    full = Path(f"/proc/{run.process.pid}/root/dev/shm/full")
+    with full.open("wb") as file:
+        room = os.fstatvfs(file.fileno())
+        os.posix_fallocate(file.fileno(), 0, room.f_bavail * room.f_frsize)
+    ordered(run, 1)
+    record = failed(run, 1)
+    assert record.phase in ("start", "connect"), record
+    full.unlink()
+    ordered(run, 2)
+    run.wait_for(r.ResizeDone)
+    flag.touch()
+    hit = run.finish()["hit"]
+    assert (hit["state"], is_right(hit["result"])) == ("COMPLETED", True), run.story()

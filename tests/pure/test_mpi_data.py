@@ -1,0 +1,200 @@
+"""Data that move between the ranks of mpiexec, and between those of one process: the executor and what it carries."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+mpi4py = pytest.importorskip("mpi4py")
+np = pytest.importorskip("numpy")
+
+# ruff: noqa: E402 - MPI must not be initialised by the first import
+mpi4py.rc.initialize = mpi4py.rc.finalize = False
+
+from pliant.mpi.data.boxes import boxes
+from pliant.mpi.data.verify import checksum
+
+MPIEXEC = str(Path(sys.executable).with_name("mpiexec"))
+
+
+PADDED = np.dtype("i1,f8", align=True)
+
+
+def run(program: str, ranks: int = 0) -> tuple[int, str, str]:
+    """The exit code, output and errors of a Python text on ``ranks`` ranks under mpiexec, or alone."""
+    words = [sys.executable, "-c", program]
+    if ranks:
+        words = [MPIEXEC, "-n", str(ranks), *words]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=4), st.integers(1, 40))
+def test_boxes_make_up_the_whole_and_are_small_and_contiguous(shape: list[int], most: int) -> None:
+    seen = np.zeros(shape, "i4")
+    for box in boxes(tuple(shape), most):
+        assert 0 < seen[box].size <= most
+        assert seen[box].flags.c_contiguous
+        seen[box] += 1
+    assert (seen == 1).all()
+
+
+@given(
+    st.integers(0, 30),
+    st.integers(0, 30),
+    st.sampled_from(["f8", "i2", "S3", "c16", "i1,f8", PADDED]),
+    st.data(),
+)
+def test_a_checksum_does_not_depend_on_who_holds_what_but_on_what_and_where(
+    rows: int, at: int, dtype: Any, data: st.DataObject
+) -> None:
+    whole = np.zeros((rows, 2), dtype)
+    whole.view("u1")[...] = np.arange(whole.nbytes).reshape(rows, 2 * whole.itemsize) % 251
+    index = [np.arange(rows, dtype="u8"), np.arange(2, dtype="u8")]
+
+    def of(array: Any, first: int = 0, stop: int = rows) -> int:
+        return checksum(array[first:stop], [index[0][first:stop], index[1]], array.shape)
+
+    at = min(at, rows)
+    assert (of(whole, 0, at) + of(whole, at)) % 2**64 == of(whole)
+    apart = np.zeros((rows, 4), np.dtype((np.void, whole.itemsize)))
+    apart[:, ::2] = whole.view(apart.dtype)
+    assert of(apart.view(dtype)[:, ::2]) == of(whole)
+    if not rows:
+        return
+    other = whole.copy()
+    byte = data.draw(st.integers(0, whole.nbytes - 1))
+    other.reshape(-1).view("u1")[byte] ^= 1
+    assert of(other) != of(whole)
+    assert of(np.ascontiguousarray(whole[::-1])) != of(whole) or rows == 1
+
+
+PEAK = """
+import tracemalloc
+from mpi4py import MPI
+from pliant import mpi
+from pliant.mpi.data.transport import redistribute
+from pliant.mpi.wait import Wait
+
+with mpi.malleable() as job:
+    worst = 0.0
+    for number, (shape, layout) in enumerate((
+        ((1 << 21,), mpi.Block()), ((512, 1 << 12), mpi.Block(axis=1)), ((1 << 21,), mpi.BlockCyclic(3)),
+        ((2, 1 << 10, 1 << 10), mpi.BlockCyclic(axis=2)),
+    )):
+        tracemalloc.start()
+        array = job.array(f"array {number}", shape, "f8", layout)
+        for sources, targets in ((range(4), [1, 3]), ([1, 3], range(4))):
+            before = array._data.nbytes if array._data is not None else 0
+            tracemalloc.reset_peak()
+            redistribute([array], MPI.COMM_WORLD, sources, targets, Wait(30))
+            peak = tracemalloc.get_traced_memory()[1]
+            after = array._data.nbytes if array._data is not None else 0
+            array.settle()
+            worst = max(worst, peak / (before + after))
+        tracemalloc.stop()
+    every = job.comm.gather(worst)
+    if every:
+        print(max(every))
+"""
+
+
+@pytest.mark.long
+def test_a_redistribution_takes_less_than_a_tenth_more_than_what_is_held_before_and_after() -> None:
+    code, out, errors = run(PEAK, 4)
+    assert code == 0, errors
+    assert 1.0 <= float(out) <= 1.1
+
+
+REGISTERED = """
+import numpy as np
+from pliant import mpi
+with mpi.malleable() as job:
+    job.array("taken", (4, 4))
+    for what in (
+        lambda: job.array("taken", (5, 4)),
+        lambda: job.csr("taken", (5, 4)),
+        lambda: job.value("taken"),
+        lambda: job.array("a", (5,), "f8", mpi.Irregular([2, 2])),
+        lambda: job.array("a", (5,), "f8", mpi.Weighted([2, 2])),
+        lambda: job.array("a", (5,), "f8", mpi.Block(axis=1)),
+        lambda: job.array("a", (5,), "f8", mpi.Block(halo=-1)),
+        lambda: job.array("a", (5,), "O"),
+        lambda: job.csr("a", (5, 4), "f8", mpi.BlockCyclic()),
+        lambda: job.csr("a", (5, 400), "f8", index="i1"),
+        lambda: job.csr("b", (3, 3)).put(mpi.Csr(np.array([0, 1, 2]), np.zeros(2, "i4"), np.zeros(2))),
+        lambda: job._context.arrays["b"].put(mpi.Csr(np.array([0, 1, 2, 9]), np.zeros(2, "i4"), np.zeros(2))),
+        lambda: job._context.arrays["b"].put(mpi.Csr(np.array([0, 1, 2, 2]), np.array([0, 3]), np.zeros(2))),
+    ):
+        try:
+            what()
+        except Exception as error:
+            print(type(error).__name__, error)
+    print(sorted(job._context.arrays), job._context.arrays["b"].local.indptr.tolist())
+    cyclic = job.array("cyclic", (4, 5), "f8", mpi.BlockCyclic(axis=1))
+    try:
+        cyclic.owned_rows()
+    except ValueError as error:
+        print(error)
+    print(cyclic.row_numbers().tolist(), job.array("parts", (2,), ("i4", (3,))).local.shape)
+"""
+
+
+@pytest.mark.long
+def test_what_cannot_be_registered_is_told_and_leaves_the_rest_as_it_was() -> None:
+    code, out, errors = run(REGISTERED)
+    assert code == 0, errors
+    said = (
+        "PliantError the name 'taken' is taken by another array or value of this job: an array of shape (5, 4) cannot",
+        "PliantError the name 'taken' is taken by another array or value of this job: a matrix of shape (5, 4) cannot",
+        "PliantError the name 'taken' is taken by another array or value of this job: a value cannot have it as well",
+        "ValueError array 'a' of shape (5,): the counts of the layout cover 4 rows of 5",
+        "ValueError array 'a' of shape (5,): the layout has 2 weights for 5 rows",
+        "ValueError array 'a' of shape (5,) has no axis 1",
+        "ValueError array 'a' of shape (5,): a halo of -1 rows",
+        "ValueError array 'a': dtype object holds Python objects",
+        "ValueError matrix 'a': BlockCyclic(block=1, axis=0) spreads no rows; use Block()",
+        "ValueError matrix 'a' has 400 columns, too many for int8",
+        "ValueError matrix 'b': 2 rows were put where this rank owns 3",
+        "ValueError matrix 'b': indptr goes from 0 to 9, with 2 indices and 2 elements",
+        "ValueError matrix 'b' has 3 columns, and indices are 0 to 3",
+        "['b', 'taken'] [0, 0, 0, 0]",
+        "the rows that a rank owns of array 'cyclic' are not consecutive: ask row_numbers()",
+        "[0, 1, 2, 3, 4] (2, 3)",
+    )
+    for line, start in zip(out.splitlines(), said, strict=True):
+        assert line.startswith(start), line
+
+
+SCIPY = """
+import numpy as np, scipy.sparse as sp
+from mpi4py import MPI
+from pliant import mpi
+from pliant.mpi.data.transport import redistribute
+from pliant.mpi.wait import Wait
+
+whole = sp.random(57, 33, 0.2, "csr", random_state=1)
+with mpi.malleable() as job:
+    a = job.csr("a", whole.shape, "f8", mpi.Weighted(np.diff(whole.indptr)), index="i4")
+    a.put(whole[slice(*a.owned_rows())])
+    for sources, targets in ((range(3), [2, 0]), ([2, 0], [1]), ([1], range(3))):
+        redistribute([a], MPI.COMM_WORLD, sources, targets, Wait(20))
+        a.settle()
+    equal = (a.matrix() != sp.csr_array(whole)[slice(*a.owned_rows())]).nnz == 0
+    found = job.comm.gather(equal and np.shares_memory(a.matrix().data, a.local.data))
+    if found:
+        print(found)
+"""
+
+
+@pytest.mark.long
+def test_scipys_matrices_go_in_and_come_out() -> None:
+    pytest.importorskip("scipy")
+    code, out, errors = run(SCIPY, 3)
+    assert (code, out) == (0, "[True, True, True]\n"), errors

@@ -248,7 +248,7 @@ class SchedulerCore(Losses):
             event.places,
             self._phase(job) if job.state is JobState.RESIZING else None,
         )
-        self._reached.pop(job.id, None)
+        self._courses.pop(job.id, None)
         self._record(record)
         if event.requeue:
             self.state.over.awaited[job.id] = job, record

@@ -16,7 +16,7 @@ from pliant.model.jobs import JobClass, JobState
 from pliant.model.nodes import EMPTY, NodeSet, lowest_bits
 from pliant.policy import view as p
 from pliant.protocol import resizing
-from pliant.protocol.phases import DEADLINES, Phase, Reached, in_order
+from pliant.protocol.phases import DEADLINES, Course, Phase, in_order
 
 ORDERED = p.Reason("ordered")
 WANTED = p.Reason("wanted")
@@ -31,7 +31,7 @@ class Resizes:
         """Why nothing may be begun now: no pass is made and no job is offered anything; empty if it may."""
         self.patience: dict[int, float] = {}
         """Jobs that cannot be heard, or could not until lately: before this time none is stuck in a resize."""
-        self._reached: dict[int, Reached] = {}
+        self._courses: dict[int, Course] = {}
         """By job: how far its open resize is, if it was offered since this core began."""
         self._policy = policy
         self._records: list[r.Record] = []
@@ -130,26 +130,26 @@ class Resizes:
             return
         job, resize = found
         self._record(r.ResizeAccepted(self.state.now, job.id, resize.id))
-        if (reached := self._reached.get(job.id)) is not None and (resize.started or not resize.arriving):
-            reached.come(Phase.START if resize.arriving else Phase.SYNCHRONISE, self.state.now)
+        if (course := self._courses.get(job.id)) is not None and (resize.started or not resize.arriving):
+            course.come(Phase.START if resize.arriving else Phase.SYNCHRONISE, self.state.now)
         if resize.started:
             self._commands.append(c.Start(job.id, NodeSet(resize.nodes), resize.id))
 
     def _come(self, event: e.Reached) -> None:
-        job, reached = self._live(event.job), self._reached.get(event.job)
-        if job is None or job.resize is None or reached is None or reached.phase is Phase.PREPARE:
+        job, course = self._live(event.job), self._courses.get(event.job)
+        if job is None or job.resize is None or course is None or course.phase is Phase.PREPARE:
             return
         if job.resize.id == event.resize and event.phase is not Phase.START:
-            reached.come(event.phase, self.state.now)
+            course.come(event.phase, self.state.now)
 
     def _phase(self, job: Job) -> Phase | None:
         """What the open resize of the job has come to, if that is known."""
-        reached = self._reached.get(job.id)
-        return None if job.resize is None or reached is None else reached.phase
+        course = self._courses.get(job.id)
+        return None if job.resize is None or course is None else course.phase
 
     def _declined(self, event: e.Declined) -> None:
         if self._answered(event.job, event.resize, "Decline") is not None:
-            self._reached.pop(event.job, None)
+            self._courses.pop(event.job, None)
             self._record(r.ResizeDeclined(self.state.now, event.job, event.resize, event.reason, event.late))
             self._news = True
 
@@ -173,8 +173,8 @@ class Resizes:
             state = JobState.NODE_FAIL if by_node else JobState.FAILED
             self._end(job, state, f"resize {resize.id}: {objection}")
             return None
-        reached = self._reached.pop(job.id, None)
-        phases = in_order(event.phases) if reached is None else reached.seconds(event.phases, self.state.now)
+        course = self._courses.pop(job.id, None)
+        phases = in_order(event.phases) if course is None else course.seconds(event.phases, self.state.now)
         gained, given = NodeSet(resize.nodes), NodeSet(released) if released else EMPTY
         self._record(
             r.ResizeDone(
@@ -206,7 +206,7 @@ class Resizes:
             return
         job, resize = found
         dirty, phase = NodeSet(resize.nodes), self._phase(job)
-        self._reached.pop(job.id, None)
+        self._courses.pop(job.id, None)
         self._record(r.ResizeFailed(self.state.now, job.id, resize.id, event.error, dirty, event.late, phase))
         if dirty:
             self._commands.append(c.Release(job.id, dirty))
@@ -269,7 +269,7 @@ class Resizes:
             )
         )  # fmt: skip
         if job.resize is not None:
-            self._reached[job.id] = Reached(job.resize.id, state.now)
+            self._courses[job.id] = Course(job.resize.id, state.now)
             self._commands.append(self.offer_of(job, job.resize))
 
     def _offer_slots(self, job: Job, wanted: Mapping[int, int]) -> None:
@@ -282,7 +282,7 @@ class Resizes:
             )
         )
         if job.resize is not None:
-            self._reached[job.id] = Reached(job.resize.id, state.now)
+            self._courses[job.id] = Course(job.resize.id, state.now)
             self._commands.append(self.offer_of(job, job.resize))
 
     def of_resize(self, job: Job, resize: Resize) -> Iterable[c.Command]:

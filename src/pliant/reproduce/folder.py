@@ -8,15 +8,33 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
-from pliant.model.errors import BatchError
+import msgspec
+
+from pliant.model.errors import BatchError, PliantError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MARK = "README.md"
 """Every folder that a study has written has this file."""
+
+
+Left = TypeVar("Left")
+
+
+def left_in(folder: Path, file: str, kind: type[Left], command: str) -> Left:
+    """What an earlier ``command`` has measured and left in ``folder`` as the JSON ``file``; PliantError if that cannot
+    be read."""
+    try:
+        return msgspec.json.decode((folder / file).read_bytes(), type=kind)
+    except OSError as error:
+        raise PliantError(
+            f"--from {folder}: {file} cannot be read: {error.strerror}; name a folder that {command} has written"
+        ) from None
+    except msgspec.MsgspecError as error:
+        raise PliantError(f"--from {folder}: {file} is not as it was written: {error}") from None
 
 
 class Folder:

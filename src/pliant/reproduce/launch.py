@@ -15,7 +15,7 @@ from pliant.model.errors import PliantError
 from pliant.plan.launching import LaunchCosts, LaunchPhases, predict
 from pliant.plan.tree import Direct, KAry, Tree
 from pliant.reproduce import charts
-from pliant.reproduce.folder import Folder
+from pliant.reproduce.folder import Folder, left_in
 
 FILE = "measured.json"
 """All that was measured, to be written anew from."""
@@ -76,16 +76,7 @@ def rows_of(rows: Sequence[Figures]) -> list[Row]:
 
 def load(folder: Path) -> Measured:
     """What an earlier ``pliant reproduce launch`` has left in ``folder``; PliantError if that cannot be read."""
-    try:
-        found = msgspec.json.decode((folder / FILE).read_bytes(), type=Measured)
-    except OSError as error:
-        raise PliantError(
-            f"--from {folder}: {FILE} cannot be read: {error.strerror}; name a folder that "
-            "pliant reproduce launch has written"
-        ) from None
-    except msgspec.MsgspecError as error:
-        raise PliantError(f"--from {folder}: {FILE} is not as it was written: {error}") from None
-    return found
+    return left_in(folder, FILE, Measured, "pliant reproduce launch")
 
 
 def write(folder: Folder, measured: Measured) -> None:

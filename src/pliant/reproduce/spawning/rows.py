@@ -13,6 +13,7 @@ from pliant.measure.alike import quickest
 from pliant.measure.resizing import Cell
 from pliant.measure.ways import WAYS
 from pliant.model.errors import PliantError
+from pliant.reproduce.folder import left_in
 
 FILE = "spawning.json"
 
@@ -118,16 +119,7 @@ class Measured(msgspec.Struct, frozen=True):
 
 def load(folder: Path) -> Measured:
     """What an earlier ``pliant reproduce spawning`` has left in ``folder``; PliantError if that cannot be read."""
-    path = folder / FILE
-    try:
-        found = msgspec.json.decode(path.read_bytes(), type=Measured)
-    except OSError as error:
-        raise PliantError(
-            f"--from {folder}: {FILE} cannot be read: {error.strerror}; name a folder that "
-            "pliant reproduce spawning has written"
-        ) from None
-    except msgspec.MsgspecError as error:
-        raise PliantError(f"--from {folder}: {FILE} is not as it was written: {error}") from None
+    found = left_in(folder, FILE, Measured, "pliant reproduce spawning")
     if not any(row.repetitions for table in found.tables for row in table.rows):
         raise PliantError(f"--from {folder}: {FILE} has no resize in it")
     return found

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from commands import command
 
+from pliant.cli.reproduce_spawning import together
 from pliant.measure.resizing import Cell, Effort, Hung, Setting, Timing, measure, rows_of
 from pliant.measure.trials import Surface
 from pliant.measure.ways import WAYS
@@ -243,7 +244,7 @@ def test_a_folder_tells_all_and_is_made_anew_from_what_it_keeps(tmp_path: Path) 
     ]  # fmt: skip
     assert all((out / name).read_bytes().startswith(b"\x89PNG") for name in re.findall(r"\((.*png)\)", text))
     assert "Medians of 2 to 5 runs." in text
-    assert "Left out, as the time was over: ucx, 1 and 3 a node." in text
+    assert "Not measured: ucx, 1 and 3 a node." in text
     assert f"**5 runs hung** and were ended: ZS, {lost.before} to {lost.after}: 5." in text
     assert "Left out: merge + hypercube: nodes differ" in text
     assert f"| {RESPAWN_DIFFERENT} | 20 | 1,800 (SS + diffusive, " in text
@@ -254,6 +255,15 @@ def test_a_folder_tells_all_and_is_made_anew_from_what_it_keeps(tmp_path: Path) 
         rows = list(csv.DictReader(file))
     assert {each["slots"] for each in rows} == {"1 3"}
     assert all(each["predicted_s"] for each in rows)
+
+
+def test_what_is_measured_in_parts_is_put_together() -> None:
+    first, second = table("ofi", (1,)), table("ucx", (1, 3))
+    again = table("ofi", (1,), runs=2)
+    whole = together(together(None, measured(first, second)), measured(again))
+    assert whole.tables == [again, second]
+    assert whole.left_out == ["ofi, 1 and 3 a node", "ucx, 1 a node"]
+    assert whole.seconds == 2 * measured(first).seconds
 
 
 class Timed(NamedTuple):
@@ -292,5 +302,8 @@ def test_what_cannot_be_taken_from_a_folder_is_refused(tmp_path: Path) -> None:
     assert "spawning.json is not as it was written" in said()
     (tmp_path / FILE).write_bytes(msgspec.json.encode(measured()))
     assert "has no resize in it" in said()
-    assert said("--quick") == "--from measures nothing: leave out --quick and --repetitions"
+    assert said("--quick") == "--from measures nothing without --only: leave out --quick and --repetitions"
+    assert said("--only", "ofi:7") == (
+        "--only ofi:7: there is no such table; there are ofi:1, ofi:1,3, ucx:1, ucx:1,3"
+    )
     assert not (tmp_path / "out").exists()

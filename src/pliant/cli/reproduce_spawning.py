@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -55,12 +56,16 @@ class Kind(NamedTuple):
 KINDS = [Kind(netmod, slots) for netmod in Netmod for slots in (EQUAL, DIFFERENT)]
 
 
+def _word(kind: Kind) -> str:
+    return f"{kind.netmod.value}:{','.join(map(str, kind.slots))}"
+
+
 def register(_app: typer.Typer) -> None:
     """Add the verb to ``reproduce``."""
     reproduce_app.command()(spawning)
 
 
-def spawning(
+def spawning(  # noqa: PLR0913 - the options of a command
     *,
     out: Annotated[
         Path, typer.Option(help="The folder to write; one that this command wrote before is replaced.")
@@ -78,18 +83,29 @@ def spawning(
             "--from", metavar="FOLDER", help="Measure nothing: take what an earlier run left there."
         ),
     ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TABLE",
+            help="Measure one of the four tables, by its network module and the processes of its nodes: "
+            f"{', '.join(_word(kind) for kind in KINDS)}; repeat it. The others are taken from --from.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Resizes of MPI jobs between 1, 2, 4 and 8 virtual nodes, equal and different ones, over two network modules:
     paper 1's claims with what was measured beside them, figures like its Figures 4 to 6, what the plans expect, tables,
-    and a README.md (an hour)."""
-    if from_folder is not None and (quick or repetitions):
-        raise PliantError("--from measures nothing: leave out --quick and --repetitions")
+    and a README.md (an hour; --only and --from do it in parts)."""
+    if from_folder is not None and (quick or (repetitions and not only)):
+        raise PliantError("--from measures nothing without --only: leave out --quick and --repetitions")
+    kinds = KINDS if not only else [_kind(word) for word in dict.fromkeys(only)]
     if find_spec("matplotlib") is None:
         raise PliantError("reproduce spawning needs matplotlib: pip install 'pliant[report]'")
     began = time.monotonic()
     with Folder(out) as folder:
-        measured = load(from_folder) if from_folder is not None else _measure(repetitions, quick=quick)
+        measured = load(from_folder) if from_folder is not None else None
+        if measured is None or only:
+            measured = together(measured, _measure(kinds, repetitions, quick=quick))
         reproduced.write(folder, measured)
     took = time.monotonic() - began
     if as_json:
@@ -101,20 +117,40 @@ def spawning(
         )
 
 
-def _measure(repetitions: int | None, *, quick: bool) -> Measured:
+def _kind(word: str) -> Kind:
+    for kind in KINDS:
+        if word == _word(kind):
+            return kind
+    known = ", ".join(_word(kind) for kind in KINDS)
+    raise PliantError(f"--only {word}: there is no such table; there are {known}")
+
+
+def together(before: Measured | None, now: Measured) -> Measured:
+    """What was measured ``before``, and ``now``, which counts where both have a table; of the load the higher."""
+    tables = {(each.netmod, each.equal): each for each in (*(before.tables if before else ()), *now.tables)}
+    kinds = [kind for kind in KINDS if (kind.netmod.value, kind.slots == EQUAL) in tables]
+    return msgspec.structs.replace(
+        now,
+        tables=[tables[kind.netmod.value, kind.slots == EQUAL] for kind in kinds],
+        left_out=[str(kind) for kind in KINDS if kind not in kinds],
+        seconds=now.seconds + (before.seconds if before else 0),
+        load_average=max(now.load_average, before.load_average if before else 0),
+        quick=now.quick or (before.quick if before else False),
+    )
+
+
+def _measure(kinds: Sequence[Kind], repetitions: int | None, *, quick: bool) -> Measured:
     """Table by table; in a quick run each gets its share of what is left, and none is begun when nothing is."""
     around, began = surroundings(), time.monotonic()
     tables: list[Table] = []
-    left_out: list[str] = []
     with Progress(console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("resizes", total=None)
-        for number, kind in enumerate(KINDS):
+        for number, kind in enumerate(kinds):
             left_s = QUICK_BUDGET_S - (time.monotonic() - began)
             if quick and tables and left_s <= 0:
-                left_out.append(str(kind))
-                continue
+                break
             progress.update(bar, description=str(kind))
-            share_s = left_s / (len(KINDS) - number) if quick else None
+            share_s = left_s / (len(kinds) - number) if quick else None
             series = resizing.measure(
                 _effort(repetitions, share_s),
                 resizing.Setting(
@@ -124,9 +160,7 @@ def _measure(repetitions: int | None, *, quick: bool) -> Measured:
                 lambda done, total: progress.update(bar, completed=done, total=total),
             )  # fmt: skip
             tables.append(_table(kind, resizing.rows_of(series)))
-    return Measured(
-        **around, quick=quick, seconds=round(time.monotonic() - began, 1), tables=tables, left_out=left_out
-    )
+    return Measured(**around, quick=quick, seconds=round(time.monotonic() - began, 1), tables=tables)
 
 
 def _effort(repetitions: int | None, share_s: float | None) -> resizing.Effort:

@@ -98,7 +98,7 @@ class Table(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """All of it, with what it depends on. ``left_out``: tables for which there was no time."""
+    """All of it, with what it depends on. ``left_out``: tables that nobody has measured yet."""
 
     processors: int
     load_average: float

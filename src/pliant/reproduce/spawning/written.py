@@ -239,7 +239,7 @@ def _heading(measured: Measured) -> str:
     if measured.quick:
         lines += ["This was a quick run: one expansion and its way back, and few runs of each.", ""]
     if measured.left_out:
-        lines += [f"Left out, as the time was over: {'; '.join(measured.left_out)}.", ""]
+        lines += [f"Not measured: {'; '.join(measured.left_out)}.", ""]
     return "\n".join(lines)
 
 

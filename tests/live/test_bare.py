@@ -115,7 +115,7 @@ def test_newcomers_start_while_the_job_computes(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     done, _, whole = ran.stdout.partition(" ")
     assert whole.strip() == str([int(done)] * 8)
-    (line,) = [line for line in ran.stderr.splitlines() if line.startswith("pliant:")]
+    (line,) = [line for line in ran.stderr.splitlines() if line.startswith("pliant: at step")]
     assert (step := int(line.split()[3])) > 3
     assert int(done) == step + 5
     assert line.endswith("; newcomers were started beside the job at step 3")

@@ -6,10 +6,12 @@ What newcomers cannot do before they are joined leaves the job as it is; what fa
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from mpi4py import MPI
@@ -25,7 +27,7 @@ from pliant.mpi.data.transport import redistribute
 from pliant.mpi.errors import Released
 from pliant.mpi.resizing import resize
 from pliant.mpi.team import Member, Team, assemble, barrier, broadcast, count_members, gather_all
-from pliant.mpi.wait import Wait
+from pliant.mpi.wait import Wait, unseen
 from pliant.plan.change import Change, grown, shrunk
 from pliant.plan.choose import Abilities, Beside, Chosen, by_spawn
 from pliant.plan.shrink import World, awake_on, shrink_plan
@@ -77,6 +79,8 @@ class Bare:
         self.pending: Pending | None = None
         self.arrival: spawning.Arrival | None = None
         """Of a newcomer that is not joined yet."""
+        self.late: list[spawning.Kin] = []
+        """Of newcomers that this rank has started, and that were called off."""
 
     def command(self, plan: SpawnPlan) -> tuple[tuple[str, ...], list[str]]:
         """What newcomers are, and the names of the plan's nodes."""
@@ -157,10 +161,11 @@ class Bare:
         following = self.timetable.following(step + 1)
         return NEVER if following == NEVER else following - 1
 
-    def part(self, wait: Wait) -> None:
-        """The root leaves the job, or the job ends: newcomers that nobody waits for any more go again."""
+    def part(self, wait: Wait, *, last: bool = False) -> bool:
+        """The root leaves the job, or the job ends, which is its ``last`` end: newcomers that nobody waits for any more
+        go again. Whether some of them stand still, if it is the last."""
         if self.starter is None:
-            return
+            return False
         if self.pending is not None:
             arrivals = self.starter.arrivals()
             MPI.Close_port(arrivals.port)
@@ -169,8 +174,20 @@ class Bare:
             _say(
                 f"the newcomers that were started at step {self.pending.step} have come too late and go again"
             )
-        self.starter.end()
+        late = self.starter.end(last=last)
         self.starter = self.pending = None
+        return late
+
+    def finish(self, own: MPI.Intracomm, wait: Wait) -> None:
+        """The job ends; collective over it. Its zombies end, and those who were started and have not come. mpiexec
+        waits for all processes: where one stands still for ever they are all ended, when this program has ended."""
+        remain = any([self.part(wait, last=True), *(kin.late() for kin in self.late)])
+        self.own.end(wait)
+        said = gather_all(own, remain, wait, "those who have started others that did not come", limited=False)
+        if any(said):
+            rest, request = own.Idup()
+            wait.request(request, "the others at the end of the job")
+            atexit.register(_end_all, rest, wait)
 
     # ---- what is to be done -------------------------------------------------------------------------
 
@@ -257,11 +274,14 @@ def perform(context: Context, decision: Decision, snapshot: Snapshot) -> bool:
     # Who goes on speaks; the first of the job where nobody does.
     speaks = team.own.rank == min(change.stays, default=0)
     try:
-        if pending.step == snapshot.step and _begin_beside(context, bare, pending, begin):
-            return False
-        snapshot = context.stop(snapshot)
-        _carry_out(context, bare, change, snapshot, beside=pending.step < snapshot.step)
+        with _logged(context.wait, snapshot.step, speaks=speaks):
+            if pending.step == snapshot.step and _begin_beside(context, bare, pending, begin):
+                return False
+            snapshot = context.stop(snapshot)
+            _carry_out(context, bare, change, snapshot, beside=pending.step < snapshot.step)
     except spawning.NotExpanded as error:
+        if error.kin is not None:
+            bare.late.append(error.kin)
         if team.own.rank == 0:
             _say(f"at step {snapshot.step}: {error}")
         return False
@@ -309,6 +329,8 @@ def _carry_out(context: Context, bare: Bare, change: Change, snapshot: Snapshot,
     if (plan := change.spawn) is not None:
         began = _expand(context, bare, plan, beside=beside)
         comm, between = began.comm or comm, began.between
+    if plan is not None:
+        wait.come(Phase.REORDER)
     with wait.watchdog("leaving the old communicator"):
         team.comm.Disconnect()
     if between is not None:
@@ -328,6 +350,7 @@ def _expand(context: Context, bare: Bare, plan: SpawnPlan, *, beside: bool) -> s
     if not beside:
         return spawning.expand(comm, plan, *bare.command(plan), wait, epoch=epoch)
     arrivals = spawning.Arrivals(epoch, "", None)
+    wait.come(Phase.SYNCHRONISE)
     if comm.rank == 0:
         assert bare.starter is not None  # noqa: S101 - which has started them
         arrivals = bare.starter.arrivals()
@@ -346,6 +369,7 @@ def arrive(context: Context) -> Snapshot:
         raise
     assert joined.comm is not None  # noqa: S101 - newcomers are targets
     comm = joined.comm
+    wait.come(Phase.REORDER)
     if joined.between is not None:
         comm = join.unite(comm, joined.between, wait, high=True)
     news = News(*broadcast(comm, None, 0, wait, "the job's state"))
@@ -355,6 +379,7 @@ def arrive(context: Context) -> Snapshot:
     bare.hosts, bare.way, context.epoch = news.hosts, news.way, news.epoch
     context.restore(snapshot)
     _hand_over(context, comm, joined.plan.sources, news)
+    wait.come(None)
     return snapshot
 
 
@@ -363,6 +388,7 @@ def _hand_over(context: Context, comm: MPI.Intracomm, sources: int, news: News) 
     are none leave."""
     bare, wait, arrays = context.bare, context.wait, list(context.arrays.values())
     assert bare is not None  # noqa: S101 - whose resize it is
+    wait.come(Phase.REDISTRIBUTE)
     redistribute(arrays, comm, range(sources), news.targets, wait)
     context.team, bare.worlds = None, news.worlds
     if leaving := set(range(comm.size)).difference(news.targets):
@@ -378,7 +404,43 @@ def _hand_over(context: Context, comm: MPI.Intracomm, sources: int, news: News) 
         context.team = assemble(comm, bare.members, wait)
         for array in arrays:
             array.exchange_halo()
-        resize.go_on(context, news.snapshot.step, news.before)
+    wait.come(Phase.COMMIT)
+    resize.go_on(context, news.snapshot.step, news.before)
+
+
+@contextmanager
+def _logged(wait: Wait, step: int, *, speaks: bool) -> Iterator[None]:
+    """Who speaks for the job says each phase of the block on standard error when the job comes to it. mpiexec ends all
+    processes of a program at once when one fails: what was said before is all that then tells where that was."""
+    begun = False
+
+    def come(phase: Phase | None) -> None:
+        nonlocal begun
+        if phase is not None:
+            sys.stderr.write(f", {phase}" if begun else f"pliant: resizing at step {step}: {phase}")
+            sys.stderr.flush()
+            begun = True
+
+    if speaks:
+        wait.on_phase = come
+    try:
+        yield
+    finally:
+        wait.on_phase = unseen
+        wait.come(None)
+        if begun:
+            sys.stderr.write("\n")
+            sys.stderr.flush()
+
+
+def _end_all(rest: MPI.Intracomm, wait: Wait) -> None:
+    """When the program has ended on all ranks of the job."""
+    if rest.rank == 0:
+        _say("processes that were started for a resize, and called off, are there still: they are ended")
+    spawning.drain()
+    barrier(rest, wait, "the others of the job to end", limited=False)
+    if rest.rank == 0:
+        spawning.end_job(0)
 
 
 def _say(text: str) -> None:

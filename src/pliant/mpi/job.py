@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -244,11 +245,19 @@ class Job:
         if context.connection is not None:
             context.connection.send(Bye(context.epoch, context.result if context.speaks else None))
         if context.bare is not None:
-            context.bare.part(context.wait)
-            context.bare.own.end(context.wait)
+            context.bare.finish(team.own, context.wait)
         team.leave(context.wait)
 
     def _fail(self, error: BaseException) -> None:
+        alone = self._context.bare
+        if (
+            alone is not None
+            and alone.arrival is not None
+            and self._context.team is None
+            and self._loop is None
+        ):
+            # The job goes on without this newcomer, which an abort would end. Python says what has failed.
+            return
         code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
         text = "".join(traceback.format_exception(error))
         sys.stdout.flush()
@@ -284,6 +293,9 @@ def malleable(
     place = environment.read()
     wait = Wait(limit_s)
     alone = bare.of() if place is None else None
+    if alone is not None:
+        wait.end = partial(spawning.end_job, 1)
+        spawning.end_with_launcher()
     if alone is not None and MPI.Comm.Get_parent() != MPI.COMM_NULL:
         alone.arrival = spawning.begin(wait)
         return Job(Context(bounds, wait, fresh=False, source=alone.timetable, bare=alone))

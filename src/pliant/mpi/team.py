@@ -87,11 +87,11 @@ def broadcast(  # noqa: PLR0913 - what goes from where to whom, and how long the
     return value if comm.rank == root else pickle.loads(buffer.tobytes())  # noqa: S301 - from our own rank
 
 
-def gather_all(comm: MPI.Intracomm, value: Any, wait: Wait, what: str) -> list[Any]:
+def gather_all(comm: MPI.Intracomm, value: Any, wait: Wait, what: str, *, limited: bool = True) -> list[Any]:
     """Every rank's ``value`` on every rank, pickled, in rank order."""
     data = np.frombuffer(pickle.dumps(value, pickle.HIGHEST_PROTOCOL), "u1")
     lengths = np.empty(comm.size, "i8")
-    wait.request(comm.Iallgather(np.array([data.size], "i8"), lengths), what)
+    wait.request(comm.Iallgather(np.array([data.size], "i8"), lengths), what, limited=limited)
     buffer = np.empty(int(lengths.sum()), "u1")
     wait.request(comm.Iallgatherv(data, [buffer, lengths.tolist(), MPI.BYTE]), what)
     parts = np.split(buffer, np.cumsum(lengths)[:-1])

@@ -1,8 +1,8 @@
 """How the library waits: never blocked in MPI where it can be helped, never idle without MPI progress.
 
 A blocking collective whose peer has died cannot be left, so collectives are non-blocking and tested in a
-loop. What MPI offers only blocking (Accept, Connect, Merge, Split, Disconnect) runs under a watchdog that can
-only end the process.
+loop. What MPI offers only blocking (Spawn, Accept, Connect, Merge, Split, Disconnect) runs under a watchdog that can
+only end the process, and says in which call and which phase of a resize.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import Timer
 
 from mpi4py import MPI
 
@@ -28,10 +29,20 @@ BUSY_SHARE = 0.2
 """Of the time that data may take to move: then a peer is late, and this core is somebody else's."""
 SLEEP_S = 100e-6
 SLEEP_MAX_S = 500e-6
+GRACE_S = 2.0
+"""What a watchdog has to say why it ends the process. It needs Python for that; then the process is ended without."""
 
 
 def nothing() -> None:
     pass
+
+
+def unseen(_: Phase | None) -> None:
+    pass
+
+
+def end_process() -> None:
+    os._exit(1)
 
 
 class Wait:
@@ -47,9 +58,19 @@ class Wait:
         self.phase: Phase | None = None
         """That of the resize that goes on. When all ranks have stopped for it no wait is for user code, and each has a
         limit."""
+        self.on_phase: Callable[[Phase | None], None] = unseen
+        """Is told of each phase when this rank comes to it, by :meth:`come`."""
+        self.end = end_process
+        """Ends this process, from a thread of its own, when a call that blocks in MPI has taken too long."""
         self._look = nothing
         self._share = 1.0
         self._abandoned: list[object] = []
+
+    def come(self, phase: Phase | None) -> None:
+        """The resize has come to this phase; None: it is over."""
+        if phase is not self.phase:
+            self.phase = phase
+            self.on_phase(phase)
 
     @contextmanager
     def during(self, phase: Phase) -> Iterator[None]:
@@ -139,11 +160,24 @@ class Wait:
     def watchdog(self, what: str) -> Iterator[None]:
         """For calls that block inside MPI: after ``limit_s`` the process ends with its traceback."""
         sys.stderr.flush()
-        faulthandler.dump_traceback_later(self.limit_s, exit=True, file=sys.__stderr__ or sys.stderr)
+        timer = Timer(self.limit_s, self._overdue, (what,))
+        timer.daemon = True
+        timer.start()
+        # Should the call keep the interpreter to itself.
+        faulthandler.dump_traceback_later(
+            self.limit_s + GRACE_S, exit=True, file=sys.__stderr__ or sys.stderr
+        )
         try:
             yield
         except MPI.Exception as error:
             error.add_note(f"pliant: in {what}")
             raise
         finally:
+            timer.cancel()
             faulthandler.cancel_dump_traceback_later()
+
+    def _overdue(self, what: str) -> None:
+        sys.stderr.write(f"pliant: {Stalled(what, self.limit_s, phase=self.phase)}\n")
+        faulthandler.dump_traceback(file=sys.__stderr__ or sys.stderr)
+        sys.stderr.flush()
+        self.end()

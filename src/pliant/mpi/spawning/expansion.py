@@ -17,6 +17,7 @@ from mpi4py import MPI
 
 from pliant.model.errors import PliantError
 from pliant.mpi import join
+from pliant.mpi.resizing.admission import FEW_DESCRIPTORS, has_descriptors
 from pliant.mpi.spawning import messages as m
 from pliant.mpi.spawning.kin import Kin
 from pliant.mpi.wait import Wait
@@ -26,7 +27,12 @@ from pliant.protocol.phases import Phase
 
 
 class NotExpanded(PliantError):  # noqa: N818 - what has become of an expansion
-    """Nothing has changed: the sources have the communicator that they had, and all newcomers end."""
+    """Nothing has changed: the sources have the communicator that they had, and all newcomers go again. ``kin``: those
+    of them that this process has started, if any; it looks after them at its end (``Kin.late``)."""
+
+    def __init__(self, text: str, kin: Kin | None = None) -> None:
+        super().__init__(text)
+        self.kin = kin
 
 
 class Expansion(NamedTuple):
@@ -89,11 +95,13 @@ def expand(  # noqa: PLR0913 - what is started where, by which plan, and how lon
     What dies later, or in a way that MPI cannot bear, ends the sources by the deadline of ``wait``.
     """
     clock = Clock()
+    wait.come(Phase.PREPARE)
     check(comm, plan, command, hosts, wait)
     root = comm.rank == 0
     port = MPI.Open_port() if root and plan.by_port else ""
     clock.end(Phase.PREPARE)
     kin, outcome = None, None
+    wait.come(Phase.START)
     if root or not plan.one:
         kin = Kin(MPI.COMM_SELF if plan.one else comm, brief(plan, command, hosts, epoch), None, wait)
         outcome = bring(kin, plan, epoch, port, wait, clock)
@@ -111,17 +119,21 @@ def brief(plan: SpawnPlan, command: Sequence[str], hosts: Sequence[str], epoch: 
 def bring(  # noqa: PLR0913, PLR0917 - who starts what for whom
     kin: Kin, plan: SpawnPlan, epoch: int, port: str, wait: Wait, clock: Clock
 ) -> m.Outcome:
-    """Start the newcomers, and wait until they are one; by all who start some. Where they are not they are gone."""
+    """Start the newcomers, and wait until they are one; by all who start some. Where they are not they go again, and
+    nobody waits for that before the end of the job (``Kin.late``)."""
+    wait.come(Phase.START)
     kin.start()
     clock.end(Phase.START)
+    wait.come(Phase.SYNCHRONISE)
     report = kin.upside({connection_plan(len(plan.calls), epoch).source_key: port} if port else {})
     verdict = kin.downside(m.Verdict(report.error, report.ports) if kin.first else None)
     clock.end(Phase.SYNCHRONISE)
-    if plan.by_port or verdict.error:
-        kin.part()
     if verdict.error:
-        kin.gone()
-    elif plan.by_port and kin.first:
+        kin.call_off(verdict)
+    elif plan.by_port:
+        kin.part()
+    if not verdict.error and plan.by_port and kin.first:
+        wait.come(Phase.CONNECT)
         joined = m.receive(kin.children[0].comm, 0, m.Joined, wait, "the newcomers to join")
         clock.end(Phase.CONNECT)
         clock.move(Phase.CONNECT, Phase.REORDER, joined.reorder_s)
@@ -157,8 +169,9 @@ def accept(comm: MPI.Intracomm, plan: SpawnPlan, arrivals: Arrivals, wait: Wait,
     if word.error:
         if port:
             MPI.Close_port(port)
-        raise NotExpanded(f"the job stays at {comm.size} ranks: {word.error}")
+        raise NotExpanded(f"the job stays at {comm.size} ranks: {word.error}", kin)
     if plan.by_port:
+        wait.come(Phase.CONNECT)
         if root:
             arrivals.call(go=True, wait=wait)
         with wait.watchdog("accepting the newcomers"):
@@ -180,7 +193,8 @@ def accept(comm: MPI.Intracomm, plan: SpawnPlan, arrivals: Arrivals, wait: Wait,
 def check(
     comm: MPI.Intracomm, plan: SpawnPlan, command: Sequence[str], hosts: Sequence[str], wait: Wait
 ) -> None:
-    """ValueError for what does not fit; NotExpanded on all sources if there is no such program where one of them is.
+    """ValueError for what does not fit; NotExpanded on all sources if there is no such program where one of them is,
+    or one has no free file descriptors.
 
     A program that does not exist would hang MPI_Comm_spawn.
     """
@@ -192,7 +206,7 @@ def check(
         raise ValueError("the plan starts nothing: every node has its processes already")
     if not command:
         raise ValueError("no command is given: newcomers need a program")
-    found = np.array([shutil.which(command[0]) is not None], "i4")
+    found = np.array([shutil.which(command[0]) is not None, has_descriptors()], "i4")
     everywhere = np.empty_like(found)
     wait.request(comm.Iallreduce(found, everywhere, MPI.MIN), "the sources to look for the program")
     if not everywhere[0]:
@@ -200,6 +214,8 @@ def check(
             f"the job stays at {comm.size} ranks: there is no program {command[0]!r} that can be executed, "
             "at least for one of them; give its full path"
         )
+    if not everywhere[1]:
+        raise NotExpanded(f"the job stays at {comm.size} ranks: {FEW_DESCRIPTORS}")
 
 
 def finish(  # noqa: PLR0913 - both sides of any expansion end here
@@ -213,6 +229,7 @@ def finish(  # noqa: PLR0913 - both sides of any expansion end here
     high: bool,
 ) -> Expansion:
     """Merge, or keep both sides: ``high`` are the newcomers."""
+    wait.come(Phase.MERGE)
     if plan.method is Method.MERGE:
         merged = join.unite(comm, between, wait, high=high)
         clock.end(Phase.MERGE)

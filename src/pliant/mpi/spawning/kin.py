@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import os
+import signal
+import sys
+import termios
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import msgspec
@@ -12,9 +19,14 @@ from mpi4py import MPI
 from pliant.job.errors import Stalled
 from pliant.mpi.spawning import messages as m
 from pliant.mpi.team import gather_all
-from pliant.mpi.wait import Wait
+from pliant.mpi.wait import Wait, nothing
 from pliant.plan.spawn import SOURCES, SpawnCall
 from pliant.plan.synchronise import sync_tree
+
+PR_SET_PDEATHSIG = 1
+NAP_S = 1e-3
+END_S = 5.0
+"""What mpiexec gets to end this process."""
 
 
 class Child(NamedTuple):
@@ -125,15 +137,10 @@ class Kin:
         report = m.Report()
         try:
             # Who is further up waits longer, so that the news of a loss comes before it is given up itself.
-            limit = self._wait.limit_s / 2 / (1 + self._briefing.step)
-            heard = m.receive_all(
-                [(child.comm, 0) for child in mine],
-                m.Report,
-                Wait(limit, self._wait.idle),
-                "what was started",
-            )
-        except Stalled as error:
-            self._lost = True
+            with self._wait.looking(nothing, 1 / 2 / (1 + self._briefing.step)):
+                peers = [(child.comm, 0) for child in mine]
+                heard = m.receive_all(peers, m.Report, self._wait, "what was started")
+        except (Stalled, MPI.Exception) as error:
             worlds = ", ".join(str(child.world) for child in mine)
             return m.Report(f"not all of the groups {worlds} have come up: {error}")
         for each in heard:
@@ -153,19 +160,28 @@ class Kin:
         verdict = m.tell(self._own, verdict, m.Verdict, self._wait, "word that all groups are there")
         for child in self.children:
             if self._speaks_to(child):
-                self._sent += m.send(child.comm, 0, verdict)
+                with self._spared(verdict):
+                    self._sent += m.send(child.comm, 0, verdict)
         return verdict
 
+    @contextmanager
+    def _spared(self, verdict: m.Verdict) -> Iterator[None]:
+        """Where all is called off as one has ended, MPI may say of it that it is not there."""
+        try:
+            yield
+        except MPI.Exception:
+            if not verdict.error:
+                raise
+            self._lost = True
+
     def part(self) -> None:
-        """Begin to leave parent and children: a barrier that is waited for in :meth:`gone`."""
+        """Begin to leave parent and children: a barrier that is waited for in :meth:`gone`, or at the end of the job in
+        :meth:`late`."""
         parent = [] if self._parent is None else [self._parent]
         self._parting = [comm.Ibarrier() for comm in (*parent, *(child.comm for child in self.children))]
 
     def gone(self) -> None:
-        """Leave parent and children, if :meth:`part` has begun to. Where contact was lost nobody is left: who is lost
-        would not come to the barrier."""
-        if self._lost:
-            return
+        """Leave parent and children, if :meth:`part` has begun to."""
         self._wait.requests([*self._sent, *self._parting], "parent and children to part")
         if not self._parting:
             return
@@ -174,6 +190,67 @@ class Kin:
                 self._parent.Disconnect()
             for child in self.children:
                 child.comm.Disconnect()
+
+    # ---- where it is called off ---------------------------------------------------------------------
+
+    def go(self) -> None:
+        """A newcomer goes again: when all have that it has started, and all that these have. However long that takes,
+        it does not fail, which would end the job that goes on; who stands still for ever is ended when that ends."""
+        parent = [] if self._parent is None else [self._parent]
+        for comms in ([child.comm for child in self.children], parent):
+            parting = [comm.Ibarrier() for comm in comms]
+            self._wait.requests(parting, "those below to go", limited=False)
+            for comm in comms:
+                comm.Disconnect()
+
+    def call_off(self, verdict: m.Verdict) -> None:
+        """Begin to leave those that were started; nobody waits for that before :meth:`late`."""
+        with self._spared(verdict):
+            self.part()
+
+    def late(self) -> bool:
+        """At the end of a job whose newcomers have been called off: whether some are there still, or that cannot be
+        told. Who was only slow has gone, or does so now."""
+        if self._lost:
+            return True
+        try:
+            # Disconnect would wait for what has been received in part, or not at all.
+            self._wait.requests(self._parting, "those that were started, and go again")
+        except (Stalled, MPI.Exception):
+            return True
+        return False
+
+
+def drain() -> None:
+    """What this process has said is on its way: what mpiexec has not read when it is told to end all would be lost."""
+    until = time.perf_counter() + END_S
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # it is closed, or no pipe
+            stream.flush()
+            while unread(stream.fileno()) and time.perf_counter() < until:
+                time.sleep(NAP_S)
+
+
+def unread(pipe: int) -> int:
+    """Bytes in it; OSError if this cannot be told."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+def end_job(code: int) -> None:
+    """All that mpiexec has started ends, with this exit code, and this process at once, whatever it is in: a thread
+    that is in MPI_Comm_spawn keeps MPI_Abort waiting. An exit alone would have mpiexec wait for what has been
+    started."""
+    fd = os.environ.get("PMI_FD", "")
+    if fd.isdigit():
+        os.write(int(fd), f"cmd=abort exitcode={code}\n".encode())
+        time.sleep(END_S)  # it is ended meanwhile
+    os._exit(code)
+
+
+def end_with_launcher() -> None:
+    """Have the kernel end this process when that which has started it does: of several that fail at once Hydra's
+    proxies crash, and what stands still would be left."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def host() -> str:

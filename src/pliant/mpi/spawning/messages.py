@@ -83,10 +83,12 @@ class Come(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """To the process that starts others beside the job: do so, or end. ``port`` is the sources'."""
+    """To the process that starts others beside the job: do so, or end. ``port`` is the sources'. ``last``: it says
+    before its end whether some of those that it has started have never come."""
 
     briefing: Briefing | None = None
     port: str = ""
+    last: bool = False
 
 
 class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -67,9 +67,11 @@ class OwnWorld:
             self._rest, request = world.Idup()
             wait.request(request, "the others of a world in which some are to sleep")
         stays = comm.rank not in gone
+        wait.come(Phase.REORDER)
         with wait.watchdog("splitting the communicator"):
             rest = comm.Split(0 if stays else MPI.UNDEFINED, comm.rank)
         split = time.perf_counter()
+        wait.come(Phase.COMMIT)
         barrier(comm, wait, "the end of the shrink")
         with wait.watchdog("leaving the old communicator"):
             comm.Disconnect()

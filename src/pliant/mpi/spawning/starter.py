@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 
 from mpi4py import MPI
 
 from pliant.mpi.spawning import messages as m
 from pliant.mpi.spawning.expansion import Arrivals, Clock, bring
-from pliant.mpi.spawning.kin import Kin, host
+from pliant.mpi.spawning.kin import Kin, end_job, end_with_launcher, host
 from pliant.mpi.wait import Wait
 
 COMMAND = ("-m", "mpi4py", "-c", "from pliant.mpi.spawning.starter import main; main()")
@@ -50,25 +51,44 @@ class Starter:
         assert briefing is not None  # noqa: S101 - they were ordered
         return Arrivals(briefing.epoch, self._order.port, outcome, starter=self._comm)
 
-    def end(self) -> None:
-        """The process ends; no order is open."""
-        self._wait.requests(m.send(self._comm, 0, m.Order()), "the process that starts others to end")
+    def end(self, *, last: bool = False) -> bool:
+        """The process ends; no order is open. At the ``last`` end, that of the job: whether some of those that it has
+        started stand still."""
+        self._wait.requests(
+            m.send(self._comm, 0, m.Order(last=last)), "the process that starts others to end"
+        )
+        late = False
+        if last:
+            # It waits for each of them as long as others wait for it.
+            outcome = m.receive(
+                self._comm, 0, m.Outcome, self._wait, "the process that starts others to end", limited=False
+            )
+            late = bool(outcome.error)
         with self._wait.watchdog("leaving the process that starts others"):
             self._comm.Disconnect()
+        return late
 
 
 def main() -> None:
     """The process itself."""
-    root, wait = MPI.Comm.Get_parent(), Wait(float(sys.argv[1]))
+    root, wait, late = MPI.Comm.Get_parent(), Wait(float(sys.argv[1])), list[Kin]()
+    wait.end = partial(end_job, 1)
+    end_with_launcher()
     while (order := _next(root, wait)).briefing is not None:
         clock, plan = Clock(), order.briefing.plan()
         kin = Kin(MPI.COMM_SELF, order.briefing, None, wait)
         outcome = bring(kin, plan, order.briefing.epoch, order.port, wait, clock)
+        wait.come(None)
         wait.requests(m.send(root, 0, outcome), "the job to hear of its newcomers")
         if not outcome.error:
             come = m.receive(root, 0, m.Come, wait, "the job to call its newcomers", limited=False)
             wait.requests(m.send(kin.children[0].comm, 0, come), "the newcomers to be called")
             kin.gone()
+        else:
+            late.append(kin)
+    if order.last:
+        remain = any([kin.late() for kin in late])  # noqa: C419 - all of them
+        wait.requests(m.send(root, 0, m.Outcome("late" if remain else "")), "the job to hear who is late")
     root.Disconnect()
 
 

@@ -6,12 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pliant.job.errors import Stalled
 from pliant.protocol import messages as m
 from pliant.testing.standins.fabric import Call, Fabric, Seat
 from pliant.testing.standins.running import ROUNDING_S, Host, Running, Script, T
 
 ADMIT_S = 5.0
 """How long Accept waits for newcomers."""
+PATIENCE = 2 / 3
+"""Of the deadline of the others: how long rank 0 waits for newcomers."""
 MERGING = "merging with the job"
 
 
@@ -32,6 +35,7 @@ class Admitting(Running):
         self.joining: tuple[int, ...] = ()
         self.lost = ""
         self._leaves: Callable[[], bool] = _never
+        self._share = 1.0
 
     def _all(self, seat: Seat, value: object, what: str, excuse: str = "") -> Script[dict[int, Any]]:
         """What every rank gives, by rank."""
@@ -75,10 +79,11 @@ class Admitting(Running):
         return Seat(side.joint, own.rank + side.offset)
 
     def _agreed(self, own: Seat, block: Script[T]) -> Script[T]:
-        """The sources do the block together or not at all: rank 0 says when it is over, and whether it counts."""
+        """The sources do the block together or not at all: rank 0 says when it is over, and whether it counts. It has
+        less patience than the others, who wait for its word."""
         word: Call | None = None
         if own.rank == 0:
-            self._leaves = lambda: self.lost != ""
+            self._leaves, self._share = lambda: self.lost != "", PATIENCE
         else:
             word = heard = own.call(None, 0)
             word.waiting.append(self)
@@ -87,12 +92,13 @@ class Admitting(Running):
             result = yield from block
             if self._leaves():
                 raise Undone(self.lost)
-        except Undone:
+        except (Undone, Stalled) as error:
             if own.rank == 0:
                 own.call(False, 0)
+                raise Undone(str(error)) from error
             raise
         finally:
-            self._leaves = _never
+            self._leaves, self._share = _never, 1.0
         if word is None:
             own.call(True, 0)
         else:
@@ -109,12 +115,17 @@ class Admitting(Running):
         excuse: str = "",
         polls: bool = True,
         watchdog: bool = False,
-        times: int = 1,
+        times: float = 1,
     ) -> Script[None]:
         """In a block that sources do together it is left by Undone."""
         leaves = self._leaves
         yield from super().wait(
-            lambda: done() or leaves(), what, excuse=excuse, polls=polls, watchdog=watchdog, times=times
+            lambda: done() or leaves(),
+            what,
+            excuse=excuse,
+            polls=polls,
+            watchdog=watchdog,
+            times=times * self._share,
         )
         if leaves() and not done():
             raise Undone(self.lost)

@@ -76,7 +76,7 @@ class Wait:
     polls: bool = False
     watchdog: bool = False
     sleeps: bool = False
-    times: int = 1
+    times: float = 1
 
 
 def own_words(command: tuple[str, ...]) -> tuple[str, ...]:
@@ -268,7 +268,7 @@ class Running(ABC):
         excuse: str = "",
         polls: bool = True,
         watchdog: bool = False,
-        times: int = 1,
+        times: float = 1,
     ) -> Script[None]:
         """Wait for what others do: Stalled after ``times`` the limit, unless there is an ``excuse`` for having none."""
         limit_s = self.limit_s * times

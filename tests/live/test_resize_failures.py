@@ -110,6 +110,36 @@ def test_a_job_that_ends_in_merge_says_so(start: Start, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(
+    ("words", "phase"),
+    [
+        ("root connect crash", "connect"),
+        ("root merge crash", "merge"),
+        ("root settle crash", "commit"),
+        ("root settle stop", "commit"),
+        ("0 settle 0", "commit"),
+    ],
+)
+def test_a_job_whose_root_is_lost_or_that_is_behind_its_last_word_says_where(
+    start: Start, tmp_path: Path, words: str, phase: str
+) -> None:
+    """A crash of MPI in Connect or Merge is one of the root. If it stands still another rank ends the job."""
+    flag, plan = tmp_path / "flag", tmp_path / "plan"
+    plan.write_text(words)
+    bounds = '{ min = 1, max = 2 }\nenv = { PLIANT_DEADLINE = "4" }'
+    run = start(
+        f"nodes = 2\nslots = 2\n{KEEP}",
+        job("hit", f"python {PROGRAMS / 'killed.py'} {flag} {plan}", bounds),
+    )
+    run.wait_for(r.JobMalleable)
+    ordered(run, 1)
+    hit = run.finish(code=1)["hit"]
+    assert hit["state"] == "FAILED", run.story()
+    assert [(each["outcome"], each["phase"]) for each in hit["resizes"]] == [("ended", phase)]
+    assert f"the job, being resized, failed in its phase {phase}: " in (run.out / "hit.log").read_text()
+
+
+@pytest.mark.long
 def test_a_program_that_is_gone_costs_a_resize_and_not_the_job(start: Start, tmp_path: Path) -> None:
     flag, script, program = tmp_path / "flag", tmp_path / "until.py", tmp_path / "program"
     script.write_bytes((PROGRAMS / "until.py").read_bytes())

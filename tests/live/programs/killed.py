@@ -2,8 +2,8 @@
 
 PLAN is a file with the rank of a group that dies, or ``all``, the point from which its time runs, and how many
 seconds it has from there: ``0 merged 0.001``. A timer of the kernel ends it, wherever it then is; with ``stop`` for the
-seconds it stands still at that point. What each newcomer
-came to last stands in ``PLAN.GROUP.RANK``.
+seconds it stands still at that point, and with ``crash`` it ends as in a library that aborts. Of the first processes
+rank 0 does so in place of newcomers where the rank is ``root``. What each came to last stands in ``PLAN.GROUP.RANK``.
 """
 
 import importlib
@@ -32,21 +32,23 @@ POINTS = {
 }
 """What a newcomer comes to, in this order."""
 WIDTH = 16
+SIGNALS = {"stop": signal.SIGSTOP, "crash": signal.SIGABRT}
 
 
 def main() -> None:
     rank = os.environ["PMI_RANK"]
     newcomer = os.environ["PLIANT_RESIZE"] != "0"
     who, point, after = PLAN.read_text().split()
+    own = "root" if not newcomer and rank == "0" else rank
     reached = os.open(f"{PLAN}.{os.environ['PLIANT_GROUP']}.{rank}", os.O_WRONLY | os.O_CREAT, 0o600)
 
     def reach(name: str) -> None:
-        if not newcomer:
+        if newcomer == (who == "root"):
             return
         os.pwrite(reached, name.ljust(WIDTH).encode(), 0)  # at once, or not at all
-        if name == point and who in ("all", rank) and after == "stop":
-            os.kill(os.getpid(), signal.SIGSTOP)
-        elif name == point and who in ("all", rank):
+        if name == point and who in ("all", own) and after in SIGNALS:
+            os.kill(os.getpid(), SIGNALS[after])
+        elif name == point and who in ("all", own):
             left = float(after) - (time.perf_counter() - BEGAN if name == "start" else 0)
             if left <= 0:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -77,6 +79,7 @@ def main() -> None:
     reach("register")
     pointed(loop, "star", "join")
     pointed(resize, "grow_newcomer", "connect", "step")
+    pointed(resize, "admit", "connect")
     pointed(resize, "redistribute", "data")
     pointed(resize, "settle", "settle")
     pointed(join, "connect", behind="connected")

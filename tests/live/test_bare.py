@@ -81,6 +81,71 @@ def test_a_world_that_is_cut_ends_and_what_it_needs_is_started_anew() -> None:
     ]
 
 
+SLOTS = ("-launcher", "fork", "-hosts", "a:2", "-n", "2")
+TWO_EACH = "a:2,b:2"
+
+
+def test_ranks_of_a_node_sleep_and_wake_up() -> None:
+    """Of an initial world and of one that was started; what holds a rank awake that sleeps again is its second word."""
+    at = "10:2,15:b=1,20:b=2,25:a=1+b=1,30:a=2+b=2,35:1"
+    assert told(heat(str(MPIEXEC), *SLOTS, PLIANT_RESIZE_AT=at, PLIANT_RESIZE_HOSTS=TWO_EACH)) == [
+        "step 10 from 1 to 2 nodes, by merge and hypercube, as all new groups are equal",
+        "step 15 to a=2,b=1, by termination of 0 ranks, and 1 that sleep and hold their nodes",
+        "step 20 to a=2,b=2, by 1 that wake up",
+        "step 25 to a=1,b=1, by termination of 0 ranks, and 2 that sleep and hold their nodes",
+        "step 30 to a=2,b=2, by 2 that wake up",
+        "step 35 from 2 to 1 nodes, by termination of 2 ranks",
+    ]
+
+
+@pytest.mark.long
+def test_ranks_that_sleep_end_with_their_node_or_with_the_job_and_none_wakes_that_is_not_there() -> None:
+    at = "10:2,15:b=1,20:1,25:a=1,30:a=2,32:a=1"
+    assert told(heat(str(MPIEXEC), *SLOTS, PLIANT_RESIZE_AT=at, PLIANT_RESIZE_HOSTS=TWO_EACH)) == [
+        "step 10 from 1 to 2 nodes, by merge and hypercube, as all new groups are equal",
+        "step 15 to a=2,b=1, by termination of 0 ranks, and 1 that sleep and hold their nodes",
+        "step 20 from 2 to 1 nodes, by termination of 2 ranks",
+        "step 25 to a=1, by termination of 0 ranks, and 1 that sleep and hold their nodes",
+        "step 30 to a=2, by 1 that wake up",
+        "step 32 to a=1, by termination of 0 ranks, and 1 that sleep and hold their nodes",
+    ]
+    ran = heat(str(MPIEXEC), *SLOTS, PLIANT_RESIZE_AT="10:b=1,20:2", PLIANT_RESIZE_HOSTS=TWO_EACH)
+    first, second = told(ran)
+    assert first.startswith("step 10: the job stays as it is, as not so many ranks sleep on b: ")
+    assert second.startswith("step 20 from 1 to 2 nodes")
+
+
+SLEEPS = """
+import os, time
+from pliant import mpi
+with mpi.malleable() as job:
+    rows = job.array("rows", (8,), "i8")
+    began = before = time.process_time()
+    for step in job.steps(120):
+        now, before = time.process_time(), time.process_time()
+        if step == 100:  # a rank that has slept is there first now
+            print("slept" if job.rank else "awake", os.getpid(), now - began, flush=True)
+        began = now
+        rows.owned[...] += 1
+        time.sleep(0.02)
+    whole = rows.gather()
+    if job.rank == 0:
+        print(whole.tolist())
+"""
+
+
+def test_a_rank_that_sleeps_takes_no_processor(tmp_path: Path) -> None:
+    """For nearly two seconds; it has the rows of all then."""
+    (tmp_path / "sleeps.py").write_text(SLEEPS)
+    env = {"PLIANT_RESIZE_AT": "10:a=1,100:a=2", "PLIANT_RESIZE_HOSTS": "a:2"}
+    ran = run((str(MPIEXEC), *SLOTS), (str(tmp_path / "sleeps.py"),), env)
+    assert ran.returncode == 0, ran.stderr
+    *said, whole = sorted(ran.stdout.splitlines(), reverse=True)
+    assert whole == str([120] * 8)
+    (slept,) = [float(line.split()[2]) for line in said if line.startswith("slept")]
+    assert slept < 0.5
+
+
 @pytest.mark.long
 def test_a_shrink_by_respawn_starts_all_that_is_left_anew() -> None:
     assert told(heat(*ONE, PLIANT_RESIZE_AT="10:3,20:2", PLIANT_RESIZE_SHRINK="respawn")) == [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,8 +18,11 @@ from pliant.plan.shrink import (
     ShrinkPlan,
     World,
     awake_on,
+    awake_ranks,
     root_of,
     shrink_plan,
+    waking,
+    woken,
     world_over,
 )
 from pliant.plan.spawn import Method, Strategy, spawn_plan
@@ -359,3 +364,31 @@ def test_growth_adds_worlds_or_replaces_them() -> None:
     again = grown([INITIAL], spawn_plan([2, 2, 2], [2, 2], Method.BASELINE, Strategy.SINGLE))
     assert (again.targets, again.after) == (tuple(range(4, 10)), (World(1, (0, 0, 1, 1, 2, 2)),))
     assert grown([INITIAL], spawn_plan([2, 2], [2, 2], Method.MERGE, Strategy.DIFFUSIVE)).is_nothing
+
+
+# ---- ranks that wake up ---------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
+def test_slots_that_sleep_are_those_that_wake(slots: list[int], data: st.DataObject) -> None:
+    """The first world is over two nodes where there are so many. Who is awake then is awake as often as was asked."""
+    worlds = (world_over(0, dict(enumerate(slots[:2]))), *(
+        world_over(node, {node: count}) for node, count in enumerate(slots[2:], 2)
+    ))  # fmt: skip
+    back = {
+        node: count - left
+        for node, count in enumerate(slots)
+        if (left := data.draw(st.integers(1, count))) < count
+    }
+    if not back:
+        return
+    after = shrink_plan(worlds, back).after
+    asleep = {node: sum(w.nodes[rank] == node for w in after for rank in w.asleep) for node in back}
+    assert asleep == back
+    more = {node: data.draw(st.integers(1, count)) for node, count in back.items()}
+    again = woken(after, waking(after, more))
+    assert awake_on(again) == awake_on(after) + Counter(more)
+    kept = [process for process in awake_ranks(again) if process in set(awake_ranks(after))]
+    assert kept == [*awake_ranks(after)]
+    with pytest.raises(ValueError, match="are to wake up, and"):
+        waking(again, {node: slots[node] for node in back})

@@ -39,6 +39,15 @@ def test_nothing_is_said_or_all() -> None:
         ("AT", "-1:2", "'-1:2' is no step"),
         ("AT", "9:2,9:3", "step 9 comes after step 9"),
         ("AT", "9:3", "PLIANT_RESIZE_AT asks for 3 nodes, and PLIANT_RESIZE_HOSTS names 2: name more"),
+        ("AT", "9:a=0", "PLIANT_RESIZE_AT: '9:a=0' is no step and number of nodes"),
+        ("AT", "9:a=1+b", "nor are there slots of nodes in it, one at least of each, such as 100:n1=2+n2=1"),
+        ("AT", "9:a=1+a=1", "PLIANT_RESIZE_AT: at step 9 a node is named twice"),
+        (
+            "AT",
+            "9:c=1",
+            "at step 9 'c' is named, and not in PLIANT_RESIZE_HOSTS: name it there, with its slots",
+        ),
+        ("AT", "9:a=2", "at step 9 2 slots of 'a' are asked for, and PLIANT_RESIZE_HOSTS gives it 1"),
         ("HOSTS", "a:1,b", "PLIANT_RESIZE_HOSTS: 'b' is no node with its slots, such as n0:2"),
         ("HOSTS", "a:1,a:1,b:1", "a node is named twice"),
         ("METHOD", "spawn", "PLIANT_RESIZE_METHOD is 'spawn': it must be one of merge, baseline"),
@@ -67,4 +76,13 @@ def test_a_timetable_decides_at_its_steps_and_leaves_out_what_changes_nothing() 
     assert [table.following(step) for step in (0, 2, 3, 7, 8)] == [2, 2, 7, 7, NEVER]
     assert table.decide(2) == Decision(Action.EXPAND, resize=1)
     assert table.decide(7) == Decision(Action.SHRINK, resize=3)
-    assert [table.nodes(1), table.nodes(3)] == [4, 1]
+    assert [table.due(1), table.due(3)] == [Due(2, 4), Due(7, 1)]
+
+
+def test_slots_of_nodes_are_read_and_decided_among_the_others() -> None:
+    orders = read({"PLIANT_RESIZE_AT": "1:2,4:b=1,6:a=2 + b=2,8:2,9:1", "PLIANT_RESIZE_HOSTS": "a:2,b:2"})
+    assert orders is not None
+    assert orders.due[1:3] == (Due(4, 0, (("b", 1),)), Due(6, 0, (("a", 2), ("b", 2))))
+    table = Timetable(orders.due, 1)
+    assert table.decide(4) == Decision(Action.SLOTS, resize=2)
+    assert [table.following(step) for step in (2, 5, 7)] == [4, 6, 9]  # it is on 2 nodes at step 8

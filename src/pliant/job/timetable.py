@@ -1,6 +1,7 @@
 """Where no scheduler is: what the user's environment says about when a program resizes itself, and how.
 
-``PLIANT_RESIZE_AT=100:8,200:2``: at step 100 to 8 nodes, at step 200 to 2. ``PLIANT_RESIZE_HOSTS=n0:2,n1:2``: the
+``PLIANT_RESIZE_AT=100:8,200:2,300:n1=1+n2=1``: at step 100 to 8 nodes, at step 200 to 2; at step 300 one rank is to be
+awake on n1, and one on n2. ``PLIANT_RESIZE_HOSTS=n0:2,n1:2``: the
 nodes that may be used, in this order, with the slots of each. ``PLIANT_RESIZE_METHOD`` and ``PLIANT_RESIZE_STRATEGY``
 are names of ``plan/spawn.py``, the latter with those of ``plan/choose.py`` behind it (``hypercube,asynchronous``);
 ``PLIANT_RESIZE_SHRINK`` is one of ``plan/shrink.py``.
@@ -27,10 +28,12 @@ E = TypeVar("E", Method, ShrinkMethod)
 
 
 class Due(NamedTuple):
-    """At ``step`` the job goes to ``nodes`` nodes."""
+    """At ``step`` the job goes to ``nodes`` nodes; or, with ``slots``, it stays on those it has, and so many of its
+    ranks are awake on these."""
 
     step: int
     nodes: int
+    slots: tuple[tuple[str, int], ...] = ()
 
 
 class Host(NamedTuple):
@@ -60,6 +63,8 @@ def read(environ: Mapping[str, str]) -> Orders | None:
     hosts = tuple(_host(item) for item in environ.get(HOSTS, "").split(",") if item)
     if hosts and (most := max(each.nodes for each in due)) > len(hosts):
         raise PliantError(f"{AT} asks for {most} nodes, and {HOSTS} names {len(hosts)}: name more")
+    for each in due:
+        _check_slots(each, hosts)
     if len({host.name for host in hosts}) < len(hosts):
         raise PliantError(f"{HOSTS}={environ[HOSTS]}: a node is named twice")
     method = _named(environ, METHOD, Method)
@@ -69,10 +74,32 @@ def read(environ: Mapping[str, str]) -> Orders | None:
 
 
 def _due(item: str) -> Due:
-    step, _, nodes = item.partition(":")
-    if not (_is_number(step) and _is_number(nodes) and int(nodes)):
-        raise PliantError(f"{AT}: {item!r} is no step and number of nodes, such as 100:8")
-    return Due(int(step), int(nodes))
+    step, _, what = item.partition(":")
+    if _is_number(step) and "=" in what:
+        pairs = [each.strip().partition("=") for each in what.split("+")]
+        if all(name and _is_number(slots) and int(slots) for name, _, slots in pairs):
+            return Due(int(step), 0, tuple((name, int(slots)) for name, _, slots in pairs))
+    if not (_is_number(step) and _is_number(what) and int(what)):
+        raise PliantError(
+            f"{AT}: {item!r} is no step and number of nodes, such as 100:8, nor are there slots of nodes in it, one at "
+            "least of each, such as 100:n1=2+n2=1"
+        )
+    return Due(int(step), int(what))
+
+
+def _check_slots(due: Due, hosts: tuple[Host, ...]) -> None:
+    there = {host.name: host.slots for host in hosts}
+    if len(names := [name for name, _ in due.slots]) > len(set(names)):
+        raise PliantError(f"{AT}: at step {due.step} a node is named twice")
+    for name, slots in due.slots:
+        if name not in there:
+            raise PliantError(
+                f"{AT}: at step {due.step} {name!r} is named, and not in {HOSTS}: name it there, with its slots"
+            )
+        if slots > there[name]:
+            raise PliantError(
+                f"{AT}: at step {due.step} {slots} slots of {name!r} are asked for, and {HOSTS} gives it {there[name]}"
+            )
 
 
 def _host(item: str) -> Host:
@@ -116,12 +143,14 @@ class Timetable:
     def __init__(self, due: tuple[Due, ...], nodes: int) -> None:
         """For a job that begins with ``nodes`` nodes."""
         self._at: dict[int, Decision] = {}
-        self._sizes: dict[int, int] = {}
+        self._due = due
         for number, each in enumerate(due, 1):
+            if each.slots:
+                self._at[each.step] = Decision(Action.SLOTS, resize=number)
+                continue
             if each.nodes != nodes:
                 action = Action.EXPAND if each.nodes > nodes else Action.SHRINK
                 self._at[each.step] = Decision(action, resize=number)
-                self._sizes[number] = each.nodes
             nodes = each.nodes
 
     def following(self, step: int) -> int:
@@ -130,6 +159,6 @@ class Timetable:
     def decide(self, step: int) -> Decision:
         return self._at[step]
 
-    def nodes(self, resize: int) -> int:
-        """To how many nodes this resize goes."""
-        return self._sizes[resize]
+    def due(self, resize: int) -> Due:
+        """What this resize is to do."""
+        return self._due[resize - 1]

@@ -79,6 +79,8 @@ class Bare:
         self.pending: Pending | None = None
         self.arrival: spawning.Arrival | None = None
         """Of a newcomer that is not joined yet."""
+        self.word: spawning.Word | None = None
+        """Of a rank that has slept and is to join the job again."""
         self.late: list[spawning.Kin] = []
         """Of newcomers that this rank has started, and that were called off."""
 
@@ -91,7 +93,7 @@ class Bare:
         """The team of a job that has just been started; PliantError if its nodes are not those that were named, or it
         cannot have the sizes that are."""
         for due in self.orders.due:
-            if not bounds.allows(due.nodes):
+            if not due.slots and not bounds.allows(due.nodes):
                 raise PliantError(
                     f"{timetable.AT} names {due.nodes} nodes, and the program allows {bounds.describe()}"
                 )
@@ -121,7 +123,7 @@ class Bare:
             raise PliantError(f"{timetable.AT}: {error}") from None
         if own.rank == 0:
             for why in self.way.why[1:]:
-                _say(why)
+                say(why)
         self.have_starter(own, wait)
         return assemble(own, self.members, wait)
 
@@ -138,7 +140,7 @@ class Bare:
                 self.starter = spawning.Starter(wait)
             except MPI.Exception as error:
                 why = error.Get_error_string()
-                _say(f"not asynchronous, as no process that starts others could be started: {why}")
+                say(f"not asynchronous, as no process that starts others could be started: {why}")
         if broadcast(own, why, 0, wait, "the process that starts others"):
             self.way = self.way._replace(beside=self.way.beside - {Beside.ASYNCHRONOUS})
             return False
@@ -171,7 +173,7 @@ class Bare:
             MPI.Close_port(arrivals.port)
             if arrivals.outcome is not None and not arrivals.outcome.error:
                 arrivals.call(go=False, wait=wait)
-            _say(
+            say(
                 f"the newcomers that were started at step {self.pending.step} have come too late and go again"
             )
         late = self.starter.end(last=last)
@@ -205,7 +207,7 @@ class Bare:
         """What is to be done for so many nodes, and how and why so."""
         awake = awake_on(self.worlds)
         if nodes < len(awake):
-            return self._shrinkage({node: ranks for node, ranks in awake.items() if node >= nodes})
+            return self.shrinkage({node: ranks for node, ranks in awake.items() if node >= nodes})
         cores = [host.slots if number < nodes else 0 for number, host in enumerate(self.hosts)]
         running = [awake[number] for number in range(len(self.hosts))]
         method = self.way.method
@@ -216,7 +218,7 @@ class Bare:
         plan = spawn_plan(cores, running, method, strategy, one=Beside.ONE in self.way.beside)
         return grown(self.worlds, plan), f"{method} and {strategy}, {why}"
 
-    def _shrinkage(self, back: dict[int, int]) -> tuple[Change, str]:
+    def shrinkage(self, back: dict[int, int]) -> tuple[Change, str]:
         plan, why = shrink_plan(self.worlds, back, self.way.shrink), ""
         if plan.respawn is not None:
             strategy, why = self.way.strategy_for({group.size for group in plan.respawn.groups})
@@ -274,16 +276,16 @@ def perform(context: Context, decision: Decision, snapshot: Snapshot) -> bool:
     # Who goes on speaks; the first of the job where nobody does.
     speaks = team.own.rank == min(change.stays, default=0)
     try:
-        with _logged(context.wait, snapshot.step, speaks=speaks):
+        with logged(context.wait, snapshot.step, speaks=speaks):
             if pending.step == snapshot.step and _begin_beside(context, bare, pending, begin):
                 return False
             snapshot = context.stop(snapshot)
-            _carry_out(context, bare, change, snapshot, beside=pending.step < snapshot.step)
+            carry_out(context, bare, change, snapshot, beside=pending.step < snapshot.step)
     except spawning.NotExpanded as error:
         if error.kin is not None:
             bare.late.append(error.kin)
         if team.own.rank == 0:
-            _say(f"at step {snapshot.step}: {error}")
+            say(f"at step {snapshot.step}: {error}")
         return False
     context.epoch += 1
     if speaks:
@@ -294,13 +296,13 @@ def perform(context: Context, decision: Decision, snapshot: Snapshot) -> bool:
             how += f"; newcomers were started beside the job at step {pending.step}"
         elif change.spawn is not None and change.spawn.one:
             how += "; one rank started newcomers, and told the rest"
-        _say(f"at step {snapshot.step} from {team.nodes} to {nodes} nodes in {seconds:.3f} s, by {how}")
+        say(f"at step {snapshot.step} from {team.nodes} to {nodes} nodes in {seconds:.3f} s, by {how}")
     return True
 
 
 def _planned(bare: Bare, decision: Decision, team: Team, step: int) -> Pending | None:
     """What the timetable wants; None where it has come about already, as a resize before this one has failed."""
-    if (nodes := bare.timetable.nodes(decision.resize)) == team.nodes:
+    if (nodes := bare.timetable.due(decision.resize).nodes) == team.nodes:
         return None
     change, how = bare.change(nodes)
     if change.is_nothing:
@@ -322,7 +324,7 @@ def _begin_beside(context: Context, bare: Bare, pending: Pending, begin: float) 
     return True
 
 
-def _carry_out(context: Context, bare: Bare, change: Change, snapshot: Snapshot, *, beside: bool) -> None:
+def carry_out(context: Context, bare: Bare, change: Change, snapshot: Snapshot, *, beside: bool) -> None:
     """The sources' part."""
     team, wait = context.joined("the job"), context.wait
     comm, between = team.own, None
@@ -392,12 +394,15 @@ def _hand_over(context: Context, comm: MPI.Intracomm, sources: int, news: News) 
     redistribute(arrays, comm, range(sources), news.targets, wait)
     context.team, bare.worlds = None, news.worlds
     if leaving := set(range(comm.size)).difference(news.targets):
+        for array in arrays if comm.rank in leaving else ():
+            array.settle()
         barrier(comm, wait, "the end of the redistribution")
         if comm.rank in leaving:
             bare.part(wait)
         left = bare.own.shrink(comm, leaving, wait)
         if left.comm is None:
-            context.released = True
+            bare.word = left.word
+            context.released = left.word is None
             return
         comm = left.comm
     with wait.during(Phase.REDISTRIBUTE):
@@ -409,7 +414,7 @@ def _hand_over(context: Context, comm: MPI.Intracomm, sources: int, news: News) 
 
 
 @contextmanager
-def _logged(wait: Wait, step: int, *, speaks: bool) -> Iterator[None]:
+def logged(wait: Wait, step: int, *, speaks: bool) -> Iterator[None]:
     """Who speaks for the job says each phase of the block on standard error when the job comes to it. mpiexec ends all
     processes of a program at once when one fails: what was said before is all that then tells where that was."""
     begun = False
@@ -436,13 +441,13 @@ def _logged(wait: Wait, step: int, *, speaks: bool) -> Iterator[None]:
 def _end_all(rest: MPI.Intracomm, wait: Wait) -> None:
     """When the program has ended on all ranks of the job."""
     if rest.rank == 0:
-        _say("processes that were started for a resize, and called off, are there still: they are ended")
+        say("processes that were started for a resize, and called off, are there still: they are ended")
     spawning.drain()
     barrier(rest, wait, "the others of the job to end", limited=False)
     if rest.rank == 0:
         spawning.end_job(0)
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     sys.stderr.write(f"pliant: {text}\n")
     sys.stderr.flush()

@@ -13,7 +13,7 @@ from pliant.job.decisions import Action, Decision, Known
 from pliant.job.negotiation import Situation
 from pliant.model.errors import PliantError
 from pliant.model.speedup import Model
-from pliant.mpi import abilities, bare, join
+from pliant.mpi import abilities, bare, bare_slots, join
 from pliant.mpi.checks import Checks, Meanwhile
 from pliant.mpi.context import Context, Snapshot
 from pliant.mpi.errors import Released
@@ -163,7 +163,10 @@ class Loop:
         totals = self._pace.totals
         snapshot = context.snapshot(self._step, self._total, self._lag, totals.should_s, totals.paced_s)
         if context.place is None:
-            resized = bare.perform(context, decision, snapshot)
+            alone = bare_slots if decision.action is Action.SLOTS else bare
+            resized = alone.perform(context, decision, snapshot)
+            if (begin := bare_slots.woken_at(context)) is not None:
+                self._take_up(begin)
         elif decision.action is Action.SLOTS:
             resized = slots.perform(context, decision, self._situation(), snapshot)
             if context.bed is not None:

@@ -145,12 +145,35 @@ def shrink_plan(
 
 def root_of(worlds: Sequence[World]) -> Process:
     """The first rank awake, which speaks for the job."""
-    return next(Process(world.id, rank) for world in worlds for rank in world.awake)
+    return awake_ranks(worlds)[0]
 
 
 def awake_on(worlds: Sequence[World]) -> Counter[int]:
     """How many ranks are awake, by node."""
     return Counter(world.nodes[rank] for world in worlds for rank in world.awake)
+
+
+def waking(worlds: Sequence[World], more: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
+    """Which ranks of which worlds wake up, so that ``more`` are awake on nodes: the first in the order of the job's
+    ranks. ValueError if not so many sleep there."""
+    wakes: dict[int, tuple[int, ...]] = {}
+    for node, count in more.items():
+        there = [Process(w.id, rank) for w in worlds for rank in sorted(w.asleep) if w.nodes[rank] == node]
+        if len(there) < count:
+            raise ValueError(f"node {node}: {count} ranks are to wake up, and {len(there)} sleep there")
+        for world, rank in there[:count]:
+            wakes[world] = (*wakes.get(world, ()), rank)
+    return {world: tuple(sorted(wakes[world])) for world in sorted(wakes)}
+
+
+def woken(worlds: Sequence[World], wakes: Mapping[int, Sequence[int]]) -> tuple[World, ...]:
+    """The job's worlds when these ranks are awake."""
+    return tuple(world._replace(asleep=world.asleep.difference(wakes.get(world.id, ()))) for world in worlds)
+
+
+def awake_ranks(worlds: Sequence[World]) -> tuple[Process, ...]:
+    """The job's ranks, in their order."""
+    return tuple(Process(world.id, rank) for world in worlds for rank in world.awake)
 
 
 def check_worlds(worlds: Sequence[World]) -> None:

@@ -76,7 +76,7 @@ def until(true: Callable[[], bool], what: str) -> None:
 
 class Page:
     """A page of docs/ whose blocks of code are run, so that it cannot say what is not so. A program's first line is a
-    comment with its name; there is one block of commands."""
+    comment with its name; all else is commands."""
 
     def __init__(self, name: str) -> None:
         text = (ROOT / "docs" / name).read_text(encoding="utf-8")
@@ -84,9 +84,10 @@ class Page:
         self.programs = {
             text.split(maxsplit=2)[1].rstrip(":"): text for language, text in blocks if language == "python"
         }
-        [commands] = [text for language, text in blocks if language == "sh"]
-        self.commands = commands.splitlines()
-        assert len(blocks) == len(self.programs) + 1
+        commands = [text for language, text in blocks if language == "sh"]
+        self.commands = [line for text in commands for line in text.splitlines()]
+        assert commands
+        assert len(blocks) == len(self.programs) + len(commands)
 
     @contextmanager
     def shell(self, folder: Path) -> Iterator[Callable[[str], list[str]]]:
@@ -100,7 +101,7 @@ class Page:
 
             def run(line: str) -> list[str]:
                 ran = subprocess.run(
-                    ["sh", "-c", line], cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False
+                    ["sh", "-c", line], cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False
                 )  # fmt: skip
                 assert ran.returncode == 0, ran.stderr
                 if not line.startswith("pliant run"):

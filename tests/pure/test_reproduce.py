@@ -66,7 +66,7 @@ def test_paper_2_leaves_its_figures(runs: paper2.Runs, tmp_path: Path) -> None:
 def test_paper_3_stays_near_its_table_and_leaves_its_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The two smaller workloads; the values that are furthest off are in the docstring of ``paper3.TIMES``."""
+    """The two smaller workloads; the values that are furthest off are in the docstring of ``table1.TIMES``."""
     monkeypatch.setattr(paper3, "COUNTS", (50, 100))
     runs = paper3.collect(run_all(paper3.tasks(), 1, lambda _done: None))
     for (count, version), article in PUBLISHED.items():

@@ -3,7 +3,7 @@ by Turning Applications into Malleable (paper 3): 50 to 400 jobs of three progra
 fixed and as a flexible version.
 
 Sizes and periods are its Table 1, submissions its section 7.1. Run times were not published: those here are
-calibrated (``TIMES``), not measured, and so is the order of the jobs (``SEED``).
+calibrated (``table1.TIMES``), not measured, and so is the order of the jobs (``SEED``).
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from random import Random
 from typing import NamedTuple
 
 from pliant.core.settings import Settings
+from pliant.model import table1
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
-from pliant.model.speedup import Amdahl
+from pliant.model.table1 import FACTOR, TIMES, model
 from pliant.plan.cost import ResizeCost
 from pliant.workloads.job import SimJob
 
@@ -23,7 +24,6 @@ NODES = 64
 COUNTS = (50, 100, 200, 400)
 GAP_S = 10.0
 """Mean time between two submissions, exponentially distributed."""
-FACTOR = 2
 DAY_S = 86400.0
 """Every job's estimate: the article tells of no time limits, so backfilling cannot tell jobs apart."""
 
@@ -37,40 +37,16 @@ class Program(NamedTuple):
     period_s: float
 
 
-class Times(NamedTuple):
-    """Run times at a program's maximal and at its preferred size, in seconds."""
-
-    at_max_s: float
-    at_preferred_s: float
-
-
 SEED = 15907
 """Of the first 20 000 seeds, one that brings the shares of N-body jobs near to what the fixed jobs' mean run
 times ask for: 0.42, 0.39, 0.32 and 0.33 of the first 50, 100, 200 and 400 jobs. With run times that do not
 depend on the workload, nothing else lets the article's means differ (620, 587, 521 and 532 s)."""
-TIMES = {
-    "cg": Times(211.0, 690.0),
-    "jacobi": Times(211.0, 690.0),
-    "n-body": Times(1180.0, 1250.0),
-}
-"""Calibrated by random search on the twelve figures of Table 4 for the fixed jobs (utilisation, wait and
-execution under ``easy``), then, with the times at the maximum settled, on those for the flexible jobs
-(``dmr-preferred``, start rule max). The mean run times give one relation between N-body and the others, the
-waits, which add up all node-seconds, the second. CG and Jacobi cannot be told apart by what is published.
-N-body gains next to nothing from more nodes: as its preferred size of 1 says.
-
-Residuals: on average 2.5 % (fixed) and 2.9 % (flexible) over 50, 100, 200 and 400 jobs. Utilisation -3.8,
--1.6, -0.3, +0.5 % and -0.9, -2.5, -6.1, -6.5 %; waits +0.5, -14.4, -7.5, +0.1 % and -8.0, -3.9, +0.1, -0.6 %;
-execution within 0.8 % and 2.8 %. With exact estimates in place of ``DAY_S`` flexible jobs would wait 40 %
-longer than published. Table 2's actions are not met: every flexible job but the last is shrunk, and none
-grows (399 and 0, published 194 and 50), since somebody waits nearly all the time."""
-ITERATIONS = 25
-"""N-body's; it has no period, and looks for offers between two of them."""
 TABLE1 = {
-    "cg": Program(2, 32, 8, 15.0),
-    "jacobi": Program(2, 32, 8, 15.0),
-    "n-body": Program(1, 16, 1, TIMES["n-body"].at_max_s / ITERATIONS),
+    name: Program(row.min, row.max, row.preferred, row.inhibit_s or TIMES[name].at_max_s / row.iterations)
+    for name, row in table1.TABLE1.items()
+    if name in TIMES
 }
+"""N-body has no period, and looks for offers between two iterations."""
 COST = ResizeCost(start_s=0.0, start_each_s=0.0, blocked_s=0.42, leave_s=0.0, answer_s=0.01)
 """Table 2, synchronous: a resize takes 0.42 s on average, in which the job stands still, a look 0.01 s."""
 
@@ -123,15 +99,6 @@ def paper3_settings() -> Settings:
     There is no cooldown: the jobs' periods are the checking inhibitor.
     """
     return Settings(cooldown_s=0.0, offer_deadline_s=600.0, cost=COST)
-
-
-def model(program: str) -> Amdahl:
-    """T(n) = fixed + work / n through the program's two ``TIMES``."""
-    low, high = TABLE1[program].preferred, TABLE1[program].max
-    at_max, at_preferred = TIMES[program]
-    work = (at_preferred - at_max) / (1 / low - 1 / high)
-    fixed = at_max - work / high
-    return Amdahl(work_s=fixed + work, serial_fraction=fixed / (fixed + work))
 
 
 def _job(index: int, program: str, at: float, *, flexible: bool) -> SimJob:

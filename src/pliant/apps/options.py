@@ -1,0 +1,42 @@
+"""What the programs of paper 3 have in common on the command line: the defaults of its Table 1, and the pace."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from pliant.model.speedup import Model, scaled
+from pliant.model.table1 import FACTOR, TABLE1, model
+
+Solve = Callable[[argparse.Namespace], str | None]
+
+
+def parser(program: str, about: str | None) -> argparse.ArgumentParser:
+    """The options of a line of Table 1; the program adds its own. ``pace`` is what ``job.steps`` takes."""
+
+    def slower(scale: str) -> Model:
+        return scaled(model(program), float(scale))
+
+    row = TABLE1[program]
+    made = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
+    add = made.add_argument
+    add("--steps", type=int, default=row.iterations, help="iterations (default %(default)s)")
+    add("--pace", type=slower, metavar="SCALE", default=False, help="as slow as its model, times SCALE")
+    add("--serial", action="store_true", help="compute with NumPy alone, without MPI")
+    add("--min", type=int, default=row.min, help="fewest nodes (default %(default)s)")
+    add("--max", type=int, default=row.max, help="most nodes (default %(default)s)")
+    add("--factor", type=int, default=FACTOR, help="sizes are min * factor^k (default %(default)s); 1: all")
+    add("--preferred", type=int, default=row.preferred, help="preferred nodes (default %(default)s; 0: min)")
+    return made
+
+
+def bounds(options: argparse.Namespace) -> dict[str, int]:
+    """What ``mpi.malleable`` takes."""
+    return {name: getattr(options, name) for name in ("min", "max", "factor", "preferred")}
+
+
+def run(options: argparse.Namespace, solve: Solve, solve_serial: Solve) -> None:
+    """Print the result, as the last line of output, on the rank that has it."""
+    result = solve_serial(options) if options.serial else solve(options)
+    if result is not None:
+        print(result, flush=True)  # noqa: T201 - the last line of output is the result

@@ -27,6 +27,17 @@ def test_the_commands_print_what_the_rigid_program_does(shell: Shell) -> None:
     assert [shell(each) for each in malleable] == [[line]] * 3
 
 
+def test_the_last_command_tells_a_plain_variable_that_the_loop_changes(shell: Shell, tmp_path: Path) -> None:
+    program = (
+        PAGE.programs["malleable.py"]
+        .replace('job.value("moved", 0.0)', "0.0")
+        .replace("moved.value", "moved")
+    )
+    (tmp_path / "malleable.py").write_text(program)
+    alone, _, resized = PAGE.commands[1:4]
+    assert shell(alone) != shell(resized)
+
+
 @pytest.mark.long
 def test_another_terminal_resizes_the_program(shell: Shell) -> None:
     first_terminal, queue, shrink, hand_back, alone = PAGE.commands[4:]

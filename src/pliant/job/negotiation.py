@@ -46,13 +46,13 @@ class Situation(NamedTuple):
         return self.left <= self.lag + 1
 
 
-def leaving(members: Sequence[int], size: int, named: Sequence[int]) -> tuple[int, ...]:
+def leaving(members: Sequence[int], size: int, named: Sequence[int], least: int = 1) -> tuple[int, ...]:
     """The groups that leave when ``size`` of ``members`` are to remain: those ``named``, and as many more as it
-    takes, from the last on down. ValueError if that cannot be."""
+    takes, from the last on down. ValueError if that cannot be; at ``least`` so many have to remain."""
     count, first = len(members) - size, set(named)
     if unknown := sorted(first - set(members)):
         raise ValueError(f"the job has no group {', '.join(map(str, unknown))}")
-    if size < 1 or count < 1 or len(first) > count:
+    if size < least or count < 1 or len(first) > count:
         given = ", ".join(map(str, named)) or "any"
         raise ValueError(f"{len(members)} groups cannot become {size} by giving back {given}")
     others = [group for group in reversed(members) if group not in first]
@@ -307,4 +307,5 @@ def _gone(offer: Offer | Drain, members: Sequence[int]) -> tuple[int, ...]:
         return leaving(members, min(offer.size, len(members) - len(named)), named)
     if action_of(offer, members) in (Action.EXPAND, Action.SLOTS):
         return ()
-    return leaving(members, offer.size - len(offer.arriving), offer.leaving)
+    arriving = len(offer.arriving)
+    return leaving(members, offer.size - arriving, offer.leaving, least=0 if arriving else 1)

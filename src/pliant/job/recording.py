@@ -166,11 +166,13 @@ class TapedNegotiation(Negotiation):
         self._tape.call("end", [epoch], lambda: super(TapedNegotiation, self).end(epoch))
 
 
-def negotiation(session: Session, bounds: Bounds, say: Callable[[str], object] = nothing) -> Negotiation:
-    """The negotiation of a program of MPI over a session, taken down if that is."""
+def negotiation(
+    session: Session, bounds: Bounds, say: Callable[[str], object] = nothing, *, migrates: bool = False
+) -> Negotiation:
+    """The negotiation of a program of ours over a session, taken down if that is."""
     if isinstance(session, TapedSession):
-        return TapedNegotiation(session, bounds, say, sleeps=True)
-    return Negotiation(session, bounds, say, sleeps=True)
+        return TapedNegotiation(session, bounds, say, migrates=migrates, sleeps=True)
+    return Negotiation(session, bounds, say, migrates=migrates, sleeps=True)
 
 
 _TYPES: dict[str, tuple[object, ...]] = {

@@ -327,7 +327,7 @@ def _register(context: Context, place: environment.Environment) -> None:
         wait.idle = connection.poll
         connection.session.on_message = _watch(context)
         context.connection = connection
-        context.negotiation = negotiation(connection.session, context.bounds, _pass_on)
+        context.negotiation = negotiation(connection.session, context.bounds, _pass_on, migrates=True)
         news = (welcome.groups, welcome.model, welcome.bounds)
     news = broadcast(world, news, 0, wait, "the scheduler's welcome", limited=False)
     context.started, context.model, context.agreed = news

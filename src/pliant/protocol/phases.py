@@ -11,10 +11,11 @@
 | redistribute | data go where they belong                                     | the same                             |
 | commit       | the root's last word, and what was before is left             | what was before is left              |
 
-A shrink redistributes before it reorders. What a resize of some kind has no work for is no phase of it. A job that a
-bare mpiexec has started is offered nothing: its resize is prepared by those who start others. A program of places
-prepares by what its handler does before, redistributes until places that leave have ended their tasks, and commits by
-what its handler does behind it.
+A shrink redistributes before it reorders. A migration has the phases of an expansion, and behind its data those of a
+shrink: the communicator of those that go on belongs to its phase reorder, and comes after the root's last word. What a
+resize of some kind has no work for is no phase of it. A job that a bare mpiexec has started is offered nothing: its
+resize is prepared by those who start others. A program of places prepares by what its handler does before,
+redistributes until places that leave have ended their tasks, and commits by what its handler does behind it.
 """
 
 from __future__ import annotations

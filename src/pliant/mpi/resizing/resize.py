@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -19,14 +21,16 @@ from pliant.mpi.errors import Undone
 from pliant.mpi.resizing.admission import FEW_DESCRIPTORS, admit, agreed, has_descriptors
 from pliant.mpi.resizing.phases import Phases
 from pliant.mpi.team import Member, Team, assemble, barrier, broadcast
+from pliant.mpi.wait import Wait
 from pliant.plan.join import source_key
+from pliant.plan.places import successors
 from pliant.protocol.messages import Done
 from pliant.protocol.phases import Phase
 
 
 class LastWord(NamedTuple):
-    """The root's last word, when all have stopped: go or not, for a shrink the groups that leave, and where ranks are
-    to sleep or wake how many of a group are to be awake, by (group, ranks)."""
+    """The root's last word, when all have stopped: go or not, the groups that leave, and, where ranks are to sleep or
+    wake, how many of a group are to be awake, by (group, ranks)."""
 
     go: bool
     leaving: tuple[int, ...] = ()
@@ -53,12 +57,12 @@ def _perform(
     old = context.joined("the job")
     members = old.members
     try:
-        if decision.action is Action.EXPAND:
-            grow(context, decision.resize, snapshot, phases)
-        else:
+        if decision.action is Action.SHRINK:
             members = tuple(member for member in old.members if member.group not in order.leaving)
             part(context, set(old.ranks_of(order.leaving)), members, snapshot.step, phases)
-            context.released = context.team is None
+        else:
+            members = grow(context, decision.resize, order.leaving, snapshot, phases)
+        context.released = context.team is None
     except Undone as undone:
         give_up(context, decision.resize, now, str(undone))
         return False
@@ -97,20 +101,21 @@ def ordered(context: Context, decision: Decision, now: Situation) -> LastWord:
     order = LastWord(go=False)
     if context.speaks and context.connection is not None and negotiation is not None:
         context.connection.poll()
-        shrink = decision.action is Action.SHRINK
         slots, awake, objection = negotiation.slots, team.awake, ""
-        if any(ranks > awake.get(group, 0) for group, ranks in slots.items()) or not (shrink or slots):
+        if negotiation.newcomers or any(ranks > awake.get(group, 0) for group, ranks in slots.items()):
             objection = context.unsendable(slots) if able[0] else FEW_DESCRIPTORS
         if negotiation.confirm(decision.resize, now, objection):
-            order = LastWord(True, negotiation.leaving(team.groups) if shrink else (), (*slots.items(),))
+            order = LastWord(True, negotiation.leaving(team.groups), (*slots.items(),))
             context.joining = negotiation.newcomers
     order = broadcast(team.own, order, 0, wait, "the root's order")
     return LastWord(*order)
 
 
-def grow(context: Context, resize: int, snapshot: Snapshot, phases: Phases) -> None:
-    """The sources' part of an expansion. Undone if a newcomer is lost before the root's last word; the job is then what
-    it was, on all of its ranks.
+def grow(
+    context: Context, resize: int, leaving: tuple[int, ...], snapshot: Snapshot, phases: Phases
+) -> tuple[Member, ...]:
+    """The sources' part of an expansion, or, where groups are ``leaving``, of a migration; whom the job consists of
+    then. Undone if a newcomer is lost before the root's last word; the job is then what it was, on all of its ranks.
 
     A newcomer that dies while they are in Merge is the one loss that cannot be undone.
     """
@@ -125,36 +130,75 @@ def grow(context: Context, resize: int, snapshot: Snapshot, phases: Phases) -> N
         own = join.merge(between, wait, high=False)
         phases.come(Phase.REORDER)
         with agreed(context, team.own):
-            newcomers = _introduced(context, own, team, snapshot)
-            context.team = assemble(own, team.members + newcomers, wait)
+            newcomers = _introduced(context, own, team, leaving, snapshot)
+            context.team, after = _joint(own, team.members, leaving, newcomers, wait)
             phases.come(Phase.REDISTRIBUTE)
             moving = True
-            spread_over(context, team.own.size)
+            spread_over(context, team.own.size, after)
     except Undone:
         context.team = team
         for array in arrays if moving else ():
             array.undo()
         raise
-    phases.come(Phase.COMMIT)
     context.joining = ()
-    held = settle(context, own, "the end of the redistribution")
+    held = _commit(context, after, phases)
     team.leave(wait)
     with wait.watchdog("leaving the newcomers' communicator"):
         between.Disconnect()
     name_held(context, held, snapshot.step, team.nodes)
+    return after.members
 
 
-def _introduced(context: Context, own: MPI.Intracomm, team: Team, snapshot: Snapshot) -> tuple[Member, ...]:
+class After(NamedTuple):
+    """Who goes on behind a resize: ``targets`` are their ranks among all that are joined in it, in their new order,
+    where some leave; None where all go on."""
+
+    members: tuple[Member, ...]
+    targets: list[int] | None = None
+
+
+def _joint(
+    own: MPI.Intracomm,
+    old: tuple[Member, ...],
+    leaving: tuple[int, ...],
+    newcomers: tuple[Member, ...],
+    wait: Wait,
+) -> tuple[Team, After]:
+    """The sources and the newcomers over ``own``, and who of them goes on."""
+    every = (*old, *newcomers)
+    if not leaving:
+        return assemble(own, every, wait), After(every)
+    order = successors([member.group not in leaving for member in old], len(newcomers))
+    ends = [*accumulate(member.ranks for member in every)]
+    targets = [rank for number in order for rank in range(ends[number] - every[number].ranks, ends[number])]
+    # The program does not run on it.
+    return Team(MPI.Intracomm(), own, every), After(tuple(every[number] for number in order), targets)
+
+
+def _commit(context: Context, after: After, phases: Phases) -> list[int]:
+    """The data is where it belongs, on all that are joined: who leaves parts, and blocks of before are retired. What
+    ``settle`` counts. Complete only when the sources are in it: after the root's last word."""
+    team = context.joined("the job")
+    if after.targets is not None:
+        barrier(team.own, context.wait, "the root's last word")
+        return _divide(context, after.targets, after.members, phases)
+    phases.come(Phase.COMMIT)
+    return settle(context, team.own, "the end of the redistribution")
+
+
+def _introduced(
+    context: Context, own: MPI.Intracomm, team: Team, leaving: tuple[int, ...], snapshot: Snapshot
+) -> tuple[Member, ...]:
     """The sources and the newcomers tell each other what they are."""
     wait = context.wait
     barrier(own, wait, "the merged groups")
     newcomers = broadcast(own, None, team.own.size, wait, "the newcomers' names")
-    broadcast(own, (snapshot, team.members), 0, wait, "the job's state")
+    broadcast(own, (snapshot, team.members, leaving), 0, wait, "the job's state")
     return tuple(newcomers)
 
 
 def grow_newcomer(context: Context, comm: MPI.Intracomm, members: tuple[Member, ...], port: str) -> Snapshot:
-    """The newcomers' part of an expansion; collective over the newcomers' communicator ``comm``."""
+    """The newcomers' part of an expansion or a migration; collective over the newcomers' communicator ``comm``."""
     with Phases(context, 0) as phases:
         return _grow_newcomer(context, comm, members, port, phases)
 
@@ -172,24 +216,25 @@ def _grow_newcomer(
     sources = own.size - comm.size
     barrier(own, wait, "the merged groups")
     broadcast(own, members, sources, wait, "the newcomers' names")
-    snapshot, old = broadcast(own, None, 0, wait, "the job's state")
-    context.team = assemble(own, (*old, *members), wait)
+    snapshot, old, leaving = broadcast(own, None, 0, wait, "the job's state")
+    context.team, after = _joint(own, old, leaving, members, wait)
     context.restore(snapshot)
     phases.come(Phase.REDISTRIBUTE)
     with suppress(Undone):  # the sources do not come to what follows, and the scheduler ends this group
-        spread_over(context, sources)
-    phases.come(Phase.COMMIT)
-    # Complete only when the sources are in it: after the root's last word.
-    settle(context, own, "the end of the redistribution")
+        spread_over(context, sources, after)
+    _commit(context, after, phases)
     join.drop(comm, between, wait)
     return Snapshot(*snapshot)
 
 
-def spread_over(context: Context, sources: int) -> None:
-    """Redistribute from the first ``sources`` ranks to all, and fill the halos, on all ranks."""
+def spread_over(context: Context, sources: int, after: After | None = None) -> None:
+    """Redistribute from the first ``sources`` ranks to those that go on, by default all, and where these are all fill
+    the halos, on all ranks."""
     team, arrays = context.joined("the job"), list(context.arrays.values())
-    redistribute(arrays, team.own, range(sources), range(team.own.size), context.wait)
-    for array in arrays:
+    targets = after.targets if after is not None else None
+    everyone = range(team.own.size)
+    redistribute(arrays, team.own, range(sources), everyone if targets is None else targets, context.wait)
+    for array in arrays if targets is None else ():
         array.exchange_halo()
     barrier(team.own, context.wait, "the end of the redistribution")
 
@@ -213,19 +258,30 @@ def part(context: Context, leaving: set[int], members: tuple[Member, ...], step:
         for array in arrays:
             array.undo()
         raise
+    held = _divide(context, targets, members, phases)
+    name_held(context, held, step, old.nodes)
+
+
+def _divide(
+    context: Context, targets: Sequence[int], members: tuple[Member, ...], phases: Phases
+) -> list[int]:
+    """Those of ``targets``, ranks of the team, go on in this order, as ``members``; the others have no team any more.
+    Their data is where it belongs. What ``settle`` counts; collective over the team."""
     phases.come(Phase.REORDER)
-    stays = own.rank not in leaving
+    joint, wait = context.joined("the job"), context.wait
+    own = joint.own
+    stays = own.rank in targets
     with wait.watchdog("splitting the communicator"):
-        rest = own.Split(0 if stays else MPI.UNDEFINED, own.rank)
+        rest = own.Split(0 if stays else MPI.UNDEFINED, targets.index(own.rank) if stays else 0)
     context.team = None
     if isinstance(rest, MPI.Intracomm) and stays:
         context.team = assemble(rest, members, wait)
-        for array in arrays:
+        for array in context.arrays.values():
             array.exchange_halo()
     phases.come(Phase.COMMIT)
-    held = settle(context, own, "the end of the shrink")
-    old.leave(wait)
-    name_held(context, held, step, old.nodes)
+    held = settle(context, own, "the end of the resize")
+    joint.leave(wait)
+    return held
 
 
 def settle(context: Context, comm: MPI.Intracomm, what: str) -> list[int]:

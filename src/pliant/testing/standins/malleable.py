@@ -30,7 +30,7 @@ from pliant.protocol.phases import Phase
 from pliant.testing.standins.admission import Admitting, Undone
 from pliant.testing.standins.fabric import Call, Fabric, Result, Seat, Span
 from pliant.testing.standins.running import FIRST, OWN, PEERS, SCHEDULER, Host, Script
-from pliant.testing.standins.team import LastWord, Snapshot, Team, count_members
+from pliant.testing.standins.team import LastWord, Members, Snapshot, Team, after, count_members
 
 MOST_NODES = 1 << 16
 REPORT_S = 1.0
@@ -280,7 +280,7 @@ class MalleableRank(Admitting):
         yield from self._move(own)
         yield from self._all(own, None, "the sources to have the root's last word")
         if leaving:
-            yield from self._shrink(leaving)
+            yield from self._divide(after(old, leaving, members)[1])
 
     # ---- the loop ------------------------------------------------------------------------------------
 
@@ -376,18 +376,17 @@ class MalleableRank(Admitting):
         if not order.go:
             return
         stopped = self.host.now
-        present = old.members
-        if decision.action is not Action.SHRINK:
+        staying = [group for group in old.groups if group not in order.leaving]
+        if decision.action is Action.SHRINK:
+            yield from self._part({rank for rank, group in enumerate(old.places) if group in order.leaving})
+        else:
             try:
-                yield from self._grow(decision.resize, order.leaving)
+                staying = yield from self._grow(decision.resize, order.leaving)
             except Undone as undone:
                 self._give_up(old, decision.resize, str(undone))
                 return
-            present = self.joined.members
-        if order.leaving:
-            yield from self._shrink(order.leaving)
+        self.released = self.team is None
         if self._negotiation is not None and self._negotiation.resize == decision.resize:
-            staying = [group for group, _ in present if group not in order.leaving]
             now = self.host.now
             phases: dict[str, float] = {
                 Phase.SYNCHRONISE: stopped - began,
@@ -426,8 +425,8 @@ class MalleableRank(Admitting):
         told = yield from self._told(team.own, 0, order, "the root's order")
         return cast("LastWord", told)
 
-    def _grow(self, resize: int, leaving: tuple[int, ...]) -> Script[None]:
-        """The sources' part of an expansion; newcomers are told which groups leave behind it."""
+    def _grow(self, resize: int, leaving: tuple[int, ...]) -> Script[list[int]]:
+        """The sources' part of an expansion, or of a migration; the groups of the job then."""
         team = self.joined
         self._come(Phase.CONNECT)
         own = yield from self._admit(team.own, source_key(resize))
@@ -435,39 +434,45 @@ class MalleableRank(Admitting):
         self._come(Phase.MERGE)
         yield from self._merge(own)
         self._come(Phase.REORDER)
-        yield from self._agreed(team.own, self._take_in(team, own, leaving))
-        self._come(Phase.COMMIT)
+        newcomers = yield from self._agreed(team.own, self._take_in(team, own, leaving))
         self.joining = ()
+        groups, ranks = after(team.members, leaving, newcomers)
+        if not leaving:
+            self._come(Phase.COMMIT)
         yield from self._all(own, None, "the sources to have the root's last word")
+        if leaving:
+            yield from self._divide(ranks)
+        return groups
 
-    def _take_in(self, team: Team, own: Seat, leaving: tuple[int, ...]) -> Script[None]:
+    def _take_in(self, team: Team, own: Seat, leaving: tuple[int, ...]) -> Script[Members]:
         newcomers = yield from self._told(own, team.own.size, None, "the newcomers' names")
         snapshot = Snapshot(self.step, self.total, self.lag, self.spans)
         yield from self._told(own, 0, (snapshot, team.members, leaving), "the job's state")
         self.team = Team(own, (*team.members, *newcomers))
         self._come(Phase.REDISTRIBUTE)
         yield from self._move(own)
-
-    def _shrink(self, leaving: tuple[int, ...]) -> Script[None]:
-        """Groups ``leaving`` leave; collective over the job."""
-        yield from self._part({rank for rank, group in enumerate(self.joined.places) if group in leaving})
-        self.released = self.team is None
+        return cast("Members", newcomers)
 
     def _part(self, gone: set[int]) -> Script[None]:
         """These ranks leave the others' communicator; collective over the job."""
-        old = self.joined
         self._come(Phase.REDISTRIBUTE)
         yield from self._redistribute()
+        yield from self._divide([rank for rank in range(len(self.joined.places)) if rank not in gone])
+
+    def _divide(self, ranks: list[int]) -> Script[None]:
+        """These go on, in this order, and the others leave; collective over the job."""
+        old = self.joined
         self._come(Phase.REORDER)
         # Split blocks in MPI. Its first rank has made the communicator of those who stay.
-        staying = {rank: group for rank, group in enumerate(old.places) if rank not in gone}
+        staying = {rank: old.places[rank] for rank in ranks}
         rest = old.own.comm.split(len(staying))
         yield from self.complete(old.own.call(), "splitting the communicator", polls=False, watchdog=True)
         self.team = None
         if old.own.rank in staying:
-            self.team = Team(Seat(rest, [*staying].index(old.own.rank)), count_members(staying))
+            members = count_members(dict(enumerate(staying.values())))
+            self.team = Team(Seat(rest, ranks.index(old.own.rank)), members)
         self._come(Phase.COMMIT)
-        yield from self._all(old.own, None, "the end of the shrink")
+        yield from self._all(old.own, None, "the end of the resize")
 
     def _move(self, own: Seat) -> Script[None]:
         """Redistribute, and wait until all have."""

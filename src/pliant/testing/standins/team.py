@@ -5,7 +5,11 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from pliant.plan.places import successors
 from pliant.testing.standins.fabric import Seat, Span
+
+Members = tuple[tuple[int, int], ...]
+"""Groups with the ranks of each, in order."""
 
 
 class Team(NamedTuple):
@@ -13,7 +17,7 @@ class Team(NamedTuple):
     woken are behind all others, so that a group may be there twice."""
 
     own: Seat
-    members: tuple[tuple[int, int], ...]
+    members: Members
 
     @property
     def groups(self) -> tuple[int, ...]:
@@ -45,6 +49,17 @@ class LastWord(NamedTuple):
     slots: tuple[tuple[int, int], ...] = ()
 
 
-def count_members(groups: dict[int, Any]) -> tuple[tuple[int, int], ...]:
+def count_members(groups: dict[int, Any]) -> Members:
     """The members from every rank's group, by rank."""
     return tuple((group, len([*ranks])) for group, ranks in groupby(groups[rank] for rank in sorted(groups)))
+
+
+def after(old: Members, leaving: tuple[int, ...], newcomers: Members) -> tuple[list[int], list[int]]:
+    """The groups that go on, and their ranks among all that are joined, in their new order; as in
+    ``mpi/resizing/resize.py``."""
+    every, starts = (*old, *newcomers), [0]
+    for _, ranks in every:
+        starts.append(starts[-1] + ranks)
+    order = successors([group not in leaving for group, _ in old], len(newcomers))
+    groups = [*dict.fromkeys(every[number][0] for number in order)]
+    return groups, [rank for number in order for rank in range(starts[number], starts[number + 1])]

@@ -64,7 +64,7 @@ def test_nodes_are_added_for_a_job_that_waits_and_given_back_when_they_are_free(
     run.wait_for(r.NodesGranted, holds(3))
     assert set(run.agents()) == {"n0", "n1", "n2", "n3"}
     asked = nodes(run, "remove", "n[1,3]")
-    assert asked == "n[1,3] will be given back; 1 node of them when what is there has ended\n"
+    assert asked == "n[1,3] will be given back; n1 when job 2 (second) has left, which is rigid\n"
     run.wait_for(r.NodesReturned, holds(3))
     assert set(run.agents()) == {"n0", "n1", "n2"}
     assert "no node 'n3'" in nodes(run, "remove", "n3")

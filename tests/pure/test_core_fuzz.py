@@ -375,6 +375,7 @@ def test_nodes_are_asked_for_and_what_was_not_answered_is_asked_again() -> None:
 
 def test_a_free_node_is_given_back_at_once_and_one_in_use_after_its_job() -> None:
     core, records = running(nodes=5)
+    core.tell([e.Malleable(1, on=False)], 0.5)  # else it would move off it
     commands = core.tell([e.Reclaim(NodeSet.of([1, 3]))], 1.0)
     assert [each for each in commands if isinstance(each, c.GiveBack)] == [c.GiveBack(NodeSet.of([3]))]
     assert (core.state.free_mask, core.state.total) == (0b10100, 4)

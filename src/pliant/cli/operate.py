@@ -1,4 +1,4 @@
-"""``pliant resize``, ``pliant nodes`` and ``pliant queue``, for a run that goes on in another terminal."""
+"""``pliant resize``, ``migrate``, ``nodes`` and ``queue``, for a run that goes on in another terminal."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ RUN = Annotated[str, typer.Option("--run", help="Which run, if several go on (pl
 
 
 def register(app: typer.Typer) -> None:
-    """Add ``resize``, ``nodes`` and ``queue`` to the command."""
+    """Add ``resize``, ``migrate``, ``nodes`` and ``queue`` to the command."""
     app.command("resize")(resize)
+    app.command("migrate")(migrate)
     nodes = typer.Typer(help="Add nodes to a run that goes on, or remove some.", no_args_is_help=True)
     nodes.command("add")(add)
     nodes.command("remove")(remove)
@@ -59,6 +60,16 @@ def resize(
     _order(run, control.Request("resize", job, nodes, leave))
 
 
+def migrate(
+    job: Annotated[str, typer.Argument(help="Number or name of a running job.")],
+    *,
+    leave: Annotated[str, typer.Option(help="Nodes that it leaves, as n[0-1]; by default all.")] = "",
+    run: RUN = "",
+) -> None:
+    """Order a running job to other nodes. It takes its data along and keeps its size."""
+    _order(run, control.Request("migrate", job, leave=leave))
+
+
 def add(
     nodes: Annotated[str, typer.Argument(metavar="COUNT", help="How many more.")], *, run: RUN = ""
 ) -> None:
@@ -74,7 +85,8 @@ def remove(
     *,
     run: RUN = "",
 ) -> None:
-    """Give nodes back. Nothing new starts on them; one that is in use goes when its job has left it."""
+    """Give nodes back. Nothing new starts on them; a job that is there and can change moves to free nodes or goes on
+    with fewer, and others are waited for."""
     _order(run, control.Request("nodes", leave=nodes))
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from pliant.core import commands as c
 from pliant.core import events as e
+from pliant.core import moving
 from pliant.core import records as r
 from pliant.core.job import Job
 from pliant.core.losses import Losses
@@ -157,13 +158,12 @@ class SchedulerCore(Losses):
             self._tick()
         if self._news and not self.held and (not state.settings.pass_interval_s or self._due(now)):
             self._news, self._pass_at = False, NEVER
-            if state.free or state.waiting or self._always or self._called:
-                self._schedule()
+            self._pass()
         if state.parked_mask and (going := state.parked_mask & ~self._given_back):
             self._given_back |= going
             self._commands.append(c.GiveBack(NodeSet(going)))
         wake = self._asked
-        if state.limited or state.resizing or now < state.resting:
+        if state.limited or state.resizing or state.reclaimed_mask or now < state.resting:
             wake = self._next_deadline(now)
         if self._news and not self.held:
             wake = min(wake, self._pass_at)
@@ -171,6 +171,21 @@ class SchedulerCore(Losses):
             self._woken = wake
             if wake != NEVER:
                 self._commands.append(c.WakeAt(wake))
+
+    def _pass(self) -> None:
+        state = self.state
+        if state.reclaimed_mask:
+            self._empty()
+        if state.free or state.waiting or self._always or self._called:
+            self._schedule()
+
+    def _empty(self) -> None:
+        """Jobs leave nodes that are asked back, where they can, before anybody else gets what is free."""
+        state = self.state
+        for job, asked in moving.to_leave(state):
+            way = moving.way_off(state, job, asked, state.free) if state.now >= job.not_before else None
+            if way is not None:
+                self._offer(job, way.size, way.reason, way.leave)
 
     def _due(self, now: float) -> bool:
         """Whether a pass may be made now, where there is an interval: else its next multiple is set for it."""
@@ -330,7 +345,7 @@ class SchedulerCore(Losses):
             if (resize.stage, "Withdraw") in resizing.TABLE or self.patience.get(job.id, now) <= now:
                 self._overdue(job, resize)
 
-    def _next_deadline(self, now: float) -> float:  # noqa: C901 - asked after every event: a call a part costs time
+    def _next_deadline(self, now: float) -> float:  # noqa: C901, PLR0912 - asked after every event: a call a part costs time
         """The next time at which a Tick could matter."""
         state = self.state
         wake = self._asked
@@ -352,6 +367,8 @@ class SchedulerCore(Losses):
             for job in state.elastic:
                 if now < job.grow_from < wake:
                     wake = job.grow_from
+        for job, _ in moving.to_leave(state) if state.reclaimed_mask else ():
+            wake = min([wake, *(at for at in (job.not_before, job.grow_from) if at > now)])
         return wake
 
     # ---- decisions -----------------------------------------------------------------------------------

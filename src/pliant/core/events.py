@@ -32,8 +32,8 @@ class Cancelled(Event, frozen=True):
 class ResizeOrdered(Event, frozen=True):
     """An operator orders a running job to ``size`` nodes, giving back ``leave`` among others.
 
-    Size 0 hands the job back to the policy. With ``slots`` the nodes stay, and so many ranks are to be awake on each of
-    these; ``size`` counts no more.
+    Size 0 hands the job back to the policy; with ``leave`` it moves the job off these nodes to as many others. With
+    ``slots`` the nodes stay, and so many ranks are to be awake on each of these; ``size`` counts no more.
     """
 
     job: int

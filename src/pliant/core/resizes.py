@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from pliant.core import commands as c
 from pliant.core import events as e
+from pliant.core import moving
 from pliant.core import records as r
 from pliant.core import slots as by_slots
 from pliant.core.job import ALL, Job, Resize
@@ -52,8 +53,8 @@ class Resizes:
     def refusal(  # noqa: C901, PLR0911 - each objection supposes that those before it fail
         self, number: int, size: int, leave: NodeSet, slots: Mapping[int, int] = ALL
     ) -> str | None:
-        """Why an order to resize job ``number`` to ``size``, or to so many ``slots`` of its nodes, cannot be given now,
-        or None."""
+        """Why an order to resize job ``number`` to ``size``, to move it off ``leave`` where that is 0, or to so many
+        ``slots`` of its nodes, cannot be given now, or None."""
         state = self.state
         if self.held:
             return f"nothing is started or resized now: {self.held}"
@@ -67,7 +68,7 @@ class Resizes:
         if slots:
             return by_slots.objection(state, job, slots)
         if size == 0:
-            return None
+            return moving.objection(state, job, leave) if leave else None
         if not job.on or job.spec.job_class is JobClass.RIGID:
             return f"job {number} ({job.spec.name}) takes no resizes now: it is {job.spec.job_class} and " + (
                 "inside its loop" if job.on else "not inside its loop"
@@ -91,6 +92,9 @@ class Resizes:
         job = self.state.jobs[event.job]
         if event.slots:
             self._offer_slots(job, event.slots)
+            return
+        if event.leave and not event.size:
+            self._offer(job, job.size, ORDERED, event.leave)
             return
         self._record(r.JobPinned(self.state.now, job.id, event.size != 0))
         self._news = True

@@ -38,7 +38,8 @@ STARTING_S = 10.0
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``verb`` is resize, nodes or queue; ``job`` a number or a name; size 0 hands the job back to the policy.
+    """``verb`` is resize, migrate, nodes or queue; ``job`` a number or a name; size 0 hands the job back to the policy.
+    A job migrates off the nodes of ``leave``, or off all that it has.
     With ``slots``, as ``n3=1``, it keeps its nodes, and so many of its ranks are to be awake on these. Of nodes,
     ``size`` more are asked for, or those of ``leave`` given back."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
+from pliant.core import moving
 from pliant.core import records as r
 from pliant.core.job import Job
 from pliant.core.journal import Header, header_line
@@ -284,6 +285,8 @@ def answer(controller: Controller, request: control.Request) -> control.Answer:
             return _nodes(controller, request)
         case "resize":
             return _resize(controller, request)
+        case "migrate":
+            return _migrate(controller, request)
         case _:
             return control.Answer(error=f"unknown verb {request.verb!r}")
 
@@ -291,13 +294,9 @@ def answer(controller: Controller, request: control.Request) -> control.Answer:
 def _resize(controller: Controller, request: control.Request) -> control.Answer:
     """An operator's order for the size of a job, or, with size 0, to leave that to the policy again."""
     state = controller.core.state
-    matches = [job for job in state.jobs.values() if request.job in (str(job.id), job.spec.name)]
-    if not matches:
-        known = ", ".join(f"{job.id} ({job.spec.name})" for job in state.jobs.values()) or "none"
-        return control.Answer(error=f"no pending or running job {request.job!r}; there are: {known}")
-    job = matches[0]
     try:
-        names, leave = _known(state, request.leave)
+        job = _job(state, request.job)
+        names, leave = _known(state, request.leave if request.size else "")
         if request.slots:
             return _resize_slots(controller, job, parse_counts(request.slots))
     except ValueError as error:
@@ -310,6 +309,33 @@ def _resize(controller: Controller, request: control.Request) -> control.Answer:
     return control.Answer(
         text=f"job {job.id} ({job.spec.name}): ordered from {job.size} to {request.size} nodes"
     )
+
+
+def _migrate(controller: Controller, request: control.Request) -> control.Answer:
+    """An operator's order to move a job off those of ``leave``, by default off all of its nodes."""
+    state = controller.core.state
+    try:
+        job = _job(state, request.job)
+        _, leave = _known(state, request.leave) if request.leave else ([], NodeSet(job.nodes))
+    except ValueError as error:
+        return control.Answer(error=str(error))
+    if (why := controller.core.refusal(job.id, 0, leave)) is not None:
+        return control.Answer(error=why)
+    names = tuple(state.names[node] for node in leave)
+    controller.tell(o.Resize(job.id, 0, names))
+    to = "1 other node" if len(names) == 1 else f"{len(names)} other nodes"
+    return control.Answer(
+        text=f"job {job.id} ({job.spec.name}): ordered to move from {hostlist(names)} to {to}"
+    )
+
+
+def _job(state: State, wanted: str) -> Job:
+    """The first job of this number or name; ValueError if there is none."""
+    for job in state.jobs.values():
+        if wanted in (str(job.id), job.spec.name):
+            return job
+    known = ", ".join(f"{job.id} ({job.spec.name})" for job in state.jobs.values()) or "none"
+    raise ValueError(f"no pending or running job {wanted!r}; there are: {known}")
 
 
 def _resize_slots(controller: Controller, job: Job, slots: dict[str, int]) -> control.Answer:
@@ -352,9 +378,35 @@ def _nodes(controller: Controller, request: control.Request) -> control.Answer:
         need = f"job {short[0].id} ({short[0].spec.name}) waits for {count_of(short[0].bounds.min)}"
         return control.Answer(error=f"{need}, and {left} would be left")
     controller.tell(o.Reclaim(tuple(names)))
-    later = len(nodes - NodeSet(state.free_mask))
-    when = f"; {count_of(later)} of them when what is there has ended" if later else ""
-    return control.Answer(text=f"{hostlist(names)} will be given back{when}")
+    used = nodes - NodeSet(state.free_mask)
+    first = "".join(f"; {said}" for said in _emptied(state, used))
+    # What runs there, and what is not yet proved clean.
+    when = f"; {count_of(len(used))} of them when what is there has ended" if used and not first else ""
+    return control.Answer(text=f"{hostlist(names)} will be given back{when}{first}")
+
+
+def _emptied(state: State, nodes: NodeSet) -> Iterator[str]:
+    """How jobs leave nodes that are asked back, as far as it can be told now."""
+    free = state.free
+    for _, _, job in state.running:
+        held, who = NodeSet(job.nodes & nodes.mask), f"job {job.id} ({job.spec.name})"
+        if not held:
+            continue
+        its = hostlist(state.names[node] for node in held)
+        why = moving.why_stays(state, job, held, free)
+        way = moving.way_off(state, job, held.mask, free)
+        if why or way is None:
+            yield f"{its} when {who} has left, which {why}"
+            continue
+        moved = max(0, way.size - job.size + len(way.leave))
+        free -= moved
+        off = hostlist(state.names[node] for node in way.leave)
+        if way.size == job.size:
+            yield f"{who} is asked to move from {off} to {count_of(moved)} that {'is' if moved == 1 else 'are'} free"
+        else:
+            yield f"{who} is asked to leave {off} and go from {job.size} to {count_of(way.size)}"
+        if rest := held - way.leave:
+            yield f"{hostlist(state.names[node] for node in rest)} when it has left"
 
 
 def count_of(nodes: int) -> str:

@@ -28,7 +28,8 @@ class Loss(Enum):
 class Kind(NamedTuple):
     """How the groups of a job are launched (a name in ``live/node/dialects.py``), whether they may have one
     MPI world over all nodes, what a loss means, and whether a group has a process for each of its slots, or one for all
-    of them. ``sleeps``: some of these processes can be put to sleep, and be woken, in a resize.
+    of them. ``sleeps``: some of these processes can be put to sleep, and be woken, in a resize; ``migrates``: groups
+    can arrive and others leave in one.
     ``modules``: what its Python programs import, where they may be forked from a process that has done that already."""
 
     dialect: str
@@ -37,6 +38,7 @@ class Kind(NamedTuple):
     a_process_a_slot: bool = True
     modules: tuple[str, ...] = ()
     sleeps: bool = False
+    migrates: bool = False
 
     def processes(self, slots: int) -> int:
         """How many a group of so many slots has."""
@@ -47,7 +49,7 @@ MPI = ("numpy", "pliant.job.preload")
 PLACES = ("numpy", "numba", "cloudpickle", "zmq", "pliant.apgas")
 """Those of them that are not there are left out."""
 KINDS: dict[JobKind, Kind] = {
-    JobKind.MPI: Kind("pmi1", one_world=True, loss=Loss.ENDS_JOB, modules=MPI, sleeps=True),
+    JobKind.MPI: Kind("pmi1", one_world=True, loss=Loss.ENDS_JOB, modules=MPI, sleeps=True, migrates=True),
     JobKind.TASKS: Kind("none", one_world=False, loss=Loss.FAILS_JOB),
     JobKind.PLACES: Kind("none", one_world=False, loss=Loss.IS_TOLD, a_process_a_slot=False, modules=PLACES),
 }

@@ -182,7 +182,9 @@ def reading(runs: Sequence[Run]) -> str:
 
 
 def resizes(run: Run) -> str:
-    done = run.metrics.expands + run.metrics.shrinks
+    every = (each for job in run.metrics.jobs for each in job.resizes)
+    moves = sum(each.kind == "migrate" and each.outcome == "done" for each in every)
+    done = run.metrics.expands + run.metrics.shrinks + moves
     summary = f"{esc(run.name)}: {count(done, 'resize')} done"
     return f"<details open><summary>{summary}</summary>{resize_rows(run)}</details>"
 

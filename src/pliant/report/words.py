@@ -21,6 +21,7 @@ SENTENCES = {
     "agreement_exchanged": "free nodes kept for others were enough, and those get the ones it waited for",
     "ordered": "an operator ordered it",
     "wanted": "the job asked for it",
+    "asked_back": "the nodes that it leaves were asked back",
 }
 
 CAUSE_CHARACTERS = 500

@@ -73,7 +73,8 @@ def _wish(world: World, job: Job, groups: dict[int, int]) -> tuple[int, tuple[in
         case "root" if state.free or fewer:
             others = [number for number in groups if number != job.root]
             if state.free:
-                size, most = job.size, min(len(others), random.choice([0, 0, 1, 9]), state.free - 1)
+                size = random.choice([0, job.size])
+                most = min(len(others), random.choice([0, 0, 1, 9]), state.free - 1)
             else:
                 size = random.choice(fewer)
                 most = random.randint(0, job.size - size - 1)
@@ -88,6 +89,6 @@ def _wish(world: World, job: Job, groups: dict[int, int]) -> tuple[int, tuple[in
             return random.choice([*more[:1], *sizes] if without_root else sizes), (job.root,) * without_root
         case "any":
             leave = tuple(random.sample([*groups], random.randint(0, len(groups))))
-            return random.choice([job.size, *job.bounds.sizes()]), leave
+            return random.choice([0, job.size, *job.bounds.sizes()]), leave
         case _:
             return 0, ()

@@ -90,8 +90,9 @@ class Cancel(Input, frozen=True):
 
 
 class Resize(Input, frozen=True):
-    """An operator orders a job to ``size`` nodes, away from those of ``leave`` among others; 0 lets it go again. With
-    ``slots`` it stays on its nodes, with so many ranks awake on these."""
+    """An operator orders a job to ``size`` nodes, away from those of ``leave`` among others; 0 lets it go again, or
+    moves it off those of ``leave`` to as many others. With ``slots`` it stays on its nodes, with so many
+    ranks awake on these."""
 
     job: int
     size: int

@@ -15,7 +15,7 @@ from pliant.model.nodes import NodeSet
 from pliant.protocol import codec, resizing
 from pliant.protocol import messages as m
 from pliant.testing.audit.followed import Followed
-from pliant.testing.audit.ordered import followed, objection_to_slots
+from pliant.testing.audit.ordered import followed, objection_to_moving, objection_to_slots
 from pliant.testing.audit.overdue import Overdue
 from pliant.testing.audit.rests import Rests
 from pliant.testing.audit.violation import Violation
@@ -115,7 +115,8 @@ class Handled:
         if slots:
             return objection_to_slots(self._world, self._audit, number, slots, on=number in self.on)
         if not size:
-            return ""
+            on = number in self.on
+            return objection_to_moving(self._world, self._audit, number, leave, on=on) if leave else ""
         if number not in self.on or self._world.specs_by_number[number].job_class is JobClass.RIGID:
             return "takes no resizes now"
         if job.offer is not None:

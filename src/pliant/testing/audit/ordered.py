@@ -40,6 +40,26 @@ def objection_to_slots(  # noqa: PLR0911 - each supposes that those before it do
     return "" if any(awake[node] != count for node, count in slots.items()) else "nothing would change"
 
 
+def objection_to_moving(  # noqa: PLR0911 - each supposes that those before it do not hold
+    world: World, audit: Audit, number: int, leave: frozenset[int], *, on: bool
+) -> str:
+    """What an order to move a running job off these nodes has to be refused for, as above."""
+    job, spec = audit.jobs[number], world.specs_by_number[number]
+    if spec.kind is not JobKind.MPI:
+        return "which cannot move"
+    if spec.job_class is JobClass.RIGID:
+        return "keeps its nodes"
+    if not on:
+        return "is not inside its loop"
+    if job.offer is not None:
+        return "is still under way"
+    if not leave <= job.nodes:
+        return "is none of the nodes"
+    if not job.bounds.allows(len(job.nodes)):
+        return "order it to one of these sizes"
+    return "missing" if len(leave) > len(audit.nodes("free")) else ""
+
+
 def followed(given: o.Resize, records: Sequence[r.Record], *, may: bool) -> None:
     """The job is offered what was ordered, if it ``may`` be, and keeps its size until the next order."""
     if given.slots:
@@ -50,6 +70,11 @@ def followed(given: o.Resize, records: Sequence[r.Record], *, may: bool) -> None
     offered = [
         each.after for each in mine if isinstance(each, r.ResizeOffered) and each.reason.code == "ordered"
     ]
+    if given.leave and not given.size:
+        moved = [each for each in mine if isinstance(each, r.ResizeOffered) and each.kind == "migrate"]
+        if bool(moved) != may or len(offered) != len(moved) or pinned:
+            raise Violation("wrong", f"{given} {'may' if may else 'must not'} be followed: {mine}")
+        return
     wanted = ([given.size] if given.size else []) if may else []
     if offered != wanted or pinned != ([bool(given.size)] if may else []):
         raise Violation("wrong", f"{given} {'may' if may else 'must not'} be followed: {offered}, {pinned}")

@@ -1,0 +1,107 @@
+"""Jobs that move to other nodes: by an operator's order, and off nodes that are asked back.
+
+A node that is asked back and in use is emptied first. Its job moves to another node where one is free; else it goes on
+with fewer nodes, where its bounds allow that; else the node is waited for until the job has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pliant.core.job import Job
+from pliant.core.state import State
+from pliant.model.jobs import JobClass
+from pliant.model.kinds import KINDS
+from pliant.model.nodes import NodeSet, hostlist, lowest_bits
+from pliant.policy.view import Reason
+
+MOVING = (JobClass.MALLEABLE, JobClass.EVOLVING)
+"""What the scheduler may move by itself."""
+ASKED_BACK = "asked_back"
+
+
+class WayOff(NamedTuple):
+    """How a job leaves nodes: it goes to ``size``, and ``leave`` are among those that it gives back."""
+
+    size: int
+    leave: NodeSet
+
+    @property
+    def reason(self) -> Reason:
+        return Reason(ASKED_BACK, figures={"nodes": len(self.leave)})
+
+
+def objection(  # noqa: PLR0911 - each objection supposes that those before it fail
+    state: State, job: Job, leave: NodeSet
+) -> str | None:
+    """Why a running job cannot be ordered off these nodes to as many others, or None."""
+    who = f"job {job.id} ({job.spec.name})"
+    if not KINDS[job.spec.kind].migrates:
+        return (
+            f"{who} is of kind {job.spec.kind}, which cannot move; a malleable one can be ordered to more nodes and "
+            f"then, with --leave, to fewer"
+        )
+    if job.spec.job_class is JobClass.RIGID or job.one_world:
+        return f"{who} is {job.spec.job_class} and keeps its nodes; submit it as malleable to move it"
+    if not job.on:
+        return f"{who} is not inside its loop, where it can move; try again when it is"
+    if job.resize is not None:
+        return f"resize {job.resize.id} of job {job.id} is still under way; try again when it is over"
+    if others := leave - NodeSet(job.nodes):
+        its = _names(state, NodeSet(job.nodes))
+        return f"{_names(state, others)} is none of the nodes of job {job.id}, which holds {its}"
+    if not job.bounds.allows(job.size):
+        return f"{who} has {job.size} nodes, and may have {job.bounds.describe()}: order it to one of these sizes"
+    if (missing := len(leave) - state.free) > 0:
+        return (
+            f"{who} would move to {_count(len(leave))}, and {state.free} {'is' if state.free == 1 else 'are'} free: "
+            f"{missing} missing; name fewer with --leave, or add some with pliant nodes add {missing}"
+        )
+    return None
+
+
+def why_stays(state: State, job: Job, nodes: NodeSet, free: int) -> str:
+    """Why a job will not leave these of its nodes before it has ended, or not soon; empty if it can."""
+    if job.spec.job_class not in MOVING or job.one_world:
+        return f"is {job.spec.job_class}"
+    if not job.on:
+        return "is not inside its loop"
+    if way_off(state, job, nodes.mask, free) is None:
+        return "cannot have fewer nodes, and none is free that it could move to"
+    return ""
+
+
+def way_off(state: State, job: Job, nodes: int, free: int) -> WayOff | None:
+    """How the job could leave as many of ``nodes`` as possible where ``free`` others are; None if it can leave none.
+
+    A size that an operator has ordered stays as it is.
+    """
+    held = job.nodes & nodes
+    if not KINDS[job.spec.kind].migrates:
+        free = 0
+        held &= ~(1 << state.groups(job)[job.root])  # the root of such a job cannot leave
+    elif state.now < job.grow_from:
+        free = 0  # its newcomers keep failing
+    for count in range(held.bit_count(), 0, -1):
+        size = job.bounds.floor(job.size - count + min(free, count))
+        if size and (size == job.size or not job.pinned):
+            return WayOff(size, NodeSet(lowest_bits(held, count)))
+    return None
+
+
+def to_leave(state: State) -> Iterable[tuple[Job, int]]:
+    """The jobs that could be asked to leave nodes which are asked back, now or when they have rested, with these."""
+    asked = state.reclaimed_mask & ~state.parked_mask & ~state.lost_mask
+    for _, _, job in list(state.running) if asked else ():
+        willing = job.on and job.spec.job_class in MOVING and job.ending is None and job.resize is None
+        if willing and job.nodes & asked:
+            yield job, asked
+
+
+def _names(state: State, nodes: Iterable[int]) -> str:
+    return hostlist(state.names.get(node, f"n{node}") for node in nodes)
+
+
+def _count(nodes: int) -> str:
+    return "1 other node" if nodes == 1 else f"{nodes} other nodes"

@@ -32,7 +32,8 @@ with mpi.malleable() as job:
 
 def test_every_layout_comes_through_growth_and_shrinks(start: Start, tmp_path: Path) -> None:
     flag = tmp_path / "flag"
-    program = f"{VERIFIED} {PROGRAMS / 'layouts.py'} 1000000 {flag}"
+    shared = VERIFIED.replace(" python", " PLIANT_REDISTRIBUTE=shared python")
+    program = f"{shared} {PROGRAMS / 'layouts.py'} 1000000 {flag}"
     run = start(f"nodes = 3\n{KEEP}", job("job", program, "{ min = 1, max = 4 }"))
     run.wait_for(r.JobMalleable)
     for number, (size, leave) in enumerate(((3, ""), (2, "n0")), 1):
@@ -55,7 +56,7 @@ def _after(at: float, clean: r.NodesClean) -> bool:
 
 
 def test_every_layout_comes_through_resizes_of_its_own() -> None:
-    env = {"PLIANT_VERIFY": "1", "PLIANT_RESIZE_AT": "2:4,4:2,6:3,8:1"}
+    env = {"PLIANT_VERIFY": "1", "PLIANT_REDISTRIBUTE": "alltoall", "PLIANT_RESIZE_AT": "2:4,4:2,6:3,8:1"}
     ran = subprocess.run(
         [MPIEXEC, "-launcher", "fork", "-n", "1", sys.executable, str(PROGRAMS / "layouts.py"), "10"],
         env={**os.environ, **env}, capture_output=True, text=True, timeout=60, check=False,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pliant.model.errors import PliantError
+from pliant.plan.data.methods import AUTO, MoveMethod
 
 DEADLINE_S = 60.0
 
@@ -70,3 +71,11 @@ def verifies(environ: Mapping[str, str] = os.environ) -> bool:
     if text not in ("", "0", "1"):
         raise PliantError(f"PLIANT_VERIFY is {text!r}; it must be 0 or 1")
     return text == "1"
+
+
+def redistribution(environ: Mapping[str, str] = os.environ) -> str:
+    """By which method data are redistributed (PLIANT_REDISTRIBUTE): the name of one, or auto."""
+    text = environ.get("PLIANT_REDISTRIBUTE", "") or AUTO
+    if text not in (names := [AUTO, *MoveMethod]):
+        raise PliantError(f"PLIANT_REDISTRIBUTE is {text!r}; it must be one of {', '.join(names)}")
+    return text

@@ -283,13 +283,14 @@ def malleable(
     limit it. What the submission allows is intersected with this. Without an agent the program runs at the size
     it was started with, alone or under mpiexec.
     Raises ValueError for bounds that contradict each other, and PliantError in a program that has had a block:
-    one after it or inside it is refused, with an agent and without.
+    one after it or inside it is refused, with an agent and without; and for variables that cannot be read.
     """
     bounds = Bounds(min, MAX_NODES if max is None else max, factor, preferred)
     if _blocks:
         raise PliantError(ONE_BLOCK)
     _blocks.append(bounds)
     limit_s = environment.deadline_s()
+    environment.redistribution()  # what is wrong there is told before anything has been computed
     place = environment.read()
     wait = Wait(limit_s)
     alone = bare.of() if place is None else None

@@ -10,8 +10,9 @@ from weakref import WeakValueDictionary, ref
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from pliant.mpi.data.delivery import as_bytes
 from pliant.mpi.data.movable import Copy, Movable, Parcel, Parcels, Way
-from pliant.mpi.data.transport import as_bytes, deliver
+from pliant.mpi.data.transport import deliver
 from pliant.mpi.data.verify import checksum
 from pliant.mpi.team import Team
 from pliant.mpi.wait import Wait
@@ -228,7 +229,7 @@ class Array(Movable):
         way = Way(comm.rank, range(comm.size), [0])
         moves = parcels(self._part(self.local, split, part), new, way, split, one)
         what = f"the rows of array {self.name!r}"
-        deliver(comm, [(self._seat.tag(self.name), iter([moves]))], self._seat.wait, what, limited=False)
+        deliver(comm, [(self._seat.tag(self.name), iter([moves]))], self._seat.wait, what)
         return whole
 
     # ---- moving -------------------------------------------------------------------------------------
@@ -266,6 +267,15 @@ class Array(Movable):
             self._data = np.empty(self._room(*self._held), self.dtype)
             new = self._part(self._data, *self._held)
         yield parcels(old, new, way, old_split, new_split)
+
+    def hold(self, data: NDArray[Any] | None, parts: int, part: int) -> None:
+        """Without a job: ``data`` is this rank's part of so many, or nothing is held."""
+        self._data, self._before = data, (None, None)
+        self._held = None if data is None else (self.layout.split(self.rows, parts), part)
+
+    def held_block(self) -> NDArray[Any] | None:
+        """What this rank holds, with the halo; also without a job."""
+        return self._data
 
     def undo(self) -> None:
         (self._data, self._held), self._before, self._halo = self._before, (None, None), None

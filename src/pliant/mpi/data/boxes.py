@@ -34,3 +34,12 @@ def boxes(shape: tuple[int, ...], most: int) -> Iterator[tuple[slice, ...]]:
 def raw(view: NDArray[Any]) -> NDArray[Any]:
     """The same elements; those of records with all of their bytes, also those that belong to no field."""
     return view.view(np.dtype((np.void, view.itemsize))) if view.dtype.names else view
+
+
+def run_bytes(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:
+    """How many bytes lie in a row, and how many of the first axes say where the rows are."""
+    axis, run = len(shape), itemsize
+    while axis and (strides[axis - 1] == run or shape[axis - 1] == 1):
+        axis -= 1
+        run *= shape[axis]
+    return run, axis

@@ -1,0 +1,106 @@
+"""The port of what carries the parcels of one stage, and what all methods share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from pliant.mpi.data.boxes import boxes, raw
+from pliant.mpi.data.movable import Copy, Parcel, Parcels
+
+LEAST_CHUNK, MOST_CHUNK = 1 << 16, 1 << 22
+PLAIN_CHUNK = 1 << 26
+"""Of what needs no buffer on either side: it is cut only so that other work is looked after."""
+CHUNKS = 80
+"""Of a message that may need buffers, where that makes them neither too small nor too large."""
+
+
+class Tagged(NamedTuple):
+    """A parcel with the tag of its move."""
+
+    tag: int
+    parcel: Parcel
+
+
+class Stage(NamedTuple):
+    """What this rank has to do, in the order in which it is taken on all ranks."""
+
+    sends: list[Tagged]
+    receives: list[Tagged]
+    copies: list[Copy]
+
+    @property
+    def sent(self) -> int:
+        """Bytes."""
+        return sum(parcel.view.nbytes for _, parcel in self.sends)
+
+    @property
+    def bytes(self) -> int:
+        return self.sent + sum(parcel.view.nbytes for _, parcel in self.receives)
+
+
+def stage_of(comm: MPI.Intracomm, every: Iterable[tuple[int, Parcels]]) -> Stage:
+    """What moves, each with its tag, have to do at a time: one order of all messages on all ranks."""
+    stage, rank, size = Stage([], [], []), comm.rank, comm.size
+    for tag, parcels in every:
+        stage.sends.extend(Tagged(tag, parcel) for parcel in parcels.sends)
+        stage.receives.extend(Tagged(tag, parcel) for parcel in parcels.receives)
+        stage.copies.extend(parcels.copies)
+    stage.sends.sort(key=lambda each: (each.tag, (each.parcel.peer - rank) % size, rank))
+    stage.receives.sort(key=lambda each: (each.tag, (rank - each.parcel.peer) % size, each.parcel.peer))
+    return stage
+
+
+class Delivery(ABC):
+    """The parcels of one stage, under way as soon as it is made; collective, as one communicator has the same method
+    for all of them."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._copies = stage.copies
+        self.bytes = stage.bytes
+
+    def copy(self) -> None:
+        """What stays on this rank, while the messages go on."""
+        for old, new in self._copies:
+            for box in boxes(old.shape, max(1, MOST_CHUNK // max(1, old.itemsize))):
+                raw(new)[box] = raw(old)[box]
+                self.poll()
+        self._copies.clear()
+
+    @abstractmethod
+    def poll(self) -> bool:
+        """Go on; whether all is done. Returns soon."""
+
+    def end(self) -> None:  # noqa: B027 - there may be nothing to do
+        """All is done on this rank: what was made for it is freed; collective."""
+
+
+def chunks(parcel: Parcel) -> Iterator[NDArray[Any]]:
+    """The same on both sides of a message."""
+    if parcel.view.nbytes:
+        view = raw(parcel.view)
+        for box in chunk_boxes(view.shape, view.itemsize, plain=parcel.plain):
+            yield view[box]
+
+
+def chunk_boxes(shape: tuple[int, ...], itemsize: int, *, plain: bool) -> Iterator[tuple[slice, ...]]:
+    """Those of a view of this shape."""
+    size = itemsize
+    for length in shape:
+        size *= length
+    most = PLAIN_CHUNK if plain else min(MOST_CHUNK, max(LEAST_CHUNK, size // CHUNKS))
+    return boxes(shape, max(1, most // itemsize))
+
+
+def as_bytes(data: NDArray[Any]) -> list[Any]:
+    """A contiguous array as MPI takes it, whatever its dtype."""
+    return [data.reshape(-1).view("u1"), MPI.BYTE]
+
+
+def shaped(buffer: NDArray[Any], view: NDArray[Any]) -> NDArray[Any]:
+    """The first bytes of a buffer as an array like ``view``."""
+    return buffer[: view.nbytes].view(view.dtype).reshape(view.shape)

@@ -9,9 +9,10 @@ import pytest
 from harness import PROGRAMS
 
 from pliant.core import records as r
-from pliant.measure import programs, resizes
+from pliant.measure import programs, redistributing, resizes
 from pliant.measure.programs import BARE, Shape
 from pliant.model.errors import PliantError
+from pliant.plan.data.methods import MoveMethod
 
 CENTRALITY = "pliant.apps.betweenness"
 
@@ -102,3 +103,21 @@ def test_a_controller_that_fails_is_not_waited_for(tmp_path: Path, monkeypatch: 
 
     with pytest.raises(OSError, match="the disk is full"):
         asyncio.run(measured())
+
+
+@pytest.mark.long
+def test_data_move_by_each_method_and_through_resizes() -> None:
+    methods = ("bare", "auto", *MoveMethod)
+    asked = redistributing.Effort(
+        1 << 22, ((1, 2), (2, 1)), methods, 2, 60.0, 1 << 20, redistributing.around((1, 2)), 1
+    )
+    rows = redistributing.table(redistributing.moves(asked), asked.bytes)
+    assert [(row["before"], row["method"]) for row in rows] == [
+        *((1, each) for each in methods), *((2, each) for each in methods)
+    ]  # fmt: skip
+    assert all(len(row["runs_s"]) == 2 and min(row["runs_s"]) > 0 for row in rows)
+    came: list[None] = []
+    changed = redistributing.resized(asked, lambda: came.append(None))
+    assert len(came) == 2
+    assert [(row["before"], row["after"], row["repetitions"]) for row in changed] == [(1, 2, 1), (2, 1, 1)]
+    assert min(row[name] for row in changed for name in ("scheduling_s", "resize_s")) > 0

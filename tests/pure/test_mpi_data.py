@@ -33,12 +33,14 @@ MPIEXEC = str(Path(sys.executable).with_name("mpiexec"))
 PADDED = np.dtype("i1,f8", align=True)
 
 
-def run(program: str, ranks: int = 0) -> tuple[int, str, str]:
+def run(program: str, ranks: int = 0, env: dict[str, str] | None = None) -> tuple[int, str, str]:
     """The exit code, output and errors of a Python text on ``ranks`` ranks under mpiexec, or alone."""
     words = [sys.executable, "-c", program]
     if ranks:
         words = [MPIEXEC, "-n", str(ranks), *words]
-    ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(
+        words, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **(env or {})}
+    )
     return ran.returncode, ran.stdout, ran.stderr
 
 
@@ -336,3 +338,70 @@ def test_scipys_matrices_go_in_and_come_out() -> None:
     pytest.importorskip("scipy")
     code, out, errors = run(SCIPY, 3)
     assert (code, out) == (0, "[True, True, True]\n"), errors
+
+
+FREED = """
+import gc
+import numpy as np
+from mpi4py import MPI
+from pliant import mpi
+from pliant.mpi.data.transport import redistribute
+from pliant.mpi.errors import Undone
+from pliant.mpi.wait import Wait
+
+with mpi.malleable() as job:
+    dropped = job.array("dropped", (9,))
+    dropped.owned[:] = dropped.row_numbers()
+    rows, other = job.array("rows", (9, 2)), job.array("other", (9,))
+    other.owned[:] = other.row_numbers()
+    del dropped
+    gc.collect()
+    every = list(job._context.arrays.values())
+    redistribute(every, MPI.COMM_WORLD, range(3), [2, 0], Wait(20))
+    for each in every:
+        each.settle()
+    if job.rank == 2:
+        rows.local.resize((1, 2), refcheck=False)
+    try:
+        redistribute(every, MPI.COMM_WORLD, [2, 0], range(3), Wait(20))
+        said = "moved"
+    except Undone as error:
+        said = str(error)
+        for each in every:
+            each.undo()
+    parts = {2: [0, 1, 2, 3, 4], 0: [5, 6, 7, 8], 1: None}
+    held = [each._data if each._data is None else each._data.tolist() for each in (every[0], other)]
+    found = job.comm.gather((said, held == [parts[job.rank]] * 2))
+    if found:
+        print(*(f"{each}\\n" for each in found), sep="", end="")
+"""
+
+
+@pytest.mark.long
+def test_what_cannot_be_moved_on_one_rank_is_told_on_all_and_nothing_has_moved() -> None:
+    code, out, errors = run(FREED, 3)
+    assert code == 0, errors
+    said = "data cannot be moved: on rank 2 'rows' (ValueError: the program has given its memory back: .local of shape (5, 2) is (1, 2) now)"
+    assert out.splitlines() == [str((said, True))] * 3
+
+
+UNLIKE = """
+from mpi4py import MPI
+from pliant import mpi
+with mpi.malleable() as job:
+    job.array("rows", (5,), "f8", mpi.Block(halo=job.rank))
+    for step in job.steps(3):
+        print("computed")
+"""
+
+
+@pytest.mark.long
+def test_ranks_whose_layouts_differ_are_told_so_each_of_them_before_the_first_step(tmp_path: Path) -> None:
+    program = tmp_path / "unlike.py"
+    program.write_text(UNLIKE)
+    text = f"import pathlib; exec(pathlib.Path({str(program)!r}).read_text())"
+    code, out, errors = run(text, 2, {"PLIANT_RESIZE_AT": "2:1"})
+    assert code != 0
+    assert out == ""
+    assert "those of rank 1 differ from those of rank 0; here, on rank " in errors
+    assert "there are arrays [('rows', (5,), '<f8', Block(" in errors

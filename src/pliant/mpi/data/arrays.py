@@ -259,9 +259,13 @@ class Array(Movable):
         old_split = self.layout.split(self.rows, len(way.sources))
         new_split = self.layout.split(self.rows, len(way.targets))
         old = new = None
-        if way.old_part is not None and self._data is not None:
-            old = self._part(self._data, old_split, way.old_part)
         self._before, self._data, self._held, self._halo = (self._data, self._held), None, None, None
+        if way.old_part is not None and (held := self._before[0]) is not None:
+            if held.shape != (shape := self._room(old_split, way.old_part)):
+                raise ValueError(
+                    f"the program has given its memory back: .local of shape {shape} is {held.shape} now"
+                )
+            old = self._part(held, old_split, way.old_part)
         if way.new_part is not None:
             self._held = new_split, way.new_part
             self._data = np.empty(self._room(*self._held), self.dtype)

@@ -15,6 +15,8 @@ from pliant.mpi.data.movable import Parcel, Parcels
 from pliant.mpi.data.onesided import OneSided
 from pliant.mpi.data.pointwise import PointToPoint
 from pliant.mpi.data.shared import Neighbours, Shared
+from pliant.mpi.errors import Undone
+from pliant.mpi.team import gather_all
 from pliant.mpi.wait import Wait
 from pliant.plan.data.layouts import even
 from pliant.plan.data.methods import AUTO, TRIED, TRY_FROM, MoveMethod, best, sample_bytes
@@ -43,16 +45,23 @@ class Choice:
         self._neighbours: Neighbours | None = None
         self._looked = False
 
-    def carry(self, stage: Stage, what: str, *, limited: bool) -> None:
-        """Carry a stage out; collective."""
-        method = self._agree(stage)
+    def carry(self, stage: Stage, what: str, wrong: str) -> None:
+        """Carry a stage out; collective. ``wrong``: what this rank cannot move. If any rank cannot, Undone on all of
+        them, before anything has moved in this stage."""
+        method = self._agree(stage, wrong)
         delivery = self._make(method, stage)
-        finish(delivery, self._wait, what, limited=limited)
+        finish(delivery, self._wait, what, limited=True)
 
-    def _agree(self, stage: Stage) -> MoveMethod:
-        mine = np.array([self._word(), stage.sent], "i8")
-        every = np.empty((self._comm.size, 2), "i8")
+    def _agree(self, stage: Stage, wrong: str) -> MoveMethod:
+        mine = np.array([self._word(), stage.sent, bool(wrong)], "i8")
+        every = np.empty((self._comm.size, 3), "i8")
         self._wait.request(self._comm.Iallgather(mine, every), "all ranks to say what they send")
+        if every[:, 2].any():
+            said = gather_all(self._comm, wrong, self._wait, "what ranks cannot move")
+            raise Undone(
+                "data cannot be moved: "
+                + "; ".join(f"on rank {rank} {text}" for rank, text in enumerate(said) if text)
+            )
         word, total = int(every[self._sources[0], 0]), int(every[:, 1].sum())
         if word != UNKNOWN:
             method = METHODS[word]

@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 from pliant.job import environment
 from pliant.mpi.data.choice import Choice, finish
-from pliant.mpi.data.delivery import Stage, stage_of
+from pliant.mpi.data.delivery import stage_of
 from pliant.mpi.data.movable import Movable, Parcels, Way
 from pliant.mpi.data.pointwise import PointToPoint
 from pliant.mpi.data.verify import Sums
@@ -30,25 +30,41 @@ def redistribute(  # noqa: PLR0913, PLR0917 - what goes from where to where, and
     """Take all of them from ``sources`` to ``targets``, ranks of ``comm``; collective over ``comm``. Halos are not
     filled. ``method``: a MoveMethod, or auto; that of PLIANT_REDISTRIBUTE where none is named.
 
-    With PLIANT_VERIFY=1, Undone on all ranks alike if something has not come to be what it was.
+    With PLIANT_VERIFY=1, Undone on all ranks alike if something has not come to be what it was; and without, if
+    something cannot be moved on one of them.
     """
     way, every = Way(comm.rank, sources, targets), list(movables)
     sums = Sums(every, way) if environment.verifies() else None
     choice = Choice(comm, sources, targets, wait, method or environment.redistribution())
-    for stage in _stages(comm, [(number * TAGS_EACH, each.move(way)) for number, each in enumerate(every)]):
-        choice.carry(stage, WHAT, limited=True)
+    moves = [(number * TAGS_EACH, each.move(way)) for number, each in enumerate(every)]
+    while True:
+        stage, why = _next(moves, [each.name for each in every])
+        if not stage and not why:
+            break
+        choice.carry(stage_of(comm, stage), WHAT, why)
     if sums is not None:
         sums.compare(comm, wait)
+
+
+def _next(
+    moves: Sequence[tuple[int, Iterator[Parcels]]], names: Sequence[str]
+) -> tuple[list[tuple[int, Parcels]], str]:
+    """The next stage, and what is wrong with it on this rank. All moves come to it, so that all can be undone."""
+    stage, wrong = [], []
+    for (tag, move), name in zip(moves, names, strict=True):
+        try:
+            parcels = next(move, None)
+        except Exception as error:  # noqa: BLE001 - a program's own movable may raise anything
+            wrong.append(f"{name!r} ({type(error).__name__}: {error})")
+            continue
+        if parcels is not None:
+            stage.append((tag, parcels))
+    return stage, ", ".join(wrong)
 
 
 def deliver(
     comm: MPI.Intracomm, moves: Sequence[tuple[int, Iterator[Parcels]]], wait: Wait, what: str
 ) -> None:
     """Carry out moves, each with its tag, point to point. The wait is not limited: a peer may be in user code."""
-    for stage in _stages(comm, moves):
-        finish(PointToPoint(comm, stage), wait, what, limited=False)
-
-
-def _stages(comm: MPI.Intracomm, moves: Sequence[tuple[int, Iterator[Parcels]]]) -> Iterator[Stage]:
-    while every := [(tag, parcels) for tag, move in moves if (parcels := next(move, None)) is not None]:
-        yield stage_of(comm, every)
+    while stage := [(tag, parcels) for tag, move in moves if (parcels := next(move, None)) is not None]:
+        finish(PointToPoint(comm, stage_of(comm, stage)), wait, what, limited=False)

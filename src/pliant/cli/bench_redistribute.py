@@ -1,0 +1,99 @@
+"""``pliant bench redistribute``: how quickly data follow the ranks, how much memory that takes, and what it makes of a
+resize."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from pliant.cli.bench import bench_app
+from pliant.cli.outputs import check_output
+from pliant.measure import redistributing
+from pliant.measure.programs import Figures, surroundings
+
+GIB = 1 << 30
+
+
+def register(_app: typer.Typer) -> None:
+    """Add the verb to ``bench``."""
+    bench_app.command()(redistribute)
+
+
+def redistribute(
+    *,
+    size: Annotated[int, typer.Option("--bytes", min=1 << 20, help="Of the array that is moved.")] = GIB,
+    quick: Annotated[
+        bool, typer.Option(help="Less than a minute: from 2 to 4 ranks, and resizes of 1/8 of that.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option("--csv", help="Write the rows to this file too.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Data of a block layout that go from some ranks to others: each method against Isend and Irecv written by hand, in
+    the same processes and in turn, all into memory that nobody has touched; the most memory that takes; and the
+    resizes of a job that holds it, scheduling and resizing apart (paper 3, Figure 3)."""
+    if out is not None:
+        check_output("--csv", out)
+    asked, around = redistributing.effort(size, quick=quick), surroundings()
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("moves, then resizes", total=1 + asked.passes * len(asked.sizes))
+        rows = redistributing.table(redistributing.moves(asked), asked.bytes)
+        progress.advance(bar)
+        resizes = redistributing.resized(asked, lambda: progress.advance(bar))
+    # What checks cost belongs beside these.
+    figures = {**redistributing.summary(rows), "bytes": asked.bytes, **around}
+    if out is not None:
+        write_csv(out, rows, resizes)
+    if as_json:
+        flexible = {"flexible_bytes": asked.flexible_bytes, "resizes": resizes}
+        typer.echo(json.dumps({**figures, "moves": rows, **flexible}))
+        return
+    console = Console()
+    console.print(moves_table(rows, figures))
+    console.print(resizes_table(resizes, asked.flexible_bytes))
+
+
+def moves_table(rows: Sequence[Figures], figures: Figures) -> Table:
+    """``figures``: what was moved, and where it was measured."""
+    shown = Table(
+        title=f"{figures['bytes'] / 1e9:.3g} GB between ranks",
+        caption=f"medians on {figures['processors']} processors, load {figures['load_average']} at the start",
+    )
+    for heading in ("ranks", "method", "seconds", "GB/s", "of by hand", "extra memory"):
+        shown.add_column(heading, justify="left" if heading == "method" else "right")
+    for row in rows:
+        shown.add_row(
+            f"{row['before']} to {row['after']}", row["method"], f"{row['seconds']:.3f}", f"{row['gb_s']:.2f}",
+            "" if row["bandwidth_ratio"] is None else f"{row['bandwidth_ratio']:.2f}",
+            f"{100 * row['peak_extra_ratio']:.1f} %",
+        )  # fmt: skip
+    return shown
+
+
+def resizes_table(rows: Sequence[Figures], size: int) -> Table:
+    shown = Table(title=f"resizes of a job that holds {size / 1e9:.3g} GB (means)")
+    for heading in ("nodes", "scheduling", "resize", "repetitions"):
+        shown.add_column(heading, justify="right")
+    for row in rows:
+        shown.add_row(
+            f"{row['before']} to {row['after']}", f"{row['scheduling_s']:.3f} s", f"{row['resize_s']:.3f} s",
+            str(row["repetitions"]),
+        )  # fmt: skip
+    return shown
+
+
+def write_csv(path: Path, moves: Sequence[Figures], resizes: Sequence[Figures]) -> None:
+    """All rows, one below the other; a column that a row has nothing of is empty."""
+    rows = [{"kind": kind, **row} for kind, some in (("move", moves), ("resize", resizes)) for row in some]
+    names = list(dict.fromkeys(name for row in rows for name in row if name != "runs_s"))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, names, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)

@@ -166,3 +166,13 @@ def test_a_node_with_two_slots_runs_groups_of_two_ranks(start: Start, tmp_path: 
     assert is_right(job["result"])
     assert [(x["from"], x["to"]) for x in job["resizes"]] == [(1, 2)]
     assert job["state"] == JobState.COMPLETED
+
+
+def test_a_program_asks_for_nodes_and_for_fewer_and_its_result_is_right(start: Start) -> None:
+    run = start(
+        f"nodes = 4\n{KEEP}", job("asks", f"python {PROGRAMS / 'asks.py'} 100000", "{ min = 1, max = 4 }")
+    )
+    asked = run.finish()["asks"]
+    assert is_right(asked["result"])
+    resizes = [(x["from"], x["to"], x["outcome"], x["reason"]["code"]) for x in asked["resizes"]]
+    assert resizes == [(1, 3, "done", "wanted"), (3, 1, "done", "wanted")]

@@ -460,3 +460,16 @@ def test_a_recording_ends_with_the_loss_of_the_agent_whatever_the_owner_makes_of
     session.send(m.Progress(0, 0.6))
     assert len(lines) == (3 if how == "it reads" else 4)
     assert not list(replay(lines))
+
+
+def test_a_wish_is_sent_once_and_not_while_a_resize_is_open() -> None:
+    root = Root()
+    assert root.negotiation.want(0, Bounds(5, 8))
+    assert root.sent == [m.Want(0, Bounds(5, 8))]
+    root.sent.clear()
+    root.hear(GROW)
+    assert not root.negotiation.want(0, Bounds(5, 8))
+    assert not root.sent
+    root.hear(m.Withdraw(1))
+    assert root.negotiation.want(0, Bounds(1, 3))
+    assert root.sent == [m.Want(0, Bounds(1, 3))]

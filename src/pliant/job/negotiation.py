@@ -21,6 +21,7 @@ from pliant.protocol.messages import (
     Malleable,
     Offer,
     SchedulerMessage,
+    Want,
     Withdraw,
 )
 
@@ -241,6 +242,13 @@ class Negotiation:
         if group in self.newcomers:
             # The first loss stands: it is the cause of those that follow.
             self._broken = self._broken or why or f"group {group} was lost before it was joined"
+
+    def want(self, epoch: int, bounds: Bounds) -> bool:
+        """Ask for a size within ``bounds``. False, and nothing is sent, while a resize is open: ask again after it."""
+        if self._open is not None or self._session.side.state not in {"ready", "offered"}:
+            return False
+        self._session.send(Want(epoch, bounds))
+        return True
 
     # ---- decisions ----------------------------------------------------------------------------------
 

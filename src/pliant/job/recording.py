@@ -150,6 +150,11 @@ class TapedNegotiation(Negotiation):
             lambda: super(TapedNegotiation, self).confirm(resize, now, objection),
         )
 
+    def want(self, epoch: int, bounds: Bounds) -> bool:
+        return self._tape.call(
+            "want", [epoch, bounds], lambda: super(TapedNegotiation, self).want(epoch, bounds)
+        )
+
     def leaving(self, members: Sequence[int]) -> tuple[int, ...]:
         return self._tape.call("leaving", [members], lambda: super(TapedNegotiation, self).leaving(members))
 
@@ -184,6 +189,7 @@ _TYPES: dict[str, tuple[object, ...]] = {
     "decide": (Situation,),
     "confirm": (int, Situation, str),
     "leaving": (tuple[int, ...],),
+    "want": (int, Bounds),
     "done": (Done,),
     "begin": (int,),
     "end": (int,),

@@ -205,6 +205,30 @@ class Job:
             context.go_on()
         return self._loop.run()
 
+    def request(self, *, min: int = 0, max: int = 0) -> None:  # noqa: A002 - the protocol's words
+        """Ask the scheduler for at least ``min`` and at most ``max`` nodes (0: what the job allows), once, from within
+        the ``steps()`` loop; all ranks call it alike.
+
+        What is granted comes as any other resize, between two steps. A size that cannot be had now, or that the job
+        has, is not granted, and nothing follows; nor does it where no agent is. It goes to the allowed size within
+        these bounds that is nearest to the present one: paper 3, section 4.1. A later call before it was sent takes its
+        place, and a resize before that ends it. Raises ValueError for bounds that hold no allowed size, and PliantError
+        outside the loop.
+        """
+        context = self._context
+        context.joined("job.request")
+        if self._loop is None:
+            raise PliantError(
+                "job.request() asks for other nodes from within the steps() loop: call it there"
+            )
+        allowed = context.bounds if context.agreed is None else context.agreed
+        wish = Bounds(min or allowed.min, max or allowed.max)
+        if not allowed.nearest(allowed.min, wish.min, wish.max):
+            raise ValueError(
+                f"job.request: none of the job's sizes ({allowed.describe()}) is from {wish.min} to {wish.max} nodes"
+            )
+        self._loop.request(wish)
+
     # ---- the block ----------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:

@@ -12,6 +12,7 @@ import numpy as np
 from pliant.job.decisions import Action, Decision, Known
 from pliant.job.negotiation import Situation
 from pliant.model.errors import PliantError
+from pliant.model.jobs import Bounds
 from pliant.model.speedup import Model
 from pliant.mpi import abilities, bare, bare_slots, join
 from pliant.mpi.checks import Checks, Meanwhile
@@ -82,6 +83,7 @@ class Loop:
         self._step = begin.step if begin else 0
         self._lag = begin.lag if begin else 1
         self._pace = Pace(model, self._total)
+        self._wish: Bounds | None = None
         if begin:
             self._pace.totals = Totals(begin.should_s, begin.paced_s)
         self._reported = time.perf_counter()
@@ -94,6 +96,7 @@ class Loop:
         """``open_step``: the first at which something may still be decided where no agent is."""
         context = self._context
         team = context.joined("the job")
+        self._wish = None  # it was meant for the size of before
         self._pace.begin(self._step, team.nodes, time.perf_counter())
         self._checks: Checks | Known
         if context.place is None:
@@ -138,6 +141,10 @@ class Loop:
                 self._resize(decision)
             self._checks.post(self._step, self._lag, self._decide())
 
+    def request(self, wish: Bounds) -> None:
+        """Ask for a size within ``wish`` at the next check; one that was not asked for yet is forgotten."""
+        self._wish = wish
+
     def _situation(self) -> Situation:
         context = self._context
         team = context.joined("the job")
@@ -155,6 +162,8 @@ class Loop:
             return Decision()
         now = self._situation()
         negotiation.answer(now)
+        if self._wish is not None and (now.late or negotiation.want(now.epoch, self._wish)):
+            self._wish = None
         return negotiation.decide(now)
 
     def _resize(self, decision: Decision) -> None:

@@ -36,10 +36,8 @@ class Ran(NamedTuple):
     @property
     def phases(self) -> list[str]:
         """Those to which its first resize had come."""
-        found = re.search(
-            r"^pliant: resizing at step \d+: ([a-z, ]*?)(?=[^a-z, ]|pliant:|$)", self.err, re.MULTILINE
-        )
-        return found[1].split(", ") if found else []
+        said = re.findall(r"^pliant: resizing at step (\d+): (\w+)$", self.err, re.MULTILINE)
+        return [phase for step, phase in said if step == said[0][0]]
 
     @property
     def is_right(self) -> bool:

@@ -415,16 +415,13 @@ def _hand_over(context: Context, comm: MPI.Intracomm, sources: int, news: News) 
 
 @contextmanager
 def logged(wait: Wait, step: int, *, speaks: bool) -> Iterator[None]:
-    """Who speaks for the job says each phase of the block on standard error when the job comes to it. mpiexec ends all
-    processes of a program at once when one fails: what was said before is all that then tells where that was."""
-    begun = False
+    """Who speaks for the job says each phase of the block on standard error when the job comes to it, in a line of its
+    own, as others write there too. mpiexec ends all processes of a program at once when one fails: what was said before
+    is all that then tells where that was."""
 
     def come(phase: Phase | None) -> None:
-        nonlocal begun
         if phase is not None:
-            sys.stderr.write(f", {phase}" if begun else f"pliant: resizing at step {step}: {phase}")
-            sys.stderr.flush()
-            begun = True
+            say(f"resizing at step {step}: {phase}")
 
     if speaks:
         wait.on_phase = come
@@ -433,9 +430,6 @@ def logged(wait: Wait, step: int, *, speaks: bool) -> Iterator[None]:
     finally:
         wait.on_phase = unseen
         wait.come(None)
-        if begun:
-            sys.stderr.write("\n")
-            sys.stderr.flush()
 
 
 def _end_all(rest: MPI.Intracomm, wait: Wait) -> None:

@@ -191,14 +191,14 @@ class BatchRun:
     def queue(self) -> list[dict[str, Any]]:
         """All runs that go on, from another terminal."""
         words = [PLIANT, "queue", "--json"]
-        said = subprocess.run(words, env=self.env, capture_output=True, text=True, timeout=20, check=True)
+        said = subprocess.run(words, env=self.env, capture_output=True, text=True, timeout=60, check=True)
         found: list[dict[str, Any]] = json.loads(said.stdout)
         return found
 
     def order(self, *words: str) -> subprocess.CompletedProcess[str]:
         """``pliant resize`` from another terminal."""
         return subprocess.run(
-            [PLIANT, "resize", *words], env=self.env, capture_output=True, text=True, timeout=20, check=False
+            [PLIANT, "resize", *words], env=self.env, capture_output=True, text=True, timeout=60, check=False
         )
 
     def ranks(self, name_or_number: int) -> dict[int, dict[str, str]]:

@@ -35,7 +35,7 @@ DOWN = "the agents of n3 did not come up within 20 s"
 
 def nodes(run: BatchRun, *words: str) -> str:
     done = subprocess.run(
-        [PLIANT, "nodes", *words], env=run.env, capture_output=True, text=True, timeout=20, check=False
+        [PLIANT, "nodes", *words], env=run.env, capture_output=True, text=True, timeout=60, check=False
     )
     return done.stdout + done.stderr
 

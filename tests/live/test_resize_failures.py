@@ -212,7 +212,7 @@ def own_memory() -> str:
     """Why a run cannot have a /dev/shm of its own here; empty if it can."""
     said = subprocess.run(
         ["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/dev/shm"],
-        capture_output=True, text=True, timeout=20, check=False,
+        capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     return " ".join(said.stderr.split()) if said.returncode else ""
 

@@ -118,7 +118,7 @@ class Run:
 
     def order(self, *words: str) -> str:
         done = subprocess.run(
-            [PLIANT, *words], env=self.env, capture_output=True, text=True, timeout=20, check=False
+            [PLIANT, *words], env=self.env, capture_output=True, text=True, timeout=60, check=False
         )
         return done.stdout + done.stderr
 

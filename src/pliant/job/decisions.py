@@ -11,6 +11,7 @@ _PACK = struct.Struct("<BxHI")
 
 class Action(IntEnum):
     NONE = 0
+    NO_ACTION = 0
     EXPAND = 1
     SHRINK = 2
     MIGRATE = 3

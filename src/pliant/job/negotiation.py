@@ -21,6 +21,7 @@ from pliant.protocol.messages import (
     Malleable,
     Offer,
     SchedulerMessage,
+    Stay,
     Want,
     Withdraw,
 )
@@ -32,6 +33,7 @@ class Situation(NamedTuple):
     ``members`` are its groups, in the order of their ranks. A resize that is decided now happens ``lag``
     steps from now, so as many must be ``left``. ``most_nodes`` is what the arrays can be spread over.
     ``signature`` names the arrays and values of the job; newcomers that have others cannot be joined.
+    ``sleeps``: ranks may be put to sleep where the job is now.
     """
 
     epoch: int
@@ -40,6 +42,7 @@ class Situation(NamedTuple):
     lag: int
     most_nodes: int
     signature: str = ""
+    sleeps: bool = True
 
     @property
     def late(self) -> bool:
@@ -98,6 +101,12 @@ class Negotiation:
         self._accepted = False
         self._broken = ""
         self._committed = False
+        self._asked = False
+
+    @property
+    def asked(self) -> bool:
+        """Whether a Want is out that has had no answer."""
+        return self._asked
 
     @property
     def resize(self) -> int:
@@ -131,6 +140,8 @@ class Negotiation:
             self._fail(now.epoch, self._broken)
 
     def _take(self, message: SchedulerMessage, now: Situation) -> None:
+        if isinstance(message, Offer | Drain | Stay):
+            self._asked = False
         match message:
             case Offer() | Drain():
                 self._open, self._accepted, self._broken = message, False, ""
@@ -179,7 +190,7 @@ class Negotiation:
         return ""
 
     def _objection_to_slots(self, offer: Offer, now: Situation) -> str:
-        if not self._sleeps:
+        if not (self._sleeps and now.sleeps):
             return "this program's runtime cannot put ranks to sleep: offer another number of nodes"
         if offer.arriving or offer.leaving or offer.size != len(now.members):
             return "an offer that says how many ranks are awake changes no nodes: offer one, then the other"
@@ -248,6 +259,7 @@ class Negotiation:
         if self._open is not None or self._session.side.state not in {"ready", "offered"}:
             return False
         self._session.send(Want(epoch, bounds))
+        self._asked = True
         return True
 
     # ---- decisions ----------------------------------------------------------------------------------

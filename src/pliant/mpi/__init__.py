@@ -10,6 +10,7 @@
 ...         relax(job.comm, grid.local)
 """
 
+from pliant.job.decisions import Action
 from pliant.job.errors import Stalled
 from pliant.mpi.context import Value
 from pliant.mpi.data.arrays import Array
@@ -18,8 +19,10 @@ from pliant.mpi.data.rows import Csr, Rows
 from pliant.mpi.errors import NotJoined, Released
 from pliant.mpi.job import Job, malleable
 from pliant.plan.data.layouts import Block, BlockCyclic, Irregular, Replicated, Weighted
+from pliant.plan.data.mapping import Mapping
 
 __all__ = [
+    "Action",
     "Array",
     "Block",
     "BlockCyclic",
@@ -27,6 +30,7 @@ __all__ = [
     "Csr",
     "Irregular",
     "Job",
+    "Mapping",
     "Movable",
     "NotJoined",
     "Parcel",

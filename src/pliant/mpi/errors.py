@@ -10,7 +10,8 @@ class NotJoined(PliantError):  # noqa: N818 - a state of the rank rather than a 
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"{what} is not there yet: this rank is a newcomer and is joined when its steps() loop begins; "
+            f"{what} is not there yet: this rank is a newcomer and is joined when its steps() loop begins, or by "
+            "job.join() or its first job.check() where the program has a loop of its own; "
             "guard what comes before with `if job.fresh:`"
         )
 

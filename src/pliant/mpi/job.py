@@ -15,12 +15,13 @@ from numpy.typing import DTypeLike
 
 from pliant.job import environment
 from pliant.job.connection import Connection
+from pliant.job.decisions import Action
 from pliant.job.errors import AgentLost
 from pliant.job.recording import negotiation
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds
 from pliant.model.speedup import Model
-from pliant.mpi import bare, spawning
+from pliant.mpi import bare, dmr, spawning
 from pliant.mpi.context import MAX_NODES, Context, Value
 from pliant.mpi.data.arrays import Array
 from pliant.mpi.data.movable import Movable
@@ -31,6 +32,7 @@ from pliant.mpi.loop import Loop, agree, arrive
 from pliant.mpi.team import Member, assemble, barrier, broadcast, count_members, gather_all
 from pliant.mpi.wait import Wait
 from pliant.plan.data.layouts import Block, Contiguous, Layout
+from pliant.plan.data.mapping import Mapping
 from pliant.plan.join import star
 from pliant.protocol.messages import Bye, Error, GroupLost, SchedulerMessage
 
@@ -45,6 +47,7 @@ ONE_BLOCK = (
     "a program has one `with mpi.malleable()` block with one steps() loop in it, and this one has had it: "
     f"the scheduler takes the end of the block for the end of the job; {ONE_LOOP}"
 )
+MIXED = "a program has a steps() loop or one of its own with job.check(), not both"
 Hook = Callable[[], object]
 _blocks: list[Bounds] = []
 """The block that this process has had."""
@@ -53,13 +56,15 @@ _blocks: list[Bounds] = []
 class Job:
     """A rank's view of its job; made by :func:`malleable`.
 
-    On a newcomer ``comm``, ``rank``, ``size`` and ``nodes`` raise NotJoined until its ``steps()`` loop begins.
+    On a newcomer ``comm``, ``rank``, ``size`` and ``nodes`` raise NotJoined until its ``steps()`` loop begins, or
+    by ``join()`` or its first ``check()``.
     On a rank that has been released everything raises Released.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._loop: Loop | None = None
+        self._own: dmr.Own | None = None
         self._entered = False
 
     # ---- who and where ------------------------------------------------------------------------------
@@ -135,7 +140,7 @@ class Job:
         self._register(movable)
 
     def _free(self, name: str, what: str) -> None:
-        self._context.register(name, what, looping=self._loop is not None)
+        self._context.register(name, what, looping=self._loop is not None or self._own is not None)
 
     def _register(self, movable: Movable) -> None:
         self._context.arrays[movable.name] = movable
@@ -189,6 +194,8 @@ class Job:
             raise Released
         if n < 0:
             raise ValueError(f"steps({n}): the number of steps must be 0 or more")
+        if self._own is not None:
+            raise PliantError(MIXED)
         if self._loop is not None:
             raise PliantError(f"a program has one steps() loop, and this one has had it; {ONE_LOOP}")
         begin = arrive(context) if context.team is None else None
@@ -229,6 +236,64 @@ class Job:
             )
         self._loop.request(wish)
 
+    # ---- a loop of the program's own ----------------------------------------------------------------
+
+    def check(
+        self,
+        *,
+        min: int = 0,  # noqa: A002 - the protocol's words
+        max: int = 0,  # noqa: A002
+        factor: int = 0,
+        preferred: int = 0,
+        timeout_s: float = dmr.TIMEOUT_S,
+    ) -> Action:
+        """Ask the scheduler what to do, at the head of each turn of a loop of the program's own; all ranks call it
+        alike. Paper 3, section 4.
+
+        The bounds are in nodes (0: what the job allows). Waits for the answer for up to ``timeout_s`` seconds, and
+        for an expansion until the newcomers are there: those that come later are called off. What is returned goes to
+        :meth:`resize`, unless it is NO_ACTION, as it is at once where no agent is, and at a newcomer's first check.
+        Raises ValueError for bounds that hold no allowed size, PliantError on all ranks if they do not call it alike,
+        and Stalled if some do not call it within PLIANT_DEADLINE.
+        """
+        wish = dmr.Wish(min, max, factor, preferred)
+        if self._context.place is None:
+            wish.within(self._context.bounds)
+            self._alone()
+            return Action.NO_ACTION
+        return self._loop_of_its_own().check(wish, timeout_s)
+
+    def resize(self, action: Action) -> Mapping:
+        """Do what :meth:`check` returned; all ranks call it alike. What is registered moves; the returned mapping says
+        which ranks exchange data that are not. Raises Released on a rank that leaves, and PliantError if it is not
+        what the last check said."""
+        if self._context.place is None:
+            self._alone()
+            raise PliantError("job.resize: without an agent job.check() never returns an action")
+        return self._loop_of_its_own().resize(action)
+
+    def join(self) -> None:
+        """Join the job, on a newcomer, before a loop of the program's own; nothing on other ranks."""
+        self._alone()
+        if self._context.team is None:
+            self._loop_of_its_own()
+
+    def _alone(self) -> None:
+        if self._context.released:
+            raise Released
+        if self._loop is not None:
+            raise PliantError(MIXED)
+        if self._context.bare is not None:
+            raise PliantError(
+                "where no agent is only a steps() loop can be resized: use that, or unset PLIANT_RESIZE_AT"
+            )
+
+    def _loop_of_its_own(self) -> dmr.Own:
+        self._alone()
+        if self._own is None:
+            self._own = dmr.Own(self._context)
+        return self._own
+
     # ---- the block ----------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
@@ -263,6 +328,11 @@ class Job:
         team = context.joined("the end of the job without a steps() loop")
         if self._loop is not None:
             self._loop.settle()
+        elif context.place is not None:
+            try:
+                dmr.settle(context) if self._own is None else self._own.settle()
+            except PliantError as error:
+                self._fail(error)  # a rank that takes its own for done would wait for this one
         # Rank 0 may write results while the others are here already: no limit.
         barrier(team.own, context.wait, "the end of the job", limited=False)
         context.sleepers.release()

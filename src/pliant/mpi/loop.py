@@ -64,7 +64,7 @@ def agree(context: Context) -> None:
         )
 
 
-def _can_grow() -> bool:
+def can_grow() -> bool:
     """Whether newcomers could be joined; the scheduler is not told of a job to which that cannot be done."""
     try:
         by_agent(abilities.find([]))
@@ -72,6 +72,16 @@ def _can_grow() -> bool:
         sys.stderr.write(f"pliant: the job keeps its size: {error}\n")
         return False
     return True
+
+
+def situation(context: Context, left: int, lag: int, signature: str, *, sleeps: bool = True) -> Situation:
+    """Where the job stands, for the root's answers, with so many steps ``left``."""
+    team = context.joined("the job")
+    # Newcomers have all slots of their nodes; of the root's group some may sleep.
+    first, *others = team.awake.values()
+    ranks = max(first + len(context.sleepers), *others, 1)
+    most = context.most_nodes(ranks)
+    return Situation(context.epoch, team.groups, left, lag, most, signature, sleeps)
 
 
 class Loop:
@@ -89,7 +99,7 @@ class Loop:
         self._reported = time.perf_counter()
         self._signature = context.signature()
         self._start_epoch(self._step + (begin is not None))
-        if context.speaks and context.negotiation is not None and not begin and _can_grow():
+        if context.speaks and context.negotiation is not None and not begin and can_grow():
             context.negotiation.begin(context.epoch)
 
     def _start_epoch(self, open_step: int) -> None:
@@ -146,13 +156,7 @@ class Loop:
         self._wish = wish
 
     def _situation(self) -> Situation:
-        context = self._context
-        team = context.joined("the job")
-        # Newcomers have all slots of their nodes; of the root's group some may sleep.
-        first, *others = team.awake.values()
-        ranks = max(first + len(context.sleepers), *others, 1)
-        left, most = self._total - self._step, context.most_nodes(ranks)
-        return Situation(context.epoch, team.groups, left, self._lag, most, self._signature)
+        return situation(self._context, self._total - self._step, self._lag, self._signature)
 
     def _decide(self) -> Decision:
         if self._context.bare is not None:

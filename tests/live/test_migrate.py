@@ -25,7 +25,7 @@ def is_resize(number: int, record: r.ResizeDone | r.ResizeFailed) -> bool:
 def pliant(run: BatchRun, *words: str) -> str:
     """A command from another terminal: what it says."""
     said = subprocess.run(
-        [PLIANT, *words], env=run.env, capture_output=True, text=True, timeout=40, check=False
+        [PLIANT, *words], env=run.env, capture_output=True, text=True, timeout=60, check=False
     )
     return said.stdout + said.stderr
 

@@ -128,13 +128,23 @@ def test_a_size_that_was_ordered_stays() -> None:
     assert offers(core.tell([e.Reclaim(NodeSet.of([1]))], 1.0)) == []
 
 
-def test_who_declines_is_asked_again_when_it_has_rested() -> None:
-    core, _ = running(3, job_class=JobClass.EVOLVING)
+def test_who_declines_to_move_is_asked_to_shrink_when_it_has_rested() -> None:
+    core, records = running(3, job_class=JobClass.EVOLVING)
     core.tell([e.Reclaim(NodeSet.of([1]))], 1.0)
     commands = core.tell([e.Declined(1, 1, "no")], 2.0)
     assert offers(commands) == []
     assert c.WakeAt(7.0) in commands
-    assert len(offers(core.tell([e.Tick()], 7.0))) == 1
+    # It is not asked to move again: its runtime cannot, or its arrays have no rows for it.
+    assert offers(core.tell([e.Tick()], 7.0)) == [("shrink", 1, NodeSet(), NodeSet.of([1]))]
+    replayed(core, records)
+
+
+def test_who_had_no_time_to_move_is_asked_to_again() -> None:
+    core, records = running(3)
+    core.tell([e.Reclaim(NodeSet.of([1]))], 1.0)
+    core.tell([e.Declined(1, 1, "only 1 step is left", late=True)], 2.0)
+    assert [each[0] for each in offers(core.tell([e.Tick()], 7.0))] == ["migrate"]
+    replayed(core, records)
 
 
 def test_places_shrink_off_a_node_but_never_off_that_of_their_root() -> None:

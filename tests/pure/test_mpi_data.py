@@ -178,7 +178,12 @@ with mpi.malleable() as job:
 def test_all_ranks_agree_on_what_was_quickest_and_newcomers_take_their_word() -> None:
     code, out, errors = run(AUTO, 4)
     assert code == 0, errors
-    assert out.splitlines() == ["1 alltoall p2p shared", "1 alltoall p2p shared"]
+    first, second = out.splitlines()
+    assert first == second
+    assert first in {
+        "1 alltoall p2p shared",
+        "1 alltoall p2p",
+    }  # the kernel may forbid to read another's memory
     assert errors.count("pliant: data of this job move by ") == 1, errors
 
 

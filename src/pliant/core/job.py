@@ -59,6 +59,7 @@ class Job:
     """A pending or running job. ``used`` is the share of its estimate that was used up at ``settled``;
     ``limited`` jobs are ended when their walltime is over; to all others it is an estimate. ``greeted`` ones have
     said hello. ``failures`` are the resizes that failed in a row, which let it grow again only at ``grow_from``.
+    ``stays_put``: it has declined to move, though not for want of time.
 
     Group ``root`` speaks for the job in ``epoch``, the number of its resizes that were done; ``last_group`` is the
     highest number that a group of it was given. ``groups`` are those that are there, each with its node, None
@@ -71,7 +72,7 @@ class Job:
         "awake", "bounds", "ending", "epoch", "expected_end", "failures", "fraction", "fraction_at", "gap", "greeted",
         "groups", "grow_from", "heard", "id", "last_group", "limited", "losses", "nodes", "not_before", "on",
         "one_world", "pinned", "promised", "resize", "root", "settled", "size", "spec", "started", "state",
-        "target", "used", "why",
+        "stays_put", "target", "used", "why",
     )  # fmt: skip
 
     def __init__(self, number: int, spec: JobSpec) -> None:
@@ -105,6 +106,7 @@ class Job:
         self.not_before = 0.0
         self.failures = 0
         self.grow_from = 0.0
+        self.stays_put = False
         self.resize: Resize | None = None
         self.promised: float | None = None
         self.ending: JobState | None = None

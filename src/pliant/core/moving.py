@@ -65,6 +65,8 @@ def why_stays(state: State, job: Job, nodes: NodeSet, free: int) -> str:
     """Why a job will not leave these of its nodes before it has ended, or not soon; empty if it can."""
     if job.spec.job_class not in MOVING or job.one_world:
         return f"is {job.spec.job_class}"
+    if job.ending is not None:
+        return "is being ended"
     if not job.on:
         return "is not inside its loop"
     if way_off(state, job, nodes.mask, free) is None:
@@ -81,8 +83,8 @@ def way_off(state: State, job: Job, nodes: int, free: int) -> WayOff | None:
     if not KINDS[job.spec.kind].migrates:
         free = 0
         held &= ~(1 << state.groups(job)[job.root])  # the root of such a job cannot leave
-    elif state.now < job.grow_from:
-        free = 0  # its newcomers keep failing
+    elif job.stays_put or state.now < job.grow_from:
+        free = 0  # it has declined to move, or its newcomers keep failing
     for count in range(held.bit_count(), 0, -1):
         size = job.bounds.floor(job.size - count + min(free, count))
         if size and (size == job.size or not job.pinned):

@@ -288,7 +288,8 @@ class State(Beside):
         return now + self.settings.resize_deadline_s + job.patience_s(now)
 
     def _declined(self, record: r.ResizeDeclined) -> None:
-        job, _ = self._move(record.job, "Decline")
+        job, resize = self._move(record.job, "Decline")
+        job.stays_put |= bool(resize.arriving and resize.leaving) and not record.late
         self.in_vain(record.resize)
         self._rest(job, record.at + self.settings.decline_backoff_s)
 

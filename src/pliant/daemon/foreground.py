@@ -379,7 +379,7 @@ def _nodes(controller: Controller, request: control.Request) -> control.Answer:
         return control.Answer(error=f"{need}, and {left} would be left")
     controller.tell(o.Reclaim(tuple(names)))
     used = nodes - NodeSet(state.free_mask)
-    first = "".join(f"; {said}" for said in _emptied(state, used))
+    first = "".join(f"; {said}" for said in _emptied(state, nodes))
     # What runs there, and what is not yet proved clean.
     when = f"; {count_of(len(used))} of them when what is there has ended" if used and not first else ""
     return control.Answer(text=f"{hostlist(names)} will be given back{when}{first}")
@@ -387,7 +387,7 @@ def _nodes(controller: Controller, request: control.Request) -> control.Answer:
 
 def _emptied(state: State, nodes: NodeSet) -> Iterator[str]:
     """How jobs leave nodes that are asked back, as far as it can be told now."""
-    free = state.free
+    free = (state.free_mask & ~state.reclaimed_mask & ~nodes.mask).bit_count()
     for _, _, job in state.running:
         held, who = NodeSet(job.nodes & nodes.mask), f"job {job.id} ({job.spec.name})"
         if not held:

@@ -319,7 +319,7 @@ class Lives:
         self._unreserve(record.job, -1)
         self._leave(record.job, record.released.mask)
         self._tell.resized(life, record, kind, before)
-        if kind and kind != "slots":
+        if kind in {"expand", "shrink"}:
             life.resized = kind, record.at
         life.offer = None
 

@@ -141,7 +141,7 @@ class Metrics(Listener):
         self._done[kind] += 1
         if life.spec.job_class is JobClass.MALLEABLE:
             self._malleable[kind] += 1
-        if life.resized is not None and kind != "slots":
+        if life.resized is not None and kind in {"expand", "shrink"}:
             last, at = life.resized
             self._thrash += last != kind and done.at - at <= THRASH_S
         self._paused += done.blocked_s * before

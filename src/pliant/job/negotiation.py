@@ -208,7 +208,7 @@ class Negotiation:
         ids = self._ids(offer)
         if len({*ids, *now.members}) < len(ids) + len(now.members):
             return f"of the groups {', '.join(map(str, ids))} that are to arrive some are there already"
-        if offer.size > now.most_nodes:
+        if offer.size > max(now.most_nodes, len(now.members)):
             return f"the program's arrays have rows for {now.most_nodes} nodes, not for {offer.size}"
         if offer.size > len(now.members) + len(ids):
             return f"{len(now.members)} nodes and {len(ids)} new groups do not make {offer.size}"

@@ -19,6 +19,7 @@ from pliant.mpi.data.transport import redistribute
 from pliant.mpi.resizing import resize
 from pliant.mpi.team import assemble, barrier, broadcast
 from pliant.mpi.wait import Wait
+from pliant.plan.change import Change
 from pliant.plan.shrink import Process, awake_on, awake_ranks, root_of, waking, woken
 from pliant.protocol.phases import Phase
 
@@ -49,10 +50,11 @@ def perform(context: Context, decision: Decision, snapshot: Snapshot) -> bool:
     speaks = team.own.rank == (min(change.stays, default=0) if change else 0)
     with logged(wait, snapshot.step, speaks=speaks):
         snapshot = context.stop(snapshot)
-        if change is not None:
-            carry_out(context, bare, change, snapshot, beside=False)
+        if change is not None and not _shrunk(context, bare, change, snapshot):
+            return False
         if context.team is None:
             return True
+        wakes = _still(bare, more, snapshot.step, speaks=speaks)
         if wakes:
             _wake(context, bare, wakes, snapshot)
         else:
@@ -61,6 +63,30 @@ def perform(context: Context, decision: Decision, snapshot: Snapshot) -> bool:
         how = ", and ".join(filter(None, (how, _told(wakes))))
         say(f"at step {snapshot.step} to {_awake(bare)} in {time.perf_counter() - begin:.3f} s, by {how}")
     return True
+
+
+def _shrunk(context: Context, bare: Bare, change: Change, snapshot: Snapshot) -> bool:
+    """Whether the ranks that are to leave or sleep have gone; with respawn others are started for that."""
+    try:
+        carry_out(context, bare, change, snapshot, beside=False)
+    except spawning.NotExpanded as error:
+        if error.kin is not None:
+            bare.late.append(error.kin)
+        if context.joined("the job").own.rank == 0:
+            say(f"at step {snapshot.step}: {error}")
+        return False
+    return True
+
+
+def _still(bare: Bare, more: Mapping[int, int], step: int, *, speaks: bool) -> dict[int, tuple[int, ...]]:
+    """Who wakes up, when others have gone: worlds of which nobody is awake any more have ended."""
+    try:
+        return waking(bare.worlds, more)
+    except ValueError as error:
+        if speaks:
+            names = ", ".join(bare.hosts[node].name for node in more)
+            say(f"at step {step}: nobody wakes up on {names}: {error}")
+        return {}
 
 
 def _told(wakes: Mapping[int, tuple[int, ...]]) -> str:

@@ -64,11 +64,12 @@ class Wish(NamedTuple):
 
 def concur(comm: MPI.Intracomm, wait: Wait, kind: Kind, *details: int) -> None:
     """PliantError on all ranks alike unless all do the same: the number of the call, its arguments and what is
-    registered are ``details``. Stalled if a rank does nothing of the kind in time, save at the end of the block."""
+    registered are ``details``. A rank may be in user code for as long as it takes; only who has been told of a resize
+    is late."""
     mine = np.array([kind, *details, *[0] * (3 - len(details))], "i8")
     every = np.empty((comm.size, mine.size), "i8")
     wait.request(
-        comm.Iallgather(mine, every), f"all ranks to come to {CALLS[kind]}", limited=kind is not Kind.END
+        comm.Iallgather(mine, every), f"all ranks to come to {CALLS[kind]}", limited=kind is Kind.RESIZE
     )
     if (every == every[0]).all():
         return
@@ -191,7 +192,7 @@ class Asking:
         self.decision = Decision()
         self._negotiation = negotiation
         self._bounds = bounds
-        self._sent = negotiation.asked
+        self._sent = False
 
     def answered(self) -> bool:
         """Take in what has come; what the scheduler asks for by itself is an answer as well."""

@@ -253,8 +253,8 @@ class Job:
         The bounds are in nodes (0: what the job allows). Waits for the answer for up to ``timeout_s`` seconds, and
         for an expansion until the newcomers are there: those that come later are called off. What is returned goes to
         :meth:`resize`, unless it is NO_ACTION, as it is at once where no agent is, and at a newcomer's first check.
-        Raises ValueError for bounds that hold no allowed size, PliantError on all ranks if they do not call it alike,
-        and Stalled if some do not call it within PLIANT_DEADLINE.
+        Raises ValueError for bounds that hold no allowed size, and PliantError on all ranks if they do not call it
+        alike.
         """
         wish = dmr.Wish(min, max, factor, preferred)
         if self._context.place is None:

@@ -29,6 +29,8 @@ BUSY_SHARE = 0.2
 """Of the time that data may take to move: then a peer is late, and this core is somebody else's."""
 SLEEP_S = 100e-6
 SLEEP_MAX_S = 500e-6
+END_S = 30.0
+"""What the end of a process may take when its watchdog can speak."""
 GRACE_S = 2.0
 """What a watchdog has to say why it ends the process. It needs Python for that; then the process is ended without."""
 
@@ -177,6 +179,8 @@ class Wait:
             faulthandler.cancel_dump_traceback_later()
 
     def _overdue(self, what: str) -> None:
+        # Python runs, so that it may take the time to have all read what it says.
+        faulthandler.dump_traceback_later(END_S, exit=True, file=sys.__stderr__ or sys.stderr)
         sys.stderr.write(f"pliant: {Stalled(what, self.limit_s, phase=self.phase)}\n")
         faulthandler.dump_traceback(file=sys.__stderr__ or sys.stderr)
         sys.stderr.flush()

@@ -36,14 +36,21 @@ def redistribute(  # noqa: PLR0913, PLR0917 - what goes from where to where, and
     way, every = Way(comm.rank, sources, targets), list(movables)
     sums = Sums(every, way) if environment.verifies() else None
     choice = Choice(comm, sources, targets, wait, method or environment.redistribution())
-    moves = [(number * TAGS_EACH, each.move(way)) for number, each in enumerate(every)]
+    moves = [(number * TAGS_EACH, _begun(each, way)) for number, each in enumerate(every)]
     while True:
         stage, why = _next(moves, [each.name for each in every])
-        if not stage and not why:
+        choice.carry(
+            stage_of(comm, stage), WHAT, why
+        )  # also where nothing is left: a rank may have failed at its end
+        if not stage:
             break
-        choice.carry(stage_of(comm, stage), WHAT, why)
     if sums is not None:
         sums.compare(comm, wait)
+
+
+def _begun(movable: Movable, way: Way) -> Iterator[Parcels]:
+    """Its move; what it raises before its first stage is raised in that."""
+    yield from movable.move(way)
 
 
 def _next(

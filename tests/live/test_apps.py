@@ -35,6 +35,7 @@ def says(app: str, *more: str, ranks: int = 0, **env: str) -> str:
     return ran.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("app", APPS)
 def test_the_result_is_that_of_a_serial_run_on_any_number_of_ranks(app: str) -> None:
     options = APPS[app].split()

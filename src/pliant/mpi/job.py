@@ -265,8 +265,8 @@ class Job:
 
     def resize(self, action: Action) -> Mapping:
         """Do what :meth:`check` returned; all ranks call it alike. What is registered moves; the returned mapping says
-        which ranks exchange data that are not. Raises Released on a rank that leaves, and PliantError if it is not
-        what the last check said."""
+        which ranks exchange data that are not, among those that were there and stay. Raises Released on a rank that
+        leaves, and PliantError if it is not what the last check said."""
         if self._context.place is None:
             self._alone()
             raise PliantError("job.resize: without an agent job.check() never returns an action")

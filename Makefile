@@ -25,10 +25,10 @@ check: setup
 	$(BIN)/python -m pytest -q -n auto -m "not long" tests/pure
 
 test: check
-	$(BIN)/python -m pytest -q -n auto -m long tests/pure
 	$(BIN)/python -m pytest -q -n 3 -m "not long" tests/live
 
 long: setup
+	$(BIN)/python -m pytest -q -n auto -m long tests/pure
 	$(BIN)/python -m pytest -q -n 2 -m long tests/live
 
 cluster: setup

@@ -108,7 +108,14 @@ def test_while_the_disk_is_full_only_starts_wait_and_no_record_is_lost(start: St
     assert sum(isinstance(record, r.JobEnded) for record in records) == len(jobs)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        pytest.param(signal.SIGINT, marks=pytest.mark.long),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.long),
+    ],
+)
 def test_a_signal_ends_with_the_table_and_the_report_of_what_ran(
     start: Start, number: signal.Signals
 ) -> None:

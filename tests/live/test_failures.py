@@ -214,8 +214,25 @@ def test_background_processes_do_not_outlive_their_job(start: Start) -> None:
     assert run.finish()["n"]["verified"] is True
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("moment", ["starting", "running", "resizing"])
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [
+        ("starting", signal.SIGINT),
+        ("running", signal.SIGTERM),
+        ("resizing", signal.SIGKILL),
+        *(
+            pytest.param(moment, number, marks=pytest.mark.long)
+            for moment, number in [
+                ("starting", signal.SIGTERM),
+                ("starting", signal.SIGKILL),
+                ("running", signal.SIGINT),
+                ("running", signal.SIGKILL),
+                ("resizing", signal.SIGINT),
+                ("resizing", signal.SIGTERM),
+            ]
+        ),
+    ],
+)
 def test_a_signal_to_the_controller_leaves_nothing(start: Start, number: signal.Signals, moment: str) -> None:
     run = start(
         "nodes = 4",

@@ -20,6 +20,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
         yield run
 
 
+@pytest.mark.long
 def test_the_commands_print_what_the_rigid_program_does(shell: Shell) -> None:
     assert set(PAGE.programs) == {"rigid.py", "malleable.py"}
     rigid, *malleable = PAGE.commands[:4]
@@ -27,6 +28,7 @@ def test_the_commands_print_what_the_rigid_program_does(shell: Shell) -> None:
     assert [shell(each) for each in malleable] == [[line]] * 3
 
 
+@pytest.mark.long
 def test_the_last_command_tells_a_plain_variable_that_the_loop_changes(shell: Shell, tmp_path: Path) -> None:
     program = (
         PAGE.programs["malleable.py"]

@@ -17,6 +17,7 @@ from pliant.plan.data.methods import MoveMethod
 CENTRALITY = "pliant.apps.betweenness"
 
 
+@pytest.mark.long
 def test_a_program_is_run_in_turn_over_places_and_says_what_each_has_done() -> None:
     two = Shape(2, 1)
     came: list[None] = []

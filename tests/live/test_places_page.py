@@ -19,6 +19,7 @@ def shell(tmp_path: Path) -> Iterator[Callable[[str], list[str]]]:
         yield run
 
 
+@pytest.mark.long
 def test_the_commands_of_the_page_do_what_it_says(shell: Callable[[str], list[str]], tmp_path: Path) -> None:
     alone, two, job, futures, primes, lost, guest = PAGE.commands
     assert shell(alone) == shell(two) == shell(job) == [str(sum(n * n for n in range(10_000)))]

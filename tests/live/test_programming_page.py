@@ -24,6 +24,7 @@ def test_the_commands_give_the_same_result_each(shell: Callable[[str], list[str]
     assert shell(ranks) == shell(scheduled) == shell(by_itself) == [result]
 
 
+@pytest.mark.long
 def test_the_other_programs_give_the_same_result_alone_and_in_company(
     shell: Callable[[str], list[str]], start: Callable[..., BatchRun], tmp_path: Path
 ) -> None:

@@ -140,6 +140,23 @@ def test_a_job_whose_root_is_lost_or_that_is_behind_its_last_word_says_where(
 
 
 @pytest.mark.long
+def test_a_rank_that_leaves_and_does_not_end_is_ended(start: Start, tmp_path: Path) -> None:
+    """Its node is proved clean all the same, and serves the next job."""
+    flag = tmp_path / "flag"
+    program = f"python {PROGRAMS / 'lingers.py'} {flag}"
+    run = start(f"nodes = 3\n{KEEP}", job("hit", program, "{ min = 1, max = 3, preferred = 3 }"))
+    run.wait_for(r.JobMalleable)
+    ordered(run, 1, size=1)
+    done = run.wait_for(r.ResizeDone)
+    assert len(done.released) == 2
+    ordered(run, 2, size=3)  # when both are clean
+    run.wait_for(r.ResizeDone, partial(is_resize, 2))
+    flag.touch()
+    hit = run.finish()["hit"]
+    assert (hit["state"], hit["result"]) == ("COMPLETED", "3"), run.story()
+
+
+@pytest.mark.long
 def test_a_program_that_is_gone_costs_a_resize_and_not_the_job(start: Start, tmp_path: Path) -> None:
     flag, script, program = tmp_path / "flag", tmp_path / "until.py", tmp_path / "program"
     script.write_bytes((PROGRAMS / "until.py").read_bytes())

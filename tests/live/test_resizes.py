@@ -101,6 +101,7 @@ def test_orders_from_another_terminal_grow_shrink_and_take_the_first_group(
     assert NodeSet.of([1, 2]) <= gone[1]
 
 
+@pytest.mark.long
 def test_a_group_that_comes_again_is_forked_from_a_process_that_has_imported_all(
     start: Start, tmp_path: Path
 ) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,8 +32,8 @@ class Service:
             (place / name).mkdir(mode=0o700)
         self.starts: list[subprocess.Popen[bytes]] = []
 
-    def start(self) -> subprocess.Popen[bytes]:
-        command = (sys.executable, str(PROGRAMS / "until.py"), str(self.flag))
+    def start(self, program: str = "until.py", *words: str) -> subprocess.Popen[bytes]:
+        command = (sys.executable, str(PROGRAMS / program), str(self.flag), *words)
         with (self.place / f"said{len(self.starts)}").open("wb") as said:
             self.starts.append(
                 subprocess.Popen(
@@ -113,3 +115,44 @@ def test_a_job_goes_on_when_its_controller_is_killed_and_started_again(service: 
     assert not list((service.place / "run").iterdir())
     assert not list(shm.SHM.glob(f"pliant-{service.run}-*"))
     assert "Error" not in service.story()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("size", [3, 1], ids=["growth", "shrink"])
+def test_a_resize_whose_controller_is_killed_behind_the_last_word_is_done(
+    service: Service, size: int
+) -> None:
+    """The root stands still between its last word and Done while the controller is killed."""
+    plan = service.place / "plan"
+    plan.write_text("root settle stop")
+    first = service.start("killed.py", str(plan))
+    until(lambda: bool(service.records(r.JobMalleable)), f"the loop of the job: {service.story()}")
+    reached = service.place / "plan.0.0"
+
+    def stands() -> bool:
+        if not service.records(r.ResizeOffered) and not (service.place / "order").exists():
+            (service.place / "order").write_text(str(size))
+        if not reached.read_text().startswith("settle"):
+            return False
+        stats = (Path(f"/proc/{pid}/stat").read_text() for pid in processes.find(service.run, job=1))
+        return any(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
+
+    until(stands, f"the root's last word: {service.story()}")
+    first.kill()
+    first.wait()
+    assert not service.records(r.ResizeDone)
+    plan.write_text("none start 0")
+    for pid in processes.find(service.run, job=1):
+        os.kill(pid, signal.SIGCONT)
+    second = service.start("killed.py", str(plan))
+    until(lambda: bool(service.records(r.ResizeDone)), f"the resize: {service.story()}")
+    service.flag.touch()
+    assert second.wait(PATIENCE_S) == 0, service.story()
+    [end] = service.records(r.JobEnded)
+    assert end.state is JobState.COMPLETED, (end, service.story())
+    assert is_right(end.result)
+    [done] = service.records(r.ResizeDone)
+    assert (len(done.gained), len(done.released)) == ((1, 0) if size == 3 else (0, 1))
+    assert not service.records(r.ResizeFailed)
+    assert not service.records(r.NodesLost)
+    assert not service.processes()

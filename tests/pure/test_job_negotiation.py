@@ -86,6 +86,48 @@ def test_an_expansion_waits_for_the_newcomers(root: Root) -> None:
     assert root.session.side.state == "ready"
 
 
+def begun(root: Root) -> None:
+    """Its expansion goes on beside the steps."""
+    root.hear(GROW, JOINED)
+    assert root.negotiation.decide(now()).action is Action.EXPAND
+    assert root.negotiation.confirm(1, now())
+    root.negotiation.go_ahead()
+    root.words()
+
+
+def test_an_expansion_that_goes_on_beside_the_steps_ends_when_all_is_there(root: Root) -> None:
+    begun(root)
+    assert root.negotiation.decide(now()) == Decision()
+    assert root.negotiation.finish(now(), there=False) == Decision()
+    assert root.negotiation.finish(now(), there=True) == Decision(Action.FINISH, resize=1)
+    assert root.negotiation.confirm(1, now())
+    root.negotiation.done(m.Done(0, 1, 0))
+    assert root.words() == ["Done"]
+    assert root.negotiation.finish(now(), there=True) == Decision()
+
+
+@pytest.mark.parametrize("message", [m.GroupLost(4, "it was killed"), m.Withdraw(1)])
+def test_an_expansion_beside_the_steps_stops_for_what_has_become_of_it(
+    root: Root, message: m.SchedulerMessage
+) -> None:
+    """All ranks have to stop before any goes back."""
+    begun(root)
+    assert root.hear(message) == []
+    assert root.negotiation.finish(now(), there=False) == Decision(Action.FINISH, resize=1)
+    assert not root.negotiation.confirm(1, now())
+    why = "it was killed" if isinstance(message, m.GroupLost) else "withdrawn"
+    assert root.words() == [f"Failed {why}"]
+
+
+def test_an_expansion_beside_the_steps_is_done_while_there_are_steps_for_it(root: Root) -> None:
+    begun(root)
+    assert root.negotiation.finish(now(left=6), there=False) == Decision()
+    assert root.negotiation.finish(now(left=5), there=False) == Decision(Action.FINISH, resize=1)
+    assert root.negotiation.finish(now(left=2), there=True) == Decision()
+    root.negotiation.end(0)
+    assert root.words() == ["Failed the loop has ended (late)", "Malleable"]
+
+
 def test_newcomers_with_other_arrays_are_not_joined(root: Root) -> None:
     root.hear(GROW, m.Value(1, "r1/joined", "nothing"))
     assert root.negotiation.decide(now()).action is Action.NONE
@@ -321,11 +363,15 @@ class Talk:
         """A step: answer, decide, and carry a decision out."""
         negotiation, now = self.root.negotiation, self.now()
         negotiation.answer(now)
-        decision = negotiation.decide(now)
+        beside = negotiation.finish(now, there=self.data.draw(st.booleans()))
+        decision = negotiation.decide(now) if beside.action is Action.NONE else beside
         if decision.action is Action.NONE:
             return
         self.deliver(self.data.draw(st.integers(0, len(self.down))))
         if not negotiation.confirm(decision.resize, self.now(), self.data.draw(st.sampled_from(["", "no"]))):
+            return
+        if decision.action is Action.EXPAND and self.data.draw(st.booleans()):
+            negotiation.go_ahead()
             return
         gone, new = negotiation.leaving(self.members), negotiation.newcomers
         members = (*(g for g in self.members if g not in gone), *new)

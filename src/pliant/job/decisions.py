@@ -10,12 +10,15 @@ _PACK = struct.Struct("<BxHI")
 
 
 class Action(IntEnum):
+    """``FINISH``: what is left of an expansion whose constant data have moved beside the steps."""
+
     NONE = 0
     NO_ACTION = 0
     EXPAND = 1
     SHRINK = 2
     MIGRATE = 3
     SLOTS = 4
+    FINISH = 5
 
 
 class Decision(NamedTuple):

@@ -101,6 +101,7 @@ class Negotiation:
         self._accepted = False
         self._broken = ""
         self._committed = False
+        self._ahead = False
         self._asked = False
 
     @property
@@ -278,12 +279,24 @@ class Negotiation:
         self._committed = True
         return Decision(action_of(self.offer, now.members), resize=self.resize)
 
+    def go_ahead(self) -> None:
+        """The open resize has begun, and goes on beside the steps until :meth:`finish` says that they stop for it."""
+        self._committed = self._ahead = True
+
+    def finish(self, now: Situation, *, there: bool) -> Decision:
+        """As :meth:`decide`, where a resize goes on beside the steps. ``there``: what moves has moved, or has had its
+        time."""
+        last = now.left <= 2 * now.lag + 1  # the next check may be too late
+        if self._ahead and now.left > now.lag and (there or last or self._broken):
+            return Decision(Action.FINISH, resize=self.resize)
+        return Decision()
+
     def confirm(self, resize: int, now: Situation, objection: str = "") -> bool:
         """The last word, when all ranks have stopped for the resize: whether it shall really happen.
 
         With an ``objection`` it fails, for that reason.
         """
-        self._committed = False
+        self._committed = self._ahead = False
         if self.resize == resize:
             self._broken = self._broken or objection
         self.answer(now)
@@ -300,7 +313,8 @@ class Negotiation:
 
     def close(self) -> None:
         """The resize is over, one way or the other."""
-        self._open, self._accepted, self._broken, self._committed = None, False, "", False
+        self._open, self._accepted, self._broken = None, False, ""
+        self._committed = self._ahead = False
 
     # ---- the loop's begin and end -------------------------------------------------------------------
 

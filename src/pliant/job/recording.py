@@ -143,6 +143,14 @@ class TapedNegotiation(Negotiation):
     def decide(self, now: Situation) -> Decision:
         return self._tape.call("decide", [now], lambda: super(TapedNegotiation, self).decide(now))
 
+    def go_ahead(self) -> None:
+        self._tape.call("go_ahead", [], super().go_ahead)
+
+    def finish(self, now: Situation, *, there: bool) -> Decision:
+        return self._tape.call(
+            "finish", [now, there], lambda: super(TapedNegotiation, self).finish(now, there=there)
+        )
+
     def confirm(self, resize: int, now: Situation, objection: str = "") -> bool:
         return self._tape.call(
             "confirm",
@@ -187,6 +195,7 @@ _TYPES: dict[str, tuple[object, ...]] = {
     "negotiate": (Bounds, bool, bool),
     "answer": (Situation,),
     "decide": (Situation,),
+    "finish": (Situation, bool),
     "confirm": (int, Situation, str),
     "leaving": (tuple[int, ...],),
     "want": (int, Bounds),
@@ -235,4 +244,5 @@ def _play(machines: list[Session | Negotiation], name: str, values: list[object]
             f"line {number} of the recording: {name!r} is no call of a session or negotiation"
         )
     with contextlib.suppress(PliantError):  # as it was when it was taken down, or the difference tells
-        getattr(ours, name)(*values)
+        call = getattr(ours, name)
+        call(values[0], there=values[1]) if name == "finish" else call(*values)

@@ -16,8 +16,8 @@ from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds
 from pliant.model.speedup import Model
 from pliant.mpi.data.arrays import Seat
+from pliant.mpi.data.delivery import TAGS_EACH
 from pliant.mpi.data.movable import Movable
-from pliant.mpi.data.transport import TAGS_EACH
 from pliant.mpi.errors import NotJoined, Released
 from pliant.mpi.resizing.asleep import Bed, Sleepers
 from pliant.mpi.team import Team, barrier
@@ -25,6 +25,7 @@ from pliant.mpi.wait import Wait
 
 if TYPE_CHECKING:
     from pliant.mpi.bare import Bare
+    from pliant.mpi.resizing.resize import Begun
 
 MAX_NODES = 1 << 16
 """The bound of programs that state none."""
@@ -94,7 +95,8 @@ class Context:
     newcomers that the job is being connected to right now, and ``lost`` is why one of them is gone, or empty.
     ``named`` are the arrays of which the program was told that it holds an old block. ``source`` decides where no
     agent is, and ``bare`` is there if it may decide anything. ``before`` and ``after`` are what the program wants
-    called around each resize; ``stopped``: the first have been, and the others not yet. ``sleepers`` are those of this
+    called around each resize; ``stopped``: the first have been, and the others not yet. ``begun`` is an expansion whose
+    constant data move beside the steps. ``sleepers`` are those of this
     group, on its rank 0; ``bed`` is there on one of them.
     """
 
@@ -123,6 +125,7 @@ class Context:
     before: list[Callable[[], object]] = field(default_factory=list)
     after: list[Callable[[], object]] = field(default_factory=list)
     stopped: bool = False
+    begun: Begun | None = None
 
     def joined(self, what: str) -> Team:
         """The team; NotJoined or Released where there is none."""
@@ -179,6 +182,12 @@ class Context:
         except TypeError as error:
             return str(error)
         return ""
+
+    def abandon(self) -> None:
+        """The expansion that has begun comes to nothing. What moves is kept: MPI may yet write there."""
+        if self.begun is not None:
+            self.wait.keep(self.begun)
+            self.begun, self.joining, self.lost = None, (), ""
 
     def stop(self, snapshot: Snapshot) -> Snapshot:
         """Call what the program wants called before a resize, and wait for that on all ranks, as long as it takes: it

@@ -144,6 +144,8 @@ class Loop:
             if self._context.connection is not None:
                 self._context.connection.poll()
             self._report()
+            if self._context.begun is not None:
+                self._context.begun.ahead.turn()
         if self._step == self._checks.due:
             decision = self._checks.read()
             self._lag = decision.lag
@@ -168,6 +170,8 @@ class Loop:
         negotiation.answer(now)
         if self._wish is not None and (now.late or negotiation.want(now.epoch, self._wish)):
             self._wish = None
+        if (begun := self._context.begun) is not None:
+            return negotiation.finish(now, there=begun.ahead.there)
         return negotiation.decide(now)
 
     def _resize(self, decision: Decision) -> None:
@@ -185,7 +189,7 @@ class Loop:
             if context.bed is not None:
                 self._take_up(slots.sleep(context))
         else:
-            resized = resize.perform(context, decision, self._situation(), snapshot)
+            resized = resize.perform(context, decision, self._situation(), snapshot, steps=True)
         if context.released:
             raise Released
         if resized:
@@ -218,6 +222,7 @@ class Loop:
     def _end(self) -> None:
         """No step will come: what is open fails, and the scheduler learns that it need not ask."""
         context = self._context
+        context.abandon()
         if context.speaks and context.connection is not None and context.negotiation is not None:
             self._progress(time.perf_counter())
             context.connection.poll()

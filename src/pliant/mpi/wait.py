@@ -93,6 +93,10 @@ class Wait:
         finally:
             self._look, self._share = nothing, 1.0
 
+    def keep(self, what: object) -> None:
+        """Until the end of the process: MPI may yet write there."""
+        self._abandoned.append(what)
+
     def requests(self, requests: Sequence[MPI.Request], what: str, *, limited: bool = True) -> None:
         """Complete all requests; Stalled after ``limit_s`` if ``limited``."""
         if not MPI.Request.Testall(requests):

@@ -164,7 +164,8 @@ def _job(random: Random, name: str, nodes: int, at: float) -> JobSpec:
     steps = random.randint(3, 60 if what == "malleable" else 40)
     words: tuple[object, ...]
     if what == "malleable":
-        words = (what, steps, step_s, *_words(random, most))
+        ahead = ("ahead=0.5",) if steps % 2 else ()  # without a draw: each seed keeps its world
+        words = (what, steps, step_s, *_words(random, most), *ahead)
     elif what == "rigid":
         words = (what, steps * step_s, random.choice([0] * 9 + [1]))
         if random.random() < 0.2:

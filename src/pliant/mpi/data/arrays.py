@@ -272,6 +272,10 @@ class Array(Movable):
             new = self._part(self._data, *self._held)
         yield parcels(old, new, way, old_split, new_split)
 
+    @property
+    def held_bytes(self) -> int:
+        return 0 if self._data is None else self._data.nbytes
+
     def hold(self, data: NDArray[Any] | None, parts: int, part: int) -> None:
         """Without a job: ``data`` is this rank's part of so many, or nothing is held."""
         self._data, self._before = data, (None, None)

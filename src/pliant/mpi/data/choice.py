@@ -10,7 +10,7 @@ import numpy as np
 from mpi4py import MPI
 
 from pliant.mpi.data.alltoall import AllToAll
-from pliant.mpi.data.delivery import Delivery, Stage, stage_of
+from pliant.mpi.data.delivery import SLOWEST, Delivery, Stage, stage_of
 from pliant.mpi.data.movable import Parcel, Parcels
 from pliant.mpi.data.onesided import OneSided
 from pliant.mpi.data.pointwise import PointToPoint
@@ -22,8 +22,6 @@ from pliant.plan.data.layouts import even
 from pliant.plan.data.methods import AUTO, TRIED, TRY_FROM, MoveMethod, best, sample_bytes
 from pliant.plan.data.traffic import traffic
 
-SLOWEST = 100e6
-"""Bytes a second that are waited for without losing patience."""
 TIMES = 3
 """Each method carries the sample so often: the first time makes connections."""
 METHODS = tuple(MoveMethod)

@@ -12,7 +12,11 @@ from numpy.typing import NDArray
 from pliant.mpi.data.boxes import boxes, raw
 from pliant.mpi.data.movable import Copy, Parcel, Parcels
 
+TAGS_EACH = 2
+"""Of one movable: what is redistributed or gathered, and halos."""
 LEAST_CHUNK, MOST_CHUNK = 1 << 16, 1 << 22
+SLOWEST = 100e6
+"""Bytes a second that are waited for without losing patience."""
 PLAIN_CHUNK = 1 << 26
 """Of what needs no buffer on either side: it is cut only so that other work is looked after."""
 CHUNKS = 80
@@ -63,13 +67,18 @@ class Delivery(ABC):
         self._copies = stage.copies
         self.bytes = stage.bytes
 
-    def copy(self) -> None:
-        """What stays on this rank, while the messages go on."""
+    def copying(self) -> Iterator[None]:
+        """Copy what stays on this rank, a piece each time."""
         for old, new in self._copies:
             for box in boxes(old.shape, max(1, MOST_CHUNK // max(1, old.itemsize))):
                 raw(new)[box] = raw(old)[box]
-                self.poll()
+                yield
         self._copies.clear()
+
+    def copy(self) -> None:
+        """What stays on this rank, while the messages go on."""
+        for _ in self.copying():
+            self.poll()
 
     @abstractmethod
     def poll(self) -> bool:

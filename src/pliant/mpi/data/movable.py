@@ -62,6 +62,13 @@ class Movable(ABC):
     """
 
     name: str
+    constant: bool = False
+    """The program does not change it in its loop."""
+
+    @property
+    def held_bytes(self) -> int:
+        """What this rank holds of it; 0 if that is not known."""
+        return 0
 
     @property
     def most_ranks(self) -> int | None:

@@ -226,6 +226,10 @@ class Rows(Movable):
         copies = [Copy(one, other) for s in kept for one, other in zip(old(s), new(s), strict=True)]
         return Parcels(sends, receives, copies)
 
+    @property
+    def held_bytes(self) -> int:
+        return 0 if self._held is None else sum(each.nbytes for each in self._held.csr)
+
     def undo(self) -> None:
         self._held, self._before = self._before, None
 

@@ -7,15 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from mpi4py import MPI
 
 from pliant.job import environment
+from pliant.mpi.data.ahead import Ahead
 from pliant.mpi.data.choice import Choice, finish
-from pliant.mpi.data.delivery import stage_of
+from pliant.mpi.data.delivery import TAGS_EACH, stage_of
 from pliant.mpi.data.movable import Movable, Parcels, Way
 from pliant.mpi.data.pointwise import PointToPoint
 from pliant.mpi.data.verify import Sums
 from pliant.mpi.wait import Wait
 
-TAGS_EACH = 2
-"""Of one movable: what is redistributed or gathered, and halos."""
 WHAT = "the redistribution of the data"
 
 
@@ -26,9 +25,11 @@ def redistribute(  # noqa: PLR0913, PLR0917 - what goes from where to where, and
     targets: Sequence[int],
     wait: Wait,
     method: str = "",
+    ahead: Ahead | None = None,
 ) -> None:
     """Take all of them from ``sources`` to ``targets``, ranks of ``comm``; collective over ``comm``. Halos are not
-    filled. ``method``: a MoveMethod, or auto; that of PLIANT_REDISTRIBUTE where none is named.
+    filled. ``method``: a MoveMethod, or auto; that of PLIANT_REDISTRIBUTE where none is named. ``ahead`` has moved what
+    is constant already.
 
     With PLIANT_VERIFY=1, Undone on all ranks alike if something has not come to be what it was; and without, if
     something cannot be moved on one of them.
@@ -36,7 +37,7 @@ def redistribute(  # noqa: PLR0913, PLR0917 - what goes from where to where, and
     way, every = Way(comm.rank, sources, targets), list(movables)
     sums = Sums(every, way) if environment.verifies() else None
     choice = Choice(comm, sources, targets, wait, method or environment.redistribution())
-    moves = [(number * TAGS_EACH, _begun(each, way)) for number, each in enumerate(every)]
+    moves = [(number * TAGS_EACH, _begun(each, way, ahead)) for number, each in enumerate(every)]
     while True:
         stage, why = _next(moves, [each.name for each in every])
         choice.carry(
@@ -48,9 +49,10 @@ def redistribute(  # noqa: PLR0913, PLR0917 - what goes from where to where, and
         sums.compare(comm, wait)
 
 
-def _begun(movable: Movable, way: Way) -> Iterator[Parcels]:
+def _begun(movable: Movable, way: Way, ahead: Ahead | None) -> Iterator[Parcels]:
     """Its move; what it raises before its first stage is raised in that."""
-    yield from movable.move(way)
+    if ahead is None or not ahead.take(movable):
+        yield from movable.move(way)
 
 
 def _next(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
@@ -34,6 +35,12 @@ class Phases:
         self._phase = self._context.wait.phase = phase
         if self._tells and self._context.connection is not None:
             self._context.connection.send(Reached(self._context.epoch, self._resize, phase))
+
+    def add(self, seconds: Mapping[str, float], moving_s: float) -> None:
+        """What it took of phases before the job computed on, for so long, and its constant data moved."""
+        for phase, took in seconds.items():
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + took
+        self.seconds[Phase.REDISTRIBUTE] = self.seconds.get(Phase.REDISTRIBUTE, 0.0) + moving_s
 
     def end(self) -> float:
         """The last one is over as well; seconds since the first began."""

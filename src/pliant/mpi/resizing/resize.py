@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import accumulate
@@ -15,44 +16,77 @@ from pliant.job.decisions import Action, Decision
 from pliant.job.negotiation import Situation
 from pliant.mpi import join
 from pliant.mpi.context import Context, Snapshot
+from pliant.mpi.data.ahead import Ahead, worthwhile
 from pliant.mpi.data.arrays import Array, filler
 from pliant.mpi.data.transport import redistribute
 from pliant.mpi.errors import Undone
 from pliant.mpi.resizing.admission import FEW_DESCRIPTORS, admit, agreed, has_descriptors
 from pliant.mpi.resizing.phases import Phases
-from pliant.mpi.team import Member, Team, assemble, barrier, broadcast
+from pliant.mpi.team import Member, Team, assemble, barrier, broadcast, gather_all
 from pliant.mpi.wait import Wait
 from pliant.plan.join import source_key
 from pliant.plan.places import successors
 from pliant.protocol.messages import Done
 from pliant.protocol.phases import Phase
 
+FEW_CHECKS = 8
+"""With fewer left all data move at once."""
+
 
 class LastWord(NamedTuple):
     """The root's last word, when all have stopped: go or not, the groups that leave, and, where ranks are to sleep or
-    wake, how many of a group are to be awake, by (group, ranks)."""
+    wake, how many of a group are to be awake, by (group, ranks). ``ahead``: constant data move beside steps, and after
+    them there is another last word."""
 
     go: bool
     leaving: tuple[int, ...] = ()
     slots: tuple[tuple[int, int], ...] = ()
+    ahead: bool = False
 
 
-def perform(context: Context, decision: Decision, now: Situation, snapshot: Snapshot) -> bool:
-    """Do what was decided; collective over the job. False if the root called it off at the last moment.
+class Met(NamedTuple):
+    """The job and the newcomers in one communicator; the job can still go back to ``old``."""
+
+    old: Team
+    joint: Team
+    between: MPI.Intercomm
+    after: After
+
+
+class Begun(NamedTuple):
+    """An expansion whose constant data are on their way; how long the phases took, and the job stood still for them."""
+
+    met: Met
+    ahead: Ahead
+    seconds: dict[str, float]
+    blocked_s: float
+    at: float
+
+
+def perform(
+    context: Context, decision: Decision, now: Situation, snapshot: Snapshot, *, steps: bool = False
+) -> bool:
+    """Do what was decided; collective over the job. False if the root called it off at the last moment, or if, with
+    ``steps`` to follow, it has begun and goes on beside these: ``context.begun`` is there then.
 
     Afterwards ``context.team`` and ``context.epoch`` are those of the new size; on a rank that leaves the team
     is None and ``context.released`` is set.
     """
     with Phases(context, decision.resize) as phases:
-        return _perform(context, decision, now, snapshot, phases)
+        return _perform(context, decision, now, snapshot, phases, steps=steps)
 
 
-def _perform(
-    context: Context, decision: Decision, now: Situation, snapshot: Snapshot, phases: Phases
+def _perform(  # noqa: PLR0913 - as perform, in its phases
+    context: Context, decision: Decision, now: Situation, snapshot: Snapshot, phases: Phases, *, steps: bool
 ) -> bool:
-    order = ordered(context, decision, now)
+    order = ordered(context, decision, now, steps=steps)
     if not order.go:
+        context.abandon()
         return False
+    if order.ahead:
+        _begin(context, decision.resize, now, snapshot, phases)
+        return False
+    begun = context.begun
     snapshot = context.stop(snapshot)
     old = context.joined("the job")
     members = old.members
@@ -60,13 +94,17 @@ def _perform(
         if decision.action is Action.SHRINK:
             members = tuple(member for member in old.members if member.group not in order.leaving)
             part(context, set(old.ranks_of(order.leaving)), members, snapshot.step, phases)
+        elif begun is not None:
+            phases.add(begun.seconds, time.perf_counter() - begun.at)
+            members = _finish(context, begun, snapshot, phases)
         else:
             members = grow(context, decision.resize, order.leaving, snapshot, phases)
         context.released = context.team is None
     except Undone as undone:
+        context.begun = None
         give_up(context, decision.resize, now, str(undone))
         return False
-    blocked_s = phases.end()
+    blocked_s = phases.end() + (begun.blocked_s if begun is not None else 0.0)
     if context.negotiation is not None and context.negotiation.resize == decision.resize:
         done = Done(
             epoch=context.epoch,
@@ -91,7 +129,7 @@ def give_up(context: Context, resize: int, now: Situation, why: str) -> None:
         context.negotiation.confirm(resize, now, why)
 
 
-def ordered(context: Context, decision: Decision, now: Situation) -> LastWord:
+def ordered(context: Context, decision: Decision, now: Situation, *, steps: bool = False) -> LastWord:
     """The root's last word, on all ranks, when all have stopped; collective over the job."""
     team, wait, negotiation = context.joined("the job"), context.wait, context.negotiation
     able = np.array([has_descriptors()], "i4")
@@ -105,7 +143,9 @@ def ordered(context: Context, decision: Decision, now: Situation) -> LastWord:
         if negotiation.newcomers or any(ranks > awake.get(group, 0) for group, ranks in slots.items()):
             objection = context.unsendable(slots) if able[0] else FEW_DESCRIPTORS
         if negotiation.confirm(decision.resize, now, objection):
-            order = LastWord(True, negotiation.leaving(team.groups), (*slots.items(),))
+            ahead = steps and decision.action is Action.EXPAND and now.left > FEW_CHECKS * now.lag
+            ahead = ahead and worthwhile(context.arrays.values())
+            order = LastWord(True, negotiation.leaving(team.groups), (*slots.items(),), ahead)
             context.joining = negotiation.newcomers
     order = broadcast(team.own, order, 0, wait, "the root's order")
     return LastWord(*order)
@@ -119,34 +159,97 @@ def grow(
 
     A newcomer that dies while they are in Merge is the one loss that cannot be undone.
     """
-    team, wait, arrays = context.joined("the job"), context.wait, list(context.arrays.values())
-    phases.come(Phase.CONNECT)
-    moving = False
+    team = context.joined("the job")
     try:
-        between = admit(team.own, context.epoch + 1, source_key(resize), context.connection, wait)
+        between, own = _merged(context, resize, phases)
         with agreed(context, team.own):
-            wait.request(between.Ibarrier(), "all newcomers to be connected")
-        phases.come(Phase.MERGE)
-        own = join.merge(between, wait, high=False)
-        phases.come(Phase.REORDER)
-        with agreed(context, team.own):
-            newcomers = _introduced(context, own, team, leaving, snapshot)
-            context.team, after = _joint(own, team.members, leaving, newcomers, wait)
-            phases.come(Phase.REDISTRIBUTE)
-            moving = True
-            spread_over(context, team.own.size, after)
+            met = _introduced(context, own, between, leaving, snapshot)
+            _spread(context, met, phases)
     except Undone:
-        context.team = team
-        for array in arrays if moving else ():
-            array.undo()
+        _take_back(context, team)
         raise
+    return _close(context, met, snapshot, phases)
+
+
+def _merged(context: Context, resize: int, phases: Phases) -> tuple[MPI.Intercomm, MPI.Intracomm]:
+    """The sources and the newcomers, connected and in one communicator."""
+    team, wait = context.joined("the job"), context.wait
+    phases.come(Phase.CONNECT)
+    between = admit(team.own, context.epoch + 1, source_key(resize), context.connection, wait)
+    with agreed(context, team.own):
+        wait.request(between.Ibarrier(), "all newcomers to be connected")
+    phases.come(Phase.MERGE)
+    own = join.merge(between, wait, high=False)
+    phases.come(Phase.REORDER)
+    return between, own
+
+
+def _begin(context: Context, resize: int, now: Situation, snapshot: Snapshot, phases: Phases) -> None:
+    """The first part of an expansion: constant data begin to move, and the job computes on with what it has."""
+    team = context.joined("the job")
+    try:
+        between, own = _merged(context, resize, phases)
+        with agreed(context, team.own):
+            met = _introduced(context, own, between, (), snapshot, ahead=True)
+            phases.come(Phase.REDISTRIBUTE)
+            ahead = _off(context, own, team.own.size)
+    except Undone as undone:
+        give_up(context, resize, now, str(undone))
+        return
+    context.begun = Begun(met, ahead, phases.seconds, phases.end(), time.perf_counter())
+    if context.speaks and context.negotiation is not None:
+        context.negotiation.go_ahead()
+
+
+def _off(context: Context, own: MPI.Intracomm, sources: int) -> Ahead:
+    """The constant data are on their way, from the first ``sources`` ranks of ``own`` to all; Undone on all of them if
+    they cannot be moved on one."""
+    ahead = Ahead(own, sources, list(context.arrays.values()))
+    said = gather_all(own, ahead.objection(), context.wait, "what is to move on all ranks")
+    if any(said):
+        raise Undone("; ".join(f"rank {rank}: {text}" for rank, text in enumerate(said) if text))
+    ahead.begin()
+    return ahead
+
+
+def _finish(context: Context, begun: Begun, snapshot: Snapshot, phases: Phases) -> tuple[Member, ...]:
+    """The rest of an expansion that has begun: all that is constant has arrived, and what is not follows."""
+    met, ahead, context.begun = begun.met, begun.ahead, None
+    try:
+        with agreed(context, met.old.own):
+            ahead.finish(context.wait)
+            broadcast(met.joint.own, snapshot, 0, context.wait, "the job's state as it is now")
+            _spread(context, met, phases, ahead)
+    except Undone:
+        context.wait.keep(begun)
+        _take_back(context, met.old)
+        raise
+    return _close(context, met, snapshot, phases)
+
+
+def _spread(context: Context, met: Met, phases: Phases, ahead: Ahead | None = None) -> None:
+    context.team = met.joint
+    phases.come(Phase.REDISTRIBUTE)
+    spread_over(context, met.old.own.size, met.after, ahead)
+
+
+def _take_back(context: Context, team: Team) -> None:
+    """The job is what it was."""
+    if context.team is not team:
+        for array in context.arrays.values():
+            array.undo()
+    context.team = team
+
+
+def _close(context: Context, met: Met, snapshot: Snapshot, phases: Phases) -> tuple[Member, ...]:
+    """The root's last word is said: what was before is left."""
     context.joining = ()
-    held = _commit(context, after, phases)
-    team.leave(wait)
-    with wait.watchdog("leaving the newcomers' communicator"):
-        between.Disconnect()
-    name_held(context, held, snapshot.step, team.nodes)
-    return after.members
+    held = _commit(context, met.after, phases)
+    met.old.leave(context.wait)
+    with context.wait.watchdog("leaving the newcomers' communicator"):
+        met.between.Disconnect()
+    name_held(context, held, snapshot.step, met.old.nodes)
+    return met.after.members
 
 
 class After(NamedTuple):
@@ -186,15 +289,22 @@ def _commit(context: Context, after: After, phases: Phases) -> list[int]:
     return settle(context, team.own, "the end of the redistribution")
 
 
-def _introduced(
-    context: Context, own: MPI.Intracomm, team: Team, leaving: tuple[int, ...], snapshot: Snapshot
-) -> tuple[Member, ...]:
+def _introduced(  # noqa: PLR0913 - what the job tells newcomers
+    context: Context,
+    own: MPI.Intracomm,
+    between: MPI.Intercomm,
+    leaving: tuple[int, ...],
+    snapshot: Snapshot,
+    *,
+    ahead: bool = False,
+) -> Met:
     """The sources and the newcomers tell each other what they are."""
-    wait = context.wait
+    team, wait = context.joined("the job"), context.wait
     barrier(own, wait, "the merged groups")
     newcomers = broadcast(own, None, team.own.size, wait, "the newcomers' names")
-    broadcast(own, (snapshot, team.members, leaving), 0, wait, "the job's state")
-    return tuple(newcomers)
+    broadcast(own, (snapshot, team.members, leaving, ahead), 0, wait, "the job's state")
+    joint, after = _joint(own, team.members, leaving, tuple(newcomers), wait)
+    return Met(team, joint, between, after)
 
 
 def grow_newcomer(context: Context, comm: MPI.Intracomm, members: tuple[Member, ...], port: str) -> Snapshot:
@@ -216,24 +326,36 @@ def _grow_newcomer(
     sources = own.size - comm.size
     barrier(own, wait, "the merged groups")
     broadcast(own, members, sources, wait, "the newcomers' names")
-    snapshot, old, leaving = broadcast(own, None, 0, wait, "the job's state")
-    context.team, after = _joint(own, old, leaving, members, wait)
-    context.restore(snapshot)
+    snapshot, old, leaving, early = broadcast(own, None, 0, wait, "the job's state")
+    team, after = _joint(own, old, leaving, members, wait)
     phases.come(Phase.REDISTRIBUTE)
     with suppress(Undone):  # the sources do not come to what follows, and the scheduler ends this group
-        spread_over(context, sources, after)
+        ahead = None
+        if early:
+            ahead = _off(context, own, sources)
+            with wait.during(Phase.SYNCHRONISE):  # the sources compute
+                ahead.finish(wait, limited=False)
+            snapshot = broadcast(own, None, 0, wait, "the job's state as it is now")
+        context.team = team
+        context.restore(snapshot)
+        spread_over(context, sources, after, ahead)
     _commit(context, after, phases)
     join.drop(comm, between, wait)
     return Snapshot(*snapshot)
 
 
-def spread_over(context: Context, sources: int, after: After | None = None) -> None:
+def spread_over(
+    context: Context, sources: int, after: After | None = None, ahead: Ahead | None = None
+) -> None:
     """Redistribute from the first ``sources`` ranks to those that go on, by default all, and where these are all fill
-    the halos, on all ranks."""
+    the halos, on all ranks. What ``ahead`` has moved is there already."""
     team, arrays = context.joined("the job"), list(context.arrays.values())
     targets = after.targets if after is not None else None
     everyone = range(team.own.size)
-    redistribute(arrays, team.own, range(sources), everyone if targets is None else targets, context.wait)
+    to = everyone if targets is None else targets
+    redistribute(arrays, team.own, range(sources), to, context.wait, ahead=ahead)
+    if ahead is not None:
+        ahead.close()
     for array in arrays if targets is None else ():
         array.exchange_halo()
     barrier(team.own, context.wait, "the end of the redistribution")

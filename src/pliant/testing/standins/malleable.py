@@ -10,7 +10,8 @@ steps between two checks), ``move`` (seconds that redistribution takes at most),
 root asks for a size), ``bounds`` (MIN:MAX), ``exit`` (the exit code of a program that fails at its end), ``leave`` (the
 exit code of ranks that were released, some seconds later), ``stay`` (seconds that they stay for), ``quit`` (the step at
 which all groups but the first end in good order, and the others wait for them), ``migrates`` (1: groups may come and
-others leave in one resize), ``hangs`` (the chance that a redistribution never ends), ``deaf`` (1: SIGTERM is ignored),
+others leave in one resize), ``ahead`` (the chance that constant data move beside the steps of an expansion), ``hangs``
+(the chance that a redistribution never ends), ``deaf`` (1: SIGTERM is ignored),
 ``tidy`` (seconds that its end takes after SIGTERM).
 """
 
@@ -30,7 +31,7 @@ from pliant.protocol.phases import Phase
 from pliant.testing.standins.admission import Admitting, Undone
 from pliant.testing.standins.fabric import Call, Fabric, Result, Seat, Span
 from pliant.testing.standins.running import FIRST, OWN, PEERS, SCHEDULER, Host, Script
-from pliant.testing.standins.team import LastWord, Members, Snapshot, Team, after, count_members
+from pliant.testing.standins.team import LastWord, Snapshot, Team, after, count_members
 
 MOST_NODES = 1 << 16
 REPORT_S = 1.0
@@ -274,7 +275,9 @@ class MalleableRank(Admitting):
         yield from self._all(own, None, "all newcomers to be connected")
         yield from self._merge(own)
         yield from self._told(own, own.size - count, members, "the newcomers' names")
-        snapshot, old, leaving = yield from self._told(own, 0, None, "the job's state")
+        snapshot, old, leaving, ahead = yield from self._told(own, 0, None, "the job's state")
+        if ahead:
+            snapshot = yield from self._early(own)
         self.team = Team(own, (*old, *members))
         self.step, self.total, self.lag, self.spans = snapshot
         yield from self._move(own)
@@ -326,6 +329,7 @@ class MalleableRank(Admitting):
         self.poll()
         if self.host.now - self._reported >= REPORT_S:
             self._progress()
+        self._turned()
         if self.step != self.due:
             return
         decision = yield from self._read()
@@ -359,13 +363,36 @@ class MalleableRank(Admitting):
             low = self.host.random.randint(1, 2 * len(now.members))
             self._talk.send(m.Want(self.epoch, Bounds(low, low + self.host.random.randint(0, 2))))
         self.negotiation.answer(now)
-        return self.negotiation.decide(now)
+        return self._decided(now)
 
     def _progress(self) -> None:
         self._reported = self.host.now
         if self.speaks:
             fraction = self.step / self.total if self.total else 1.0
             self._talk.send(m.Progress(self.epoch, fraction))
+
+    # ---- what standins/growing.py has ------------------------------------------------------------------
+
+    def _decided(self, now: Situation) -> Decision:
+        raise NotImplementedError
+
+    def _turned(self) -> None:
+        """Between two steps."""
+
+    def _abandon(self) -> None:
+        """The expansion that has begun comes to nothing."""
+
+    def _is_ahead(self, decision: Decision) -> bool:
+        raise NotImplementedError
+
+    def _begin(self, resize: int) -> Script[None]:
+        raise NotImplementedError
+
+    def _grow(self, resize: int, leaving: tuple[int, ...]) -> Script[list[int]]:
+        raise NotImplementedError
+
+    def _early(self, own: Seat) -> Script[Snapshot]:
+        raise NotImplementedError
 
     # ---- a resize ------------------------------------------------------------------------------------
 
@@ -374,6 +401,10 @@ class MalleableRank(Admitting):
         began, old = self.host.now, self.joined
         order = yield from self._order(decision)
         if not order.go:
+            self._abandon()
+            return
+        if order.ahead:
+            yield from self._begin(decision.resize)
             return
         stopped = self.host.now
         staying = [group for group in old.groups if group not in order.leaving]
@@ -420,38 +451,10 @@ class MalleableRank(Admitting):
             fewer, slots = decision.action is not Action.EXPAND, self.negotiation.slots
             if self.negotiation.confirm(decision.resize, self._situation()):
                 leaving = self.negotiation.leaving(team.groups) if fewer else ()
-                order = LastWord(True, leaving, (*slots.items(),))
+                order = LastWord(True, leaving, (*slots.items(),), self._is_ahead(decision))
                 self.joining = self.negotiation.newcomers
         told = yield from self._told(team.own, 0, order, "the root's order")
         return cast("LastWord", told)
-
-    def _grow(self, resize: int, leaving: tuple[int, ...]) -> Script[list[int]]:
-        """The sources' part of an expansion, or of a migration; the groups of the job then."""
-        team = self.joined
-        self._come(Phase.CONNECT)
-        own = yield from self._admit(team.own, source_key(resize))
-        yield from self._agreed(team.own, self._all(own, None, "all newcomers to be connected"))
-        self._come(Phase.MERGE)
-        yield from self._merge(own)
-        self._come(Phase.REORDER)
-        newcomers = yield from self._agreed(team.own, self._take_in(team, own, leaving))
-        self.joining = ()
-        groups, ranks = after(team.members, leaving, newcomers)
-        if not leaving:
-            self._come(Phase.COMMIT)
-        yield from self._all(own, None, "the sources to have the root's last word")
-        if leaving:
-            yield from self._divide(ranks)
-        return groups
-
-    def _take_in(self, team: Team, own: Seat, leaving: tuple[int, ...]) -> Script[Members]:
-        newcomers = yield from self._told(own, team.own.size, None, "the newcomers' names")
-        snapshot = Snapshot(self.step, self.total, self.lag, self.spans)
-        yield from self._told(own, 0, (snapshot, team.members, leaving), "the job's state")
-        self.team = Team(own, (*team.members, *newcomers))
-        self._come(Phase.REDISTRIBUTE)
-        yield from self._move(own)
-        return cast("Members", newcomers)
 
     def _part(self, gone: set[int]) -> Script[None]:
         """These ranks leave the others' communicator; collective over the job."""

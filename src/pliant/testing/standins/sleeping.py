@@ -5,7 +5,8 @@ from __future__ import annotations
 from pliant.job.decisions import Action, Decision
 from pliant.protocol import messages as m
 from pliant.testing.standins.fabric import Fabric, Seat
-from pliant.testing.standins.malleable import END, QUIT, MalleableRank
+from pliant.testing.standins.growing import GrowingRank
+from pliant.testing.standins.malleable import END, QUIT
 from pliant.testing.standins.running import Host, Script
 from pliant.testing.standins.team import Snapshot, Team, count_members
 
@@ -13,7 +14,7 @@ LEADER = "rank 0 of the group wakes it, and it does not outlive that"
 """Why a wait for it has no deadline."""
 
 
-class SleepingRank(MalleableRank):
+class SleepingRank(GrowingRank):
     """One rank. ``beds`` are those of its group that sleep, on rank 0 of it; ``word`` is what one of them has heard."""
 
     def __init__(self, host: Host, fabric: Fabric) -> None:

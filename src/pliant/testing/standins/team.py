@@ -47,6 +47,7 @@ class LastWord(NamedTuple):
     go: bool
     leaving: tuple[int, ...] = ()
     slots: tuple[tuple[int, int], ...] = ()
+    ahead: bool = False
 
 
 def count_members(groups: dict[int, Any]) -> Members:

@@ -48,7 +48,14 @@ def test_all_resizes_between_neighbours_occur_once_in_a_pass() -> None:
 
 
 def test_the_rows_are_written_as_one_table(tmp_path: Path) -> None:
-    resize = {"before": 1, "after": 2, "scheduling_s": 0.5, "resize_s": 0.25, "repetitions": 3}
+    resize = {
+        "before": 1,
+        "after": 2,
+        "scheduling_s": 0.5,
+        "resize_s": 0.25,
+        "blocked_s": 0.125,
+        "repetitions": 3,
+    }
     write_csv(tmp_path / "out.csv", table([row("bare", 1.0)], 1 << 30), [resize])
     read = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
     assert [(each["kind"], each["seconds"], each["resize_s"]) for each in read] == [

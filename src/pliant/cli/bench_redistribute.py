@@ -33,6 +33,9 @@ def redistribute(
     quick: Annotated[
         bool, typer.Option(help="Less than a minute: from 2 to 4 ranks, and resizes of 1/8 of that.")
     ] = False,
+    constant: Annotated[
+        bool, typer.Option(help="The job whose resizes are measured does not change its data.")
+    ] = False,
     out: Annotated[Path | None, typer.Option("--csv", help="Write the rows to this file too.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
@@ -41,7 +44,7 @@ def redistribute(
     resizes of a job that holds it, scheduling and resizing apart (paper 3, Figure 3)."""
     if out is not None:
         check_output("--csv", out)
-    asked, around = redistributing.effort(size, quick=quick), surroundings()
+    asked, around = redistributing.effort(size, quick=quick, constant=constant), surroundings()
     with Progress(console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("moves, then resizes", total=1 + asked.passes * len(asked.sizes))
         rows = redistributing.table(redistributing.moves(asked), asked.bytes)
@@ -52,7 +55,7 @@ def redistribute(
     if out is not None:
         write_csv(out, rows, resizes)
     if as_json:
-        flexible = {"flexible_bytes": asked.flexible_bytes, "resizes": resizes}
+        flexible = {"flexible_bytes": asked.flexible_bytes, "constant": constant, "resizes": resizes}
         typer.echo(json.dumps({**figures, "moves": rows, **flexible}))
         return
     console = Console()
@@ -79,12 +82,12 @@ def moves_table(rows: Sequence[Figures], figures: Figures) -> Table:
 
 def resizes_table(rows: Sequence[Figures], size: int) -> Table:
     shown = Table(title=f"resizes of a job that holds {size / 1e9:.3g} GB (means)")
-    for heading in ("nodes", "scheduling", "resize", "repetitions"):
+    for heading in ("nodes", "scheduling", "resize", "blocked", "repetitions"):
         shown.add_column(heading, justify="right")
     for row in rows:
         shown.add_row(
             f"{row['before']} to {row['after']}", f"{row['scheduling_s']:.3f} s", f"{row['resize_s']:.3f} s",
-            str(row["repetitions"]),
+            f"{row['blocked_s']:.3f} s", str(row["repetitions"]),
         )  # fmt: skip
     return shown
 

@@ -1,5 +1,5 @@
-"""Holds an array that is full of numbers, and is resized until a file appears: ``flexible.py FILE BYTES``. What paper 3
-calls Flexible Sleep (section 7.3): steps that do nothing, and data to move."""
+"""Holds an array that is full of numbers, and is resized until a file appears: ``flexible.py FILE BYTES [constant]``.
+What paper 3 calls Flexible Sleep (section 7.3): steps that do nothing, and data to move."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ STEP_S = 0.005
 def main() -> None:
     from pliant import mpi
 
-    end, size = Path(sys.argv[1]), int(sys.argv[2])
+    end, size, constant = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:] == ["constant"]
     with mpi.malleable(min=1, max=1024) as job:
-        data = job.array("data", (max(1, size // 8),), "f8", mpi.Block())
+        data = job.array("data", (max(1, size // 8),), "f8", mpi.Block(), constant=constant)
         if job.fresh:
             data.owned[:] = 1.0
         for step in job.steps(1_000_000_000):

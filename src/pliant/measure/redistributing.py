@@ -30,11 +30,13 @@ BARE = "bare"
 SLACK_S = 60.0
 """Beyond what a program may measure it may take so long."""
 LIMIT_S = 300.0
+TIMES = ("scheduling_s", "resize_s", "blocked_s")
 
 
 class Effort(NamedTuple):
     """``bytes`` are moved by each method in each of ``cells``, (ranks before, ranks after), ``rounds`` times within
-    ``budget_s``. A job that holds ``flexible_bytes`` goes through all of ``sizes``, nodes, ``passes`` times."""
+    ``budget_s``. A job that holds ``flexible_bytes`` goes through all of ``sizes``, nodes, ``passes`` times; they are
+    ``constant`` then, so that an expansion moves them beside the steps."""
 
     bytes: int
     cells: tuple[tuple[int, int], ...]
@@ -44,16 +46,17 @@ class Effort(NamedTuple):
     flexible_bytes: int
     sizes: tuple[int, ...]
     passes: int
+    constant: bool = False
 
 
-def effort(size: int, *, quick: bool) -> Effort:
+def effort(size: int, *, quick: bool, constant: bool = False) -> Effort:
     """What is measured of arrays of ``size`` bytes; quick: in less than a minute."""
     if quick:
         methods = (BARE, AUTO, MoveMethod.P2P, MoveMethod.ALLTOALL, MoveMethod.SHARED)
-        return Effort(size, ((2, 4),), methods, 15, 20.0, size // 8, around((1, 2)), 1)
+        return Effort(size, ((2, 4),), methods, 15, 20.0, size // 8, around((1, 2)), 1, constant)
     methods = (BARE, AUTO, *MoveMethod)
     cells = ((1, 2), (2, 4), (4, 8), (8, 4), (4, 2), (2, 1))
-    return Effort(size, cells, methods, 7, 600.0, size, around((1, 2, 4, 8)), 10)
+    return Effort(size, cells, methods, 7, 600.0, size, around((1, 2, 4, 8)), 10, constant)
 
 
 def around(sizes: Sequence[int]) -> tuple[int, ...]:
@@ -135,7 +138,7 @@ def resized(asked: Effort, advance: Callable[[], object]) -> list[Figures]:
     """A row for each expansion and shrink of a job that holds data, under a controller: paper 3, Figure 3.
 
     ``scheduling_s``: from the offer until all are there, joined and stopped; ``resize_s``: until the data are where
-    they belong and the job goes on. Means, as there, and medians.
+    they belong and the job goes on; ``blocked_s``: the job stood still. Means, as there, and medians.
     """
     with tempfile.TemporaryDirectory() as place:
         changes = asyncio.run(_changes(asked, Path(place), advance))
@@ -145,17 +148,17 @@ def resized(asked: Effort, advance: Callable[[], object]) -> list[Figures]:
         mine = [_split(each) for each in changes[number :: len(steps)]]
         if mine:
             row: Figures = {"before": before, "after": after, "repetitions": len(mine)}
-            for name, values in zip(("scheduling_s", "resize_s"), zip(*mine, strict=True), strict=True):
+            for name, values in zip(TIMES, zip(*mine, strict=True), strict=True):
                 row[name] = round(statistics.mean(values), 5)
                 row[f"{name}_median"] = round(statistics.median(values), 5)
             rows.append(row)
     return rows
 
 
-def _split(change: Change) -> tuple[float, float]:
-    """Seconds of scheduling and of resizing."""
+def _split(change: Change) -> tuple[float, float, float]:
+    """Seconds of ``TIMES``."""
     resize_s = change.phases.get("redistribute", 0.0) + change.phases.get("commit", 0.0)
-    return change.seconds - change.clean_s - resize_s, resize_s
+    return change.seconds - change.clean_s - resize_s, resize_s, change.blocked_s
 
 
 async def _changes(asked: Effort, place: Path, advance: Callable[[], object]) -> list[Change]:
@@ -170,9 +173,8 @@ async def _changes(asked: Effort, place: Path, advance: Callable[[], object]) ->
         return len(changes) < wanted
 
     async with asyncio.timeout(LIMIT_S + asked.budget_s), resizes.machine(max(asked.sizes), place) as machine:
-        job = await machine.run(
-            ["-m", FLEXIBLE, str(end), str(asked.flexible_bytes)], asked.sizes, JobKind.MPI, watch
-        )
+        program = ["-m", FLEXIBLE, str(end), str(asked.flexible_bytes), *(["constant"] * asked.constant)]
+        job = await machine.run(program, asked.sizes, JobKind.MPI, watch)
     if not job.figures["right"]:
         raise PliantError("a job's data were not the same after its resizes")
     return changes

@@ -5,6 +5,13 @@ from __future__ import annotations
 from pliant.model.errors import PliantError
 from pliant.protocol.phases import Phase
 
+DESCRIPTORS = 32
+"""MPI opens some for each newcomer, more with the one network than with the other. UCX crashes where none is free."""
+FEW_DESCRIPTORS = (
+    f"a rank of the job has fewer than {DESCRIPTORS} free file descriptors, and to connect newcomers takes some: close "
+    "files, or raise the limit (ulimit -n)"
+)
+
 
 class Stalled(PliantError):  # noqa: N818
     """Something that others had to do did not happen in time, which is ``times`` the limit."""

@@ -18,7 +18,6 @@ from pliant.measure.trials import Trial
 from pliant.mpi import join
 from pliant.mpi.spawning import (
     Arrivals,
-    Clock,
     Expansion,
     NotExpanded,
     OwnWorld,
@@ -26,9 +25,10 @@ from pliant.mpi.spawning import (
     accept,
     arrive,
     brief,
+    clock,
     expand,
+    host,
 )  # fmt: skip
-from pliant.mpi.spawning.kin import host
 from pliant.mpi.team import barrier, broadcast, gather_all
 from pliant.mpi.wait import Wait
 from pliant.plan.change import Change, shrunk
@@ -85,7 +85,7 @@ def grow(comm: MPI.Intracomm, trial: Trial, wait: Wait) -> MPI.Intracomm | None:
     try:
         if trial.beside:
             arrivals, computed_s = beside(comm, trial, starter, wait)
-            expansion = accept(comm, trial.plan, arrivals, wait, Clock())
+            expansion = accept(comm, trial.plan, arrivals, wait, clock())
         else:
             expansion = expand(comm, trial.plan, trial.newcomers or trial.command, trial.hosts, wait)
     except NotExpanded as error:

@@ -163,16 +163,13 @@ class Bare:
         following = self.timetable.following(step + 1)
         return NEVER if following == NEVER else following - 1
 
-    def part(self, wait: Wait, *, last: bool = False) -> bool:
+    def part(self, *, last: bool = False) -> bool:
         """The root leaves the job, or the job ends, which is its ``last`` end: newcomers that nobody waits for any more
         go again. Whether some of them stand still, if it is the last."""
         if self.starter is None:
             return False
         if self.pending is not None:
-            arrivals = self.starter.arrivals()
-            MPI.Close_port(arrivals.port)
-            if arrivals.outcome is not None and not arrivals.outcome.error:
-                arrivals.call(go=False, wait=wait)
+            self.starter.give_up()
             say(
                 f"the newcomers that were started at step {self.pending.step} have come too late and go again"
             )
@@ -183,7 +180,7 @@ class Bare:
     def finish(self, own: MPI.Intracomm, wait: Wait) -> None:
         """The job ends; collective over it. Its zombies end, and those who were started and have not come. mpiexec
         waits for all processes: where one stands still for ever they are all ended, when this program has ended."""
-        remain = any([self.part(wait, last=True), *(kin.late() for kin in self.late)])
+        remain = any([self.part(last=True), *(spawning.late(kin, wait) for kin in self.late)])
         self.own.end(wait)
         said = gather_all(own, remain, wait, "those who have started others that did not come", limited=False)
         if any(said):
@@ -356,7 +353,7 @@ def _expand(context: Context, bare: Bare, plan: SpawnPlan, *, beside: bool) -> s
     if comm.rank == 0:
         assert bare.starter is not None  # noqa: S101 - which has started them
         arrivals = bare.starter.arrivals()
-    return spawning.accept(comm, plan, arrivals, wait, spawning.Clock())
+    return spawning.accept(comm, plan, arrivals, wait, spawning.clock())
 
 
 def arrive(context: Context) -> Snapshot:
@@ -398,7 +395,7 @@ def _hand_over(context: Context, comm: MPI.Intracomm, sources: int, news: News) 
             array.settle()
         barrier(comm, wait, "the end of the redistribution")
         if comm.rank in leaving:
-            bare.part(wait)
+            bare.part()
         left = bare.own.shrink(comm, leaving, wait)
         if left.comm is None:
             bare.word = left.word

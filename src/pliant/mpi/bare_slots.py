@@ -105,7 +105,7 @@ def _wake(context: Context, bare: Bare, wakes: Mapping[int, tuple[int, ...]], sn
     mine = awake_ranks(bare.worlds)[team.own.rank]
     after = woken(bare.worlds, wakes)
     if root_of(after) != root_of(bare.worlds):
-        bare.part(wait)
+        bare.part()
     own, request = team.own.Idup()
     wait.request(request, "the duplicate of the job's communicator")
     ports = [MPI.Open_port() for _ in wakes] if own.rank == 0 else []

@@ -6,6 +6,7 @@ that crashes (``crash``).
 """
 
 import importlib
+import inspect
 import os
 import pathlib
 import resource
@@ -71,24 +72,29 @@ def pointed(module: Any, name: str, before: str = "", behind: str = "") -> None:
         reach(behind)
         return result
 
-    setattr(module, name, told)
+    def steps(*words: Any, **more: Any) -> Any:
+        reach(before)
+        result = yield from call(*words, **more)
+        reach(behind)
+        return result
+
+    setattr(module, name, steps if inspect.isgeneratorfunction(call) else told)
 
 
 def main() -> None:
     reach("start")
     from pliant.apps import heat
-    from pliant.mpi import bare, spawning
-    from pliant.mpi.spawning import expansion, kin, newcomer
+    from pliant.job.spawning import kin, newcomer, sources
+    from pliant.mpi import bare
 
     reach("begin")
     pointed(kin.Kin, "upside", before="report")
-    pointed(newcomer, "_connect", before="join")
-    pointed(newcomer, "_called", behind="connect")
-    pointed(expansion, "accept", before="connect")
-    pointed(expansion, "finish", before="merge")
+    pointed(newcomer, "connect", before="join")
+    pointed(newcomer, "called", behind="connect")
+    pointed(sources, "accept", before="connect")
+    pointed(sources, "finish", before="merge")
     pointed(newcomer, "finish", before="merge")
-    pointed(expansion, "check", before="check")
-    pointed(spawning, "check", before="check")
+    pointed(sources, "check", before="check")
     pointed(bare, "broadcast", before="state")
     pointed(bare, "redistribute", before="data", behind="settle")
     sys.argv[1:] = ["--rows", "64", "--cols", "64", "--steps", "40"]

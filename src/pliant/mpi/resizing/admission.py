@@ -15,7 +15,7 @@ import numpy as np
 from mpi4py import MPI
 
 from pliant.job.connection import Connection
-from pliant.job.errors import Stalled
+from pliant.job.errors import DESCRIPTORS, Stalled
 from pliant.mpi.context import Context
 from pliant.mpi.errors import Undone
 from pliant.mpi.wait import Wait
@@ -28,13 +28,6 @@ matter of milliseconds. MPICH takes whole seconds, and other MPI libraries take 
 PATIENCE = 2 / 3
 """Of PLIANT_DEADLINE: how long the root waits for newcomers that stand still. The other sources wait for its word, and
 for longer."""
-
-DESCRIPTORS = 32
-"""MPI opens some for each newcomer, more with the one network than with the other. UCX crashes where none is free."""
-FEW_DESCRIPTORS = (
-    f"a rank of the job has fewer than {DESCRIPTORS} free file descriptors, and to connect newcomers takes some: close "
-    "files, or raise the limit (ulimit -n)"
-)
 
 
 def has_descriptors() -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from mpi4py import MPI
 
 from pliant.job.decisions import Action, Decision
+from pliant.job.errors import FEW_DESCRIPTORS
 from pliant.job.negotiation import Situation
 from pliant.mpi import join
 from pliant.mpi.context import Context, Snapshot
@@ -20,7 +21,7 @@ from pliant.mpi.data.ahead import Ahead, worthwhile
 from pliant.mpi.data.arrays import Array, filler
 from pliant.mpi.data.transport import redistribute
 from pliant.mpi.errors import Undone
-from pliant.mpi.resizing.admission import FEW_DESCRIPTORS, admit, agreed, has_descriptors
+from pliant.mpi.resizing.admission import admit, agreed, has_descriptors
 from pliant.mpi.resizing.phases import Phases
 from pliant.mpi.team import Member, Team, assemble, barrier, broadcast, gather_all
 from pliant.mpi.wait import Wait

@@ -1,21 +1,17 @@
-"""Expansions and shrinks of a job that a bare mpiexec has started: by MPI_Comm_spawn, by the plans of paper 1."""
+"""Expansions and shrinks of a job that a bare mpiexec has started: by MPI_Comm_spawn, by the plans of paper 1. What is
+decided in an expansion stands in `job/spawning/`, and is carried out here."""
 
-from pliant.mpi.spawning.expansion import (
-    Arrivals,
-    Clock,
-    Expansion,
-    NotExpanded,
-    accept,
-    brief,
-    check,
-    expand,
-)
-from pliant.mpi.spawning.kin import Kin, drain, end_job, end_with_launcher, host
-from pliant.mpi.spawning.newcomer import Arrival, arrive, begin, join_job
+from pliant.job.spawning.kin import Kin
+from pliant.job.spawning.newcomer import Arrival
+from pliant.job.spawning.sources import Arrivals, NotExpanded, brief
+from pliant.mpi.spawning.expansion import Expansion, accept, check, clock, expand, late
+from pliant.mpi.spawning.newcomer import arrive, begin, join_job
+from pliant.mpi.spawning.process import drain, end_job, end_with_launcher, host
 from pliant.mpi.spawning.shrink import Left, OwnWorld, Word
 from pliant.mpi.spawning.starter import Starter
 
 __all__ = [
-    "Arrival", "Arrivals", "Clock", "Expansion", "Kin", "Left", "NotExpanded", "OwnWorld", "Starter", "Word", "accept",
-    "arrive", "begin", "brief", "check", "drain", "end_job", "end_with_launcher", "expand", "host", "join_job",
+    "Arrival", "Arrivals", "Expansion", "Kin", "Left", "NotExpanded", "OwnWorld", "Starter", "Word", "accept",
+    "arrive", "begin", "brief", "check", "clock", "drain", "end_job", "end_with_launcher", "expand", "host", "join_job",
+    "late",
 ]  # fmt: skip

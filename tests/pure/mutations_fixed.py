@@ -172,6 +172,49 @@ FIXED: tuple[Mutation, ...] = (
         "if resize is None or resize.deadline > now or job.ending is not None:",
         'if resize is None or resize.deadline > now or job.ending is not None or resize.stage == "accepted":',
     ),
+    # ---- of expansions by MPI_Comm_spawn -------------------------------------------------------------
+    Mutation(
+        "spawning: newcomers give up before those who wait for others",
+        "job/spawning/kin.py",
+        "    return max(starts.values()) + 2",
+        "    return 1",
+    ),
+    Mutation(
+        "spawning: newcomers that nobody waits for are not told",
+        "job/spawning/starter.py",
+        "        yield from there.call(go=False)",
+        "        pass",
+    ),
+    Mutation(
+        "spawning: ranks stay in the order in which they met",
+        "job/spawning/newcomer.py",
+        "if connections.order != tuple(sorted(connections.order)):",
+        "if False:",
+    ),
+    Mutation(
+        "spawning: one port a group for all rounds",
+        "plan/connect.py",
+        'f"r{resize}/port/{number}/{low}"',
+        'f"r{resize}/port/{low}"',
+    ),
+    Mutation(
+        "spawning: nobody says who is late",
+        "job/spawning/kin.py",
+        "        except (Stalled, o.Failed):\n            return True\n        return False",
+        "        except (Stalled, o.Failed):\n            pass\n        return False",
+    ),
+    Mutation(
+        "spawning: those below are not called off",
+        "job/spawning/kin.py",
+        "            if self._speaks_to(child):\n                yield from self._spared",
+        "            if self._speaks_to(child) and not told.error:\n                yield from self._spared",
+    ),
+    Mutation(
+        "spawning: the phase merge is not said",
+        "job/spawning/sources.py",
+        "    yield o.Reach(Phase.MERGE)\n",
+        "",
+    ),
 )  # fmt: skip
 
 HARMLESS: dict[str, str] = {

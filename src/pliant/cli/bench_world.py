@@ -87,8 +87,10 @@ def _sum(verdicts: list[Verdict], seconds: float) -> tuple[dict[str, object], li
     met: Counter[tuple[str, str]] = Counter()
     cells: Counter[tuple[str, str]] = Counter()
     kinds: Counter[str] = Counter()
+    expansions: Counter[str] = Counter()
     found = []
     for verdict in verdicts:
+        expansions.update(verdict.expansions)
         met.update(verdict.faults)
         cells.update(verdict.cells)
         if verdict.broken:
@@ -114,6 +116,7 @@ def _sum(verdicts: list[Verdict], seconds: float) -> tuple[dict[str, object], li
             name: {stage: met[name, stage] for stage in ("none", *resizing.OUTSTANDING)} for name in FAULTS
         },
         "faults_impossible": {" ".join(where): why for where, why in IMPOSSIBLE.items()},
+        "expansions_by_spawning": {how: expansions[how] for how in ("expanded", "stayed", "ended")},
         "seeds_per_s": round(len(verdicts) / seconds, 2),
     }, found
 

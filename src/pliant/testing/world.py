@@ -23,6 +23,7 @@ from pliant.testing.audit.violation import Violation
 from pliant.testing.clock import Clock
 from pliant.testing.drawn import RARE, SEEKING, draw_faults, draw_grace, draw_jobs, draw_policy, draw_settings
 from pliant.testing.faults import AT_ONCE, FAULTS, FENCE_S, LOOKS, MEANWHILE
+from pliant.testing.spawning.expansion import expansions
 from pliant.testing.standins.agent import Agent
 from pliant.testing.standins.head import Disk, Head
 from pliant.testing.standins.node import Node
@@ -90,6 +91,7 @@ class World(Touched):
         self._up: set[str] = set()
         self.specs = draw_jobs(self.random, count, large=large)
         self.met: Counter[tuple[str, str]] = Counter()
+        self._expansions: Counter[str] = Counter()
         self._names = [name for name in FAULTS if name in set(faults)]
         self._ambushes: dict[str, list[str]] = {}
         self._was_held = False
@@ -427,11 +429,13 @@ class World(Touched):
 
     def run(self) -> Verdict:
         """Until all is over; the violation that ended it, if one did. Before it, agents are launched over a tree, as
-        those of the world itself are not yet."""
+        those of the world itself are not yet, and jobs of a bare mpiexec expand."""
         violation = None
         try:
             for number in range(LAUNCHES):
                 launch(self.seed, number, disturbed=bool(self._names))
+            story = self.story if self._telling else None
+            self._expansions = expansions(self.seed, story, disturbed=bool(self._names))
             self.head.provider.start()
             while not self.over:
                 self._step()
@@ -495,4 +499,5 @@ class World(Touched):
         return Verdict(
             self.seed, violation.kind if violation is not None else "", str(violation or ""), self.story,
             len(self.specs), len(self.nodes), ended, cells.offered, cells.done, cells.slots, cells.visited, self.met,
+            self._expansions,
         )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -10,8 +11,15 @@ import msgspec
 from pliant.job.errors import Stalled
 from pliant.job.spawning import messages as m
 from pliant.job.spawning import operations as o
-from pliant.plan.spawn import SOURCES, SpawnCall
+from pliant.plan.spawn import SOURCES, SpawnCall, SpawnPlan
 from pliant.plan.synchronise import sync_tree
+
+
+def patience(plan: SpawnPlan) -> int:
+    """How many deadlines those wait who wait for the sources, or for who starts others in their place: each start has
+    one, and others follow behind it. Who gave up before would end a job that can go on."""
+    starts = Counter(call.parent_rank for call in plan.calls if call.parent_group == SOURCES)
+    return max(starts.values()) + 2
 
 
 class Child(NamedTuple):
@@ -91,7 +99,8 @@ class Kin:
             self._sent += yield o.Send(own, 0, report)
         if self._rank == 0:
             members = tuple((own, rank) for rank in self._tree.members if rank)
-            for each in (yield o.Receive(members, m.Report, "the ranks that start others")):
+            what, share = "the ranks that start others", patience(self._plan)
+            for each in (yield o.Receive(members, m.Report, what, share=share)):
                 report += each
             if self._parent is not None:
                 self._sent += yield o.Send(self._parent, 0, report)
@@ -137,10 +146,10 @@ class Kin:
 
     def downside(self, verdict: m.Verdict | None) -> o.Steps[m.Verdict]:
         """What the sources' rank 0 has found, which gives it as ``verdict``, on every rank, and sent further down."""
-        what = "word that all groups are there"
+        what, share = "word that all groups are there", patience(self._plan)
         if self._parent is not None and self._rank == 0:
-            (verdict,) = yield o.Receive(((self._parent, 0),), m.Verdict, what)
-        told: m.Verdict = yield o.Tell(self._own, verdict, m.Verdict, what)
+            (verdict,) = yield o.Receive(((self._parent, 0),), m.Verdict, what, share=share)
+        told: m.Verdict = yield o.Tell(self._own, verdict, m.Verdict, what, share=share)
         for child in self.children:
             if self._speaks_to(child):
                 yield from self._spared(self._send(child, told), told)

@@ -42,9 +42,7 @@ class Arrival(NamedTuple):
 def begin(parent: o.Comm, clock: Clock) -> o.Steps[Arrival]:
     """Start others, if this newcomer is to: they come up while it does what it has to do before it can be joined."""
     yield o.Reach(Phase.PREPARE)
-    # The others may still be importing; a blocking call would take the processor that they need for it.
-    own: o.Comm = yield o.Duplicate("the other ranks of the group")
-    briefing = yield from _unneeded(_briefed(own, parent))
+    own, briefing = yield from _unneeded(_briefed(parent))
     plan = briefing.plan()
     connections = connection_plan(len(plan.calls), briefing.epoch)
     ports: dict[str, str] = {}
@@ -59,12 +57,14 @@ def begin(parent: o.Comm, clock: Clock) -> o.Steps[Arrival]:
     return Arrival(kin, own, parent, briefing, plan, connections, ports, clock)
 
 
-def _briefed(own: o.Comm, parent: o.Comm) -> o.Steps[m.Briefing]:
+def _briefed(parent: o.Comm) -> o.Steps[tuple[o.Comm, m.Briefing]]:
+    # The others may still be importing; a blocking call would take the processor that they need for it.
+    own: o.Comm = yield o.Duplicate("the other ranks of the group")
     what, briefing = "word from the parent of what this process is for", None
     if own.rank == 0:
         (briefing,) = yield o.Receive(((parent, 0),), m.Briefing, what)
     told: m.Briefing = yield o.Tell(own, briefing, m.Briefing, "word of what this process is for")
-    return told
+    return own, told
 
 
 def join_job(arrival: Arrival) -> o.Steps[Expanded]:

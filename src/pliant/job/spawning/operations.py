@@ -100,13 +100,15 @@ class Receive(NamedTuple):
 
 
 class Tell(NamedTuple):
-    """``message`` of rank 0 on every rank of ``comm``: the outcome."""
+    """``message`` of rank 0 on every rank of ``comm``: the outcome. It has ``share`` times the deadline, if it is
+    ``limited``."""
 
     comm: Comm
     message: msgspec.Struct | None
     kind: type[msgspec.Struct]
     what: str
     limited: bool = True
+    share: float = 1.0
 
 
 class Nap(NamedTuple):

@@ -14,7 +14,7 @@ from pliant.job.errors import FEW_DESCRIPTORS
 from pliant.job.spawning import messages as m
 from pliant.job.spawning import operations as o
 from pliant.job.spawning.clock import Clock
-from pliant.job.spawning.kin import Kin
+from pliant.job.spawning.kin import Kin, patience
 from pliant.model.errors import PliantError
 from pliant.plan.connect import connection_plan
 from pliant.plan.spawn import SOURCES, Method, SpawnPlan
@@ -119,7 +119,8 @@ def accept(comm: o.Comm, plan: SpawnPlan, arrivals: Arrivals, clock: Clock) -> o
     """The sources join the newcomers, if these are there; collective over ``comm``. NotExpanded if they are not."""
     port, kin, outcome, root = arrivals.port, arrivals.kin, arrivals.outcome, comm.rank == 0
     verdict = m.Verdict(outcome.error) if outcome is not None else None
-    word: m.Verdict = yield o.Tell(comm, verdict, m.Verdict, "the newcomers to join")
+    what = "the newcomers to join"
+    word: m.Verdict = yield o.Tell(comm, verdict, m.Verdict, what, share=patience(plan))
     if word.error:
         if port:
             yield o.ClosePort(port)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pliant.job.spawning import messages as m
 from pliant.job.spawning import operations as o
 from pliant.job.spawning.clock import Clock
-from pliant.job.spawning.kin import Kin
+from pliant.job.spawning.kin import Kin, patience
 from pliant.job.spawning.sources import Arrivals, bring
 
 # ---- the root's end: one order at a time ------------------------------------------------------------
@@ -29,9 +29,10 @@ def order(comm: o.Comm, briefing: m.Briefing) -> o.Steps[m.Order]:
 
 def arrivals(comm: o.Comm, given: m.Order) -> o.Steps[Arrivals]:
     """What has come of them, when that is known."""
-    (outcome,) = yield o.Receive(((comm, 0),), m.Outcome, "the newcomers to join")
     briefing = given.briefing
     assert briefing is not None  # noqa: S101 - they were ordered
+    share = patience(briefing.plan())
+    (outcome,) = yield o.Receive(((comm, 0),), m.Outcome, "the newcomers to join", share=share)
     return Arrivals(briefing.epoch, given.port, outcome, starter=comm)
 
 

@@ -75,8 +75,9 @@ def _carry_out(operation: o.Operation, wait: Wait) -> Any:  # noqa: C901, PLR091
             heard = [(_any(comm), rank) for comm, rank in peers]
             with wait.looking(nothing, share):  # nobody else looks: this job has no session
                 return receive_all(heard, kind, wait, what, limited=limited)
-        case o.Tell(comm, message, kind, what, limited):
-            return tell(_intra(comm), message, kind, wait, what, limited=limited)
+        case o.Tell(comm, message, kind, what, limited, share):
+            with wait.looking(nothing, share):
+                return tell(_intra(comm), message, kind, wait, what, limited=limited)
         case o.Nap(comm):
             while not _any(comm).Iprobe(0, TAG):
                 time.sleep(NAP_S)

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 class Verdict(NamedTuple):
     """What became of a world. ``broken`` is the kind of the violation that ended it and ``what`` tells it, empty if
-    none did; ``faults`` counts (fault, state of a resize of a job that it met)."""
+    none did; ``faults`` counts (fault, state of a resize of a job that it met), ``expansions`` those by
+    MPI_Comm_spawn alone, by what has come of them."""
 
     seed: int
     broken: str
@@ -22,3 +23,4 @@ class Verdict(NamedTuple):
     slots: int
     cells: Counter[tuple[str, str]]
     faults: Counter[tuple[str, str]]
+    expansions: Counter[str]

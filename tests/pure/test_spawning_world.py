@@ -1,0 +1,129 @@
+"""Expansions by MPI_Comm_spawn in seeded worlds of faults: what is checked there, and that the checks can fail."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from commands import command
+
+from pliant.job.spawning import kin, newcomer, operations, sources, starter
+from pliant.plan.connect import connection_plan
+from pliant.testing.spawning import expansion as world
+from pliant.testing.spawning.expansion import Verdict, expansion
+
+FOUND = {
+    17: "a newcomer to whom others of its world did not come failed, and did not just go",
+    197: "a source gave up while the one that starts all still waited for a slow newcomer",
+    650: "a source gave up while another one still waited for what it had started",
+    763: "so did the root, while the process that starts others beside the job still waited",
+    1952: "a newcomer that had said that it is there gave up while others still started, and was missed later",
+}
+"""Worlds that once broke what they try, and how."""
+
+
+def sound(verdict: Verdict) -> Verdict:
+    assert not verdict.broken, f"expansion {verdict.seed}: {verdict.what}"
+    return verdict
+
+
+def test_a_job_goes_on_at_one_of_its_sizes_or_has_ended_where_that_is_said() -> None:
+    verdicts = [sound(expansion(seed)) for seed in range(250)]
+    how = Counter(verdict.how for verdict in verdicts)
+    assert min(how[each] for each in ("expanded", "stayed", "ended")) >= 25
+    faults = {fault for verdict in verdicts for fault in verdict.faults}
+    assert faults == {"die", "stand", "raise", "slow", "refused", "silent", "slow start"}
+
+
+@pytest.mark.long
+def test_so_it_does_in_many_worlds() -> None:
+    for seed in range(250, 5000):
+        sound(expansion(seed))
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_what_once_broke_holds(seed: int) -> None:
+    sound(expansion(seed))
+
+
+def test_without_faults_all_newcomers_join_that_are_waited_for() -> None:
+    verdicts = [sound(expansion(seed, disturbed=False)) for seed in range(60)]
+    assert not any(verdict.faults for verdict in verdicts)
+    assert Counter(verdict.how for verdict in verdicts)["expanded"] > 50
+
+
+def test_a_world_comes_about_again_and_is_told() -> None:
+    one, other = (expansion(0, disturbed=False, telling=True) for _ in range(2))
+    assert one == other
+    assert len(one.story) > 20
+
+
+def test_the_bench_counts_them() -> None:
+    figures = json.loads(
+        command("bench", "world", "--seeds", "2", "--faults", "none", "--workers", "1", "--json")
+    )
+    counted = figures["expansions_by_spawning"]
+    assert sum(counted.values()) == 2 * world.SHARE
+    assert counted["ended"] == 0
+
+
+def _impatient(patch: pytest.MonkeyPatch) -> None:
+    for module in (kin, sources, starter):
+        patch.setattr(module, "patience", lambda _: 1)
+
+
+def _in_no_order(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        newcomer, "new_rank", lambda _plan, group, rank: rank - 100 * group if group else -(10**6) + rank
+    )
+
+
+def _nobody_parts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(kin.Kin, "call_off", lambda *_: _nothing())
+
+
+def _is_not_told(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(kin.Kin, "late", lambda _: _nothing())
+
+
+def _nothing() -> Any:
+    yield operations.Reach(None)
+    return False
+
+
+def _one_port_a_group(patch: pytest.MonkeyPatch) -> None:
+    """As paper 1 has it."""
+    plan = connection_plan
+
+    def same(worlds: int, resize: int) -> Any:
+        made = plan(worlds, resize)
+        rounds = tuple(
+            round_._replace(
+                connections=tuple(each._replace(key=f"port/{each.accepting}") for each in round_.connections)
+            )
+            for round_ in made.rounds
+        )
+        return made._replace(rounds=rounds)
+
+    patch.setattr(newcomer, "connection_plan", same)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (_impatient, "the job has ended: waited 12 s"),
+        (_in_no_order, "the ranks are"),
+        (_nobody_parts, "the job has ended, and newcomer"),
+        (_is_not_told, "the job has ended, and newcomer"),
+        (_one_port_a_group, "others of its communicator"),
+    ],
+)
+def test_the_checks_can_fail(
+    change: Callable[[pytest.MonkeyPatch], None], what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(monkeypatch)
+    broken = (verdict for seed in range(600) if (verdict := expansion(seed)).broken)
+    assert any(what in verdict.what for verdict in broken)

@@ -9,6 +9,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from random import Random
 
 from pliant.core import records as r
@@ -43,8 +44,7 @@ MOST_EVENTS, MOST_OF_A_NODE = 3_000_000, 30_000
 """So many things happen at most, and on each node: an agent looks for its controller ten times a second."""
 REPEATED = 0.05
 """The share of orders to start a group that come twice."""
-EARLY, HAIR_S = 0.2, 1e-9
-LATE, LATE_S = 0.1, 0.02
+EARLY, HAIR_S, LATE, LATE_S = 0.2, 1e-9, 0.1, 0.02
 """The shares of the controller's timers that come early and late, and by how much."""
 HANGING_ON = 0.1
 """The share of agents to which somebody holds a connection when all is over."""
@@ -76,8 +76,7 @@ class World(Touched):
         """How long agents outlive their controller; with 0 they end with it."""
         self.random = Random(seed)  # noqa: S311 - seeded on purpose
         self.clock = Clock()
-        self.over = self.was_full = False
-        self.resumed = self.begun = False
+        self.over = self.was_full = self.resumed = self.begun = False
         self.ended = self.ended_now = False
         """The run is ended from outside: in good order, or at once."""
         self.story: list[str] = []
@@ -434,8 +433,8 @@ class World(Touched):
         try:
             for number in range(LAUNCHES):
                 launch(self.seed, number, disturbed=bool(self._names))
-            story = self.story if self._telling else None
-            self._expansions = expansions(self.seed, story, disturbed=bool(self._names))
+            told = self.story if self._telling else None
+            self._expansions = expansions(self.seed, told, disturbed=bool(self._names))
             self.head.provider.start()
             while not self.over:
                 self._step()
@@ -474,10 +473,8 @@ class World(Touched):
     def _waits(self) -> str:
         """Who waits for what."""
         state = self.head.cluster.core.state
-        jobs = [
-            f"job {job.id} is {job.state} on {job.size} ({job.bounds.describe()})"
-            for job in state.jobs.values()
-        ]
+        few = islice(state.jobs.values(), 5)
+        jobs = [f"job {job.id} is {job.state} on {job.size} ({job.bounds.describe()})" for job in few]
         waits = [
             f"{proc.job}.{proc.group}.{proc.rank} on {node.name}: {proc.program.waiting.what}"
             for node in self.nodes.values()
@@ -485,7 +482,7 @@ class World(Touched):
             if proc.program is not None and proc.program.waiting is not None
         ]
         nodes = f"{state.free} free, {state.lost_mask.bit_count()} lost of {state.all_mask.bit_count()}"
-        return "; ".join([*jobs[:5], nodes, *waits[:8], f"dirty {state.dirty}", f"timers {self.head.timers}"])
+        return "; ".join([*jobs, nodes, *waits[:8], f"dirty {state.dirty}", f"timers {self.head.timers}"])
 
     def _let(self, seconds: float) -> None:
         """Let what is under way arrive."""

@@ -519,3 +519,9 @@ def test_a_wish_is_sent_once_and_not_while_a_resize_is_open() -> None:
     root.hear(m.Withdraw(1))
     assert root.negotiation.want(0, Bounds(1, 3))
     assert root.sent == [m.Want(0, Bounds(1, 3))]
+
+
+def test_an_inhibited_job_declines_an_offer_and_follows_a_drain(root: Root) -> None:
+    held = now()._replace(inhibited="not now")
+    assert root.hear(SHRINK, at=held) == ["Decline not now (late)"]
+    assert root.hear(DRAIN, at=held) == ["Accept"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.plan.data.mapping import mapping, partners
+from pliant.plan.data.mapping import among, mapping, partners
 
 RANKS = st.integers(1, 200)
 
@@ -40,4 +41,24 @@ def test_by_a_factor_a_rank_sends_to_as_many_or_as_many_send_to_one(ranks: int, 
 def test_a_rank_that_is_none_has_no_partners() -> None:
     with pytest.raises(ValueError, match="no rank 2 of 2"):
         partners(2, 2, 4)
-    assert mapping(2, 1, 4, 1) == (2, 4, (2, 3), (0,), True)
+    assert mapping(2, 1, 4, 1)[:5] == (2, 4, (2, 3), (0,), True)
+
+
+@given(RANKS, RANKS, st.randoms(use_true_random=False))
+def test_in_a_communicator_of_all_who_sends_is_expected(before: int, after: int, order: Random) -> None:
+    ranks = list(range(before + after))
+    order.shuffle(ranks)
+    sources, targets = ranks[:before], ranks[-after:] if after > 1 else sources_of(ranks, before)
+    every = {rank: among(rank, sources, targets) for rank in ranks}
+    assert {(s, t) for s, each in every.items() for t in each.receivers} == {
+        (s, t) for t, each in every.items() for s in each.senders
+    }
+    for rank, each in every.items():
+        assert (rank in sources, rank in targets) == (each.old >= 0, each.new >= 0)
+        assert [targets[number] for number in each.to] == [*each.receivers]
+        assert [sources[number] for number in each.of] == [*each.senders]
+
+
+def sources_of(ranks: list[int], before: int) -> list[int]:
+    """One of those that were there goes on alone."""
+    return ranks[before - 1 : before]

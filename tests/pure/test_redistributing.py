@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pliant.cli.bench_redistribute import moves_table, resizes_table, write_csv
+from pliant.cli.bench_redistribute import checks_table, moves_table, resizes_table, write_csv
+from pliant.measure import asking
 from pliant.measure.redistributing import around, effort, summary, table
 
 AROUND = {"bytes": 2_000_000_000, "processors": 2, "load_average": 0.5}
@@ -69,3 +70,10 @@ def test_what_has_a_bar_is_measured(quick: bool) -> None:  # noqa: FBT001 - a ca
     asked = effort(1 << 30, quick=quick)
     assert (2, 4) in asked.cells
     assert asked.methods[:2] == ("bare", "auto")
+
+
+def test_what_checks_cost_has_a_row_each() -> None:
+    row = {"medians": [0.5, 0.7], "repetitions": 3}
+    names = [case.name for case in asking.cases(quick=True)]
+    assert names == ["check_no_action_ms", "check_inhibited_us", "steps_share"]
+    assert checks_table({"asking": dict.fromkeys(names, row)}).row_count == 3

@@ -1,5 +1,5 @@
-"""``pliant bench redistribute``: how quickly data follow the ranks, how much memory that takes, and what it makes of a
-resize."""
+"""``pliant bench redistribute``: how quickly data follow the ranks, how much memory that takes, what it makes of a
+resize, and what it costs to ask for one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.table import Table
 
 from pliant.cli.bench import bench_app
 from pliant.cli.outputs import check_output
-from pliant.measure import redistributing
+from pliant.measure import asking, redistributing
 from pliant.measure.programs import Figures, surroundings
 
 GIB = 1 << 30
@@ -41,17 +41,20 @@ def redistribute(
 ) -> None:
     """Data of a block layout that go from some ranks to others: each method against Isend and Irecv written by hand, in
     the same processes and in turn, all into memory that nobody has touched; the most memory that takes; and the
-    resizes of a job that holds it, scheduling and resizing apart (paper 3, Figure 3)."""
+    resizes of a job that holds it, scheduling and resizing apart (paper 3, Figure 3); and what a check costs that
+    leads to no action, or is inhibited, and steps() in steps of a millisecond."""
     if out is not None:
         check_output("--csv", out)
     asked, around = redistributing.effort(size, quick=quick, constant=constant), surroundings()
     with Progress(console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("moves, then resizes", total=1 + asked.passes * len(asked.sizes))
+        cases = asking.cases(quick=quick)
+        total = 1 + asked.passes * len(asked.sizes) + len(asking.RANKS) * len(cases)
+        bar = progress.add_task("moves, resizes, then checks", total=total)
         rows = redistributing.table(redistributing.moves(asked), asked.bytes)
         progress.advance(bar)
         resizes = redistributing.resized(asked, lambda: progress.advance(bar))
-    # What checks cost belongs beside these.
-    figures = {**redistributing.summary(rows), "bytes": asked.bytes, **around}
+        checks = asking.asked(cases, lambda: progress.advance(bar))
+    figures = {**redistributing.summary(rows), **checks, "bytes": asked.bytes, **around}
     if out is not None:
         write_csv(out, rows, resizes)
     if as_json:
@@ -61,6 +64,7 @@ def redistribute(
     console = Console()
     console.print(moves_table(rows, figures))
     console.print(resizes_table(resizes, asked.flexible_bytes))
+    console.print(checks_table(figures))
 
 
 def moves_table(rows: Sequence[Figures], figures: Figures) -> Table:
@@ -89,6 +93,20 @@ def resizes_table(rows: Sequence[Figures], size: int) -> Table:
             f"{row['before']} to {row['after']}", f"{row['scheduling_s']:.3f} s", f"{row['resize_s']:.3f} s",
             f"{row['blocked_s']:.3f} s", str(row["repetitions"]),
         )  # fmt: skip
+    return shown
+
+
+def checks_table(figures: Figures) -> Table:
+    shown = Table(title="what a job pays for asking its scheduler (medians)")
+    for heading in ("", *(f"{ranks} rank{'s' * (ranks > 1)}" for ranks in asking.RANKS), "repetitions"):
+        shown.add_column(heading, justify="right" if heading else "left")
+    for name, label in (
+        ("check_no_action_ms", "a check without an action, ms"),
+        ("check_inhibited_us", "an inhibited check, us"),
+        ("steps_share", "steps() in steps of 1 ms, share"),
+    ):
+        row = figures["asking"][name]
+        shown.add_row(label, *(f"{median:.3g}" for median in row["medians"]), str(row["repetitions"]))
     return shown
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,3 +80,23 @@ def redistribution(environ: Mapping[str, str] = os.environ) -> str:
     if text not in (names := [AUTO, *MoveMethod]):
         raise PliantError(f"PLIANT_REDISTRIBUTE is {text!r}; it must be one of {', '.join(names)}")
     return text
+
+
+def inhibit_s(environ: Mapping[str, str] = os.environ) -> float | None:
+    """The seconds of the checking inhibitor (PLIANT_INHIBIT); None where they are not said."""
+    text = environ.get("PLIANT_INHIBIT", "")
+    try:
+        seconds = float(text) if text else 0.0
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < inf:
+        raise PliantError(f"PLIANT_INHIBIT is {text!r}; it must be a number of seconds, 0 or more")
+    return seconds if text else None
+
+
+def inhibit_steps(environ: Mapping[str, str] = os.environ) -> int | None:
+    """The steps, or calls, of the checking inhibitor (PLIANT_INHIBIT_STEPS); None where they are not said."""
+    text = environ.get("PLIANT_INHIBIT_STEPS", "")
+    if text and not (text.isascii() and text.isdigit()):
+        raise PliantError(f"PLIANT_INHIBIT_STEPS is {text!r}; it must be a whole number of steps, 0 or more")
+    return int(text) if text else None

@@ -33,7 +33,8 @@ class Situation(NamedTuple):
     ``members`` are its groups, in the order of their ranks. A resize that is decided now happens ``lag``
     steps from now, so as many must be ``left``. ``most_nodes`` is what the arrays can be spread over.
     ``signature`` names the arrays and values of the job; newcomers that have others cannot be joined.
-    ``sleeps``: ranks may be put to sleep where the job is now.
+    ``sleeps``: ranks may be put to sleep where the job is now. ``inhibited``: why offers are declined now; empty if
+    they are not.
     """
 
     epoch: int
@@ -43,6 +44,7 @@ class Situation(NamedTuple):
     most_nodes: int
     signature: str = ""
     sleeps: bool = True
+    inhibited: str = ""
 
     @property
     def late(self) -> bool:
@@ -162,7 +164,7 @@ class Negotiation:
 
     def _answer_offer(self, offer: Offer, now: Situation) -> None:
         if objection := self._objection(offer, now):
-            self._decline(now.epoch, objection, late=now.late)
+            self._decline(now.epoch, objection, late=now.late or bool(now.inhibited))
         else:
             self._accept(now.epoch)
 
@@ -171,6 +173,8 @@ class Negotiation:
             return f"the offer is for epoch {offer.epoch}, the job is in epoch {now.epoch}"
         if now.late:
             return f"only {now.left} steps are left"
+        if now.inhibited:
+            return now.inhibited
         if not self._bounds.allows(offer.size):
             return f"{offer.size} nodes are none of the sizes the program allows ({self._bounds.describe()})"
         return self._objection_to_groups(offer, now)

@@ -388,7 +388,7 @@ def _hand_over(context: Context, comm: MPI.Intracomm, sources: int, news: News) 
     bare, wait, arrays = context.bare, context.wait, list(context.arrays.values())
     assert bare is not None  # noqa: S101 - whose resize it is
     wait.come(Phase.REDISTRIBUTE)
-    redistribute(arrays, comm, range(sources), news.targets, wait)
+    redistribute(arrays, comm, range(sources), news.targets, wait, hooks=context.during)
     context.team, bare.worlds = None, news.worlds
     if leaving := set(range(comm.size)).difference(news.targets):
         for array in arrays if comm.rank in leaving else ():

@@ -165,7 +165,7 @@ def _meet(context: Context, comm: MPI.Intracomm, world: int, news: News | None) 
         comm.Disconnect()
     assert isinstance(own, MPI.Intracomm)  # noqa: S101 - what is split has no other side
     wait.come(Phase.REDISTRIBUTE)
-    redistribute(arrays, own, news.targets, range(own.size), wait)
+    redistribute(arrays, own, news.targets, range(own.size), wait, hooks=context.during)
     bare.worlds, bare.hosts, bare.way = news.worlds, news.hosts, news.way
     context.epoch = news.epoch
     if context.team is None:

@@ -18,7 +18,9 @@ from pliant.model.speedup import Model
 from pliant.mpi.data.arrays import Seat
 from pliant.mpi.data.delivery import TAGS_EACH
 from pliant.mpi.data.movable import Movable
+from pliant.mpi.data.transport import Hook
 from pliant.mpi.errors import NotJoined, Released
+from pliant.mpi.inhibitor import Period
 from pliant.mpi.resizing.asleep import Bed, Sleepers
 from pliant.mpi.team import Team, barrier
 from pliant.mpi.wait import Wait
@@ -94,9 +96,10 @@ class Context:
     the groups that were started together with this one, the leader first. ``joining``, on the root, are the
     newcomers that the job is being connected to right now, and ``lost`` is why one of them is gone, or empty.
     ``named`` are the arrays of which the program was told that it holds an old block. ``source`` decides where no
-    agent is, and ``bare`` is there if it may decide anything. ``before`` and ``after`` are what the program wants
-    called around each resize; ``stopped``: the first have been, and the others not yet. ``begun`` is an expansion whose
-    constant data move beside the steps. ``sleepers`` are those of this
+    agent is, and ``bare`` is there if it may decide anything. ``before``, ``during`` and ``after`` are
+    what the program wants called at each resize; ``stopped``: the first have been, and the others not yet. ``begun`` is
+    an expansion whose constant data move beside the steps. For ``inhibit`` after a check no other one asks.
+    ``sleepers`` are those of this
     group, on its rank 0; ``bed`` is there on one of them.
     """
 
@@ -123,9 +126,11 @@ class Context:
     arrays: dict[str, Movable] = field(default_factory=dict)
     values: dict[str, Value] = field(default_factory=dict)
     before: list[Callable[[], object]] = field(default_factory=list)
+    during: list[Hook] = field(default_factory=list)
     after: list[Callable[[], object]] = field(default_factory=list)
     stopped: bool = False
     begun: Begun | None = None
+    inhibit: Period = field(default_factory=Period)
 
     def joined(self, what: str) -> Team:
         """The team; NotJoined or Released where there is none."""

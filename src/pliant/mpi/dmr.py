@@ -1,7 +1,8 @@
 """The calls of a program that has a loop of its own: check and resize, after the DMR API (paper 3, sections 3 to 5).
 
-Each check is agreed on: before the scheduler is asked for anything all ranks exchange what they are about to do, so
-that a call by only some of them, or with other bounds, fails on every rank and changes nothing.
+Each check is agreed on: all ranks exchange what they are about to do, so that a call by only some of them, or with
+other bounds, fails on every rank and changes nothing. A check waits for that before the scheduler is asked. An icheck
+asks meanwhile, and reads at the next call what was exchanged: if that fails, nothing comes of what was asked.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds
 from pliant.mpi.context import Context, Snapshot
 from pliant.mpi.errors import Released
-from pliant.mpi.loop import arrive, can_grow, situation
+from pliant.mpi.inhibitor import Inhibitor
+from pliant.mpi.loop import arrive, can_grow, hold, situation
 from pliant.mpi.resizing import resize
 from pliant.mpi.wait import Wait
 from pliant.plan.data.mapping import Mapping, mapping
@@ -37,9 +39,13 @@ class Kind(IntEnum):
     CHECK = 1
     RESIZE = 2
     END = 3
+    ICHECK = 4
 
 
-CALLS = {Kind.CHECK: "job.check()", Kind.RESIZE: "job.resize()", Kind.END: "the end of the block"}
+CALLS = {
+    Kind.CHECK: "job.check()", Kind.RESIZE: "job.resize()", Kind.END: "the end of the block",
+    Kind.ICHECK: "job.icheck()",
+}  # fmt: skip
 
 
 class Wish(NamedTuple):
@@ -62,27 +68,46 @@ class Wish(NamedTuple):
         return wish
 
 
-def concur(comm: MPI.Intracomm, wait: Wait, kind: Kind, *details: int) -> None:
-    """PliantError on all ranks alike unless all do the same: the number of the call, its arguments and what is
-    registered are ``details``. A rank may be in user code for as long as it takes; only who has been told of a resize
-    is late."""
-    mine = np.array([kind, *details, *[0] * (3 - len(details))], "i8")
-    every = np.empty((comm.size, mine.size), "i8")
-    wait.request(
-        comm.Iallgather(mine, every), f"all ranks to come to {CALLS[kind]}", limited=kind is Kind.RESIZE
-    )
-    if (every == every[0]).all():
-        return
-    others = [rank for rank, each in enumerate(every) if (each != every[0]).any()]
-    there = every[others[0]]
-    names = ("kind", "number of the call", "arguments", "registered arrays and values")
-    what = [name for name, one, other in zip(names, every[0], there, strict=True) if one != other]
-    at = f"rank 0 is at {CALLS[Kind(every[0][0])]}, rank {others[0]} at {CALLS[Kind(there[0])]}"
-    how = at if what[0] == "kind" else f"{CALLS[kind]} differs in its {' and '.join(what)}"
-    raise PliantError(
-        f"all ranks call job.check() and job.resize() alike, but ranks {', '.join(map(str, others))} differ from "
-        f"rank 0: {how}"
-    )
+class Agreement:
+    """What all ranks are about to do, said to all over ``comm`` when it is made, and ``read`` then or at a later call.
+
+    The number of the call, its arguments and what is registered are ``details``. ``word`` is the root's to all: after
+    how many calls to ask, 0 for now.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, kind: Kind, *details: int, word: int = 0) -> None:
+        self._kind = kind
+        mine = np.array([word, kind, *details, *[0] * (3 - len(details))], "i8")
+        self._every = np.empty((comm.size, mine.size), "i8")
+        self._request = comm.Iallgather(mine, self._every)
+
+    def read(self, wait: Wait) -> int:
+        """The root's word. PliantError on all ranks alike unless all do the same. A rank may be in user code for as
+        long as it takes; only who has been told of a resize is late."""
+        kind = self._kind
+        wait.request(self._request, f"all ranks to come to {CALLS[kind]}", limited=kind is Kind.RESIZE)
+        said = self._every[:, 1:]
+        if (said == said[0]).all():
+            return int(self._every[0, 0])
+        others = [rank for rank, each in enumerate(said) if (each != said[0]).any()]
+        there = said[others[0]]
+        names = ("kind", "number of the call", "arguments", "registered arrays and values")
+        what = [name for name, one, other in zip(names, said[0], there, strict=True) if one != other]
+        at = f"rank 0 is at {CALLS[Kind(said[0][0])]}, rank {others[0]} at {CALLS[Kind(there[0])]}"
+        how = at if what[0] == "kind" else f"{CALLS[kind]} differs in its {' and '.join(what)}"
+        raise PliantError(
+            f"all ranks call job.check() and job.resize() alike, but ranks {', '.join(map(str, others))} differ from "
+            f"rank 0: {how}"
+        )
+
+
+class Question:
+    """What an icheck has asked, until it is known what comes of it. ``asking`` is there on a root that has asked."""
+
+    def __init__(self, agreement: Agreement, begun: float, end: float) -> None:
+        self.agreement: Agreement | None = agreement
+        self.begun, self.end = begun, end
+        self.asking: Asking | None = None
 
 
 class Own:
@@ -92,43 +117,174 @@ class Own:
         self._context = context
         self._calls = 0
         self._decision = Decision()
+        self._open: Question | None = None
         self._joining = context.team is None
         self._signature = context.signature()
         if self._joining:
             self._take_up(arrive(context))
         elif context.speaks and context.negotiation is not None and can_grow():
             context.negotiation.begin(context.epoch)
+        self._inhibitor = Inhibitor(context.inhibit, time.perf_counter())
 
     def _take_up(self, begin: Snapshot) -> None:
         # The others are behind this check, and the newcomer is before it.
         self._calls = begin.step - 1
         self._context.go_on()
 
-    def _concur(self, kind: Kind, *arguments: int) -> None:
+    def _say(self, kind: Kind, *arguments: int, word: int = 0) -> Agreement:
         context = self._context
         details = (self._calls, crc32(repr(arguments).encode()), crc32(self._signature.encode()))
-        concur(context.joined("the job").own, context.wait, kind, *details)
+        return Agreement(context.joined("the job").own, kind, *details, word=word)
+
+    # ---- checks -------------------------------------------------------------------------------------
 
     def check(self, wish: Wish, timeout_s: float) -> Action:
-        """Ask, and wait for the answer; collective. The first check of a newcomer is the one it was joined at."""
-        self._calls += 1
+        """Ask, and wait for the answer; collective. The first check of a newcomer is the one it was joined at. Where an
+        icheck has asked, wait for the answer to that."""
         if self._joining:
-            self._joining = False
+            return self._here()
+        if self._open is not None and (came := self._came(waits=True)) is not None:
+            return self._said(came)
+        if self._inhibited():
             return Action.NO_ACTION
-        self._concur(Kind.CHECK, *wish)
         context = self._context
+        word = self._agree(Kind.CHECK, wish)
+        if word:
+            self._inhibitor.take(word)
+            return Action.NO_ACTION
+        bounds = wish.within(context.bounds if context.agreed is None else context.agreed)
+        said = self._ask(bounds, timeout_s) if context.speaks else Decision()
+        self._inhibitor.restart(time.perf_counter())
+        return self._said(self._told(said), counted=True)
+
+    def icheck(self, wish: Wish, timeout_s: float) -> Action:
+        """Ask, and say what came of what was asked before; collective, but no rank waits for what another says here."""
+        if self._joining:
+            return self._here()
+        if self._open is not None and (came := self._came()) is not None and (came.action or self._open):
+            return self._said(came)
+        if self._inhibited():
+            return Action.NO_ACTION
+        context = self._context
+        if self._decision.action is not Action.NO_ACTION:
+            self._agree(Kind.ICHECK, wish)
+        self._calls += 1
+        now = time.perf_counter()
+        word = self._inhibitor.look(now) if context.speaks else 0
+        question = self._open = Question(self._say(Kind.ICHECK, *wish, word=word), now, now + timeout_s)
+        bounds = wish.within(context.bounds if context.agreed is None else context.agreed)
+        if context.speaks and not word and context.negotiation is not None:
+            question.asking = Asking(context.negotiation, self._situation(), bounds)
+            question.asking.ask()
+        return Action.NO_ACTION
+
+    def _here(self) -> Action:
+        """The call at which a newcomer was joined."""
+        self._joining = False
+        self._calls += 1
+        return Action.NO_ACTION
+
+    def _inhibited(self) -> bool:
+        """Whether nothing is asked at this call, by what was agreed on; it is counted then."""
+        if self._decision.action is not Action.NO_ACTION or not self._inhibitor.holds():
+            return False
+        self._calls += 1
+        context = self._context
+        if context.connection is not None and context.speaks:
+            context.connection.poll()
+            if context.connection.session.inbox:
+                hold(context, self._situation(), self._inhibitor.rest_s(time.perf_counter()))
+        return True
+
+    def _agree(self, kind: Kind, wish: Wish) -> int:
+        """The root's word; PliantError, on all ranks, if they differ, or a resize has not followed."""
+        self._calls += 1
+        word = self._inhibitor.look(time.perf_counter()) if self._context.speaks else 0
+        word = self._say(kind, *wish, word=word).read(self._context.wait)
         if self._decision.action is not Action.NO_ACTION:
             raise PliantError(
                 f"the check before said {self._decision.action.name}, and job.resize() was not called: call it "
-                "before the next job.check()"
+                f"before the next {CALLS[kind]}"
             )
-        bounds = wish.within(context.bounds if context.agreed is None else context.agreed)
-        said = self._ask(bounds, timeout_s) if context.speaks else Decision()
+        return word
+
+    def _said(self, decision: Decision, *, counted: bool = False) -> Action:
+        if not counted:
+            self._calls += 1
+            self._inhibitor.skip()
+        self._decision = decision
+        return decision.action
+
+    def _told(self, said: Decision) -> Decision:
+        """What the root has decided, on all ranks."""
         buffer = bytearray(said.pack())
+        context = self._context
         request = context.joined("the job").own.Ibcast([buffer, len(buffer), MPI.BYTE], root=0)
-        context.wait.request(request, "the root's decision", limited=False)
-        self._decision = Decision.unpack(buffer)
-        return self._decision.action
+        context.wait.request(request, "the root's decision", limited=False, brief=True)
+        return Decision.unpack(buffer)
+
+    def _came(self, *, waits: bool = False, dropped: bool = False) -> Decision | None:
+        """What has come of the open question; None if the root did not ask. It stays open while that is not known.
+
+        PliantError on all ranks if they have not asked alike: then nothing comes of it.
+        """
+        question, context = self._open, self._context
+        if question is None:
+            return None
+        if question.agreement is not None:
+            agreement, question.agreement = question.agreement, None
+            try:
+                word = agreement.read(context.wait)
+            except PliantError:
+                self._open = None
+                self._call_off(question.asking, "the ranks have not asked alike")
+                raise
+            if word:
+                self._open = None
+                self._inhibitor.take(word)
+                return None
+            self._inhibitor.restart(question.begun)
+        said = self._told(Decision(lag=0) if dropped else self._found(question, waits=waits))
+        if not said.lag:
+            self._open = None
+        return said
+
+    def _found(self, question: Question, *, waits: bool) -> Decision:
+        """The root's: what the scheduler has said so far. Its lag is 1 while more is to come."""
+        connection, asking = self._context.connection, question.asking
+        if connection is None or asking is None:
+            return Decision(lag=0)
+        over = False
+
+        def known() -> bool:
+            nonlocal over
+            over = asking.answered()
+            return over or time.perf_counter() > question.end
+
+        if waits:
+            connection.wait(known, "the scheduler's answer", limited=False)
+        else:
+            connection.poll()
+            known()
+        if not over and time.perf_counter() > question.end:
+            asking.give_up(question.end - question.begun)
+            over = True
+        return asking.decision._replace(lag=int(not over))
+
+    def _call_off(self, asking: Asking | None, why: str) -> None:
+        """On the root: what has been asked is not wanted; wait for the answer, so that it is not taken for another."""
+        context = self._context
+        if asking is None or context.connection is None:
+            return
+        negotiation, end = asking.negotiation, time.perf_counter() + TIMEOUT_S
+        context.connection.wait(
+            lambda: not negotiation.asked or bool(context.connection and context.connection.session.inbox)
+            or time.perf_counter() > end,
+            "the scheduler's answer", limited=False,
+        )  # fmt: skip
+        negotiation.answer(asking.now)
+        if negotiation.resize:
+            negotiation.confirm(negotiation.resize, asking.now, why)
 
     def _ask(self, bounds: Bounds, timeout_s: float) -> Decision:
         """The root's: what the scheduler says to ``bounds``, when newcomers are there if there are any."""
@@ -141,18 +297,21 @@ class Own:
         connection.wait(
             lambda: asking.answered() or time.perf_counter() > end, "the scheduler's answer", limited=False
         )
-        if asking.decision.action is Action.NO_ACTION and negotiation.resize:
-            why = f"its newcomers did not come within the {timeout_s:g} s of job.check()"
-            negotiation.confirm(negotiation.resize, asking.now, why)
+        if asking.decision.action is Action.NO_ACTION:
+            asking.give_up(timeout_s)
         return asking.decision
 
     def _situation(self) -> Situation:
         return situation(self._context, ENDLESS, 1, self._signature, sleeps=False)
 
+    # ---- resizes ------------------------------------------------------------------------------------
+
     def resize(self, action: Action) -> Mapping:
         """Do what the last check said; collective. Released on ranks that leave."""
-        self._concur(Kind.RESIZE, action)
-        context, decision = self._context, self._decision
+        context = self._context
+        self._came(dropped=True)
+        self._say(Kind.RESIZE, action).read(context.wait)
+        decision = self._decision
         if action is Action.NO_ACTION or action is not decision.action:
             raise PliantError(
                 f"job.resize({action.name}): the last check said {decision.action.name}; pass what job.check() "
@@ -167,11 +326,13 @@ class Own:
             raise Released
         if context.stopped:
             context.go_on()
+        self._inhibitor.restart(time.perf_counter())
         after = context.joined("job.resize").own
         return mapping(size, rank, after.size, after.rank, done=resized)
 
     def settle(self) -> None:
         """The block is over on all ranks; collective."""
+        self._came(dropped=True)
         settle(self._context)
         context = self._context
         if context.speaks and context.connection is not None and context.negotiation is not None:
@@ -181,7 +342,7 @@ class Own:
 
 def settle(context: Context) -> None:
     """All ranks have come to the end of the block, and none is in a check; collective."""
-    concur(context.joined("the end of the job").own, context.wait, Kind.END)
+    Agreement(context.joined("the end of the job").own, Kind.END).read(context.wait)
 
 
 class Asking:
@@ -190,15 +351,25 @@ class Asking:
     def __init__(self, negotiation: Negotiation, now: Situation, bounds: Bounds) -> None:
         self.now = now
         self.decision = Decision()
-        self._negotiation = negotiation
+        self.negotiation = negotiation
         self._bounds = bounds
         self._sent = False
 
+    def ask(self) -> None:
+        """Send it, unless the scheduler has made an offer."""
+        if not self._sent:
+            self._sent = self.negotiation.want(self.now.epoch, self._bounds)
+
     def answered(self) -> bool:
         """Take in what has come; what the scheduler asks for by itself is an answer as well."""
-        negotiation = self._negotiation
+        negotiation = self.negotiation
         negotiation.answer(self.now)
-        if not self._sent:
-            self._sent = negotiation.want(self.now.epoch, self._bounds)
+        self.ask()
         self.decision = negotiation.decide(self.now)
         return self.decision.action is not Action.NO_ACTION or not (negotiation.asked or negotiation.resize)
+
+    def give_up(self, timeout_s: float) -> None:
+        """Call an expansion off whose newcomers have not come."""
+        if self.negotiation.resize:
+            why = f"its newcomers did not come within the {timeout_s:g} s of job.check()"
+            self.negotiation.confirm(self.negotiation.resize, self.now, why)

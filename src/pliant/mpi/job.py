@@ -6,7 +6,6 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,27 +13,23 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike
 
 from pliant.job import environment
-from pliant.job.connection import Connection
 from pliant.job.decisions import Action
-from pliant.job.errors import AgentLost
-from pliant.job.recording import negotiation
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds
 from pliant.model.speedup import Model
-from pliant.mpi import bare, dmr, spawning
+from pliant.mpi import dmr
 from pliant.mpi.context import MAX_NODES, Context, Value
 from pliant.mpi.data.arrays import Array
 from pliant.mpi.data.movable import Movable
 from pliant.mpi.data.rows import Rows
+from pliant.mpi.entry import abort, enter
 from pliant.mpi.errors import Released
-from pliant.mpi.join import together
+from pliant.mpi.inhibitor import period
 from pliant.mpi.loop import Loop, agree, arrive
-from pliant.mpi.team import Member, assemble, barrier, broadcast, count_members, gather_all
-from pliant.mpi.wait import Wait
+from pliant.mpi.team import barrier
 from pliant.plan.data.layouts import Block, Contiguous, Layout
 from pliant.plan.data.mapping import Mapping
-from pliant.plan.join import star
-from pliant.protocol.messages import Bye, Error, GroupLost, SchedulerMessage
+from pliant.protocol.messages import Bye, Error
 
 RESULT_BYTES = 1 << 16
 """The longest result, and the longest part of a traceback, that is sent."""
@@ -49,6 +44,7 @@ ONE_BLOCK = (
 )
 MIXED = "a program has a steps() loop or one of its own with job.check(), not both"
 Hook = Callable[[], object]
+During = Callable[[Mapping, MPI.Intracomm], object]
 _blocks: list[Bounds] = []
 """The block that this process has had."""
 
@@ -150,6 +146,15 @@ class Job:
     def before_resize(self, hook: Hook) -> Hook:
         """``hook()`` is called on all ranks of the job when they have stopped for a resize, before anything moves."""
         self._context.before.append(hook)
+        return hook
+
+    def during_resize(self, hook: During) -> During:
+        """``hook(mapping, comm)`` is called on all ranks of a resize, those that leave and newcomers too, behind the
+        redistribution and before anybody goes: ``mapping.receivers`` and ``mapping.senders`` are the ranks of ``comm``
+        with which this one exchanges what it moves by itself, see :class:`mpi.Mapping`. ``comm`` is for the hook alone.
+        What it raises on any rank undoes the resize, so keep what was there before until ``after_resize``. It may take
+        as long as PLIANT_DEADLINE, and a rank that waits for one that raised is stuck."""
+        self._context.during.append(hook)
         return hook
 
     def after_resize(self, hook: Hook) -> Hook:
@@ -257,11 +262,33 @@ class Job:
         alike.
         """
         wish = dmr.Wish(min, max, factor, preferred)
+        own = self._asking(wish)
+        return Action.NO_ACTION if own is None else own.check(wish, timeout_s)
+
+    def icheck(
+        self,
+        *,
+        min: int = 0,  # noqa: A002 - the protocol's words
+        max: int = 0,  # noqa: A002
+        factor: int = 0,
+        preferred: int = 0,
+        timeout_s: float = dmr.TIMEOUT_S,
+    ) -> Action:
+        """As :meth:`check`, but ask and go on: what comes of it is returned by the next call of this or of
+        :meth:`check`, or by a later one if it takes longer, an expansion when its newcomers are there. Nothing else is
+        asked before that. At the first call it is NO_ACTION."""
+        wish = dmr.Wish(min, max, factor, preferred)
+        own = self._asking(wish)
+        return Action.NO_ACTION if own is None else own.icheck(wish, timeout_s)
+
+    def _asking(self, wish: dmr.Wish) -> dmr.Own | None:
+        if self._own is not None and self._context.team is not None:
+            return self._own
         if self._context.place is None:
             wish.within(self._context.bounds)
             self._alone()
-            return Action.NO_ACTION
-        return self._loop_of_its_own().check(wish, timeout_s)
+            return None
+        return self._loop_of_its_own()
 
     def resize(self, action: Action) -> Mapping:
         """Do what :meth:`check` returned; all ranks call it alike. What is registered moves; the returned mapping says
@@ -364,12 +391,14 @@ class Job:
         abort("the program failed; ending its group", code or 1)
 
 
-def malleable(
+def malleable(  # noqa: PLR0913 - each has a default
     *,
     min: int = 1,  # noqa: A002 - the protocol's words
     max: int | None = None,  # noqa: A002
     factor: int = 1,
     preferred: int = 0,
+    inhibit: float = 0.0,
+    inhibit_steps: int = 0,
 ) -> Job:
     """Enter a job that may be resized between ``min`` and ``max`` nodes, by ``factor`` (1: to any size).
 
@@ -385,92 +414,7 @@ def malleable(
     _blocks.append(bounds)
     limit_s = environment.deadline_s()
     environment.redistribution()  # what is wrong there is told before anything has been computed
-    place = environment.read()
-    wait = Wait(limit_s)
-    alone = bare.of() if place is None else None
-    if alone is not None:
-        wait.end = partial(spawning.end_job, 1)
-        spawning.end_with_launcher()
-    if alone is not None and MPI.Comm.Get_parent() != MPI.COMM_NULL:
-        alone.arrival = spawning.begin(wait)
-        return Job(Context(bounds, wait, fresh=False, source=alone.timetable, bare=alone))
-    if alone is not None:
-        team = alone.begin(MPI.COMM_WORLD.Dup(), bounds, wait)
-        return Job(Context(bounds, wait, team=team, source=alone.timetable, bare=alone))
-    if place is None:
-        own = MPI.COMM_WORLD.Dup()
-        team = assemble(own, (Member(0, MPI.Get_processor_name(), own.size),), wait)
-        return Job(Context(bounds, wait, team=team))
-    context = Context(bounds, wait, place, epoch=place.epoch, fresh=place.resize == 0)
-    try:
-        _register(context, place)
-        if context.fresh:
-            _join_start(context, place)
-    except BaseException as error:  # noqa: BLE001 - the peers in MPI have to go as well
-        traceback.print_exception(error)
-        abort(f"group {place.group} on {place.node} could not start")
+    inhibits = period(inhibit, inhibit_steps)
+    context = enter(bounds, limit_s)
+    context.inhibit = inhibits
     return Job(context)
-
-
-def _register(context: Context, place: environment.Environment) -> None:
-    """Open the session on rank 0 of the group, and tell its other ranks what came with the welcome."""
-    world, wait = MPI.COMM_WORLD, context.wait
-    news: tuple[tuple[int, ...], Model | None, Bounds | None] = ((), None, None)
-    if world.rank == 0:
-        connection = Connection.open(place, wait.limit_s, idle=world.Iprobe, on_lost=_orphaned(place))
-        welcome = connection.greet(world.size, context.bounds)
-        wait.idle = connection.poll
-        connection.session.on_message = _watch(context)
-        context.connection = connection
-        context.negotiation = negotiation(connection.session, context.bounds, _pass_on, migrates=True)
-        news = (welcome.groups, welcome.model, welcome.bounds)
-    news = broadcast(world, news, 0, wait, "the scheduler's welcome", limited=False)
-    context.started, context.model, context.agreed = news
-
-
-def abort(text: str, code: int = 1) -> None:
-    """Say why and end all ranks of this group: its peers may sit in MPI, where an exception cannot reach."""
-    sys.stdout.flush()
-    sys.stderr.write(f"pliant: {text}\n")
-    sys.stderr.flush()
-    MPI.COMM_WORLD.Abort(code)
-
-
-def _pass_on(text: str) -> None:
-    sys.stderr.write(f"pliant: the scheduler says: {text}\n")
-
-
-def _orphaned(place: environment.Environment) -> Callable[[str], None]:
-    """Ends this group when its agent is gone: nothing would end it later."""
-    return lambda why: abort(str(AgentLost(place.group, place.node, why)))
-
-
-def _watch(context: Context) -> Callable[[SchedulerMessage], None]:
-    """Ends this group at the loss of one that it cannot do without, even in the midst of a wait: one that is
-    joined, or was started together with this group while that is not joined. One that is being joined can be given
-    up."""
-
-    def take(message: SchedulerMessage) -> None:
-        if isinstance(message, GroupLost) and not context.released:
-            if message.group in context.joining:
-                context.lost = context.lost or message.why or f"group {message.group} was lost"
-                return
-            team = context.team
-            needed = context.started if team is None else tuple(member.group for member in team.members)
-            if message.group in needed:
-                abort(
-                    f"group {message.group} of this job was lost, and its data with it; the job cannot go on"
-                )
-
-    return take
-
-
-def _join_start(context: Context, place: environment.Environment) -> None:
-    """Make one communicator of the groups of the job's start: they may have one world already."""
-    own = MPI.COMM_WORLD.Dup()
-    places = gather_all(own, (place.group, place.node), context.wait, "the names of the groups")
-    if {group for group, _ in places} != set(context.started):
-        own.Free()
-        own = together(star(context.started, 0), place.group, place.epoch, context.connection, context.wait)
-        places = gather_all(own, (place.group, place.node), context.wait, "the names of the groups")
-    context.team = assemble(own, count_members(places), context.wait)

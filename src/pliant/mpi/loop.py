@@ -23,9 +23,11 @@ from pliant.mpi.resizing import resize, slots
 from pliant.mpi.team import broadcast, count_members, gather_all
 from pliant.plan.choose import by_agent
 from pliant.plan.join import joined_key, source_key, star
-from pliant.protocol.messages import Progress, Put, Ready
+from pliant.protocol.messages import Offer, Progress, Put, Ready, Withdraw
 
 REPORT_S = 1.0
+LOOK_S = 10e-3
+"""How often a step that is no check sees whether something has come, such as the loss of a group."""
 
 
 def arrive(context: Context) -> Snapshot:
@@ -84,6 +86,21 @@ def situation(context: Context, left: int, lag: int, signature: str, *, sleeps: 
     return Situation(context.epoch, team.groups, left, lag, most, signature, sleeps)
 
 
+def hold(context: Context, now: Situation, rest_s: float) -> None:
+    """On the root of a job that is to take up no offer for ``rest_s``: one waits for that, but is declined if its
+    deadline would not, or the scheduler has taken it back."""
+    connection, negotiation = context.connection, context.negotiation
+    if connection is None or negotiation is None:
+        return
+    inbox = connection.session.inbox
+    offers = [message for message in inbox if isinstance(message, Offer)]
+    if any(offer.deadline_s < rest_s for offer in offers) or any(
+        isinstance(each, Withdraw) for each in inbox
+    ):
+        why = f"the job looks for offers again in {rest_s:.3g} s: its inhibitor (PLIANT_INHIBIT)"
+        negotiation.answer(now._replace(inhibited=why))
+
+
 class Loop:
     """One ``steps()`` loop of ``total`` steps."""
 
@@ -96,7 +113,7 @@ class Loop:
         self._wish: Bounds | None = None
         if begin:
             self._pace.totals = Totals(begin.should_s, begin.paced_s)
-        self._reported = time.perf_counter()
+        self._reported = self._look_at = time.perf_counter()
         self._signature = context.signature()
         self._start_epoch(self._step + (begin is not None))
         if context.speaks and context.negotiation is not None and not begin and can_grow():
@@ -107,6 +124,7 @@ class Loop:
         context = self._context
         team = context.joined("the job")
         self._wish = None  # it was meant for the size of before
+        self._looked = self._step, time.perf_counter()
         self._pace.begin(self._step, team.nodes, time.perf_counter())
         self._checks: Checks | Known
         if context.place is None:
@@ -138,15 +156,17 @@ class Loop:
             self._end()
 
     def _turn(self) -> None:
-        """Everything that happens between two steps of the user."""
-        self._context.wait.sleep_until(self._pace.start_of(self._step))
-        if self._context.place is not None:
-            if self._context.connection is not None:
-                self._context.connection.poll()
+        """Everything that happens between two steps of the user. Of most steps that is a look at the clock."""
+        if self._pace.paced:
+            self._context.wait.sleep_until(self._pace.start_of(self._step))
+        due, connection = self._step == self._checks.due, self._context.connection
+        if connection is not None and (due or time.perf_counter() >= self._look_at):
+            self._look_at = time.perf_counter() + LOOK_S
+            connection.poll()
             self._report()
-            if self._context.begun is not None:
-                self._context.begun.ahead.turn()
-        if self._step == self._checks.due:
+        if self._context.begun is not None:
+            self._context.begun.ahead.turn()
+        if due:
             decision = self._checks.read()
             self._lag = decision.lag
             if decision.action is not Action.NONE:
@@ -167,12 +187,26 @@ class Loop:
         if negotiation is None or not self._context.speaks:
             return Decision()
         now = self._situation()
+        if (rest_s := self._rest_s()) > 0 and not (negotiation.resize or negotiation.asked):
+            hold(self._context, now, rest_s)
+            return Decision()
+        self._looked = self._step, time.perf_counter()
         negotiation.answer(now)
         if self._wish is not None and (now.late or negotiation.want(now.epoch, self._wish)):
             self._wish = None
         if (begun := self._context.begun) is not None:
             return negotiation.finish(now, there=begun.ahead.there)
         return negotiation.decide(now)
+
+    def _rest_s(self) -> float:
+        """The root's: for about how long the inhibitor still holds; 0 if it does not."""
+        period = self._context.inhibit
+        if not (period.seconds or period.steps):
+            return 0.0
+        step, since = self._looked
+        gone_s, done = time.perf_counter() - since, self._step - step
+        steps_s = max(0, period.steps - done) * max(gone_s / max(1, done), 1e-9)
+        return max(period.seconds - gone_s, steps_s, 0.0)
 
     def _resize(self, decision: Decision) -> None:
         context = self._context

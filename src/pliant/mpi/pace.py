@@ -22,6 +22,7 @@ class Pace:
     """
 
     def __init__(self, model: Model | None, total: int) -> None:
+        self.paced = model is not None
         self._model = model
         self._total = total
         self._step_s = 0.0

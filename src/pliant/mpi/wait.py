@@ -29,6 +29,8 @@ BUSY_SHARE = 0.2
 """Of the time that data may take to move: then a peer is late, and this core is somebody else's."""
 SLEEP_S = 100e-6
 SLEEP_MAX_S = 500e-6
+NAP_S = 50e-6
+BRIEF_S = 5e-3
 END_S = 30.0
 """What the end of a process may take when its watchdog can speak."""
 GRACE_S = 2.0
@@ -103,11 +105,21 @@ class Wait:
             with self._kept(requests):
                 self._until(lambda: MPI.Request.Testall(requests), what, limited=limited)
 
-    def request(self, request: MPI.Request, what: str, *, limited: bool = True) -> None:
-        """Complete one request; Stalled after ``limit_s`` if ``limited``."""
+    def request(self, request: MPI.Request, what: str, *, limited: bool = True, brief: bool = False) -> None:
+        """Complete one request; Stalled after ``limit_s`` if ``limited``. ``brief``: it comes in a millisecond, from a
+        peer that needs the cores meanwhile."""
         if not request.Test():
             with self._kept([request]):
+                if brief:
+                    self._nap(request.Test)
                 self._until(request.Test, what, limited=limited)
+
+    @staticmethod
+    def _nap(done: Callable[[], bool]) -> None:
+        """Sleep as shortly as it goes, for as long as something brief may take."""
+        end = time.perf_counter() + BRIEF_S
+        while not done() and time.perf_counter() < end:
+            time.sleep(NAP_S)
 
     def work(
         self, poll: Callable[[], bool], kept: object, what: str, *, work_s: float, limited: bool = True

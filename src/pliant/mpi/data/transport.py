@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from mpi4py import MPI
 
@@ -14,7 +14,9 @@ from pliant.mpi.data.movable import Movable, Parcels, Way
 from pliant.mpi.data.pointwise import PointToPoint
 from pliant.mpi.data.verify import Sums
 from pliant.mpi.wait import Wait
+from pliant.plan.data.mapping import Mapping, among
 
+Hook = Callable[[Mapping, MPI.Intracomm], object]
 WHAT = "the redistribution of the data"
 
 
@@ -26,13 +28,17 @@ def redistribute(  # noqa: PLR0913, PLR0917 - what goes from where to where, and
     wait: Wait,
     method: str = "",
     ahead: Ahead | None = None,
+    hooks: Sequence[Hook] = (),
 ) -> None:
     """Take all of them from ``sources`` to ``targets``, ranks of ``comm``; collective over ``comm``. Halos are not
     filled. ``method``: a MoveMethod, or auto; that of PLIANT_REDISTRIBUTE where none is named. ``ahead`` has moved what
     is constant already.
 
+    Behind that each of ``hooks`` is called with this rank's mapping and a communicator like ``comm``, on all ranks;
+    they have a communicator for themselves, which is kept if the resize is undone, as messages may be under way in it.
+
     With PLIANT_VERIFY=1, Undone on all ranks alike if something has not come to be what it was; and without, if
-    something cannot be moved on one of them.
+    something cannot be moved on one of them, or a hook raises.
     """
     way, every = Way(comm.rank, sources, targets), list(movables)
     sums = Sums(every, way) if environment.verifies() else None
@@ -47,6 +53,23 @@ def redistribute(  # noqa: PLR0913, PLR0917 - what goes from where to where, and
             break
     if sums is not None:
         sums.compare(comm, wait)
+    if hooks:
+        theirs, made = comm.Idup()
+        wait.request(made, "a communicator for what is called during a resize")
+        why = _called(hooks, among(comm.rank, sources, targets), theirs)
+        choice.carry(stage_of(comm, []), "all ranks to be done with what is called during a resize", why)
+        theirs.Free()
+
+
+def _called(hooks: Sequence[Hook], mapping: Mapping, comm: MPI.Intracomm) -> str:
+    """What one of them has raised on this rank; empty if none has."""
+    for hook in hooks:
+        try:
+            hook(mapping, comm)
+        except Exception as error:  # noqa: BLE001 - the program's own
+            name = getattr(hook, "__name__", type(hook).__name__)
+            return f"{name}() that is called during a resize ({type(error).__name__}: {error})"
+    return ""
 
 
 def _begun(movable: Movable, way: Way, ahead: Ahead | None) -> Iterator[Parcels]:

@@ -354,7 +354,7 @@ def spread_over(
     targets = after.targets if after is not None else None
     everyone = range(team.own.size)
     to = everyone if targets is None else targets
-    redistribute(arrays, team.own, range(sources), to, context.wait, ahead=ahead)
+    redistribute(arrays, team.own, range(sources), to, context.wait, ahead=ahead, hooks=context.during)
     if ahead is not None:
         ahead.close()
     for array in arrays if targets is None else ():
@@ -376,7 +376,7 @@ def part(context: Context, leaving: set[int], members: tuple[Member, ...], step:
     own, wait, arrays = old.own, context.wait, list(context.arrays.values())
     targets = [rank for rank in range(own.size) if rank not in leaving]
     try:
-        redistribute(arrays, own, range(own.size), targets, wait)
+        redistribute(arrays, own, range(own.size), targets, wait, hooks=context.during)
     except Undone:
         for array in arrays:
             array.undo()

@@ -142,7 +142,7 @@ class MalleableRank(Admitting):
         )
 
     def _watch(self, message: m.SchedulerMessage) -> None:
-        """End this group at the loss of one that it cannot do without, as mpi/job.py does."""
+        """End this group at the loss of one that it cannot do without, as mpi/entry.py does."""
         if isinstance(message, m.GroupLost) and not self.released:
             if message.group in self.joining:
                 self.lost = self.lost or message.why or f"group {message.group} was lost"

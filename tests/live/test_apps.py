@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -43,6 +44,9 @@ def test_the_result_is_that_of_a_serial_run_on_any_number_of_ranks(app: str) -> 
     assert len(serial.splitlines()) == 1
     for ranks in (1, 2, 3):
         assert says(app, *options, ranks=ranks) == serial
+    told, result = says(app, *options, "--check", "sync", ranks=2).splitlines()
+    assert json.loads(told)["actions"]["no action"][0] == 30
+    assert result == serial.strip()
     if app in RIGID:
         assert says(RIGID[app], *options, ranks=3) == serial
 

@@ -99,7 +99,7 @@ def solve(given: argparse.Namespace) -> str | None:
         if job.fresh:
             matrix.put(poisson(given.side, *matrix.owned_rows()))
             r.local[:] = p.local[:] = right_side(given.side)
-        for _ in job.steps(given.steps, pace=given.pace):
+        for _ in options.turns(job, given):
             parts = job.comm.allgather(times(Csr(*matrix.local), p.local))
             advance(x.local, r.local, p.local, np.concatenate(parts))
         result = digest(x.local) if job.rank == 0 else None

@@ -55,7 +55,7 @@ def solve(given: argparse.Namespace) -> str | None:
         slept = job.value("slept", 0)
         if job.fresh:
             fill(data.owned, data.owned_rows()[0])
-        for _ in job.steps(given.steps, pace=given.pace):  # the pace is the sleep
+        for _ in options.turns(job, given):  # the pace is the sleep
             slept.value += 1
         total = job.comm.reduce(weigh(data.owned, data.owned_rows()[0]))
         result = f"{slept.value} {total}" if job.rank == 0 else None

@@ -12,6 +12,29 @@ import argparse
 from pliant.apps import heat, options
 
 
+def solve_serial(given: argparse.Namespace) -> str:
+    """The reference: NumPy alone."""
+    return heat.solve_serial(given.rows, given.cols, given.steps)
+
+
+def solve(given: argparse.Namespace) -> str | None:
+    """The malleable solver; the result on rank 0, None elsewhere."""
+    from pliant import mpi
+
+    with mpi.malleable(**options.bounds(given)) as job:
+        grid = job.array("grid", (given.rows, given.cols), "f8", mpi.Block(axis=0, halo=1))
+        if job.fresh:
+            grid.local[...] = heat.initial(grid.index)
+        for _ in options.turns(job, given):
+            grid.exchange_halo()
+            heat.relax(grid.local)
+        field = grid.gather()
+        result = None if field is None else heat.digest(field)
+        if result is not None:
+            job.result(result)
+    return result
+
+
 def parser() -> argparse.ArgumentParser:
     made = options.parser("jacobi", __doc__)
     made.add_argument("--rows", type=int, default=256, help="rows of the plate (default %(default)s)")
@@ -19,9 +42,5 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def solve_serial(given: argparse.Namespace) -> str:
-    return heat.solve_serial(given.rows, given.cols, given.steps)
-
-
 if __name__ == "__main__":
-    options.run(parser().parse_args(), heat.solve, solve_serial)
+    options.run(parser().parse_args(), solve, solve_serial)

@@ -68,7 +68,7 @@ def solve(given: argparse.Namespace) -> str | None:
         bodies = job.array("bodies", (given.bodies, 6), "f8", mpi.Block())
         if job.fresh:
             bodies.owned[:] = initial(*bodies.owned_rows())
-        for _ in job.steps(given.steps, pace=given.pace):
+        for _ in options.turns(job, given):
             places = job.comm.allgather(bodies.owned[:, :3])
             move(bodies.owned, np.concatenate(places))
         whole = bodies.gather()

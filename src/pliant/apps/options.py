@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
+from pliant.apps import checked
 from pliant.model.speedup import Model, scaled
-from pliant.model.table1 import FACTOR, TABLE1, model
+from pliant.model.table1 import FACTOR, TABLE1, model, wider
+
+if TYPE_CHECKING:
+    from pliant.mpi import Job
 
 Solve = Callable[[argparse.Namespace], str | None]
 
@@ -14,14 +19,28 @@ Solve = Callable[[argparse.Namespace], str | None]
 def parser(program: str, about: str | None) -> argparse.ArgumentParser:
     """The options of a line of Table 1; the program adds its own. ``pace`` is what ``job.steps`` takes."""
 
-    def slower(scale: str) -> Model:
-        return scaled(model(program), float(scale))
+    def slower(text: str) -> Model:
+        scale, _, nodes = text.partition("/")
+        return scaled(wider(model(program), int(nodes or 1)), float(scale))
 
     row = TABLE1[program]
     made = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
     add = made.add_argument
     add("--steps", type=int, default=row.iterations, help="iterations (default %(default)s)")
-    add("--pace", type=slower, metavar="SCALE", default=False, help="as slow as its model, times SCALE")
+    add(
+        "--pace",
+        type=slower,
+        metavar="SCALE[/N]",
+        default=False,
+        help="as slow as its model with N times the nodes, times SCALE",
+    )
+    add(
+        "--check",
+        choices=checked.WAYS,
+        default="",
+        help="a loop that asks the scheduler before each step, and waits "
+        "for the answer or uses it at the next",
+    )
     add("--serial", action="store_true", help="compute with NumPy alone, without MPI")
     add("--min", type=int, default=row.min, help="fewest nodes (default %(default)s)")
     add("--max", type=int, default=row.max, help="most nodes (default %(default)s)")
@@ -33,6 +52,13 @@ def parser(program: str, about: str | None) -> argparse.ArgumentParser:
 def bounds(options: argparse.Namespace) -> dict[str, int]:
     """What ``mpi.malleable`` takes."""
     return {name: getattr(options, name) for name in ("min", "max", "factor", "preferred")}
+
+
+def turns(job: Job, options: argparse.Namespace) -> Iterator[int]:
+    """The steps of the loop: ``job.steps()``, or with ``--check`` those of a loop that asks for itself."""
+    if options.check:
+        return checked.turns(job, options.steps, options.pace or None, options.check)
+    return job.steps(options.steps, pace=options.pace)
 
 
 def run(options: argparse.Namespace, solve: Solve, solve_serial: Solve) -> None:

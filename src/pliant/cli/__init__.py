@@ -25,8 +25,8 @@ SHORTAGES = (
 COMMANDS = (
     "demo", "run", "launch", "simulate", "reproduce", "calibrate", "policies", "plan", "operate", "doctor", "bench",
     "bench_live", "bench_launch", "bench_resize", "bench_agreement", "bench_places", "bench_world", "bench_apgas",
-    "bench_scaling", "bench_redistribute", "reproduce_apgas", "reproduce_launch", "reproduce_spawning", "plan_spawn",
-    "plan_shrink", "plan_data",
+    "bench_scaling", "bench_redistribute", "reproduce_apgas", "reproduce_dmr", "reproduce_launch", "reproduce_spawning",
+    "plan_spawn", "plan_shrink", "plan_data",
 )  # fmt: skip
 """The modules of this package that add a command, in the order in which help shows them."""
 QUICK = "launch"

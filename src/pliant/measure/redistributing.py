@@ -138,7 +138,7 @@ def resized(asked: Effort, advance: Callable[[], object]) -> list[Figures]:
     """A row for each expansion and shrink of a job that holds data, under a controller: paper 3, Figure 3.
 
     ``scheduling_s``: from the offer until all are there, joined and stopped; ``resize_s``: until the data are where
-    they belong and the job goes on; ``blocked_s``: the job stood still. Means, as there, and medians.
+    they belong and the job goes on; ``blocked_s``: the job stood still. Means, as there, medians and the longest.
     """
     with tempfile.TemporaryDirectory() as place:
         changes = asyncio.run(_changes(asked, Path(place), advance))
@@ -151,6 +151,7 @@ def resized(asked: Effort, advance: Callable[[], object]) -> list[Figures]:
             for name, values in zip(TIMES, zip(*mine, strict=True), strict=True):
                 row[name] = round(statistics.mean(values), 5)
                 row[f"{name}_median"] = round(statistics.median(values), 5)
+                row[f"{name}_max"] = round(max(values), 5)
             rows.append(row)
     return rows
 

@@ -67,3 +67,10 @@ def model(program: str) -> Amdahl:
     work = (at_preferred - at_max) / (1 / row.preferred - 1 / row.max)
     fixed = at_max - work / row.max
     return Amdahl(work_s=fixed + work, serial_fraction=fixed / (fixed + work))
+
+
+def wider(slow: Amdahl, nodes: int) -> Amdahl:
+    """The model of a cluster of which one node stands for so many ``nodes``: T'(n) = T(nodes * n)."""
+    shared = slow.work_s * (1 - slow.serial_fraction) / nodes
+    work = slow.work_s * slow.serial_fraction + shared
+    return Amdahl(work, 1 - shared / work, slow.io_s)

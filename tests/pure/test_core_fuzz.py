@@ -21,6 +21,7 @@ from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.kinds import JobKind
 from pliant.model.nodes import NodeSet, lowest_bits
 from pliant.model.speedup import Amdahl
+from pliant.model.wishes import Wish
 from pliant.policy.easy import Easy
 from pliant.policy.registry import POLICIES, make
 from pliant.protocol import resizing
@@ -94,7 +95,7 @@ class World:
             case "slots":
                 return e.ResizeOrdered(number, b % 3, slots=self._slots(number, b, mask))
             case "want":
-                return e.Wants(number, BOUNDS[b % len(BOUNDS)])
+                return e.Wants(number, Wish(BOUNDS[b % len(BOUNDS)], prefers=b % 3 == 0), open=b % 2 == 0)
             case "progress":
                 return e.Progressed(number, b / 50, 1.0, 1.1)
             case "granted":
@@ -356,7 +357,7 @@ def test_a_job_that_is_being_ended_is_offered_nothing() -> None:
 
 def test_a_wish_below_all_allowed_sizes_is_answered_by_stay() -> None:
     core, _ = running()
-    commands = core.tell([e.Wants(1, Bounds(1, 1))], 1.0)
+    commands = core.tell([e.Wants(1, Wish(Bounds(1, 1)))], 1.0)
     assert [type(command).__name__ for command in commands] == ["Stay"]
 
 

@@ -83,11 +83,11 @@ class Root(Member):
         listener = _Listener(self, runtime, malleability)
         threading.Thread(target=listener.run, name="place 0 session", daemon=True).start()
 
-    def want(self, bounds: Bounds) -> None:
+    def want(self, bounds: Bounds, *, keep: bool = False) -> None:
         """Ask the scheduler for a size within ``bounds``; during a resize, as soon as that is over. The last wish
-        counts."""
+        counts; with ``keep`` it stays open where it cannot be met now."""
         with self._lock:
-            self._following.want(bounds)
+            self._following.want(bounds, keep=keep)
 
     def end(self, result: str | None, places: dict[int, dict[str, float]]) -> None:
         """The program is over; ``places`` have done this."""

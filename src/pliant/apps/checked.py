@@ -51,7 +51,7 @@ def turns(job: Job, steps: int, pace: Model | None, way: str) -> Iterator[int]:
 
     done, spent = job.value("done", 0), job.value("spent", dict[str, Spent]())
     job.join()
-    ask = job.check if way == SYNC else getattr(job, "icheck", job.check)
+    ask = job.check if way == SYNC else job.icheck
     timetable, counts = _Timetable(pace, steps), job.fresh
     while done.value < steps:
         timetable.keep(done.value, job.nodes)

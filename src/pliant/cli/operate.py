@@ -17,7 +17,7 @@ from pliant.model.kinds import JobKind
 from pliant.model.limits import whole
 from pliant.report.words import plain
 
-COLUMNS = ("job", "name", "kind", "state", "nodes", "nodelist", "awake", "sizes")
+COLUMNS = ("job", "name", "kind", "state", "nodes", "nodelist", "awake", "sizes", "wish")
 RUN = Annotated[str, typer.Option("--run", help="Which run, if several go on (pliant queue lists them).")]
 
 
@@ -134,10 +134,12 @@ def _plain(run: str, answer: control.Answer | PliantError) -> dict[str, object]:
 
 
 def _table(found: dict[str, control.Answer | PliantError]) -> Table:
-    """All jobs, a row each. Where all are of kind mpi, that is not said, nor where no rank sleeps."""
+    """All jobs, a row each. Where all are of kind mpi, that is not said, nor where no rank sleeps or no
+    job has asked for a size that it has not got."""
     jobs = [job for answer in found.values() if isinstance(answer, control.Answer) for job in answer.jobs]
     kinds = any(job.get("kind", JobKind.MPI) != JobKind.MPI for job in jobs)
     shown = {"kind": kinds, "awake": any(job.get("awake") for job in jobs)}
+    shown["wish"] = any(job.get("wish") for job in jobs)
     columns = [key for key in COLUMNS if shown.get(key, True)]
     table = Table("RUN", *(key.upper() for key in columns))
     for run, answer in found.items():

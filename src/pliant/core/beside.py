@@ -1,4 +1,5 @@
-"""What a policy sees beside nodes and jobs: what has ended, what users have used, and for whom others shrink."""
+"""What a policy sees beside nodes and jobs: what has ended, what users have used, for whom others shrink, and which
+wishes of jobs are open."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from pliant.core import records as r
 from pliant.core.usage import Fold, followed
 from pliant.model.errors import PolicyError
 from pliant.model.jobs import JobState
+from pliant.model.wishes import Wish
 from pliant.policy.view import End
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ class Beside:
         """Begin; from now on ``fold`` books these too."""
         self.over = Over()
         self.served = self._served_by = 0
+        self.wishing: dict[int, Job] = {}
         self.used = followed(half_life_s, fold)
 
     @property
@@ -45,6 +48,14 @@ class Beside:
         """A job was offered a resize for another one."""
         if record.kind == "shrink":
             self.served, self._served_by = record.reason.for_job, record.resize
+
+    def wish(self, job: Job, wish: Wish | None) -> None:
+        """From now on this wish of the job is open, or none."""
+        job.wish = wish
+        if wish is None:
+            self.wishing.pop(job.id, None)
+        else:
+            self.wishing[job.id] = job
 
     def in_vain(self, resize: int) -> None:
         """This resize came to nothing."""

@@ -16,7 +16,7 @@ import msgspec
 
 from pliant.core import commands as c
 from pliant.core import events as e
-from pliant.core import moving
+from pliant.core import moving, wishes
 from pliant.core import records as r
 from pliant.core.job import Job
 from pliant.core.losses import Losses
@@ -178,6 +178,8 @@ class SchedulerCore(Losses):
             self._empty()
         if state.free or state.waiting or self._always or self._called:
             self._schedule()
+        if state.wishing:
+            self._grant()
 
     def _empty(self) -> None:
         """Jobs leave nodes that are asked back, where they can, before anybody else gets what is free."""
@@ -369,6 +371,8 @@ class SchedulerCore(Losses):
                     wake = job.grow_from
         for job, _ in moving.to_leave(state) if state.reclaimed_mask else ():
             wake = min([wake, *(at for at in (job.not_before, job.grow_from) if at > now)])
+        for at in wishes.rests(state) if state.wishing else ():
+            wake = min(wake, at)
         return wake
 
     # ---- decisions -----------------------------------------------------------------------------------

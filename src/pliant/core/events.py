@@ -6,6 +6,7 @@ import msgspec
 
 from pliant.model.jobs import Bounds, JobSpec
 from pliant.model.nodes import NodeSet
+from pliant.model.wishes import Wish
 from pliant.protocol.phases import Phase
 
 
@@ -63,10 +64,11 @@ class Malleable(Event, frozen=True):
 
 
 class Wants(Event, frozen=True):
-    """The job asks for a size within ``bounds``."""
+    """The job has this wish. ``open``: it stays open where it cannot be met now; one that was open is not any more."""
 
     job: int
-    bounds: Bounds
+    wish: Wish
+    open: bool = False
 
 
 class Accepted(Event, frozen=True):

@@ -11,6 +11,7 @@ from pliant.core.settings import NEVER
 from pliant.model.groups import kind_of
 from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.model.nodes import NodeSet
+from pliant.model.wishes import Wish
 from pliant.protocol import resizing
 
 ALL: Mapping[int, int] = MappingProxyType({})
@@ -59,7 +60,7 @@ class Job:
     """A pending or running job. ``used`` is the share of its estimate that was used up at ``settled``;
     ``limited`` jobs are ended when their walltime is over; to all others it is an estimate. ``greeted`` ones have
     said hello. ``failures`` are the resizes that failed in a row, which let it grow again only at ``grow_from``.
-    ``stays_put``: it has declined to move, though not for want of time.
+    ``stays_put``: it has declined to move, though not for want of time. ``wish``: the one of its own that is open.
 
     Group ``root`` speaks for the job in ``epoch``, the number of its resizes that were done; ``last_group`` is the
     highest number that a group of it was given. ``groups`` are those that are there, each with its node, None
@@ -72,7 +73,7 @@ class Job:
         "awake", "bounds", "ending", "epoch", "expected_end", "failures", "fraction", "fraction_at", "gap", "greeted",
         "groups", "grow_from", "heard", "id", "last_group", "limited", "losses", "nodes", "not_before", "on",
         "one_world", "pinned", "promised", "resize", "root", "settled", "size", "spec", "started", "state",
-        "stays_put", "target", "used", "why",
+        "stays_put", "target", "used", "why", "wish",
     )  # fmt: skip
 
     def __init__(self, number: int, spec: JobSpec) -> None:
@@ -111,6 +112,7 @@ class Job:
         self.promised: float | None = None
         self.ending: JobState | None = None
         self.why = ""
+        self.wish: Wish | None = None
 
     @property
     def offered_at(self) -> float | None:

@@ -13,6 +13,7 @@ import msgspec
 from pliant.model.groups import Group, kind_of
 from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.model.nodes import NodeSet
+from pliant.model.wishes import Wish
 from pliant.policy.view import Reason
 from pliant.protocol.phases import Phase
 
@@ -71,6 +72,13 @@ class JobPinned(Record, frozen=True):
 
     job: int
     on: bool
+
+
+class JobWishes(Record, frozen=True):
+    """The job has this wish, which stays open until it has such a size or leaves its loop; None: none any more."""
+
+    job: int
+    wish: Wish | None = None
 
 
 class JobProgressed(Record, frozen=True):
@@ -269,6 +277,7 @@ AnyRecord = (
     | JobRunning
     | JobMalleable
     | JobPinned
+    | JobWishes
     | JobProgressed
     | ResizeOffered
     | ResizeWithdrawn

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from pliant.core import commands as c
 from pliant.core import events as e
-from pliant.core import moving
+from pliant.core import moving, wishes
 from pliant.core import records as r
 from pliant.core import slots as by_slots
 from pliant.core.job import ALL, Job, Resize
@@ -112,15 +112,25 @@ class Resizes:
 
     def _wants(self, event: e.Wants) -> None:
         """A job requests an action: paper 3, section 4.1. It grows if so many nodes are free, and may shrink."""
-        job = self._live(event.job)
-        if job is None or job.resize is not None:
+        if (job := self._live(event.job)) is None:
+            return
+        kept = event.wish if event.open and wishes.stays_open(job, event.wish) else None
+        if job.wish != kept:
+            self._record(r.JobWishes(self.state.now, job.id, kept))
+        if job.resize is not None:
             return  # the offer that is under way is the answer
-        size = job.bounds.nearest(job.size, event.bounds.min, event.bounds.max)  # its own, if that is within
+        size = event.wish.goal(job.bounds, job.size, self.state.free)
         too_soon = size > job.size and self.state.now < job.grow_from
-        if too_soon or size in (0, job.size) or self.refusal(job.id, size, NodeSet()) is not None:
+        if too_soon or size == job.size or self.refusal(job.id, size, NodeSet()) is not None:
             self._commands.append(c.Stay(job.id))
         else:
             self._offer(job, size, WANTED, NodeSet())
+
+    def _grant(self) -> None:
+        """Wishes that are open get what is left when the policy has decided."""
+        for job, size in wishes.to_grant(self.state):
+            if self.refusal(job.id, size, EMPTY) is None:
+                self._offer(job, size, WANTED, EMPTY)
 
     def _answered(self, number: int, resize: int, what: str) -> tuple[Job, Resize] | None:
         """The resize that the job has answered, if that answer can still count."""

@@ -66,6 +66,7 @@ class State(Beside):
             r.JobRunning: self._running,
             r.JobMalleable: self._malleable,
             r.JobPinned: self._pinned,
+            r.JobWishes: self._wishes,
             r.JobProgressed: self._progressed,
             r.ResizeOffered: self._offered,
             r.ResizeWithdrawn: self._withdrawn,
@@ -237,9 +238,14 @@ class State(Beside):
             self._elastic[job.id] = job
         else:
             self._elastic.pop(job.id, None)
+        if not record.on:
+            self.wish(job, None)
 
     def _pinned(self, record: r.JobPinned) -> None:
         self.jobs[record.job].pinned = record.on
+
+    def _wishes(self, record: r.JobWishes) -> None:
+        self.wish(self.jobs[record.job], record.wish)
 
     def _progressed(self, record: r.JobProgressed) -> None:
         job = self.jobs[record.job]
@@ -358,6 +364,7 @@ class State(Beside):
         self._drop_running(job)
         self.limited -= job.limited
         self._elastic.pop(job.id, None)
+        self.wish(job, None)
         self._soil(job.id, record.nodes.mask)
 
     def _policy_failed(self, record: r.PolicyFailed) -> None:
@@ -472,6 +479,8 @@ class State(Beside):
         job.nodes = mask
         job.size = mask.bit_count()
         job.expected_end = now + max(0.0, 1.0 - job.used) * job.spec.estimate(job.size)
+        if job.wish is not None and job.wish.met(job.bounds, job.size):
+            self.wish(job, None)
         insort(self.running, (job.expected_end, job.id, job))
 
     def _take(self, mask: int, count: int) -> None:

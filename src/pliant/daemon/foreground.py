@@ -262,6 +262,7 @@ def describe(controller: Controller) -> list[dict[str, object]]:
             "nodelist": hostlist(controller.core.state.names[i] for i in NodeSet(job.nodes)),
             "sizes": job.bounds.describe(),
             **_awake(controller.core.state, job),
+            **({} if job.wish is None else {"wish": job.wish.describe()}),
         }
         for job in controller.core.state.jobs.values()
     ]  # fmt: skip

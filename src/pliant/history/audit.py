@@ -48,7 +48,7 @@ class Audit:
     """
 
     IGNORES: ClassVar[r.Ignores] = frozenset({
-        r.JobPromised, r.JobLaunched, r.JobMalleable, r.JobPinned, r.JobProgressed, r.JobEnding,
+        r.JobPromised, r.JobLaunched, r.JobMalleable, r.JobPinned, r.JobWishes, r.JobProgressed, r.JobEnding,
         r.ControllerResumed, r.PolicyFailed, r.PolicyRemembers, r.NodesOrdered, r.NodesRefused,
     })  # fmt: skip
 

@@ -166,7 +166,7 @@ class Lives:
     """
 
     IGNORES: ClassVar[r.Ignores] = frozenset({
-        r.JobMalleable, r.JobPinned, r.JobEnding, r.ControllerResumed, r.PolicyFailed, r.PolicyRemembers,
+        r.JobMalleable, r.JobPinned, r.JobWishes, r.JobEnding, r.ControllerResumed, r.PolicyFailed, r.PolicyRemembers,
         r.NodesOrdered, r.NodesRefused, r.NodesReclaimed,
     })  # fmt: skip
 

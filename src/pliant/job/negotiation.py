@@ -259,11 +259,12 @@ class Negotiation:
             # The first loss stands: it is the cause of those that follow.
             self._broken = self._broken or why or f"group {group} was lost before it was joined"
 
-    def want(self, epoch: int, bounds: Bounds) -> bool:
-        """Ask for a size within ``bounds``. False, and nothing is sent, while a resize is open: ask again after it."""
+    def want(self, epoch: int, bounds: Bounds, keep: bool = False, prefers: bool = False) -> bool:  # noqa: FBT001, FBT002 - recorded by position
+        """Ask for a size within ``bounds``, with ``prefers`` for the preferred one; where it cannot be had now,
+        ``keep`` leaves the wish open. False, and nothing is sent, while a resize is open: ask again after it."""
         if self._open is not None or self._session.side.state not in {"ready", "offered"}:
             return False
-        self._session.send(Want(epoch, bounds))
+        self._session.send(Want(epoch, bounds, keep, prefers))
         self._asked = True
         return True
 

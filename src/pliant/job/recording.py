@@ -158,9 +158,11 @@ class TapedNegotiation(Negotiation):
             lambda: super(TapedNegotiation, self).confirm(resize, now, objection),
         )
 
-    def want(self, epoch: int, bounds: Bounds) -> bool:
+    def want(self, epoch: int, bounds: Bounds, keep: bool = False, prefers: bool = False) -> bool:  # noqa: FBT001, FBT002
         return self._tape.call(
-            "want", [epoch, bounds], lambda: super(TapedNegotiation, self).want(epoch, bounds)
+            "want",
+            [epoch, bounds, keep, prefers],
+            lambda: super(TapedNegotiation, self).want(epoch, bounds, keep, prefers),
         )
 
     def leaving(self, members: Sequence[int]) -> tuple[int, ...]:
@@ -198,7 +200,7 @@ _TYPES: dict[str, tuple[object, ...]] = {
     "finish": (Situation, bool),
     "confirm": (int, Situation, str),
     "leaving": (tuple[int, ...],),
-    "want": (int, Bounds),
+    "want": (int, Bounds, bool, bool),
     "done": (Done,),
     "begin": (int,),
     "end": (int,),

@@ -58,12 +58,11 @@ class Wish(NamedTuple):
 
     def within(self, allowed: Bounds) -> Bounds:
         """The bounds to ask for. ValueError if none of the sizes that are ``allowed`` is in them."""
-        wish = Bounds(
-            self.min or allowed.min, self.max or allowed.max, self.factor or allowed.factor, self.preferred
-        )
-        if not allowed.nearest(allowed.min, wish.min, wish.max):
+        wish = Bounds(self.min or allowed.min, self.max or allowed.max, self.factor or 1, self.preferred)
+        if wish.intersect(allowed) is None:
+            by = f", by factor {wish.factor}" if wish.factor > 1 else ""
             raise ValueError(
-                f"job.check: none of the job's sizes ({allowed.describe()}) is from {wish.min} to {wish.max} nodes"
+                f"job.check: none of the job's sizes ({allowed.describe()}) is from {wish.min} to {wish.max} nodes{by}"
             )
         return wish
 
@@ -153,7 +152,7 @@ class Own:
             self._inhibitor.take(word)
             return Action.NO_ACTION
         bounds = wish.within(context.bounds if context.agreed is None else context.agreed)
-        said = self._ask(bounds, timeout_s) if context.speaks else Decision()
+        said = self._ask(bounds, timeout_s, prefers=wish.preferred > 0) if context.speaks else Decision()
         self._inhibitor.restart(time.perf_counter())
         return self._said(self._told(said), counted=True)
 
@@ -174,7 +173,8 @@ class Own:
         question = self._open = Question(self._say(Kind.ICHECK, *wish, word=word), now, now + timeout_s)
         bounds = wish.within(context.bounds if context.agreed is None else context.agreed)
         if context.speaks and not word and context.negotiation is not None:
-            question.asking = Asking(context.negotiation, self._situation(), bounds)
+            prefers = wish.preferred > 0
+            question.asking = Asking(context.negotiation, self._situation(), bounds, prefers=prefers)
             question.asking.ask()
         return Action.NO_ACTION
 
@@ -286,13 +286,13 @@ class Own:
         if negotiation.resize:
             negotiation.confirm(negotiation.resize, asking.now, why)
 
-    def _ask(self, bounds: Bounds, timeout_s: float) -> Decision:
+    def _ask(self, bounds: Bounds, timeout_s: float, *, prefers: bool) -> Decision:
         """The root's: what the scheduler says to ``bounds``, when newcomers are there if there are any."""
         context = self._context
         connection, negotiation = context.connection, context.negotiation
         if connection is None or negotiation is None:
             return Decision()
-        asking = Asking(negotiation, self._situation(), bounds)
+        asking = Asking(negotiation, self._situation(), bounds, prefers=prefers)
         end = time.perf_counter() + timeout_s
         connection.wait(
             lambda: asking.answered() or time.perf_counter() > end, "the scheduler's answer", limited=False
@@ -348,17 +348,20 @@ def settle(context: Context) -> None:
 class Asking:
     """A question to the scheduler, until it is ``answered``: by an action that can begin, or that nothing follows."""
 
-    def __init__(self, negotiation: Negotiation, now: Situation, bounds: Bounds) -> None:
+    def __init__(
+        self, negotiation: Negotiation, now: Situation, bounds: Bounds, *, prefers: bool = False
+    ) -> None:
         self.now = now
         self.decision = Decision()
         self.negotiation = negotiation
         self._bounds = bounds
+        self._prefers = prefers
         self._sent = False
 
     def ask(self) -> None:
         """Send it, unless the scheduler has made an offer."""
         if not self._sent:
-            self._sent = self.negotiation.want(self.now.epoch, self._bounds)
+            self._sent = self.negotiation.want(self.now.epoch, self._bounds, prefers=self._prefers)
 
     def answered(self) -> bool:
         """Take in what has come; what the scheduler asks for by itself is an answer as well."""

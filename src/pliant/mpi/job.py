@@ -217,14 +217,17 @@ class Job:
             context.go_on()
         return self._loop.run()
 
-    def request(self, *, min: int = 0, max: int = 0) -> None:  # noqa: A002 - the protocol's words
-        """Ask the scheduler for at least ``min`` and at most ``max`` nodes (0: what the job allows), once, from within
-        the ``steps()`` loop; all ranks call it alike.
+    def request(self, *, min: int = 0, max: int = 0, keep: bool = False) -> None:  # noqa: A002 - the protocol's words
+        """Ask the scheduler for at least ``min`` and at most ``max`` nodes (0: what the job allows), from within the
+        ``steps()`` loop; all ranks call it alike.
 
-        What is granted comes as any other resize, between two steps. A size that cannot be had now, or that the job
-        has, is not granted, and nothing follows; nor does it where no agent is. It goes to the allowed size within
-        these bounds that is nearest to the present one: paper 3, section 4.1. A later call before it was sent takes its
-        place, and a resize before that ends it. Raises ValueError for bounds that hold no allowed size, and PliantError
+        What is granted comes as any other resize, between two steps; where no agent is, nothing follows. The job goes
+        to the allowed size within these bounds that is nearest to the present one: paper 3, section 4.1. Where that
+        cannot be had now, nothing follows either, unless the wish is to ``keep``: then it stays open, and is granted
+        from nodes that are free while no job waits, until the job has such a size, by whatever resize, or the loop is
+        over.
+        A later call takes the place of one that is open, and without bounds it takes it back. A resize ends a wish that
+        was not sent yet, but none to keep. Raises ValueError for bounds that hold no allowed size, and PliantError
         outside the loop.
         """
         context = self._context
@@ -239,7 +242,7 @@ class Job:
             raise ValueError(
                 f"job.request: none of the job's sizes ({allowed.describe()}) is from {wish.min} to {wish.max} nodes"
             )
-        self._loop.request(wish)
+        self._loop.request(wish, keep=keep)
 
     # ---- a loop of the program's own ----------------------------------------------------------------
 

@@ -111,6 +111,7 @@ class Loop:
         self._lag = begin.lag if begin else 1
         self._pace = Pace(model, self._total)
         self._wish: Bounds | None = None
+        self._keep = False
         if begin:
             self._pace.totals = Totals(begin.should_s, begin.paced_s)
         self._reported = self._look_at = time.perf_counter()
@@ -123,7 +124,8 @@ class Loop:
         """``open_step``: the first at which something may still be decided where no agent is."""
         context = self._context
         team = context.joined("the job")
-        self._wish = None  # it was meant for the size of before
+        if not self._keep:
+            self._wish = None  # it was meant for the size of before
         self._looked = self._step, time.perf_counter()
         self._pace.begin(self._step, team.nodes, time.perf_counter())
         self._checks: Checks | Known
@@ -173,9 +175,9 @@ class Loop:
                 self._resize(decision)
             self._checks.post(self._step, self._lag, self._decide())
 
-    def request(self, wish: Bounds) -> None:
+    def request(self, wish: Bounds, *, keep: bool) -> None:
         """Ask for a size within ``wish`` at the next check; one that was not asked for yet is forgotten."""
-        self._wish = wish
+        self._wish, self._keep = wish, keep
 
     def _situation(self) -> Situation:
         return situation(self._context, self._total - self._step, self._lag, self._signature)
@@ -192,7 +194,7 @@ class Loop:
             return Decision()
         self._looked = self._step, time.perf_counter()
         negotiation.answer(now)
-        if self._wish is not None and (now.late or negotiation.want(now.epoch, self._wish)):
+        if self._wish is not None and (now.late or negotiation.want(now.epoch, self._wish, self._keep)):
             self._wish = None
         if (begun := self._context.begun) is not None:
             return negotiation.finish(now, there=begun.ahead.there)

@@ -10,6 +10,7 @@ import msgspec
 
 from pliant.model.errors import PolicyError
 from pliant.model.jobs import Bounds, JobSpec, JobState
+from pliant.model.wishes import Wish
 from pliant.plan.cost import ResizeCost
 
 
@@ -114,6 +115,11 @@ class JobView(Protocol):
     @property
     def promised(self) -> float | None:
         """The start that it was last promised, if any was."""
+
+    @property
+    def wish(self) -> Wish | None:
+        """What it has asked for itself and would still have: it is granted when the policy has decided, from what is
+        free while no job waits. A policy may do more for it."""
 
     def remaining_s(self, now: float) -> float:
         """Seconds to its end at its present size: from progress, else the model, else the estimate."""

@@ -53,10 +53,15 @@ class Malleable(Message, frozen=True):
 
 
 class Want(Message, frozen=True):
-    """The root asks for a size within ``bounds``: answered by Offer or Stay."""
+    """The root asks for a size within ``bounds``, with ``prefers`` for the preferred one: answered by Offer or Stay.
+
+    ``open``: after Stay it is offered as soon as it can be. The next Want takes its place.
+    """
 
     epoch: int
     bounds: Bounds
+    open: bool = False
+    prefers: bool = False
 
 
 class Accept(Message, frozen=True):

@@ -42,7 +42,7 @@ class Samples(msgspec.Struct):
 
 
 IGNORES: r.Ignores = frozenset({
-    r.JobPromised, r.JobLaunched, r.JobMalleable, r.JobPinned, r.JobProgressed, r.ResizeWithdrawn,
+    r.JobPromised, r.JobLaunched, r.JobMalleable, r.JobPinned, r.JobWishes, r.JobProgressed, r.ResizeWithdrawn,
     r.ResizeDeclined, r.ResizeFailed, r.GroupsLost, r.JobEnding, r.JobEnded, r.ControllerResumed,
     r.PolicyFailed, r.PolicyRemembers, r.NodesGranted, r.NodesLost, r.NodesBack, r.NodesOrdered,
     r.NodesRefused, r.NodesReclaimed, r.NodesReturned,
@@ -97,7 +97,7 @@ class _Work:
     """When jobs should have done their work: those that keep pace with their model show how long an end takes."""
 
     IGNORES: ClassVar[r.Ignores] = frozenset({
-        r.JobPromised, r.JobLaunched, r.JobMalleable, r.JobPinned, r.ResizeOffered, r.ResizeWithdrawn,
+        r.JobPromised, r.JobLaunched, r.JobMalleable, r.JobPinned, r.JobWishes, r.ResizeOffered, r.ResizeWithdrawn,
         r.ResizeAccepted, r.ResizeDeclined, r.ResizeFailed, r.JobEnding, r.ControllerResumed,
         r.PolicyFailed, r.PolicyRemembers, r.NodesGranted, r.NodesClean, r.NodesLost, r.NodesBack,
         r.NodesOrdered, r.NodesRefused, r.NodesReclaimed, r.NodesReturned,

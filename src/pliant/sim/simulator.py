@@ -16,6 +16,7 @@ from pliant.core.core import SchedulerCore
 from pliant.core.settings import NEVER, Settings
 from pliant.model.jobs import JobClass, JobState
 from pliant.model.nodes import NodeSet, lowest_bits
+from pliant.model.wishes import Wish
 from pliant.policy.view import Policy
 from pliant.sim.breakdowns import MOST_REQUEUES, Breakdowns
 from pliant.sim.evolving import new_run
@@ -329,7 +330,7 @@ class Simulator:
         """An evolving job says which size it wants, if not the one it has; told after all else that happens."""
         wish = run.wish()
         if wish is not None:
-            self._wishes.append(e.Wants(run.number, wish))
+            self._wishes.append(e.Wants(run.number, Wish(wish)))
 
     def _compute(self, run: RunningJob) -> None:
         """Go on computing at the present size; the end moves accordingly."""

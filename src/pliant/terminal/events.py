@@ -39,7 +39,7 @@ class Told:
     """Tells records in words; remembers of each job only what a later sentence needs."""
 
     IGNORES: ClassVar[r.Ignores] = frozenset({
-        r.JobPromised, r.JobLaunched, r.JobRunning, r.JobMalleable, r.JobPinned, r.JobProgressed,
+        r.JobPromised, r.JobLaunched, r.JobRunning, r.JobMalleable, r.JobPinned, r.JobWishes, r.JobProgressed,
         r.ResizeAccepted, r.JobEnding, r.PolicyRemembers, r.NodesClean,
     })  # fmt: skip
 

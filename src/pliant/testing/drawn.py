@@ -185,10 +185,11 @@ def _job(random: Random, name: str, nodes: int, at: float) -> JobSpec:
     words += (f"late={random.choice([0.05, 0.2, 3.0])}",)
     if random.random() < 0.15:
         words += (f"tidy={random.choice([0.3, 2.0, 60.0])}",)
+    evolves = "wants=3" in words and steps % 2  # of what was drawn: a draw more would change all that follow
     return JobSpec(
         name=name,
         nodes=Bounds(low, most, random.choice([1, 1, 2])) if elastic else Bounds.exactly(low),
-        job_class=JobClass.MALLEABLE if elastic else JobClass.RIGID,
+        job_class=(JobClass.EVOLVING if evolves else JobClass.MALLEABLE) if elastic else JobClass.RIGID,
         kind=JobKind(what) if what in set(JobKind) else JobKind.MPI,
         submit_s=at,
         command=tuple(map(str, words)),

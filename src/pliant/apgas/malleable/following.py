@@ -180,6 +180,7 @@ class Following:
         self._change: _Change | None = None
         self._lost: dict[int, str] = {}
         self._wish: Bounds | None = None
+        self._keep = False
         self._closed = False
         self._orders: list[Order] = []
 
@@ -196,9 +197,10 @@ class Following:
             self._negotiation.end(self.epoch)
             self._change = None
 
-    def want(self, bounds: Bounds) -> None:
-        """Ask for a size within ``bounds``; during a change, when it is over. The last wish counts."""
-        self._wish = bounds
+    def want(self, bounds: Bounds, *, keep: bool = False) -> None:
+        """Ask for a size within ``bounds``; during a change, when it is over. The last wish counts; ``keep`` leaves it
+        open where it cannot be met now."""
+        self._wish, self._keep = bounds, keep
         self._say_wish()
 
     def close(self) -> None:
@@ -326,7 +328,7 @@ class Following:
 
     def _say_wish(self) -> None:
         if self._wish is not None and self._change is None and not (self._negotiation.resize or self._closed):
-            self._session.send(Want(self.epoch, self._wish))
+            self._session.send(Want(self.epoch, self._wish, self._keep))
             self._wish = None
 
     def _done(self, change: _Change, now: View, released: tuple[int, ...], told: dict[str, float]) -> None:

@@ -52,8 +52,8 @@ class Malleability:
         """What the handler has taken in this change, or in the last."""
         self.on_change: Callable[[bool], object] = lambda _on: None
         """Told when the program becomes malleable, and when it no longer is."""
-        self.want: Callable[[Bounds], object] = _nobody
-        """Asks the scheduler for a size within bounds."""
+        self.want: Callable[..., object] = _nobody
+        """Asks the scheduler for a size within bounds; ``keep`` leaves the wish open."""
 
     def define(self, handler: MalleableHandler) -> None:
         with self._runtime.monitor:
@@ -212,7 +212,7 @@ class Malleability:
             self._runtime.flush()
 
 
-def _nobody(_bounds: Bounds) -> None:
+def _nobody(_bounds: Bounds, *, keep: bool = False) -> None:  # noqa: ARG001 - in the place of what asks
     raise PliantError("there is no scheduler to ask: the program runs alone")
 
 
@@ -255,14 +255,15 @@ def disable_malleable_handler() -> None:
     malleability().disable()
 
 
-def request_places(count: int) -> None:
+def request_places(count: int, *, keep: bool = False) -> None:
     """Ask the scheduler for ``count`` more places, all or none of them. If it offers them, the handler is asked as
-    ever; if it has none, nothing happens. At place 0; PliantError where there is no scheduler, ValueError if ``count``
-    is not positive."""
+    ever; if it has none, nothing happens, or with ``keep`` they are offered as soon as so many are free and no job
+    waits, until the program has as many places as it would have with them, or asks again. At place 0; PliantError where
+    there is no scheduler, ValueError if ``count`` is not positive."""
     if count < 1:
         raise ValueError(f"request_places({count}): at least one")
     whole, size = malleability(), len(current().machine.members.places())
-    whole.want(Bounds(size + count, size + count))
+    whole.want(Bounds(size + count, size + count), keep=keep)
 
 
 def offer_places(count: int) -> None:

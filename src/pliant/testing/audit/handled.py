@@ -19,6 +19,7 @@ from pliant.testing.audit.ordered import followed, objection_to_moving, objectio
 from pliant.testing.audit.overdue import Overdue
 from pliant.testing.audit.rests import Rests
 from pliant.testing.audit.violation import Violation
+from pliant.testing.audit.wished import Wished
 from pliant.testing.audit.words import Words
 from pliant.testing.standins.running import own_words
 
@@ -59,6 +60,7 @@ class Handled:
         self.overdue = Overdue(world)
         self._followed = Followed(world)
         self._words = Words(world)
+        self._wished = Wished(world, audit, self.objection)
         self._signalled: set[tuple[int, int, int]] = set()
         self._heard_at: dict[int, float] = {}
         self._step_s: dict[int, float] = {}
@@ -76,6 +78,7 @@ class Handled:
         self._agents, self._said = codec.from_agent(), codec.from_job()
 
     def know(self, record: r.Record) -> None:
+        self._wished.know(record)
         match record:
             case r.JobEnding():
                 self.ending[record.job] = record
@@ -168,7 +171,10 @@ class Handled:
         self._orders_followed(records)
         self._asked_for(inputs, records, outputs)
         self._heard(inputs, records, told)
+        asks = any(isinstance(each, o.Said) and b'"want"' in bytes(each.message)[:400] for each in inputs)
         for record in records:
+            if isinstance(record, r.ResizeOffered):
+                self._wished.granted(record, asks=asks)
             self.know(record)
             self._follows(record, told)
         self._starts_in_time()
@@ -319,33 +325,7 @@ class Handled:
         if b'"hello"' in said and not relay.group:
             self._followed.greeted(relay.job, len(job.nodes), mine)
         if b'"want"' in said:
-            self._wanted(relay, records, told.get(relay.job, []))
-
-    def _wanted(self, relay: m.Relay, records: Sequence[r.Record], told: Sequence[tuple[int, bytes]]) -> None:
-        """A job's wish is granted where it can be, and answered in any case."""
-        want = self._said.decode(relay.message)
-        state = self._world.head.cluster.core.state
-        job = state.jobs[relay.job]
-        if not isinstance(want, m.Want) or want.epoch != job.epoch:
-            return
-        offers = [each for each in records if isinstance(each, r.ResizeOffered) and each.job == relay.job]
-        if job.resize is not None and not offers:
-            return  # the offer that is under way is the answer
-        granted = [each.after for each in offers if each.reason.code == "wanted"]
-        stay = any(b'"stay"' in said[:20] for _, said in told)
-        size = job.bounds.nearest(job.size, want.bounds.min, want.bounds.max)
-        if len(granted) + stay != 1 or (granted and granted != [size]):
-            raise Violation(
-                "wrong", f"job {relay.job} wants {want.bounds}: {granted} is offered, stay {stay}"
-            )
-        more = size - job.size
-        possible = size and more and more <= len(self._audit.nodes("free"))
-        if stay and possible and not offers and not (more > 0 and state.now < job.grow_from):
-            why = self.objection(relay.job, size, frozenset(), {})
-            if not why:
-                raise Violation(
-                    "wrong", f"job {relay.job} may go from {job.size} to {size} nodes, and must stay"
-                )
+            self._wished.asked(relay, records, told.get(relay.job, []))
 
     # ---- ends ----------------------------------------------------------------------------------------
 
@@ -446,6 +426,7 @@ class Handled:
         self.overdue.look(self._resumed_at)
         self._followed.waits()
         self._rests.look(self._resumed_at)
+        self._wished.look(self._resumed_at)
         for number, life in head.cluster.lives.items():
             if life.ended:
                 continue

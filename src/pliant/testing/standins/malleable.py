@@ -7,7 +7,8 @@ Words: ``late`` (seconds within which it starts, at random), ``never`` (the chan
 session), ``odd`` (the chance that a newcomer has other arrays), ``uneven`` (how far a step's length is drawn from
 STEP_S, 0 to 1), ``sync`` (every so many steps the user's code waits for all ranks; 0 for never), ``lag`` (the most
 steps between two checks), ``move`` (seconds that redistribution takes at most), ``wants`` (every so many steps the
-root asks for a size), ``bounds`` (MIN:MAX), ``exit`` (the exit code of a program that fails at its end), ``leave`` (the
+root asks for a size, and often lets its wish stay open), ``bounds`` (MIN:MAX), ``exit`` (the exit code of a program
+that fails at its end), ``leave`` (the
 exit code of ranks that were released, some seconds later), ``stay`` (seconds that they stay for), ``quit`` (the step at
 which all groups but the first end in good order, and the others wait for them), ``migrates`` (1: groups may come and
 others leave in one resize), ``ahead`` (the chance that constant data move beside the steps of an expansion), ``hangs``
@@ -360,10 +361,18 @@ class MalleableRank(Admitting):
             return Decision()
         now, wants = self._situation(), int(self.program.word("wants", 0))
         if wants and self.step % wants == wants - 1 and not now.late and self._talk.side.state == "ready":
-            low = self.host.random.randint(1, 2 * len(now.members))
-            self._talk.send(m.Want(self.epoch, Bounds(low, low + self.host.random.randint(0, 2))))
+            self._talk.send(self._want(len(now.members)))
         self.negotiation.answer(now)
         return self._decided(now)
+
+    def _want(self, size: int) -> m.Want:
+        """Some kind of wish."""
+        random = self.host.random
+        low = random.randint(1, 2 * size)
+        high = low + random.randint(0, 2)
+        prefers = random.random() < 0.3
+        bounds = Bounds(low, high, preferred=random.randint(low, high) if prefers else 0)
+        return m.Want(self.epoch, bounds, random.random() < 0.6, prefers)
 
     def _progress(self) -> None:
         self._reported = self.host.now

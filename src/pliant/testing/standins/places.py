@@ -159,7 +159,7 @@ class Places(Place):
             self.fabric.tasks += 1
             if every and step % every == 0:
                 wish = max(1, len(machine.members.places()) + self.host.random.choice([-1, 1, 2]))
-                following.want(Bounds(wish, wish))
+                following.want(Bounds(wish, wish), keep=self.host.random.random() < 0.6)
             if self.host.now - self._reported >= REPORT_S:
                 self._reported = self.host.now
                 session.send(m.Progress(self.epoch, (step + 1) / self.total))

@@ -76,7 +76,7 @@ def read_journal(path: Path) -> Recorded:
 
 
 IGNORES: r.Ignores = frozenset({
-    r.JobPromised, r.JobLaunched, r.JobMalleable, r.JobPinned, r.JobProgressed, r.ResizeOffered,
+    r.JobPromised, r.JobLaunched, r.JobMalleable, r.JobPinned, r.JobWishes, r.JobProgressed, r.ResizeOffered,
     r.ResizeWithdrawn, r.ResizeAccepted, r.ResizeDeclined, r.ResizeFailed, r.JobEnding,
     r.ControllerResumed, r.PolicyFailed, r.PolicyRemembers, r.NodesGranted, r.NodesClean, r.NodesLost,
     r.NodesBack, r.NodesOrdered, r.NodesRefused, r.NodesReclaimed, r.NodesReturned,

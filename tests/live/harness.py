@@ -75,14 +75,16 @@ def until(true: Callable[[], bool], what: str) -> None:
 
 
 class Page:
-    """A page of docs/ whose blocks of code are run, so that it cannot say what is not so. A program's first line is a
-    comment with its name; all else is commands."""
+    """A page of docs/ whose blocks of code are run, so that it cannot say what is not so. The first line of a program
+    or a batch is a comment with its name; all else is commands."""
 
     def __init__(self, name: str) -> None:
         text = (ROOT / "docs" / name).read_text(encoding="utf-8")
         blocks: list[tuple[str, str]] = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
         self.programs = {
-            text.split(maxsplit=2)[1].rstrip(":"): text for language, text in blocks if language == "python"
+            text.split(maxsplit=2)[1].rstrip(":"): text
+            for language, text in blocks
+            if language in {"python", "toml"}
         }
         commands = [text for language, text in blocks if language == "sh"]
         self.commands = [line for text in commands for line in text.splitlines()]
@@ -91,8 +93,8 @@ class Page:
 
     @contextmanager
     def shell(self, folder: Path) -> Iterator[Callable[[str], list[str]]]:
-        """Runs a line of sh in ``folder``, where the page's programs are: the lines that it prints, or that its job has
-        logged."""
+        """Runs a line of sh in ``folder``, where the page's programs are: the lines that it prints, or that its jobs
+        have logged, by their names."""
         for name, text in self.programs.items():
             (folder / name).write_text(text)
         with TemporaryDirectory(prefix="plt") as runtime:
@@ -106,9 +108,10 @@ class Page:
                 assert ran.returncode == 0, ran.stderr
                 if not line.startswith("pliant run"):
                     return ran.stdout.splitlines()
-                [log] = folder.glob("pliant-runs/*.log")
-                said = log.read_text().splitlines()
-                log.unlink()
+                said: list[str] = []
+                for log in sorted(folder.glob("pliant-runs/*.log")):
+                    said += log.read_text().splitlines()
+                    log.unlink()
                 return said
 
             yield run

@@ -18,8 +18,8 @@ def shell(tmp_path: Path) -> Iterator[Callable[[str], list[str]]]:
 
 
 def test_the_commands_give_the_same_result_each(shell: Callable[[str], list[str]]) -> None:
-    assert set(PAGE.programs) == {"rod.py", "count.py", "phases.py", "turns.py"}
-    alone, ranks, scheduled, by_itself = PAGE.commands
+    assert set(PAGE.programs) == {"rod.py", "count.py", "phases.py", "turns.py", "evolving.toml"}
+    alone, ranks, scheduled, by_itself, _ = PAGE.commands
     [result] = shell(alone)
     assert shell(ranks) == shell(scheduled) == shell(by_itself) == [result]
 
@@ -34,3 +34,13 @@ def test_the_other_programs_give_the_same_result_alone_and_in_company(
     for line in words.values():
         assert shell(f"mpiexec -n 2 {line}") == shell(line)
     assert [each["verified"] for each in run.finish().values()] == [True] * 3
+
+
+@pytest.mark.long
+def test_the_batch_of_evolving_jobs_gives_the_results_of_serial_runs(
+    shell: Callable[[str], list[str]],
+) -> None:
+    serial = [
+        line.split('"')[1] for line in PAGE.programs["evolving.toml"].splitlines() if "--serial" in line
+    ]
+    assert shell(PAGE.commands[-1]) == [said for line in serial for said in shell(line)]

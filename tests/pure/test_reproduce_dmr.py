@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pliant.apps.checked import ASYNC, NO_ACTION, SYNC, Spent, once
 from pliant.measure import dmr as measured
-from pliant.measure.dmr import FIXED, WAYS, JobTimes, Scale, WayRun, gain, spent_of, statistic
+from pliant.measure.dmr import FIXED, WAYS, JobTimes, Scale, Spread, WayRun, gain, spent_of, statistic
 from pliant.measure.programs import Figures
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds, JobClass
@@ -161,9 +161,17 @@ def test_claims_say_where_figures_differ() -> None:
     assert ours["shrink", SYNC].mean_s == pytest.approx(0.5)
     assert ours["shrink", SYNC].std_s == pytest.approx(0.1)
     words = [line.split("**")[1] for line in dmr.action_claims(ours)]
-    assert words == ["Agrees", "Agrees", "Differs", "Agrees"]  # as many actions either way
+    assert words == ["Agrees", "Agrees", "Open", "Open"]  # so few actions tell nothing
+
+
+def test_one_batch_tells_nothing_of_table_3_and_several_do_beyond_their_deviation() -> None:
     claims = dmr.measure_claims(dmr.utilisation(RUNS), dmr.gains(RUNS))
-    assert all(line.startswith("- **Agrees**") for line in claims)
+    assert all(line.startswith("- **Open**") for line in claims)
+    words = [line.split("**")[1] for line in dmr.measure_claims(dmr.UTILISATION, dmr.TABLE3)]
+    assert words == ["Agrees", "Agrees", "Agrees", "Agrees", "Open"]  # of the article's own figures
+    worse = {key: Spread(-each.mean, 1.0) for key, each in dmr.TABLE3.items()}
+    words = [line.split("**")[1] for line in dmr.measure_claims(dmr.UTILISATION, worse)]
+    assert words == ["Agrees", "Differs", "Differs", "Differs", "Differs"]
 
 
 @pytest.mark.long

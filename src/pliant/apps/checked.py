@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 SYNC, ASYNC = "sync", "async"
 WAYS = (SYNC, ASYNC)
 """The scheduler's answer is waited for (``job.check``), or used at the next step (``job.icheck``)."""
+STAND_IN = True
+"""``job.icheck`` is not there yet: both loops wait for the answer, and what they differ by is noise."""
 NO_ACTION = "no action"
 KEY = "actions"
 """Of the line of JSON that a program prints."""

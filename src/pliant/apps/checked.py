@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 SYNC, ASYNC = "sync", "async"
 WAYS = (SYNC, ASYNC)
 """The scheduler's answer is waited for (``job.check``), or used at the next step (``job.icheck``)."""
-STAND_IN = True
-"""``job.icheck`` is not there yet: both loops wait for the answer, and what they differ by is noise."""
 NO_ACTION = "no action"
 KEY = "actions"
 """Of the line of JSON that a program prints."""
@@ -61,7 +59,7 @@ def turns(job: Job, steps: int, pace: Model | None, way: str) -> Iterator[int]:
         action = ask()
         if action is not Action.NO_ACTION:
             job.resize(action)
-        if counts:  # a newcomer is joined in the midst of its first
+        if counts and (job.asked or action):  # a newcomer is joined in the midst of its first
             took = once(time.perf_counter() - began)
             name = action.name.lower() if action else NO_ACTION
             spent.value = {**spent.value, name: spent.value.get(name, Spent()).plus(took)}

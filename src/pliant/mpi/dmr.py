@@ -115,6 +115,8 @@ class Own:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._calls = 0
+        self.asked = False
+        """Whether the last check was none that the inhibitor answered."""
         self._decision = Decision()
         self._open: Question | None = None
         self._joining = context.team is None
@@ -149,6 +151,7 @@ class Own:
         context = self._context
         word = self._agree(Kind.CHECK, wish)
         if word:
+            self.asked = False
             self._inhibitor.take(word)
             return Action.NO_ACTION
         bounds = wish.within(context.bounds if context.agreed is None else context.agreed)
@@ -186,7 +189,8 @@ class Own:
 
     def _inhibited(self) -> bool:
         """Whether nothing is asked at this call, by what was agreed on; it is counted then."""
-        if self._decision.action is not Action.NO_ACTION or not self._inhibitor.holds():
+        self.asked = self._decision.action is not Action.NO_ACTION or not self._inhibitor.holds()
+        if self.asked:
             return False
         self._calls += 1
         context = self._context

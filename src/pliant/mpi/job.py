@@ -284,6 +284,11 @@ class Job:
         own = self._asking(wish)
         return Action.NO_ACTION if own is None else own.icheck(wish, timeout_s)
 
+    @property
+    def asked(self) -> bool:
+        """Whether the last check was a look at the scheduler, and none that the inhibitor answered."""
+        return self._own is not None and self._own.asked
+
     def _asking(self, wish: dmr.Wish) -> dmr.Own | None:
         if self._own is not None and self._context.team is not None:
             return self._own

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pliant.apps.checked import ASYNC, NO_ACTION, STAND_IN, SYNC, Spent
+from pliant.apps.checked import ASYNC, NO_ACTION, SYNC, Spent
 from pliant.measure.dmr import (
     FIXED,
     NODE,
@@ -62,10 +62,6 @@ LATER = 1.1
 """A job that takes so many times as long to be completed as the fixed one has lost by it."""
 
 
-WAITS_TOO = (
-    "**The asynchronous loop of this version waits as the synchronous one does**: whatever they differ by below is "
-    "noise, and says nothing of asynchronous scheduling.\n\n"
-)
 AGREES, DIFFERS, OPEN = "**Agrees**", "**Differs**", "**Open**"
 NOTHING = Spread(0.0, 0.0)
 
@@ -120,9 +116,7 @@ def _heading(found: Measured) -> str:
         "waits for the scheduler's answer before each step (synchronous); and with one that uses it at the next step "
         "(asynchronous). Starting processes is not scaled down, and weighs more than there. Each result is "
         "compared with a serial run. **Open** is what these figures cannot tell: of one batch only, or within their "
-        "deviation.\n\n"
-        + (WAITS_TOO if STAND_IN else "")
-        + (wrong or "No job failed, and all results were those of serial runs.\n")
+        "deviation.\n\n" + (wrong or "No job failed, and all results were those of serial runs.\n")
     )
 
 
@@ -240,8 +234,8 @@ def _actions(folder: Folder, runs: Sequence[WayRun]) -> str:
         "",
         (
             "Measured by rank 0 around each check, with the resize that followed it if there was one: how long the "
-            "job stood still, waiting for its other ranks too. Checks that the inhibitor answers count as well; so "
-            "does a growth whose newcomers did not come in time, as no action, and shows in its longest."
+            "job stood still, waiting for its other ranks too. Checks that the inhibitor answers do not count; a "
+            "growth whose newcomers did not come in time does, as no action, and shows in its longest."
         ),
         "",
         "| action | way | count | a job | least, s | longest, s | mean, s | deviation, s |",

@@ -120,13 +120,6 @@ FIXED: tuple[Mutation, ...] = (
         "        if len(here) < len(self.groups):",
         "        if len(here) < len(self.groups) - 1:",
     ),
-    Mutation("an open wish is never granted", "core/core.py", "            self._grant()", "            pass"),
-    Mutation(
-        "a job with an open wish is not woken",
-        "core/core.py",
-        "        for at in wishes.rests(state) if state.wishing else ():",
-        "        for at in ():",
-    ),
     Mutation(
         "an open wish delays who waits",
         "core/wishes.py",
@@ -138,12 +131,6 @@ FIXED: tuple[Mutation, ...] = (
         "core/resizes.py",
         "        if job.wish != kept:",
         "        if kept is not None:",
-    ),
-    Mutation(
-        "an open wish is forgotten at a resize",
-        "core/state.py",
-        "        if job.wish is not None and job.wish.met(job.bounds, job.size):",
-        "        if job.wish is not None:",
     ),
     # ---- deadlines: of a job's life ------------------------------------------------------------------
     _timer("job: session", "live/job/life.py", 'self._effects.later(("session", self.number), SESSION_S)'),

@@ -181,6 +181,8 @@ class Handled:
         self._policy_asked(records)
         self._offers_told(told)
         self._followed.look(inputs, records, outputs)
+        if not self._resuming:
+            self._wished.look(self._resumed_at)
 
     def _orders_out(self, outputs: Sequence[o.Output]) -> dict[int, list[tuple[int, bytes]]]:
         """What each job is told, with the group that hears it; orders that are sent again are none."""
@@ -426,7 +428,6 @@ class Handled:
         self.overdue.look(self._resumed_at)
         self._followed.waits()
         self._rests.look(self._resumed_at)
-        self._wished.look(self._resumed_at)
         for number, life in head.cluster.lives.items():
             if life.ended:
                 continue

@@ -22,6 +22,7 @@ class Beside:
     about, and those only where it is asked for."""
 
     now: float
+    jobs: dict[int, Job]
 
     def follow(self, half_life_s: float, fold: Fold) -> None:
         """Begin; from now on ``fold`` books these too."""
@@ -56,6 +57,17 @@ class Beside:
             self.wishing.pop(job.id, None)
         else:
             self.wishing[job.id] = job
+
+    def meet(self, job: Job) -> None:
+        """Its wish is over if it has such a size."""
+        if job.wish is not None and job.wish.met(job.bounds, job.size):
+            self.wish(job, None)
+
+    def _wishes(self, record: r.JobWishes) -> None:
+        self.wish(self.jobs[record.job], record.wish)
+
+    def _pinned(self, record: r.JobPinned) -> None:
+        self.jobs[record.job].pinned = record.on
 
     def in_vain(self, resize: int) -> None:
         """This resize came to nothing."""

@@ -232,20 +232,12 @@ class State(Beside):
 
     def _malleable(self, record: r.JobMalleable) -> None:
         job = self.jobs[record.job]
-        job.on = record.on
-        job.heard = record.at
+        job.on, job.heard = record.on, record.at
         if record.on and job.spec.job_class is JobClass.MALLEABLE:
             self._elastic[job.id] = job
         else:
             self._elastic.pop(job.id, None)
-        if not record.on:
-            self.wish(job, None)
-
-    def _pinned(self, record: r.JobPinned) -> None:
-        self.jobs[record.job].pinned = record.on
-
-    def _wishes(self, record: r.JobWishes) -> None:
-        self.wish(self.jobs[record.job], record.wish)
+            self.wish(job, job.wish if record.on else None)
 
     def _progressed(self, record: r.JobProgressed) -> None:
         job = self.jobs[record.job]
@@ -479,8 +471,7 @@ class State(Beside):
         job.nodes = mask
         job.size = mask.bit_count()
         job.expected_end = now + max(0.0, 1.0 - job.used) * job.spec.estimate(job.size)
-        if job.wish is not None and job.wish.met(job.bounds, job.size):
-            self.wish(job, None)
+        self.meet(job)
         insort(self.running, (job.expected_end, job.id, job))
 
     def _take(self, mask: int, count: int) -> None:

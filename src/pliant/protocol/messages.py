@@ -10,6 +10,7 @@ import msgspec
 
 from pliant.model.jobs import Bounds
 from pliant.model.speedup import Model
+from pliant.model.wishes import Wish
 from pliant.model.world import World
 from pliant.protocol import VERSION
 from pliant.protocol.phases import Phase
@@ -62,6 +63,10 @@ class Want(Message, frozen=True):
     bounds: Bounds
     open: bool = False
     prefers: bool = False
+
+    @property
+    def wish(self) -> Wish:
+        return Wish(self.bounds, self.prefers)
 
 
 class Accept(Message, frozen=True):

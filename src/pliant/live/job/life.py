@@ -23,7 +23,6 @@ from pliant.model.groups import Group
 from pliant.model.jobs import Bounds, JobSpec
 from pliant.model.kinds import Loss
 from pliant.model.nodes import hostlist
-from pliant.model.wishes import Wish
 from pliant.model.world import World
 from pliant.protocol import VERSION, codec
 from pliant.protocol import messages as m
@@ -387,7 +386,7 @@ class JobLife(Members):
             case m.Malleable():
                 happened(e.Malleable(number, message.on))
             case m.Want():
-                happened(e.Wants(number, Wish(message.bounds, message.prefers), message.open))
+                happened(e.Wants(number, message.wish, message.open))
             case m.Accept():
                 happened(e.Accepted(number, message.resize))
             case m.Decline():

@@ -102,7 +102,7 @@ def test_an_executor_grows_with_what_is_to_be_done_and_gives_back_when_it_is_don
     world = Together(seed)
     sizes: list[int] = []
 
-    def scheduler(bounds: Bounds) -> None:
+    def scheduler(bounds: Bounds, *, keep: bool = False) -> None:
         world.runtimes[0].threads.start(lambda: resize(bounds), "scheduler")
 
     def resize(bounds: Bounds) -> None:

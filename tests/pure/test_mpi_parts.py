@@ -32,8 +32,8 @@ def test_the_agreed_value_survives_its_8_bytes(action: Action, lag: int, resize:
 @given(st.floats(1e-7, 1e-2), st.floats(1e-7, 10.0))
 def test_checking_stays_cheap(cost_s: float, step_s: float) -> None:
     lag = better_lag(cost_s, step_s)
-    assert lag in {1, MAX_LAG} or cost_s <= 0.0025 * lag * step_s * (1 + 1e-9)
-    assert lag in {1, MAX_LAG} or cost_s >= 0.0025 * (lag - 1) * step_s * (1 - 1e-9)
+    assert lag in {1, MAX_LAG} or cost_s <= 0.00125 * lag * step_s * (1 + 1e-9)
+    assert lag in {1, MAX_LAG} or cost_s >= 0.00125 * (lag - 1) * step_s * (1 - 1e-9)
 
 
 def test_a_timetable_follows_the_model_and_forgets_blocked_time() -> None:

@@ -112,6 +112,11 @@ class Negotiation:
         return self._asked
 
     @property
+    def idle(self) -> bool:
+        """Whether nothing is open and nothing has come: there is nothing to answer or to decide."""
+        return self._open is None and not self._asked and not self._session.inbox
+
+    @property
     def resize(self) -> int:
         """The id of the resize that is open, or 0."""
         return self._open.resize if self._open is not None else 0

@@ -15,12 +15,12 @@ from pliant.job.decisions import NEVER, Decision
 from pliant.mpi.wait import Wait
 
 MAX_LAG = 256
-COST_SHARE = 0.0025
+COST_SHARE = 0.00125
 """The share of run time that checking may take; as much again is for what is around it, and for the other steps."""
 
 
 def better_lag(cost_s: float, step_s: float) -> int:
-    """Steps between checks so that a check of ``cost_s`` takes under 0.25 % of steps of ``step_s``."""
+    """Steps between checks so that a check of ``cost_s`` takes under 0.125 % of steps of ``step_s``."""
     if step_s <= 0:
         return MAX_LAG
     return max(1, min(MAX_LAG, ceil(cost_s / (COST_SHARE * step_s))))

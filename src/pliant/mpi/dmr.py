@@ -84,7 +84,9 @@ class Agreement:
         """The root's word. PliantError on all ranks alike unless all do the same. A rank may be in user code for as
         long as it takes; only who has been told of a resize is late."""
         kind = self._kind
-        wait.request(self._request, f"all ranks to come to {CALLS[kind]}", limited=kind is Kind.RESIZE)
+        wait.request(
+            self._request, f"all ranks to come to {CALLS[kind]}", limited=kind is Kind.RESIZE, brief=True
+        )
         said = self._every[:, 1:]
         if (said == said[0]).all():
             return int(self._every[0, 0])
@@ -148,16 +150,12 @@ class Own:
             return self._said(came)
         if self._inhibited():
             return Action.NO_ACTION
-        context = self._context
-        word = self._agree(Kind.CHECK, wish)
-        if word:
+        self._ask(Kind.CHECK, wish, timeout_s)
+        came = self._came(waits=True)
+        if came is None:
             self.asked = False
-            self._inhibitor.take(word)
             return Action.NO_ACTION
-        bounds = wish.within(context.bounds if context.agreed is None else context.agreed)
-        said = self._ask(bounds, timeout_s, prefers=wish.preferred > 0) if context.speaks else Decision()
-        self._inhibitor.restart(time.perf_counter())
-        return self._said(self._told(said), counted=True)
+        return self._said(came, counted=True)
 
     def icheck(self, wish: Wish, timeout_s: float) -> Action:
         """Ask, and say what came of what was asked before; collective, but no rank waits for what another says here."""
@@ -167,19 +165,28 @@ class Own:
             return self._said(came)
         if self._inhibited():
             return Action.NO_ACTION
+        self._ask(Kind.ICHECK, wish, timeout_s)
+        return Action.NO_ACTION
+
+    def _ask(self, kind: Kind, wish: Wish, timeout_s: float) -> None:
+        """Compare the call on all ranks, and ask the scheduler meanwhile: nothing comes of it where they differ."""
         context = self._context
         if self._decision.action is not Action.NO_ACTION:
-            self._agree(Kind.ICHECK, wish)
+            self._unfollowed(kind, wish)
         self._calls += 1
         now = time.perf_counter()
         word = self._inhibitor.look(now) if context.speaks else 0
-        question = self._open = Question(self._say(Kind.ICHECK, *wish, word=word), now, now + timeout_s)
-        bounds = wish.within(context.bounds if context.agreed is None else context.agreed)
+        agreement = self._say(kind, *wish, word=word)
+        try:
+            bounds = wish.within(context.bounds if context.agreed is None else context.agreed)
+        except ValueError:
+            agreement.read(context.wait)  # where others have asked for something else they are told that
+            raise
+        question = self._open = Question(agreement, now, now + timeout_s)
         if context.speaks and not word and context.negotiation is not None:
             prefers = wish.preferred > 0
             question.asking = Asking(context.negotiation, self._situation(), bounds, prefers=prefers)
             question.asking.ask()
-        return Action.NO_ACTION
 
     def _here(self) -> Action:
         """The call at which a newcomer was joined."""
@@ -200,17 +207,14 @@ class Own:
                 hold(context, self._situation(), self._inhibitor.rest_s(time.perf_counter()))
         return True
 
-    def _agree(self, kind: Kind, wish: Wish) -> int:
-        """The root's word; PliantError, on all ranks, if they differ, or a resize has not followed."""
+    def _unfollowed(self, kind: Kind, wish: Wish) -> None:
+        """PliantError on all ranks: the resize that was said has not been done."""
         self._calls += 1
-        word = self._inhibitor.look(time.perf_counter()) if self._context.speaks else 0
-        word = self._say(kind, *wish, word=word).read(self._context.wait)
-        if self._decision.action is not Action.NO_ACTION:
-            raise PliantError(
-                f"the check before said {self._decision.action.name}, and job.resize() was not called: call it "
-                f"before the next {CALLS[kind]}"
-            )
-        return word
+        self._say(kind, *wish).read(self._context.wait)
+        raise PliantError(
+            f"the check before said {self._decision.action.name}, and job.resize() was not called: call it "
+            f"before the next {CALLS[kind]}"
+        )
 
     def _said(self, decision: Decision, *, counted: bool = False) -> Action:
         if not counted:
@@ -248,6 +252,8 @@ class Own:
                 self._inhibitor.take(word)
                 return None
             self._inhibitor.restart(question.begun)
+            if waits:  # the others may have been in user code
+                question.end += time.perf_counter() - question.begun
         said = self._told(Decision(lag=0) if dropped else self._found(question, waits=waits))
         if not said.lag:
             self._open = None
@@ -289,21 +295,6 @@ class Own:
         negotiation.answer(asking.now)
         if negotiation.resize:
             negotiation.confirm(negotiation.resize, asking.now, why)
-
-    def _ask(self, bounds: Bounds, timeout_s: float, *, prefers: bool) -> Decision:
-        """The root's: what the scheduler says to ``bounds``, when newcomers are there if there are any."""
-        context = self._context
-        connection, negotiation = context.connection, context.negotiation
-        if connection is None or negotiation is None:
-            return Decision()
-        asking = Asking(negotiation, self._situation(), bounds, prefers=prefers)
-        end = time.perf_counter() + timeout_s
-        connection.wait(
-            lambda: asking.answered() or time.perf_counter() > end, "the scheduler's answer", limited=False
-        )
-        if asking.decision.action is Action.NO_ACTION:
-            asking.give_up(timeout_s)
-        return asking.decision
 
     def _situation(self) -> Situation:
         return situation(self._context, ENDLESS, 1, self._signature, sleeps=False)

@@ -26,7 +26,7 @@ from pliant.plan.join import joined_key, source_key, star
 from pliant.protocol.messages import Offer, Progress, Put, Ready, Withdraw
 
 REPORT_S = 1.0
-LOOK_S = 10e-3
+LOOK_S = 50e-3
 """How often a step that is no check sees whether something has come, such as the loss of a group."""
 
 
@@ -187,6 +187,8 @@ class Loop:
             return self._context.bare.ready()
         negotiation = self._context.negotiation
         if negotiation is None or not self._context.speaks:
+            return Decision()
+        if self._wish is None and negotiation.idle and not any(self._context.inhibit):
             return Decision()
         now = self._situation()
         if (rest_s := self._rest_s()) > 0 and not (negotiation.resize or negotiation.asked):

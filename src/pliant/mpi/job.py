@@ -286,8 +286,8 @@ class Job:
 
     @property
     def asked(self) -> bool:
-        """Whether the last check was a look at the scheduler, and none that the inhibitor answered."""
-        return self._own is not None and self._own.asked
+        """Whether the last check was none that the inhibitor answered."""
+        return self._own is None or self._own.asked
 
     def _asking(self, wish: dmr.Wish) -> dmr.Own | None:
         if self._own is not None and self._context.team is not None:

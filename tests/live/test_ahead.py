@@ -39,7 +39,7 @@ def test_constants_come_through_growth_and_shrink_and_the_job_computes_meanwhile
     start: Start, tmp_path: Path
 ) -> None:
     flag = tmp_path / "flag"
-    run = begun(start, flag, "")
+    run = begun(start, flag, "", 40)
     moved = []
     for number, size in enumerate((2, 3, 1), 1):
         ordered(run, size)

@@ -57,6 +57,7 @@ def test_a_list_that_a_program_moves_is_that_of_a_serial_run(start: Start, tmp_p
     assert is_right(started, flag), started.story()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["steps", "own"])
 def test_what_a_hook_raises_undoes_the_resize_and_says_where(start: Start, tmp_path: Path, how: str) -> None:
     flag = tmp_path / "flag"
@@ -73,6 +74,7 @@ def test_a_list_moves_where_the_program_resizes_itself() -> None:
     assert ran.stdout.splitlines() == [serial(40)]
 
 
+@pytest.mark.long
 def test_a_loop_of_its_own_leaves_nodes_that_are_asked_back(start: Start, tmp_path: Path) -> None:
     """It moves to a node that is free, and then there is none and it becomes smaller."""
     flag = tmp_path / "flag"
@@ -89,6 +91,7 @@ def test_a_loop_of_its_own_leaves_nodes_that_are_asked_back(start: Start, tmp_pa
     assert "SHRINK True" in said
 
 
+@pytest.mark.long
 def test_each_rank_that_leaves_has_acknowledged_its_shrink(start: Start, tmp_path: Path) -> None:
     """The scheduler takes no node of a shrink for free before all ranks there have said goodbye and ended."""
     flag = tmp_path / "flag"

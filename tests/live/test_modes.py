@@ -45,6 +45,7 @@ def simulated(policy: str) -> list[tuple[int, int, str]]:
     return resized(records)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", WAYS)
 def test_a_policy_of_paper_3_does_live_what_it_does_in_the_simulator(
     start: Callable[..., BatchRun], tmp_path: Path, policy: str

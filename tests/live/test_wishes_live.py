@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from harness import PROGRAMS, BatchRun, is_right, job
 
 from pliant.core import records as r
@@ -37,6 +38,7 @@ def test_a_wish_stays_open_until_the_nodes_are_free(start: Start, tmp_path: Path
     assert wanted(kept) == [(1, 3)]
 
 
+@pytest.mark.long
 def test_phases_and_load_decide_and_the_results_are_those_of_serial_runs(start: Start) -> None:
     phases = "python -m pliant.apps.phases --max 3 --tolerance 1e-5 --share 15"
     steady = "python -m pliant.apps.steady --rows 24 --steps 36 --period 12 --target 0.25 --window 2 --max 2"

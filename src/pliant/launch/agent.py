@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pliant import recorder
-from pliant.launch import processes, shm
+from pliant.launch import processes, reading, shm
 from pliant.launch.descriptors import open_standard
 from pliant.launch.starter import ExecStarter, Starter, StartError, Streams, write_secret
 from pliant.live.node import messages as n
@@ -82,13 +82,11 @@ class Agent:
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
         loop.add_signal_handler(signal.SIGTERM, self._happened, n.StopAsked())
         if link is not None:
-            reader, self._link = await asyncio.open_connection(sock=link)
+            reader, self._link = await reading.over(link)
         else:
             reader, self._link = await asyncio.wait_for(self._dial(), FIRST_DIAL_S)
         try:
-            server = await asyncio.start_unix_server(
-                self._connected, path=self._home.socket, limit=codec.MAX_LINE
-            )
+            server = await reading.serve_unix(self._connected, self._home.socket)
         except FileNotFoundError:
             return  # the run has ended, and with it its directory: before we have made anything
         self._move_in()
@@ -235,7 +233,7 @@ class Agent:
         runtime = Path(self._home.runtime)
         while True:
             with contextlib.suppress(OSError):
-                reader, writer = await asyncio.open_unix_connection(runtime / AGENTS)
+                reader, writer = await reading.unix(runtime / AGENTS)
                 if peer(writer)[1] == self._home.uid:
                     writer.write((runtime / SECRET).read_bytes() + b"\n")
                     return reader, writer

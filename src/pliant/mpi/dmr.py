@@ -24,11 +24,13 @@ from pliant.mpi.errors import Released
 from pliant.mpi.inhibitor import Inhibitor
 from pliant.mpi.loop import arrive, can_grow, hold, situation
 from pliant.mpi.resizing import resize
-from pliant.mpi.wait import Wait
+from pliant.mpi.wait import BRIEF_S, NAP_S, Wait
 from pliant.plan.data.mapping import Mapping, mapping
 
 TIMEOUT_S = 10.0
 """How long a check waits for the scheduler and for newcomers."""
+ANSWER_S = 250e-6
+"""What the scheduler takes at least for an answer: until then those who wait for it leave the cores to it."""
 ENDLESS = 1 << 30
 """Steps that are left in a loop of which nobody knows the end."""
 
@@ -85,7 +87,7 @@ class Agreement:
         long as it takes; only who has been told of a resize is late."""
         kind = self._kind
         wait.request(
-            self._request, f"all ranks to come to {CALLS[kind]}", limited=kind is Kind.RESIZE, brief=True
+            self._request, f"all ranks to come to {CALLS[kind]}", limited=kind is Kind.RESIZE, brief_s=NAP_S
         )
         said = self._every[:, 1:]
         if (said == said[0]).all():
@@ -228,7 +230,7 @@ class Own:
         buffer = bytearray(said.pack())
         context = self._context
         request = context.joined("the job").own.Ibcast([buffer, len(buffer), MPI.BYTE], root=0)
-        context.wait.request(request, "the root's decision", limited=False, brief=True)
+        context.wait.request(request, "the root's decision", limited=False, brief_s=ANSWER_S)
         return Decision.unpack(buffer)
 
     def _came(self, *, waits: bool = False, dropped: bool = False) -> Decision | None:
@@ -240,6 +242,8 @@ class Own:
         if question is None:
             return None
         if question.agreement is not None:
+            if waits and question.asking is not None:
+                self._hears()
             agreement, question.agreement = question.agreement, None
             try:
                 word = agreement.read(context.wait)
@@ -258,6 +262,14 @@ class Own:
         if not said.lag:
             self._open = None
         return said
+
+    def _hears(self) -> None:
+        """On the root: wait as long as the scheduler's first word may take, asleep; the other ranks' is there then."""
+        if (connection := self._context.connection) is not None:
+            inbox, end = connection.session.inbox, time.perf_counter() + BRIEF_S
+            connection.wait(
+                lambda: bool(inbox) or time.perf_counter() > end, "the scheduler's answer", limited=False
+            )
 
     def _found(self, question: Question, *, waits: bool) -> Decision:
         """The root's: what the scheduler has said so far. Its lag is 1 while more is to come."""

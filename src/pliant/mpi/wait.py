@@ -31,6 +31,8 @@ SLEEP_S = 100e-6
 SLEEP_MAX_S = 500e-6
 NAP_S = 50e-6
 BRIEF_S = 5e-3
+TESTS = 4
+"""A collective that all have come to takes several to be over."""
 END_S = 30.0
 """What the end of a process may take when its watchdog can speak."""
 GRACE_S = 2.0
@@ -105,12 +107,13 @@ class Wait:
             with self._kept(requests):
                 self._until(lambda: MPI.Request.Testall(requests), what, limited=limited)
 
-    def request(self, request: MPI.Request, what: str, *, limited: bool = True, brief: bool = False) -> None:
-        """Complete one request; Stalled after ``limit_s`` if ``limited``. ``brief``: it comes in a millisecond, from a
-        peer that needs the cores meanwhile."""
+    def request(self, request: MPI.Request, what: str, *, limited: bool = True, brief_s: float = 0.0) -> None:
+        """Complete one request; Stalled after ``limit_s`` if ``limited``. ``brief_s``: it comes in a millisecond, not
+        before these seconds, from a peer that needs the cores meanwhile."""
         if not request.Test():
             with self._kept([request]):
-                if brief:
+                if brief_s and not any(request.Test() for _ in range(TESTS)):
+                    time.sleep(brief_s)
                     self._nap(request.Test)
                 self._until(request.Test, what, limited=limited)
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pliant.launch import processes, shm
+from pliant.launch import processes, reading, shm
 from pliant.launch.agent import AGENTS, SECRET, peer
 from pliant.launch.starter import write_secret
 from pliant.live.cluster import orders as o
@@ -103,7 +103,7 @@ class KeptNodes(LocalNodes):
         processes.adopt_orphans()
         path = self._runtime / AGENTS
         path.unlink(missing_ok=True)
-        self._server = await asyncio.start_unix_server(self._connected, path=path)
+        self._server = await reading.serve_unix(self._connected, path)
         path.chmod(0o600)
         for name in self.names:
             if self._taken_up is None:

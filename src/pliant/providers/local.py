@@ -12,7 +12,7 @@ from collections.abc import Container, Coroutine, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
-from pliant.launch import processes, shm
+from pliant.launch import processes, reading, shm
 from pliant.live.cluster import orders as o
 from pliant.live.node.proof import TRACKERS_S
 from pliant.model.errors import PliantError, ProtocolError
@@ -264,7 +264,7 @@ class LocalNodes:
         )
         self._agents.add(process.pid)  # before anyone looks for children that nobody knows
         theirs.close()
-        reader, writer = await asyncio.open_connection(sock=ours)
+        reader, writer = await reading.over(ours)
         self._links[name] = link = Link(process, writer)
         self._spawn(self._listen(name, reader, link))
         return link
@@ -323,8 +323,10 @@ class LocalNodes:
         time-out counts only when it is not followed by a word.
         """
         with contextlib.suppress(TimeoutError):
-            return await asyncio.wait_for(reader.read(65536), SILENCE_S)
-        return await asyncio.wait_for(reader.read(65536), GRACE_S)
+            async with asyncio.timeout(SILENCE_S):
+                return await reader.read(65536)
+        async with asyncio.timeout(GRACE_S):
+            return await reader.read(65536)
 
     async def _lose(self, name: str, link: Link) -> None:
         """The agent is gone: make sure that nothing of its node lives on, then try a new one."""

@@ -41,6 +41,25 @@ def test_the_import_of_pliant_loads_nothing_else() -> None:
     assert told.stdout.strip() == "['pliant']"
 
 
+EXTRAS = ("numpy", "mpi4py", "cloudpickle", "numba", "zmq", "matplotlib", "scipy", "networkx", "hypothesis")
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["doctor", "--help"], ["bench", "world", "--help"], ["policies"]]
+)
+def test_the_command_needs_no_extra(words: list[str]) -> None:
+    """Whoever installs Pliant for simulations, or for MPI alone, has the command with all that it can do then."""
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({EXTRAS})); sys.argv[1:] = {words}; "
+        "from pliant.__main__ import main; main()"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert told.returncode == 0, told.stderr[-2000:]
+    assert told.stdout.strip()
+
+
 def test_words_for_policies_load_neither_mpi_nor_numerics() -> None:
     code = (
         "import sys; from pliant import *; Start, Policy; import pliant; "

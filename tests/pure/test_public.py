@@ -60,6 +60,21 @@ def test_the_command_needs_no_extra(words: list[str]) -> None:
     assert told.stdout.strip()
 
 
+@pytest.mark.parametrize(("words", "extras"), [(["demo"], "mpi"), (["demo", "--places"], "mpi,apgas")])
+def test_the_demonstration_names_what_is_not_installed(words: list[str], extras: str) -> None:
+    code = (
+        "import sys, importlib.util as u; find = u.find_spec; "
+        "u.find_spec = lambda name: None if name in ('numpy', 'zmq') else find(name); "
+        f"sys.argv[1:] = {words}; from pliant.__main__ import main; main()"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert told.returncode == 2
+    assert told.stderr.startswith("pliant: the demonstration needs numpy")
+    assert f"pip install 'pliant[{extras}]'" in told.stderr
+
+
 def test_words_for_policies_load_neither_mpi_nor_numerics() -> None:
     code = (
         "import sys; from pliant import *; Start, Policy; import pliant; "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 import tomllib
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +17,7 @@ from pliant.cli.execute import Variant
 from pliant.cli.outputs import check_report
 from pliant.cli.run import OUTPUT, Outputs, finish
 from pliant.model.batch import Batch, read_batch
+from pliant.model.errors import PliantError
 from pliant.model.kinds import JobKind
 from pliant.report.runs import Run
 from pliant.terminal.console import console as steady_console
@@ -23,6 +26,10 @@ from pliant.terminal.console import console as steady_console
 def register(app: typer.Typer) -> None:
     """Add ``demo`` to the command."""
     app.command("demo")(demo)
+
+
+NEEDED = {"mpi": ("mpi4py", "numpy"), "apgas": ("cloudpickle", "numba", "zmq")}
+"""What its jobs import, by the extra that brings it."""
 
 
 def demo_batch() -> Batch:
@@ -52,6 +59,7 @@ def demo(
 ) -> None:
     """Run a batch of heat solvers twice on 8 virtual nodes: every job rigid, then every job malleable."""
     check_report(report)
+    _check_there("mpi,apgas" if places else "mpi")
     console = steady_console(stderr=as_json)
     outputs = Outputs(report, as_json, output)
     if places:
@@ -79,6 +87,16 @@ def demo(
             place = output / name
             runs.append(execute.live(variant, output=place, console=console, predicted_s=forecasts[fixed]))
     finish(runs, console, outputs)
+
+
+def _check_there(extras: str) -> None:
+    """PliantError if what the jobs need is not installed: else each of them would say so, one after the other."""
+    needed = [name for extra in extras.split(",") for name in NEEDED[extra]]
+    if missing := [name for name in needed if importlib.util.find_spec(name) is None]:
+        raise PliantError(
+            f"the demonstration needs {', '.join(missing)}, which this Python ({sys.executable}) does not have: "
+            f"pip install 'pliant[{extras}]'"
+        )
 
 
 def _mixed(outputs: Outputs, console: Console) -> None:

@@ -38,10 +38,16 @@ def test_newcomers_that_are_late_are_called_off_and_the_job_is_as_before(start: 
 
 @pytest.mark.parametrize(
     ("how", "told"),
-    [("bounds", "job.check() differs in its arguments"), ("action", "the last check said NONE")],
+    [
+        ("bounds", "job.check() differs in its arguments"),
+        ("action", "the last check said NONE"),
+        ("kinds", "rank 0 is at job.check(), rank 1 at job.icheck()"),
+        ("forgotten", "the check before said EXPAND, and job.resize() was not called: call it"),
+        ("halves", "rank 0 is at job.resize(), rank 1 at job.check()"),
+    ],
 )
 def test_ranks_that_err_are_all_told_and_the_job_goes_on(start: Start, how: str, told: str) -> None:
-    run = start(f"nodes = 1\nslots = 2\n{KEEP}", job("a", f"python {PROGRAMS / 'unlike.py'} {how}", SIZES))
+    run = start(f"nodes = 2\nslots = 2\n{KEEP}", job("a", f"python {PROGRAMS / 'unlike.py'} {how}", SIZES))
     assert run.finish()["a"]["result"] == "as it was", run.story()
     said = "".join(path.read_text() for path in run.out.glob("*.log"))
     assert all(f"rank {rank} is told:" in said for rank in range(2)), said

@@ -127,6 +127,12 @@ FIXED: tuple[Mutation, ...] = (
         "grows = state.now >= job.grow_from",
     ),
     Mutation(
+        "an open wish is never granted",
+        "core/wishes.py",
+        "    for number in sorted(state.wishing):",
+        "    for number in sorted(state.wishing)[:0]:",
+    ),
+    Mutation(
         "an open wish outlives another one",
         "core/resizes.py",
         "        if job.wish != kept:",

@@ -141,6 +141,14 @@ class Own:
         details = (self._calls, crc32(repr(arguments).encode()), crc32(self._signature.encode()))
         return Agreement(context.joined("the job").own, kind, *details, word=word)
 
+    def _compare(self, agreement: Agreement) -> int:
+        """The root's word to a call that has been counted; one that fails is not, as some may have resized instead."""
+        try:
+            return agreement.read(self._context.wait)
+        except PliantError:
+            self._calls -= 1
+            raise
+
     # ---- checks -------------------------------------------------------------------------------------
 
     def check(self, wish: Wish, timeout_s: float) -> Action:
@@ -182,7 +190,7 @@ class Own:
         try:
             bounds = wish.within(context.bounds if context.agreed is None else context.agreed)
         except ValueError:
-            agreement.read(context.wait)  # where others have asked for something else they are told that
+            self._compare(agreement)  # where others have asked for something else they are told that
             raise
         question = self._open = Question(agreement, now, now + timeout_s)
         if context.speaks and not word and context.negotiation is not None:
@@ -212,7 +220,7 @@ class Own:
     def _unfollowed(self, kind: Kind, wish: Wish) -> None:
         """PliantError on all ranks: the resize that was said has not been done."""
         self._calls += 1
-        self._say(kind, *wish).read(self._context.wait)
+        self._compare(self._say(kind, *wish))
         raise PliantError(
             f"the check before said {self._decision.action.name}, and job.resize() was not called: call it "
             f"before the next {CALLS[kind]}"
@@ -238,7 +246,7 @@ class Own:
 
         PliantError on all ranks if they have not asked alike: then nothing comes of it.
         """
-        question, context = self._open, self._context
+        question = self._open
         if question is None:
             return None
         if question.agreement is not None:
@@ -246,7 +254,7 @@ class Own:
                 self._hears()
             agreement, question.agreement = question.agreement, None
             try:
-                word = agreement.read(context.wait)
+                word = self._compare(agreement)
             except PliantError:
                 self._open = None
                 self._call_off(question.asking, "the ranks have not asked alike")

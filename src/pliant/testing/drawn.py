@@ -164,8 +164,7 @@ def _job(random: Random, name: str, nodes: int, at: float) -> JobSpec:
     steps = random.randint(3, 60 if what == "malleable" else 40)
     words: tuple[object, ...]
     if what == "malleable":
-        ahead = ("ahead=0.5",) if steps % 2 else ()  # without a draw: each seed keeps its world
-        words = (what, steps, step_s, *_words(random, most), *ahead)
+        words = _malleable(random, steps, step_s, most)
     elif what == "rigid":
         words = (what, steps * step_s, random.choice([0] * 9 + [1]))
         if random.random() < 0.2:
@@ -198,6 +197,16 @@ def _job(random: Random, name: str, nodes: int, at: float) -> JobSpec:
         kill=what in ("liar", "silent", "deaf") or random.random() < 0.05,
         env=random.choice(ENVIRONMENTS) if what == "places" else {},
     )
+
+
+def _malleable(random: Random, steps: int, step_s: float, most: int) -> tuple[object, ...]:
+    words: tuple[object, ...] = ("malleable", steps, step_s, *_words(random, most))
+    # Both without a draw, so that each seed keeps its world.
+    if steps % 2:
+        words += ("ahead=0.5",)
+    if "wants=3" in words and steps % 3 == 0:
+        words += ("once=1",)
+    return words
 
 
 def _words(random: Random, most: int) -> tuple[str, ...]:

@@ -1,4 +1,5 @@
-"""Two ranks that do not call job.check() alike, as argv[1] says; each prints what it is told."""
+"""Two ranks that do not call job.check() and job.resize() alike, or as they should, as argv[1] says; each prints what it
+is told."""
 
 from __future__ import annotations
 
@@ -8,14 +9,46 @@ from pliant import mpi
 from pliant.model.errors import PliantError
 
 
+def forget(job: mpi.Job) -> None:
+    """Not to resize when that was said; it can be made up for."""
+    action = job.check(min=2)
+    try:
+        job.check()
+    finally:
+        job.resize(action)
+        job.resize(job.check(max=1))
+
+
+def halve(job: mpi.Job) -> None:
+    """One rank resizes, and the other asks on."""
+    action = job.check(min=2)
+    try:
+        job.resize(action) if job.rank == 0 else job.check()
+    finally:
+        job.resize(action)
+        job.resize(job.check(max=1))
+
+
 def main(how: str) -> None:
     with mpi.malleable(min=1, max=4) as job:
+        if not job.fresh:
+            job.check()
+            job.resize(job.check(max=1))  # and leaves
         rank = job.rank
         try:
             if how == "bounds":
                 job.check(min=1 + rank)
             elif how == "action":
                 job.resize(mpi.Action.EXPAND)
+            elif how == "kinds" and rank == 0:
+                job.check()
+            elif how == "kinds":
+                job.icheck()
+                job.icheck()  # what the first one has asked comes here
+            elif how == "forgotten":
+                forget(job)
+            elif how == "halves":
+                halve(job)
             elif rank == 0:
                 job.check()
         except PliantError as error:

@@ -360,7 +360,8 @@ class MalleableRank(Admitting):
         if not self.negotiates:
             return Decision()
         now, wants = self._situation(), int(self.program.word("wants", 0))
-        if wants and self.step % wants == wants - 1 and not now.late and self._talk.side.state == "ready":
+        due = self.step == wants if self.program.word("once", 0) else self.step % max(wants, 1) == wants - 1
+        if wants and due and not now.late and self._talk.side.state == "ready":
             self._talk.send(self._want(len(now.members)))
         self.negotiation.answer(now)
         return self._decided(now)
@@ -372,7 +373,8 @@ class MalleableRank(Admitting):
         high = low + random.randint(0, 2)
         prefers = random.random() < 0.3
         bounds = Bounds(low, high, preferred=random.randint(low, high) if prefers else 0)
-        return m.Want(self.epoch, bounds, random.random() < 0.6, prefers)
+        stays = random.random() < 0.6 or bool(self.program.word("once", 0))
+        return m.Want(self.epoch, bounds, stays, prefers)
 
     def _progress(self) -> None:
         self._reported = self.host.now

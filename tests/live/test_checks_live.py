@@ -74,6 +74,16 @@ def test_what_an_icheck_asks_comes_at_a_later_one(start: Start) -> None:
     assert [(x["from"], x["to"], x["outcome"]) for x in ends["resizes"]] == [(1, 3, "done"), (3, 1, "done")]
 
 
+@pytest.mark.long
+def test_newcomers_have_their_time_from_when_the_offer_is_seen(start: Start) -> None:
+    """The turns of the loop are longer than that, and nobody looks in between."""
+    ends = start(f"nodes = 4\n{KEEP}", ahead("slow")).finish()["ahead"]
+    steps, found, *seen = ends["result"].split()
+    assert is_right(f"{steps} {found}")
+    assert seen == ["EXPAND", "SHRINK"]
+    assert [(x["from"], x["to"], x["outcome"]) for x in ends["resizes"]] == [(1, 3, "done"), (3, 1, "done")]
+
+
 def test_an_expansion_that_an_icheck_asked_for_is_called_off_if_it_takes_too_long(start: Start) -> None:
     ends = start(f"nodes = 4\n{KEEP}", ahead("late")).finish()["ahead"]
     steps, found, *seen = ends["result"].split()

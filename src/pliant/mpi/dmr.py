@@ -107,9 +107,9 @@ class Agreement:
 class Question:
     """What an icheck has asked, until it is known what comes of it. ``asking`` is there on a root that has asked."""
 
-    def __init__(self, agreement: Agreement, begun: float, end: float) -> None:
+    def __init__(self, agreement: Agreement, begun: float, timeout_s: float) -> None:
         self.agreement: Agreement | None = agreement
-        self.begun, self.end = begun, end
+        self.begun, self.end, self.timeout_s = begun, begun + timeout_s, timeout_s
         self.asking: Asking | None = None
 
 
@@ -192,7 +192,7 @@ class Own:
         except ValueError:
             self._compare(agreement)  # where others have asked for something else they are told that
             raise
-        question = self._open = Question(agreement, now, now + timeout_s)
+        question = self._open = Question(agreement, now, timeout_s)
         if context.speaks and not word and context.negotiation is not None:
             prefers = wish.preferred > 0
             question.asking = Asking(context.negotiation, self._situation(), bounds, prefers=prefers)
@@ -295,9 +295,12 @@ class Own:
             connection.wait(known, "the scheduler's answer", limited=False)
         else:
             connection.poll()
+            before = asking.negotiation.resize
             known()
+            if asking.negotiation.resize != before:  # accepted now, so that newcomers begin to come now
+                question.end = max(question.end, time.perf_counter() + question.timeout_s)
         if not over and time.perf_counter() > question.end:
-            asking.give_up(question.end - question.begun)
+            asking.give_up(question.timeout_s)
             over = True
         return asking.decision._replace(lag=int(not over))
 

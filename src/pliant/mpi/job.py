@@ -153,7 +153,7 @@ class Job:
         redistribution and before anybody goes: ``mapping.receivers`` and ``mapping.senders`` are the ranks of ``comm``
         with which this one exchanges what it moves by itself, see :class:`mpi.Mapping`. ``comm`` is for the hook alone.
         What it raises on any rank undoes the resize, so keep what was there before until ``after_resize``. It may take
-        as long as PLIANT_DEADLINE, and a rank that waits for one that raised is stuck."""
+        two thirds of PLIANT_DEADLINE, and a rank that waits for one that raised is stuck until then."""
         self._context.during.append(hook)
         return hook
 

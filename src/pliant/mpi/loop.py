@@ -23,9 +23,12 @@ from pliant.mpi.resizing import resize, slots
 from pliant.mpi.team import broadcast, count_members, gather_all
 from pliant.plan.choose import by_agent
 from pliant.plan.join import joined_key, source_key, star
-from pliant.protocol.messages import Offer, Progress, Put, Ready, Withdraw
+from pliant.protocol.messages import Drain, Offer, Progress, Put, Ready, Withdraw
 
 REPORT_S = 1.0
+SHORT_S = 5.0
+"""Between two checks: where they are further apart, constant data do not move beside the steps, which would take two
+checks more."""
 LOOK_S = 50e-3
 """How often a step that is no check sees whether something has come, such as the loss of a group."""
 
@@ -112,6 +115,9 @@ class Loop:
         self._pace = Pace(model, self._total)
         self._wish: Bounds | None = None
         self._keep = False
+        self._left_open = False
+        """Whether one that stays open was asked for: the next takes its place, whatever the size is then."""
+        self._speaks = context.speaks
         if begin:
             self._pace.totals = Totals(begin.should_s, begin.paced_s)
         self._reported = self._look_at = time.perf_counter()
@@ -124,8 +130,9 @@ class Loop:
         """``open_step``: the first at which something may still be decided where no agent is."""
         context = self._context
         team = context.joined("the job")
-        if not self._keep:
-            self._wish = None  # it was meant for the size of before
+        if not (self._keep or self._left_open) or not self._speaks:
+            self._wish = None  # it was meant for the size of before, or who spoke has said it
+        self._speaks = context.speaks
         self._looked = self._step, time.perf_counter()
         self._pace.begin(self._step, team.nodes, time.perf_counter())
         self._checks: Checks | Known
@@ -191,16 +198,21 @@ class Loop:
         if self._wish is None and negotiation.idle and not any(self._context.inhibit):
             return Decision()
         now = self._situation()
-        if (rest_s := self._rest_s()) > 0 and not (negotiation.resize or negotiation.asked):
+        if (rest_s := self._rest_s()) > 0 and not (negotiation.resize or negotiation.asked or self._must()):
             hold(self._context, now, rest_s)
             return Decision()
         self._looked = self._step, time.perf_counter()
         negotiation.answer(now)
         if self._wish is not None and (now.late or negotiation.want(now.epoch, self._wish, self._keep)):
-            self._wish = None
+            self._wish, self._left_open = None, self._keep
         if (begun := self._context.begun) is not None:
             return negotiation.finish(now, there=begun.ahead.there)
         return negotiation.decide(now)
+
+    def _must(self) -> bool:
+        """The root's: whether a resize has come that cannot be declined."""
+        connection = self._context.connection
+        return connection is not None and any(isinstance(each, Drain) for each in connection.session.inbox)
 
     def _rest_s(self) -> float:
         """The root's: for about how long the inhibitor still holds; 0 if it does not."""
@@ -227,7 +239,7 @@ class Loop:
             if context.bed is not None:
                 self._take_up(slots.sleep(context))
         else:
-            resized = resize.perform(context, decision, self._situation(), snapshot, steps=True)
+            resized = resize.perform(context, decision, self._situation(), snapshot, steps=self._are_short())
         if context.released:
             raise Released
         if resized:
@@ -236,6 +248,10 @@ class Loop:
             self._go_on()
         if context.stopped:
             context.go_on()
+
+    def _are_short(self) -> bool:
+        """Whether several checks are over long before a resize has to be."""
+        return time.perf_counter() - self._looked[1] < SHORT_S
 
     def _take_up(self, begin: Snapshot) -> None:
         """A rank that has slept goes on where the job is."""

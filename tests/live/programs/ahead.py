@@ -1,6 +1,7 @@
 """Heat in a loop of its own that asks by ichecks, as argv[1] says: for three nodes until it has them, and then for one;
 its result is that of a serial run, with what was done behind it. ``late``: newcomers come too late. ``unlike``: rank 1
-asks for something else until it is told. ``open``: the block ends while a question is open."""
+asks for something else until it is told. ``open``: the block ends while a question is open. ``slow``: each turn takes
+longer than newcomers are waited for."""
 
 from __future__ import annotations
 
@@ -12,6 +13,8 @@ from pliant.apps.heat import digest, initial, relax
 from pliant.model.errors import PliantError
 
 MOST, TURN_S = 4000, 0.005
+SLOW_S = 3.0
+TIMEOUTS_S = {"late": 0.3, "slow": 1.0}
 
 
 def main(how: str) -> None:
@@ -30,7 +33,7 @@ def main(how: str) -> None:
             try:
                 odd = how == "unlike" and job.rank == 1 and done.value >= 10 and not told
                 action = job.icheck(
-                    min=4 if odd else size, max=4 if odd else size, timeout_s=0.3 if how == "late" else 30
+                    min=4 if odd else size, max=4 if odd else size, timeout_s=TIMEOUTS_S.get(how, 30)
                 )
             except PliantError as error:
                 print(f"rank {job.rank} is told: {error}", flush=True)
@@ -38,11 +41,11 @@ def main(how: str) -> None:
             if action is not mpi.Action.NO_ACTION:
                 seen.value += f" {action.name}"  # before newcomers get it
                 job.resize(action)
-                end = done.value + 20 if size == 1 else end
+                end = done.value + (1 if how == "slow" else 20) if size == 1 else end
             grid.exchange_halo()
             relax(grid.local)
             done.value += 1
-            time.sleep(TURN_S)
+            time.sleep(SLOW_S if how == "slow" else TURN_S)
         whole = grid.gather()
         if whole is not None:
             job.result(f"{done.value} {digest(whole)}{seen.value}")

@@ -25,7 +25,11 @@ SHARE = 0.1
 
 def worthwhile(movables: Iterable[Movable]) -> bool:
     """Whether so much of them is constant that it should move beside the steps."""
-    return sum(each.held_bytes for each in movables if each.constant) >= FROM_BYTES
+    return sum(each.held_bytes for each in movables if _may(each)) >= FROM_BYTES
+
+
+def _may(movable: Movable) -> bool:
+    return movable.constant and movable.moves_ahead
 
 
 class Ahead:
@@ -36,11 +40,11 @@ class Ahead:
         self._comm = comm
         way = Way(comm.rank, range(sources), range(comm.size))
         # What moves is a copy of each, so that the program goes on to see what is there before.
-        self._made = {each.name: copy(each) for each in movables if each.constant}
+        self._made = {each.name: copy(each) for each in movables if _may(each)}
         self._moves = [
             (number * TAGS_EACH, self._made[each.name].move(way))
             for number, each in enumerate(movables)
-            if each.constant
+            if _may(each)
         ]
         self._first: list[tuple[int, Parcels]] | None = None
         self._delivery: Delivery | None = None

@@ -76,6 +76,8 @@ class Array(Movable):
     beyond them, up to ``halo`` rows on either side. At the two ends of the whole array there is no halo.
     """
 
+    moves_ahead = True
+
     def __init__(  # noqa: PLR0913 - what an array is
         self,
         name: str,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -64,6 +64,9 @@ class Movable(ABC):
     name: str
     constant: bool = False
     """The program does not change it in its loop."""
+    moves_ahead: ClassVar[bool] = False
+    """Whether one that is constant can move while the program computes: its ``move`` then runs on a shallow copy, must
+    change nothing that the copy shares with it, and what the copy holds in the end becomes its own."""
 
     @property
     def held_bytes(self) -> int:

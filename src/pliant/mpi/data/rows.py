@@ -52,6 +52,8 @@ class Rows(Movable):
     A rank owns consecutive rows, which may be none. Row starts are int64, columns int64 or what was asked for.
     """
 
+    moves_ahead = True
+
     def __init__(  # noqa: PLR0913, PLR0917 - what a matrix is
         self,
         name: str,

@@ -96,7 +96,7 @@ def _perform(  # noqa: PLR0913 - as perform, in its phases
             members = tuple(member for member in old.members if member.group not in order.leaving)
             part(context, set(old.ranks_of(order.leaving)), members, snapshot.step, phases)
         elif begun is not None:
-            phases.add(begun.seconds, time.perf_counter() - begun.at)
+            phases.add(begun.seconds, phases.began - begun.at)
             members = _finish(context, begun, snapshot, phases)
         else:
             members = grow(context, decision.resize, order.leaving, snapshot, phases)
@@ -187,7 +187,7 @@ def _merged(context: Context, resize: int, phases: Phases) -> tuple[MPI.Intercom
 
 def _begin(context: Context, resize: int, now: Situation, snapshot: Snapshot, phases: Phases) -> None:
     """The first part of an expansion: constant data begin to move, and the job computes on with what it has."""
-    team = context.joined("the job")
+    team, ahead = context.joined("the job"), None
     try:
         between, own = _merged(context, resize, phases)
         with agreed(context, team.own):
@@ -195,8 +195,10 @@ def _begin(context: Context, resize: int, now: Situation, snapshot: Snapshot, ph
             phases.come(Phase.REDISTRIBUTE)
             ahead = _off(context, own, team.own.size)
     except Undone as undone:
+        context.wait.keep(ahead)  # what others have sent by then is still received
         give_up(context, resize, now, str(undone))
         return
+    assert ahead is not None  # noqa: S101 - the block has come to its end
     context.begun = Begun(met, ahead, phases.seconds, phases.end(), time.perf_counter())
     if context.speaks and context.negotiation is not None:
         context.negotiation.go_ahead()
@@ -216,6 +218,7 @@ def _off(context: Context, own: MPI.Intracomm, sources: int) -> Ahead:
 def _finish(context: Context, begun: Begun, snapshot: Snapshot, phases: Phases) -> tuple[Member, ...]:
     """The rest of an expansion that has begun: all that is constant has arrived, and what is not follows."""
     met, ahead, context.begun = begun.met, begun.ahead, None
+    phases.come(Phase.REDISTRIBUTE)
     try:
         with agreed(context, met.old.own):
             ahead.finish(context.wait)
@@ -331,13 +334,12 @@ def _grow_newcomer(
     team, after = _joint(own, old, leaving, members, wait)
     phases.come(Phase.REDISTRIBUTE)
     with suppress(Undone):  # the sources do not come to what follows, and the scheduler ends this group
-        ahead = None
+        context.team, ahead = team, None
         if early:
             ahead = _off(context, own, sources)
-            with wait.during(Phase.SYNCHRONISE):  # the sources compute
+            with wait.during(Phase.SYNCHRONISE):  # the sources compute, and stop when they come to it
                 ahead.finish(wait, limited=False)
-            snapshot = broadcast(own, None, 0, wait, "the job's state as it is now")
-        context.team = team
+                snapshot = broadcast(own, None, 0, wait, "the job's state as it is now", limited=False)
         context.restore(snapshot)
         spread_over(context, sources, after, ahead)
     _commit(context, after, phases)

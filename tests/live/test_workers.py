@@ -16,7 +16,9 @@ PATIENCE_S = 20.0
 
 
 def children(pid: int) -> set[int]:
-    return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+    """Of all its threads: the one that gives out the tasks starts the workers."""
+    threads = Path(f"/proc/{pid}/task").glob("*/children")
+    return {int(child) for thread in threads for child in thread.read_text().split()}
 
 
 def alive(pid: int) -> bool:
@@ -34,19 +36,37 @@ def until(true: Callable[[], bool], what: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_workers_end_with_the_command(number: signal.Signals) -> None:
+def test_workers_end_with_the_command(number: signal.Signals, tmp_path: Path) -> None:
     arguments = ["simulate", "lublin:2000", "--nodes", "64", "--malleable", "50"]
-    command = subprocess.Popen(
-        [sys.executable, "-m", "pliant", *arguments, "--seeds", "1000", "--workers", "2"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    told = tmp_path / "stderr"
+    with told.open("w") as stderr:
+        command = subprocess.Popen(
+            [
+                sys.executable,
+                "-X",
+                "faulthandler",
+                "-m",
+                "pliant",
+                *arguments,
+                "--seeds",
+                "1000",
+                "--workers",
+                "2",
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+        )
     known: set[int] = set()
     try:
         until(lambda: len(children(command.pid)) == 3, "two workers and their resource tracker")
         known = children(command.pid)
         command.send_signal(number)
-        command.wait(PATIENCE_S)
+        try:
+            command.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            command.send_signal(signal.SIGABRT)  # it says where each of its threads is
+            command.wait(PATIENCE_S)
+            pytest.fail(f"not ended within {PATIENCE_S:g} s: {told.read_text()}")
         until(lambda: not any(map(alive, known)), f"the end of {known}")
     finally:
         command.kill()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import wait
+from queue import SimpleQueue
+from threading import Thread
 from types import TracebackType
 from typing import Any, Self
 
@@ -44,13 +45,14 @@ class Workers:
             return
         if self._pool is None:
             self._pool = self._ends.enter_context(pool(self._workers))
-        waiting = {
-            self._pool.submit(function, *arguments): i for i, (function, arguments) in enumerate(tasks)
-        }
+        ended: SimpleQueue[tuple[int, Any, BaseException | None]] = SimpleQueue()
+        Thread(target=_feed, args=(self._pool, tasks, ended.put), daemon=True).start()
         found: dict[int, Any] = {}
         told = 0
-        for future in as_completed(waiting):
-            found[waiting.pop(future)] = future.result()
+        for _ in tasks:
+            i, found[i], error = ended.get()
+            if error is not None:
+                raise error
             self._one_more()
             while told in found:
                 yield found.pop(told)
@@ -64,6 +66,26 @@ class Workers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._ends.__exit__(kind, error, trace)
+
+
+def _feed(
+    executor: ProcessPoolExecutor,
+    tasks: Sequence[Task],
+    tell: Callable[[tuple[int, Any, BaseException | None]], None],
+) -> None:
+    """Tell the result of each task, or the first error, and which task it is of.
+
+    For a thread of its own: a Ctrl-C is raised in the main one, and where it comes just when that has got a lock of
+    the executor's nobody lets go of it again; the command then never ends.
+    """
+    i = 0
+    try:
+        waiting = {executor.submit(function, *arguments): i for i, (function, arguments) in enumerate(tasks)}
+        for future in as_completed(waiting):
+            i = waiting.pop(future)
+            tell((i, future.result(), None))
+    except BaseException as error:  # noqa: BLE001 - whatever it is, who waits is told
+        tell((i, None, error))
 
 
 def run_all(tasks: Sequence[Task], workers: int, progress: Callable[[int], None]) -> list[Any]:
@@ -100,7 +122,7 @@ def _end_with_the_command() -> None:
     open by which it gets its work."""
     parent = multiprocessing.parent_process()
     if parent is not None:
-        threading.Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()
+        Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()
 
 
 def _follow(sentinel: int) -> None:

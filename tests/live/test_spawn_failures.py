@@ -46,15 +46,14 @@ class Ran(NamedTuple):
 
 @contextmanager
 def ended(mark: Path) -> Iterator[None]:
-    """Whatever has ``mark`` among its words is ended behind the block: Hydra leaves some that stand still."""
+    """Whatever has ``mark`` in its environment is ended behind the block: Hydra leaves some that stand still."""
+    wanted = f"BARE_KILLED={mark}".encode()
     try:
         yield
     finally:
-        for entry in Path("/proc").iterdir():
+        for entry in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                if entry.name.isdigit() and str(mark).encode() in (entry / "cmdline").read_bytes().split(
-                    b"\0"
-                ):
+                if wanted in (entry / "environ").read_bytes().split(b"\0"):
                     os.kill(int(entry.name), signal.SIGKILL)
 
 
@@ -66,6 +65,7 @@ def fails(where: Path, words: str, *launcher: str, prefix: tuple[str, ...] = (),
         "PLIANT_DEADLINE": str(DEADLINE_S), "PLIANT_RESIZE_AT": "10:4,30:1",
     }  # fmt: skip
     mark = where / "one"
+    env = {"BARE_KILLED": str(mark), **env}
     program = [sys.executable, str(PROGRAMS / "bare_killed.py"), *words.split(), str(mark)]
     command = [*prefix, str(MPIEXEC), *(launcher or FORK), "-n", "1", *program]
     with ended(mark), (where / "out").open("w+") as out, (where / "err").open("w+") as err:
@@ -103,6 +103,21 @@ def test_newcomers_that_do_not_come_leave_the_job_as_it_is(words: str, beside: s
         assert "in the phase synchronise of a resize" in ran.err
         # What Python says of a newcomer may stand in the midst of them.
         assert ran.phases[-1] == "synchronise" or words.endswith("raise")
+
+
+def test_a_process_that_starts_others_and_stands_still_costs_the_resize_alone(tmp_path: Path) -> None:
+    """It and its newcomers are ended with the job, whose exit code is its own."""
+    ran = fails(tmp_path, "old check starter", PLIANT_RESIZE_STRATEGY="asynchronous", PLIANT_DEADLINE="3")
+    assert ran.is_right, ran
+    assert "the job stays at 1 ranks: the process that starts others says nothing: waited 12 s for" in ran.err
+    assert " from 1 to " not in ran.err
+
+
+def test_a_program_that_fails_ends_what_stands_still_as_well(tmp_path: Path) -> None:
+    ran = fails(tmp_path, "old check starter,raise", PLIANT_RESIZE_STRATEGY="asynchronous")
+    assert ran.code == 1, ran
+    assert "RuntimeError: as it was told" in ran.err
+    assert "pliant: the program failed; ending the job" in ran.err
 
 
 ENDS = {

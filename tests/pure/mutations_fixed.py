@@ -233,6 +233,30 @@ FIXED: tuple[Mutation, ...] = (
         "    yield o.Reach(Phase.MERGE)\n",
         "",
     ),
+    Mutation(
+        "spawning: a process that starts others and says nothing ends the job",
+        "job/spawning/starter.py",
+        "    except Stalled as error:\n        silent",
+        "    except Stalled as error:\n        raise\n        silent",
+    ),
+    Mutation(
+        "spawning: at its end the job waits for that process for ever",
+        "job/spawning/starter.py",
+        "m.Outcome, what, share=failed + 2)",
+        "m.Outcome, what, limited=False)",
+    ),
+    Mutation(
+        "spawning: who leaves does not say that it stands still",
+        "job/spawning/starter.py",
+        "    except Stalled:\n        return True",
+        "    except Stalled:\n        return last",
+    ),
+    Mutation(
+        "spawning: sources give up before their root, which waits for that process",
+        "job/spawning/sources.py",
+        "share=patience(plan) + 1)",
+        "share=patience(plan))",
+    ),
 )  # fmt: skip
 
 HARMLESS: dict[str, str] = {

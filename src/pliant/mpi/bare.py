@@ -27,7 +27,7 @@ from pliant.mpi.data.transport import redistribute
 from pliant.mpi.errors import Released
 from pliant.mpi.resizing import resize
 from pliant.mpi.team import Member, Team, assemble, barrier, broadcast, count_members, gather_all
-from pliant.mpi.wait import Wait, unseen
+from pliant.mpi.wait import Wait, nothing, unseen
 from pliant.plan.change import Change, grown, shrunk
 from pliant.plan.choose import Abilities, Beside, Chosen, by_spawn
 from pliant.plan.shrink import World, awake_on, shrink_plan
@@ -83,6 +83,9 @@ class Bare:
         """Of a rank that has slept and is to join the job again."""
         self.late: list[spawning.Kin] = []
         """Of newcomers that this rank has started, and that were called off."""
+        self.remain = False
+        """Whether a process that this rank knew of stands still: that one and what it has started are ended with the
+        job."""
 
     def command(self, plan: SpawnPlan) -> tuple[tuple[str, ...], list[str]]:
         """What newcomers are, and the names of the plan's nodes."""
@@ -165,17 +168,17 @@ class Bare:
 
     def part(self, *, last: bool = False) -> bool:
         """The root leaves the job, or the job ends, which is its ``last`` end: newcomers that nobody waits for any more
-        go again. Whether some of them stand still, if it is the last."""
+        go again. Whether the process that has started them stands still, or some of them, if it is the last end."""
         if self.starter is None:
-            return False
+            return self.remain
         if self.pending is not None:
             self.starter.give_up()
             say(
                 f"the newcomers that were started at step {self.pending.step} have come too late and go again"
             )
-        late = self.starter.end(last=last)
+        self.remain |= self.starter.end(last=last)
         self.starter = self.pending = None
-        return late
+        return self.remain
 
     def finish(self, own: MPI.Intracomm, wait: Wait) -> None:
         """The job ends; collective over it. Its zombies end, and those who were started and have not come. mpiexec
@@ -353,6 +356,8 @@ def _expand(context: Context, bare: Bare, plan: SpawnPlan, *, beside: bool) -> s
     if comm.rank == 0:
         assert bare.starter is not None  # noqa: S101 - which has started them
         arrivals = bare.starter.arrivals()
+        if bare.starter.lost:
+            bare.starter, bare.remain = None, True
     return spawning.accept(comm, plan, arrivals, wait, spawning.clock())
 
 
@@ -393,9 +398,10 @@ def _hand_over(context: Context, comm: MPI.Intracomm, sources: int, news: News) 
     if leaving := set(range(comm.size)).difference(news.targets):
         for array in arrays if comm.rank in leaving else ():
             array.settle()
-        barrier(comm, wait, "the end of the redistribution")
-        if comm.rank in leaving:
-            bare.part()
+        remain = comm.rank in leaving and bare.part()
+        # Who goes on looks after what stands still, at the end of the job; who leaves may have waited for it.
+        with wait.looking(nothing, 2):
+            bare.remain |= any(gather_all(comm, remain, wait, "the end of the redistribution"))
         left = bare.own.shrink(comm, leaving, wait)
         if left.comm is None:
             bare.word = left.word

@@ -69,11 +69,14 @@ def _register(context: Context, place: environment.Environment) -> None:
     context.started, context.model, context.agreed = news
 
 
-def abort(text: str, code: int = 1) -> None:
-    """Say why and end all ranks of this group: its peers may sit in MPI, where an exception cannot reach."""
+def abort(text: str, code: int = 1, *, alone: bool = False) -> None:
+    """Say why and end all ranks of this group: its peers may sit in MPI, where an exception cannot reach. Under a bare
+    mpiexec, ``alone``, all that it has started: after MPI_Abort it waits for what stands still."""
     sys.stdout.flush()
     sys.stderr.write(f"pliant: {text}\n")
     sys.stderr.flush()
+    if alone:
+        spawning.end_job(code)
     MPI.COMM_WORLD.Abort(code)
 
 

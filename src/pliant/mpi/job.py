@@ -396,7 +396,8 @@ class Job:
             # The end of a traceback tells most; what cannot be sent must not keep the group from ending.
             with suppress(Exception):
                 connection.send(Error(text=text[-RESULT_BYTES:].encode(errors="replace").decode()))
-        abort("the program failed; ending its group", code or 1)
+        what = "its group" if alone is None else "the job"
+        abort(f"the program failed; ending {what}", code or 1, alone=alone is not None)
 
 
 def malleable(  # noqa: PLR0913 - each has a default

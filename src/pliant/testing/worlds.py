@@ -66,6 +66,6 @@ def summed(verdicts: list[Verdict], seconds: float) -> tuple[dict[str, object], 
             name: {stage: met[name, stage] for stage in ("none", *resizing.OUTSTANDING)} for name in FAULTS
         },
         "faults_impossible": {" ".join(where): why for where, why in IMPOSSIBLE.items()},
-        "expansions_by_spawning": {how: expansions[how] for how in ("expanded", "stayed", "ended")},
+        "expansions_by_spawning": {how: expansions[how] for how in ("expanded", "stayed", "stands", "ended")},
         "seeds_per_s": round(len(verdicts) / seconds, 2),
     }, found

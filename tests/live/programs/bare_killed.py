@@ -1,10 +1,13 @@
 """A program that resizes itself, whose processes fail as they are told: ``bare_killed.py WHO POINT HOW FILE``.
 
 WHO is ``new``, the newcomers, ``one`` of them, which makes FILE, or ``old``, rank 0 of the first ones. At POINT it
-dies (``die``), exits (``exit``), fails as Python does (``raise``), has no more files to open (``full``) or fills /dev/shm (``fill``), stands still (``stop``), sleeps for so many seconds (a number), or aborts as a library
-that crashes (``crash``).
+dies (``die``), exits (``exit``), fails as Python does (``raise``), has no more files to open (``full``) or fills
+/dev/shm (``fill``), stands still (``stop``), sleeps for so many seconds (a number), or aborts as a library that crashes
+(``crash``). Or it has the process stand still that starts others beside the job (``starter``; the one with the same
+BARE_KILLED in its environment), and may fail then (``starter,raise``).
 """
 
+import contextlib
 import importlib
 import inspect
 import os
@@ -52,15 +55,29 @@ def reach(point: str) -> None:
             room = os.fstatvfs(file.fileno())
             os.posix_fallocate(file.fileno(), 0, room.f_bavail * room.f_frsize)
         return
+    if HOW.startswith("starter"):
+        os.kill(starter(), signal.SIGSTOP)
+        if HOW == "starter":
+            return
     if HOW == "exit":
         os._exit(0)
-    if HOW == "raise":
+    if HOW in ("raise", "starter,raise"):
         raise RuntimeError("as it was told")
     number = {"die": signal.SIGKILL, "stop": signal.SIGSTOP, "crash": signal.SIGABRT}.get(HOW)
     if number is None:
         time.sleep(float(HOW))
     else:
         os.kill(os.getpid(), number)
+
+
+def starter() -> int:
+    mark = f"BARE_KILLED={os.environ['BARE_KILLED']}".encode()
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes()
+            if b"spawning.starter" in words and mark in (entry / "environ").read_bytes().split(b"\0"):
+                return int(entry.name)
+    raise RuntimeError("nobody starts others beside the job")
 
 
 def pointed(module: Any, name: str, before: str = "", behind: str = "") -> None:

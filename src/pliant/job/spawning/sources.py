@@ -49,6 +49,7 @@ class Expanded(NamedTuple):
 class Arrivals(NamedTuple):
     """Newcomers that have been started. ``outcome``, on rank 0 of the sources, is what has come of them; ``kin`` is
     there on sources that have started some; and ``starter`` leads to the process that has, where that is none of them.
+    That one is ``lost`` if it says nothing: nothing more is to be heard of it.
     """
 
     epoch: int
@@ -56,6 +57,7 @@ class Arrivals(NamedTuple):
     outcome: m.Outcome | None
     kin: Kin | None = None
     starter: o.Comm | None = None
+    lost: bool = False
 
     def call(self, *, go: bool) -> o.Steps[None]:
         """On rank 0 of the sources: have the newcomers connect, or end."""
@@ -120,7 +122,8 @@ def accept(comm: o.Comm, plan: SpawnPlan, arrivals: Arrivals, clock: Clock) -> o
     port, kin, outcome, root = arrivals.port, arrivals.kin, arrivals.outcome, comm.rank == 0
     verdict = m.Verdict(outcome.error) if outcome is not None else None
     what = "the newcomers to join"
-    word: m.Verdict = yield o.Tell(comm, verdict, m.Verdict, what, share=patience(plan))
+    # The root may have waited so long itself, for a process that starts others beside the job.
+    word: m.Verdict = yield o.Tell(comm, verdict, m.Verdict, what, share=patience(plan) + 1)
     if word.error:
         if port:
             yield o.ClosePort(port)

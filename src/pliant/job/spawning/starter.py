@@ -8,7 +8,9 @@ to 404). So the job's root has a process of its own for it, which it has started
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
+from pliant.job.errors import Stalled
 from pliant.job.spawning import messages as m
 from pliant.job.spawning import operations as o
 from pliant.job.spawning.clock import Clock
@@ -18,43 +20,57 @@ from pliant.job.spawning.sources import Arrivals, bring
 # ---- the root's end: one order at a time ------------------------------------------------------------
 
 
-def order(comm: o.Comm, briefing: m.Briefing) -> o.Steps[m.Order]:
-    """Have newcomers started by the process behind ``comm``; it is not waited for."""
+class Ordered(NamedTuple):
+    """Newcomers that are being started by another process, if it has heard of that (``sent``)."""
+
+    briefing: m.Briefing
+    port: str
+    sent: o.Pending
+
+
+def order(comm: o.Comm, briefing: m.Briefing) -> o.Steps[Ordered]:
+    """Have newcomers started by the process behind ``comm``; it is not waited for, nor that it hears of it."""
     port: str = yield o.OpenPort()
-    given = m.Order(briefing, port)
-    sent = yield o.Send(comm, 0, given)
-    yield o.Await(sent, "an order to the process that starts others")
-    return given
+    sent = yield o.Send(comm, 0, m.Order(briefing, port))
+    return Ordered(briefing, port, sent)
 
 
-def arrivals(comm: o.Comm, given: m.Order) -> o.Steps[Arrivals]:
-    """What has come of them, when that is known."""
-    briefing = given.briefing
-    assert briefing is not None  # noqa: S101 - they were ordered
+def arrivals(comm: o.Comm, ordered: Ordered) -> o.Steps[Arrivals]:
+    """What has come of them, when that is known. Of a process that says nothing of them they are not to be had: the job
+    needs it for nothing else, and goes on without it."""
+    briefing, port, sent = ordered
     share = patience(briefing.plan())
-    (outcome,) = yield o.Receive(((comm, 0),), m.Outcome, "the newcomers to join", share=share)
-    return Arrivals(briefing.epoch, given.port, outcome, starter=comm)
+    try:
+        (outcome,) = yield o.Receive(((comm, 0),), m.Outcome, "the newcomers to join", share=share)
+    except Stalled as error:
+        silent = m.Outcome(f"the process that starts others says nothing: {error}")
+        return Arrivals(briefing.epoch, port, silent, starter=comm, lost=True)
+    yield o.Await(sent, "an order to the process that starts others")
+    return Arrivals(briefing.epoch, port, outcome, starter=comm)
 
 
-def give_up(comm: o.Comm, given: m.Order) -> o.Steps[None]:
+def give_up(comm: o.Comm, ordered: Ordered) -> o.Steps[Arrivals]:
     """Nobody waits any more for the newcomers that were ordered: they go again."""
-    there = yield from arrivals(comm, given)
+    there = yield from arrivals(comm, ordered)
     yield o.ClosePort(there.port)
     if there.outcome is not None and not there.outcome.error:
         yield from there.call(go=False)
+    return there
 
 
-def end(comm: o.Comm, *, last: bool) -> o.Steps[bool]:
-    """The process ends; no order is open. At the ``last`` end, that of the job: whether some of those that it has
-    started stand still."""
-    what = "the process that starts others to end"
-    sent = yield o.Send(comm, 0, m.Order(last=last))
-    yield o.Await(sent, what)
-    late = False
-    if last:
-        # It waits for each of them as long as others wait for it.
-        (outcome,) = yield o.Receive(((comm, 0),), m.Outcome, what, limited=False)
-        late = bool(outcome.error)
+def end(comm: o.Comm, *, last: bool, failed: int = 0) -> o.Steps[bool]:
+    """The process ends; no order is open, and of ``failed`` of them newcomers were called off. Whether it stands still;
+    at the ``last`` end, that of the job, or some of those that it has started."""
+    what, late = "the process that starts others to end", False
+    try:
+        yield o.Await((yield o.Send(comm, 0, m.Order(last=last))), what)
+        if last:
+            # It has a deadline for those of each order that were called off, and is waited for a while longer.
+            (outcome,) = yield o.Receive(((comm, 0),), m.Outcome, what, share=failed + 2)
+            late = bool(outcome.error)
+        yield o.Await((yield o.Part(comm)), what)
+    except Stalled:
+        return True
     yield o.Leave((comm,), "leaving the process that starts others")
     return late
 
@@ -87,6 +103,7 @@ def serve(root: o.Comm, now: Callable[[], float]) -> o.Steps[None]:
             remain |= yield from kin.late()
         sent = yield o.Send(root, 0, m.Outcome("late" if remain else ""))
         yield o.Await(sent, "the job to hear who is late")
+    yield o.Await((yield o.Part(root)), "the job to part", limited=False)
     yield o.Leave((root,))
 
 

@@ -26,7 +26,10 @@ class Starter:
     def __init__(self, wait: Wait) -> None:
         """Start the process, on the node of this one; MPI.Exception if that cannot be."""
         self._wait = wait
-        self._order = m.Order()
+        self._ordered: starter.Ordered | None = None
+        self._failed = 0
+        self.lost = False
+        """It has said nothing in time, and is given up: nothing is asked of it any more."""
         info = MPI.Info.Create({"hosts": host()})
         with wait.watchdog("starting the process that starts others"):
             self._comm = MPI.COMM_SELF.Spawn(sys.executable, [*COMMAND, repr(wait.limit_s)], 1, info)
@@ -34,7 +37,7 @@ class Starter:
 
     def begin(self, briefing: m.Briefing) -> None:
         """Have newcomers started; returns at once."""
-        self._order = run(starter.order(self._comm, briefing), self._wait)
+        self._ordered = run(starter.order(self._comm, briefing), self._wait)
 
     def ready(self) -> bool:
         """Whether it is known what has come of the newcomers."""
@@ -42,16 +45,23 @@ class Starter:
 
     def arrivals(self) -> Arrivals:
         """What has come of them, when that is known."""
-        return run(starter.arrivals(self._comm, self._order), self._wait)
+        assert self._ordered is not None  # noqa: S101 - they were
+        return self._heard(run(starter.arrivals(self._comm, self._ordered), self._wait))
 
     def give_up(self) -> None:
         """Nobody waits any more for the newcomers that were ordered: they go again."""
-        run(starter.give_up(self._comm, self._order), self._wait)
+        assert self._ordered is not None  # noqa: S101 - they were
+        self._heard(run(starter.give_up(self._comm, self._ordered), self._wait))
+
+    def _heard(self, there: Arrivals) -> Arrivals:
+        self.lost = there.lost
+        self._failed += there.outcome is not None and bool(there.outcome.error)
+        return there
 
     def end(self, *, last: bool = False) -> bool:
-        """The process ends; no order is open. At the ``last`` end, that of the job: whether some of those that it has
-        started stand still."""
-        return run(starter.end(self._comm, last=last), self._wait)
+        """The process ends; no order is open. Whether it stands still; at the ``last`` end, that of the job, or some of
+        those that it has started."""
+        return self.lost or run(starter.end(self._comm, last=last, failed=self._failed), self._wait)
 
 
 def main() -> None:

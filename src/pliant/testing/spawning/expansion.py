@@ -9,12 +9,13 @@ from typing import NamedTuple
 from pliant.job.errors import FEW_DESCRIPTORS
 from pliant.job.spawning import messages as m
 from pliant.job.spawning import sources, starter
+from pliant.job.spawning.kin import patience
 from pliant.plan.spawn import SOURCES, Method, SpawnPlan, Strategy, spawn_plan
 from pliant.protocol.phases import Phase
 from pliant.testing.audit.violation import Violation
 from pliant.testing.spawning.comms import Handle, Link, handle
 from pliant.testing.spawning.fabric import Fabric
-from pliant.testing.spawning.faults import SOUND, draw
+from pliant.testing.spawning.faults import SOUND, Ill, draw, draw_own
 from pliant.testing.spawning.processes import Proc, State
 from pliant.testing.spawning.programs import Job
 
@@ -55,7 +56,8 @@ def draw_plan(random: Random) -> Drawn:
 
 
 class Verdict(NamedTuple):
-    """``how``: expanded, stayed or ended. ``broken``: the kind of violation, empty if none."""
+    """``how``: expanded, stayed, ended, or stands, as a rank of the job does. ``broken``: the kind of violation, empty
+    if none."""
 
     seed: int
     how: str
@@ -86,8 +88,14 @@ def expansion(seed: int, *, disturbed: bool = True, telling: bool = False) -> Ve
         world.run()
     except Violation as found:
         broken, what = found.kind, f"{found}"
-    faults = tuple(ill.kind for ill, _, _ in world.fabric.hits)
+    faults = tuple(_named(ill, proc) for ill, proc, _ in world.fabric.hits)
     return Verdict(seed, world.how, faults, broken, what, world.story)
+
+
+def _named(ill: Ill, proc: Proc | None) -> str:
+    if proc is None or not proc.was_there:
+        return ill.kind
+    return f"{ill.kind} {'starter' if proc.is_starter else 'source'}"
 
 
 class Expansion:
@@ -98,6 +106,10 @@ class Expansion:
         self.plan, self.beside = draw_plan(random)
         sizes = tuple(call.size for call in self.plan.calls)
         self.ills = draw(random, sizes, LIMIT_S) if disturbed else SOUND
+        if disturbed:
+            others = Random(f"spawning {seed}, own ranks")  # noqa: S311
+            own = draw_own(others, self.plan.sources, beside=self.beside, limit_s=LIMIT_S)
+            self.ills = self.ills._replace(marked=self.ills.marked | own)
         self.story: list[str] = []
         self.how = ""
         story = self.story.append if telling else lambda _: None
@@ -119,7 +131,7 @@ class Expansion:
             self._starter()
         for proc in self.sources:
             fabric.begin(proc, self.job.source(proc, handle(own, proc)))  # type: ignore[arg-type]
-        while fabric.ended is None and fabric.clock.step(LONGEST_S):
+        while fabric.ended is None and fabric.clock.step(LONGEST_S + self.job.computes_s):
             if fabric.clock.happened > MOST:
                 raise Violation("stuck", f"not over after {MOST} things that happened: {self._waits()}")
         self._judge()
@@ -140,6 +152,11 @@ class Expansion:
         if ended is not None and ended.failed:
             self.how = "ended"
             self._excused(ended.text)
+            self._ended_in_time()
+            return
+        if ended is None and any(proc.state is State.STANDS for proc in self.sources):
+            self.how = "stands"
+            self._stands()
             return
         if ended is None:
             if waits := [proc for proc in self.sources if proc.state is not State.GONE]:
@@ -166,16 +183,50 @@ class Expansion:
             if proc.state is not State.GONE
         )
 
+    def _stands(self) -> None:
+        """A rank of the job stands still, and who waits for it in the resize has not ended the job: it is alone, or the
+        resize is over for all others. Who is called off may wait until the job ends."""
+        for proc in self.fabric.procs:
+            if proc.state is not State.RUNS or proc.phase is None or proc.waiting is None:
+                continue
+            patient = proc.waiting.what in ("those below to go", "leaving") or len(self.sources) == 1
+            if not patient or proc.waiting.timer is not None:
+                raise Violation("stuck", f"{proc} waits in phase {proc.phase} for ever: {self._waits()}")
+
+    def _ended_in_time(self) -> None:
+        """Where a process that was there stands still the others notice it, one after the other at worst."""
+        for ill, proc, _ in self.fabric.hits:
+            if proc is None or not proc.was_there or ill.kind != "stand":
+                continue
+            waited, longest = (
+                self.fabric.clock.now - proc.struck,
+                (patience(self.plan) + 2) * LIMIT_S + SLACK_S,
+            )
+            if waited > longest:
+                raise Violation(
+                    "stuck", f"the job has ended {waited:.1f} s after {proc}, {longest:g} s at most"
+                )
+
     def _excused(self, text: str) -> None:
         """The job has ended: where docs/resizing.md says so, and nowhere else."""
-        for ill, _, there in self.fabric.hits:
+        for ill, proc, there in self.fabric.hits:
             if ill.kind in ("die", "silent"):
+                return
+            if proc is not None and proc.was_there and self._costs_the_job(ill, proc):
                 return
             if ill.kind == "slow start" and ill.seconds > 0.9 * LIMIT_S:
                 return
             if ill.kind in ("stand", "raise", "slow") and there:
                 return
         raise Violation("lost", f"the job has ended: {text}")
+
+    @staticmethod
+    def _costs_the_job(ill: Ill, proc: Proc) -> bool:
+        """What happens to a rank of the job, or to the process that starts others beside it, which is waited for in no
+        call that blocks before it has begun to say that all are there."""
+        if ill.kind == "slow":
+            return ill.seconds > 0.9 * LIMIT_S and (proc.there or not proc.is_starter)
+        return ill.kind == "raise" or proc.there or not proc.is_starter
 
     def _of_one_mind(self) -> None:
         results = [self.job.results.get(proc) for proc in self.sources]
@@ -205,6 +256,8 @@ class Expansion:
     def _in_time(self) -> None:
         """It goes on after half of the deadline, where it does not wait for what other sources start."""
         at = self.sources[0].at
+        if any(proc is not None and proc.was_there for _, proc, _ in self.fabric.hits):
+            return
         if self.beside or Phase.SYNCHRONISE not in at or not (self.plan.one or len(self.sources) == 1):
             return
         if (waited := at[None] - at[Phase.SYNCHRONISE]) > LIMIT_S / 2 + SLACK_S:
@@ -220,6 +273,8 @@ class Expansion:
             right = "there is no program 'program'" in text
         elif not ills.descriptors:
             right = FEW_DESCRIPTORS in text
+        elif "says nothing" in text:
+            right = any(proc is not None and proc.is_starter for _, proc, _ in self.fabric.hits)
         elif "refused" in kinds:
             right = "no descriptor is free" in text or "not all of the groups" in text
         else:

@@ -21,6 +21,7 @@ from pliant.testing.clock import Clock
 from pliant.testing.spawning.comms import Handle, Link, Port, Request, Round, handle
 from pliant.testing.spawning.faults import Ill, Ills
 from pliant.testing.spawning.processes import (
+    CPU_S,
     PHASES,
     Compute,
     Doing,
@@ -38,7 +39,6 @@ from pliant.testing.spawning.processes import (
 NOT_YET = object()
 SOON_S = (1e-4, 1e-3, 1e-3, 0.02)
 START_S = (0.03, 0.4)
-CPU_S = (1e-3, 0.3)
 
 
 class Fabric:
@@ -112,25 +112,28 @@ class Fabric:
     # ---- faults -------------------------------------------------------------------------------------
 
     def _comes(self, proc: Proc, doing: Doing) -> None:
-        proc.done += 1
+        # Before and behind a resize these do as their program does, which may stand still.
+        counts = not proc.was_there or proc.is_starter or proc.phase is not None
+        proc.done += counts
         kind = getattr(doing, "kind", None)
         if proc.world >= 0 and (kind is m.Verdict or has_none_to_hear(proc, doing)):
             proc.there = True
         self.tell(f"{proc} {told(doing)}")
         self._in_phase(proc, doing)
-        ill = self.ills.of(proc.world, proc.rank, proc.done) if not proc.joined else None
+        ill = self.ills.of(*proc.place, proc.done) if counts and not proc.joined else None
         if ill is None:
             self._do(proc, doing)
             return
         self.hits.append((ill, proc, proc.there))
+        proc.struck = self.clock.now
         self.tell(f"FAULT {ill.kind} {ill.seconds:.3g}: {proc}")
         match ill.kind:
-            case "die":
-                self.end(proc, "killed")
             case "stand":
                 proc.state = State.STANDS
-            case "raise":
+            case "raise" if not proc.was_there:
                 proc.state = State.FAILED
+            case "die" | "raise":
+                self.end(proc, "killed")
             case _:
                 self.clock.later(ill.seconds, partial(self._do, proc, doing))
 
@@ -208,8 +211,8 @@ class Fabric:
                 self._wait(proc, what, poll, (mine.link,), limited=limited, share=share)
             case o.Hosts(comm, what):
                 self._gather(proc, self._use(proc, comm), proc.host, what, limited=True)
-            case Gather(comm, value):
-                self._gather(proc, self._use(proc, comm), value, "all to come", limited=False)
+            case Gather(comm, value, share):
+                self._gather(proc, self._use(proc, comm), value, "all to come", limited=False, share=share)
             case o.Look(comm, _, what):
                 self._gather(proc, self._use(proc, comm), None, what, limited=True, look=True)
             case o.Duplicate(what):
@@ -303,6 +306,7 @@ class Fabric:
 
     def _send(self, proc: Proc, mine: Handle, target: int, message: msgspec.Struct) -> None:
         link, other, data = mine.link, mine.others[target], msgspec.json.encode(message)
+        proc.there |= isinstance(message, (m.Outcome, m.Verdict))
         delay = self._soon() + self.ills.late_word(self.random)
         at = max(self.clock.now + delay, link.arrives.get((proc, other), 0.0))
         link.arrives[proc, other] = at
@@ -332,8 +336,9 @@ class Fabric:
             raise Violation("wrong", f"{proc} expects a {kind.__name__} and hears {found}") from error
 
     def _gather(  # noqa: PLR0913 - what is gathered
-        self, proc: Proc, mine: Handle, value: object, what: str, *, limited: bool, look: bool = False
-    ) -> None:
+        self, proc: Proc, mine: Handle, value: object, what: str, *, limited: bool, look: bool = False,
+        share: float = 1.0,
+    ) -> None:  # fmt: skip
         begun = self._begin(proc, mine.link, "look" if look else "gather", value)
 
         def poll() -> object:
@@ -343,7 +348,7 @@ class Fabric:
                 return self.ills.program, self.ills.descriptors
             return [begun.came[each] for each in mine.link.procs]
 
-        self._wait(proc, what, poll, (mine.link,), limited=limited)
+        self._wait(proc, what, poll, (mine.link,), limited=limited, share=share)
 
     # ---- communicators ------------------------------------------------------------------------------
 
@@ -433,9 +438,8 @@ class Fabric:
                 for each in by.procs:
                     self._refused(each)
                 if proc.waiting is None:
-                    self.clock.later(
-                        self._soon(), partial(self._go, proc, None, o.Failed("no descriptor is free"))
-                    )
+                    failed = o.Failed("no descriptor is free")
+                    self.clock.later(self._soon(), partial(self._go, proc, None, failed))
                 return
             self._start(by, begun, number)
 

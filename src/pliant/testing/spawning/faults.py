@@ -5,7 +5,13 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple
 
+from pliant.plan.spawn import SOURCES
+
+STARTER = -2
+"""The world of the process that starts others beside the job, as sources have SOURCES."""
 KINDS = ("die", "stand", "stand", "raise", "raise", "slow", "slow", "slow")
+OWN = 0.3
+"""The share of worlds in which something happens to a process that was there before the expansion."""
 LATE = 0.2
 """The share of words that are late, in worlds where some are."""
 
@@ -18,8 +24,9 @@ class Ill(NamedTuple):
 
 
 class Ills(NamedTuple):
-    """``marked``: what happens to the newcomer (world, rank) before its n-th operation. Of worlds, by number:
-    ``refused`` cannot be started, ``silent`` never begins with MPI, and ``slow_start`` so much later."""
+    """``marked``: what happens to the process (world, rank) before its n-th operation; a source's are counted while it
+    is in a phase. Of worlds, by number: ``refused`` cannot be started, ``silent`` never begins with MPI, and
+    ``slow_start`` so much later."""
 
     marked: dict[tuple[int, int, int], Ill]
     program: bool = True
@@ -42,6 +49,22 @@ class Ills(NamedTuple):
 SOUND = Ills({})
 MOST = 45
 """Operations of a newcomer, about."""
+
+
+MOST_OWN = {SOURCES: 28, STARTER: 30}
+
+
+def draw_own(
+    random: Random, sources: int, *, beside: bool, limit_s: float
+) -> dict[tuple[int, int, int], Ill]:
+    """What happens to one of so many sources, or to the process that starts others beside them; seldom anything."""
+    if random.random() > OWN:
+        return {}
+    world = STARTER if beside and random.random() < 0.6 else SOURCES
+    rank = random.randrange(sources) if world == SOURCES else 0
+    kind = random.choice(KINDS)
+    seconds = random.uniform(0.0, 1.5 * limit_s) if kind == "slow" else 0.0
+    return {(world, rank, random.randint(1, random.choice((8, MOST_OWN[world])))): Ill(kind, seconds)}
 
 
 def draw(random: Random, sizes: tuple[int, ...], limit_s: float) -> Ills:

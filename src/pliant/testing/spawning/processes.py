@@ -9,9 +9,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 from pliant.job.spawning import messages as m
 from pliant.job.spawning import operations as o
+from pliant.plan.spawn import SOURCES
 from pliant.protocol.phases import Phase
 from pliant.testing.clock import Timer
 from pliant.testing.spawning.comms import Link
+from pliant.testing.spawning.faults import STARTER
 
 
 class State(StrEnum):
@@ -22,6 +24,10 @@ class State(StrEnum):
     FAILED = "has failed"
     LINGERS = "has ended, and is still connected"
     GONE = "gone"
+
+
+CPU_S = (1e-3, 0.3)
+"""What a step of the program takes beside its own time."""
 
 
 class Compute(NamedTuple):
@@ -37,10 +43,11 @@ class Probe(NamedTuple):
 
 
 class Gather(NamedTuple):
-    """``value`` of all ranks of ``comm``; the outcome."""
+    """``value`` of all ranks of ``comm``; the outcome. In a phase it has ``share`` times the deadline."""
 
     comm: o.Comm
     value: object
+    share: float = 1.0
 
 
 class EndAll(NamedTuple):
@@ -90,7 +97,19 @@ class Proc:
     goes: bool = False
     """Whether it has begun to leave its parent: nobody hears of it behind that."""
     done: int = 0
+    """Operations; of those that were there before the expansion, in its phases."""
     waiting: Waiting | None = None
+    struck: float = 0.0
+    """When something has happened to it."""
+
+    @property
+    def was_there(self) -> bool:
+        """Before the expansion."""
+        return self.world == SOURCES
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return (STARTER if self.is_starter else self.world), self.rank
 
     def __str__(self) -> str:
         name = "starter" if self.is_starter else "source" if self.world < 0 else f"newcomer {self.world}."

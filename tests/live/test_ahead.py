@@ -35,6 +35,7 @@ def ordered(run: BatchRun, size: int) -> None:
     until(lambda: run.order("job", str(size)).returncode == 0, f"the order to {size} nodes")
 
 
+@pytest.mark.long
 def test_constants_come_through_growth_and_shrink_and_the_job_computes_meanwhile(
     start: Start, tmp_path: Path
 ) -> None:

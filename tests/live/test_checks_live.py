@@ -41,9 +41,13 @@ def test_newcomers_that_are_late_are_called_off_and_the_job_is_as_before(start: 
     [
         ("bounds", "job.check() differs in its arguments"),
         ("action", "the last check said NONE"),
-        ("kinds", "rank 0 is at job.check(), rank 1 at job.icheck()"),
-        ("forgotten", "the check before said EXPAND, and job.resize() was not called: call it"),
-        ("halves", "rank 0 is at job.resize(), rank 1 at job.check()"),
+        pytest.param("kinds", "rank 0 is at job.check(), rank 1 at job.icheck()", marks=pytest.mark.long),
+        pytest.param(
+            "forgotten",
+            "the check before said EXPAND, and job.resize() was not called: call it",
+            marks=pytest.mark.long,
+        ),
+        pytest.param("halves", "rank 0 is at job.resize(), rank 1 at job.check()", marks=pytest.mark.long),
     ],
 )
 def test_ranks_that_err_are_all_told_and_the_job_goes_on(start: Start, how: str, told: str) -> None:
@@ -84,6 +88,7 @@ def test_newcomers_have_their_time_from_when_the_offer_is_seen(start: Start) -> 
     assert [(x["from"], x["to"], x["outcome"]) for x in ends["resizes"]] == [(1, 3, "done"), (3, 1, "done")]
 
 
+@pytest.mark.long
 def test_an_expansion_that_an_icheck_asked_for_is_called_off_if_it_takes_too_long(start: Start) -> None:
     ends = start(f"nodes = 4\n{KEEP}", ahead("late")).finish()["ahead"]
     steps, found, *seen = ends["result"].split()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import pytest
 from harness import PROGRAMS, BatchRun, job
 
 from pliant.apps.heat import solve_serial
@@ -82,6 +83,7 @@ def test_every_layout_is_right_on_four_ranks_of_mpiexec_and_so_is_the_plate() ->
         assert (ran.returncode, ran.stdout.strip()) == (0, said), ran.stderr
 
 
+@pytest.mark.long
 def test_what_is_not_the_same_after_a_resize_fails_it_and_the_job_goes_on_as_it_was(
     start: Start, tmp_path: Path
 ) -> None:

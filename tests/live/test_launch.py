@@ -184,6 +184,7 @@ def test_one_process_reads_what_is_typed(launched: Launched, tmp_path: Path) -> 
     assert process.communicate(b"a\nb", timeout=PATIENCE_S)[0] == b"a\nb"
 
 
+@pytest.mark.long
 def test_mpi_over_nodes(launched: Launched) -> None:
     program = (
         "from mpi4py import MPI; c = MPI.COMM_WORLD; print(c.rank, c.size, c.allreduce(c.rank), flush=True);"

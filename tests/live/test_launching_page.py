@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from harness import Page
 
 PAGE = Page("launching.md")
 
 
+@pytest.mark.long
 def test_the_commands_of_the_page_do_what_it_says(tmp_path: Path) -> None:
     tagged, several, typed, summary, trace = PAGE.commands
     with PAGE.shell(tmp_path) as shell:

@@ -231,6 +231,7 @@ def test_a_wish_during_a_resize_is_said_after_it(start: Callable[..., BatchRun])
     assert (hasty["state"], hasty["result"]) == ("COMPLETED", "came [1] left [1]"), run.story()
 
 
+@pytest.mark.long
 def test_futures_are_exact_while_places_come_and_leave(start: Callable[..., BatchRun]) -> None:
     """One job grows and shrinks by its own load, the other one when it is told to."""
     nodes = "{ min = 1, max = 2, preferred = 1 }"

@@ -74,6 +74,14 @@ def until(true: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
+def pliant(run: BatchRun, *words: str) -> str:
+    """A command from another terminal: what it says."""
+    said = subprocess.run(
+        [PLIANT, *words], env=run.env, capture_output=True, text=True, timeout=60, check=False
+    )
+    return said.stdout + said.stderr
+
+
 class Page:
     """A page of docs/ whose blocks of code are run, so that it cannot say what is not so. The first line of a program
     or a batch is a comment with its name; all else is commands."""

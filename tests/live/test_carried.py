@@ -8,9 +8,9 @@ from pathlib import Path
 from zlib import crc32
 
 import pytest
-from harness import PROGRAMS, BatchRun, job, until
+from harness import PROGRAMS, BatchRun, job, pliant, until
 from test_bare import ONE, run
-from test_migrate import KEEP, is_resize, pliant
+from test_migrate import KEEP, is_resize
 
 from pliant.core import records as r
 from pliant.core.moving import ASKED_BACK

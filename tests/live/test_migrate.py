@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
-from harness import PLIANT, PROGRAMS, BatchRun, is_right, job, until, until_told
+from harness import PROGRAMS, BatchRun, is_right, job, pliant, until, until_told
 
 from pliant.core import records as r
 from pliant.core.moving import ASKED_BACK
@@ -20,14 +19,6 @@ KEEP = 'policy = "easy"\ncooldown_s = 0'  # never resizes by itself: only orders
 
 def is_resize(number: int, record: r.ResizeDone | r.ResizeFailed) -> bool:
     return record.resize == number
-
-
-def pliant(run: BatchRun, *words: str) -> str:
-    """A command from another terminal: what it says."""
-    said = subprocess.run(
-        [PLIANT, *words], env=run.env, capture_output=True, text=True, timeout=60, check=False
-    )
-    return said.stdout + said.stderr
 
 
 def moved(run: BatchRun, number: int, *words: str) -> r.ResizeDone:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import PROGRAMS, BatchRun, is_right, job
+from harness import PROGRAMS, BatchRun, is_right, job, pliant
 
 from pliant.core import records as r
+from pliant.model.nodes import NodeSet
 
 Start = Callable[..., BatchRun]
 EVOLVES = {"class": "evolving"}
@@ -36,6 +37,27 @@ def test_a_wish_stays_open_until_the_nodes_are_free(start: Start, tmp_path: Path
     assert is_right(kept["result"])
     assert [x["outcome"] for x in kept["resizes"]] == ["done"]
     assert wanted(kept) == [(1, 3)]
+
+
+@pytest.mark.long
+def test_a_wish_stays_open_when_the_rank_that_asked_has_gone(start: Start, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    run = start(
+        "nodes = 4\ncooldown_s = 0",
+        job("keeps", f"python {PROGRAMS / 'keeps.py'} 100000", "{ min = 1, max = 4 }", **EVOLVES),
+        job("holds", f"sh -c 'until [ -e {flag} ]; do sleep 0.02; done'", "2", kind="tasks"),
+    )
+    run.wait_for(r.JobWishes)
+    run.wait_for(r.JobStarted, lambda x: x.job != 1)
+    assert "ordered to move" in pliant(run, "migrate", "keeps")
+    moved = run.wait_for(r.ResizeDone)
+    assert (moved.released, moved.root > 0) == (NodeSet.of([0]), True)
+    assert [each.get("wish") for each in run.queue()[0]["jobs"]] == ["3:4", None]
+    flag.touch()
+    kept = run.finish()["keeps"]
+    assert is_right(kept["result"])
+    assert [(x["from"], x["outcome"]) for x in kept["resizes"]] == [(1, "done"), (1, "done")]
+    assert [after >= 3 for _, after in wanted(kept)] == [True]
 
 
 @pytest.mark.long

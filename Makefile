@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup check test long demo clean cluster
+.PHONY: setup check test long demo clean cluster flavours
 
 setup: $(STAMP)
 
@@ -35,8 +35,22 @@ cluster: setup
 	$(BIN)/python -m pytest -q tests/cluster
 	$(BIN)/python -m pytest -q tests/slurm
 
+# The live tests of resizes, failures and worlds with other MPIs, each in an environment of its own.
+FLAVOURS := mpich==4.1.3 impi-rt==2021.18.1
+flavours: setup
+	for mpi in $(FLAVOURS); do \
+	  place=.venv-$${mpi%%=*}; \
+	  [ -e $$place/.$$mpi ] || { $(PYTHON) -m venv $$place && \
+	    $$place/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1' && \
+	    $$place/bin/python -m pip install --quiet --disable-pip-version-check $$mpi 'mpi4py>=4.1,<5' -e '.[apgas]' --group dev && \
+	    touch $$place/.$$mpi; } || exit 1; \
+	  echo "== $$mpi"; \
+	  $$place/bin/python -m pytest -q -n 3 -m "not long" $(FLAVOURED) || exit 1; \
+	done
+FLAVOURED := tests/live/test_resizes.py tests/live/test_failures.py tests/live/test_worlds.py
+
 demo: setup
 	$(BIN)/pliant demo
 
 clean:
-	rm -rf .venv dist .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* dist .mypy_cache .ruff_cache .hypothesis

@@ -10,7 +10,7 @@ from node_driver import HOME, Driver, hello, only, start_order, told
 
 from pliant.live.node import messages as n
 from pliant.live.node import recording
-from pliant.live.node.dialects import mpich_segment
+from pliant.live.node.dialects import LAUNCHERS, mpich_segment
 from pliant.live.node.life import HEARTBEAT_S, LAST_S, START_S
 from pliant.live.node.proof import KILL_S, TRACKERS_S
 from pliant.live.node.register import token_name
@@ -87,10 +87,12 @@ def test_a_group_is_started_rank_by_rank() -> None:
     assert (first.rank, second.rank) == (1, 2)
     assert first.argv == ("prog", "x")
     assert first.connect
-    assert first.without == ("PMI_", "PMIX_", "HYDI_", "HYDRA_", "OMPI_", "PLIANT_RANK")
+    assert first.without == LAUNCHERS
+    assert first.defaults == {
+        "MPIR_CVAR_CH4_NETMOD": "ucx", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+    }  # fmt: skip
     assert first.env == {
-        "MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_POSIX_DIR": HOME.shm, "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1", "A": "b", "PLIANT_RUN": "r1", "PLIANT_JOB": "1", "PLIANT_GROUP": "3",
+        "UCX_POSIX_DIR": HOME.shm, "A": "b", "PLIANT_RUN": "r1", "PLIANT_JOB": "1", "PLIANT_GROUP": "3",
         "PLIANT_NODE": "n0", "PLIANT_SOCKET": HOME.socket, "PLIANT_TOKEN_FILE": token,
         "PMI_SIZE": "3", "PMI_RANK": "1", "PMI_ID": "1",
     }  # fmt: skip
@@ -127,7 +129,10 @@ def test_a_task_without_mpi_finds_none_of_it() -> None:
 @pytest.mark.parametrize(
     ("order", "says"),
     [
-        (start_order(dialect="pmix"), "'pmix' is not known here; known are launch, none, pmi1"),
+        (
+            start_order(dialect="pmix"),
+            "'pmix' is not known here; known are intel, launch, none, pmi1, pmi1-ofi",
+        ),
         (start_order(sizes=(1,), part=1), "no part 1"),
         (start_order(sizes=(), part=0), "no part 0"),
         (start_order(sizes=(0,)), "with ranks in it"),

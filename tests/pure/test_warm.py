@@ -48,7 +48,7 @@ def _subreaper() -> Iterator[None]:
 def start_warm(
     modules: tuple[str, ...] = MODULES, options: tuple[str, ...] = (), cwd: Path = HERE, **env: str
 ) -> WarmProcess:
-    order = StartHelper("warm", (sys.executable, *options), modules, {}, (), str(cwd))
+    order = StartHelper("warm", (sys.executable, *options), modules, {}, {}, (), str(cwd))
     return WarmProcess(ExecStarter(), order, {**ENV, "PLIANT_HELPER": "warm", **env})
 
 
@@ -188,6 +188,25 @@ def test_what_a_module_does_wrong_is_told_as_if_it_was_executed(warm: WarmProces
     assert both(warm, tmp_path / "out", "-m", "this")[0] == 0
     assert both(warm, tmp_path / "out", "-m", "timeit", "-n")[0] == 2
     assert both(warm, tmp_path / "out", "-m", "json.tool", "/dev/null")[0] == 1
+
+
+def test_what_a_module_makes_of_the_environment_is_there(tmp_path: Path) -> None:
+    (tmp_path / "sets.py").write_text(
+        "import os; os.environ['SET_HERE'] = '1'; os.environ['GREETING'] += ' and more'; del os.environ['HOME']"
+    )
+    code = "import sets, os; print(*map(os.environ.get, ('SET_HERE', 'GREETING', 'PLIANT_JOB', 'HOME')))"
+    env = {**ENV, "PYTHONPATH": str(tmp_path)}
+    warm = start_warm(("sets",), PYTHONPATH=str(tmp_path))
+    assert says(warm) == b"ready"
+    found = []
+    for starter in (ExecStarter(), warm):
+        out = tmp_path / "out"
+        out.unlink(missing_ok=True)
+        pid = starter.start([sys.executable, "-c", code], {**env, **JOB}, "/", Streams(str(out)), None)
+        assert not os.waitpid(pid, 0)[1]
+        found.append(out.read_text(errors="surrogateescape"))
+    end(warm)
+    assert found == ["1 gr\udcfc\udcdfe and more 3 None\n"] * 2
 
 
 def test_siblings_draw_different_numbers(warm: WarmProcess, tmp_path: Path) -> None:

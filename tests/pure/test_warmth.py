@@ -64,10 +64,8 @@ def test_the_first_place_is_executed_and_those_after_it_are_forked() -> None:
     asked = node.say_hello()  # nothing is imported before that: it would take the processor from the place
     [order] = only(asked, n.StartHelper)
     assert (order.interpreter, order.modules, order.cwd) == (("python",), MODULES, "/")
-    assert order.env == {
-        "A": "b", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
-        "PLIANT_RUN": "r1", "PLIANT_NODE": "n0", "PLIANT_HELPER": "warm",
-    }  # fmt: skip
+    assert order.env == {"A": "b", "PLIANT_RUN": "r1", "PLIANT_NODE": "n0", "PLIANT_HELPER": "warm"}
+    assert order.defaults == {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     assert node.timers["warm"] == READY_S
     helper = node.start_helper(asked, ready=False)
     assert node.order_place(A="b").helper == 0  # it is still at work

@@ -23,6 +23,7 @@ from pliant.core.settings import Settings
 from pliant.daemon import control
 from pliant.daemon.directory import current_directory
 from pliant.daemon.foreground import run_batch
+from pliant.daemon.submission import settle
 from pliant.measure.trials import MPIEXEC
 from pliant.model.batch import Batch, ClusterSpec
 from pliant.model.errors import PliantError
@@ -149,7 +150,8 @@ def _start() -> Finding:
     with tempfile.TemporaryDirectory() as place:
         try:
             current_directory().encode()
-            batch = Batch(ClusterSpec(nodes=1, slots=2), (job,), "doctor")
+            jobs = settle((job,), "doctor").jobs
+            batch = Batch(ClusterSpec(nodes=1, slots=2), jobs, "doctor")
             records, stopped = run_batch(batch, Fcfs(), Settings(), output=Path(place))
             if stopped is not None:
                 raise stopped

@@ -66,8 +66,11 @@ def live(variant: Variant, *, output: Path, console: Console, predicted_s: float
     policy = variant.policy()
     specs = tuple(job.rigid() for job in batch.jobs) if variant.rigid else batch.jobs
     path = with_own_python(os.environ)["PATH"]
-    jobs = tuple(msgspec.structs.replace(job, env={"PATH": path, **job.env}) for job in specs)
+    given = [msgspec.structs.replace(job, env={"PATH": path, **job.env}) for job in specs]
+    jobs, notices = submission.settle(given, batch.source)
     with LiveView(name, policy.name, variant.nodes, console) as view:
+        for notice in notices:
+            view.notice(notice)
         records, stopped = run_batch(
             msgspec.structs.replace(batch, jobs=jobs), policy, variant.settings, output=output, display=view,
             hosts=variant.hosts,

@@ -17,6 +17,7 @@ import typer
 
 from pliant.cli.hosts import ALLOCATED, hosts_allocated, hosts_named, is_text, passed_on
 from pliant.cli.outputs import check_output
+from pliant.daemon import submission
 from pliant.daemon.directory import current_directory
 from pliant.daemon.launcher import Launcher, Outcome, Plan, unwritten, unwritten_code
 from pliant.launch.tree.interfaces import controller_at
@@ -62,8 +63,17 @@ def launch(  # noqa: PLR0913 - the options of a command
         str | None, typer.Option(help="Nodes that are reached by ssh, as node[01-64] or a,b,c.")
     ] = None,
     mpi: Annotated[
-        bool, typer.Option("--mpi", help="They are the ranks of one MPI program (MPICH).")
+        bool,
+        typer.Option("--mpi", help="They are the ranks of one MPI program; which MPI it is, it is asked."),
     ] = False,
+    mpi_is: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="--mpi, and this is which, where that cannot be found out: mpich, intel or openmpi, perhaps with a "
+            "version, as 'mpich 4.1'.",
+        ),
+    ] = "",
     degree: Annotated[str, typer.Option(help="Of the tree of agents: a number, binomial or direct.")] = "32",
     routing: Annotated[str, typer.Option(help="Tree by which messages to all go; --degree by default.")] = "",
     window: Annotated[int, typer.Option(help="How many agents each agent starts at a time.")] = 32,
@@ -108,7 +118,7 @@ def launch(  # noqa: PLR0913 - the options of a command
         passed_on(),
         current_directory(),
         sizes,
-        "pmi1" if mpi else "launch",
+        submission.dialect_of(tuple(command), mpi_is) if mpi or mpi_is else "launch",
         stdin,
         spill << 20,
     )

@@ -51,6 +51,7 @@ def run(  # noqa: PLR0913 -- a command has its options as parameters
     walltime: o.WALLTIME = None,
     time_limit: o.TIME_LIMIT = None,
     kind: o.KIND = None,
+    mpi: o.MPI = "",
     nodes: o.NODES = 0,
     hosts: o.HOSTS = "",
     provider: o.PROVIDER = None,
@@ -75,7 +76,7 @@ def run(  # noqa: PLR0913 -- a command has its options as parameters
     said = PolicySpec(policy, start or None, order or None)
     where = hosts_of(provider, hosts, ssh_options=ssh_option or (), interface=interface, degree=degree)
     there = len(where.names) if where is not None else 0
-    batch = _batch(words, JobOptions(size, walltime, time_limit, kind), nodes, said, there)
+    batch = _batch(words, JobOptions(size, walltime, time_limit, kind, mpi), nodes, said, there)
     if not dry_run:
         _check_live(batch, rigid=rigid and not compare)
     malleable = Variant(batch, "", rigid=False, cost=costs, hosts=where)
@@ -102,6 +103,7 @@ class JobOptions(NamedTuple):
     walltime: float | None = None
     time_limit: float | None = None
     kind: JobKind | None = None
+    mpi: str = ""
 
     def job(self, words: list[str]) -> dict[str, Any]:
         """The command ``words`` as a job of a batch; BatchError."""
@@ -110,6 +112,7 @@ class JobOptions(NamedTuple):
             "command": words,
             "nodes": self.size or "1",
             "kind": self.kind or JobKind.MPI,
+            "mpi": self.mpi,
             **self._walltime(),
         }
 
@@ -124,6 +127,7 @@ class JobOptions(NamedTuple):
             ("-N", "nodes", self.size),
             ("-t", "walltime", self.walltime),
             ("--kind", "kind", self.kind),
+            ("--mpi", "mpi", self.mpi),
         ):
             if value not in ("", None):
                 raise BatchError(f"{option} is for a command; in {batch}, give each job its {key}")

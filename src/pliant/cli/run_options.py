@@ -40,6 +40,14 @@ KIND = Annotated[
     JobKind | None,
     typer.Option(help="Without a batch: what the job's nodes are to each other; else mpi."),
 ]
+MPI = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="Without a batch: which MPI the command loads, where that cannot be found out, as in a script of a "
+        "shell: mpich, intel or openmpi, perhaps with a version, as 'mpich 4.1'.",
+    ),
+]
 NODES = Annotated[
     int,
     typer.Option(min=0, max=MOST_NODES, help="How many nodes; 0: what the batch says, or 8, or all hosts."),

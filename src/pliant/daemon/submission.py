@@ -1,15 +1,24 @@
-"""What is refused before a live run starts anything: more nodes than it takes, commands that cannot be started."""
+"""What is settled before a live run starts anything: what is refused, as commands that cannot be started, and which
+MPI each job will load."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+import msgspec
+
+from pliant.daemon.detect import mpi_of
 from pliant.daemon.directory import current_directory
 from pliant.daemon.journal import log_file
 from pliant.launch.verify import with_own_python
 from pliant.model.batch import Batch
 from pliant.model.errors import BatchError
+from pliant.model.flavours import UNKNOWN, Mpi, Way, named, way_of
+from pliant.model.jobs import JobClass, JobSpec
+from pliant.model.kinds import JobKind
 from pliant.model.limits import LIVE_NODES
 from pliant.protocol.starting import room_beside, start_problem
 
@@ -30,3 +39,61 @@ def check(batch: Batch, output: Path) -> None:
         for what, words in (("", job.command), ("verify: ", job.verify)):
             if words and (problem := start_problem(words, env, job.cwd or here, place, room)):
                 raise BatchError(f"{batch.source}: job {job.name!r}: {what}{problem}")
+
+
+class Settled(NamedTuple):
+    """Jobs as they will be run, and what their user should know of that."""
+
+    jobs: tuple[JobSpec, ...]
+    notices: tuple[str, ...]
+
+
+def settle(jobs: Sequence[JobSpec], source: str) -> Settled:
+    """Which MPI each job will load, as far as it says so or can be asked. Jobs that cannot be resized with theirs keep
+    the size that they are started with; BatchError for one that cannot be started at all."""
+    settled: list[JobSpec] = []
+    keeping: dict[str, list[str]] = {}
+    for job in jobs:
+        if job.kind is not JobKind.MPI:
+            settled.append(job)
+            continue
+        mpi, way = _mpi_of(job.command, job.mpi, {**os.environ, **job.env}, job.cwd)
+        if way.refused:
+            raise BatchError(f"{source}: job {job.name!r}: it loads {mpi.name}: {way.refused}")
+        if way.keeps and not job.keeps_size:
+            keeping.setdefault(f"{mpi.name}: {way.keeps}", []).append(job.name)
+            job = msgspec.structs.replace(job, job_class=JobClass.MOLDABLE)  # noqa: PLW2901
+        settled.append(msgspec.structs.replace(job, mpi=mpi.text))
+    notices = tuple(
+        f"{_some(names)} will keep the size of the start, as MPI cannot do more there: {why}; see pliant doctor"
+        for why, names in keeping.items()
+    )
+    return Settled(tuple(settled), notices)
+
+
+def dialect_of(command: Sequence[str], said: str) -> str:
+    """How the ranks of an MPI program are launched, which loads what was ``said``, if anything; BatchError if they
+    cannot be."""
+    try:
+        mpi, way = _mpi_of(command, said, os.environ, "")
+    except ValueError as error:
+        raise BatchError(f"--mpi-is: {error}") from None
+    if way.refused:
+        raise BatchError(f"the program loads {mpi.name}: {way.refused}")
+    return way.dialect
+
+
+def _mpi_of(command: Sequence[str], said: str, environ: Mapping[str, str], cwd: str) -> tuple[Mpi, Way]:
+    """Where nobody knows, what Pliant brings."""
+    if said:
+        mpi = named(said)
+    elif found := mpi_of(command, environ, cwd):
+        mpi = found.mpi
+    else:
+        return Mpi("", ()), UNKNOWN
+    return mpi, way_of(mpi, environ)
+
+
+def _some(names: Sequence[str], most: int = 3) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ("job " if len(names) == 1 else "jobs ") + ", ".join(names[:most]) + more

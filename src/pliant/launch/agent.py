@@ -379,8 +379,9 @@ class Agent:
 
 
 def _environment(order: n.Spawn | n.StartHelper) -> dict[str, str]:
-    """The agent's own, but for what must not reach the process, and what is ordered over it."""
-    return {key: value for key, value in os.environ.items() if not key.startswith(order.without)} | order.env
+    """The agent's own, but for what must not reach the process, and what is ordered over and under it."""
+    own = {key: value for key, value in os.environ.items() if not key.startswith(order.without)}
+    return order.defaults | own | order.env
 
 
 def peer(writer: asyncio.StreamWriter) -> tuple[int, int]:

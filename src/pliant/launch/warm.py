@@ -26,7 +26,7 @@ import socket
 import sys
 import time
 import types
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,6 +61,7 @@ def serve(before: Collection[str]) -> None:
     program, so that the interpreter ends as it always does. ``before``: what any program finds imported."""
     orders = socket.socket(fileno=int(os.environ["PMI_FD"]))
     orders.set_inheritable(False)
+    environ = dict(os.environ)
     for name in sys.argv[1:-1]:
         try:
             importlib.import_module(name)
@@ -73,9 +74,8 @@ def serve(before: Collection[str]) -> None:
     orders.send(READY)
     order, answers, pmi = _forked(orders)
     try:
-        command = _become(
-            order, pmi, {name.partition(".")[0] for name in set(sys.modules).difference(before)}
-        )
+        imported = {name.partition(".")[0] for name in set(sys.modules).difference(before)}
+        command = _become(order, pmi, imported, environ)
     except BaseException as error:  # noqa: BLE001 - whatever it is: the agent executes the program
         answers.send(f"{type(error).__name__}: {error}".encode(errors="replace")[:1000])
         os._exit(0)
@@ -119,9 +119,13 @@ def _has_children() -> bool:
 # ---- to become a program ---------------------------------------------------------------------------------
 
 
-def _become(order: Order, pmi: int | None, imported: Collection[str]) -> Sequence[str]:
+def _become(
+    order: Order, pmi: int | None, imported: Collection[str], environ: Mapping[str, str]
+) -> Sequence[str]:
     """Become the process that executing the order would have made, up to the first line of its program. Returns the
-    command without the interpreter and its options. An exception if that cannot be."""
+    command without the interpreter and its options. An exception if that cannot be. What the ``imported`` modules have
+    made of the environment that they found, ``environ``, they are not going to do again: it stays, as mpi4py's
+    FI_PROVIDER_PATH for Intel MPI."""
     _await_adoption(order.agent)
     os.setsid()
     env = order.env
@@ -146,13 +150,25 @@ def _become(order: Order, pmi: int | None, imported: Collection[str]) -> Sequenc
     os.close(null)
     os.close(out)
     _renew_streams()
+    remade = _remade(env, environ, dict(os.environ))
     os.environ.clear()  # before the memory that it may point to is written over
-    os.environ.update(env)
+    os.environ.update(remade)
     _rewrite(order.argv, env)
     sys.orig_argv = list(order.argv)
     sys.argv = [command[0], *command[2:]] if command[0] in {"-c", "-m"} else list(command)
     _forget()
     return command
+
+
+def _remade(env: Mapping[str, str], before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
+    """The environment ``env``, with what has become of ``before`` as far as that is the same there."""
+    changed = {
+        name
+        for name in {*before, *after}
+        if before.get(name) != after.get(name) and before.get(name) == env.get(name)
+    }
+    kept = {name: value for name, value in env.items() if name not in changed}
+    return {**kept, **{name: after[name] for name in changed if name in after}}
 
 
 def _await_adoption(agent: int) -> None:

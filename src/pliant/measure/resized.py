@@ -29,7 +29,7 @@ from pliant.mpi.spawning import (
     expand,
     host,
 )  # fmt: skip
-from pliant.mpi.team import barrier, broadcast, gather_all
+from pliant.mpi.team import barrier, broadcast, gather_all, part_with
 from pliant.mpi.wait import Wait
 from pliant.plan.change import Change, shrunk
 
@@ -145,7 +145,7 @@ class Shrinks:
         self._wait.sleep_until(time.perf_counter() + trial.pause_s)
         self._world.end(self._wait)
         barrier(self._comm, self._wait, "the end")
-        self._comm.Disconnect()
+        part_with(self._comm)
 
     def _shrink(self, own: Process, leaving: Iterable[int]) -> bool:
         """Whether this rank stays."""
@@ -195,7 +195,7 @@ class Gives:
         if first == len(self._trial.gives):
             self._world.end(self._wait)
             barrier(comm, self._wait, "the end")
-            comm.Disconnect()
+            part_with(comm)
             return
         trial = self._trial
         change = shrunk(self._worlds, trial.gives[first].plan(self._worlds))

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from pliant.model.errors import BatchError
+from pliant.model.flavours import named
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.kinds import JobKind
 from pliant.model.limits import BATCH_JOBS, LIVE_SLOTS, MOST_NODES, name_problem, whole
@@ -22,7 +23,7 @@ CLUSTER_KEYS = (
 )  # fmt: skip
 JOB_KEYS = (
     "name", "submit", "command", "cwd", "env", "nodes", "class", "walltime", "kill", "model", "verify", "user",
-    "priority", "count", "phases", "data_mb", "kind",
+    "priority", "count", "phases", "data_mb", "kind", "mpi",
 )  # fmt: skip
 START_S = 10.0
 """What a walltime that was not stated allows for starting, beside half as much again as the model says."""
@@ -135,7 +136,7 @@ def _job(data: Mapping[str, Any], number: int, source: str, cluster: ClusterSpec
     )
     if walltime is None or walltime <= 0:
         raise BatchError(f"{where}: walltime: it must be above 0 seconds")
-    env = _env(data.get("env", {}), f"{where}: env")
+    env, kind = _env(data.get("env", {}), f"{where}: env"), _kind(data, where)
     spec = JobSpec(
         name=name,
         nodes=bounds,
@@ -151,7 +152,8 @@ def _job(data: Mapping[str, Any], number: int, source: str, cluster: ClusterSpec
         user=_text(data, "user", where, ""),
         priority=_priority(data, where),
         data_mb=_amount(data, "data_mb", where, "megabytes", 0.0) or 0.0,
-        kind=_kind(data, where),
+        kind=kind,
+        mpi=_mpi(data, kind, where),
     )
     if count == 1:
         return [spec]
@@ -211,6 +213,16 @@ def _kind(data: Mapping[str, Any], where: str) -> JobKind:
         raise BatchError(
             f"{where}: kind: {text!r} is none of {', '.join(kind.value for kind in JobKind)}"
         ) from None
+
+
+def _mpi(data: Mapping[str, Any], kind: JobKind, where: str) -> str:
+    text = _text(data, "mpi", where, "")
+    if text and kind is not JobKind.MPI:
+        raise BatchError(f"{where}: mpi: a job of kind {kind} loads none for Pliant; leave it out")
+    try:
+        return named(text).text if text else ""
+    except ValueError as error:
+        raise BatchError(f"{where}: mpi: {error}") from None
 
 
 def _phases(value: Any, whole: Simple | None, bounds: Bounds, where: str) -> Phases:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from pliant.model.flavours import named, way_of
 from pliant.model.kinds import KINDS, JobKind
 from pliant.model.speedup import Model
 
@@ -157,6 +158,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``walltime_s`` is the user's estimate at the preferred size: only with ``kill`` is the job ended when it is
     over. ``nodes`` are the allowed sizes.
     ``kind`` is what its groups are to each other (``model/kinds.py``).
+    ``mpi`` is which MPI it loads, where that is known (``model/flavours.py``).
     ``verify`` is a command whose last line of output must equal the job's result. A higher ``priority``
     goes first, where the policy's order is by priority. ``data_mb`` megabytes are redistributed at a resize.
     """
@@ -176,6 +178,12 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     priority: int = 0
     data_mb: float = 0.0
     kind: JobKind = JobKind.MPI
+    mpi: str = ""
+
+    @property
+    def dialect(self) -> str:
+        """How its groups are launched: a name in ``live/node/dialects.py``."""
+        return way_of(named(self.mpi), self.env).dialect if self.mpi else KINDS[self.kind].dialect
 
     @property
     def keeps_size(self) -> bool:

@@ -26,7 +26,7 @@ from pliant.mpi.context import Context, Snapshot
 from pliant.mpi.data.transport import redistribute
 from pliant.mpi.errors import Released
 from pliant.mpi.resizing import resize
-from pliant.mpi.team import Member, Team, assemble, barrier, broadcast, count_members, gather_all
+from pliant.mpi.team import Member, Team, assemble, barrier, broadcast, count_members, gather_all, part_with
 from pliant.mpi.wait import Wait, nothing, unseen
 from pliant.plan.change import Change, grown, shrunk
 from pliant.plan.choose import Abilities, Beside, Chosen, by_spawn
@@ -334,7 +334,7 @@ def carry_out(context: Context, bare: Bare, change: Change, snapshot: Snapshot, 
     if plan is not None:
         wait.come(Phase.REORDER)
     with wait.watchdog("leaving the old communicator"):
-        team.comm.Disconnect()
+        part_with(team.comm)
     if between is not None:
         comm = join.unite(comm, between, wait, high=False)
     news = News(

@@ -17,7 +17,7 @@ from pliant.mpi.bare import Bare, News, carry_out, logged, say
 from pliant.mpi.context import Context, Snapshot
 from pliant.mpi.data.transport import redistribute
 from pliant.mpi.resizing import resize
-from pliant.mpi.team import assemble, barrier, broadcast
+from pliant.mpi.team import assemble, barrier, broadcast, part_with
 from pliant.mpi.wait import Wait
 from pliant.plan.change import Change
 from pliant.plan.shrink import Process, awake_on, awake_ranks, root_of, waking, woken
@@ -162,7 +162,7 @@ def _meet(context: Context, comm: MPI.Intracomm, world: int, news: News | None) 
     mine = Process(world, MPI.COMM_WORLD.rank)
     with wait.watchdog("putting the ranks in order"):
         own = comm.Split(0, ranks.index(mine))
-        comm.Disconnect()
+        part_with(comm)
     assert isinstance(own, MPI.Intracomm)  # noqa: S101 - what is split has no other side
     wait.come(Phase.REDISTRIBUTE)
     redistribute(arrays, own, news.targets, range(own.size), wait, hooks=context.during)

@@ -6,7 +6,7 @@ from mpi4py import MPI
 
 from pliant.job.connection import Connection
 from pliant.job.exchange import gather, port_of
-from pliant.mpi.team import barrier
+from pliant.mpi.team import barrier, part_with
 from pliant.mpi.wait import Wait
 from pliant.plan.join import JoinPlan
 from pliant.protocol.messages import Put
@@ -78,7 +78,7 @@ def unite(comm: MPI.Intracomm, between: MPI.Intercomm, wait: Wait, *, high: bool
 
 
 def drop(comm: MPI.Intracomm, between: MPI.Intercomm, wait: Wait) -> None:
-    """Leave what was merged. The caller has put a barrier before: Disconnect is none."""
+    """Leave what was merged. The caller has put a barrier before."""
     with wait.watchdog("dropping the communicators of before the merge"):
-        between.Disconnect()
-        comm.Disconnect()
+        part_with(comm)
+        part_with(between)

@@ -56,11 +56,23 @@ class Team(NamedTuple):
         return ranks
 
     def leave(self, wait: Wait) -> None:
-        """Disconnect both communicators. The caller has put a barrier before: Disconnect is none."""
+        """Give up both communicators. The caller has put a barrier before."""
         with wait.watchdog("leaving the old communicators"):
             if self.comm != MPI.COMM_NULL:
-                self.comm.Disconnect()
-            self.own.Disconnect()
+                part_with(self.comm)
+            part_with(self.own)
+
+
+def part_with(comm: MPI.Comm) -> None:
+    """Have this communicator no more. The caller has put a barrier before: this is none.
+
+    Only what is between two groups is disconnected. What was merged of them is freed, and before: Open MPI would wait
+    for ever to disconnect it, and others do the same for both.
+    """
+    if comm.Is_inter():
+        comm.Disconnect()
+    else:
+        comm.Free()
 
 
 def assemble(own: MPI.Intracomm, members: tuple[Member, ...], wait: Wait) -> Team:

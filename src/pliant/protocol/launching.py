@@ -20,6 +20,10 @@ class Launch(Message, frozen=True):
     stdin: int = 0
     spill: int = 1 << 30
 
+    @property
+    def is_world(self) -> bool:
+        return self.dialect != "launch"
+
 
 class Tally(Message, frozen=True):
     """Say what this launch was like at your end: answered by Counted."""

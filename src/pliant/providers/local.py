@@ -33,7 +33,7 @@ BURIALS = 100
 LONGEST = codec.MAX_LINE + codec.WRAPPING
 """Of a line in either direction, in bytes."""
 
-LOOPBACK = {"UCX_NET_DEVICES": "lo"}
+LOOPBACK = {"UCX_NET_DEVICES": "lo", "FI_TCP_IFACE": "lo", "FI_SOCKETS_IFACE": "lo"}
 """For the ranks: all nodes are on this machine, so nobody listens where others could connect."""
 
 

@@ -132,7 +132,7 @@ class Await(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """Disconnect; with a text for ``what`` it has the time that each blocking call has."""
+    """Give them up; with a text for ``what`` it has the time that each blocking call has."""
 
     comms: tuple[Comm, ...]
     what: str = ""

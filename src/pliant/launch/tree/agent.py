@@ -275,7 +275,7 @@ class NodeHouse:
         folder = _pipes(self._posting)
         self._spill.limit = launch.spill
         start = start_of(launch, number, f"{folder}/", os.urandom(16).hex())
-        is_world = launch.dialect != "launch"
+        is_world = launch.is_world
         if start is None:
             if is_world:
                 self._tree.happened(b.Absent())

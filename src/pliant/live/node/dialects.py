@@ -1,7 +1,8 @@
 """Launch dialects: what the ranks of a group find when they start, whom they can ask, what they leave behind.
 
-A dialect is data and a few functions. ``pmi1`` is MPICH's PMI-1: a connection and a server for each group. ``none``
-is for jobs that need no MPI: their ranks learn their numbers from the environment.
+A dialect is data and a few functions. ``pmi1`` is MPICH's PMI-1: a connection and a server for each group; ``pmi1-ofi``
+and ``intel`` are the same with other settings. Which MPI has which is told in ``model/flavours.py``. ``none`` is for
+jobs that need no MPI: their ranks learn their numbers from the environment.
 """
 
 from __future__ import annotations
@@ -11,12 +12,20 @@ from typing import NamedTuple
 
 from pliant.live.node.messages import Home
 from pliant.live.node.pmi import PmiGroup
+from pliant.model.flavours import NETMOD
 from pliant.model.world import World
 
 SHM = "/dev/shm"
 RANK = "PLIANT_RANK"
-LAUNCHERS = ("PMI_", "PMIX_", "HYDI_", "HYDRA_", "OMPI_", RANK)
-"""A launcher around us is not the launcher of our ranks: no variable of its own reaches them."""
+LAUNCHERS = (
+    "PMI_", "HYDI_", "HYDRA_", "MPI_LOCAL", "I_MPI_PMI", "I_MPI_HYDRA", "I_MPI_INFO", "I_MPI_INTERNAL", "I_MPI_PIN_",
+    "PRTE_LAUNCHED", "PMIX_BFROP", "PMIX_GDS", "PMIX_HOSTNAME", "PMIX_ID", "PMIX_NAMESPACE", "PMIX_PARAM", "PMIX_RANK",
+    "PMIX_SECURITY", "PMIX_SERVER", "PMIX_SYSTEM", "PMIX_VERSION", "OMPI_APP", "OMPI_ARGV", "OMPI_COMM", "OMPI_FILE",
+    "OMPI_FIRST", "OMPI_MCA_ess", "OMPI_MCA_initial_wdir", "OMPI_MCA_num_procs", "OMPI_MCA_orte", "OMPI_MCA_pmix",
+    "OMPI_NUM", "OMPI_UNIVERSE", "OMPI_WORLD", RANK,
+)  # fmt: skip
+"""A launcher around us is not the launcher of our ranks: no variable of its own reaches them. What a user may have set,
+as OMPI_MCA_btl or I_MPI_FABRICS, does."""
 
 Env = dict[str, str]
 PLAIN = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -26,13 +35,15 @@ PLAIN = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 class Dialect(NamedTuple):
     """How the ranks of a group are launched.
 
-    ``defaults`` may be overridden by the user's environment, ``settings`` of a rank may not. ``server`` answers what
-    the ranks say over their connections; with none they get no connection. ``files`` are what dead ranks may have
+    ``defaults`` are for what the user's environment says nothing of. ``places`` on a node go over that, unless the job
+    itself says another; ``settings`` of a rank are what they are. ``server`` answers what the ranks say over their
+    connections; with none they get no connection. ``files`` are what dead ranks may have
     left, by their run, job and world. ``together``: when one rank fails, the others cannot go on.
     """
 
     name: str
-    defaults: Callable[[Home], Env]
+    defaults: Env
+    places: Callable[[Home], Env]
     settings: Callable[[World, int], Env]
     server: Callable[[World, str], PmiGroup] | None
     files: Callable[[str, int, World], tuple[str, ...]]
@@ -64,16 +75,32 @@ def _fnv1a(data: bytes) -> int:
 
 PMI1 = Dialect(
     name="pmi1",
-    defaults=lambda home: {"MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_POSIX_DIR": home.shm, **PLAIN},
+    defaults={NETMOD: "ucx", **PLAIN},
+    places=lambda home: {"UCX_POSIX_DIR": home.shm},
     settings=lambda world, rank: {"PMI_SIZE": str(world.size), "PMI_RANK": str(rank), "PMI_ID": str(rank)},
     server=PmiGroup,
     files=lambda run, job, world: (mpich_segment(run, job, world.number, world.part),),
     together=True,  # as mpiexec has it
 )
 
+PMI1_OFI = PMI1._replace(name="pmi1-ofi", defaults={NETMOD: "ofi", **PLAIN})
+
+INTEL = PMI1._replace(
+    name="intel",
+    defaults={
+        "I_MPI_SPAWN": "on",  # without, MPI_Open_port ends the process
+        "I_MPI_SHM_SPIN_RATIO": "1",  # or it looks for messages of other nodes so rarely that a barrier takes seconds
+        "I_MPI_PIN": "off",
+        "I_MPI_THREAD_YIELD": "2",
+        "MPI4PY_RC_FINALIZE": "0",  # who has accepted waits in MPI_Finalize for who connected, alive or not
+        **PLAIN,
+    },
+)
+
 NONE = Dialect(
     name="none",
-    defaults=lambda _: dict(PLAIN),
+    defaults=PLAIN,
+    places=lambda _: {},
     settings=lambda world, rank: {RANK: str(rank - world.ranks.start)},  # within its group
     server=None,
     files=lambda _run, _job, _world: (),
@@ -90,4 +117,4 @@ LAUNCH = NONE._replace(
 )
 """For ``pliant launch``: any programs, numbered through."""
 
-DIALECTS = {dialect.name: dialect for dialect in (PMI1, NONE, LAUNCH)}
+DIALECTS = {dialect.name: dialect for dialect in (PMI1, PMI1_OFI, INTEL, NONE, LAUNCH)}

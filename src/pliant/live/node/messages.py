@@ -190,16 +190,17 @@ class WriteToken(Output, frozen=True):
 
 class Spawn(Output, frozen=True):
     """Start a rank; Spawned or NotSpawned answers. Its environment is the agent's own, but for names that begin as
-    in ``without``, and ``env`` over it. With ``connect`` it gets a connection to talk to its dialect's server.
-    ``errors`` and ``stdin`` are paths of its own, where they are not ``output`` and nothing. ``modules`` are what its
-    program will import, if that is known. The process ``helper``, if there is one, forks it;
-    where it cannot, the rank is executed as any other."""
+    in ``without``, with ``env`` over it and ``defaults`` for what is in neither. With ``connect`` it gets a connection
+    to talk to its dialect's server. ``errors`` and ``stdin`` are paths of its own, where they are not ``output`` and
+    nothing. ``modules`` are what its program will import, if that is known. The process ``helper``, if there is one,
+    forks it; where it cannot, the rank is executed as any other."""
 
     job: int
     group: int
     rank: int
     argv: tuple[str, ...]
     env: dict[str, str]
+    defaults: dict[str, str]
     without: tuple[str, ...]
     cwd: str
     output: str
@@ -218,6 +219,7 @@ class StartHelper(Output, frozen=True):
     interpreter: tuple[str, ...]
     modules: tuple[str, ...]
     env: dict[str, str]
+    defaults: dict[str, str]
     without: tuple[str, ...]
     cwd: str
 

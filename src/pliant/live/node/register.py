@@ -116,7 +116,7 @@ class NodeGroup:
             self._order = None
             return None
         env = {
-            **self.dialect.defaults(home),
+            **self.dialect.places(home),
             **order.env,
             RUN: home.run,
             JOB: str(self.job),
@@ -126,16 +126,16 @@ class NodeGroup:
             "PLIANT_TOKEN_FILE": self.token_file,
             **self.dialect.settings(self.world, self.starting),
         }
-        without, connect = self.dialect.without, self.server is not None
+        dialect, connect = self.dialect, self.server is not None
         output, own = order.output, f"{order.output}{self.starting}"
         if order.streams:
             return Spawn(
-                self.job, self.number, self.starting, order.argv, env, without, order.cwd, f"{own}.out", connect,
-                errors=f"{own}.err", stdin=f"{own}.in",
+                self.job, self.number, self.starting, order.argv, env, dialect.defaults, dialect.without, order.cwd,
+                f"{own}.out", connect, errors=f"{own}.err", stdin=f"{own}.in",
             )  # fmt: skip
         return Spawn(
-            self.job, self.number, self.starting, order.argv, env, without, order.cwd, output, connect,
-            modules=order.modules,
+            self.job, self.number, self.starting, order.argv, env, dialect.defaults, dialect.without, order.cwd, output,
+            connect, modules=order.modules,
         )  # fmt: skip
 
 

@@ -42,6 +42,7 @@ class Key(NamedTuple):
 
     interpreter: tuple[str, ...]
     env: tuple[tuple[str, str], ...]
+    defaults: tuple[tuple[str, str], ...]
     without: tuple[str, ...]
     cwd: str
     modules: tuple[str, ...]
@@ -66,7 +67,7 @@ def key_of(spawn: n.Spawn) -> Key | None:
         return None
     own = (OURS, *spawn.without)
     env = tuple(sorted(each for each in spawn.env.items() if not each[0].startswith(own)))
-    return Key(interpreter, env, spawn.without, spawn.cwd, spawn.modules)
+    return Key(interpreter, env, tuple(spawn.defaults.items()), spawn.without, spawn.cwd, spawn.modules)
 
 
 class Warmth:
@@ -111,7 +112,9 @@ class Warmth:
         self._drop()
         self._key = key
         env = {**dict(key.env), RUN: self._home.run, NODE: self._home.node, HELPER: WARM}
-        self._do(n.StartHelper(WARM, key.interpreter, key.modules, env, key.without, key.cwd))
+        self._do(
+            n.StartHelper(WARM, key.interpreter, key.modules, env, dict(key.defaults), key.without, key.cwd)
+        )
         self._do(n.SetTimer(WARM, READY_S))
 
     def heard(self, said: n.HelperStarted | n.HelperReady | n.HelperFailed) -> None:

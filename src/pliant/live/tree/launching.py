@@ -187,7 +187,7 @@ class Launching:
         self.ended[rank] = Ended(node, code, cpu_s)
         if self.killed and code == -SIGKILL:
             self._ended_by_us.add(rank)
-        if self._launch.dialect == "pmi1":
+        if self._launch.is_world:
             if code and not self.killed:  # as mpiexec does: its world cannot go on without it
                 self.killed = True
                 self._out.append(Note(f"process {rank} on {node} {self._how(rank)}, and the others with it"))

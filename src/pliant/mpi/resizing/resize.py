@@ -23,7 +23,7 @@ from pliant.mpi.data.transport import redistribute
 from pliant.mpi.errors import Undone
 from pliant.mpi.resizing.admission import admit, agreed, has_descriptors
 from pliant.mpi.resizing.phases import Phases
-from pliant.mpi.team import Member, Team, assemble, barrier, broadcast, gather_all
+from pliant.mpi.team import Member, Team, assemble, barrier, broadcast, gather_all, part_with
 from pliant.mpi.wait import Wait
 from pliant.plan.join import source_key
 from pliant.plan.places import successors
@@ -251,7 +251,7 @@ def _close(context: Context, met: Met, snapshot: Snapshot, phases: Phases) -> tu
     held = _commit(context, met.after, phases)
     met.old.leave(context.wait)
     with context.wait.watchdog("leaving the newcomers' communicator"):
-        met.between.Disconnect()
+        part_with(met.between)
     name_held(context, held, snapshot.step, met.old.nodes)
     return met.after.members
 

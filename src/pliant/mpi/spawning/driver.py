@@ -19,7 +19,7 @@ from pliant.mpi import join
 from pliant.mpi.resizing.admission import has_descriptors
 from pliant.mpi.spawning.process import host
 from pliant.mpi.spawning.words import TAG, receive_all, send, tell
-from pliant.mpi.team import gather_all
+from pliant.mpi.team import gather_all, part_with
 from pliant.mpi.wait import Wait, nothing
 
 T = TypeVar("T")
@@ -101,7 +101,7 @@ def _carry_out(operation: o.Operation, wait: Wait) -> Any:  # noqa: C901, PLR091
         case o.Split(comm, key, what):
             with wait.watchdog(what):
                 ordered = _intra(comm).Split(0, key)
-                _intra(comm).Disconnect()
+                part_with(_intra(comm))
             return ordered
     return None
 
@@ -136,8 +136,8 @@ def _spawn(asked: o.Spawn, wait: Wait) -> MPI.Intercomm:
 def _leave(comms: tuple[o.Comm, ...], what: str, wait: Wait) -> None:
     if not what:
         for comm in comms:
-            _any(comm).Disconnect()
+            part_with(_any(comm))
         return
     with wait.watchdog(what):
         for comm in comms:
-            _any(comm).Disconnect()
+            part_with(_any(comm))

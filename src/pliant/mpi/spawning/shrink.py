@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from mpi4py import MPI
 
-from pliant.mpi.team import barrier
+from pliant.mpi.team import barrier, part_with
 from pliant.mpi.wait import Wait
 from pliant.protocol.phases import Phase
 
@@ -88,7 +88,7 @@ class OwnWorld:
         wait.come(Phase.COMMIT)
         barrier(comm, wait, "the end of the shrink")
         with wait.watchdog("leaving the old communicator"):
-            comm.Disconnect()
+            part_with(comm)
         phases: dict[str, float] = {Phase.REORDER: split - begin, Phase.COMMIT: time.perf_counter() - split}
         if going == awake and not stays:
             self.end(wait)

@@ -64,7 +64,7 @@ class Tenant:
         match self._orders.decode(message):
             case t.Launch() as launch:
                 self._group = start_of(launch, self._forest.agents[self._rank].seat.number, "", "token")
-                self._is_world = launch.dialect == "pmi1"
+                self._is_world = launch.is_world
                 if self._group is None:
                     self._absent()
                 self._later(self._start)
@@ -198,7 +198,7 @@ class Landlord:
 
     @property
     def is_one_world(self) -> bool:
-        return self._launch.dialect == "pmi1"
+        return self._launch.is_world
 
     def begin(self) -> None:
         self._tell_all(codec.raw(self._launch))

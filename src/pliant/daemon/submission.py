@@ -84,10 +84,10 @@ def dialect_of(command: Sequence[str], said: str) -> str:
 
 
 def _mpi_of(command: Sequence[str], said: str, environ: Mapping[str, str], cwd: str) -> tuple[Mpi, Way]:
-    """Where nobody knows, what Pliant brings."""
+    """Of what cannot be asked, as a shell's script, that of the Python which it would find; else what Pliant brings."""
     if said:
         mpi = named(said)
-    elif found := mpi_of(command, environ, cwd):
+    elif found := mpi_of(command, environ, cwd) or mpi_of(("python",), environ, cwd):
         mpi = found.mpi
     else:
         return Mpi("", ()), UNKNOWN

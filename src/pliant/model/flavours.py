@@ -122,7 +122,7 @@ WAYS = (
     Way(OTHER, (), LAST, "", "pmi1", "nobody has tried to resize jobs with it", ""),
 )  # fmt: skip
 UNKNOWN = WAYS[0]
-"""Of a job of which nobody could tell, such as a shell's script: what Pliant brings."""
+"""Of a job of which nobody could tell: what Pliant brings."""
 
 
 def way_of(mpi: Mpi, environ: Mapping[str, str]) -> Way:

@@ -9,25 +9,36 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from enum import IntEnum
 
 import numpy as np
 from mpi4py import MPI
 
-from pliant.job.connection import Connection
 from pliant.job.errors import DESCRIPTORS, Stalled
 from pliant.mpi.context import Context
 from pliant.mpi.errors import Undone
+from pliant.mpi.resizing.release import Release
+from pliant.mpi.team import part_with
 from pliant.mpi.wait import Wait
 from pliant.protocol.messages import Put
 
 ADMIT_S = 5
 """How long Accept waits for each of its two steps. The newcomers have said that they are there, so that both are a
-matter of milliseconds. MPICH takes whole seconds, and other MPI libraries take none at all."""
+matter of milliseconds. MPICH takes whole seconds, and other MPI libraries take none at all: there they are released a
+second later."""
 
 PATIENCE = 2 / 3
 """Of PLIANT_DEADLINE: how long the root waits for newcomers that stand still. The other sources wait for its word, and
 for longer."""
+
+
+class Met(IntEnum):
+    """Whom a rank has met in Accept; of all ranks the least counts."""
+
+    NOBODY = 0
+    RELEASE = 1
+    NEWCOMERS = 2
 
 
 def has_descriptors() -> bool:
@@ -44,35 +55,60 @@ def has_descriptors() -> bool:
     return True
 
 
-def admit(
-    comm: MPI.Intracomm, epoch: int, key: str, connection: Connection | None, wait: Wait
-) -> MPI.Intercomm:
+def admit(context: Context, comm: MPI.Intracomm, key: str) -> MPI.Intercomm:
     """Accept the newcomers who connect to the port stored at ``key``; collective over the sources' ``comm``, which can
     be used as before whatever happens. Undone, on all ranks alike, if they cannot be connected.
 
     The port is told before Accept blocks; the newcomers' Connect comes a socket's way later.
     """
-    port, why = "", ""
+    connection, wait = context.connection, context.wait
+    if comm.rank != 0 or connection is None:
+        return _accepted(comm, "", wait, None, key)
+    port = MPI.Open_port()
+    connection.send(Put(context.epoch + 1, key, port))
+
+    def lost() -> bool:
+        connection.poll()
+        return bool(context.lost)
+
+    release = Release(port, lost, _admit_s(wait) + 1.0)
+    try:
+        between = _accepted(comm, port, wait, release, key)
+    except Undone as undone:
+        raise Undone(context.lost or str(undone)) from undone
+    finally:
+        release.end()
+    if not release.came:
+        MPI.Close_port(port)
+    return between
+
+
+def _admit_s(wait: Wait) -> int:
+    """There are two steps, and then the watchdog has still to sleep."""
+    return max(1, min(ADMIT_S, int(wait.limit_s // 3)))
+
+
+def _accepted(comm: MPI.Intracomm, port: str, wait: Wait, release: Release | None, key: str) -> MPI.Intercomm:
+    """As :func:`admit`, at this port. If it fails that stays open: its number would be given to the next, and UCX may
+    still receive under it."""
+    why = ""
     between: MPI.Intercomm | None = None
-    if comm.rank == 0 and connection is not None:
-        port = MPI.Open_port()
-        connection.send(Put(epoch, key, port))
-    # Two steps, and then the watchdog has still to sleep.
-    info = MPI.Info.Create({"timeout": str(max(1, min(ADMIT_S, int(wait.limit_s // 3))))})
-    with wait.watchdog(f"accepting at {key}"):
+    info = MPI.Info.Create({"timeout": str(_admit_s(wait))})
+    with wait.watchdog(f"accepting at {key}"), release or nullcontext():
         try:
             between = comm.Accept(port, info, root=0)
         except MPI.Exception as error:
             # On this rank: another may have got through.
             why = f"the newcomers could not be connected: {error.Get_error_string().partition(',')[0]}"
     info.Free()
-    alike = np.array([not why], "i4")
-    wait.request(comm.Iallreduce(MPI.IN_PLACE, alike, MPI.MIN), "all ranks to be connected to the newcomers")
-    if not alike[0] or between is None:
-        # The port stays open. Its number would be given to the next, and UCX may still receive under it.
+    mine = Met.NOBODY if why else Met.RELEASE if release and release.connected() else Met.NEWCOMERS
+    met = np.array([mine], "i4")
+    wait.request(comm.Iallreduce(MPI.IN_PLACE, met, MPI.MIN), "all ranks to be connected to the newcomers")
+    if met[0] == Met.RELEASE and between is not None:
+        with wait.watchdog("leaving who came in place of the newcomers"):
+            part_with(between)
+    if met[0] != Met.NEWCOMERS or between is None:
         raise Undone(why or "the newcomers could not be connected on all ranks")
-    if port:
-        MPI.Close_port(port)
     return between
 
 

@@ -176,7 +176,7 @@ def _merged(context: Context, resize: int, phases: Phases) -> tuple[MPI.Intercom
     """The sources and the newcomers, connected and in one communicator."""
     team, wait = context.joined("the job"), context.wait
     phases.come(Phase.CONNECT)
-    between = admit(team.own, context.epoch + 1, source_key(resize), context.connection, wait)
+    between = admit(context, team.own, source_key(resize))
     with agreed(context, team.own):
         wait.request(between.Ibarrier(), "all newcomers to be connected")
     phases.come(Phase.MERGE)

@@ -18,7 +18,9 @@ from typing import Any
 
 from pliant.apps.heat import solve_serial
 from pliant.core import records as r
+from pliant.daemon.detect import Found, mpi_of
 from pliant.launch import processes, shm
+from pliant.model.flavours import Way, way_of
 
 PLIANT = str(Path(sys.executable).with_name("pliant"))
 PROGRAMS = Path(__file__).with_name("programs")
@@ -80,6 +82,18 @@ def pliant(run: BatchRun, *words: str) -> str:
         [PLIANT, *words], env=run.env, capture_output=True, text=True, timeout=60, check=False
     )
     return said.stdout + said.stderr
+
+
+def own_library() -> Found:
+    """The MPI of this environment."""
+    found = mpi_of((sys.executable,), os.environ, "")
+    assert found is not None
+    return found
+
+
+def own_mpi() -> Way:
+    """What that can do."""
+    return way_of(own_library().mpi, os.environ)
 
 
 class Page:

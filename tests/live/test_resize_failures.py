@@ -7,18 +7,16 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import PROGRAMS, BatchRun, is_right, job, until, until_told
+from harness import PROGRAMS, BatchRun, is_right, job, own_mpi, until, until_told
 
 from pliant.core import records as r
-from pliant.daemon.detect import mpi_of
-from pliant.model.flavours import WAYS, way_of
+from pliant.model.flavours import WAYS
 
 Start = Callable[..., BatchRun]
 
@@ -228,12 +226,6 @@ def test_a_job_without_free_descriptors_goes_on(start: Start, tmp_path: Path) ->
     assert (hit["state"], is_right(hit["result"])) == ("COMPLETED", True), run.story()
 
 
-def is_default() -> bool:
-    """Whether this is the MPI that Pliant brings."""
-    found = mpi_of((sys.executable,), os.environ, "")
-    return found is not None and way_of(found.mpi, os.environ) == WAYS[0]
-
-
 def own_memory() -> str:
     """Why a run cannot have a /dev/shm of its own here; empty if it can."""
     said = subprocess.run(
@@ -266,7 +258,7 @@ def test_a_full_dev_shm_costs_a_resize_and_not_the_job(start: Start, tmp_path: P
         full.unlink()
         ordered(run, 2)
     else:  # Intel MPI, and MPICH over ofi, grow all the same
-        assert not is_default()
+        assert own_mpi() != WAYS[0]
         full.unlink()
     run.wait_for(r.ResizeDone)
     flag.touch()

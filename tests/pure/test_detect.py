@@ -115,3 +115,19 @@ def test_where_nothing_can_be_kept_it_is_asked_each_time(
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert ask(sys.executable, "x.py") is not None
+
+
+def test_what_is_installed_is_found_once(tmp_path: Path) -> None:
+    own = ask(sys.executable)
+    assert own is not None
+    lib, other = Path(own.library).parent, tmp_path / "lib"
+    other.mkdir()
+    (other / "libmpi.so.12").symlink_to(own.library)
+    (other / "libmpi.so.40").write_bytes(b"no library")
+    found = detect.installed(
+        {**os.environ, "LD_LIBRARY_PATH": f"{other}:{lib}:/none", "MPI_HOME": str(lib.parent)}
+    )
+    assert [Path(each.library).resolve() for each in found if each.mpi == own.mpi].count(
+        Path(own.library).resolve()
+    ) == 1
+    assert not [each for each in found if each.library.endswith(".40") and str(other) in each.library]

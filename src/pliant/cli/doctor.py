@@ -21,12 +21,15 @@ from rich.table import Table
 
 from pliant.core.settings import Settings
 from pliant.daemon import control
+from pliant.daemon.detect import installed
 from pliant.daemon.directory import current_directory
 from pliant.daemon.foreground import run_batch
 from pliant.daemon.submission import settle
+from pliant.launch.verify import with_own_python
 from pliant.measure.trials import MPIEXEC
 from pliant.model.batch import Batch, ClusterSpec
 from pliant.model.errors import PliantError
+from pliant.model.flavours import way_of
 from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.plan.choose import Abilities, by_agent, by_spawn
 from pliant.policy.fcfs import Fcfs
@@ -70,7 +73,7 @@ def doctor(
         _mpi,
         _start,
     )
-    findings = [*(check() for check in checks), *_resizes()]
+    findings = [*(check() for check in checks), *_resizes(), *_mpis()]
     if as_json:
         typer.echo(json.dumps([finding._asdict() for finding in findings]))
     else:
@@ -184,6 +187,18 @@ def _resizes() -> list[Finding]:
             findings.append(Finding(what, ok=True, found=f"{netmod}: {choose(found)}", remedy=""))
         except ValueError as error:
             findings.append(Finding(what, ok=False, found=f"{netmod}: {error}", remedy=remedy))
+    return findings
+
+
+def _mpis() -> list[Finding]:
+    """Each MPI that is found here, and what jobs can do that load it: nobody needs them all."""
+    findings = []
+    for mpi, library in installed({**os.environ, "PATH": with_own_python(os.environ)["PATH"]}):
+        way = way_of(mpi, os.environ)
+        can = way.refused or (
+            f"jobs keep the size of their start: {way.keeps}" if way.keeps else "jobs grow and shrink"
+        )
+        findings.append(Finding(mpi.name, ok=True, found=f"{can} ({library})"))
     return findings
 
 

@@ -72,10 +72,32 @@ def mpi_of(command: Sequence[str], environ: Mapping[str, str], cwd: str) -> Foun
     return Found(identify(text), next((path for path in loaded if LIBRARY.fullmatch(Path(path).name)), ""))
 
 
-def library(path: str, environ: Mapping[str, str]) -> Mpi | None:
-    """Which MPI the library in this file is; None if it does not say."""
-    said = _ask((sys.executable, "-S", "-c", CALL, path), dict(environ), "")
-    return identify(said[0]) if said else None
+def installed(environ: Mapping[str, str]) -> list[Found]:
+    """All that are found here: of this interpreter and of that on the PATH, where the environment names an MPI, and
+    where the loader looks."""
+    asked = (mpi_of((program,), environ, "") for program in (sys.executable, "python3"))
+    found = [each for each in asked if each is not None]
+    for path in _libraries(environ):
+        said = _ask((sys.executable, "-S", "-c", CALL, str(path)), environ, "")
+        found += [Found(identify(said[0]), str(path))] if said else []
+    once = {(each.mpi, Path(each.library).resolve().parent): each for each in reversed(found)}
+    return list(reversed(once.values()))
+
+
+def _libraries(environ: Mapping[str, str]) -> list[Path]:
+    """Files of MPI libraries, each once."""
+    folders = environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    for name in ("I_MPI_ROOT", "MPI_HOME", "MPI_ROOT"):
+        folders += [f"{environ[name]}/lib/release", f"{environ[name]}/lib"] if environ.get(name) else []
+    paths = [path for folder in folders if folder for path in sorted(Path(folder).glob("libmpi*.so*"))]
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        known = subprocess.run(
+            ("ldconfig", "-p"), capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
+        paths += [Path(line.rpartition(" => ")[2]) for line in known.stdout.splitlines() if " => " in line]
+    return list(
+        dict.fromkeys(path.resolve() for path in paths if LIBRARY.fullmatch(path.name) and path.is_file())
+    )
 
 
 def _without_env(words: list[str], env: dict[str, str]) -> tuple[list[str], dict[str, str]]:

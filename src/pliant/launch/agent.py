@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pliant import recorder
-from pliant.launch import processes, reading, shm
+from pliant.launch import pmix, processes, reading, shm
 from pliant.launch.descriptors import open_standard
 from pliant.launch.starter import ExecStarter, Starter, StartError, Streams, write_secret
 from pliant.live.node import messages as n
@@ -70,6 +70,7 @@ class Agent:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._connections: dict[Rank, socket.socket] = {}
+        self._unsent: dict[Rank, bytearray] = {}
         self._warm: dict[int, WarmProcess] = {}
         self._sessions: dict[int, asyncio.StreamWriter] = {}
         self._last_session = 0
@@ -176,9 +177,13 @@ class Agent:
             case n.Scan():
                 self._scan(output)
             case n.ClearFiles():
-                for path in output.paths:
-                    with contextlib.suppress(OSError):
-                        Path(path).unlink()
+                for path in map(Path, output.paths):
+                    try:
+                        path.unlink()
+                    except IsADirectoryError:
+                        shm.remove(path)
+                    except OSError:
+                        pass
             case n.SetTimer():
                 self._set_timer(output)
             case n.CancelTimer():
@@ -339,16 +344,39 @@ class Agent:
             self._happened(n.RankSaid(*rank, data))
             return
         asyncio.get_running_loop().remove_reader(connection)
+        if self._connections.get(rank) is connection:
+            self._stop_sending(rank, connection)
         connection.close()
         if self._connections.get(rank) is connection:
             del self._connections[rank]
             self._happened(n.RankClosed(*rank))
 
     def _say_to_rank(self, output: n.SayToRank) -> None:
-        connection = self._connections.get((output.job, output.group, output.rank))
-        if connection is not None:
-            with contextlib.suppress(OSError):  # a rank that has just died: its exit tells
-                connection.sendall(output.data)
+        rank = (output.job, output.group, output.rank)
+        if (connection := self._connections.get(rank)) is None:
+            return
+        if unsent := self._unsent.get(rank):
+            unsent += output.data
+            return
+        self._unsent[rank] = bytearray(output.data)
+        asyncio.get_running_loop().add_writer(connection, self._send, rank, connection)
+        self._send(rank, connection)
+
+    def _send(self, rank: Rank, connection: socket.socket) -> None:
+        """What a world of many nodes has put may be more than a socket takes at once."""
+        unsent = self._unsent[rank]
+        try:
+            while unsent:
+                del unsent[: connection.send(unsent)]
+        except BlockingIOError:
+            return
+        except OSError:  # a rank that has just died: its exit tells
+            pass
+        self._stop_sending(rank, connection)
+
+    def _stop_sending(self, rank: Rank, connection: socket.socket) -> None:
+        if self._unsent.pop(rank, None) is not None:
+            asyncio.get_running_loop().remove_writer(connection)
 
     def _reap(self) -> None:
         """Collect every ended child: ranks, helpers, and orphans that were adopted."""
@@ -421,6 +449,7 @@ def main() -> None:
         shm=str(shm.directory(options.run, options.node)),
         orphan_grace=options.orphan_grace,
         warm=os.environ.get(SWITCH) != "0",
+        programs={"pmix": pmix.command()},
     )
     agent = Agent(home, ExecStarter(), recorder.directory())
     asyncio.run(agent.serve(link))

@@ -80,7 +80,8 @@ class Way(NamedTuple):
 
     It is for versions from ``since`` on, and up to ``before``; with a ``netmod`` for those that have it, where the user
     does not want another. ``keeps`` says why such jobs keep the size that they are started with; nothing if they can be
-    resized. With a ``refused`` they cannot be started at all, and this is why. ``test`` shows it.
+    resized. With a ``refused`` they cannot be started at all, and this is why. ``test`` shows it. ``library`` is the
+    variable that tells the launcher which file the program loads.
     """
 
     flavour: str
@@ -91,6 +92,7 @@ class Way(NamedTuple):
     keeps: str
     test: str
     refused: str = ""
+    library: str = ""
 
     def is_for(self, mpi: Mpi, environ: Mapping[str, str]) -> bool:
         """Whether it is the way of this library, for a job with this environment."""
@@ -109,6 +111,7 @@ class Way(NamedTuple):
 
 LAST: Version = (1 << 30,)
 PORTS = "MPI_Open_port is not supported"
+APART = "its groups do not find each other yet"
 RESIZES, RIGID = "tests/live/test_resizes.py", "tests/live/test_worlds.py"
 WAYS = (
     Way(MPICH, (4, 3), LAST, "ucx", "pmi1", "", RESIZES),
@@ -118,7 +121,8 @@ WAYS = (
     Way(MPICH, (), (4,), "", "pmi1-ofi", f"{PORTS} before 4.0", RIGID),
     Way(INTEL, (2021,), LAST, "", "intel", "", RESIZES),
     Way(INTEL, (), (2021,), "", "pmi1", "older than 2021, which is the first that was tried", ""),
-    Way(OPEN, (), LAST, "", "", "", "", "Open MPI asks its launcher by PMIx, which Pliant does not answer yet"),
+    Way(OPEN, (5, 0, 8), LAST, "", "openmpi", APART, "tests/live/test_pmix.py", library="PLIANT_LIBMPI"),
+    Way(OPEN, (), (5, 0, 8), "", "", "", "", "Open MPI before 5.0.8 has not been tried; 5.0.8 and later is launched"),
     Way(OTHER, (), LAST, "", "pmi1", "nobody has tried to resize jobs with it", ""),
 )  # fmt: skip
 UNKNOWN = WAYS[0]

@@ -33,7 +33,9 @@ BURIALS = 100
 LONGEST = codec.MAX_LINE + codec.WRAPPING
 """Of a line in either direction, in bytes."""
 
-LOOPBACK = {"UCX_NET_DEVICES": "lo", "FI_TCP_IFACE": "lo", "FI_SOCKETS_IFACE": "lo"}
+LOOPBACK = dict.fromkeys(
+    ("UCX_NET_DEVICES", "FI_TCP_IFACE", "FI_SOCKETS_IFACE", "OMPI_MCA_btl_tcp_if_include"), "lo"
+)
 """For the ranks: all nodes are on this machine, so nobody listens where others could connect."""
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from pliant import recorder
-from pliant.launch import processes, shm
+from pliant.launch import pmix, processes, shm
 from pliant.launch.agent import Agent
 from pliant.launch.starter import ExecStarter
 from pliant.launch.tree.pipes import Pipes, Spill
@@ -80,6 +80,7 @@ def home(posting: Posting) -> Home:
         socket=str(folder / "agent.sock"),  # short: it may have 107 letters in all
         shm=str(shm.directory(posting.run, posting.node)),
         warm=posting.warm,
+        programs={"pmix": pmix.command()},
     )
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pliant.live.node.messages import Home
 from pliant.live.node.pmi import PmiGroup
+from pliant.live.node.pmix import PmixGroup
 from pliant.model.flavours import NETMOD
 from pliant.model.world import World
 
@@ -38,17 +39,19 @@ class Dialect(NamedTuple):
     ``defaults`` are for what the user's environment says nothing of. ``places`` on a node go over that, unless the job
     itself says another; ``settings`` of a rank are what they are. ``server`` answers what the ranks say over their
     connections; with none they get no connection. ``files`` are what dead ranks may have
-    left, by their run, job and world. ``together``: when one rank fails, the others cannot go on.
+    left, by their run, job and world. ``together``: when one rank fails, the others cannot go on. With a
+    ``program`` the server is a process of the group's own, which is started first: the agent knows it by this name.
     """
 
     name: str
     defaults: Env
     places: Callable[[Home], Env]
     settings: Callable[[World, int], Env]
-    server: Callable[[World, str], PmiGroup] | None
+    server: Callable[[World, str], PmiGroup | PmixGroup] | None
     files: Callable[[str, int, World], tuple[str, ...]]
     together: bool
     without: tuple[str, ...] = LAUNCHERS
+    program: str = ""
 
 
 def kvsname(run: str, job: int, world: int) -> str:
@@ -97,6 +100,22 @@ INTEL = PMI1._replace(
     },
 )
 
+OPENMPI = Dialect(
+    name="openmpi",
+    defaults={
+        "OMPI_MCA_btl": "self,sm,tcp",  # with all others as well MPI_Init takes ten times as long
+        "OMPI_MCA_mpi_yield_when_idle": "1",  # slots may be more than processors
+        "OMPI_MCA_mpi_ft_enable": "1",  # without, who is left aborts when another group is lost
+        **PLAIN,
+    },
+    places=lambda _: {},
+    settings=lambda _world, _rank: {},
+    server=PmixGroup,
+    files=lambda _run, _job, _world: (),
+    together=True,
+    program="pmix",
+)
+
 NONE = Dialect(
     name="none",
     defaults=PLAIN,
@@ -117,4 +136,4 @@ LAUNCH = NONE._replace(
 )
 """For ``pliant launch``: any programs, numbered through."""
 
-DIALECTS = {dialect.name: dialect for dialect in (PMI1, PMI1_OFI, INTEL, NONE, LAUNCH)}
+DIALECTS = {dialect.name: dialect for dialect in (PMI1, PMI1_OFI, INTEL, OPENMPI, NONE, LAUNCH)}

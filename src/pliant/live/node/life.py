@@ -10,9 +10,10 @@ from collections.abc import Iterable
 
 from pliant.live.node import messages as n
 from pliant.live.node.outbox import Outbox
+from pliant.live.node.pmix import SERVER
 from pliant.live.node.proof import AGAIN_S, KILL_S, PATIENCE_S, SCAN_S, Removal
 from pliant.live.node.register import NodeGroup, Register, Stage, start_problem
-from pliant.live.node.servers import Servers
+from pliant.live.node.servers import Following, Servers
 from pliant.live.node.sessions import Sessions
 from pliant.live.node.uplink import Uplink
 from pliant.live.node.warmth import Warmth
@@ -40,7 +41,8 @@ class NodeLife:
         self._warmth = Warmth(home, self._register, self._do)
         self._outbox = Outbox()
         self._uplink = Uplink(home, self._outbox, self._do)
-        self._servers = Servers(self._register, self._outbox, self._do, self._tell, self._end_group)
+        follow = Following(self._end_group, self._start_next, self._not_up)
+        self._servers = Servers(self._register, self._outbox, self._do, self._tell, follow)
         self._proofs: dict[str, Removal] = {}
         self._end: Removal | None = None
         self._orphaned = False
@@ -224,7 +226,7 @@ class NodeLife:
         elif self._end is not None:
             problem = "this agent is about to leave"
         else:
-            problem = start_problem(order)
+            problem = start_problem(order, self._home)
         if problem:
             self._tell(m.StartFailed(order.job, order.group, problem, CANNOT))
             return
@@ -236,7 +238,11 @@ class NodeLife:
     def _token_written(self, group: NodeGroup) -> None:
         if group.stage is Stage.WRITING:
             group.stage = Stage.STARTING
-            self._start_next(group)
+            if server := group.start_server(self._home):
+                self._do(server)
+                self._do(n.SetTimer(group.timer, START_S))
+            else:
+                self._start_next(group)
         elif group.cleared:
             self._do(n.ClearFiles(group.files))  # it comes too late
 
@@ -258,7 +264,8 @@ class NodeLife:
         self._servers.connected(group, new.rank)
         if group.doomed:
             self._kill([new.pid])
-        self._start_next(group)
+        if new.rank != SERVER:  # which says itself when it is up
+            self._start_next(group)
 
     def _not_spawned(self, failed: n.NotSpawned) -> None:
         if (group := self._register.written((failed.job, failed.group))) and group.is_starting:
@@ -268,15 +275,20 @@ class NodeLife:
     def _not_started(self, group: NodeGroup, error: str, code: int) -> None:
         """A rank could not be started: the group's others end, and the controller learns why."""
         group.stage = Stage.FAILED
-        self._kill(group.pids.values())
-        if not group.pids:
+        self._kill(group.processes)
+        if not group.processes:
             self._clear(group)
         self._answer(group, m.StartFailed(group.job, group.number, error, code))
+
+    def _not_up(self, group: NodeGroup, error: str) -> None:
+        self._not_started(group, error, CANNOT)
 
     def _answer(self, group: NodeGroup, answer: m.Started | m.StartFailed) -> None:
         """The start is over; what ended meanwhile is told now, so that nothing is told of a rank before its start."""
         group.answer = answer
         self._do(n.CancelTimer(group.timer))
+        if not group.pids:
+            self._kill(group.processes)
         self._tell(answer)
         self._tell_ends(group)
         self._check_waiting()
@@ -296,13 +308,19 @@ class NodeLife:
 
     def _end_group(self, group: NodeGroup) -> None:
         group.doomed = True
-        self._kill(group.pids.values())
+        self._kill(group.processes if group.starting == SERVER else group.pids.values())
 
     def _exited(self, end: n.Exited) -> None:
         found = self._register.ended(end.pid)
         if found is None:
             return
         group, rank = found
+        if rank == SERVER:
+            self._servers.server_ended(group, end.code)
+            self._check_waiting()
+            return
+        if not group.pids and not group.is_starting:
+            self._kill(group.processes)  # its server has nobody left to answer
         if group.is_starting:
             group.ended.append((rank, end))
         elif group.sessions and not group.pids and self._end is None:

@@ -23,7 +23,8 @@ class Home(msgspec.Struct, frozen=True):
     """Where an agent lives: its node with ``slots`` ranks, the run, its own ``pid`` and user, and the paths of the
     run's directory, of the socket for sessions and of the node's directory in /dev/shm. ``orphan_grace`` is how many
     seconds it goes on without a controller; with 0 it ends everything when its link is lost. ``warm``: whether programs
-    may be forked from a process that has imported already what they need."""
+    may be forked from a process that has imported already what they need. ``programs`` are commands of the agent's own,
+    by the names that dialects have for them."""
 
     node: str
     slots: int
@@ -35,6 +36,7 @@ class Home(msgspec.Struct, frozen=True):
     shm: str
     orphan_grace: float = 0.0
     warm: bool = True
+    programs: dict[str, tuple[str, ...]] = {}
 
 
 # ---- what happens -----------------------------------------------------------------------------------

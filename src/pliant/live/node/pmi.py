@@ -98,10 +98,11 @@ class PmiGroup:
         self._at_barrier.clear()
         return [reply for rank in self._world.ranks for reply in _lines(rank, "barrier_out")]
 
-    def left(self, rank: int) -> None:
+    def left(self, rank: int) -> list[Reply]:
         """``rank`` has ended; PmiError if others wait for it, who would do so for ever."""
         self._ended.add(rank)
         self._check_ended()
+        return []
 
     def _check_ended(self) -> None:
         """Before they come to a barrier here, ranks of one node wait for each other in memory that they share."""

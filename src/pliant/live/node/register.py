@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from enum import Enum
 
-from pliant.live.node.dialects import DIALECTS, Dialect, kvsname
+from pliant.live.node.dialects import DIALECTS, Dialect, Env, kvsname
 from pliant.live.node.messages import Exited, Home, Spawn
+from pliant.live.node.pmix import SERVER, PmixGroup
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 
@@ -47,6 +48,10 @@ class NodeGroup:
         self.answer: m.Started | m.StartFailed | None = None
         self.pids: dict[int, int] = {}
         """Of the ranks that live."""
+        self.server_pid = 0
+        """Of the process that is its server, while that lives."""
+        self.given: dict[int, Env] = {}
+        """What its server has for the environment of each rank."""
         self.launched: list[int] = []
         self.ended: list[tuple[int, Exited]] = []
         """Ranks whose end is told when all have been started, or when all that they said has been passed on."""
@@ -67,6 +72,9 @@ class NodeGroup:
         token = token_name(home.node, order.job, order.group, order.world.number, order.world.part)
         self.token_file = f"{home.runtime}/{token}"
         left = self.dialect.files(home.run, order.job, order.world)
+        self.folder = f"{home.shm}/{order.job}.{order.group}" if self.dialect.program else ""
+        """What the server may fill."""
+        left = (*left, self.folder) if self.folder else left
         self.files = left if home.orphan_grace else (*left, self.token_file)
         """What is removed when it is over: its token only when nobody will ask for it again."""
         self.owns_token = True
@@ -93,6 +101,11 @@ class NodeGroup:
         return f"last {self.job} {self.number}"
 
     @property
+    def processes(self) -> list[int]:
+        """Its ranks that live, and its server if that is one."""
+        return [*self.pids.values(), *([self.server_pid] if self.server_pid else [])]
+
+    @property
     def is_starting(self) -> bool:
         return self.stage in {Stage.WRITING, Stage.STARTING}
 
@@ -108,14 +121,27 @@ class NodeGroup:
         ranks = tuple(sorted({*self.pids, *(rank for rank, _ in self.ended)}))
         return m.Held(self.job, self.number, ranks, self.is_starting, max(self.sessions, default=0))
 
-    def next_rank(self, home: Home) -> Spawn | None:
-        """What starts the next rank, None when all have been started."""
+    def start_server(self, home: Home) -> Spawn | None:
+        """What starts the server, None if that is no process of its own. It gets what a rank gets: by that it is known
+        which library they will load, and whose process it is."""
         order = self._order
-        self.starting = next(self._ranks, None)
-        if self.starting is None or order is None:
-            self._order = None
+        if order is None or not isinstance(self.server, PmixGroup):
             return None
-        env = {
+        self.starting = SERVER
+        dialect, argv = self.dialect, self.server.command(home.programs[self.dialect.program], self.folder)
+        env = self._env(order, home)
+        return Spawn(
+            self.job, self.number, SERVER, argv, env, dialect.defaults, dialect.without, order.cwd, self._log(order),
+            connect=True,
+        )  # fmt: skip
+
+    @staticmethod
+    def _log(order: m.StartGroup) -> str:
+        """Where the server complains."""
+        return f"{order.output}{order.world.ranks.start}.err" if order.streams else order.output
+
+    def _env(self, order: m.StartGroup, home: Home) -> Env:
+        return {
             **self.dialect.places(home),
             **order.env,
             RUN: home.run,
@@ -124,9 +150,21 @@ class NodeGroup:
             NODE: home.node,
             "PLIANT_SOCKET": home.socket,
             "PLIANT_TOKEN_FILE": self.token_file,
+        }
+
+    def next_rank(self, home: Home) -> Spawn | None:
+        """What starts the next rank, None when all have been started."""
+        order = self._order
+        self.starting = next(self._ranks, None)
+        if self.starting is None or order is None:
+            self._order = None
+            return None
+        env = {
+            **self._env(order, home),
+            **self.given.get(self.starting, {}),
             **self.dialect.settings(self.world, self.starting),
         }
-        dialect, connect = self.dialect, self.server is not None
+        dialect, connect = self.dialect, self.server is not None and not self.dialect.program
         output, own = order.output, f"{order.output}{self.starting}"
         if order.streams:
             return Spawn(
@@ -144,8 +182,8 @@ def token_name(node: str, job: int, group: int, world: int, part: int) -> str:
     return f"{node}.{job}.{group}.{world}.{part}.token"
 
 
-def start_problem(order: m.StartGroup) -> str:
-    """Why these ranks cannot be started on any node, or nothing."""
+def start_problem(order: m.StartGroup, home: Home) -> str:
+    """Why these ranks cannot be started here, or nothing."""
     world = order.world
     if order.dialect not in DIALECTS:
         return f"launch dialect {order.dialect!r} is not known here; known are {', '.join(sorted(DIALECTS))}"
@@ -153,6 +191,8 @@ def start_problem(order: m.StartGroup) -> str:
         return f"world {world.number} has no part {world.part} with ranks in it"
     if not order.argv:
         return "there is no command"
+    if (program := DIALECTS[order.dialect].program) and program not in home.programs:
+        return f"launch dialect {order.dialect!r} needs a server {program!r}, which this agent does not have"
     return ""
 
 
@@ -177,23 +217,29 @@ class Register:
         return group
 
     def add(self, group: NodeGroup, rank: int, pid: int) -> None:
+        self._ranks[pid] = group, rank
+        if rank == SERVER:
+            group.server_pid = pid
+            return
         group.pids[rank] = pid
         group.launched.append(pid)
-        self._ranks[pid] = group, rank
 
     def ended(self, pid: int) -> tuple[NodeGroup, int] | None:
-        """Take note of a child's end; whose rank it was, None if it was none."""
+        """Take note of a child's end; whose rank it was, or whose server, None if it was none."""
         self.helpers.pop(pid, None)
         group, rank = found = self._ranks.pop(pid, (None, 0))
         if group is None:
             return None
-        del group.pids[rank]
+        if rank == SERVER:
+            group.server_pid = 0
+        else:
+            del group.pids[rank]
         return group, found[1]
 
     def is_alive(self, groups: Iterable[Key]) -> bool:
-        """Whether one of them has ranks, or is still being started."""
+        """Whether one of them has processes, or is still being started."""
         there = [self.groups[key] for key in groups if key in self.groups]
-        return any(group.pids or group.is_starting for group in there)
+        return any(group.processes or group.is_starting for group in there)
 
     def inventory(self) -> tuple[m.Held, ...]:
         return tuple(group.held for _, group in sorted(self.groups.items()))
@@ -231,8 +277,8 @@ class Register:
         return frozenset(key for key in self.groups if key[0] == job and key[1] not in left)
 
     def pids(self, keys: Iterable[Key]) -> list[int]:
-        """The ranks of these groups that live."""
-        return [pid for key in keys if key in self.groups for pid in self.groups[key].pids.values()]
+        """The processes of these groups that live: ranks and servers."""
+        return [pid for key in keys if key in self.groups for pid in self.groups[key].processes]
 
     def others(self, keys: frozenset[Key]) -> tuple[tuple[Key, ...], tuple[int, ...]]:
         """What has nothing to do with these groups: the other groups, and their ranks and our helpers."""

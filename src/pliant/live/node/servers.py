@@ -4,10 +4,12 @@ fence that the controller releases."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from pliant.live.node import messages as n
 from pliant.live.node.outbox import Outbox
 from pliant.live.node.pmi import AtFence, PmiError, Reply
+from pliant.live.node.pmix import SERVER, Begin
 from pliant.live.node.register import RANK_LINE, NodeGroup, Register
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
@@ -15,9 +17,17 @@ from pliant.protocol import messages as m
 from pliant.protocol.fence import pieces
 
 
+class Following(NamedTuple):
+    """What becomes of a group: it cannot go on, its server is up, or will not be."""
+
+    end: Callable[[NodeGroup], None]
+    begin: Callable[[NodeGroup], None]
+    fail: Callable[[NodeGroup, str], None]
+
+
 class Servers:
     """Those of all groups that have one. ``do`` takes what is to be done, ``tell`` what the controller is to know, and
-    ``end`` a group that cannot go on."""
+    ``follow`` what becomes of a group because of what its server says."""
 
     def __init__(
         self,
@@ -25,18 +35,18 @@ class Servers:
         outbox: Outbox,
         do: Callable[[n.AnyOutput], None],
         tell: Callable[[m.AgentMessage], None],
-        end: Callable[[NodeGroup], None],
+        follow: Following,
     ) -> None:
         self._register = register
         self._outbox = outbox
         self._do = do
         self._tell = tell
-        self._end = end
+        self._follow = follow
 
     def connected(self, group: NodeGroup, rank: int) -> None:
         """The rank was started with a connection, if its group has a server."""
-        if group.server is not None:
-            group.lines[rank] = codec.Lines(RANK_LINE)
+        if group.server is not None and (rank == SERVER or not group.dialect.program):
+            group.lines[rank] = codec.Lines(codec.MAX_LINE if rank == SERVER else RANK_LINE)
 
     def said(self, said: n.RankSaid) -> None:
         group = self._register.groups.get((said.job, said.group))
@@ -64,13 +74,23 @@ class Servers:
         """The rank has ended well, unless others wait for it."""
         if group.server is not None:
             try:
-                group.server.left(rank)
+                self._reply(group, group.server.left(rank))
             except PmiError as error:
                 self._break(group, error)
 
-    def _reply(self, group: NodeGroup, answers: Sequence[Reply | AtFence]) -> None:
+    def server_ended(self, group: NodeGroup, code: int) -> None:
+        """The process that was the group's server has ended: who is left cannot go on."""
+        group.lines.pop(SERVER, None)
+        if group.is_starting or group.pids:
+            self._break(group, PmiError(f"the PMIx server of group {group.number} has ended with {code}"))
+
+    def _reply(self, group: NodeGroup, answers: Sequence[Reply | AtFence | Begin]) -> None:
         for answer in answers:
-            if isinstance(answer, AtFence):
+            if isinstance(answer, Begin):
+                if group.starting == SERVER and group.is_starting:
+                    group.given = answer.env
+                    self._follow.begin(group)
+            elif isinstance(answer, AtFence):
                 for piece, more in pieces(answer.entries):
                     self._tell(m.Fence(group.job, group.number, answer.round, piece, more))
             elif answer.rank in group.lines:
@@ -80,6 +100,9 @@ class Servers:
         """The group cannot go on: say why, and end its ranks. What follows from that tells nothing new."""
         if group.broken:
             return
+        if group.starting == SERVER and group.is_starting:
+            self._follow.fail(group, str(error))
+            return
         group.broken = error.code if isinstance(error, PmiError) else 1
         self._tell(m.Relay(group.job, group.number, 0, codec.raw(m.Error(str(error)))))
-        self._end(group)
+        self._follow.end(group)

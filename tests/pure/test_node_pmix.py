@@ -13,7 +13,8 @@ from node_driver import HOME, Driver, start_order
 from pliant.live.node import messages as n
 from pliant.live.node.life import NodeLife
 from pliant.live.node.pmi import AtFence, PmiError
-from pliant.live.node.pmix import SERVER, Begin, PmixGroup
+from pliant.live.node.pmix import SEGMENTS, SERVER, Begin, PmixGroup
+from pliant.live.node.warmth import key_of
 from pliant.model.world import World
 from pliant.protocol import codec, pmix
 from pliant.protocol import messages as m
@@ -155,3 +156,16 @@ def test_a_server_is_up_for_all_ranks_or_none() -> None:
     assert group.receive(SERVER, UP.decode()) == [Begin({1: {"PMIX_RANK": "0"}, 2: {"PMIX_RANK": "1"}})]
     with pytest.raises(PmiError, match="number of ranks"):
         PmixGroup(World(0, (3,)), "ns").receive(SERVER, UP.decode())
+
+
+def test_groups_that_share_memory_elsewhere_may_be_forked_from_one_process() -> None:
+    spawns = [
+        n.Spawn(
+            1, 0, 0, ("python", "p.py"), {SEGMENTS: folder, "A": "b"}, {}, (), "/", "/out", connect=False,
+            modules=("numpy",),
+        )
+        for folder in ("/dev/shm/a", "/dev/shm/b")
+    ]  # fmt: skip
+    first, second = map(key_of, spawns)
+    assert first is not None
+    assert first == second

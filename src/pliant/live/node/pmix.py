@@ -15,6 +15,8 @@ from pliant.model.world import World
 from pliant.protocol import codec, pmix
 from pliant.protocol.fence import Entries
 
+SEGMENTS = "OMPI_MCA_btl_sm_backing_directory"
+"""Where ranks share memory: in the directory of their group, which goes with it."""
 SERVER = -1
 """The server's number among the processes of its group, whose ranks are numbered from 0."""
 CHUNK = 1 << 16

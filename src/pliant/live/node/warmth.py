@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from pliant.live.node import messages as n
+from pliant.live.node.pmix import SEGMENTS
 from pliant.live.node.register import HELPER, NODE, RUN, Register
 from pliant.protocol import messages as m
 
@@ -65,7 +66,7 @@ def key_of(spawn: n.Spawn) -> Key | None:
     interpreter = interpreter_of(spawn.argv)
     if not spawn.modules or not interpreter or spawn.env.get(SWITCH) == "0":
         return None
-    own = (OURS, *spawn.without)
+    own = (OURS, *spawn.without, SEGMENTS)
     env = tuple(sorted(each for each in spawn.env.items() if not each[0].startswith(own)))
     return Key(interpreter, env, tuple(spawn.defaults.items()), spawn.without, spawn.cwd, spawn.modules)
 

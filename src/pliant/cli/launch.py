@@ -113,12 +113,13 @@ def launch(  # noqa: PLR0913 - the options of a command
         raise PliantError(f"--spill {spill}: it is 0 to {MOST_SPILLED} MiB")
     if not -1 <= stdin < sum(sizes):
         raise PliantError(f"--stdin {stdin}: the processes are 0 to {sum(sizes) - 1}")
+    dialect, told = submission.dialect_of(command, mpi_is) if mpi or mpi_is else ("launch", {})
     what = t.Launch(
         tuple(command),
-        passed_on(),
+        {**told, **passed_on()},
         current_directory(),
         sizes,
-        submission.dialect_of(tuple(command), mpi_is) if mpi or mpi_is else "launch",
+        dialect,
         stdin,
         spill << 20,
     )

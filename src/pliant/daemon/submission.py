@@ -72,16 +72,16 @@ def settle(jobs: Sequence[JobSpec], source: str) -> Settled:
     return Settled(tuple(settled), notices)
 
 
-def dialect_of(command: Sequence[str], said: str) -> str:
-    """How the ranks of an MPI program are launched, which loads what was ``said``, if anything; BatchError if they
-    cannot be."""
+def dialect_of(command: Sequence[str], said: str) -> tuple[str, dict[str, str]]:
+    """How the ranks of an MPI program are launched, which loads what was ``said``, if anything, and what they find in
+    their environment for that; BatchError if they cannot be."""
     try:
-        mpi, way, _ = _mpi_of(command, said, os.environ, "")
+        mpi, way, library = _mpi_of(command, said, os.environ, "")
     except ValueError as error:
         raise BatchError(f"--mpi-is: {error}") from None
     if way.refused:
         raise BatchError(f"the program loads {mpi.name}: {way.refused}")
-    return way.dialect
+    return way.dialect, {way.library: library} if way.library and library else {}
 
 
 def _mpi_of(command: Sequence[str], said: str, environ: Mapping[str, str], cwd: str) -> tuple[Mpi, Way, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -55,14 +56,23 @@ def alive(mark: str) -> list[int]:
     return found
 
 
+def opened(descriptor: Path) -> str:
+    """What it is; nothing if it has been closed."""
+    try:
+        return str(descriptor.readlink())
+    except FileNotFoundError:
+        return ""
+
+
 def agent_of(node: str, mark: str) -> int:
     """The pid of the node's agent; its parent is the node's process in the tree."""
     rows = Path("/proc/net/unix").read_text().splitlines()
     [inode] = {row.split()[6] for row in rows if row.endswith(f"{mark[:8]}/{node}/agent.sock")}
     for pid in alive(mark):
-        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            if str(descriptor.readlink()) == f"socket:[{inode}]":
-                return pid
+        with contextlib.suppress(FileNotFoundError):  # it closes some meanwhile, or has ended
+            for descriptor in sorted(Path(f"/proc/{pid}/fd").iterdir(), key=lambda path: int(path.name)):
+                if opened(descriptor) == f"socket:[{inode}]":
+                    return pid
     raise AssertionError(f"{node} has no agent")
 
 

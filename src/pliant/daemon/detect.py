@@ -111,10 +111,13 @@ def _without_env(words: list[str], env: dict[str, str]) -> tuple[list[str], dict
 
 
 def _which(word: str, env: Mapping[str, str], cwd: str) -> Path | None:
-    place = Path(cwd or ".").absolute()
+    place = Path(cwd)
     search = os.pathsep.join(str(place / each) for each in env.get("PATH", os.defpath).split(os.pathsep))
     found = shutil.which(str(place / word) if "/" in word else word, path=search)
-    return Path(found) if found else None
+    # Not resolved: the link of a virtual environment says more than where it leads.
+    with contextlib.suppress(OSError):  # the current directory is gone: nothing there can be found
+        return Path(found).absolute() if found else None
+    return None
 
 
 def _how_to_ask(program: Path, env: Mapping[str, str], cwd: str) -> tuple[str, ...] | None:

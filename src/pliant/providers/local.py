@@ -36,7 +36,8 @@ LONGEST = codec.MAX_LINE + codec.WRAPPING
 LOOPBACK = dict.fromkeys(
     ("UCX_NET_DEVICES", "FI_TCP_IFACE", "FI_SOCKETS_IFACE", "OMPI_MCA_btl_tcp_if_include"), "lo"
 )
-"""For the ranks: all nodes are on this machine, so nobody listens where others could connect."""
+"""For the ranks: all nodes are on this machine, so nobody listens where others could connect, but for
+Open MPI, which listens on all addresses whatever it is told."""
 
 
 def trouble(error: Exception) -> str:

@@ -14,7 +14,7 @@ from pliant.model.groups import Group
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.kinds import JobKind
 from pliant.model.nodes import NodeSet
-from pliant.protocol import codec
+from pliant.protocol import codec, pmix
 from pliant.protocol import messages as m
 
 NAMES = {0: "n0", 1: "n1", 2: "n2"}
@@ -263,3 +263,46 @@ def told(heard: Heard, node: int) -> list[m.GroupLost]:
     sent = [order for to, order in heard.sent if to == node and isinstance(order, m.Deliver)]
     messages = [codec.from_scheduler().decode(bytes(order.message)) for order in sent]
     return [message for message in messages if isinstance(message, m.GroupLost)]
+
+
+def asked(life: JobLife, group: int, number: int, ask: m.Message) -> None:
+    life.heard(group, m.Asked(1, group, number, codec.raw(ask)))
+
+
+def answers(heard: Heard) -> list[tuple[int, int, pmix.Done]]:
+    """The group, number and answer of each that was given."""
+    return [
+        (message.group, message.number, codec.Decoder[pmix.Done](pmix.Done).decode(message.answer))
+        for _, message in heard.sent
+        if isinstance(message, m.Answered) and bytes(message.answer) != b"null"
+    ]
+
+
+PORT = pmix.Lookup(("port",), wait=True)
+
+
+def test_who_looks_a_newcomer_up_is_told_when_that_is_lost_or_was() -> None:
+    life, heard = growing()
+    asked(life, 0, 1, PORT)
+    life.heard(2, m.Exited(1, 2, 0, -9))
+    asked(life, 0, 2, PORT)
+    lost = pmix.UNREACHABLE
+    assert answers(heard) == [(0, 1, pmix.Done(1, lost)), (0, 2, pmix.Done(2, lost))]
+
+
+def test_asks_wait_for_ever_but_in_a_resize() -> None:
+    life, heard = growing()
+    asked(life, 0, 1, PORT)
+    assert heard.timers[-1] == ("asked", 1, 0, 1)
+    life.fired("asked", 0, 1)
+    assert answers(heard) == [(0, 1, pmix.Done(1, pmix.TIMEOUT))]
+    said(life, 0, m.Failed(0, 5, "no"))
+    asked(life, 0, 2, PORT)
+    life.fired("asked", 0, 2)
+    assert len(answers(heard)) == 1
+
+
+def test_an_ask_that_cannot_be_understood_is_answered() -> None:
+    life, heard = growing()
+    life.heard(0, m.Asked(1, 0, 1, msgspec.Raw(b'{"type":"lookup","keys":7}')))
+    assert answers(heard) == [(0, 1, pmix.Done(1, pmix.BAD_PARAM))]

@@ -24,10 +24,10 @@ PROGRAMS = {"pmix": ("serve",)}
 UP = codec.encode(pmix.Opened(({"PMIX_RANK": "0"}, {"PMIX_RANK": "1"})))
 
 
-def driver() -> Driver:
+def driver(orphan_grace: float = 0.0) -> Driver:
     """Of an agent that has the server's program."""
     driver = Driver()
-    driver.life = NodeLife(msgspec.structs.replace(HOME, programs=PROGRAMS))
+    driver.life = NodeLife(msgspec.structs.replace(HOME, programs=PROGRAMS, orphan_grace=orphan_grace))
     return driver
 
 
@@ -92,7 +92,7 @@ def test_a_group_ends_with_its_server() -> None:
     server, *ranks = started(driver_)
     asked = driver_.put(n.Exited(server, -11))
     assert killed(asked) == set(ranks)
-    assert b"has ended with -11" in bytes(told(asked, m.Relay)[0].message)  # type: ignore[attr-defined]
+    assert b"was ended by signal 11" in bytes(told(asked, m.Relay)[0].message)  # type: ignore[attr-defined]
 
 
 def test_a_server_ends_with_the_last_rank() -> None:
@@ -169,3 +169,38 @@ def test_groups_that_share_memory_elsewhere_may_be_forked_from_one_process() -> 
     first, second = map(key_of, spawns)
     assert first is not None
     assert first == second
+
+
+def asking(driver_: Driver, number: int, ask: m.Message) -> list[n.AnyOutput]:
+    return driver_.put(n.RankSaid(1, 0, SERVER, codec.encode(pmix.Ask(number, codec.raw(ask)))))
+
+
+def test_what_concerns_other_groups_is_passed_on_unread() -> None:
+    driver_ = driver()
+    started(driver_)
+    lookup = codec.raw(pmix.Lookup(("port",), wait=True))
+    (up,) = told(asking(driver_, 4, pmix.Lookup(("port",), wait=True)), m.Asked)
+    assert up == m.Asked(1, 0, 4, lookup)
+    down = driver_.order(m.Answered(1, 0, 4, codec.raw(pmix.Done(4)), over=True))
+    assert n.SayToRank(1, 0, SERVER, codec.encode(pmix.Done(4))) in down
+    assert not [
+        each for each in driver_.order(m.Answered(1, 0, 4, over=True)) if isinstance(each, n.SayToRank)
+    ]
+    assert not driver_.order(m.Answered(1, 9, 4, codec.raw(pmix.Done(4))))  # a group that is not here
+
+
+def test_what_is_not_answered_for_good_is_asked_again_of_the_next_controller() -> None:
+    driver_ = driver(orphan_grace=30.0)
+    started(driver_)
+    for number in (1, 2, 3):
+        asking(driver_, number, pmix.Publish((pmix.Item(f"port{number}", 0, 0, 3, ""),)))
+    driver_.order(m.Answered(1, 0, 1, codec.raw(pmix.Done(1)), over=True))
+    driver_.order(m.Answered(1, 0, 2, codec.raw(pmix.Done(2))))
+    driver_.order(m.Ack(1000))
+    driver_.put(n.LinkLost())
+    again = told(driver_.put(n.LinkMade()), m.Asked)
+    assert [each.number for each in again if isinstance(each, m.Asked)] == [2, 3]
+    driver_.order(m.Answered(1, 0, 2, over=True))
+    driver_.put(n.LinkLost())
+    again = told(driver_.put(n.LinkMade()), m.Asked)
+    assert [each.number for each in again if isinstance(each, m.Asked)] == [3]

@@ -121,7 +121,7 @@ WAYS = (
     Way(MPICH, (), (4,), "", "pmi1-ofi", f"{PORTS} before 4.0", RIGID),
     Way(INTEL, (2021,), LAST, "", "intel", "", RESIZES),
     Way(INTEL, (), (2021,), "", "pmi1", "older than 2021, which is the first that was tried", ""),
-    Way(OPEN, (5, 0, 8), LAST, "", "openmpi", APART, "tests/live/test_pmix.py", library="PLIANT_LIBMPI"),
+    Way(OPEN, (5, 0, 8), LAST, "", "openmpi", "", RESIZES, library="PLIANT_LIBMPI"),
     Way(OPEN, (), (5, 0, 8), "", "", "", "", "Open MPI before 5.0.8 has not been tried; 5.0.8 and later is launched"),
     Way(OTHER, (), LAST, "", "pmi1", "nobody has tried to resize jobs with it", ""),
 )  # fmt: skip

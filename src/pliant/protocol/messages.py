@@ -300,6 +300,17 @@ class Fenced(Message, frozen=True):
     more: bool = False
 
 
+class Answered(Message, frozen=True):
+    """What the server of a group is told: the answer to what it has Asked, or what others want to know. ``over``: ask
+    ``number`` need not be said again, to nobody. ``answer`` may be empty."""
+
+    job: int
+    group: int
+    number: int = 0
+    answer: msgspec.Raw = msgspec.Raw(b"null")
+    over: bool = False
+
+
 class Ack(Message, frozen=True):
     """All that the agent has told up to ``number`` has been taken, and recorded where that was due."""
 
@@ -393,6 +404,15 @@ class Fence(Message, frozen=True):
     more: bool = False
 
 
+class Asked(Message, frozen=True):
+    """What the server of a group asks of the job's other groups, numbered by it from 1 on (``protocol/pmix.py``)."""
+
+    job: int
+    group: int
+    number: int
+    ask: msgspec.Raw
+
+
 class Heartbeat(Message, frozen=True):
     pass
 
@@ -438,5 +458,5 @@ JobMessage = (
 RootMessage = Malleable | Want | Accept | Decline | Reached | Done | Failed | Progress | Bye
 """What only the group that speaks for the job may say."""
 SchedulerMessage = Welcome | Offer | Drain | Stay | Withdraw | GroupLost | Value | Error
-ControllerMessage = StartGroup | Signal | Prove | Deliver | Fenced | Ack | Shutdown | Error
-AgentMessage = AgentHello | Started | StartFailed | Exited | Proof | Relay | Fence | Heartbeat | Error
+ControllerMessage = StartGroup | Signal | Prove | Deliver | Fenced | Answered | Ack | Shutdown | Error
+AgentMessage = AgentHello | Started | StartFailed | Exited | Proof | Relay | Fence | Asked | Heartbeat | Error

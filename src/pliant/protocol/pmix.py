@@ -1,11 +1,48 @@
-"""What a group's PMIx server and the agent say to each other: lines of JSON, each with its ``type``.
+"""What a group's PMIx server, its agent and the controller say to each other: lines of JSON, each with its ``type``.
 
-A server numbers what it asks; the answer is a Done with that ``id``. A blob is what ranks have put, opaque, in base64.
+A server numbers what it asks; the answer is a Done with that ``id``. What only the other groups of the job can answer
+travels in an Ask, which the agent passes on unread. Worlds go by their numbers in the job, ranks by theirs in the
+world; a blob is what ranks have put, opaque, in base64. Statuses are PMIx's: 0 is success.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import msgspec
+
 from pliant.protocol.messages import Message
+
+NOT_FOUND, TIMEOUT, UNREACHABLE, BAD_PARAM = -46, -24, -25, -27
+"""Statuses: nothing has that name; it took too long; who was to take part is lost; nobody can know what is meant."""
+
+
+class Span(NamedTuple):
+    """The ranks of ``world`` from ``first`` up to, and without, ``end``; -1 is for all that it has."""
+
+    world: int
+    first: int
+    end: int
+
+
+class Item(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that ``rank`` of ``world`` has published under a name, of a type that PMIx numbers. ``once``: whoever
+    reads it first takes it."""
+
+    key: str
+    world: int
+    rank: int
+    kind: int
+    blob: str
+    once: bool = False
+
+
+class Space(NamedTuple):
+    """A world, with the numbers of ranks on its nodes."""
+
+    world: int
+    sizes: tuple[int, ...]
+
 
 # ---- the server says, and its agent knows what to do -------------------------------------------------
 
@@ -43,21 +80,89 @@ class Fence(Message, frozen=True):
     blob: str
 
 
-# ---- the agent says ----------------------------------------------------------------------------------
+class Ask(Message, frozen=True):
+    """Something that concerns other groups, for the controller."""
+
+    id: int
+    ask: msgspec.Raw
+
+
+ServerMessage = Opened | Failed | Aborted | Missing | Fence | Ask
+
+# ---- the server asks the controller ------------------------------------------------------------------
+
+
+class Publish(Message, frozen=True):
+    """Answered at once, though what is published may have to be said to a controller that begins anew."""
+
+    items: tuple[Item, ...]
+
+
+class Lookup(Message, frozen=True):
+    """Answered with what is there, or, to ``wait``, when all of it is."""
+
+    keys: tuple[str, ...]
+    wait: bool = False
+
+
+class Unpublish(Message, frozen=True):
+    """What the group has published under these names."""
+
+    keys: tuple[str, ...]
+
+
+class Meet(Message, frozen=True):
+    """All members that are here have come to this: "connect", "disconnect" or a "fence", to which they bring a
+    ``blob``. Answered when all groups that have members are there, with their worlds and what they have brought."""
+
+    what: str
+    members: tuple[Span, ...]
+    blob: str = ""
+
+
+class Modex(Message, frozen=True):
+    """What has this rank put?"""
+
+    world: int
+    rank: int
+
+
+class Got(Message, frozen=True):
+    """The answer to Want."""
+
+    rank: int
+    status: int
+    blob: str = ""
+
+
+HubAsk = Publish | Lookup | Unpublish | Meet | Modex | Got
+
+# ---- to the server -----------------------------------------------------------------------------------
 
 
 class Done(Message, frozen=True):
-    """What was asked is answered, with a status of PMIx: 0 is success."""
+    """What was asked is answered."""
 
     id: int
     status: int = 0
     blobs: tuple[str, ...] = ()
+    items: tuple[Item, ...] = ()
+    spaces: tuple[Space, ...] = ()
+
+
+class Want(Message, frozen=True):
+    """Another group wants to know what this rank has put: Got answers."""
+
+    rank: int
+
+
+class Gone(Message, frozen=True):
+    """This world is over: nothing of it has to be known any more."""
+
+    world: int
 
 
 class Left(Message, frozen=True):
     """A rank has ended, and well."""
 
     rank: int
-
-
-ServerMessage = Opened | Failed | Aborted | Missing | Fence

@@ -36,7 +36,7 @@ SIGNALS = {"stop": signal.SIGSTOP, "crash": signal.SIGABRT}
 
 
 def main() -> None:
-    rank = os.environ["PMI_RANK"]
+    rank = os.environ.get("PMI_RANK") or os.environ["PMIX_RANK"]
     newcomer = os.environ["PLIANT_RESIZE"] != "0"
     who, point, after = PLAN.read_text().split()
     own = "root" if not newcomer and rank == "0" else rank

@@ -9,9 +9,10 @@ import sys
 import time
 
 argument = sys.argv[1] if len(sys.argv) > 1 else ""
-if argument == "leave" and os.environ["PMI_RANK"] == "1":
+rank = os.environ.get("PMI_RANK") or os.environ["PMIX_RANK"]
+if argument == "leave" and rank == "1":
     sys.exit(0)
-if argument.startswith("/") and os.environ["PMI_RANK"] == "1":
+if argument.startswith("/") and rank == "1":
     pathlib.Path(argument).touch()
     time.sleep(600)
 

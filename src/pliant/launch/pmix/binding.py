@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-OK, DONE, NOT_FOUND, NOT_SUPPORTED = 0, -157, -46, -47
+OK, DONE, NOT_FOUND, NOT_SUPPORTED, BAD_PARAM = 0, -157, -46, -47, -27
 """Status codes; DONE says that a call is over and nobody will be called back."""
-BOOL, STRING, U16, U32, INFO, ARRAY, RANK = 1, 3, 13, 14, 24, 39, 40
+BOOL, STRING, U16, U32, INFO, BYTES, ARRAY, RANK = 1, 3, 13, 14, 24, 27, 39, 40
 EVERYBODY = 0xFFFFFFFE
 """As a rank: all ranks of a namespace."""
 CALL_S = 10.0
@@ -34,8 +34,13 @@ class Proc(c.Structure):
     _fields_ = (("nspace", c.c_char * 256), ("rank", c.c_uint32))
 
 
+class _Bytes(c.Structure):
+    _fields_ = (("bytes", c.c_void_p), ("size", c.c_size_t))
+
+
 class _Data(c.Union):
     _fields_ = (
+        ("text", c.c_char_p), ("octet", c.c_uint8), ("bytes", _Bytes),
         ("flag", c.c_bool), ("u16", c.c_uint16), ("u32", c.c_uint32),
         ("pointer", c.c_void_p), ("room", c.c_char * 24),
     )  # fmt: skip
@@ -49,6 +54,10 @@ class Info(c.Structure):
     _fields_ = (("key", c.c_char * 512), ("flags", c.c_uint32), ("value", _Value))
 
 
+class Found(c.Structure):
+    _fields_ = (("proc", Proc), ("key", c.c_char * 512), ("value", _Value))
+
+
 class _Array(c.Structure):
     _fields_ = (("type", c.c_uint16), ("size", c.c_size_t), ("array", c.c_void_p))
 
@@ -57,6 +66,8 @@ _P, _V, _I, _N = c.POINTER, c.c_void_p, c.c_int, c.c_size_t
 _PROCS, _INFOS, _KEYS = _P(Proc), _P(Info), _P(c.c_char_p)
 OVER = c.CFUNCTYPE(None, _I, _V)
 MODEX = c.CFUNCTYPE(None, _I, _V, _N, _V, _V, _V)
+FOUND = c.CFUNCTYPE(None, _I, _V, _N, _V)
+PUT = c.CFUNCTYPE(None, _I, _V, _N, _V)
 _CALLS = (
     ("connected", c.CFUNCTYPE(_I, _PROCS, _V, _V, _V)),
     ("finalized", c.CFUNCTYPE(_I, _PROCS, _V, _V, _V)),
@@ -146,10 +157,18 @@ def infos(pairs: Sequence[Pair]) -> tuple[Any, list[Any]]:
             kept += [inner, more, holder]
             data.pointer = c.addressof(holder)
         else:
-            buffer = c.create_string_buffer(value if isinstance(value, bytes) else value.encode())
-            kept.append(buffer)
-            data.pointer = c.addressof(buffer)
+            kept.append(_fill(data, kind, value if isinstance(value, bytes) else value.encode()))
     return array, kept
+
+
+def _fill(data: Any, kind: int, value: bytes) -> Any:
+    """Have these data be a string or bytes; the buffer, which has to live as long."""
+    buffer = c.create_string_buffer(value)
+    if kind == BYTES:
+        data.bytes.bytes, data.bytes.size = c.addressof(buffer), len(value)
+    else:
+        data.pointer = c.addressof(buffer)
+    return buffer
 
 
 def content(data: Any, size: int) -> bytes:
@@ -159,6 +178,21 @@ def content(data: Any, size: int) -> bytes:
 
 def members(procs: Any, count: int) -> list[Member]:
     return [(procs[i].nspace.decode(), procs[i].rank) for i in range(count)]
+
+
+def entries(array: Any, count: int) -> dict[str, tuple[int, bytes]]:
+    """Of infos: their types, and what they are if that is a string, bytes or a small number."""
+    found: dict[str, tuple[int, bytes]] = {}
+    for info in array[:count] if count else ():
+        kind, data = info.value.type, info.value.data
+        if kind == STRING:
+            value = data.text or b""
+        elif kind == BYTES:
+            value = content(data.bytes.bytes, data.bytes.size)
+        else:
+            value = bytes([data.octet])
+        found[info.key.decode()] = kind, value
+    return found
 
 
 def keys_of(keys: Any) -> list[str]:
@@ -214,10 +248,10 @@ class Library:
             status = told[0]
         self._check(status, name)
 
-    def register(self, space: Space, part: int, folder: str) -> None:
-        """Make our namespace known, of which ``part`` is here; ``folder`` is for what its ranks put down."""
+    def register(self, space: Space, part: int | None, folder: str) -> None:
+        """Make a namespace known, of which ``part`` is here, or none; ``folder`` is for what its ranks put down."""
         nodes, ranks = c.c_char_p(), c.c_char_p()
-        here = space.ranks(part)
+        here = space.ranks(part) if part is not None else range(0)
         places = ";".join(",".join(map(str, space.ranks(each))) for each in range(len(space.sizes)))
         self._check(
             self._lib.PMIx_generate_regex(",".join(space.nodes).encode(), c.byref(nodes)),
@@ -232,11 +266,14 @@ class Library:
             *((key, U32, size) for key in ("pmix.univ.size", "pmix.job.size", "pmix.max.size")),
             ("pmix.num.nodes", U32, len(space.sizes)),
             ("pmix.job.napps", U32, 1),
-            *((key, U32, len(here)) for key in ("pmix.local.size", "pmix.node.size")),
-            ("pmix.lpeers", STRING, ",".join(map(str, here))),
-            ("pmix.lldr", RANK, here[0]),
-            *((key, STRING, folder) for key in ("pmix.tmpdir", "pmix.nsdir")),
         ]
+        if here:
+            pairs += [
+                *((key, U32, len(here)) for key in ("pmix.local.size", "pmix.node.size")),
+                ("pmix.lpeers", STRING, ",".join(map(str, here))),
+                ("pmix.lldr", RANK, here[0]),
+                *((key, STRING, folder) for key in ("pmix.tmpdir", "pmix.nsdir")),
+            ]
         for number, node in enumerate(space.nodes):
             local = space.ranks(number)
             pairs += [
@@ -264,6 +301,46 @@ class Library:
         buffer = c.create_string_buffer(blob, len(blob)) if blob else None
         self._kept.append(buffer)
         MODEX(back)(status, c.addressof(buffer) if buffer else None, len(blob), data, None, None)
+
+    @staticmethod
+    def over(back: int, data: Any, status: int) -> None:
+        """Say that a call is over."""
+        OVER(back)(status, data)
+
+    def found(
+        self, back: int, data: Any, status: int, items: Sequence[tuple[Member, str, int, bytes]]
+    ) -> None:
+        """Hand over what was looked up: who has published it, under which name, its type, and what it is."""
+        array = (Found * len(items))()
+        kept: list[Any] = [array]
+        for slot, ((nspace, rank), key, kind, value) in zip(array, items, strict=True):
+            slot.proc.nspace, slot.proc.rank, slot.key = nspace.encode(), rank, key.encode()
+            slot.value.type = kind
+            kept.append(_fill(slot.value.data, kind, value))
+        self._kept.append(kept)
+        FOUND(back)(status, c.addressof(array) if items else None, len(items), data)
+
+    # ---- for other groups ----------------------------------------------------------------------------
+
+    def put(self, nspace: str, rank: int, tell: Callable[[int, bytes], None]) -> None:
+        """Have ``tell`` called, in the library's thread, with what a rank of ours has put, as soon as it has."""
+        proc = Proc(nspace.encode(), rank)
+
+        def told(status: int, data: Any, size: int, _: Any) -> None:
+            blob = content(data, size) if status == OK else b""
+            self._kept.append(self._wanted.pop(key))  # it is still being called
+            tell(status, blob)
+
+        back = PUT(told)
+        key = id(back)
+        self._wanted[key] = back, proc
+        status = self._lib.PMIx_server_dmodex_request(c.byref(proc), back, None)
+        if status != OK:
+            told(status, None, 0, None)
+
+    def forget(self, nspace: str) -> None:
+        """Nothing of this namespace is needed any more."""
+        self._lib.PMIx_server_deregister_nspace(c.c_char_p(nspace.encode()), None, None)
 
 
 def _rank(rank: int, local: int, node: int, host: str, folder: str) -> list[Pair]:

@@ -3,13 +3,12 @@
     python -m pliant.launch.pmix.server DIRECTORY NAMESPACE SIZES PART
 
 It is started before the group's ranks, with their environment, and talks to the agent over the descriptor PMI_FD in
-lines of JSON (`live/node/pmix.py` has them). What it can answer itself it does: a fence that no other node takes part
-in. All else is asked. It ends when the agent closes the connection, and imports nothing but Python's own.
+lines of JSON (`protocol/pmix.py` has them). What it can answer itself it does: a fence that no other node takes part
+in. All else is asked (`others.py`). It ends when the agent closes the connection, and imports nothing but Python's own.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import queue
@@ -21,9 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pliant.launch.pmix import binding as b
-
-Answer = dict[str, Any]
-Finish = Callable[[Answer], None]
+from pliant.launch.pmix.others import Answer, Finish, Others, blobs, status, text
 
 
 class Server:
@@ -42,6 +39,7 @@ class Server:
         self._through: set[int] = set()
         self._ended: set[int] = set()
         """Ranks that have called MPI_Init, MPI_Finalize, and that have ended."""
+        self._others = Others(space, part, self._ask_others)
         self._lib = self._load()
 
     def _load(self) -> b.Library:
@@ -49,13 +47,18 @@ class Server:
         if place.prefix:
             os.environ.setdefault("PMIX_PREFIX", place.prefix)
             os.environ.setdefault("OPAL_PREFIX", place.prefix)
+        others = self._others
         upcalls: b.Upcalls = {
             "connected": self._connected,
             "finalized": self._finalized,
             "abort": self._aborted,
             "fence": self._fence,
-            "modex": lambda *_: b.NOT_FOUND,  # what there is of other nodes came with a fence
-            **dict.fromkeys(("publish", "lookup", "unpublish", "connect", "disconnect"), _refused),
+            "modex": lambda *a: others.modex(self._lib, *a),
+            "publish": lambda *a: others.publish(self._lib, *a),
+            "lookup": lambda *a: others.look_up(self._lib, *a),
+            "unpublish": lambda *a: others.unpublish(self._lib, *a),
+            "connect": lambda *a: self._meet("connect", *a),
+            "disconnect": lambda *a: self._meet("disconnect", *a),
             "register_events": lambda *_: b.DONE,
             "deregister_events": lambda *_: b.DONE,
         }
@@ -94,6 +97,10 @@ class Server:
         if kind == "done":
             if (finish := self._asked.pop(order["id"], None)) is not None:
                 finish(order)
+        elif kind == "want":
+            self._others.want(self._lib, order["rank"])
+        elif kind == "gone":
+            self._others.gone(self._lib, order["world"])
         elif kind == "left":
             self._ended.add(order["rank"])
             self._check_ended()
@@ -118,6 +125,9 @@ class Server:
             self._say(kind, id=self._last, **fields)
 
         return self._later(ask)
+
+    def _ask_others(self, what: Answer, finish: Finish) -> int:
+        return self._ask("ask", finish, ask=what)
 
     # ---- what libpmix calls, in its own thread -------------------------------------------------------
 
@@ -153,31 +163,23 @@ class Server:
     ) -> int:
         blob = b.content(data, size)
         who = b.members(procs, count)
-        if {nspace for nspace, _ in who} != {self._space.name}:
-            return b.NOT_SUPPORTED
         ranks = {rank for _, rank in who}
+
+        def finish(answer: Answer) -> None:
+            self._lib.give(back, more, status(answer), blobs(answer))
+
+        if {nspace for nspace, _ in who} != {self._space.name}:
+            return self._others.meet(self._lib, "fence", who, blob, finish)
         everybody = b.EVERYBODY in ranks or len(ranks) == sum(self._space.sizes)
         if ranks <= set(self._space.ranks(self._part)) or (everybody and len(self._space.sizes) == 1):
             return self._later(lambda: self._lib.give(back, more, b.OK, blob))
         if not everybody:
-            return b.NOT_SUPPORTED
+            return self._others.meet(self._lib, "fence", who, blob, finish)
+        return self._ask("fence", finish, blob=text(blob))
 
-        def finish(answer: Answer) -> None:
-            self._lib.give(back, more, answer.get("status", b.OK), _blob(answer))
-
-        return self._ask("fence", finish, blob=_text(blob))
-
-
-def _refused(*_: Any) -> int:
-    return b.NOT_SUPPORTED
-
-
-def _text(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def _blob(answer: Answer) -> bytes:
-    return b"".join(map(base64.b64decode, answer.get("blobs", ())))
+    def _meet(self, what: str, procs: Any, count: int, _i: Any, _n: int, back: int, more: Any) -> int:
+        who = b.members(procs, count)
+        return self._others.meet(self._lib, what, who, b"", lambda a: self._lib.over(back, more, status(a)))
 
 
 def main() -> None:

@@ -315,7 +315,7 @@ class Cluster(Nodes):
                 # What it waits for may have happened, and nobody could tell.
                 self.later(key, PATIENCE_S[str(what)])
             else:
-                life.fired(str(what), int(key[2]) if len(key) > 2 else None)
+                life.fired(str(what), *map(int, key[2:]))
 
     # ---- messages of agents --------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from pliant.model.groups import Group
@@ -9,6 +10,7 @@ from pliant.model.world import World
 
 WHY_CHARACTERS = 500
 TAIL_LINES = 12
+EXCEPTION = re.compile(r"[\w.]+(?:: |:?$)")
 
 
 class Place(NamedTuple):
@@ -44,6 +46,8 @@ class LiveGroup:
         self.joined = resize == 0
         self.released = False
         self.said = ""
+        self.broken = ""
+        """Why its agent ends it."""
         self.resumed = False
         """Whether it was there before this controller, and it is not known yet what has become of it."""
         self.end = 0, ""
@@ -61,7 +65,7 @@ class LiveGroup:
 
     def why(self, how: str) -> str:
         """Why the group is gone: what it said itself, and ``how`` it went."""
-        return "; ".join(part for part in (self.said, how) if part)
+        return "; ".join(part for part in (self.said or self.broken, how) if part)
 
 
 def last_line(text: str) -> str:
@@ -71,11 +75,14 @@ def last_line(text: str) -> str:
 
 def exception_in(output: str) -> str:
     """The exception of the last Python traceback in a program's output, else nothing: the lines behind it are the
-    MPI library's, which has been told to end the others."""
-    _, found, rest = output.rpartition("Traceback (most recent call last):\n")
-    if not found:
-        return ""
-    return next((line[:WHY_CHARACTERS] for line in rest.splitlines() if line and not line[0].isspace()), "")
+    MPI library's, which has been told to end the others. That others have failed is what a rank says whose MPI goes on
+    without them; it is no reason. Several write at once, so that not every line is whole."""
+    found = ""
+    for rest in output.split("Traceback (most recent call last):\n")[1:]:
+        line = next((line for line in rest.splitlines() if line and not line[0].isspace()), "")
+        if EXCEPTION.match(line) and not (found and "MPI_ERR_PROC_FAILED" in line):
+            found = line[:WHY_CHARACTERS]
+    return found
 
 
 def story_of(output: str, said: str, cause: str) -> str:

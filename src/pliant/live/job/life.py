@@ -16,7 +16,9 @@ from pliant.core import events as e
 from pliant.core import records as r
 from pliant.live.cluster.orders import SIGKILL, SIGTERM
 from pliant.live.job.effects import Effects
+from pliant.live.job.exchange import Exchange
 from pliant.live.job.groups import LiveGroup, Place, last_line, story_of
+from pliant.live.job.hub import Asker
 from pliant.live.job.members import Members
 from pliant.model.errors import ProtocolError
 from pliant.model.groups import Group
@@ -26,7 +28,6 @@ from pliant.model.nodes import hostlist
 from pliant.model.world import World
 from pliant.protocol import VERSION, codec
 from pliant.protocol import messages as m
-from pliant.protocol.fence import Rounds, pieces
 from pliant.protocol.scheduler_side import START, Board
 
 SESSION_S = 60.0
@@ -49,7 +50,7 @@ class JobLife(Members):
         self.ended = False
         self._one_world = one_world
         self._board = Board()
-        self._fence: Rounds | None = None
+        self._exchange = Exchange(number, self.groups, effects, self.newcomers)
         self._said_last = m.Bye(0)
         self.cpu_s = 0.0
         """What its ranks that have ended took of the processors."""
@@ -91,8 +92,8 @@ class JobLife(Members):
                 token = hmac.new(self._place.secret, f"{self.number}/{group.id}".encode(), hashlib.sha256)
                 world = self._world(group, groups)
                 self.groups[group.id] = LiveGroup(group, resize, world, token.hexdigest()[:32])
-        if self._one_world and len(groups) > 1 and self._fence is None:
-            self._fence = Rounds(tuple(group.id for group in groups), None if self.quiet else 0)
+        if self._one_world and len(groups) > 1:
+            self._exchange.span(tuple(group.id for group in groups), again=self.quiet)
 
     def _world(self, group: Group, groups: Sequence[Group]) -> World:
         if not self._one_world:
@@ -171,7 +172,7 @@ class JobLife(Members):
 
     # ---- timers --------------------------------------------------------------------------------------
 
-    def fired(self, what: str, group: int | None) -> None:
+    def fired(self, what: str, group: int | None = None, ask: int = 0) -> None:
         """A time that was asked for has come."""
         if self.ended:
             return
@@ -182,6 +183,8 @@ class JobLife(Members):
                 self._signal(SIGKILL)
             case "tail":
                 self.tail("")
+            case "asked" if group is not None:
+                self._exchange.overdue(Asker(group, ask))
             case "linger" if group is not None:
                 self._linger_over(self.groups[group])
             case "start" if group is not None and not self.groups[group].started:
@@ -219,6 +222,8 @@ class JobLife(Members):
                 self._exited(group, message)
             case m.Fence():
                 self._at_fence(group, message)
+            case m.Asked():
+                self._exchange.asked(group, message)
             case m.Relay():
                 self._relayed(group, message)
             case _:
@@ -264,9 +269,9 @@ class JobLife(Members):
                 self._tell_root(m.GroupLost(group.number, group.why(error)))
         elif code and not group.released:
             self._member_lost(group, code, error)
-        if self._fence is not None and not code:
-            self._fence.left(group.number)
-            self._check_fence(self._fence)
+        self._exchange.ended(group, well=not code)
+        if not code:
+            self._check_fence()
         if not any(each.joined for each in self.alive()):
             # The job itself is over; newcomers that still wait have nobody to join.
             self._signal(SIGKILL)
@@ -297,28 +302,17 @@ class JobLife(Members):
 
     def _at_fence(self, group: LiveGroup, message: m.Fence) -> None:
         """A group of a world that spans several nodes has come to its fence."""
-        fence = self._fence
-        if fence is None:
-            return
         try:
-            merged = fence.arrive(group.number, message.round, message.entries, more=message.more)
+            self._exchange.fence(group, message)
         except ProtocolError as error:
             self.fail(1, str(error))
             self._signal(SIGKILL)
-            return
-        if merged is None:
-            self._check_fence(fence)
-            return
-        for number in fence.groups:
-            for piece, more in pieces(merged):
-                self._effects.send(
-                    self.groups[number].node, m.Fenced(self.number, number, message.round, piece, more)
-                )
-        self._check_fence(fence)
+        else:
+            self._check_fence()
 
-    def _check_fence(self, fence: Rounds) -> None:
+    def _check_fence(self) -> None:
         """A world whose ranks wait in MPI_Init for those of a group that has ended would wait for ever."""
-        if missed := fence.missed():
+        if missed := self._exchange.missed():
             nodes = hostlist(self._name(self.groups[number].node) for number in missed)
             self.fail(
                 1, f"the ranks on {nodes} have ended, and others wait for them in MPI_Init or MPI_Finalize"
@@ -367,7 +361,7 @@ class JobLife(Members):
         if group.joined:
             self._cause = self._cause or why
         else:
-            group.complain(why)
+            group.broken = last_line(why)
 
     def _check_done(self, done: m.Done) -> None:
         """A program may say what it likes; its groups have to be ones that exist."""

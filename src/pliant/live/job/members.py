@@ -37,6 +37,14 @@ class Members:
     def alive(self) -> list[LiveGroup]:
         return [group for group in self.groups.values() if group.alive]
 
+    def newcomers(self) -> list[LiveGroup]:
+        """Those of the resize that goes on, lost or not."""
+        if self.side.state not in ("resizing", "recalling"):
+            return []
+        return [
+            group for group in self.groups.values() if group.resize == self.side.resize and not group.joined
+        ]
+
     def fail(self, code: int, cause: str) -> None:
         """Book a failure; the first one stands, as others follow from it."""
         self._exit_code = self._exit_code or code

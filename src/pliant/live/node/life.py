@@ -183,7 +183,7 @@ class NodeLife:
             self._do(n.Say(f"from the controller: {error}"))
             self._tell(m.Error(str(error)))
 
-    def _obey(self, order: m.ControllerMessage) -> None:
+    def _obey(self, order: m.ControllerMessage) -> None:  # noqa: C901 - a table
         match order:
             case m.StartGroup():
                 self._start(order)
@@ -197,6 +197,8 @@ class NodeLife:
                     self._sessions.deliver(group, order)
             case m.Fenced():
                 self._servers.fenced(order)
+            case m.Answered():
+                self._servers.answered(order)
             case m.Ack():
                 self._taken(order.number)
             case m.Error():

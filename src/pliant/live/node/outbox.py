@@ -19,7 +19,7 @@ BYE, PROGRESS, BOARD = "Bye", "Progress", "board"
 concerns the board begins with the third and ends with its epoch; it is kept until its group says something there of
 the second epoch after that: of the next one it may ask while others still wait for what it has left in its own."""
 
-_OF_GROUP = m.Started | m.StartFailed | m.Exited | m.Relay | m.Fence
+_OF_GROUP = m.Started | m.StartFailed | m.Exited | m.Relay | m.Fence | m.Asked
 
 
 class Kept(NamedTuple):
@@ -81,6 +81,13 @@ class Outbox:
         """The group has passed fence ``number``: the others as well, those before."""
         for each, kept in self._kept.items():
             if kept.group == group and isinstance(kept.message, m.Fence) and kept.message.round < number:
+                self._kept[each] = kept._replace(stays=False)
+        self.taken(self._taken)
+
+    def answered(self, group: Key, number: int) -> None:
+        """What the group has asked under this number, it has not to ask again."""
+        for each, kept in self._kept.items():
+            if kept.group == group and isinstance(kept.message, m.Asked) and kept.message.number == number:
                 self._kept[each] = kept._replace(stays=False)
         self.taken(self._taken)
 

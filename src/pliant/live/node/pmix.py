@@ -2,13 +2,16 @@
 
 The library that Open MPI brings is the server, in a process of the group's own (`launch/pmix/`), so that what goes
 wrong in it concerns that group alone. It is started before the group's ranks, is one of its processes by the cookie in
-its environment, and ends with it. What it cannot answer itself comes here: fences of a world over several nodes.
+its environment, and ends with it. What it cannot answer itself comes here: fences of a world over several nodes, and
+asks of other groups, which are passed on unread, as what they answer is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
+
+import msgspec
 
 from pliant.live.node.pmi import AtFence, PmiError, Reply
 from pliant.model.world import World
@@ -29,6 +32,13 @@ class Begin(NamedTuple):
     env: dict[int, dict[str, str]]
 
 
+class Asking(NamedTuple):
+    """The server asks, under a number of its own, what other groups can answer."""
+
+    number: int
+    ask: msgspec.Raw
+
+
 class PmixGroup:
     """The namespace of one group's ranks."""
 
@@ -46,7 +56,7 @@ class PmixGroup:
         sizes = ",".join(map(str, self._world.sizes))
         return (*program, folder, self._nspace, sizes, str(self._world.part))
 
-    def receive(self, _rank: int, line: str) -> list[AtFence | Begin]:
+    def receive(self, _rank: int, line: str) -> list[AtFence | Begin | Asking]:
         """What follows because the server sent ``line``; PmiError if the group cannot go on."""
         match self._decoder.decode(line.encode()):
             case pmix.Opened() as opened:
@@ -65,6 +75,8 @@ class PmixGroup:
                 )
             case pmix.Fence() as fence:
                 return self._fence(fence)
+            case pmix.Ask() as ask:
+                return [Asking(ask.id, msgspec.Raw(bytes(ask.ask)))]
 
     def fenced(self, number: int, entries: Mapping[str, str], *, more: bool) -> list[Reply]:
         """Take a piece of what all groups have put at fence ``number``; after the last one the ranks go on.
@@ -81,11 +93,16 @@ class PmixGroup:
         self._asked, self._entries = None, {}
         return [Reply(SERVER, codec.encode(done))]
 
+    @staticmethod
+    def answered(answer: msgspec.Raw) -> list[Reply]:
+        """What the server is told by others; it may be nothing."""
+        return [Reply(SERVER, bytes(answer) + b"\n")] if bytes(answer) != b"null" else []
+
     def left(self, rank: int) -> list[Reply]:
         """``rank`` has ended well; the server knows whether others wait for it."""
         return [Reply(SERVER, codec.encode(pmix.Left(rank)))]
 
-    def _fence(self, fence: pmix.Fence) -> list[AtFence | Begin]:
+    def _fence(self, fence: pmix.Fence) -> list[AtFence | Begin | Asking]:
         if self._asked is not None:
             raise PmiError("the PMIx server came to a fence in which it was already")
         self._asked = fence.id

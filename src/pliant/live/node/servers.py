@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pliant.live.node import messages as n
 from pliant.live.node.outbox import Outbox
 from pliant.live.node.pmi import AtFence, PmiError, Reply
-from pliant.live.node.pmix import SERVER, Begin
+from pliant.live.node.pmix import SERVER, Asking, Begin, PmixGroup
 from pliant.live.node.register import RANK_LINE, NodeGroup, Register
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
@@ -70,6 +70,14 @@ class Servers:
                 self._outbox.passed(group.key, order.round)
             self._reply(group, passes)
 
+    def answered(self, order: m.Answered) -> None:
+        """Pass on what the group's server is told by others."""
+        if order.over:
+            self._outbox.answered((order.job, order.group), order.number)
+        group = self._register.groups.get((order.job, order.group))
+        if group is not None and isinstance(group.server, PmixGroup):
+            self._reply(group, group.server.answered(order.answer))
+
     def left(self, group: NodeGroup, rank: int) -> None:
         """The rank has ended well, unless others wait for it."""
         if group.server is not None:
@@ -82,14 +90,18 @@ class Servers:
         """The process that was the group's server has ended: who is left cannot go on."""
         group.lines.pop(SERVER, None)
         if group.is_starting or group.pids:
-            self._break(group, PmiError(f"the PMIx server of group {group.number} has ended with {code}"))
+            how = f"was ended by signal {-code}" if code < 0 else f"has ended with {code}"
+            number = 128 - code if code < 0 else 1
+            self._break(group, PmiError(f"the PMIx server of group {group.number} {how}", number))
 
-    def _reply(self, group: NodeGroup, answers: Sequence[Reply | AtFence | Begin]) -> None:
+    def _reply(self, group: NodeGroup, answers: Sequence[Reply | AtFence | Begin | Asking]) -> None:
         for answer in answers:
             if isinstance(answer, Begin):
                 if group.starting == SERVER and group.is_starting:
                     group.given = answer.env
                     self._follow.begin(group)
+            elif isinstance(answer, Asking):
+                self._tell(m.Asked(group.job, group.number, answer.number, answer.ask))
             elif isinstance(answer, AtFence):
                 for piece, more in pieces(answer.entries):
                     self._tell(m.Fence(group.job, group.number, answer.round, piece, more))

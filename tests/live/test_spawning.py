@@ -8,7 +8,7 @@ import sys
 
 import msgspec
 import pytest
-from harness import PLIANT
+from harness import PLIANT, own_library
 
 from pliant.measure.trials import PROGRAM, Gift, Outcome, Surface, Trial, run
 from pliant.measure.ways import RATIOS
@@ -206,6 +206,19 @@ def test_newcomers_that_die_at_once_end_the_job_within_its_deadline(status: int)
     outcome = run(asked, SURFACES["ofi"], LIMIT_S)
     assert outcome.error.startswith("exit code")
     assert "ranks" not in outcome.told
+
+
+@pytest.mark.long
+def test_the_bench_compares_the_mpis_that_are_named() -> None:
+    library = own_library().library
+    nodes = ["--nodes", "1", "--nodes", "2"]
+    words = ["bench", "resize", "--mpi", library, "--quick", "--json", *nodes]
+    done = subprocess.run([PLIANT, *words], capture_output=True, text=True, timeout=200, check=True)
+    (row,) = json.loads(done.stdout)["rows"]
+    assert (row["mpi"], row["error"], row["resizes"]) == (own_library().mpi.name, "", 8)
+    assert row["blocked_over_mpich"] == 1.0
+    assert 0 < row["grow_blocked_s"] < row["grow_total_s"]
+    assert 0 < row["shrink_blocked_s"] < row["shrink_freed_s"]
 
 
 @pytest.mark.long

@@ -193,6 +193,14 @@ def test_ways_are_told_apart_and_hypercube_refuses_nodes_that_differ() -> None:
         (["--nodes", "4"], "--nodes: one size is no resize"),
         (["--slots", "1,x"], "--slots 1,x: write numbers from 1 to 256, as in 1,3"),
         (["--hosts", "n[0-3]"], "--hosts n[0-3]: 4 nodes, and the largest size is 8; name more"),
+        (
+            ["--mpi", "/etc/passwd"],
+            "--mpi /etc/passwd: no MPI library; say all, or a file as in lib/libmpi.so.12",
+        ),
+        (
+            ["--mpi", "all", "--slots", "1,3"],
+            "--mpi: its agents are on this machine, and have the same --slots",
+        ),
         (["--csv", "/nowhere/rows.csv"], "--csv /nowhere/rows.csv: there is no directory /nowhere"),
     ],
 )

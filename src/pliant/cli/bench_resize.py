@@ -16,10 +16,12 @@ from rich.progress import Progress
 from rich.table import Table
 
 from pliant.cli.bench import bench_app
+from pliant.cli.bench_flavours import compare, show
 from pliant.cli.hosts import hosts_named
 from pliant.cli.outputs import check_output
 from pliant.measure import resizing
 from pliant.measure.alike import runs_needed
+from pliant.measure.flavours import Cycles
 from pliant.measure.programs import Figures, surroundings
 from pliant.measure.trials import Surface
 from pliant.measure.ways import BESIDE, RATIOS, WAYS
@@ -29,6 +31,7 @@ SIZES = (1, 2, 4, 8)
 REPETITIONS = 5
 QUICK_REPETITIONS = 9
 QUICK_BUDGET_S = 45.0
+QUICK_NODES, QUICK_CYCLES = 4, 2
 LIMIT_S, QUICK_LIMIT_S = 60.0, 30.0
 COLUMNS = (
     "before", "after", "way", "total_s", "blocked_s", "freed_s", "repetitions", "hangs", "equal_to_best",
@@ -59,6 +62,13 @@ def resize(  # noqa: PLR0913 -- a command has its options as parameters
         str | None, typer.Option(help="Nodes, as in n[0-7]; else virtual ones of this machine.")
     ] = None,
     netmod: Annotated[Netmod, typer.Option(help="What MPICH sends messages by, in all rows.")] = Netmod.OFI,
+    mpi: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Compare MPIs instead: all that pliant doctor finds, or the file of a library; repeat it. A job "
+            "grows from the smallest to the largest size and back, by agents."
+        ),
+    ] = None,
     repetitions: Annotated[
         int | None,
         typer.Option(min=1, help="Runs of each; the medians count. By default 5, or up to 9 if quick."),
@@ -93,6 +103,9 @@ def resize(  # noqa: PLR0913 -- a command has its options as parameters
     if quick:
         ways, many = resizing.needed(WAYS, RATIOS), repetitions or QUICK_REPETITIONS
         effort = resizing.Effort(sizes, ways, many, ends_only=True, budget_s=QUICK_BUDGET_S)
+    if mpi:
+        _compare(mpi, setting, sizes, repetitions or REPETITIONS, quick=quick, as_json=as_json)
+        return
     around = surroundings()
     with Progress(console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("resizes", total=None)
@@ -113,6 +126,26 @@ def resize(  # noqa: PLR0913 -- a command has its options as parameters
     console.print(table(rows, figures))
     for line in notes(rows, figures):
         console.print(line, markup=False, highlight=False)
+
+
+def _compare(  # noqa: PLR0913 - of the command's
+    mpi: Sequence[str],
+    setting: resizing.Setting,
+    sizes: Sequence[int],
+    cycles: int,
+    *,
+    quick: bool,
+    as_json: bool,
+) -> None:
+    if len(set(setting.slots)) > 1 or not setting.surface.virtual:
+        raise PliantError("--mpi: its agents are on this machine, and have the same --slots each")
+    last = min(sizes[-1], QUICK_NODES) if quick else sizes[-1]
+    asked = Cycles((sizes[0], last), setting.slots[0], QUICK_CYCLES if quick else cycles, 2)
+    figures = compare(mpi, asked)
+    if as_json:
+        typer.echo(json.dumps(figures))
+    else:
+        show(figures, Console())
 
 
 def _hosts(text: str | None, most: int) -> tuple[str, ...]:

@@ -77,16 +77,21 @@ def installed(environ: Mapping[str, str]) -> list[Found]:
     where the loader looks."""
     asked = (mpi_of((program,), environ, "") for program in (sys.executable, "python3"))
     found = [each for each in asked if each is not None]
-    for path in _libraries(environ):
-        said = _ask((sys.executable, "-S", "-c", CALL, str(path)), environ, "")
-        found += [Found(identify(said[0]), str(path))] if said else []
+    found += [each for path in _libraries(environ) if (each := of_library(path, environ)) is not None]
     once = {(each.mpi, Path(each.library).resolve().parent): each for each in reversed(found)}
     return list(reversed(once.values()))
 
 
+def of_library(path: Path, environ: Mapping[str, str]) -> Found | None:
+    """Which MPI this file is, None if it is none."""
+    beside = {**environ, "LD_LIBRARY_PATH": str(path.parent)}
+    said = _ask((sys.executable, "-S", "-c", CALL, str(path)), beside, "")
+    return Found(identify(said[0]), str(path)) if said else None
+
+
 def _libraries(environ: Mapping[str, str]) -> list[Path]:
     """Files of MPI libraries, each once."""
-    folders = environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    folders = [f"{sys.prefix}/lib", *environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)]
     for name in ("I_MPI_ROOT", "MPI_HOME", "MPI_ROOT"):
         folders += [f"{environ[name]}/lib/release", f"{environ[name]}/lib"] if environ.get(name) else []
     paths = [path for folder in folders if folder for path in sorted(Path(folder).glob("libmpi*.so*"))]

@@ -75,18 +75,19 @@ class Machine:
         self._records.append(record)
         self._more.set()
 
-    async def run(
+    async def run(  # noqa: PLR0913, PLR0917 - what a job can have
         self,
         command: Sequence[str],
         sizes: Sequence[int],
         kind: JobKind = JobKind.PLACES,
         watch: Watch | None = None,
         env: Mapping[str, str] | None = None,
+        mpi: str = "",
     ) -> Job:
         """Run ``python`` with the words of ``command`` as a job, which prints its figures as one line of JSON. It
         starts with ``sizes[0]`` nodes, and is ordered to the other sizes, around and around until it ends, or ``watch``
-        has seen enough. PliantError if it fails, or takes longer than LIMIT_S; and what ended the controller, if that
-        was ended."""
+        has seen enough. ``mpi`` is the one that it loads, if not our own. PliantError if it fails, or takes longer than
+        LIMIT_S; and what ended the controller, if that was ended."""
         self._jobs += 1
         number, first = self._jobs, len(self._records)
         spec = JobSpec(
@@ -96,6 +97,7 @@ class Machine:
             command=(sys.executable, *command),
             kind=kind,
             env=dict(env or {}),
+            mpi=mpi,
         )
         log = log_file(self._output, spec)
         self._running = asyncio.ensure_future(self._controller.run((spec,)))

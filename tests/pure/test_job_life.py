@@ -306,3 +306,14 @@ def test_an_ask_that_cannot_be_understood_is_answered() -> None:
     life, heard = growing()
     life.heard(0, m.Asked(1, 0, 1, msgspec.Raw(b'{"type":"lookup","keys":7}')))
     assert answers(heard) == [(0, 1, pmix.Done(1, pmix.BAD_PARAM))]
+
+
+def test_an_answer_that_does_not_fit_into_a_line_is_none() -> None:
+    life, heard = growing()
+    for number, group in enumerate((0, 1, 2)):
+        item = pmix.Item(f"port{number}", group, 0, 3, "x" * 500_000)
+        asked(life, group, 1, pmix.Publish((item,)))
+    asked(life, 0, 2, pmix.Lookup(("port0", "port1", "port2")))
+    assert answers(heard)[-1] == (0, 2, pmix.Done(2, pmix.TOO_MUCH))
+    asked(life, 0, 3, pmix.Lookup(("port0", "port1")))
+    assert len(answers(heard)[-1][2].items) == 2

@@ -13,8 +13,9 @@ import msgspec
 
 from pliant.protocol.messages import Message
 
-NOT_FOUND, TIMEOUT, UNREACHABLE, BAD_PARAM = -46, -24, -25, -27
-"""Statuses: nothing has that name; it took too long; who was to take part is lost; nobody can know what is meant."""
+NOT_FOUND, TIMEOUT, UNREACHABLE, BAD_PARAM, TOO_MUCH = -46, -24, -25, -27, -29
+"""Statuses: nothing has that name; it took too long; who was to take part is lost; nobody can know what is meant; it
+does not fit into a message."""
 
 
 class Span(NamedTuple):

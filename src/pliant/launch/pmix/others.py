@@ -17,6 +17,7 @@ Ask = Callable[[Answer, Finish], int]
 """Ask this, and do that with the answer; called in any thread."""
 PERSISTENCE, FIRST_READ = "pmix.pers", 1
 WAIT = "pmix.wait"
+SIDES = {"accept": "connect", "connect": "accept"}
 NOBODY = b"nobody"
 """Whom one meets who waited in vain: Open MPI does not tell its other ranks that its root has not found the other side,
 so that the root has to find one, with which nobody can connect."""
@@ -35,7 +36,7 @@ class Others:
         self._ask = ask
         self._known: set[int] = {self._world}
         self._shown: dict[str, tuple[int, bytes]] = {}
-        """What was published by who looks up its counterpart next."""
+        """What was published, by the name that its publisher looks up next."""
 
     def _name(self, world: int) -> str:
         return f"{self._job}_{world}" if world != self._world else self._space.name
@@ -59,7 +60,7 @@ class Others:
             return b.NOT_SUPPORTED
         if sum(len(value) for _, value in mine.values()) > LONGEST:
             return b.NOT_SUPPORTED
-        self._shown |= {key.rpartition(":")[0]: item for key, item in mine.items()}
+        self._shown |= {_counterpart(key): item for key, item in mine.items() if _counterpart(key)}
         told = [
             {"key": key, "world": self._world, "rank": rank, "kind": kind, "blob": text(value), "once": once}
             for key, (kind, value) in mine.items()
@@ -71,7 +72,7 @@ class Others:
     ) -> int:
         wait = WAIT in b.entries(infos, count)
         names = b.keys_of(keys)
-        shown = self._shown.pop(names[0].rpartition(":")[0], None)
+        shown = self._shown.pop(names[0], None)
 
         def finish(answer: Answer) -> None:
             if status(answer) and wait and shown:
@@ -127,6 +128,12 @@ class Others:
         if world in self._known - {self._world}:
             self._known.discard(world)
             lib.forget(self._name(world))
+
+
+def _counterpart(key: str) -> str:
+    """What Open MPI looks up when it has published this in MPI_Comm_accept or MPI_Comm_connect; else nothing."""
+    port, _, side = key.rpartition(":")
+    return f"{port}:{SIDES[side]}" if side in SIDES else ""
 
 
 def spans(members: Iterable[tuple[int, int]]) -> list[tuple[int, int, int]]:

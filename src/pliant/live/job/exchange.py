@@ -12,12 +12,14 @@ from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant.protocol.fence import Rounds, pieces
-from pliant.protocol.pmix import TIMEOUT, UNREACHABLE
+from pliant.protocol.pmix import TIMEOUT, TOO_MUCH, UNREACHABLE, Done
 
 ASK_S = 10.0
 """How long a group waits for others in a resize; they have said that they are there. In a program's own MPI_Comm_accept
 it waits as long as its MPI does."""
 NULL = m.Answered(0, 0).answer
+LONGEST = codec.MAX_LINE - codec.WRAPPING
+"""Bytes in an answer: it has to fit into a line."""
 
 
 class Exchange:
@@ -89,4 +91,6 @@ class Exchange:
         for (number, ask), message, over in letters:
             group = self._groups[number]
             answer = codec.raw(message) if message is not None else NULL
+            if len(bytes(answer)) > LONGEST:
+                answer = codec.raw(Done(ask, TOO_MUCH))
             self._effects.send(group.node, m.Answered(self._number, number, ask, answer, over))

@@ -42,8 +42,9 @@ class Letter(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """A lookup that waits, or a rank that is wanted, or who has come to a meeting."""
+    """A lookup that waits, or a rank that is wanted, or who has come to a meeting; it ``needs`` these groups."""
 
+    needs: frozenset[int] = frozenset()
     keys: tuple[str, ...] = ()
     want: tuple[int, int] = (0, -1)
     meet: tuple[str, tuple[pmix.Span, ...]] = ("", ())
@@ -101,9 +102,7 @@ class Hub:
         for asker, waiting in list(self._waiting.items()):
             if asker.group == group:
                 del self._waiting[asker]
-            elif (
-                (waiting.keys and lost) or waiting.want[0] == group or group in self._parties(waiting.meet[1])
-            ):
+            elif group in waiting.needs or (waiting.keys and lost):
                 del self._waiting[asker]
                 yield _done(asker, pmix.UNREACHABLE)
         self._known.pop(group, None)
@@ -173,7 +172,7 @@ class Hub:
         if not all(group.alive for group in parties.values()):
             yield _done(asker, pmix.UNREACHABLE)
             return
-        self._waiting[asker] = _Waiting(meet=meeting, blob=ask.blob)
+        self._waiting[asker] = _Waiting(frozenset(parties), meet=meeting, blob=ask.blob)
         come = {each.group: each for each, waiting in self._waiting.items() if waiting.meet == meeting}
         if come.keys() != parties.keys():
             return
@@ -205,7 +204,7 @@ class Hub:
             return
         want = group.number, ask.rank
         is_asked = any(waiting.want == want for waiting in self._waiting.values())
-        self._waiting[asker] = _Waiting(want=want)
+        self._waiting[asker] = _Waiting(frozenset({group.number}), want=want)
         if not is_asked:
             yield Letter(Asker(group.number, 0), pmix.Want(ask.rank), over=False)
 

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import contextlib
+import re
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,6 +26,32 @@ def policy_of(head: cluster_recording.Head) -> Policy:
     name, _, order = head.policy.partition(" by ")
     known = name if name in POLICIES else f"{PROGRAMS / 'policies.py'}:{name.title()}"
     return PolicySpec(known, order=order or "submission").make()
+
+
+SHM = Path("/dev/shm")
+SEGMENTS = ("mpich_shm_*", "mpich_shar_tmp*")
+SETTLED_S = 1.0
+"""A file that is older is mapped by whoever uses it."""
+
+
+def segments() -> set[Path]:
+    return {path for pattern in SEGMENTS for path in SHM.glob(pattern)}
+
+
+@pytest.fixture(autouse=True, scope="session")
+def swept() -> Iterator[None]:
+    """Ranks that are killed under a bare mpiexec leave MPICH's segments, which nobody else removes: those that have come
+    since, and that no process has mapped."""
+    before = segments()
+    yield
+    mapped = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            mapped.update(re.findall(r"/dev/shm/(mpich_\S+)", maps.read_text(errors="replace")))
+    for path in segments() - before:
+        with contextlib.suppress(OSError):
+            if path.name not in mapped and time.time() - path.stat().st_mtime > SETTLED_S:
+                path.unlink()
 
 
 @pytest.fixture(autouse=True)

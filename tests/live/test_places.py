@@ -231,6 +231,19 @@ def test_a_wish_during_a_resize_is_said_after_it(start: Callable[..., BatchRun])
     assert (hasty["state"], hasty["result"]) == ("COMPLETED", "came [1] left [1]"), run.story()
 
 
+def test_a_resize_that_meets_the_end_of_being_malleable_is_late_and_not_failed(
+    start: Callable[..., BatchRun],
+) -> None:
+    program = f"python {PROGRAMS / 'disables.py'}"
+    run = start('nodes = 2\npolicy = "easy"', job("ends", program, "{ min = 1, max = 2 }", kind="places"))
+    run.wait_for(r.JobMalleable)
+    ordered = run.order("ends", "2")
+    assert ordered.returncode == 0, ordered.stderr
+    assert run.finish()["ends"]["state"] == "COMPLETED", run.story()
+    failed = run.wait_for(r.ResizeFailed)
+    assert (failed.error, failed.late) == ("the loop has ended", True)
+
+
 @pytest.mark.long
 def test_futures_are_exact_while_places_come_and_leave(start: Callable[..., BatchRun]) -> None:
     """One job grows and shrinks by its own load, the other one when it is told to."""

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from pliant.apgas.malleable import following as f
-from pliant.apgas.malleable.handler import Malleability, MalleableHandler
+from pliant.apgas.malleable.handler import Malleability, MalleableHandler, NoHandlerError
 from pliant.apgas.runtime import Runtime
 from pliant.apgas.transport.keys import Contact
 from pliant.job.connection import Connection
@@ -217,6 +217,8 @@ class _Listener:
         before_s = self._malleability.asked_s if self._handler is not None else 0.0
         try:
             chosen = self._put(question)
+        except NoHandlerError:
+            return []  # gone a moment ago: ``_on_change`` is about to answer what is open, as late and not as failed
         except Exception as error:  # noqa: BLE001 - whatever a handler raises: the program goes on
             if not isinstance(error, PliantError):
                 traceback.print_exc()

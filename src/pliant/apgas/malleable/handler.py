@@ -40,6 +40,10 @@ class HandlerError(PliantError):
     """A handler raised, or named places that cannot leave."""
 
 
+class NoHandlerError(HandlerError):
+    """The program has no handler, or none any more."""
+
+
 class Malleability:
     """At place 0: the program's handler, and the changes that it is asked to follow."""
 
@@ -183,7 +187,7 @@ class Malleability:
             self.asked_s += self._runtime.threads.now() - begun
 
     def turn(self) -> _Turn:
-        """``with``: a change, when the one before is over. HandlerError if there is no handler."""
+        """``with``: a change, when the one before is over. NoHandlerError if there is no handler."""
         return _Turn(self)
 
     @contextlib.contextmanager
@@ -202,7 +206,7 @@ class Malleability:
         with runtime.monitor:
             runtime.wait(lambda: not self._busy)
             if self._handler is None:
-                raise HandlerError("the program has no malleable handler now")
+                raise NoHandlerError("the program has no malleable handler now")
             self._busy, self.asked_s = True, 0.0
             return self._handler
 

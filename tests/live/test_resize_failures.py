@@ -247,6 +247,8 @@ def test_a_job_without_free_descriptors_goes_on(start: Start, tmp_path: Path) ->
     record = failed(run, 1)
     assert "fewer than 32 free file descriptors" in record.error
     assert record.phase == "synchronise"
+    full.unlink()
+    until(lambda: "free again" in (run.out / "hit.log").read_text(), "a root with descriptors")
     flag.touch()
     hit = run.finish()["hit"]
     assert (hit["state"], is_right(hit["result"])) == ("COMPLETED", True), run.story()

@@ -1,5 +1,5 @@
-"""The solver of until.py, whose first ranks have no free file descriptor when FULL is there, until FLAG is:
-``no_descriptor.py FLAG FULL``. A newcomer has them."""
+"""The solver of until.py, whose first ranks have no free file descriptor while FULL is there:
+``no_descriptor.py FLAG FULL``. A newcomer has them, and MPI_Finalize may need some."""
 
 import importlib
 import os
@@ -13,7 +13,6 @@ taken: list[int] = []
 
 
 def take_all() -> None:
-    """The end of the job takes some."""
     while not FULL.exists():
         time.sleep(0.01)
     try:
@@ -21,10 +20,11 @@ def take_all() -> None:
             taken.append(os.open("/dev/null", os.O_RDONLY))
     except OSError:
         print("none is free", flush=True)
-    while not FLAG.exists():  # which takes none
+    while FULL.exists():  # which takes none
         time.sleep(0.01)
     while taken:
         os.close(taken.pop())
+    print("free again", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,12 @@ import pytest
 from harness import PROGRAMS, BatchRun, is_right, job, own_library, own_mpi, until, until_told
 
 from pliant.core import records as r
-from pliant.model.flavours import OPEN, WAYS
+from pliant.model.flavours import MPICH, OPEN, WAYS
 
 GOES_ON = own_library().mpi.flavour == OPEN
 """Whether MPI tells who waits in it that others are lost."""
+OVER_OFI = own_library().mpi.flavour == MPICH and own_library().mpi.version < (4, 3)
+"""Over ofi such an MPICH may stand still when it has begun to connect to a newcomer that is lost: docs/resizing.md."""
 Start = Callable[..., BatchRun]
 
 KEEP = 'policy = "easy"'  # never resizes by itself: only orders do
@@ -68,6 +70,8 @@ def test_newcomers_that_die_or_stand_still_on_their_way_cost_the_job_nothing(
         "all data 0": "redistribute",
         "1 data stop": "redistribute",
     }
+    if OVER_OFI:
+        cases = {words: phase for words, phase in cases.items() if phase in ("start", "synchronise")}
     for number, (words, phase) in enumerate(cases.items(), 1):
         plan.write_text(words)
         ordered(run, number)

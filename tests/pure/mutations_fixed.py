@@ -11,6 +11,12 @@ def _timer(name: str, file: str, before: str) -> Mutation:
 
 FIXED: tuple[Mutation, ...] = (
     Mutation(
+        "a pass waits for nodes that do not come back",
+        "core/core.py",
+        "            return now >= self._pass_at\n",
+        "            return False\n",
+    ),
+    Mutation(
         "reserved nodes are freed after accept",
         "protocol/resizing.py",
         '(ACCEPTED, "Withdraw"): Move(RECALLED, Effect.NOTHING)',

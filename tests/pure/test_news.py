@@ -172,16 +172,16 @@ def test_work_done_counts_each_size() -> None:
 
 def test_the_work_done_at_the_end() -> None:
     core, noting = started(malleable())
-    core.tell([e.Ended(1, 1)], 25.0)
+    core.tell([e.Ended(1, 1), e.Clean(1, NodeSet.first(2))], 25.0)
     [end] = noting.told
     assert (end.job, end.state, end.done, end.requeued) == (1, JobState.FAILED, 0.25, 0)
     core, noting = started(malleable())
-    core.tell([e.Ended(1, 0)], 25.0)
+    core.tell([e.Ended(1, 0), e.Clean(1, NodeSet.first(2))], 25.0)
     assert [x.done for x in noting.told] == [1.0]
     core, noting = started(malleable())
     core.tell([e.Cancelled(1)], 25.0)
     assert noting.told == []  # it has not ended yet
-    core.tell([e.Ended(1, 143)], 50.0)
+    core.tell([e.Ended(1, 143), e.Clean(1, NodeSet.first(2))], 50.0)
     assert [(x.state, x.done) for x in noting.told] == [(JobState.CANCELLED, 0.5)]
 
 
@@ -225,10 +225,39 @@ def test_what_was_asked_for_before_counts_too() -> None:
     commands = core.tell([e.Granted(NodeSet.first(2)), e.Submitted(1, spec)], 0.0)
     assert c.WakeAt(5.0) in commands
     noting._wakes = (9.0,)
-    core.tell([e.Ended(1, 0)], 2.0)
+    core.tell([e.Ended(1, 0), e.Clean(1, NodeSet.first(1))], 2.0)
     core.tell([e.Tick()], 5.0)
     assert noting.passes == [0.0, 2.0, 5.0]
-    assert core.tell([e.Clean(1, NodeSet.first(1))], 6.0) == []  # 9 is asked for already
+    assert core.tell([e.Submitted(2, spec)], 6.0)[-1:] == [
+        c.Start(2, NodeSet.first(1))
+    ]  # 9 is asked for already
+
+
+def test_nodes_that_do_not_come_back_are_waited_for_a_second() -> None:
+    spec = JobSpec(name="a", nodes=Bounds.exactly(1))
+    noting = Noting(make("easy"))
+    core = Driven(noting)
+    core.tell([e.Granted(NodeSet.first(3)), e.Submitted(1, spec), e.Submitted(2, spec)], 0.0)
+    assert core.tell([e.Ended(1, 0)], 2.0)[-1] == c.WakeAt(3.0)
+    core.tell([e.Submitted(3, spec)], 2.5)
+    core.tell([e.Ended(2, 0)], 2.75)  # who leaves meanwhile puts nothing off
+    assert noting.passes == [0.0]
+    assert c.Start(3, NodeSet.of([2])) in core.tell([e.Tick()], 3.0)
+    core.tell([e.Submitted(4, spec)], 3.25)
+    assert core.tell([e.Clean(2, NodeSet.of([1]))], 3.5)[0] == c.Start(4, NodeSet.of([1]))
+    assert noting.passes == [0.0, 3.0, 3.5]  # job 1 has had its time
+    core.tell([e.Ended(3, 0), e.Submitted(5, spec)], 5.0)
+    core.tell([e.Lost(NodeSet.of([2]))], 5.25)
+    assert noting.passes[3:] == [5.25]  # nor does anybody wait for what is lost
+
+
+def test_nodes_that_take_longer_are_not_waited_for() -> None:
+    noting = Noting(make("easy"))
+    core = Driven(noting, Settings(cost=structs.replace(INSTANT, leave_s=1.5)))
+    spec = JobSpec(name="a", nodes=Bounds.exactly(1))
+    core.tell([e.Granted(NodeSet.first(2)), e.Submitted(1, spec)], 0.0)
+    core.tell([e.Ended(1, 0)], 2.0)
+    assert noting.passes == [0.0, 2.0]
 
 
 def test_passes_at_an_interval_wake_at_a_multiple_of_it() -> None:

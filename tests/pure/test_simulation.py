@@ -328,6 +328,24 @@ def test_fcfs_and_easy_by_hand() -> None:
     assert starts("easy", jobs) == [0.0, 0.0, 10.0, 15.0]
 
 
+@pytest.mark.parametrize(
+    ("leave_s", "second", "small"), [(0.0, 5.0, 30.0), (0.1, 5.1, 30.2), (2.0, 34.0, 5.05)]
+)
+def test_who_fits_amid_nodes_that_are_back_at_once_does_not_pass_the_second_in_the_queue(
+    leave_s: float, second: float, small: float
+) -> None:
+    """b and c wait for the nodes of a, which ends before its time; d comes when a has ended, and would fit beside b."""
+    jobs = [rigid("a", 3, 10.0, 5.0), rigid("b", 2, 25.0), rigid("c", 2, 25.0), rigid("d", 1, 90.0, at=5.05)]
+    records = run(jobs, 4, Easy(), Settings(cost=structs.replace(INSTANT, leave_s=leave_s)))
+    starts = {record.job: record.at for record in records if isinstance(record, r.JobStarted)}
+    assert (starts[3], starts[4]) == pytest.approx((second, small))
+
+
+def rigid(name: str, nodes: int, estimate_s: float, runtime_s: float = 0.0, at: float = 0.0) -> SimJob:
+    spec = JobSpec(name=name, nodes=Bounds.exactly(nodes), submit_s=at, walltime_s=estimate_s)
+    return SimJob(spec, runtime_s or estimate_s)
+
+
 @settings(max_examples=50)
 @given(elastic_jobs(), policies_, settings_, st.sampled_from([0.1, 5.0]))
 def test_passes_are_made_at_multiples_of_the_interval(

@@ -156,7 +156,7 @@ class SchedulerCore(Losses):
         if now >= self._woken:
             # The time that a Tick was asked for has come, whichever event was first to notice.
             self._tick()
-        if self._news and not self.held and (not state.settings.pass_interval_s or self._due(now)):
+        if self._news and not self.held and self._due(now):
             self._news, self._pass_at = False, NEVER
             self._pass()
         if state.parked_mask and (going := state.parked_mask & ~self._given_back):
@@ -190,8 +190,14 @@ class SchedulerCore(Losses):
                 self._offer(job, way.size, way.reason, way.leave)
 
     def _due(self, now: float) -> bool:
-        """Whether a pass may be made now, where there is an interval: else its next multiple is set for it."""
+        """Whether a pass may be made now; else the time for it is set: the next multiple of the interval, or, where
+        there is none, when those nodes are no longer waited for that should be back at once."""
         interval = self.state.settings.pass_interval_s
+        if not interval:
+            if not self._left or not (at_once := self._back_at_once()):
+                return True
+            self._pass_at = min(self._pass_at, at_once)
+            return now >= self._pass_at
         if self._pass_at == NEVER:
             self._pass_at = math.ceil(now / interval - 1e-9) * interval
         return now >= self._pass_at - 1e-9 * interval
@@ -272,7 +278,7 @@ class SchedulerCore(Losses):
         else:
             self.state.over.ends.append((job, record, 0))
         if left := mask & ~self.state.lost_mask:
-            self._commands.append(c.Release(job.id, NodeSet(left)))
+            self._leave(job, NodeSet(left))
         self._news = True
 
     def _granted(self, event: e.Granted) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
 from pliant.core.job import Job
@@ -68,7 +67,7 @@ class Losses(Resizes):
         root = min(left) if job.root in gone else job.root
         self._record(r.GroupsLost(state.now, job.id, gone, nodes, root, why, node))
         if unclean := nodes.mask & ~state.lost_mask:
-            self._commands.append(c.Release(job.id, NodeSet(unclean)))
+            self._leave(job, NodeSet(unclean))
         self._withdraw(job, f"{lost_groups(gone)} of the job is lost")
         self._news = True
 

@@ -21,6 +21,8 @@ from pliant.protocol.phases import DEADLINES, Course, Phase, in_order
 
 ORDERED = p.Reason("ordered")
 WANTED = p.Reason("wanted")
+AT_ONCE_S = 1.0
+"""Nodes that were left are waited for so long, where they are proved clean within it as a rule (``leave_s``)."""
 
 
 class Resizes:
@@ -32,6 +34,8 @@ class Resizes:
         """Why nothing may be begun now: no pass is made and no job is offered anything; empty if it may."""
         self.patience: dict[int, float] = {}
         """Jobs that cannot be heard, or could not until lately: before this time none is stuck in a resize."""
+        self._left: dict[int, float] = {}
+        """By job: until when the nodes that it has left are expected to be back at once."""
         self._courses: dict[int, Course] = {}
         """By job: how far its open resize is, if it was offered since this core began."""
         self._policy = policy
@@ -197,7 +201,7 @@ class Resizes:
             )
         )  # fmt: skip
         if released:
-            self._commands.append(c.Release(job.id, given))
+            self._leave(job, given)
         self._news = True
         return job, gained
 
@@ -223,8 +227,26 @@ class Resizes:
         self._courses.pop(job.id, None)
         self._record(r.ResizeFailed(self.state.now, job.id, resize.id, event.error, dirty, event.late, phase))
         if dirty:
-            self._commands.append(c.Release(job.id, dirty))
+            self._leave(job, dirty)
         self._news = True
+
+    def _leave(self, job: Job, nodes: NodeSet) -> None:
+        """These nodes are to be proved clean of the job."""
+        if self.state.cost.leave_s <= AT_ONCE_S:
+            self._left[job.id] = self.state.now + AT_ONCE_S
+        self._commands.append(c.Release(job.id, nodes))
+
+    def _back_at_once(self) -> float:
+        """Until when nodes that are on their way back may be waited for; 0 if there are none.
+
+        A pass amid nodes that come back together sees a cluster that nobody will ever see again: small jobs start on
+        those that are there, and so pass the second of the queue, which would have started with the others.
+        """
+        state = self.state
+        for number, until in list(self._left.items()):
+            if until <= state.now or not state.dirty.get(number, 0) & ~state.reclaimed_mask:
+                del self._left[number]
+        return max(self._left.values(), default=0.0)
 
     def _taken_back(self, event: e.TakenBack) -> None:
         if (job := self._live(event.job)) is not None:

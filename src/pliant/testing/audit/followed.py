@@ -12,6 +12,7 @@ from pliant.model.errors import ProtocolError
 from pliant.protocol import codec, resizing
 from pliant.protocol import messages as m
 from pliant.protocol.fence import PIECE
+from pliant.testing.audit.amid import amid_s
 from pliant.testing.audit.touched import own_bounds
 from pliant.testing.audit.violation import Violation
 from pliant.testing.standins.running import own_words
@@ -103,7 +104,7 @@ class Followed:
         if not any(isinstance(each, o.Release) for each in inputs):
             return
         held = cluster.core.held or cluster.resuming or state.policy_failed or state.settings.pass_interval_s
-        if not held and (state.free or state.waiting) and asked == self._asked:
+        if not (held or amid_s(state)) and (state.free or state.waiting) and asked == self._asked:
             raise Violation("stuck", "nothing holds the controller up any more, and it decides nothing")
 
     def _policy_replaced(self) -> None:

@@ -14,6 +14,7 @@ from pliant.model.jobs import JobClass, JobState
 from pliant.model.nodes import NodeSet
 from pliant.protocol import codec, resizing
 from pliant.protocol import messages as m
+from pliant.testing.audit.amid import amid_s
 from pliant.testing.audit.followed import Followed
 from pliant.testing.audit.ordered import followed, objection_to_moving, objection_to_slots
 from pliant.testing.audit.overdue import Overdue
@@ -71,6 +72,8 @@ class Handled:
         self._ids: set[int] = set()
         self._rests = Rests(world)
         self._asked = world.asked
+        self._owed_pass: float | None = None
+        """Since when a pass is due that has not been made."""
         self._could_start: float | None = None
         self._resuming = False
         self._resumed_at = world.clock.now if world.resumed else -1e9
@@ -231,13 +234,18 @@ class Handled:
 
     def _policy_asked(self, records: Sequence[r.Record]) -> None:
         """What may let a job start or change its size makes a pass in the same call, where there is something to
-        decide."""
+        decide, or soon after where jobs have just left nodes."""
         asked, self._asked = self._asked, self._world.asked
         cluster, state = self._world.head.cluster, self._world.head.cluster.core.state
         held = cluster.core.held or cluster.resuming or state.policy_failed or state.settings.pass_interval_s
         news = [each for each in records if isinstance(each, NEWS)]
-        if news and not held and (state.free or state.waiting) and asked == self._asked:
-            raise Violation("stuck", f"the policy is not asked after {news[0]}")
+        if held or not (state.free or state.waiting) or asked != self._asked:
+            self._owed_pass = None
+        elif news and self._owed_pass is None:
+            self._owed_pass = self._world.clock.now
+        may_wait_s = amid_s(state) + LATE_S if state.dirty else 0.0
+        if self._owed_pass is not None and self._world.clock.now > self._owed_pass + may_wait_s:
+            raise Violation("stuck", f"the policy is not asked after {self._owed_pass:.3f} s: {news[:1]}")
 
     def _offers_told(self, told: dict[int, list[tuple[int, bytes]]]) -> None:
         """An offer goes to the root, in the call after the one that recorded it if that is written."""
@@ -413,7 +421,7 @@ class Handled:
             self._could_start = None
         elif self._could_start is None:
             self._could_start = now
-        elif now > self._could_start + state.settings.pass_interval_s + LATE_S:
+        elif now > self._could_start + state.settings.pass_interval_s + amid_s(state) + LATE_S:
             raise Violation("stuck", f"job {first.id} could have started at {self._could_start:.3f} s")
         problem = world.late_pass()
         if problem:

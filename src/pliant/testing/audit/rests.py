@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pliant.core import records as r
+from pliant.testing.audit.amid import amid_s
 from pliant.testing.audit.violation import Violation
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Rests:
         # With an interval between passes there may be something to decide that the next one is for.
         later = state.policy_failed or state.settings.pass_interval_s or not (state.free or state.waiting)
         for number, until in list(self._until.items()):
-            if world.clock.now <= until + LATE_S:
+            if world.clock.now <= until + amid_s(state) + LATE_S:
                 continue
             del self._until[number]
             job = state.jobs.get(number)

@@ -14,6 +14,7 @@ from pliant.core.state import State
 from pliant.model.jobs import Bounds, JobClass
 from pliant.protocol import codec
 from pliant.protocol import messages as m
+from pliant.testing.audit.amid import amid_s
 from pliant.testing.audit.violation import Violation
 
 if TYPE_CHECKING:
@@ -137,11 +138,11 @@ class Wished:
 
     def look(self, resumed_at: float) -> None:
         """An open wish that can be met is offered."""
-        now, interval_s = self._world.clock.now, self._state.settings.pass_interval_s
+        now, later_s = self._world.clock.now, self._state.settings.pass_interval_s + amid_s(self._state)
         could = {number for number in self._open if self._could_meet(number)}
         self._could = {number: max(self._could.get(number, now), resumed_at) for number in could}
         for number, since in self._could.items():
-            if now > since + interval_s + LATE_S:
+            if now > since + later_s + LATE_S:
                 raise Violation(
                     "stuck", f"job {number} could have had {self._open[number].bounds} at {since:.3f} s"
                 )

@@ -19,10 +19,10 @@ from pliant.core.job import Job
 from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.nodes import NodeSet
-from pliant.model.speedup import Amdahl
+from pliant.model.speedup import Amdahl, Table
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.agreement import AGREEMENT, ANYONE, POOL, STEAL, Ledger, Rule
-from pliant.policy.easy import Easy
+from pliant.policy.easy import Easy, easy_pass
 from pliant.policy.family import PATIENCE_S, Agreeing
 from pliant.policy.registry import make
 from pliant.policy.sizing import AVERAGE, MIN, PREFERRED, Sizing
@@ -32,8 +32,10 @@ from pliant.workloads.job import SimJob
 
 EXAMPLES = 60
 ROUNDING_S = 1e-6
-sizings_ = st.sampled_from([MIN, PREFERRED, AVERAGE])
-rules_ = st.sampled_from([AGREEMENT, STEAL, POOL])
+SIZINGS = [MIN, PREFERRED, AVERAGE]
+RULES = [AGREEMENT, STEAL, POOL]
+sizings_ = st.sampled_from(SIZINGS)
+rules_ = st.sampled_from(RULES)
 
 
 class Watched:
@@ -105,8 +107,40 @@ def test_agreements_are_covered_exact_and_end(
 @settings(max_examples=EXAMPLES)
 @given(upper_bound_jobs(), sizings_, rules_)
 def test_without_malleable_jobs_all_nine_are_easy(jobs: list[SimJob], sizing: Sizing, rule: Rule) -> None:
-    easy = records_of(jobs, Easy(sizing.start))
-    assert records_of(jobs, Agreeing(sizing, rule)) == easy
+    assert records_of(jobs, Agreeing(sizing, rule)) == records_of(jobs, StartsBest(sizing.start))
+    rigid = [SimJob(job.spec.rigid()) for job in jobs]
+    assert records_of(rigid, Agreeing(sizing, rule)) == records_of(rigid, Easy(sizing.start))
+
+
+class StartsBest(Easy):
+    """EASY where jobs that keep their size start at their best one."""
+
+    def decide(self, view: ClusterView) -> list[Decision]:
+        return easy_pass(view, self._start, resizes=True)[0]
+
+
+@pytest.mark.parametrize("job_class", [JobClass.MOLDABLE, JobClass.EVOLVING])
+@pytest.mark.parametrize("policy", ["malleable", *(f"{a.name}-{b.name}" for a in SIZINGS for b in RULES)])
+def test_jobs_that_keep_their_size_start_at_their_best_one(policy: str, job_class: JobClass) -> None:
+    """Speed-up is linear to 8 nodes and poor beyond. a and b find 16 idle nodes, and when b came it would have ended
+    later with the 4 that were left than if it waited for the job before it; c ends no later so."""
+
+    def moldable(name: str, at: float) -> SimJob:
+        model = Table({1: 800.0, 2: 400.0, 4: 200.0, 8: 100.0, 16: 80.0})
+        bounds = Bounds(1, 16, 2, preferred=8)
+        spec = JobSpec(
+            name=name, nodes=bounds, job_class=job_class, submit_s=at, walltime_s=100.0, model=model
+        )
+        return SimJob(spec)
+
+    def sizes(*jobs: SimJob) -> list[tuple[float, int]]:
+        records = records_of(list(jobs), make(policy), nodes=16)
+        return [(record.at, len(record.nodes)) for record in records if isinstance(record, r.JobStarted)]
+
+    quick = [moldable("a", 0.0), rigid("e", 12, 40.0, at=200.0), moldable("b", 201.0)]
+    assert sizes(*quick) == [(0.0, 16), (200.0, 12), (240.0, 16)]
+    assert sizes(rigid("e", 12, 400.0), moldable("c", 1.0)) == [(0.0, 12), (1.0, 4)]
+    assert sizes(moldable("a", 0.0), moldable("b", 0.0)) == [(0.0, 8), (0.0, 8)]
 
 
 @pytest.mark.long

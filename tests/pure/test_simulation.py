@@ -22,8 +22,7 @@ from pliant.model.kinds import JobKind
 from pliant.model.speedup import Amdahl
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy import view as p
-from pliant.policy.easy import Easy
-from pliant.policy.fcfs import least_size
+from pliant.policy.easy import Easy, need_of
 from pliant.policy.malleable import Malleable
 from pliant.policy.registry import POLICIES, START_RULES, has_start_rule, make
 from pliant.sim.simulator import Conditions, Simulator, simulate
@@ -237,7 +236,7 @@ class Watched:
         assert growth <= free
         if shrinks:
             assert growth == 0
-            need = least_size(heads[0], self._start, view.total) - free - view.returning()
+            need = need_of(heads[0], self._start, view.total) - free - view.returning()
             given_back = sum(elastic[n].size - d.size for n, d in shrinks.items())
             assert given_back >= need > 0  # all or nothing
             for number, decision in shrinks.items():  # just enough: no donor could keep one size more

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pliant.model.jobs import JobClass
 from pliant.model.speedup import falls
 from pliant.policy.fcfs import FITS, least_size, start_size
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Start
 
 BACKFILLED = Reason("backfilled")
+WASTE = 2.0
+"""On an idle machine a job gets more nodes than it prefers up to so many times the node-seconds."""
 
 
 class Reservation:
@@ -61,12 +64,31 @@ class Easy:
         return easy_pass(view, self._start)[0]
 
 
+def starts_best(job: JobView, rule: str) -> bool:
+    """Whether a policy that resizes jobs, and so starts them at their minimum, has to start this one at its best size
+    instead: it has a choice, and it is not the scheduler who will change its size later."""
+    flexible = job.bounds.min < job.bounds.max
+    return (
+        rule in ("min", "preferred")
+        and flexible
+        and job.spec.job_class in (JobClass.MOLDABLE, JobClass.EVOLVING)
+    )
+
+
+def need_of(job: JobView, rule: str, total: int) -> int:
+    """The nodes that a blocked job waits for, where the policy resizes jobs."""
+    if not starts_best(job, rule):
+        return least_size(job, rule, total)
+    return job.bounds.floor(min(job.bounds.preferred, total)) or job.bounds.min
+
+
 def easy_pass(
-    view: ClusterView, rule: str, soon: Iterable[tuple[float, int]] = ()
+    view: ClusterView, rule: str, soon: Iterable[tuple[float, int]] = (), *, resizes: bool = False
 ) -> tuple[list[Decision], JobView | None, Reservation | None, int]:
     """(decisions, blocked head, its reservation, nodes still free) of one pass in queue order.
 
-    ``soon`` are (expected end, nodes) of jobs that start on nodes which the view does not count.
+    ``soon`` are (expected end, nodes) of jobs that start on nodes which the view does not count. If the policy
+    ``resizes`` jobs, those that it cannot resize start at their best size.
     """
     decisions: list[Decision] = []
     free = view.free
@@ -75,7 +97,8 @@ def easy_pass(
     started = list(soon)
     now, total = view.now, view.total
     for job in view.queue:
-        size = start_size(job, rule, free, total)
+        best = resizes and starts_best(job, rule)
+        size = _best_size(view, job, rule, free, started) if best else start_size(job, rule, free, total)
         if head is None:
             if size:
                 decisions.append(Start(job.id, size, FITS))
@@ -83,17 +106,41 @@ def easy_pass(
                 started.append((now + job.spec.estimate(size), size))
                 continue
             head = job
-            reservation = reserve(view, least_size(job, rule, total), free, started)
+            need = need_of(job, rule, total) if best else least_size(job, rule, total)
+            reservation = reserve(view, need, free, started)
             if reservation is not None:
                 decisions.append(Promise(job.id, reservation.at))
         elif size:
-            size = _harmless(job, size, now, reservation, size if rule == "max" else 0)
+            size = _harmless(job, size, now, reservation, size if rule == "max" or best else 0)
             if size:
                 decisions.append(Start(job.id, size, BACKFILLED))
                 free -= size
         if free == 0:
             break
     return decisions, head, reservation, free
+
+
+def _best_size(
+    view: ClusterView, job: JobView, rule: str, free: int, started: list[tuple[float, int]]
+) -> int:
+    """The size at which ``job`` starts now if it keeps it: the preferred one; fewer nodes only if it ends no later with
+    them than if it waits for those; more only if nobody else is there, and while they are not wasted. Else 0."""
+    bounds, spec = job.bounds, job.spec
+    wanted = need_of(job, rule, view.total)
+    size = bounds.floor(min(wanted, free))
+    if 0 < size < wanted:
+        later = reserve(view, wanted, free, started)
+        soon_enough = later is None or view.now + spec.estimate(size) <= later.at + spec.estimate(wanted)
+        return size if soon_enough else 0
+    if size and free == view.total and all(other is job for other in view.queue):
+        most = WASTE * size * spec.estimate(size)
+        while (
+            0 < (more := bounds.above(size)) <= free
+            and more * spec.estimate(more) <= most
+            and spec.estimate(more) < spec.estimate(size)
+        ):
+            size = more
+    return size
 
 
 def _harmless(job: JobView, size: int, now: float, reservation: Reservation | None, least: int = 0) -> int:

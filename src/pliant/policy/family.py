@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from pliant.policy.agreement import ANYONE, Agreement, Ledger, Rule
-from pliant.policy.easy import Reservation, earliest, easy_pass
+from pliant.policy.easy import Reservation, earliest, easy_pass, need_of, starts_best
 from pliant.policy.order import OtherQueue
 from pliant.policy.sizing import Sizing
 from pliant.policy.view import ClusterView, Decision, JobView, Reason, Remember, Resize, Start
@@ -42,7 +42,7 @@ class Agreeing:
         if met or ledger.held or view.returning():
             seen = _Unbound(view, ledger, [each for each, _ in met])
             soon += [(view.now + each.run_s, each.size) for each, _ in met]
-        starts, head, reservation, free = easy_pass(seen, self._sizing.start, soon)
+        starts, head, reservation, free = easy_pass(seen, self._sizing.start, soon, resizes=True)
         decisions += starts
         shrinks = self._agree(seen, ledger, starts, soon)
         decisions += shrinks
@@ -81,9 +81,10 @@ class Agreeing:
         guard: _Guard | None = None
         asked: dict[int, int] = {}
         for job in waiting:
-            plan = self._plan(prospect, job, guard, cost)
+            plan = self._plan(prospect, job, self._need(seen, job), guard, cost)
             if plan is None and guard is None:
-                guard = _Guard(job.bounds.min, prospect.earliest(job.bounds.min))
+                need = self._need(seen, job)
+                guard = _Guard(need, prospect.earliest(need))
             elif plan is not None:
                 for donor in plan.given:
                     asked.setdefault(donor, job.id)
@@ -97,14 +98,21 @@ class Agreeing:
             for number, beneficiary in asked.items()
         ]
 
-    def _plan(self, prospect: _Prospect, job: JobView, guard: _Guard | None, cost: float) -> _Plan | None:
-        """How ``job`` could have an agreement that is worth it and does no harm to the guarded one."""
-        low = job.bounds.min
+    def _need(self, seen: ClusterView, job: JobView) -> int:
+        """The fewest nodes with which it would start."""
+        start = self._sizing.start
+        return need_of(job, start, seen.total) if starts_best(job, start) else job.bounds.min
+
+    def _plan(
+        self, prospect: _Prospect, job: JobView, low: int, guard: _Guard | None, cost: float
+    ) -> _Plan | None:
+        """How ``job``, which starts with ``low`` nodes or more, could have an agreement that is worth it and does no
+        harm to the guarded one."""
         donors, have = prospect.donors, prospect.supply.all
         if low > have + donors.surplus or (guard is None and low <= have):
             return None
         for wanted, floor in self._sizing.attempts:
-            size = wanted(job)
+            size = max(low, wanted(job))
             end = prospect.now + cost + job.spec.estimate(size)
             usable = have if guard is None else guard.leaves(have, end)
             need = size - usable

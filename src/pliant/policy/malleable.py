@@ -3,8 +3,7 @@ largest for whoever waits, grow the smallest with what nobody waits for."""
 
 from __future__ import annotations
 
-from pliant.policy.easy import Reservation, easy_pass
-from pliant.policy.fcfs import least_size
+from pliant.policy.easy import Reservation, easy_pass, need_of
 from pliant.policy.resizing import grow, just_enough, largest, smallest
 from pliant.policy.view import ClusterView, Decision, JobView, Reason, Resize
 
@@ -15,7 +14,7 @@ class Malleable:
     Three steps a pass:
 
     1. Waiting jobs start by EASY at their minimum (``start`` = min), or at the preferred size or what is
-       free, if that does not delay the head.
+       free, if that does not delay the head. With ``min``, those that it cannot resize later start at their best size.
     2. If the head still lacks nodes, malleable jobs with the largest allocation shrink: just enough, all
        or nothing, and only if that brings the head forward by more than the shrink takes.
     3. Nodes that nobody waits for go to the malleable jobs with the smallest allocation, where the rest of
@@ -29,7 +28,7 @@ class Malleable:
         self._payback = payback
 
     def decide(self, view: ClusterView) -> list[Decision]:
-        decisions, head, reservation, free = easy_pass(view, self._start)
+        decisions, head, reservation, free = easy_pass(view, self._start, resizes=True)
         if head is None:
             if free and view.returning() == 0:  # one resize for all that come back, not one for each
                 decisions += self._grow(view, free)
@@ -44,7 +43,7 @@ class Malleable:
     def _shrink(
         self, view: ClusterView, head: JobView, reservation: Reservation | None, free: int
     ) -> list[Resize]:
-        need = least_size(head, self._start, view.total) - free - view.returning()
+        need = need_of(head, self._start, view.total) - free - view.returning()
         if need <= 0:
             return []  # what is on its way back is enough
         saved = reservation.at - view.now if reservation is not None else float("inf")

@@ -91,15 +91,22 @@ def test_newcomers_that_die_or_stand_still_on_their_way_cost_the_job_nothing(
         "prepare", "start", "synchronise", "connect", "merge", "reorder", "redistribute", "commit",
     }  # fmt: skip
     flag.touch()
-    hit = run.finish()["hit"]
-    assert hit["state"] == "COMPLETED", run.story()
-    assert is_right(hit["result"])
+    hit = ended_well(run)
     assert [each["phase"] for each in hit["resizes"]] == [*cases.values(), None]
 
 
-def slow(plan: Path, group: int) -> list[Path]:
-    """What the ranks of a group have come to."""
-    return [*plan.parent.glob(f"plan.{group}.1")]
+def ended_well(run: BatchRun) -> dict[str, Any]:
+    """The job has its right result; Open MPI 5.0.11 itself may then crash in MPI_Finalize, if newcomers were lost."""
+    hit = run.finish(code=None if GOES_ON else 0)["hit"]
+    assert is_right(hit["result"]), run.story()
+    crashed = GOES_ON and (hit["state"], hit["exit_code"]) == ("FAILED", 139)
+    assert crashed or (hit["state"], hit["exit_code"]) == ("COMPLETED", 0), run.story()
+    return dict(hit)
+
+
+def slow(plan: Path, group: int, rank: int = 1) -> list[Path]:
+    """What this rank of a group has come to."""
+    return [*plan.parent.glob(f"plan.{group}.{rank}")]
 
 
 @pytest.mark.long
@@ -116,10 +123,7 @@ def test_a_job_goes_on_whose_newcomer_dies_in_merge(start: Start, tmp_path: Path
     ordered(run, 1)
     assert failed(run, 1).phase == "merge"
     flag.touch()
-    hit = run.finish(code=None)["hit"]
-    assert is_right(hit["result"]), run.story()
-    # Open MPI 5.0.11 itself may then crash in MPI_Finalize.
-    assert (hit["state"], hit["exit_code"]) in (("COMPLETED", 0), ("FAILED", 139)), run.story()
+    ended_well(run)
 
 
 @pytest.mark.long
@@ -161,13 +165,28 @@ def test_a_job_whose_root_is_lost_or_that_is_behind_its_last_word_says_where(
     )
     run.wait_for(r.JobMalleable)
     ordered(run, 1)
+    if GOES_ON and words == "0 settle 0":
+        may_go_on(run, flag, plan)
+        return
     hit = run.finish(code=1)["hit"]
     assert hit["state"] == "FAILED", run.story()
-    # Where MPI says that a newcomer is lost, the job can say so itself, and ends.
-    outcome = "failed" if GOES_ON and words == "0 settle 0" else "ended"
-    assert [(each["outcome"], each["phase"]) for each in hit["resizes"]] == [(outcome, phase)]
-    if outcome == "ended":
-        assert f"the job, being resized, failed in its phase {phase}: " in (run.out / "hit.log").read_text()
+    assert [(each["outcome"], each["phase"]) for each in hit["resizes"]] == [("ended", phase)]
+    assert f"the job, being resized, failed in its phase {phase}: " in (run.out / "hit.log").read_text()
+
+
+def may_go_on(run: BatchRun, flag: Path, plan: Path) -> None:
+    """Where MPI says that a newcomer is lost, the job says so itself. If it hears of it before the last word, which the
+    newcomer had already, it goes on as before; else it ends."""
+    until(lambda: any("settle" in path.read_text() for path in slow(plan, 1, rank=0)), "the newcomer")
+    flag.touch()
+    hit = run.finish(code=None)["hit"]
+    [resize] = hit["resizes"]
+    assert resize["outcome"] == "failed", run.story()
+    assert resize["phase"] in ("redistribute", "commit"), run.story()
+    if resize["phase"] == "commit":
+        assert hit["state"] == "FAILED", run.story()
+    else:
+        ended_well(run)
 
 
 @pytest.mark.long

@@ -102,7 +102,7 @@ class Over:
     def news(self) -> tuple[End, ...]:
         """In the order in which they became known."""
         return tuple(
-            End(job.id, job.spec, record.state, _done(job, record), number)
+            End(job.id, job.spec, record.state, _done(job, record), number, job.worked_s(record.at))
             for job, record, number in self.ends
         )
 

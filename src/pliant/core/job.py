@@ -146,6 +146,16 @@ class Job:
         more = (now - since) / whole if whole > 0.0 else 0.0
         return min(1.0, max(0.0, before + more))
 
+    def worked_s(self, now: float) -> float:
+        """Seconds at its preferred size that it has computed for, by the clock and the ratios of its times."""
+        if not self.size:
+            return 0.0
+        spec = self.spec
+        since = max(0.0, now - self.settled)
+        if self.size == spec.nodes.preferred or spec.walltime_s <= 0.0:
+            return self.used * spec.walltime_s + since
+        return spec.walltime_s * (self.used + since / spec.estimate(self.size))
+
     def hear(self, now: float) -> None:
         """The job has reported from its loop: the longest gap between reports tells how long its steps are."""
         self.gap = max(self.gap, now - self.heard)

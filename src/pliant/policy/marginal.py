@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush
 from pliant.model.jobs import JobClass
 from pliant.policy.easy import BACKFILLED, Reservation, earliest
 from pliant.policy.fcfs import FITS
-from pliant.policy.resizing import pays
+from pliant.policy.resizing import down, pays, up
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Resize, Start
 
 LEAST_S = 10.0
@@ -202,7 +202,7 @@ class _Pass:
         if job.spec.job_class is JobClass.MALLEABLE:
             preferred = job.bounds.preferred
             while size < preferred and now + job.spec.estimate(size) > at:
-                size = min(preferred, _up(job, size) or preferred)
+                size = min(preferred, up(job, size) or preferred)
         return size if now + job.spec.estimate(size) <= at else 0
 
     def _claim(self, job: JobView, size: int, reason: Reason) -> bool:
@@ -251,7 +251,7 @@ class _Pass:
         if self._donors is None:
             self._donors = []
             for job in self._able.values():
-                if below := _down(job, job.size):
+                if below := down(job, job.size):
                     self._donors.append((self._worth(job, below, job.size), job.id, job))
             heapify(self._donors)
         return self._donors
@@ -286,7 +286,7 @@ class _Pass:
                 return None
             worth, number, job = heappop(heap)
             have = sizes.get(number) or self._sizes.get(number, job.size)
-            below = _down(job, have, lack)
+            below = down(job, have, lack)
             if self._harms(job, below):
                 continue
             gain -= worth * (have - below)
@@ -294,7 +294,7 @@ class _Pass:
                 return None
             lack -= have - below
             sizes[number] = below
-            if further := _down(job, below):
+            if further := down(job, below):
                 heappush(heap, (self._worth(job, further, below), number, job))
         return sizes
 
@@ -353,13 +353,13 @@ class _Pass:
         heap: list[Entry] = []
         for job in takers:
             size = sizes.get(job.id, job.size)
-            if more := _up(job, size):
+            if more := up(job, size):
                 heap.append((-self._worth(job, size, more), job.id, job))
         heapify(heap)
         while heap and nodes.free > 0:
             _, number, job = heappop(heap)
             size = sizes.get(number, job.size)
-            more = _up(job, size, nodes.free)
+            more = up(job, size, nodes.free)
             if (
                 more
                 and (not job.size or pays(self.view, job, more, self._payback))
@@ -367,7 +367,7 @@ class _Pass:
             ):
                 nodes.give(more - size)
                 sizes[number] = more
-                if further := _up(job, more):
+                if further := up(job, more):
                     heappush(heap, (-self._worth(job, more, further), number, job))
 
     def _move(self) -> None:
@@ -381,27 +381,27 @@ class _Pass:
         while takers:
             worth, number, taker = heappop(takers)
             size = grown.get(number, taker.size)
-            more = grown[number] = _up(taker, size)
+            more = grown[number] = up(taker, size)
             spare -= more - size
             taken: dict[int, int] = {}
             while spare < 0 and donors and donors[0][1] not in grown and -worth >= MARGIN * donors[0][0]:
                 _, other, donor = heappop(donors)
                 have = taken.get(other) or self._sizes.get(other, donor.size)
-                below = taken[other] = _down(donor, have, -spare)
+                below = taken[other] = down(donor, have, -spare)
                 spare += have - below
-                if further := _down(donor, below):
+                if further := down(donor, below):
                     heappush(donors, (self._worth(donor, further, below), other, donor))
             if spare < 0:
                 return  # not enough for the whole step: then nobody gives anything for it
             self._sizes.shrink(taken, taker)
-            if further := _up(taker, more):
+            if further := up(taker, more):
                 heappush(takers, (-self._worth(taker, more, further), number, taker))
 
     def _takers(self) -> list[Entry]:
         """A heap of the running jobs to whom a larger size is worth it, the most by it first."""
         takers: list[Entry] = []
         for job in self._able.values():
-            more = _up(job, job.size) if self._growable(job) else 0
+            more = up(job, job.size) if self._growable(job) else 0
             if more and pays(self.view, job, more, self._payback):
                 takers.append((-self._worth(job, job.size, more), job.id, job))
         heapify(takers)
@@ -457,18 +457,3 @@ def _after(releases: list[tuple[float, int]], first: int) -> list[tuple[float, i
         first -= nodes
         taken += 1
     return releases[taken:]
-
-
-def _down(job: JobView, size: int, most: int = 0) -> int:
-    """An allowed size a little below ``size``, by a sixteenth or ``most`` nodes; 0 if there is none."""
-    step = max(1, size >> 4)
-    return job.bounds.floor(size - (min(step, most) if most else step)) or job.bounds.floor(size - 1)
-
-
-def _up(job: JobView, size: int, most: int = 0) -> int:
-    """An allowed size a little above ``size``, by a sixteenth, but no more than ``most`` nodes; else 0."""
-    step = max(1, size >> 4)
-    more = job.bounds.floor(size + (min(step, most) if most else step))
-    if more <= size:
-        more = job.bounds.above(size)
-    return 0 if most and more - size > most else more

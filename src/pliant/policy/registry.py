@@ -11,6 +11,7 @@ from pliant.policy.agreement import AGREEMENT, POOL, STEAL
 from pliant.policy.conservative import Conservative
 from pliant.policy.dmr import DmrPreferred, DmrWide
 from pliant.policy.easy import Easy
+from pliant.policy.entitled.entitled import Entitled
 from pliant.policy.equipartition import Equipartition
 from pliant.policy.family import member
 from pliant.policy.fcfs import Fcfs
@@ -41,6 +42,7 @@ POLICIES: dict[str, Callable[..., Policy]] = {
     "easy": Easy,
     "conservative": Conservative,
     "marginal": Marginal,
+    "entitled": Entitled,
     "malleable": Malleable,
     "keep-preferred": KeepPreferred,
     "equipartition": Equipartition,

@@ -90,3 +90,18 @@ def grow(
         for job in jobs
         if job.id in sizes
     ]
+
+
+def down(job: JobView, size: int, most: int = 0) -> int:
+    """An allowed size a little below ``size``, by a sixteenth or ``most`` nodes; 0 if there is none."""
+    step = max(1, size >> 4)
+    return job.bounds.floor(size - (min(step, most) if most else step)) or job.bounds.floor(size - 1)
+
+
+def up(job: JobView, size: int, most: int = 0) -> int:
+    """An allowed size a little above ``size``, by a sixteenth, but no more than ``most`` nodes; else 0."""
+    step = max(1, size >> 4)
+    more = job.bounds.floor(size + (min(step, most) if most else step))
+    if more <= size:
+        more = job.bounds.above(size)
+    return 0 if most and more - size > most else more

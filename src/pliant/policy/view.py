@@ -76,6 +76,7 @@ class End(msgspec.Struct, frozen=True, gc=False):
     """Job number ``job`` has ended, or was cancelled before it started, in ``state``.
 
     ``done`` is the share of its work that it had done, 0 to 1 (``JobView.done``); 1 if it completed.
+    ``worked_s`` are the seconds at its preferred size that it computed for (``JobView.worked_s``).
     ``requeued`` is the number under which the same job was submitted again, since it lost a node; 0 if it was not.
     """
 
@@ -84,6 +85,7 @@ class End(msgspec.Struct, frozen=True, gc=False):
     state: JobState
     done: float
     requeued: int = 0
+    worked_s: float = 0.0
 
 
 class JobView(Protocol):
@@ -123,6 +125,10 @@ class JobView(Protocol):
 
     def remaining_s(self, now: float) -> float:
         """Seconds to its end at its present size: from progress, else the model, else the estimate."""
+
+    def worked_s(self, now: float) -> float:
+        """Seconds at its preferred size that it has computed for: by the clock and by how its times at other sizes
+        compare with that, whatever its estimate. 0 while pending."""
 
     def done(self, now: float) -> float:
         """The share of its work that it has done, 0 to 1: from progress, else the model, else the estimate. 0 while

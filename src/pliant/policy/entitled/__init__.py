@@ -1,0 +1,1 @@
+"""Nobody later than under rigid EASY: docs/entitled.md has the theorem."""

@@ -1,0 +1,154 @@
+"""The virtual schedule: rigid EASY of the whole workload, as it would have gone if no job changed its size.
+
+Every job has its preferred size here, and its user's estimate; how long it takes is known once it has really ended. As
+nobody's real work is behind its virtual work, that is always before it ends here.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from heapq import heappop, heappush
+
+from pliant.policy.easy import Reservation, earliest
+
+SAME_S = 1e-6
+"""Times that differ by less are the same: they were added up in another order."""
+
+
+class Entry:
+    """Job ``id`` of the virtual schedule. ``began`` is when it started there, ``length_s`` how long it takes, each None
+    until it is known."""
+
+    __slots__ = ("began", "estimate_s", "id", "length_s", "nodes")
+
+    def __init__(self, number: int, nodes: int, estimate_s: float) -> None:
+        self.id = number
+        self.nodes = nodes
+        self.estimate_s = estimate_s
+        self.began: float | None = None
+        self.length_s: float | None = None
+
+
+class Schedule:
+    """Rigid EASY on ``total`` nodes. ``queue`` has who waits, in order of submission; ``head`` is the first who cannot
+    start, and starts at ``reserved`` at the latest if all estimates are upper bounds."""
+
+    def __init__(self, total: int) -> None:
+        self.total = self.free = total
+        self.queue: dict[int, Entry] = {}
+        self.head: Entry | None = None
+        self.reserved: float | None = None
+        self._running: list[tuple[float, int, Entry]] = []
+        self._ends: list[tuple[float, int, Entry]] = []
+        self._due = False
+        """Whether something has happened since the last pass."""
+
+    # ---- what happens to it --------------------------------------------------------------------------
+
+    def submit(self, entry: Entry) -> None:
+        self.queue[entry.id] = entry
+        self._due = True
+
+    def cancel(self, entry: Entry) -> None:
+        """It has not begun, and never will."""
+        del self.queue[entry.id]
+        self._due = True
+
+    def ended(self, entry: Entry, length_s: float) -> None:
+        """The job has really ended, and takes so long here."""
+        entry.length_s = length_s
+        if entry.began is not None:
+            heappush(self._ends, (entry.began + length_s, entry.id, entry))
+
+    def resize(self, total: int) -> None:
+        """There are ``total`` nodes from now on."""
+        if total != self.total:
+            self.free += total - self.total
+            self.total = total
+            self._due = True
+
+    def place(self, entry: Entry) -> None:
+        """It runs already."""
+        if entry.began is None:
+            raise ValueError(f"job {entry.id} has not begun")
+        insort(self._running, (entry.began + entry.estimate_s, entry.id, entry))
+        self.free -= entry.nodes
+        if entry.length_s is not None:
+            self.ended(entry, entry.length_s)
+
+    # ---- time ----------------------------------------------------------------------------------------
+
+    def catch_up(self, now: float) -> list[Entry]:
+        """See to ends before ``now`` that became known only now, as what resizes take makes real work lag behind: the
+        others start when they would have. Those that have ended."""
+        over: list[Entry] = []
+        while self._ends and self._ends[0][0] < now - SAME_S:
+            at = self._ends[0][0]
+            over += self._end(at)
+            self._pass(at)
+        return over
+
+    def settle(self, now: float) -> list[Entry]:
+        """Ends of this instant, and a pass if anything has happened. Those that have ended."""
+        over: list[Entry] = []
+        while self._due or (self._ends and self._ends[0][0] <= now + SAME_S):
+            over += self._end(now)
+            self._due = False
+            self._pass(now)
+        return over
+
+    def next_end(self) -> float:
+        """The next end that is known; infinity if there is none."""
+        return self._ends[0][0] if self._ends else float("inf")
+
+    def ghosts(self) -> list[tuple[float, int]]:
+        """(virtual end, nodes) of the jobs that have really ended and still run here."""
+        return [(end, entry.nodes) for end, _, entry in self._ends]
+
+    def _end(self, at: float) -> list[Entry]:
+        over: list[Entry] = []
+        while self._ends and self._ends[0][0] <= at + SAME_S:
+            _, _, entry = heappop(self._ends)
+            began = entry.began if entry.began is not None else at
+            del self._running[bisect_left(self._running, (began + entry.estimate_s, entry.id))]
+            self.free += entry.nodes
+            over.append(entry)
+        return over
+
+    def _pass(self, now: float) -> None:
+        """``policy/easy.py``, of these jobs."""
+        reservation: Reservation | None = None
+        head: Entry | None = None
+        for entry in list(self.queue.values()):
+            if head is None and entry.nodes > self.free:
+                head = entry
+                reservation = self._reservation(head, now)
+            elif entry.nodes <= self.free and _harmless(entry, now, reservation):
+                self._start(entry, now)
+            if self.free <= 0:
+                break
+        self.head, self.reserved = head, None
+        if head is None and self.queue:
+            self.head = next(iter(self.queue.values()))
+            reservation = self._reservation(self.head, now)
+        if reservation is not None:
+            self.reserved = reservation.at
+
+    def _reservation(self, entry: Entry, now: float) -> Reservation | None:
+        ends = ((end, other.nodes) for end, _, other in self._running)
+        return earliest(now, self.free, entry.nodes, ends)
+
+    def _start(self, entry: Entry, now: float) -> None:
+        del self.queue[entry.id]
+        entry.began = now
+        self.place(entry)
+
+
+def _harmless(entry: Entry, now: float, reservation: Reservation | None) -> bool:
+    """Whether it delays no reservation; where it outlasts that, it uses up some of its spare nodes."""
+    if reservation is None or now + entry.estimate_s <= reservation.at:
+        return True
+    if entry.nodes > reservation.spare:
+        return False
+    reservation.spare -= entry.nodes
+    return True

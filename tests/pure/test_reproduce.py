@@ -15,9 +15,9 @@ from pliant.core.settings import Settings
 from pliant.model.errors import BatchError
 from pliant.plan.cost import INSTANT
 from pliant.policy.registry import POLICIES, make
-from pliant.reproduce import paper2, paper3, traces
+from pliant.reproduce import harm, paper2, paper3, traces
 from pliant.reproduce.folder import MARK, Folder
-from pliant.reproduce.runs import with_turnarounds
+from pliant.reproduce.runs import Outcome, with_turnarounds
 from pliant.reproduce.scheduling import reproduce
 from pliant.reproduce.traces import Case, Source
 from pliant.study.workers import run_all
@@ -162,6 +162,47 @@ def test_windows_are_cut_from_the_trace() -> None:
     assert len({job.spec.name for jobs in windows for job in jobs}) == source.windows * source.jobs
     again = traces.one(Case(source, 0, "easy", 0.0, costly=False), str(folder))
     assert again == traces.one(Case(source, 0, "marginal", 0.0, costly=False), str(folder))
+
+
+def test_harm_by_hand() -> None:
+    """Of four jobs one is 2 % and 70 s later, one 50 % and 59 s, one 100 % and 100 s, and one is earlier."""
+    before = {1: 3500.0, 2: 118.0, 3: 100.0, 4: 1000.0}
+    after = {1: 3570.0, 2: 177.0, 3: 200.0, 4: 500.0}
+
+    def outcome(by: dict[int, float], slowdown: float, broken: int) -> Outcome:
+        return Outcome(4, 0.0, 0.0, 0.0, mean(by.values()), slowdown, 0.0, 0.0, 7, broken, 0.0, 0.0)
+
+    found = harm.compared(outcome(before, 4.0, 0), before, outcome(after, 3.0, 2), after)
+    assert (found.jobs, found.later_1, found.later_10, found.worst_s) == (4, 50.0, 25.0, 100.0)
+    assert (found.broken, found.promised) == (2, 7)
+    assert (found.slowdown, found.most) == pytest.approx((-25.0, 2.0))
+    assert found.mean == pytest.approx(100 * (4447 / 4718 - 1))
+    assert found.p95 == -50.0  # of so few, the last but one
+
+
+def test_on_the_trace_entitled_harms_nobody_and_the_others_do(tmp_path: Path) -> None:
+    folder = Path(os.environ.get("PLIANT_TRACES", "../shared/traces"))
+    found = harm.traces_there(folder, quick=True)
+    if not found:
+        assert harm.missing(found, quick=True) == list(harm.QUICK)
+        pytest.skip(f"no trace is in {folder}")
+    trace = found[0]
+    results = run_all(harm.tasks([trace], folder), 1, lambda _done: None)
+    assert harm.missing(found, quick=True) == []
+    by = dict(zip(harm.cases([trace]), results, strict=True))
+    for case, each in by.items():
+        assert each.jobs == trace.jobs
+        if case.policy == "entitled" and not case.costly:
+            assert (each.later_1, each.worst_s, each.broken) == (0.0, pytest.approx(0.0, abs=0.01), 0)
+            assert each.mean < 0.0
+        elif case.policy != "entitled":
+            assert each.later_10 > 0.0
+    with Folder(tmp_path / "out") as out:
+        text = harm.write(out, [trace], results)
+        out.readme(text)
+        assert out.files == ["harm.csv", "harm.png", "harm.svg"]
+    assert text.count("| entitled, ") == 6
+    assert "later by 1 %" in text
 
 
 def fail(number: int) -> int:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from pliant.model.errors import BatchError
-from pliant.reproduce import paper2, paper3, traces
+from pliant.reproduce import harm, paper2, paper3, traces
 from pliant.reproduce.folder import Folder
 from pliant.study.workers import run_all
 
-STUDIES = ("paper2", "paper3", "traces")
+STUDIES = ("paper2", "paper3", "traces", "harm")
 
 
 def reproduce(  # noqa: PLR0913 -- what, where from, where to and how: each with a default
@@ -33,10 +33,12 @@ def reproduce(  # noqa: PLR0913 -- what, where from, where to and how: each with
         raise BatchError(f"there is no study {unknown[0]!r} (known: {', '.join(STUDIES)})")
     with Folder(path) as folder:
         found = traces.sources(trace_folder, quick=quick)
+        whole = harm.traces_there(trace_folder, quick=quick)
         tasks = {
             "paper2": paper2.tasks() if "paper2" in studies else [],
             "paper3": paper3.tasks() if "paper3" in studies else [],
             "traces": traces.tasks(found, trace_folder, quick=quick) if "traces" in studies else [],
+            "harm": harm.tasks(whole, trace_folder) if "harm" in studies else [],
         }
         count = sum(len(each) for each in tasks.values())
         results = run_all(
@@ -51,15 +53,20 @@ def reproduce(  # noqa: PLR0913 -- what, where from, where to and how: each with
         if "paper3" in studies:
             sections.append(paper3.write(folder, paper3.collect(parts["paper3"])))
         if "traces" in studies:
-            if missing := traces.missing(found, quick=quick):
-                names = ", ".join(f"{each.name} ({each.file})" for each in missing)
-                sections.append(
-                    f"These traces were not found (--traces, or PLIANT_TRACES) and are left out: {names}.\n"
-                )
+            sections += _left_out(traces.missing(found, quick=quick))
             sections.append(traces.write(folder, traces.collect(found, parts["traces"], quick=quick)))
+        if "harm" in studies:
+            sections += _left_out(harm.missing(whole, quick=quick))
+            sections.append(harm.write(folder, whole, parts["harm"]))
         sections.append("## Files\n\n" + "\n".join(f"- [{name}]({name})" for name in folder.files) + "\n")
         folder.readme("\n".join(sections))
     return folder.files
+
+
+def _left_out(missing: Sequence[traces.Source | harm.Trace]) -> list[str]:
+    names = ", ".join(f"{each.name} ({each.file})" for each in missing)
+    said = f"These traces were not found (--traces, or PLIANT_TRACES) and are left out: {names}.\n"
+    return [said] if missing else []
 
 
 def _heading(studies: tuple[str, ...], *, quick: bool) -> str:

@@ -201,7 +201,7 @@ def window_jobs(source: Source, number: int, traces: str) -> list[SimJob]:
     """Rigid jobs: of a trace, one of its windows, evenly spread, its first submission at 0."""
     if not source.file:
         return lublin_jobs(source.jobs, source.nodes, SEED + number, load=LUBLIN_LOAD)
-    jobs = _trace(str(Path(traces) / source.file), source.nodes)
+    jobs = trace_jobs(str(Path(traces) / source.file), source.nodes)
     first = (len(jobs) - source.jobs) * (2 * number + 1) // (2 * source.windows)
     cut = jobs[first : first + source.jobs]
     start = cut[0].spec.submit_s
@@ -212,7 +212,7 @@ def window_jobs(source: Source, number: int, traces: str) -> list[SimJob]:
 
 
 @lru_cache(maxsize=4)
-def _trace(path: str, nodes: int) -> tuple[SimJob, ...]:
+def trace_jobs(path: str, nodes: int) -> tuple[SimJob, ...]:
     return tuple(sorted(rigid_jobs(read_swf(Path(path)), nodes), key=lambda job: job.spec.submit_s))
 
 

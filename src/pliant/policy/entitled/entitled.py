@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from collections.abc import Iterable
+from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
 from pliant.model.jobs import JobClass
@@ -10,7 +11,6 @@ from pliant.plan.cost import ResizeCost
 from pliant.policy.entitled.ledger import Ledger
 from pliant.policy.entitled.ratios import Ratios
 from pliant.policy.entitled.room import Room, Span
-from pliant.policy.resizing import up
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Remember, Resize, Start, Wake
 
 NEVER = float("inf")
@@ -73,6 +73,16 @@ class _Flexible(NamedTuple):
     def behind(self) -> bool:
         """Whether it needs its preferred size now."""
         return self.lead_s is not None and self.lead_s <= self.slack_s
+
+
+class _Taker(NamedTuple):
+    """Who could use more nodes, up to ``most``, and has ``held``: a node adds ``haste`` times as much to
+    1 / (time left) as to its speed."""
+
+    job: JobView
+    haste: float
+    held: int = 0
+    most: float = NEVER
 
 
 class _Pass:
@@ -241,44 +251,43 @@ class _Pass:
 
     def _give(self) -> None:
         """The rest goes, node by node, where it adds most to 1 / (time left)."""
-        heap: list[tuple[float, int, JobView, int]] = []
-        left: dict[int, float] = {}
-        takers: list[tuple[JobView, _Flexible | None]] = []
-        takers += [(job, None) for job in (*self._due, *self._early) if flexible(job)]
-        takers += [(each.job, each) for each in self._flexible]
-        for job, state in takers:
-            left[job.id] = self._time_left(job, state)
-            self._offer(heap, job, left[job.id])
+        takers = {job.id: _Taker(job, 1.0 / max(LEAST_S, job.spec.walltime_s)) for job in self._starting()}
+        for each in self._flexible:
+            most = NEVER if self.view.resizable(each.job, grow=True) else each.job.size
+            takers[each.job.id] = _Taker(each.job, 1.0 / self._time_left(each), each.job.size, most)
+        sizes, left, step = self.sizes, self.left, self._ratios.step
+        heap: list[tuple[float, int, int]] = []
+        for number, (job, haste, held, most) in takers.items():
+            more, gain = step(job, sizes[number])
+            if gain > 0.0 and more <= most:
+                heap.append((-gain * haste * (HELD if more <= held else 1.0), number, more))
         heapify(heap)
-        while heap and self.left > 0:
-            _, number, job, more = heappop(heap)
-            size = self.sizes[number]
-            if more - size > self.left:
-                more = job.bounds.floor(size + self.left)
+        while heap and left > 0:
+            _, number, more = heap[0]
+            job, haste, held, most = takers[number]
+            size = sizes[number]
+            if more - size > left:
+                more = job.bounds.floor(size + left)
                 if more <= size:
+                    heappop(heap)
                     continue
-            self.left -= more - size
-            self.sizes[number] = more
-            self._offer(heap, job, left[number])
+            left -= more - size
+            sizes[number] = more
+            more, gain = step(job, more)
+            if gain > 0.0 and more <= most:
+                heapreplace(heap, (-gain * haste * (HELD if more <= held else 1.0), number, more))
+            else:
+                heappop(heap)
+        self.left = left
 
-    def _offer(self, heap: list[tuple[float, int, JobView, int]], job: JobView, left_s: float) -> None:
-        """Put the next step of the job into the heap, if it gains by it."""
-        size = self.sizes[job.id]
-        more = up(job, size)
-        if not more or (more > job.size > 0 and not self.view.resizable(job, grow=True)):
-            return
-        gain = 1.0 / self._ratios.of(job, more) - 1.0 / self._ratios.of(job, size)
-        worth = gain / (left_s * (more - size))
-        if worth > 0.0:
-            heappush(heap, (-worth * (HELD if more <= job.size else 1.0), job.id, job, more))
+    def _starting(self) -> Iterable[JobView]:
+        return (job for job in (*self._due, *self._early) if flexible(job))
 
-    def _time_left(self, job: JobView, state: _Flexible | None) -> float:
+    def _time_left(self, each: _Flexible) -> float:
         """At its preferred size."""
-        if not job.size:
-            return max(LEAST_S, job.spec.walltime_s)
+        job = each.job
         left = max(LEAST_S, job.remaining_s(self.now) / self._ratios.of(job, job.size))
-        fallen = state is not None and state.lead_s is not None and state.lead_s < -SLACK_S
-        return left * URGENT if fallen else left
+        return left * URGENT if each.lead_s is not None and each.lead_s < -SLACK_S else left
 
     # ---- what comes of it now ------------------------------------------------------------------------
 

@@ -1,0 +1,223 @@
+"""Who pays for a shorter mean: whole traces, job by job, against rigid EASY."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from pliant.core.settings import Settings
+from pliant.plan.cost import INSTANT
+from pliant.policy.registry import make
+from pliant.report.words import seconds
+from pliant.reproduce import charts
+from pliant.reproduce.folder import Folder
+from pliant.reproduce.runs import Outcome, with_turnarounds
+from pliant.reproduce.traces import BASE, SEED, trace_jobs
+from pliant.study.workers import Task
+from pliant.workloads.job import SimJob
+from pliant.workloads.malleability import make_malleable
+
+POLICIES = ("entitled", "marginal", "malleable")
+SHARES = (20.0, 50.0, 100.0)
+FREE = Settings(cost=INSTANT, cooldown_s=0.0)
+"""Resizes take no time and may follow one another at once."""
+LATER_S = 60.0
+"""A job is later than under rigid EASY if it is so by more than this, and by more than a share of its turnaround."""
+TAIL = 0.95
+
+
+class Trace(NamedTuple):
+    """The first ``jobs`` jobs of a trace, all of them if 0."""
+
+    name: str
+    file: str
+    nodes: int
+    jobs: int = 0
+
+
+FULL = (
+    Trace("KTH-SP2", "KTH-SP2.filtered.swf.gz", 100),
+    Trace("NASA-iPSC", "NASA-iPSC-1993-3.1-cln.swf.gz", 128),
+    Trace("Theta 2022", "theta_2022.swf.gz", 4360),
+    Trace("Lublin-Feitelson", "lublin_256.swf.gz", 256),
+)
+QUICK = (
+    Trace("KTH-SP2", "KTH-SP2.filtered.swf.gz", 100, 800),
+    Trace("Theta 2022", "theta_2022.swf.gz", 4360, 300),
+)
+
+
+class Case(NamedTuple):
+    """``costly``: resizes take what they take by default, and are cooled down."""
+
+    trace: Trace
+    policy: str
+    percent: float
+    costly: bool
+
+
+class Harm(NamedTuple):
+    """Against rigid EASY: changes of the turnaround's mean, 95th percentile and maximum and of the mean bounded
+    slowdown, in per cent; the share of jobs whose turnaround is longer by a minute and by more than 1 or 10 %, in per
+    cent, and by how many seconds at most; promises to the head of the queue that were broken, of so many."""
+
+    jobs: int
+    mean: float
+    slowdown: float
+    p95: float
+    most: float
+    later_1: float
+    later_10: float
+    worst_s: float
+    broken: int
+    promised: int
+
+
+def traces_there(folder: Path | None, *, quick: bool) -> list[Trace]:
+    return [
+        each for each in (QUICK if quick else FULL) if folder is not None and (folder / each.file).is_file()
+    ]
+
+
+def missing(found: Sequence[Trace], *, quick: bool) -> list[Trace]:
+    return [each for each in (QUICK if quick else FULL) if each not in found]
+
+
+def cases(found: Sequence[Trace]) -> Iterator[Case]:
+    for trace in found:
+        for costly in (False, True):
+            for policy in POLICIES:
+                for percent in SHARES:
+                    yield Case(trace, policy, percent, costly)
+
+
+def tasks(found: Sequence[Trace], folder: Path | None) -> list[Task]:
+    return [(one, (case, str(folder))) for case in cases(found)]
+
+
+def one(case: Case, folder: str) -> Harm:
+    """A simulation, compared with that of rigid EASY where nothing but the work takes time."""
+    jobs = jobs_of(case.trace, folder)
+    mixed = make_malleable(jobs, case.percent, case.trace.nodes, SEED)
+    settings = Settings() if case.costly else FREE
+    return compared(
+        *base(case.trace, folder), *with_turnarounds(mixed, case.trace.nodes, make(case.policy), settings)
+    )
+
+
+def compared(
+    before: Outcome, turnarounds: dict[int, float], after: Outcome, others: dict[int, float]
+) -> Harm:
+    """``others`` are the turnarounds under another policy, by the same numbers."""
+    longer = [(others[number] - turn, turn) for number, turn in turnarounds.items()]
+    count = len(longer)
+
+    def later(share: float) -> float:
+        return 100.0 * sum(more > LATER_S and more > share * turn for more, turn in longer) / count
+
+    def change(now: float, then: float) -> float:
+        return 100.0 * (now / then - 1.0) if then else 0.0
+
+    return Harm(
+        count,
+        change(after.turnaround_mean_s, before.turnaround_mean_s),
+        change(after.bounded_slowdown_mean, before.bounded_slowdown_mean),
+        change(_tail(others), _tail(turnarounds)),
+        change(max(others.values()), max(turnarounds.values())),
+        later(0.01),
+        later(0.1),
+        max(0.0, *(more for more, _ in longer)),
+        after.promises_broken,
+        after.promised,
+    )  # fmt: skip
+
+
+def _tail(turnarounds: dict[int, float]) -> float:
+    return sorted(turnarounds.values())[int(TAIL * (len(turnarounds) - 1))]
+
+
+@lru_cache(maxsize=2)
+def base(trace: Trace, folder: str) -> tuple[Outcome, dict[int, float]]:
+    """Rigid EASY."""
+    return with_turnarounds(jobs_of(trace, folder), trace.nodes, make(BASE), FREE)
+
+
+def jobs_of(trace: Trace, folder: str) -> list[SimJob]:
+    jobs = trace_jobs(str(Path(folder) / trace.file), trace.nodes)
+    return list(jobs[: trace.jobs] if trace.jobs else jobs)
+
+
+# ---- what comes of it --------------------------------------------------------------------------------------
+
+
+def write(folder: Folder, found: Sequence[Trace], results: Sequence[Harm]) -> str:
+    """The table, the figure and this study's section of the README; ``results`` are those of ``tasks``, in order."""
+    by = dict(zip(cases(found), results, strict=True))
+    folder.table(
+        "harm",
+        ("workload", "policy", "malleable_percent", "resize_costs", *Harm._fields),
+        [
+            (case.trace.name, case.policy, case.percent, "default" if case.costly else "none", *harm)
+            for case, harm in by.items()
+        ],
+    )
+    if found:
+        _curve(folder, found, by)
+    lines = [
+        "## Who pays: whole traces, job by job",
+        "",
+        (
+            "Changes against rigid EASY in per cent: mean, bounded slowdown, 95th percentile and maximum of the "
+            "turnaround. Later: the jobs, in per cent, whose turnaround is longer by more than a minute and by "
+            "more than 1 % and 10 %, and by how much at most. A job's slowdown is by the time that it has run for, "
+            "which shortens as it grows: it may rise where nobody is later."
+        ),
+        "",
+    ]
+    for trace in found:
+        for costly in (False, True):
+            lines += _table(trace, by, costly=costly)
+    lines += ["The mean against the harm, from 20 to 100 % of the jobs malleable:", "", "![](harm.png)", ""]
+    return "\n".join(lines) if found else ""
+
+
+def _table(trace: Trace, by: dict[Case, Harm], *, costly: bool) -> list[str]:
+    jobs = by[Case(trace, POLICIES[0], SHARES[0], costly)].jobs
+    how = "resizes take what they take by default" if costly else "resizes take no time"
+    lines = [
+        f"### {trace.name}: {jobs:,} jobs, {trace.nodes:,} nodes; {how}",
+        "",
+        "| policy, malleable | mean | slowdown | p95 | maximum | later by 1 %, 10 % | at most | promises broken |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for policy in POLICIES:
+        for percent in SHARES:
+            harm = by[Case(trace, policy, percent, costly)]
+            lines.append(
+                f"| {policy}, {percent:g} % | {harm.mean:+.1f} | {harm.slowdown:+.1f} | {harm.p95:+.1f} "
+                f"| {harm.most:+.1f} | {harm.later_1:.2f}, {harm.later_10:.2f} | {seconds(harm.worst_s)} "
+                f"| {harm.broken:,} of {harm.promised:,} |"
+            )
+    return [*lines, ""]
+
+
+def _curve(folder: Folder, found: Sequence[Trace], by: dict[Case, Harm]) -> None:
+    made, axes = charts.figure(len(found))
+    for ax, trace in zip(axes, found, strict=True):
+        harms = {
+            policy: [by[Case(trace, policy, share, costly=False)] for share in SHARES] for policy in POLICIES
+        }
+        charts.lines(
+            ax,
+            [
+                charts.Series(policy, [each.later_1 for each in row], [each.mean for each in row], look=look)
+                for look, (policy, row) in enumerate(harms.items())
+            ],
+        )
+        ax.set_title(trace.name)
+        ax.set_xlabel("jobs later than under rigid EASY, %")
+    axes[0].set_ylabel("change of the mean turnaround, %")
+    charts.legend(made, axes[0])
+    folder.figure("harm", made)

@@ -7,14 +7,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pliant.core import records as r
-from pliant.core.usage import Fold, followed
+from pliant.core.usage import Fold, both, followed
 from pliant.model.errors import PolicyError
 from pliant.model.jobs import JobState
 from pliant.model.wishes import Wish
+from pliant.policy.backlog import Backlog
 from pliant.policy.view import End
 
 if TYPE_CHECKING:
     from pliant.core.job import Job
+
+
+LONG = 64
+"""From so many waiting jobs on there is an index of them: fewer are looked at one by one as quickly."""
 
 
 class Beside:
@@ -23,9 +28,13 @@ class Beside:
 
     now: float
     jobs: dict[int, Job]
+    _queue: dict[int, Job]
 
     def follow(self, half_life_s: float, fold: Fold) -> None:
         """Begin; from now on ``fold`` books these too."""
+        self._books = fold
+        self._backlog: Backlog | None = None
+        self._indexes = False
         self.over = Over()
         self.served = self._served_by = 0
         self.wishing: dict[int, Job] = {}
@@ -34,6 +43,33 @@ class Beside:
     @property
     def news(self) -> Sequence[End]:
         return self.over.news()
+
+    @property
+    def backlog(self) -> Backlog | None:
+        waiting = len(self._queue)
+        if self._backlog is None and waiting >= LONG:
+            self._backlog = Backlog(self._queue.values())
+            if not self._indexes:
+                self._index()
+        elif waiting < LONG // 2:
+            self._backlog = None
+        return self._backlog
+
+    def _index(self) -> None:
+        """From now on the index follows the records, while there is one."""
+        self._indexes = True
+        books = self._books
+        books[r.JobSubmitted] = both(books[r.JobSubmitted], self._waits)
+        books[r.JobStarted] = both(self._waits_no_more, books[r.JobStarted])
+        books[r.JobEnded] = both(self._waits_no_more, books[r.JobEnded])
+
+    def _waits(self, record: r.JobSubmitted) -> None:
+        if self._backlog is not None:
+            self._backlog.add(self._queue[record.job])
+
+    def _waits_no_more(self, record: r.JobStarted | r.JobEnded) -> None:
+        if self._backlog is not None and record.job in self._queue:
+            self._backlog.discard(self._queue[record.job])
 
     def usage(self, user: str) -> float:
         if self.used is None:

@@ -7,10 +7,12 @@ from collections.abc import Iterable
 
 from pliant.model.jobs import JobClass
 from pliant.model.speedup import falls
+from pliant.policy.backlog import Backlog
 from pliant.policy.fcfs import FITS, least_size, start_size
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Start
 
 BACKFILLED = Reason("backfilled")
+NEVER = float("inf")
 WASTE = 2.0
 """On an idle machine a job gets more nodes than it prefers up to so many times the node-seconds."""
 
@@ -96,28 +98,60 @@ def easy_pass(
     reservation: Reservation | None = None
     started = list(soon)
     now, total = view.now, view.total
-    for job in view.queue:
+    queue = iter(view.queue)
+    for job in queue:
         best = resizes and starts_best(job, rule)
         size = _best_size(view, job, rule, free, started) if best else start_size(job, rule, free, total)
-        if head is None:
-            if size:
-                decisions.append(Start(job.id, size, FITS))
-                free -= size
-                started.append((now + job.spec.estimate(size), size))
-                continue
+        if not size:
             head = job
             need = need_of(job, rule, total) if best else least_size(job, rule, total)
             reservation = reserve(view, need, free, started)
             if reservation is not None:
                 decisions.append(Promise(job.id, reservation.at))
-        elif size:
-            size = _harmless(job, size, now, reservation, size if rule == "max" or best else 0)
-            if size:
-                decisions.append(Start(job.id, size, BACKFILLED))
-                free -= size
-        if free == 0:
             break
+        decisions.append(Start(job.id, size, FITS))
+        free -= size
+        started.append((now + job.spec.estimate(size), size))
+    if head is None or free == 0:
+        return decisions, head, reservation, free
+    backlog = view.backlog
+    behind = None if backlog is None else _Behind(backlog, now, head.id, rule, resizes=resizes)
+    while found := next(queue, None) if behind is None else behind.next(free, reservation):
+        best = resizes and starts_best(found, rule)
+        size = _best_size(view, found, rule, free, started) if best else start_size(found, rule, free, total)
+        if size and (size := _harmless(found, size, now, reservation, size if rule == "max" or best else 0)):
+            decisions.append(Start(found.id, size, BACKFILLED))
+            free -= size
+            if free == 0:
+                break
     return decisions, head, reservation, free
+
+
+class _Behind:
+    """The jobs behind the head that may start, one after the other."""
+
+    __slots__ = ("_backlog", "_last", "_least_s", "_now", "_resizes")
+
+    def __init__(self, backlog: Backlog, now: float, head: int, rule: str, *, resizes: bool) -> None:
+        self._backlog = backlog
+        self._now = now
+        self._last = head
+        # The limit is for the least size: who may start with more may be quicker.
+        self._least_s = rule == "min"
+        self._resizes = resizes
+
+    def next(self, free: int, reservation: Reservation | None) -> JobView | None:
+        if reservation is None:
+            spare, limit = NEVER, NEVER
+        else:
+            spare, limit = reservation.spare, reservation.at - self._now
+            limit += 1e-9 + 1e-12 * abs(reservation.at)  # rounding is for who looks closely
+        malleable = limit if self._least_s else NEVER
+        others = NEVER if self._resizes else malleable
+        job = self._backlog.behind(self._last, free, spare, (limit, malleable, others))
+        if job is not None:
+            self._last = job.id
+        return job
 
 
 def _best_size(

@@ -69,6 +69,10 @@ class OtherQueue:
         return self._view.elastic
 
     @property
+    def backlog(self) -> None:
+        """The index is of the cluster's own queue."""
+
+    @property
     def news(self) -> Sequence[End]:
         return self._view.news
 

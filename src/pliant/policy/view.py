@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import msgspec
 
@@ -12,6 +12,9 @@ from pliant.model.errors import PolicyError
 from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.model.wishes import Wish
 from pliant.plan.cost import ResizeCost
+
+if TYPE_CHECKING:
+    from pliant.policy.backlog import Backlog
 
 
 class Reason(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -151,6 +154,10 @@ class ClusterView(Protocol):
     @property
     def queue(self) -> Iterable[JobView]:
         """Pending jobs in order of submission."""
+
+    @property
+    def backlog(self) -> Backlog | None:
+        """The same by what they need, where so many wait that it is worth an index."""
 
     @property
     def running(self) -> Sequence[tuple[float, int, JobView]]:

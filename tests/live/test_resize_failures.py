@@ -135,9 +135,20 @@ def test_a_job_that_ends_in_merge_says_so(start: Start, tmp_path: Path) -> None:
     run = start(f"nodes = 2\n{KEEP}", job("hit", f"python {PROGRAMS / 'killed.py'} {flag} {plan}", bounds))
     run.wait_for(r.JobMalleable)
     ordered(run, 1)
-    hit = run.finish(code=1)["hit"]
-    assert hit["state"] == "FAILED", run.story()
-    assert [(each["outcome"], each["phase"]) for each in hit["resizes"]] == [("ended", "merge")]
+    until(
+        lambda: any(isinstance(record, r.ResizeFailed | r.JobEnded) for record in run.records()),
+        "the end of the resize, or of the job",
+    )
+    flag.touch()
+    hit = run.finish(code=None)["hit"]
+    [resize] = hit["resizes"]
+    assert resize["phase"] == "merge", run.story()
+    if (
+        OVER_OFI and resize["outcome"] == "failed"
+    ):  # it may say so in time; what comes of the job then is open
+        assert hit["state"] == "FAILED" or is_right(hit["result"]), run.story()
+        return
+    assert (hit["state"], resize["outcome"]) == ("FAILED", "ended"), run.story()
     assert "the job, being resized, failed in its phase merge: " in (run.out / "hit.log").read_text()
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
 from pliant.model.jobs import JobClass
+from pliant.model.speedup import falls
 from pliant.policy.easy import BACKFILLED, Reservation, earliest
 from pliant.policy.fcfs import FITS
 from pliant.policy.resizing import down, pays, up
@@ -159,6 +160,8 @@ class _Pass:
                 tries -= head.blocked
                 if tries < 0 or (head.blocked and not self.donors()):
                     break
+            if head.blocked and self._delays(job):
+                continue
             size = self._wanted(job)
             if not head.blocked:
                 if not self._claim(job, size, FITS):
@@ -170,6 +173,17 @@ class _Pass:
             elif size := self._harmless(job, size):
                 self._claim(job, size, BACKFILLED)
         return promises
+
+    def _delays(self, job: JobView) -> bool:
+        """Whether ``job`` would delay the head at any size: a quick look at what ``_harmless`` finds for most."""
+        reservation, spec, bounds = self._head.reservation, job.spec, job.bounds
+        if (
+            reservation is None
+            or self.now + spec.walltime_s <= reservation.at
+            or bounds.min <= reservation.spare
+        ):
+            return False
+        return bounds.min == bounds.max or (spec.job_class is JobClass.MALLEABLE and falls(spec.model))
 
     def _keep(self, reservation: Reservation, promised: float | None) -> None:
         """An earlier promise holds where the present one is later only because nodes that are on their way were

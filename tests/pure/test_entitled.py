@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -38,13 +39,15 @@ ROUNDING_S = 1e-4
 
 
 @st.composite
-def mixed_jobs(draw: st.DrawFn, estimates: tuple[float, ...] = (1.0, 1.0, 1.5, 4.0)) -> list[SimJob]:
+def mixed_jobs(
+    draw: st.DrawFn, estimates: tuple[float, ...] = (1.0, 1.0, 1.5, 4.0), nodes: int = NODES
+) -> list[SimJob]:
     """Jobs of all classes but evolving, with any bounds; estimates are so many times the truth."""
     jobs = []
     for number in range(draw(st.integers(1, 25))):
         job_class = draw(st.sampled_from([JobClass.RIGID, JobClass.MOLDABLE, *[JobClass.MALLEABLE] * 3]))
-        low = draw(st.integers(1, NODES))
-        high = draw(st.integers(low, NODES))
+        low = draw(st.integers(1, nodes))
+        high = draw(st.integers(low, nodes))
         factor = draw(st.sampled_from([1, 1, 1, 2]))
         preferred = draw(st.sampled_from(Bounds(low, high, factor).sizes()))
         model = Amdahl(float(draw(st.integers(1, 400))), draw(st.sampled_from([0.0, 0.05, 0.5])))
@@ -71,6 +74,7 @@ class Watched:
         self.begun: dict[int, float] = {}
         self.outrun = False
         self.early = 0
+        self._resized: Counter[tuple[float, int]] = Counter()
 
     def decide(self, view: p.ClusterView) -> Iterable[p.Decision]:
         decisions = self._policy.decide(view)
@@ -80,6 +84,10 @@ class Watched:
         for each in decisions:
             if isinstance(each, p.Start):
                 self.early += each.reason.code == "early"
+            elif isinstance(each, p.Resize):
+                self._resized[view.now, each.job] += 1
+                # Once because it is worth it, once because somebody is entitled to the nodes.
+                assert self._resized[view.now, each.job] <= 2, (view.now, each.job)
         return decisions
 
     def _look(self, view: p.ClusterView, ledger: Ledger) -> None:
@@ -134,6 +142,17 @@ def test_nobody_ends_later_than_under_rigid_easy(jobs: list[SimJob]) -> None:
 def test_nobody_ends_later_than_under_rigid_easy_in_many_workloads(jobs: list[SimJob]) -> None:
     _, ends = starts_and_ends(records_of(jobs, Watched(), nodes=NODES, settings=FREE))
     for number, limit in of_easy(jobs)[1].items():
+        assert ends[number] <= limit + ROUNDING_S, number
+
+
+@settings(max_examples=60, deadline=None)
+@given(mixed_jobs(nodes=600))
+def test_on_a_large_machine_where_steps_are_larger_it_comes_to_rest(jobs: list[SimJob]) -> None:
+    """The simulator stops a policy that gives and takes without end in one instant."""
+    watched = Watched()
+    _, ends = starts_and_ends(records_of(jobs, watched, nodes=600, settings=FREE))
+    easy = starts_and_ends(records_of([rigid_of(job) for job in jobs], Easy(), nodes=600, settings=FREE))
+    for number, limit in easy[1].items():
         assert ends[number] <= limit + ROUNDING_S, number
 
 

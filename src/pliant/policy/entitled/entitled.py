@@ -22,7 +22,7 @@ LEAST_S = 10.0
 """Less time left than this counts as this, as in the bounded slowdown."""
 HELD = 1.05
 """What a node that a job has already is worth, against one that it would get: to and fro is for nothing."""
-SOON_S = 0.001
+SOON_S = 1e-6
 """Nobody asks to be woken sooner: a time that rounding brings to the present would be ignored."""
 DEPTH = 100
 """So many waiting jobs are tried in a pass for an early start."""
@@ -100,6 +100,9 @@ class _Pass:
         self._due: list[JobView] = []
         self._early: list[JobView] = []
         self._fitted: dict[int, int] = {}
+        self._rested: list[tuple[JobView, int]] = []
+        """Who was resized in this instant keeps that size in it, if nobody is entitled to the nodes: else two plans of
+        equal worth may follow one another without end."""
         self._loans: list[Span] = []
         self._commitments: list[Span] = []
 
@@ -107,6 +110,7 @@ class _Pass:
         self._reserve()
         self._start_due()
         if self.left < 0:
+            self._wake_rested()
             self._borrow()
         if self.left > 0:
             self._start_early()
@@ -133,6 +137,9 @@ class _Pass:
                 lead_s = ledger.lead_s(job, now)
                 least = self._least(job, lead_s)
             if able:
+                if number in ledger.moved and job.size > least:
+                    self._rested.append((job, least))
+                    least = job.size
                 self.sizes[number] = least
                 self.left -= least
                 self._flexible.append(_Flexible(job, lead_s, self._slack_s(job)))
@@ -188,8 +195,15 @@ class _Pass:
             self.sizes[number] = full(job)
             self.left -= self.sizes[number]
 
+    def _wake_rested(self) -> None:
+        for job, least in self._rested:
+            self.left += self.sizes[job.id] - least
+            self.sizes[job.id] = least
+
     def _borrow(self) -> None:
         """More is due than there is, as nodes were lost or resizes take time: who can catch up again waits."""
+        if self.left >= 0:
+            return
         lenders = [each.job for each in self._flexible if each.lead_s is not None]
         lenders = [job for job in lenders if self.sizes[job.id] > job.bounds.min and full(job) < most(job)]
         lenders.sort(key=lambda job: (-job.remaining_s(self.now), job.id))
@@ -253,7 +267,8 @@ class _Pass:
         """The rest goes, node by node, where it adds most to 1 / (time left)."""
         takers = {job.id: _Taker(job, 1.0 / max(LEAST_S, job.spec.walltime_s)) for job in self._starting()}
         for each in self._flexible:
-            most = NEVER if self.view.resizable(each.job, grow=True) else each.job.size
+            rests = each.job.id in self.ledger.moved or not self.view.resizable(each.job, grow=True)
+            most = each.job.size if rests else NEVER
             takers[each.job.id] = _Taker(each.job, 1.0 / self._time_left(each), each.job.size, most)
         sizes, left, step = self.sizes, self.left, self._ratios.step
         heap: list[tuple[float, int, int]] = []
@@ -298,6 +313,7 @@ class _Pass:
         for job, lead_s, _ in self._flexible:
             if (size := self.sizes[job.id]) < job.size:
                 decisions.append(Resize(job.id, size, _lent(lead_s)))
+                self.ledger.moved.add(job.id)
                 coming += job.size - size
         free = self._starts(decisions, self.view.free, coming)
         self._growth(decisions, free, coming)
@@ -341,6 +357,7 @@ class _Pass:
                 more = job.bounds.floor(min(size, job.size + free))
                 if more > job.size and self.view.resizable(job, grow=True):
                     decisions.append(Resize(job.id, more, BEST_USE))
+                    self.ledger.moved.add(job.id)
                     free -= more - job.size
 
     def _promise(self, decisions: list[Decision]) -> None:

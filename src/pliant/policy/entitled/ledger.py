@@ -20,7 +20,7 @@ class Ledger:
     """The virtual schedule, and its entry of each job that has not ended both there and here.
 
     ``kept`` has the nodes that jobs hold for good which started before they did virtually; ``last`` is the highest
-    number of a job that it has seen.
+    number of a job that it has seen; ``moved`` are the jobs that were resized in this instant.
     """
 
     def __init__(self, total: int) -> None:
@@ -29,6 +29,8 @@ class Ledger:
         self.kept: dict[int, int] = {}
         self.waiting: dict[int, JobView] = {}
         self.last = 0
+        self.moved: set[int] = set()
+        self._at = 0.0
 
     @classmethod
     def of(cls, view: ClusterView) -> Ledger:
@@ -37,6 +39,7 @@ class Ledger:
         memory = view.memory
         ledger = cls(int(memory.get("total", view.total)))
         ledger.last = int(memory.get("last", 0))
+        ledger._at, ledger.moved = memory.get("at", 0.0), set(memory.get("moved", ()))
         known: Mapping[str, Any] = memory.get("jobs", {})
         for text, (nodes, estimate_s, began, length_s, kept) in known.items():
             entry = ledger.entries[int(text)] = Entry(int(text), nodes, estimate_s)
@@ -69,6 +72,8 @@ class Ledger:
             "last": self.last,
             "head": schedule.head.id if schedule.head is not None else 0,
             "reserved": schedule.reserved,
+            "at": self._at if self.moved else 0.0,
+            "moved": sorted(self.moved),
             "jobs": {
                 str(number): [
                     entry.nodes, entry.estimate_s, entry.began, entry.length_s, self.kept.get(number, 0),
@@ -81,6 +86,9 @@ class Ledger:
     def follow(self, view: ClusterView) -> None:
         """Bring the virtual schedule to the present."""
         schedule, now = self.schedule, view.now
+        if now > self._at:
+            self._at = now
+            self.moved.clear()
         self.waiting = {job.id: job for job in view.queue}
         for end in view.news:
             self._ended(end, now)

@@ -10,7 +10,7 @@ import pytest
 from commands import command
 from workloads import measured
 
-from pliant.cli import bench
+from pliant.cli import bench, bench_bursts
 from pliant.core.settings import Settings
 from pliant.model.errors import BatchError, PolicyError, TraceError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
@@ -184,11 +184,17 @@ def test_a_report_that_fails_leaves_the_former_one(tmp_path: Path) -> None:
 
 def test_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "QUICK_JOBS", 100)
+    monkeypatch.setattr(bench_bursts, "SHORT", 20)
+    monkeypatch.setattr(bench_bursts, "LONG", 80)
     (tmp_path / bench.TRACE).write_text(TRACE)
     figures = json.loads(command("bench", "simulator", "--traces", str(tmp_path), "--quick", "--json"))
     assert (figures["jobs"], figures["nodes_placed"], len(figures["runs"])) == (3, 8, 1)
     for key in ("easy_kth_jobs_per_cpu_s", "lublin_jobs_per_cpu_s", "malleable_jobs_per_cpu_s", "peak_mb"):
         assert figures[key] > 0
+    for name, ratio in figures["burst_80_over_20"].items():
+        assert ratio == figures[f"{name}_burst_80_s"] / figures[f"{name}_burst_20_s"] > 0.0
+    assert sorted(figures["burst_80_over_20"]) == ["easy", "malleable", "marginal"]
+    assert [job.spec.submit_s for job in bench_bursts.burst(3, 100.0)] == [0.0] * 3
     assert "malleable" in command("bench", "simulator", "--traces", str(tmp_path), "--quick")
     monkeypatch.setenv("PLIANT_TRACES", str(tmp_path / "elsewhere"))
     with pytest.raises(TraceError, match="elsewhere; name its folder by --traces"):

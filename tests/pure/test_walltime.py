@@ -20,7 +20,7 @@ from pliant.model.speedup import Amdahl
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.order import ORDERS
 from pliant.policy.registry import POLICIES, START_RULES, has_start_rule, make
-from pliant.policy.view import ClusterView, Decision, Policy, Promise, Remember, Resize, Start
+from pliant.policy.view import ClusterView, Decision, Policy, Promise, Remember, Resize, Start, Wake
 from pliant.sim.instant import Instant
 from pliant.workloads.job import SimJob
 
@@ -69,7 +69,7 @@ class Watched:
         for decision in decisions:
             if isinstance(decision, Promise):
                 assert view.now <= decision.at < float("inf")
-            elif not isinstance(decision, Remember):
+            elif not isinstance(decision, Remember | Wake):
                 assert isinstance(decision, Start | Resize)
                 assert all(figure >= 0.0 for figure in decision.reason.figures.values()), decision
         return decisions

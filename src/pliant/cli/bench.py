@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from pliant.cli import bench_bursts
 from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.files.traces import TRACES, find_trace
@@ -105,7 +106,7 @@ def simulator(
 
     EASY on the KTH-SP2 trace with 100 processors; EASY on 100,000 jobs of the Lublin model on 1,152 nodes;
     minimum agreement, the malleable and the marginal policy on 10,000 generated malleable jobs on 32 nodes,
-    with what resizes cost by default.
+    with what resizes cost by default; and what bursts of 1,000 and 4,000 jobs cost, which all arrive at once.
     """
     path = find_trace(TRACE, traces)
     instant = Settings(cost=INSTANT)
@@ -125,6 +126,7 @@ def simulator(
         name: measure_simulator(batch, MALLEABLE_NODES, POLICIES[name], Settings(), repeat)
         for name in ("min-agreement", "malleable", "marginal")
     }
+    at_once = bench_bursts.bursts(repeat)
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     if as_json:
         figures = {
@@ -133,6 +135,7 @@ def simulator(
             "lublin_jobs_per_cpu_s": lublin["jobs_per_cpu_s"],
             "malleable_jobs_per_cpu_s": malleable["min-agreement"]["jobs_per_cpu_s"],
             "malleable": malleable,
+            **bench_bursts.figures(at_once),
             "peak_mb": peak_mb,
         }
         typer.echo(json.dumps(figures))
@@ -149,6 +152,17 @@ def simulator(
         counts = (f"{figures[key]:,}" for key in ("jobs", "records", "nodes_placed"))
         table.add_row(name, *counts, f"{figures['jobs_per_cpu_s']:,.0f}", runs)
     Console().print(table)
+    Console().print(_of_bursts(at_once))
+
+
+def _of_bursts(found: bench_bursts.Seconds) -> Table:
+    table = Table(title=f"Bursts on {bench_bursts.NODES} nodes, CPU seconds", title_justify="left")
+    for heading in ("policy", f"{bench_bursts.SHORT:,} jobs", f"{bench_bursts.LONG:,} jobs", "times as much"):
+        table.add_column(heading, justify="left" if heading == "policy" else "right")
+    for name, by in found.items():
+        short, long = by[bench_bursts.SHORT], by[bench_bursts.LONG]
+        table.add_row(name, f"{short:.3f}", f"{long:.3f}", f"{long / short:.1f}")
+    return table
 
 
 def measure_simulator(

@@ -361,11 +361,13 @@ class _Pass:
                     free -= more - job.size
 
     def _promise(self, decisions: list[Decision]) -> None:
-        head = self.ledger.schedule.head
-        if head is not None and head.id in self.ledger.waiting and self.ledger.schedule.reserved is not None:
-            started = any(isinstance(each, Start) and each.job == head.id for each in decisions)
-            if not started:
-                decisions.append(Promise(head.id, self.ledger.schedule.reserved))
+        """To the head what EASY promises it; while it waits for jobs that have outrun their estimates, the present."""
+        schedule = self.ledger.schedule
+        head, at = schedule.head, schedule.reserved
+        if head is None or at is None or head.id not in self.ledger.waiting:
+            return
+        if not any(isinstance(each, Start) and each.job == head.id for each in decisions):
+            decisions.append(Promise(head.id, max(at, self.now)))
 
     def _wake_at(self) -> float:
         """When the next virtual end comes, or the next lead is used up."""
@@ -403,4 +405,4 @@ def _costs(cost: ResizeCost) -> bool:
 
 
 def _lent(lead_s: float | None) -> Reason:
-    return LENT if lead_s is None else Reason(LENT.code, figures={"lead_s": lead_s})
+    return LENT if lead_s is None else Reason(LENT.code, figures={"lead_s": max(0.0, lead_s)})

@@ -1,0 +1,57 @@
+"""Bursts, for ``pliant bench simulator``: what a long queue costs, in CPU seconds and against one a quarter as long."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+from msgspec import structs
+
+from pliant.core.settings import Settings
+from pliant.plan.cost import INSTANT
+from pliant.policy.registry import make
+from pliant.sim.simulator import Conditions, simulate
+from pliant.workloads.generators.lublin import lublin_jobs
+from pliant.workloads.job import SimJob
+from pliant.workloads.malleability import make_malleable
+
+NODES = 100
+SHORT, LONG = 1000, 4000
+SEED = 42
+POLICIES = {"easy": 0.0, "malleable": 100.0, "marginal": 100.0}
+"""With how many per cent of the jobs malleable."""
+Seconds = dict[str, dict[int, float]]
+
+
+def bursts(repeat: int) -> Seconds:
+    """The medians of ``repeat`` runs, by policy and number of jobs; all arrive at once."""
+    return {
+        name: {
+            count: statistics.median(_seconds(name, burst(count, share)) for _ in range(repeat))
+            for count in (SHORT, LONG)
+        }
+        for name, share in POLICIES.items()
+    }
+
+
+def figures(found: Seconds) -> dict[str, object]:
+    """As for ``--json``."""
+    return {
+        **{f"{name}_burst_{count}_s": seconds for name, by in found.items() for count, seconds in by.items()},
+        f"burst_{LONG}_over_{SHORT}": {name: by[LONG] / by[SHORT] for name, by in found.items()},
+    }
+
+
+def burst(count: int, malleable: float) -> list[SimJob]:
+    """The first ``count`` jobs of Lublin's model, which all arrive at once."""
+    jobs = [
+        structs.replace(job, spec=structs.replace(job.spec, submit_s=0.0))
+        for job in lublin_jobs(LONG, NODES, SEED)[:count]
+    ]
+    return make_malleable(jobs, malleable, NODES, SEED) if malleable else jobs
+
+
+def _seconds(policy: str, jobs: list[SimJob]) -> float:
+    began = time.process_time()
+    simulate(jobs, NODES, make(policy), Conditions(Settings(cost=INSTANT)))
+    return time.process_time() - began

@@ -128,7 +128,7 @@ def compared(
         change(max(others.values()), max(turnarounds.values())),
         later(0.01),
         later(0.1),
-        max(0.0, *(more for more, _ in longer)),
+        round(max(0.0, *(more for more, _ in longer)), 3),
         after.promises_broken,
         after.promised,
     )  # fmt: skip

@@ -100,7 +100,7 @@ class _Pass:
         self._due: list[JobView] = []
         self._early: list[JobView] = []
         self._fitted: dict[int, int] = {}
-        self._rested: list[tuple[JobView, int]] = []
+        self._moved: list[tuple[JobView, int]] = []
         """Who was resized in this instant keeps that size in it, if nobody is entitled to the nodes: else two plans of
         equal worth may follow one another without end."""
         self._loans: list[Span] = []
@@ -110,7 +110,7 @@ class _Pass:
         self._reserve()
         self._start_due()
         if self.left < 0:
-            self._wake_rested()
+            self._let_moved_give()
             self._borrow()
         if self.left > 0:
             self._start_early()
@@ -138,7 +138,7 @@ class _Pass:
                 least = self._least(job, lead_s)
             if able:
                 if number in ledger.moved and job.size > least:
-                    self._rested.append((job, least))
+                    self._moved.append((job, least))
                     least = job.size
                 self.sizes[number] = least
                 self.left -= least
@@ -195,8 +195,9 @@ class _Pass:
             self.sizes[number] = full(job)
             self.left -= self.sizes[number]
 
-    def _wake_rested(self) -> None:
-        for job, least in self._rested:
+    def _let_moved_give(self) -> None:
+        """Somebody is entitled to what they kept."""
+        for job, least in self._moved:
             self.left += self.sizes[job.id] - least
             self.sizes[job.id] = least
 
@@ -267,8 +268,8 @@ class _Pass:
         """The rest goes, node by node, where it adds most to 1 / (time left)."""
         takers = {job.id: _Taker(job, 1.0 / max(LEAST_S, job.spec.walltime_s)) for job in self._starting()}
         for each in self._flexible:
-            rests = each.job.id in self.ledger.moved or not self.view.resizable(each.job, grow=True)
-            most = each.job.size if rests else NEVER
+            stays = each.job.id in self.ledger.moved or not self.view.resizable(each.job, grow=True)
+            most = each.job.size if stays else NEVER
             takers[each.job.id] = _Taker(each.job, 1.0 / self._time_left(each), each.job.size, most)
         sizes, left, step = self.sizes, self.left, self._ratios.step
         heap: list[tuple[float, int, int]] = []

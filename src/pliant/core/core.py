@@ -24,7 +24,7 @@ from pliant.core.settings import NEVER, Settings
 from pliant.core.state import State
 from pliant.model.errors import PolicyError
 from pliant.model.jobs import JobState
-from pliant.model.nodes import EMPTY, NodeSet, lowest_bits
+from pliant.model.nodes import EMPTY, NodeSet, lowest_bits, without
 from pliant.policy import view as p
 from pliant.policy.view import rebalances
 from pliant.protocol import resizing
@@ -277,7 +277,7 @@ class SchedulerCore(Losses):
             self.state.over.awaited[job.id] = job, record
         else:
             self.state.over.ends.append((job, record, 0))
-        if left := mask & ~self.state.lost_mask:
+        if left := without(mask, self.state.lost_mask):
             self._leave(job, NodeSet(left))
         self._news = True
 
@@ -456,7 +456,8 @@ class SchedulerCore(Losses):
             raise self._wrong(decision, f"allowed sizes are {job.bounds.describe()}")
         if decision.size > self.state.free:
             raise self._wrong(decision, f"only {self.state.free} nodes are free")
-        nodes = NodeSet(lowest_bits(self.state.free_mask, decision.size))
+        state = self.state
+        nodes = NodeSet(lowest_bits(state.free_mask, decision.size, state.free), decision.size)
         self._record(r.JobStarted(self.state.now, job.id, nodes, decision.reason, job.spec.one_world))
         self._commands.append(c.Start(job.id, nodes))
 

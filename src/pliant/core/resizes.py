@@ -14,7 +14,7 @@ from pliant.core.job import ALL, Job, Resize
 from pliant.core.state import State
 from pliant.model.errors import PolicyError
 from pliant.model.jobs import JobClass, JobState
-from pliant.model.nodes import EMPTY, NodeSet, lowest_bits
+from pliant.model.nodes import EMPTY, NodeSet, lowest_bits, without
 from pliant.policy import view as p
 from pliant.protocol import resizing
 from pliant.protocol.phases import DEADLINES, Course, Phase, in_order
@@ -182,7 +182,7 @@ class Resizes:
             left = tuple(group for group in left if group not in lost)
         released = 0
         if not (objection := self._objection(job, resize, left, event.root)):
-            released = self.state.nodes_without(job, left) & ~resize.nodes if left else 0
+            released = without(self.state.nodes_without(job, left), resize.nodes) if left else 0
             gone = released.bit_count()
             if not resize.after - resize.lost <= job.size + resize.nodes.bit_count() - gone <= resize.after:
                 objection = f"from {resize.before} to {resize.after} nodes gave back {gone} nodes"
@@ -244,7 +244,7 @@ class Resizes:
         """
         state = self.state
         for number, until in list(self._left.items()):
-            if until <= state.now or not state.dirty.get(number, 0) & ~state.reclaimed_mask:
+            if until <= state.now or not without(state.dirty.get(number, 0), state.reclaimed_mask):
                 del self._left[number]
         return max(self._left.values(), default=0.0)
 
@@ -295,7 +295,7 @@ class Resizes:
             raise self._wrong(decision, f"it has {job.size} nodes; allowed are {job.bounds.describe()}")
         if more > state.free:
             raise self._wrong(p.Resize(job.id, size, reason), f"only {state.free} nodes are free")
-        mask = lowest_bits(state.free_mask, more) if more else 0
+        mask = lowest_bits(state.free_mask, more, state.free) if more else 0
         arriving = state.new_groups(mask, job.last_group + 1) if more else ()
         self._record(
             r.ResizeOffered(

@@ -11,20 +11,18 @@ from typing import Any
 from pliant.core import records as r
 from pliant.core.beside import Beside
 from pliant.core.job import Job, Resize
+from pliant.core.nodes import Nodes
 from pliant.core.settings import DOUBLINGS, NEVER, Settings
 from pliant.model.groups import Group
 from pliant.model.jobs import JobClass, JobState
-from pliant.model.nodes import NodeSet
+from pliant.model.nodes import NodeSet, without
 from pliant.plan.cost import ResizeCost
 from pliant.protocol import resizing
 from pliant.protocol.resizing import Effect
 
 
-class State(Beside):
+class State(Nodes, Beside):
     """All nodes and all jobs that have not ended; a policy sees it as a ClusterView.
-
-    Nodes of ``reclaimed_mask`` are to be given back; those of them that nobody uses any more are in ``parked_mask``.
-    ``awaited`` nodes were asked for.
 
     ``limited`` counts the running jobs that have a walltime to keep; from ``resting`` on, every job may be
     offered a resize again, and what is due before ``wary`` may be that one may grow again.
@@ -41,23 +39,12 @@ class State(Beside):
         self.limited = 0
         self.resting = 0.0
         self.wary = 0.0
-        self.free_mask = 0
-        self.all_mask = 0
-        self.lost_mask = 0
-        self.reclaimed_mask = 0
-        self.parked_mask = 0
-        self.awaited = 0
-        self.dirty: dict[int, int] = {}
-        self.names: dict[int, str] = {}
-        self.slots: dict[int, int] = {}
         self.policy_failed = ""
         self.memory: dict[str, Any] = {}
-        self.free = 0
-        self.total = 0
         self.last_job = 0
         self.last_resize = 0
         self._leaving = 0
-        self._dirty = 0
+        self.without_nodes()
         self._fold: dict[type[r.Record], Callable[[Any], None]] = {
             r.JobSubmitted: self._submitted,
             r.JobPromised: self._promised,
@@ -209,7 +196,7 @@ class State(Beside):
         now = record.at
         job.state = JobState.CONFIGURING
         job.nodes = mask
-        job.size = job.target = size = mask.bit_count()
+        job.size = job.target = size = len(record.nodes)
         job.last_group = size - 1
         job.one_world = record.one_world
         job.started = job.settled = job.fraction_at = job.not_before = now
@@ -309,7 +296,7 @@ class State(Beside):
         groups = self.groups(self.jobs[record.job])
         job, resize = self._move(record.job, "Done")
         released = record.released.mask
-        self._resized(job, (job.nodes | record.gained.mask) & ~released, record.at, record.blocked_s)
+        self._resized(job, without(job.nodes | record.gained.mask, released), record.at, record.blocked_s)
         job.target = job.size
         groups |= {group.id: group.node for group in resize.arriving}
         for number in record.left:
@@ -357,7 +344,8 @@ class State(Beside):
         self.limited -= job.limited
         self._elastic.pop(job.id, None)
         self.wish(job, None)
-        self._soil(job.id, record.nodes.mask)
+        mask = record.nodes.mask
+        self._soil(job.id, mask, job.size if mask == job.nodes else None)
 
     def _policy_failed(self, record: r.PolicyFailed) -> None:
         self.policy_failed = record.error
@@ -366,77 +354,7 @@ class State(Beside):
     def _remembers(self, record: r.PolicyRemembers) -> None:
         self.memory = record.memory
 
-    def _granted(self, record: r.NodesGranted) -> None:
-        if record.names:
-            self.names.update(zip(record.nodes, record.names, strict=True))
-        if record.slots:
-            self.slots.update(zip(record.nodes, record.slots, strict=True))
-        self.awaited = max(0, self.awaited - (record.nodes.mask & ~self.all_mask).bit_count())
-        self._there(record)
-
-    def _there(self, record: r.NodesGranted | r.NodesBack) -> None:
-        mask = record.nodes.mask
-        new = mask & ~(self.all_mask & ~self.lost_mask)
-        self.all_mask |= mask
-        self.lost_mask &= ~mask
-        self._count()
-        # A node may be back before the job that lost it has ended: it is free when it is proved clean.
-        for _, _, job in self.running:
-            new &= ~job.nodes
-            if job.resize is not None:
-                new &= ~job.resize.nodes
-        self._give(new)
-
-    def _clean(self, record: r.NodesClean) -> None:
-        mask = record.nodes.mask & self.dirty.get(record.job, 0)
-        left = self.dirty.get(record.job, 0) & ~mask
-        self._dirty -= (mask & ~self.reclaimed_mask).bit_count()
-        if left:
-            self.dirty[record.job] = left
-        else:
-            self.dirty.pop(record.job, None)
-        self._give(mask & ~self.lost_mask)
-
-    def _lost(self, record: r.NodesLost) -> None:
-        mask = record.nodes.mask & self.all_mask
-        self._take(mask & self.free_mask, (mask & self.free_mask).bit_count())
-        self.lost_mask |= mask
-        self.parked_mask &= ~mask
-        self._count()
-        for number in list(self.dirty):
-            self._dirty -= (self.dirty[number] & mask & ~self.reclaimed_mask).bit_count()
-            if left := self.dirty[number] & ~mask:
-                self.dirty[number] = left
-            else:
-                del self.dirty[number]
-
-    def _nodes_ordered(self, record: r.NodesOrdered) -> None:
-        self.awaited += record.count
-
-    def _refused(self, record: r.NodesRefused) -> None:
-        self.awaited = max(0, self.awaited - record.count)
-
-    def _reclaimed(self, record: r.NodesReclaimed) -> None:
-        mask = record.nodes.mask & self.all_mask & ~self.reclaimed_mask
-        self.reclaimed_mask |= mask
-        for dirty in self.dirty.values():
-            self._dirty -= (dirty & mask).bit_count()  # nobody waits for them any more
-        free = mask & self.free_mask
-        self._take(free, free.bit_count())
-        self._give(free)
-
-    def _returned(self, record: r.NodesReturned) -> None:
-        keep = ~record.nodes.mask
-        self.all_mask &= keep
-        self.lost_mask &= keep
-        self.reclaimed_mask &= keep
-        self.parked_mask &= keep
-        self._count()
-
     # ---- parts of it ---------------------------------------------------------------------------------
-
-    def _count(self) -> None:
-        self.total = (self.all_mask & ~self.lost_mask & ~self.parked_mask).bit_count()
 
     def _rest(self, job: Job, until: float) -> None:
         job.not_before = until
@@ -473,25 +391,6 @@ class State(Beside):
         job.expected_end = now + max(0.0, 1.0 - job.used) * job.spec.estimate(job.size)
         self.meet(job)
         insort(self.running, (job.expected_end, job.id, job))
-
-    def _take(self, mask: int, count: int) -> None:
-        self.free_mask &= ~mask
-        self.free -= count
-
-    def _give(self, mask: int) -> None:
-        """Nobody uses these any more: free, or on their way back to the provider."""
-        if going := mask & self.reclaimed_mask:
-            self.parked_mask |= going
-            mask &= ~going
-            self._count()
-        self.free_mask |= mask
-        self.free += mask.bit_count()
-
-    def _soil(self, number: int, mask: int) -> None:
-        if mask := mask & ~self.lost_mask:
-            before = self.dirty.get(number, 0)
-            self.dirty[number] = before | mask
-            self._dirty += (mask & ~before & ~self.reclaimed_mask).bit_count()
 
     def _drop_running(self, job: Job) -> None:
         i = bisect_left(self.running, (job.expected_end, job.id))

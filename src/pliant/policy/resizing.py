@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heapreplace
 
+from pliant.model.speedup import falls
 from pliant.policy.view import ClusterView, JobView, Reason, Resize
+
+FEW = 4
+"""With so many free nodes for each who may grow they are no longer handed out one by one."""
 
 Limit = Callable[[JobView], int]
 """An allowed size of the job that it shall not pass."""
@@ -69,27 +73,111 @@ def grow(
 ) -> list[Resize]:
     """Raise the smallest sizes step by step up to ``ceiling`` while ``free`` lasts and each step pays."""
     jobs = list(takers)
-    smallest_first = [(job.size, job.id, job, ceiling(job)) for job in jobs]
-    heapify(smallest_first)
-    sizes: dict[int, int] = {}
-    known: dict[int, tuple[float, Callable[[int], bool]]] = {}
-    while smallest_first and free > 0:
-        before, number, job, most = smallest_first[0]
-        size = job.bounds.above(before)
-        if size and number not in known:
-            left_s = job.remaining_s(view.now)
-            known[number] = left_s, _paying(view, job, left_s, payback)
-        if not size or size > most or size - before > free or not known[number][1](size):
-            heappop(smallest_first)
-            continue
-        free -= size - before
-        sizes[number] = size
-        heapreplace(smallest_first, (size, number, job, most))
+    growth = _Growth(view, jobs, ceiling, payback)
+    sizes = growth.hand_out(free)
     return [
-        Resize(job.id, sizes[job.id], Reason("idle_nodes", figures={"remaining_s": known[job.id][0]}))
+        Resize(job.id, sizes[job.id], Reason("idle_nodes", figures={"remaining_s": growth.left_s(job)}))
         for job in jobs
         if job.id in sizes
     ]
+
+
+class _Growth:
+    """Nodes for whoever has fewest, one step of one job after the other."""
+
+    def __init__(self, view: ClusterView, jobs: list[JobView], ceiling: Limit, payback: float) -> None:
+        self._view = view
+        self._payback = payback
+        self._smallest_first = [(job.size, job.id, job, ceiling(job)) for job in jobs]
+        heapify(self._smallest_first)
+        self._sizes: dict[int, int] = {}
+        self._known: dict[int, tuple[float, Callable[[int], bool]]] = {}
+        self._most: dict[int, int] = {}
+        # Between two sizes that pay all do, where time falls with nodes as these models have it: ever more slowly.
+        self._jumps = all(falls(job.spec.model) for job in jobs)
+
+    def hand_out(self, free: int) -> dict[int, int]:
+        """The sizes of those who grow, by number, when ``free`` nodes are given to them all."""
+        heap, sizes = self._smallest_first, self._sizes
+        level = 0
+        while heap and free > 0:
+            if self._jumps and free > FEW * len(heap) and heap[0][0] >= level:
+                free, level = self._jump(free)
+            before, number, job, most = heap[0]
+            size = job.bounds.above(before)
+            if not size or size > most or size - before > free or not self._pays(job, size):
+                heappop(heap)
+                continue
+            free -= size - before
+            sizes[number] = size
+            heapreplace(heap, (size, number, job, most))
+        return sizes
+
+    def left_s(self, job: JobView) -> float:
+        """Seconds to its end at its present size."""
+        return self._paying(job)[0]
+
+    def _paying(self, job: JobView) -> tuple[float, Callable[[int], bool]]:
+        known = self._known.get(job.id)
+        if known is None:
+            left_s = job.remaining_s(self._view.now)
+            known = self._known[job.id] = left_s, _paying(self._view, job, left_s, self._payback)
+        return known
+
+    def _pays(self, job: JobView, size: int) -> bool:
+        return self._paying(job)[1](size)
+
+    def _jump(self, free: int) -> tuple[int, int]:
+        """(free nodes left, level): give everybody at once what many single steps would, as long as all of these fit;
+        the next step of whoever is below ``level`` + 1 may not."""
+        heap = self._smallest_first
+        low, high = heap[0][0], max(entry[3] for entry in heap) + 1
+        middle = high - 1  # there may be enough for all
+        while high - low > 1:
+            if sum(self._raised(entry, middle) - entry[0] for entry in heap) <= free:
+                low = middle
+            else:
+                high = min(middle, low + free + 1)
+            middle = (low + high) // 2
+        for i, entry in enumerate(heap):
+            before, number, job, most = entry
+            size = self._raised(entry, low)
+            if size > before:
+                free -= size - before
+                self._sizes[number] = size
+                heap[i] = size, number, job, most
+        heapify(heap)
+        return free, low + 1
+
+    def _raised(self, entry: tuple[int, int, JobView, int], level: int) -> int:
+        """The size of a job when all who can have come to ``level`` or above."""
+        before, number, job, _ = entry
+        if before >= level:
+            return before
+        most = self._most.get(number)
+        if most is None:
+            most = self._most[number] = self._last_paying(entry)
+        if most <= level:
+            return max(before, most)
+        bounds = job.bounds
+        return bounds.above(level - 1)
+
+    def _last_paying(self, entry: tuple[int, int, JobView, int]) -> int:
+        """The size up to which each step of the job pays; its present one if the first does not."""
+        before, _, job, most = entry
+        bounds = job.bounds
+        first, last = bounds.above(before), bounds.floor(most)
+        if not first or first > last or not self._pays(job, first):
+            return before
+        if self._pays(job, last):
+            return last
+        low, high = first, last  # the lower one pays, the upper one does not
+        while (middle := bounds.floor((low + high) // 2)) > low or (middle := bounds.above(low)) < high:
+            if self._pays(job, middle):
+                low = middle
+            else:
+                high = middle
+        return low
 
 
 def down(job: JobView, size: int, most: int = 0) -> int:

@@ -15,7 +15,7 @@ from pliant.core import records as r
 from pliant.core.core import SchedulerCore
 from pliant.core.settings import NEVER, Settings
 from pliant.model.jobs import JobClass, JobState
-from pliant.model.nodes import NodeSet, lowest_bits
+from pliant.model.nodes import NodeSet, lowest_bits, without
 from pliant.model.wishes import Wish
 from pliant.policy.view import Policy
 from pliant.sim.breakdowns import MOST_REQUEUES, Breakdowns
@@ -414,9 +414,9 @@ class Simulator:
         run.offer = None
         run.hold(self._now)
         # Those leave that must, and of the others the highest-numbered.
-        staying = (run.mask | offer.nodes.mask) & ~offer.leave.mask
+        staying = without(run.mask | offer.nodes.mask, offer.leave.mask)
         kept = lowest_bits(staying, offer.size)
-        released = run.mask & ~kept
+        released = without(run.mask, kept)
         run.mask = kept
         left, root = self._leaving(run.number, offer, released)
         self._events.append(e.Resized(run.number, offer.resize, left, run.still_s, root=root))

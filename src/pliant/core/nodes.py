@@ -1,0 +1,132 @@
+"""Which nodes there are, and whose: a part of the state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pliant.core import records as r
+from pliant.model.nodes import without
+
+if TYPE_CHECKING:
+    from pliant.core.job import Job
+
+
+class Nodes:
+    """A part of the state. Nodes are free, a job's, or ``dirty``: to be proved clean of the job that had them.
+
+    Nodes of ``reclaimed_mask`` are to be given back; those of them that nobody uses any more are in ``parked_mask``.
+    ``awaited`` nodes were asked for.
+    """
+
+    running: list[tuple[float, int, Job]]
+
+    def without_nodes(self) -> None:
+        """As yet."""
+        self.free_mask = 0
+        self.all_mask = 0
+        self.lost_mask = 0
+        self.reclaimed_mask = 0
+        self.parked_mask = 0
+        self.awaited = 0
+        self.dirty: dict[int, int] = {}
+        self.names: dict[int, str] = {}
+        self.slots: dict[int, int] = {}
+        self.free = 0
+        self.total = 0
+        self._dirty = 0
+
+    def _granted(self, record: r.NodesGranted) -> None:
+        if record.names:
+            self.names.update(zip(record.nodes, record.names, strict=True))
+        if record.slots:
+            self.slots.update(zip(record.nodes, record.slots, strict=True))
+        self.awaited = max(0, self.awaited - (record.nodes.mask & ~self.all_mask).bit_count())
+        self._there(record)
+
+    def _there(self, record: r.NodesGranted | r.NodesBack) -> None:
+        mask = record.nodes.mask
+        new = mask & ~(self.all_mask & ~self.lost_mask)
+        self.all_mask |= mask
+        self.lost_mask &= ~mask
+        self._count()
+        # A node may be back before the job that lost it has ended: it is free when it is proved clean.
+        for _, _, job in self.running:
+            new &= ~job.nodes
+            if job.resize is not None:
+                new &= ~job.resize.nodes
+        self._give(new)
+
+    def _clean(self, record: r.NodesClean) -> None:
+        dirty = self.dirty.get(record.job, 0)
+        mask = record.nodes.mask & dirty
+        count = without(mask, self.reclaimed_mask).bit_count()
+        self._dirty -= count
+        if mask == dirty:
+            self.dirty.pop(record.job, None)
+        else:
+            self.dirty[record.job] = without(dirty, mask)
+        self._give(without(mask, self.lost_mask), None if self.lost_mask else count)
+
+    def _lost(self, record: r.NodesLost) -> None:
+        mask = record.nodes.mask & self.all_mask
+        self._take(mask & self.free_mask, (mask & self.free_mask).bit_count())
+        self.lost_mask |= mask
+        self.parked_mask &= ~mask
+        self._count()
+        for number in list(self.dirty):
+            self._dirty -= (self.dirty[number] & mask & ~self.reclaimed_mask).bit_count()
+            if left := self.dirty[number] & ~mask:
+                self.dirty[number] = left
+            else:
+                del self.dirty[number]
+
+    def _nodes_ordered(self, record: r.NodesOrdered) -> None:
+        self.awaited += record.count
+
+    def _refused(self, record: r.NodesRefused) -> None:
+        self.awaited = max(0, self.awaited - record.count)
+
+    def _reclaimed(self, record: r.NodesReclaimed) -> None:
+        mask = record.nodes.mask & self.all_mask & ~self.reclaimed_mask
+        self.reclaimed_mask |= mask
+        for dirty in self.dirty.values():
+            self._dirty -= (dirty & mask).bit_count()  # nobody waits for them any more
+        free = mask & self.free_mask
+        self._take(free, free.bit_count())
+        self._give(free)
+
+    def _returned(self, record: r.NodesReturned) -> None:
+        keep = ~record.nodes.mask
+        self.all_mask &= keep
+        self.lost_mask &= keep
+        self.reclaimed_mask &= keep
+        self.parked_mask &= keep
+        self._count()
+
+    def _count(self) -> None:
+        self.total = (self.all_mask & ~self.lost_mask & ~self.parked_mask).bit_count()
+
+    def _take(self, mask: int, count: int) -> None:
+        self.free_mask = without(self.free_mask, mask)
+        self.free -= count
+
+    def _give(self, mask: int, count: int | None = None) -> None:
+        """Nobody uses these any more: free, or on their way back to the provider. ``count`` of them are free now, where
+        that is known."""
+        if going := mask & self.reclaimed_mask:
+            self.parked_mask |= going
+            mask = without(mask, going)
+            self._count()
+        self.free_mask |= mask
+        self.free += mask.bit_count() if count is None else count
+
+    def _soil(self, number: int, mask: int, count: int | None = None) -> None:
+        """These, ``count`` where that is known, are to be proved clean of the job."""
+        if self.lost_mask or self.reclaimed_mask:
+            mask, count = without(mask, self.lost_mask), None
+        if mask:
+            before = self.dirty.get(number, 0)
+            self.dirty[number] = before | mask
+            if before or count is None:
+                count = without(mask, before | self.reclaimed_mask).bit_count()
+            self._dirty += count

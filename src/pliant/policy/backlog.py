@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
+from itertools import takewhile
 
 from pliant.model.jobs import JobClass
 from pliant.policy.view import JobView
@@ -21,11 +22,13 @@ class Backlog:
     def __init__(self, jobs: Iterable[JobView]) -> None:
         self._kinds: tuple[dict[int, _Row], ...] = ({}, {}, {})
         self._needs: tuple[list[int], ...] = ([], [], [])
+        self._waiting: dict[int, JobView] = {}
         for job in jobs:
             self.add(job)
 
     def add(self, job: JobView) -> None:
         """Its number is above all others'."""
+        self._waiting[job.id] = job
         kind, need = _kind(job), job.bounds.min
         row = self._kinds[kind].get(need)
         if row is None:
@@ -34,7 +37,19 @@ class Backlog:
         row.add(job, min(LONG_S, job.spec.estimate(need)))
 
     def discard(self, job: JobView) -> None:
+        del self._waiting[job.id]
         self._kinds[_kind(job)][job.bounds.min].discard(job.id)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def get(self, number: int) -> JobView | None:
+        return self._waiting.get(number)
+
+    def after(self, number: int) -> list[JobView]:
+        """All with higher numbers, in their order."""
+        behind = list(takewhile(lambda each: each > number, reversed(self._waiting)))
+        return [self._waiting[each] for each in reversed(behind)]
 
     def behind(
         self, number: int, free: int, spare: float, limits: tuple[float, float, float]

@@ -6,15 +6,14 @@ IBM SP2 with Backfilling, 2001; compression as in pyss.
 
 from __future__ import annotations
 
-from bisect import insort
-
 from pliant.policy.easy import BACKFILLED
 from pliant.policy.fcfs import FITS, least_size, start_size
+from pliant.policy.places import Places, length
 from pliant.policy.profile import Profile
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Start
 
-LEAST_S = 1e-3
-"""A job that takes no time by its estimate is given this: it needs its nodes, if only for an instant."""
+CHOOSING = ("preferred", "free")
+"""By these rules a job that may have several sizes can start with more nodes than it has a place for."""
 
 
 class Conservative:
@@ -33,96 +32,61 @@ class Conservative:
 
     def __init__(self, start: str = "preferred") -> None:
         self._start = start
-        self._profile: Profile | None = None
-        self._running: list[tuple[float, int]] = []
-        self._placed = 0
+        self._kept: Places | None = None
 
     def decide(self, view: ClusterView) -> list[Decision]:
-        queue = list(view.queue)
-        self._running, before = [(end, number) for end, number, _ in view.running], self._running
-        new = [job for job in queue if job.promised is None]
-        profile = self._profile
-        # A place that has come and could not be taken, since nodes were not clean yet, may be over by now.
-        due = any(job.promised is not None and job.promised <= view.now for job in queue)
-        if (
-            profile is not None
-            and not due
-            and len(queue) - len(new) == self._placed
-            and before == self._running
-        ):
-            profile.advance(view.now)
-            if profile.free[0] == view.free and not view.returning() and not self._overrun(view.now):
-                return self._place(view, profile, new, len(queue), {})
-        self._profile = profile = Profile(view)
-        return self._compress(view, profile, queue)
+        places, self._kept = self._kept, None
+        if places is None or not places.follow(view):
+            places = self._anew(view)
+        decisions = self._place(view, places)
+        self._kept = places
+        return decisions
 
-    def _overrun(self, now: float) -> bool:
-        return bool(self._running) and self._running[0][0] <= now
-
-    def _compress(self, view: ClusterView, profile: Profile, queue: list[JobView]) -> list[Decision]:
-        """Reserve what has been promised; then each job in turn looks for something better."""
-        held: dict[int, tuple[float, int]] = {}
-        now = view.now
+    def _anew(self, view: ClusterView) -> Places:
+        """Reserve what has been promised; then all look for something better."""
+        places = Places(view)
         # Where jobs have outrun their estimates, who was promised first gives way last.
-        promised = [(job.promised, job.id, job) for job in queue if job.promised is not None]
+        promised = [(job.promised, job.id, job) for job in places.looking if job.promised is not None]
         promised.sort()
-        for at, number, job in promised:
-            nodes = least_size(job, self._start, view.total)
-            place = profile.hold(max(at, now), nodes, _length(job, nodes))
-            if place is not None:
-                held[number] = place
-        return self._place(view, profile, queue, len(queue), held)
+        for at, _, job in promised:
+            places.hold(job, max(at, view.now), least_size(job, self._start, view.total))
+        return places
 
-    def _place(
-        self,
-        view: ClusterView,
-        profile: Profile,
-        jobs: list[JobView],
-        waiting: int,
-        held: dict[int, tuple[float, int]],
-    ) -> list[Decision]:
-        """Start ``jobs`` or promise them a start, in turn; those ``held`` give up their place first."""
+    def _place(self, view: ClusterView, places: Places) -> list[Decision]:
+        """Start those who look for a place or promise them a start, in turn."""
         decisions: list[Decision] = []
-        now = view.now
+        profile = places.profile
         passed = False
-        for job in jobs:
-            nodes = least_size(job, self._start, view.total)
-            length = _length(job, nodes)
-            if job.id in held:
-                at, later = held[job.id]
-                profile.give_back(at, nodes, length, later)
-            size = self._size_now(job, profile, view.total)
-            if size:
-                profile.take(0, size, _length(job, size))
-                insort(self._running, (now + job.spec.estimate(size), job.id))
-                decisions.append(Start(job.id, size, BACKFILLED if passed else FITS))
-                waiting -= 1
+        for job in places.looking:
+            if not places.may_better(job):
+                passed = True
+                continue
+            left = places.leave(job)
+            if size := self._size_now(job, profile, view.total):
+                places.start(job, size, left)
+                behind = passed or 0 < places.first < job.id
+                decisions.append(Start(job.id, size, BACKFILLED if behind else FITS))
                 continue
             passed = True
-            entry = profile.earliest(nodes, length)
+            nodes = least_size(job, self._start, view.total)
+            entry = places.earliest(job, nodes)
             if entry is None:
-                waiting -= 1  # more nodes than there are left: it waits for some to come back
+                places.wait(job)
                 continue
-            at = profile.times[entry]
-            profile.take(entry, nodes, length)
+            at = places.take(job, entry, nodes, left)
+            places.choosy |= self._start in CHOOSING and job.bounds.min < job.bounds.max
             if at != job.promised:
                 decisions.append(Promise(job.id, at))
-        self._placed = waiting
         return decisions
 
     def _size_now(self, job: JobView, profile: Profile, total: int) -> int:
         """The largest size by the start rule with which ``job`` can start at once, or 0."""
         size = start_size(job, self._start, profile.free[0], total)
         while size:
-            least = profile.least(_length(job, size))
+            least = profile.least(length(job, size))
             if least >= size:
                 break
             size = start_size(
                 job, self._start, least, total
             )  # those in between take longer, and find no more
         return size
-
-
-def _length(job: JobView, nodes: int) -> float:
-    """For how long a place on ``nodes`` nodes is reserved."""
-    return max(LEAST_S, job.spec.estimate(nodes))

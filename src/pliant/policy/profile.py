@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
+from itertools import compress
+from operator import ne
 
 from pliant.policy.view import ClusterView
 
@@ -42,15 +45,26 @@ class Profile:
             del self.free[:past]
         self.times[0] = now
 
-    def earliest(self, nodes: int, length: float, first: int = 0) -> int | None:
-        """The first entry, not before ``first``, from which ``nodes`` nodes stay free for ``length`` seconds."""
+    def earliest(
+        self,
+        nodes: int,
+        length: float,
+        first: int = 0,
+        until: float = math.inf,
+        place: float = math.inf,
+    ) -> int | None:
+        """The first entry, not before ``first``, from which ``nodes`` nodes stay free for ``length`` seconds: one that
+        begins before ``until``; from ``place`` on who asks has them anyhow."""
         times, free = self.times, self.free
         count = len(times)
-        while first < count:
+        last = count if until == math.inf else bisect_left(times, until)
+        while first < last:
             if free[first] < nodes:
                 first += 1
                 continue
             end = times[first] + length
+            if end > place:  # noqa: PLR1730 - a call of min would double what this costs
+                end = place
             i = first + 1
             while i < count and times[i] < end and free[i] >= nodes:
                 i += 1
@@ -68,6 +82,16 @@ class Profile:
                 break
             least = min(least, free)
         return least
+
+    def room(self, nodes: int, length: float, since: float, until: float, place: float) -> bool:
+        """Whether ``nodes`` nodes stay free for ``length`` seconds from a time on that lies between ``since`` and
+        ``until``, or up to ``place``, from where who asks has them."""
+        return self.earliest(nodes, length, bisect_left(self.times, since), until, place) is not None
+
+    def most(self, since: float, until: float) -> int:
+        """The most nodes that are free at once between these times."""
+        first = max(0, bisect_right(self.times, since) - 1)
+        return max(self.free[first : max(first + 1, bisect_left(self.times, until))])
 
     def take(self, entry: int, nodes: int, length: float) -> None:
         """Reserve ``nodes`` nodes from ``entry`` on for ``length`` seconds, more than none."""
@@ -92,12 +116,24 @@ class Profile:
 
     def give_back(self, at: float, nodes: int, length: float, later: int) -> None:
         """Undo ``hold``, which gave ``at`` and ``later``."""
-        times, free = self.times, self.free
-        for i in range(bisect_left(times, at) + later, bisect_left(times, at + length)):
-            free[i] += nodes
+        first = self._split(at) + later
+        for i in range(first, self._split(at + length)):
+            self.free[i] += nodes
+
+    def add(self, since: float, until: float, nodes: int) -> None:
+        """So many nodes more are free between these times."""
+        first = self._split(since)
+        for i in range(first, self._split(until)):
+            self.free[i] += nodes
+
+    def tidy(self) -> None:
+        """Leave out entries that change nothing."""
+        free, first = self.free, [True, *map(ne, self.free[1:], self.free)]
+        self.times[:] = compress(self.times, first)
+        free[:] = compress(free, first)
 
     def _split(self, at: float) -> int:
-        """The entry that begins at ``at``, made if there is none; ``at`` lies after the first entry."""
+        """The entry that begins at ``at``, made if there is none; ``at`` is not before the first."""
         times = self.times
         i = bisect_left(times, at)
         if i == len(times) or times[i] != at:

@@ -10,12 +10,13 @@ import pytest
 from commands import command
 from workloads import measured
 
-from pliant.cli import bench, bench_bursts
+from pliant.cli import bench, bench_bursts, bench_machines
 from pliant.core.settings import Settings
 from pliant.model.errors import BatchError, PolicyError, TraceError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.plan.cost import ResizeCost
 from pliant.policy.malleable import Malleable
+from pliant.policy.registry import POLICIES
 from pliant.policy.view import ClusterView, Decision, Reason, Start
 from pliant.sim.simulator import simulate as run_simulation
 from pliant.workloads.job import SimJob
@@ -182,10 +183,17 @@ def test_a_report_that_fails_leaves_the_former_one(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.html", "x.swf"]
 
 
-def test_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A benchmark of a second."""
     monkeypatch.setattr(bench, "QUICK_JOBS", 100)
     monkeypatch.setattr(bench_bursts, "SHORT", 20)
     monkeypatch.setattr(bench_bursts, "LONG", 80)
+    monkeypatch.setattr(bench_machines, "JOBS", 10)
+
+
+@pytest.mark.usefixtures("_small")
+def test_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / bench.TRACE).write_text(TRACE)
     figures = json.loads(command("bench", "simulator", "--traces", str(tmp_path), "--quick", "--json"))
     assert (figures["jobs"], figures["nodes_placed"], len(figures["runs"])) == (3, 8, 1)
@@ -193,7 +201,12 @@ def test_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert figures[key] > 0
     for name, ratio in figures["burst_80_over_20"].items():
         assert ratio == figures[f"{name}_burst_80_s"] / figures[f"{name}_burst_20_s"] > 0.0
-    assert sorted(figures["burst_80_over_20"]) == ["easy", "malleable", "marginal"]
+    assert sorted(figures["burst_80_over_20"]) == ["conservative", "easy", "malleable", "marginal"]
+    assert figures["marginal_jobs_per_cpu_s"] > 0
+    for suffix in ("", "_scaled"):
+        ratios = figures[f"nodes_100000_over_128{suffix}"]
+        assert sorted(ratios) == sorted(POLICIES)
+        assert min(ratios.values()) > 0
     assert [job.spec.submit_s for job in bench_bursts.burst(3, 100.0)] == [0.0] * 3
     assert "malleable" in command("bench", "simulator", "--traces", str(tmp_path), "--quick")
     monkeypatch.setenv("PLIANT_TRACES", str(tmp_path / "elsewhere"))
@@ -201,6 +214,7 @@ def test_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         command("bench", "simulator")
 
 
+@pytest.mark.usefixtures("_small")
 def test_traces_are_only_where_the_user_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder beside the working directory is none of Pliant's business, whatever it is called."""
     near = tmp_path / "shared" / "traces"
@@ -209,7 +223,6 @@ def test_traces_are_only_where_the_user_says(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.delenv("PLIANT_TRACES", raising=False)
-    monkeypatch.setattr(bench, "QUICK_JOBS", 10)
     with pytest.raises(TraceError, match="Name its folder by --traces or in PLIANT_TRACES"):
         command("bench", "simulator", "--quick")
     monkeypatch.setenv("PLIANT_TRACES", str(near))

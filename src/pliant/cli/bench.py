@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from pliant.cli import bench_bursts
+from pliant.cli import bench_bursts, bench_machines
 from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.files.traces import TRACES, find_trace
@@ -106,27 +106,41 @@ def simulator(
 
     EASY on the KTH-SP2 trace with 100 processors; EASY on 100,000 jobs of the Lublin model on 1,152 nodes;
     minimum agreement, the malleable and the marginal policy on 10,000 generated malleable jobs on 32 nodes,
-    with what resizes cost by default; and what bursts of 1,000 and 4,000 jobs cost, which all arrive at once.
+    with what resizes cost by default; marginal on 10,000 of the Lublin model, all malleable, on 128 nodes.
+    Then what bursts of 1,000 and 4,000 jobs cost, which all arrive at once, and what each policy costs
+    on 100,000 nodes.
     """
     path = find_trace(TRACE, traces)
     instant = Settings(cost=INSTANT)
     most = QUICK_JOBS if quick else 10**9
     if quick:
         repeat = 1
-    kth = measure_simulator(rigid_jobs(read_swf(path), PROCESSORS)[:most], PROCESSORS, Easy, instant, repeat)
-    lublin = measure_simulator(
-        lublin_jobs(min(100_000, most), LUBLIN_NODES, SEED, load=LUBLIN_LOAD),
-        LUBLIN_NODES,
-        Easy,
-        instant,
-        repeat,
-    )
-    batch = malleable_batch(SEED, min(10_000, most), MALLEABLE_NODES, load=Load(MALLEABLE_GAP_S))
-    malleable = {
-        name: measure_simulator(batch, MALLEABLE_NODES, POLICIES[name], Settings(), repeat)
-        for name in ("min-agreement", "malleable", "marginal")
-    }
-    at_once = bench_bursts.bursts(repeat)
+    steps = 6 + len(bench_bursts.POLICIES) + len(POLICIES)
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("measuring", total=steps)
+
+        def told() -> None:
+            progress.advance(task)
+
+        def measured(
+            jobs: list[SimJob], nodes: int, policy: Callable[[], Policy], settings: Settings
+        ) -> dict[str, Any]:
+            found = measure_simulator(jobs, nodes, policy, settings, repeat)
+            told()
+            return found
+
+        kth = measured(rigid_jobs(read_swf(path), PROCESSORS)[:most], PROCESSORS, Easy, instant)
+        workload = lublin_jobs(min(100_000, most), LUBLIN_NODES, SEED, load=LUBLIN_LOAD)
+        lublin = measured(workload, LUBLIN_NODES, Easy, instant)
+        batch = malleable_batch(SEED, min(10_000, most), MALLEABLE_NODES, load=Load(MALLEABLE_GAP_S))
+        malleable = {
+            name: measured(batch, MALLEABLE_NODES, POLICIES[name], Settings())
+            for name in ("min-agreement", "malleable", "marginal")
+        }
+        workload = bench_machines.lublin(min(10_000, most), malleable=True)
+        marginal = measured(workload, bench_machines.SMALL, POLICIES["marginal"], instant)
+        at_once = bench_bursts.bursts(repeat, told)
+        large = bench_machines.machines(repeat, told)
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     if as_json:
         figures = {
@@ -135,7 +149,9 @@ def simulator(
             "lublin_jobs_per_cpu_s": lublin["jobs_per_cpu_s"],
             "malleable_jobs_per_cpu_s": malleable["min-agreement"]["jobs_per_cpu_s"],
             "malleable": malleable,
+            "marginal_jobs_per_cpu_s": marginal["jobs_per_cpu_s"],
             **bench_bursts.figures(at_once),
+            **bench_machines.figures(large),
             "peak_mb": peak_mb,
         }
         typer.echo(json.dumps(figures))
@@ -147,22 +163,14 @@ def simulator(
         (f"EASY, {path.name}, {PROCESSORS} processors", kth),
         (f"EASY, Lublin's model, {LUBLIN_NODES:,} nodes", lublin),
         *((f"{name}, generated, {MALLEABLE_NODES} nodes", figures) for name, figures in malleable.items()),
+        (f"marginal, Lublin's model, {bench_machines.SMALL} nodes", marginal),
     ):
         runs = ", ".join(f"{speed / 1000:,.1f}k" for speed in figures["runs"])
         counts = (f"{figures[key]:,}" for key in ("jobs", "records", "nodes_placed"))
         table.add_row(name, *counts, f"{figures['jobs_per_cpu_s']:,.0f}", runs)
     Console().print(table)
-    Console().print(_of_bursts(at_once))
-
-
-def _of_bursts(found: bench_bursts.Seconds) -> Table:
-    table = Table(title=f"Bursts on {bench_bursts.NODES} nodes, CPU seconds", title_justify="left")
-    for heading in ("policy", f"{bench_bursts.SHORT:,} jobs", f"{bench_bursts.LONG:,} jobs", "times as much"):
-        table.add_column(heading, justify="left" if heading == "policy" else "right")
-    for name, by in found.items():
-        short, long = by[bench_bursts.SHORT], by[bench_bursts.LONG]
-        table.add_row(name, f"{short:.3f}", f"{long:.3f}", f"{long / short:.1f}")
-    return table
+    Console().print(bench_bursts.table(at_once))
+    Console().print(bench_machines.table(large))
 
 
 def measure_simulator(

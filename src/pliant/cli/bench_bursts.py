@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 
 from msgspec import structs
+from rich.table import Table
 
 from pliant.core.settings import Settings
 from pliant.plan.cost import INSTANT
@@ -18,20 +20,22 @@ from pliant.workloads.malleability import make_malleable
 NODES = 100
 SHORT, LONG = 1000, 4000
 SEED = 42
-POLICIES = {"easy": 0.0, "malleable": 100.0, "marginal": 100.0}
+POLICIES = {"easy": 0.0, "conservative": 0.0, "malleable": 100.0, "marginal": 100.0}
 """With how many per cent of the jobs malleable."""
 Seconds = dict[str, dict[int, float]]
 
 
-def bursts(repeat: int) -> Seconds:
-    """The medians of ``repeat`` runs, by policy and number of jobs; all arrive at once."""
-    return {
-        name: {
-            count: statistics.median(_seconds(name, burst(count, share)) for _ in range(repeat))
+def bursts(repeat: int, told: Callable[[], object] = lambda: None) -> Seconds:
+    """The medians of ``repeat`` runs, by policy and number of jobs, which all arrive at once; ``told`` is called after
+    each policy."""
+    found: Seconds = {}
+    for name, share in POLICIES.items():
+        found[name] = {
+            count: statistics.median(seconds(name, burst(count, share)) for _ in range(repeat))
             for count in (SHORT, LONG)
         }
-        for name, share in POLICIES.items()
-    }
+        told()
+    return found
 
 
 def figures(found: Seconds) -> dict[str, object]:
@@ -51,7 +55,18 @@ def burst(count: int, malleable: float) -> list[SimJob]:
     return make_malleable(jobs, malleable, NODES, SEED) if malleable else jobs
 
 
-def _seconds(policy: str, jobs: list[SimJob]) -> float:
+def seconds(policy: str, jobs: list[SimJob], nodes: int = NODES) -> float:
+    """The CPU time of one simulation with free resizes."""
     began = time.process_time()
-    simulate(jobs, NODES, make(policy), Conditions(Settings(cost=INSTANT)))
+    simulate(jobs, nodes, make(policy), Conditions(Settings(cost=INSTANT)))
     return time.process_time() - began
+
+
+def table(found: Seconds) -> Table:
+    drawn = Table(title=f"Bursts on {NODES} nodes, CPU seconds", title_justify="left")
+    for heading in ("policy", f"{SHORT:,} jobs", f"{LONG:,} jobs", "times as much"):
+        drawn.add_column(heading, justify="left" if heading == "policy" else "right")
+    for name, by in found.items():
+        short, long = by[SHORT], by[LONG]
+        drawn.add_row(name, f"{short:.3f}", f"{long:.3f}", f"{long / short:.1f}")
+    return drawn

@@ -147,6 +147,26 @@ def test_a_resize_that_comes_to_nothing_still_held_its_nodes() -> None:
     assert figures.jobs[0].resizes[0].outcome == "failed"
 
 
+def test_resizes_that_come_to_nothing_are_counted_by_why() -> None:
+    def counts(*more: r.Record) -> tuple[int, int, int, int]:
+        m = measure([*RECORDS[:5], *more])
+        return m.expands, m.resizes_withdrawn, m.resizes_declined, m.resizes_failed
+
+    withdrawn = r.ResizeWithdrawn(14.0, 1, 1, "late")
+    declined = r.ResizeDeclined(15.0, 1, 1, "late", late=True)
+    accepted = RECORDS[6]
+    failed = r.ResizeFailed(15.0, 1, 1, "no", nodes("2-3"))
+    assert counts() == (0, 0, 0, 0)
+    assert counts(r.ResizeDeclined(14.0, 1, 1, "busy")) == (0, 0, 1, 0)
+    assert counts(accepted, failed) == (0, 0, 0, 1)
+    assert counts(withdrawn, declined) == (0, 1, 0, 0)
+    assert counts(accepted, withdrawn, failed) == (0, 1, 0, 0)
+    done = r.ResizeDone(16.0, 1, 1, nodes("2-3"), NodeSet(), 0.5, {})
+    assert counts(accepted, withdrawn, done) == (1, 0, 0, 0)
+    again = r.ResizeOffered(20.0, 1, 2, 2, 4, nodes("2-3"), WHY)
+    assert counts(withdrawn, declined, again, r.ResizeDeclined(21.0, 1, 2, "busy")) == (0, 1, 1, 0)
+
+
 def test_the_chart() -> None:
     chart = gantt(RECORDS)
     assert chart.segments == [

@@ -72,6 +72,40 @@ def test_passes_at_multiples_of_an_interval(tmp_path: Path) -> None:
         command("simulate", str(path), "--pass-interval", "inf")
 
 
+def test_a_start_that_takes_longer_than_the_deadline_is_seen() -> None:
+    """Groups that take a minute to start: some growth is called off after 30 s, unless there is more time for it. (A
+    job that is heard of seldom has more anyhow.)"""
+    said = ("simulate", "lublin:200", "--nodes", "32", "--malleable", "100", "--policy", "malleable")
+    slow = (*said, "--cost", "start_s=60,start_each_s=0", "--json")
+
+    def row(*more: str) -> dict[str, float]:
+        [found] = json.loads(command(*slow, *more))["rows"]
+        return {key: found[key]["mean"] for key in ("expands", "resizes_withdrawn")}
+
+    assert row()["resizes_withdrawn"] > 5
+    patient = row("--resize-deadline", "90")
+    assert patient["expands"] > 100
+    assert patient["resizes_withdrawn"] == 0
+    assert row("--resize-deadline", "90", "--cooldown", "1e6")["expands"] < patient["expands"] / 2
+    assert row("--resize-deadline", "90", "--offer-deadline", "0.01")["resizes_withdrawn"] > 5
+    assert "with-" in command(*said, "--cost", "start_s=60")
+    assert "with-" not in command(*said, "--cost", "none")
+
+
+@pytest.mark.parametrize(
+    ("cost", "message"),
+    [
+        ("starts=60", "there is no 'starts'; did you mean 'start_s'"),
+        ("start_s=soon", "'start_s=soon' is no number of seconds; write start_s=1.5"),
+        ("start_s=1,blocked_s=-1", "blocked_s is -1; it must be 0 or more seconds"),
+        ("start_s=inf", "start_s is inf"),
+    ],
+)
+def test_costs_that_are_none(cost: str, message: str) -> None:
+    with pytest.raises(BatchError, match=message):
+        command("simulate", "lublin:10", "--cost", cost)
+
+
 PASSES: list[list[str]] = [[], ["--pass-interval", "8"]]
 
 

@@ -87,6 +87,9 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
     estimates: o.ESTIMATES = REQUESTED,
     node_flops: o.NODE_FLOPS = None,
     pass_interval: o.PASS_INTERVAL = None,
+    cooldown: o.COOLDOWN = None,
+    offer_deadline: o.OFFER_DEADLINE = None,
+    resize_deadline: o.RESIZE_DEADLINE = None,
     cost: o.COST = "",
     failures: o.FAILURES = "",
     requeue: o.REQUEUE = True,
@@ -98,7 +101,13 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
     workload = _workload(workload, from_records)
     if weight and order not in ("fairshare", "weight") and (order or not workload.endswith(".toml")):
         raise BatchError("--weight changes nothing without --order fairshare or --order weight")
-    overrides = Overrides(_finite(pass_interval, "--pass-interval"), read_cost(cost) if cost else None)
+    overrides = Overrides(
+        _finite(pass_interval, "--pass-interval"),
+        _finite(cooldown, "--cooldown"),
+        _finite(offer_deadline, "--offer-deadline"),
+        _finite(resize_deadline, "--resize-deadline"),
+        read_cost(cost) if cost else None,
+    )
     wish = Wish(
         workload,
         nodes,

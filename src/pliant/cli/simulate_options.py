@@ -60,8 +60,22 @@ PASS_INTERVAL = Annotated[
     float | None,
     typer.Option(min=0.0, help="Seconds between scheduling passes; 0: one whenever it may matter."),
 ]
+COOLDOWN = Annotated[
+    float | None, typer.Option(min=0.0, help="Least seconds between two resizes of a job; live 2.")
+]
+OFFER_DEADLINE = Annotated[
+    float | None, typer.Option(min=0.001, help="Seconds until an offer without answer is withdrawn; live 20.")
+]
+RESIZE_DEADLINE = Annotated[
+    float | None,
+    typer.Option(min=0.001, help="Seconds until an accepted resize that is not done is withdrawn; live 30."),
+]
 COST = Annotated[
-    str, typer.Option(help="What resizes cost: a file by pliant calibrate --out, none, or default.")
+    str,
+    typer.Option(
+        help="What resizes cost: a file by pliant calibrate --out, none, default, or some of its seconds, as in "
+        "start_s=60,blocked_s=2."
+    ),
 ]
 FAILURES = Annotated[
     str,

@@ -22,6 +22,9 @@ _RESIZES = (
     ("shrinks", "shrinks", "{:,}"),
     ("shrinks_per_malleable_job", "  per malleable job", "{:,.2f}"),
     ("thrash", f"  undone within {THRASH_S:g} s", "{:,}"),
+    ("resizes_withdrawn", "withdrawn, not done in time", "{:,}"),
+    ("resizes_declined", "declined", "{:,}"),
+    ("resizes_failed", "failed", "{:,}"),
     ("blocked_mean_s", "blocked by a resize, mean", _SECONDS),
     ("resizing_node_s", "lost to joining and leaving", "{:,.0f} node s"),
     ("paused_node_s", "lost to standing still", "{:,.0f} node s"),
@@ -76,6 +79,9 @@ _ONLY_WITH = {
     "promises_broken": ("promise_delay_max_s",),
     "left_out": ("left_out",),
     "paused_node_s": ("useful_utilisation",),
+    "resizes_withdrawn": ("resizes_withdrawn",),
+    "resizes_declined": ("resizes_declined",),
+    "resizes_failed": ("resizes_failed",),
     "node_failures": ("node_failures", "requeued", "lost_node_s"),
 }
 """Where the key is 0, these say nothing."""
@@ -112,7 +118,7 @@ def _worth_showing(figures: dict[str, Any]) -> dict[str, Any]:
     for key, others in _ONLY_WITH.items():
         if not figures[key]:
             for each in others:
-                del values[each]
+                values.pop(each, None)
     return values
 
 
@@ -126,15 +132,18 @@ TITLES = {
     "utilisation": ("util.,\n%", 100.0),
     "expands": ("expan-\nsions", 1.0),
     "shrinks": ("shrinks", 1.0),
+    "resizes_withdrawn": ("with-\ndrawn", 1.0),
+    "resizes_declined": ("de-\nclined", 1.0),
+    "resizes_failed": ("res. that\nfailed", 1.0),
     "failed": ("failed", 1.0),
     "node_failures": ("node\nfailures", 1.0),
     "requeued": ("re-\nqueued", 1.0),
     "lost_node_s": ("lost,\nnode-s", 1.0),
 }
 """Of each figure of a study, with its unit."""
-IN_JSON = ("node_failures", "lost_node_s")
+IN_JSON = ("resizes_declined", "resizes_failed", "node_failures", "lost_node_s")
 """Not shown in the table, which has no room for more."""
-OFTEN_EMPTY = ("failed", "requeued", "malleable_to_rigid_turnaround")
+OFTEN_EMPTY = ("resizes_withdrawn", "failed", "requeued", "malleable_to_rigid_turnaround")
 """Shown only if some row has it."""
 DISPENSABLE = ("shrinks", "expands", "bounded_slowdown_mean", "malleable_to_rigid_turnaround", "makespan_s")
 """What a narrow table does without, first to last."""

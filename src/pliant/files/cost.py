@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from pliant.model.errors import BatchError
+from pliant.model.nearest import nearest
 from pliant.plan.cost import INSTANT, ResizeCost
 
 NAMED_COSTS = {"default": ResizeCost(), "none": INSTANT}
@@ -19,9 +20,12 @@ NAMED_COSTS = {"default": ResizeCost(), "none": INSTANT}
 
 
 def read_cost(name: str) -> ResizeCost:
-    """The costs of ``name``: one of ``NAMED_COSTS``, or a cost file. BatchError says what is wrong."""
+    """The costs of ``name``: one of ``NAMED_COSTS``, a cost file, or ``start_s=60,blocked_s=2``. BatchError says what
+    is wrong."""
     if name in NAMED_COSTS:
         return NAMED_COSTS[name]
+    if "=" in name and not Path(name).exists():
+        return _of_text(name)
     wrong = f"cost: {name}:"
     try:
         text = Path(name).read_bytes()
@@ -36,10 +40,31 @@ def read_cost(name: str) -> ResizeCost:
         raise BatchError(f"{wrong} is no cost file: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BatchError(f"{wrong} is no JSON: {error}") from None
-    for key, value in msgspec.structs.asdict(read).items():
+    return _checked(read, wrong)
+
+
+def _of_text(text: str) -> ResizeCost:
+    """``start_s=60,blocked_s=2``: some coefficients, the others by default."""
+    known = ResizeCost.__struct_fields__
+    stated: dict[str, float] = {}
+    for part in text.split(","):
+        key, _, number = part.partition("=")
+        if key.strip() not in known:
+            raise BatchError(f"cost: there is no {key.strip()!r}{nearest(key.strip(), known)}")
+        try:
+            stated[key.strip()] = float(number)
+        except ValueError:
+            raise BatchError(
+                f"cost: {part.strip()!r} is no number of seconds; write {key.strip()}=1.5"
+            ) from None
+    return _checked(ResizeCost(**stated), f"cost: {text}:")
+
+
+def _checked(cost: ResizeCost, wrong: str) -> ResizeCost:
+    for key, value in msgspec.structs.asdict(cost).items():
         if not 0 <= value < math.inf:
             raise BatchError(f"{wrong} {key} is {value:g}; it must be 0 or more seconds")
-    return read
+    return cost
 
 
 class _CostFile(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from pliant.history.distribution import ClassMetrics, EndedJobs, bounded_slowdow
 from pliant.history.lives import RESERVED, Life, Listener, told
 from pliant.history.outcomes import JobOutcome, Outcomes, ResizeOutcome, RunMetrics
 from pliant.model.jobs import JobClass, JobSpec, JobState
+from pliant.protocol.phases import Phase
 
 __all__ = ["JobOutcome", "Metrics", "Reference", "ResizeOutcome", "RunMetrics", "measure"]
 
@@ -33,7 +34,7 @@ class Metrics(Listener):
     """
 
     IGNORES: ClassVar[frozenset[str]] = frozenset({
-        "submitted", "launched", "offered", "accepted", "withdrawn", "settled", "groups_lost", "held", "idle",
+        "submitted", "launched", "offered", "accepted", "groups_lost", "held", "idle",
     })  # fmt: skip
 
     def __init__(
@@ -57,6 +58,8 @@ class Metrics(Listener):
         self._done = {"expand": 0, "shrink": 0, "migrate": 0, "slots": 0}
         self._malleable = {"expand": 0, "shrink": 0, "migrate": 0, "slots": 0}
         self._malleable_jobs = self._thrash = 0
+        self._called_off: set[int] = set()
+        self._in_vain = {"withdrawn": 0, "declined": 0, "failed": 0, "ended": 0}
         self._blocked = self._blocked_max = 0.0
         self._paused = 0.0
         self._reserved = self._unclean = 0.0
@@ -106,6 +109,9 @@ class Metrics(Listener):
             expands_per_malleable_job=self._per_malleable_job("expand"),
             shrinks_per_malleable_job=self._per_malleable_job("shrink"),
             thrash=self._thrash,
+            resizes_withdrawn=self._in_vain["withdrawn"],
+            resizes_declined=self._in_vain["declined"],
+            resizes_failed=self._in_vain["failed"],
             blocked_mean_s=self._blocked / resizes,
             blocked_max_s=self._blocked_max,
             resizing_node_s=self._reserved + self._unclean,
@@ -135,7 +141,16 @@ class Metrics(Listener):
     def used(self, _held: int, in_use: int, from_s: float, to_s: float) -> None:
         self._area += in_use * (to_s - from_s)
 
+    def withdrawn(self, life: Life, _why: str) -> None:
+        self._called_off.add(life.job)
+
+    def settled(self, life: Life, outcome: str, _error: str, *, late: bool, phase: Phase | None) -> None:  # noqa: ARG002
+        withdrawn = life.job in self._called_off
+        self._called_off.discard(life.job)
+        self._in_vain["withdrawn" if withdrawn else outcome] += 1
+
     def resized(self, life: Life, done: r.ResizeDone, kind: str, before: int) -> None:
+        self._called_off.discard(life.job)
         if not kind:
             return
         self._done[kind] += 1

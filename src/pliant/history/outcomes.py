@@ -98,6 +98,9 @@ class RunMetrics(msgspec.Struct, kw_only=True):
     - paused_node_s: node-seconds of jobs that stood still: blocked times the size before the resize.
     - thrash: resizes done that undid the one before of the same job (grown then shrunk, or the reverse), at
       most 60 s after that was done.
+    - resizes_withdrawn, resizes_declined, resizes_failed: resizes that came to nothing. Withdrawn are those that
+      the scheduler called off, since they were not answered or not done in time or nobody needed them any more,
+      and that were not done all the same.
     - expands, shrinks: resizes done; per malleable job: those of malleable jobs, over the malleable jobs that
       started, None if there are none.
     - pace_overrun: by how much paced jobs ran longer than their pace, as a share; None if none was paced.
@@ -132,6 +135,9 @@ class RunMetrics(msgspec.Struct, kw_only=True):
     expands_per_malleable_job: float | None
     shrinks_per_malleable_job: float | None
     thrash: int
+    resizes_withdrawn: int
+    resizes_declined: int
+    resizes_failed: int
     blocked_mean_s: float
     blocked_max_s: float
     resizing_node_s: float

@@ -55,6 +55,9 @@ class Overrides(NamedTuple):
     """Settings that the user wants whatever the workload says; None leaves them alone."""
 
     pass_interval_s: float | None = None
+    cooldown_s: float | None = None
+    offer_deadline_s: float | None = None
+    resize_deadline_s: float | None = None
     cost: ResizeCost | None = None
 
     def settings(self, settings: Settings) -> Settings:

@@ -29,7 +29,9 @@ def policies(
     if as_json:
         typer.echo(json.dumps({"policies": known, "orders": ORDERS, "start_rules": registry.START_RULES}))
         return
-    table = Table(title="Policies: --policy NAME, or FILE.py[:CLASS] for your own", title_justify="left")
+    table = Table(
+        title="Policies: --policy NAME[:OPTION=VALUE], or FILE.py[:CLASS] for your own", title_justify="left"
+    )
     for heading in ("policy", "what it does", "options"):
         table.add_column(heading)
     for entry in known:

@@ -72,7 +72,12 @@ DEGREE = Annotated[
         help="Of the tree that starts the hosts' agents: a number, binomial or direct; else 32, by srun direct."
     ),
 ]
-POLICY = Annotated[str, typer.Option(help=f"One of {', '.join(registry.POLICIES)}, or FILE.py[:CLASS].")]
+POLICY = Annotated[
+    str,
+    typer.Option(
+        help=f"One of {', '.join(registry.POLICIES)}, or FILE.py[:CLASS], with options as in marginal:payback=5."
+    ),
+]
 START = Annotated[str, typer.Option(help=f"Start rule: {', '.join(registry.START_RULES)}.")]
 ORDER = Annotated[str, typer.Option(help=f"Queue order: {', '.join(ORDERS)}.")]
 RIGID = Annotated[bool, typer.Option("--rigid", help="Every job at its preferred size, under EASY.")]

@@ -20,8 +20,9 @@ NODES = Annotated[int, typer.Option(min=0, help="Nodes of the machine; 0: what t
 POLICY = Annotated[
     str,
     typer.Option(
-        help=f"One of {', '.join(registry.POLICIES)}, or FILE.py[:CLASS]; else the batch's own, "
-        "easy, or with --malleable malleable. Several, as in easy,malleable, are compared."
+        help=f"One of {', '.join(registry.POLICIES)}, or FILE.py[:CLASS], with options as in "
+        "marginal:payback=5; else the batch's own, easy, or with --malleable malleable. Several, "
+        "as in easy,malleable, are compared."
     ),
 ]
 START = Annotated[

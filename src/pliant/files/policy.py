@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
@@ -14,13 +15,14 @@ from pliant.model.errors import PolicyError
 from pliant.model.nearest import nearest
 from pliant.policy import registry
 from pliant.policy.order import HALF_LIFE_S, ordered
+from pliant.policy.parameters import split
 from pliant.policy.view import ClusterView, Decision, Policy, Promise, Reason, Remember, Wake, rebalances
 from pliant.policy.view import half_life_s as asked_half_life_s
 
 
 class PolicySpec(NamedTuple):
-    """A policy as a user or a batch names it: of the registry, or the class in a file, with the order of its
-    queue. What is empty or None is not said."""
+    """A policy as a user or a batch names it: of the registry, or the class in a file, with parameters if any
+    (``marginal:payback=5``), and the order of its queue. What is empty or None is not said."""
 
     name: str = ""
     start: str | None = None
@@ -45,27 +47,27 @@ class PolicySpec(NamedTuple):
 
     def make(self) -> Policy:
         """A new one. PolicyError if what is named does not exist, or does not go together."""
-        kind = self._of_file() if ".py" in self.name else registry.kind_of(self.name)
-        policy = registry.build(kind, self.name, self.start)
+        name, said = split(self.name)
+        kind = _of_file(name, self.start) if ".py" in name else registry.kind_of(name)
+        policy = registry.build(kind, name, self.start, said)
         order = "submission" if self.order is None else self.order
         return ordered(policy, order, self.weights, self.half_life_s)
 
-    def _of_file(self) -> Callable[..., Policy]:
-        """What makes policies of the user's class, each of them checked."""
-        kind = load_class(self.name)
-        if self.start is not None and not registry.has_start_rule(kind):
-            raise PolicyError(f"{self.name}: class {kind.__name__} takes no start rule (an option start=...)")
 
-        def made(start: str | None = None) -> Policy:
-            try:
-                policy = kind() if start is None else kind(start=start)
-                return Checked(policy, Path(self.name.partition(".py")[0] + ".py"))
-            except (Exception, SystemExit) as error:
-                raise PolicyError(
-                    f"{self.name}: class {kind.__name__}: {type(error).__name__}: {error}"
-                ) from error
+def _of_file(name: str, start: str | None) -> Callable[..., Policy]:
+    """What makes policies of the user's class, each of them checked."""
+    kind = load_class(name)
+    if start is not None and not registry.has_start_rule(kind):
+        raise PolicyError(f"{name}: class {kind.__name__} takes no start rule (an option start=...)")
 
-        return made
+    @wraps(kind)
+    def made(**options: Any) -> Policy:
+        try:
+            return Checked(kind(**options), Path(name.partition(".py")[0] + ".py"))
+        except (Exception, SystemExit) as error:
+            raise PolicyError(f"{name}: class {kind.__name__}: {type(error).__name__}: {error}") from error
+
+    return made
 
 
 NOTHING_SAID = PolicySpec()

@@ -20,6 +20,7 @@ from pliant.policy.keep_preferred import KeepPreferred
 from pliant.policy.malleable import Malleable
 from pliant.policy.marginal import Marginal
 from pliant.policy.order import HALF_LIFE_S, ordered
+from pliant.policy.parameters import split, values
 from pliant.policy.sizing import AVERAGE, MIN, PREFERRED
 from pliant.policy.view import Policy
 
@@ -63,9 +64,11 @@ def make(
     weights: Mapping[str, float] | None = None,
     half_life_s: float = HALF_LIFE_S,
 ) -> Policy:
-    """The policy ``name``, starting jobs that have a choice by rule ``start`` (else its own default), in one
-    of ``ORDERS``: the last two parameters are those of ``ordered``. PolicyError where there is no such thing."""
-    return ordered(build(kind_of(name), name, start), order, weights, half_life_s)
+    """The policy ``name``, which may have parameters (``marginal:payback=5``), starting jobs that have a choice by rule
+    ``start`` (else its own default), in one of ``ORDERS``: the last two parameters are those of ``ordered``.
+    PolicyError where there is no such thing."""
+    plain, said = split(name)
+    return ordered(build(kind_of(plain), plain, start, said), order, weights, half_life_s)
 
 
 def kind_of(name: str) -> Callable[..., Policy]:
@@ -75,15 +78,26 @@ def kind_of(name: str) -> Callable[..., Policy]:
     return POLICIES[name]
 
 
-def build(kind: Callable[..., Policy], name: str, start: str | None = None) -> Policy:
-    """A policy of ``kind``, known as ``name``, by start rule ``start``, else its own default. PolicyError."""
-    if start is None:
-        return kind()
-    if start not in START_RULES:
-        raise PolicyError(f"there is no start rule {start!r} (known: {', '.join(START_RULES)})")
-    if not has_start_rule(kind):
-        raise PolicyError(f"policy {name!r} has no start rule: it chooses the sizes itself")
-    return kind(start=start)
+def build(
+    kind: Callable[..., Policy], name: str, start: str | None = None, said: Mapping[str, str] | None = None
+) -> Policy:
+    """A policy of ``kind``, known as ``name``, by start rule ``start``, else its own default, and with what is ``said``
+    of its parameters, which its name tells then. PolicyError."""
+    given = values(kind, name, said or {})
+    rule = given.get("start", start)
+    if start is not None and rule != start:
+        raise PolicyError(f"policy {name!r}: it is to start jobs by {rule} and by {start}; name one rule")
+    if rule is not None:
+        if rule not in START_RULES:
+            raise PolicyError(f"there is no start rule {rule!r} (known: {', '.join(START_RULES)})")
+        if not has_start_rule(kind):
+            raise PolicyError(f"policy {name!r} has no start rule: it chooses the sizes itself")
+        given["start"] = rule
+    policy = kind(**given)
+    if said:
+        told = ":".join(f"{key}={text}" for key, text in said.items())
+        vars(policy)["name"] = f"{policy.name}:{told}"  # of this one, whatever its class is called
+    return policy
 
 
 def has_start_rule(kind: Callable[..., Policy]) -> bool:

@@ -154,6 +154,28 @@ def test_what_a_lost_group_means_is_a_property_of_the_kind_of_job() -> None:
         assert [event.exit_code for event in heard.events if isinstance(event, e.Ended)] == [code]
 
 
+def test_a_killed_rank_is_named_though_others_had_complained_before_it_was_heard() -> None:
+    """An MPI may tell rank 1 that rank 0 is gone, which then aborts, before the agent of rank 0 does."""
+    for code, first in ((-9, "rank 0 of group 0 on n0 was ended by signal 9; "), (2, "")):
+        life, heard = three(JobKind.MPI)
+        abort = m.Error("rank 1 called MPI_Abort")
+        life.heard(1, m.Relay(1, 1, 0, msgspec.Raw(codec.encode(abort))))
+        life.heard(0, m.Exited(1, 0, 0, code))
+        ends(life, 1, 2, code=-9)
+        life.heard(0, m.Exited(1, 0, 1, -9))
+        life.tail("")
+        assert [event.error for event in heard.events if isinstance(event, e.Ended)] == [
+            f"{first}rank 1 called MPI_Abort"
+        ]
+    life, heard = three(JobKind.MPI)  # and what follows from an abort is no cause of it
+    life.heard(1, m.Relay(1, 1, 0, msgspec.Raw(codec.encode(m.Error("rank 1 called MPI_Abort")))))
+    ends(life, 1, 0, 2, code=-9)
+    life.tail("")
+    assert [event.error for event in heard.events if isinstance(event, e.Ended)] == [
+        "rank 1 called MPI_Abort"
+    ]
+
+
 def test_tasks_of_one_node_do_not_need_each_other_and_a_place_is_one_process() -> None:
     life, heard = three(JobKind.TASKS)
     life.heard(1, m.Exited(1, 1, 0, 3))

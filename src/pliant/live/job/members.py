@@ -14,6 +14,8 @@ from pliant.protocol import messages as m
 from pliant.protocol.phases import Phase
 from pliant.protocol.scheduler_side import SchedulerSide
 
+SIGNALLED = 128
+"""Exit codes above are those of processes that a signal has ended, as a shell shows it."""
 GONE_S = 15.0
 """What the kernel has not removed so long after it was killed is given up; its node will not be proved clean."""
 
@@ -50,6 +52,13 @@ class Members:
         self._exit_code = self._exit_code or code
         self._cause = self._cause or cause
 
+    def _fail_with(self, group: LiveGroup, code: int, error: str) -> None:
+        """Book that a group is lost. If that was none of our doing, what others have complained of before it was heard
+        follows from it: an MPI may tell a rank that its peer is gone before the peer's own agent does."""
+        if self._cause and not self._exit_code and code > SIGNALLED and not group.killed:
+            self._cause = f"{error}; {self._cause}"
+        self.fail(code, error)
+
     def _signal(self, number: int, only: LiveGroup | None = None) -> None:
         for group in self.alive() if only is None else [only]:
             if number == SIGKILL and not self._doom(group):
@@ -75,11 +84,11 @@ class Members:
             self.losses[number] = why
         others = [each.number for each in self.groups.values() if each is not group and self._stays(each)]
         if loss is Loss.ENDS_JOB or not others or (loss is Loss.IS_TOLD and number == self.side.root):
-            self.fail(code, error)
+            self._fail_with(group, code, error)
             self._signal(SIGKILL)
             return
         if loss is Loss.FAILS_JOB:
-            self.fail(code, error)
+            self._fail_with(group, code, error)
         if number == self.side.root:
             self._without_root(min(others))
         elif self._in_session():

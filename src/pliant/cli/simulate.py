@@ -31,6 +31,7 @@ from pliant.sim.instant import Instant
 from pliant.sim.jobs_csv import JobsCsv
 from pliant.study.grid import Grid, study
 from pliant.study.simulation import Ended, simulation
+from pliant.workloads.beliefs import EXACT
 from pliant.workloads.estimates import REQUESTED
 from pliant.workloads.failures import Failures, read_failures
 from pliant.workloads.sources import Overrides, Wish
@@ -85,6 +86,7 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
     seeds: o.SEEDS = 1,
     workers: o.WORKERS = 0,
     estimates: o.ESTIMATES = REQUESTED,
+    belief: o.BELIEF = EXACT,
     node_flops: o.NODE_FLOPS = None,
     pass_interval: o.PASS_INTERVAL = None,
     cooldown: o.COOLDOWN = None,
@@ -115,6 +117,7 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
         rigid,
         compat=compat,
         estimates=estimates,
+        belief=belief,
         node_flops=node_flops,
         overrides=overrides,
         failures=_failures(failures, requeue=requeue),

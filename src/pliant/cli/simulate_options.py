@@ -45,7 +45,9 @@ MALLEABLE = Annotated[
 COMPAT = Annotated[
     bool, typer.Option("--compat", help="With --malleable: run times in the published, longer form.")
 ]
-SEED = Annotated[int, typer.Option(min=0, help="Seed of generators, of --malleable and --estimates.")]
+SEED = Annotated[
+    int, typer.Option(min=0, help="Seed of generators, of --malleable, --estimates and --belief.")
+]
 SEEDS = Annotated[
     int, typer.Option(min=1, help="Repeat with so many seeds, and show means and 95 % intervals.")
 ]
@@ -53,6 +55,13 @@ WORKERS = Annotated[int, typer.Option(min=0, help="Processes for several simulat
 ESTIMATES = Annotated[
     str,
     typer.Option(help="Users' estimates: requested, exact, or factor:F (up to F + 1 times too long)."),
+]
+BELIEF = Annotated[
+    str,
+    typer.Option(
+        help="How long policies believe that jobs with a model take: exact, estimate (what users say), or factor:F "
+        "(up to F times too long or too short)."
+    ),
 ]
 NODE_FLOPS = Annotated[
     float | None, typer.Option(min=1.0, help="Speed of a node in FLOP/s, for ElastiSim's jobs.")

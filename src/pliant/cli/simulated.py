@@ -16,6 +16,7 @@ from pliant.plan.cost import INSTANT
 from pliant.report.words import count, seconds
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import SimEnd
+from pliant.workloads.beliefs import EXACT
 from pliant.workloads.estimates import REQUESTED
 from pliant.workloads.failures import Failures
 from pliant.workloads.sources import Wish, Workload
@@ -57,19 +58,23 @@ def write(report: Path, picture: Picture, of: Simulated, metrics: RunMetrics) ->
 def facts(wish: Wish, load: Workload, start: str | None, instant: Instant, end: SimEnd) -> list[str]:
     """What the user asked for beside workload, policy (whose name tells the queue's order) and nodes, and
     what no chart shows."""
-    found: list[str] = []
-    if wish.rigid:
-        found.append("every job at its preferred size")
-    if wish.percent is not None:
-        found.append(f"{wish.percent:g} % of rigid jobs made malleable")
-    if wish.compat:
-        found.append("run times in the published, longer form")
-    if wish.estimates != REQUESTED:
-        found.append(f"estimates {wish.estimates}")
-    if start:
-        found.append(f"start rule {start}")
-    if load.settings.pass_interval_s:
-        found.append(f"a pass every {seconds(load.settings.pass_interval_s)}")
+    stated = (
+        (wish.rigid, "every job at its preferred size"),
+        (wish.percent is not None, f"{wish.percent or 0:g} % of rigid jobs made malleable"),
+        (wish.compat, "run times in the published, longer form"),
+        (wish.estimates != REQUESTED, f"estimates {wish.estimates}"),
+        (wish.belief != EXACT, f"policies believe run times by {wish.belief}"),
+        (bool(start), f"start rule {start}"),
+        (load.settings.pass_interval_s > 0, f"a pass every {seconds(load.settings.pass_interval_s)}"),
+    )
+    patience = (
+        ("cooldown_s", "between two resizes of a job"),
+        ("offer_deadline_s", "for an answer to an offer"),
+        ("resize_deadline_s", "for a resize"),
+    )
+    asked = wish.overrides._asdict()
+    found = [text for so, text in stated if so]
+    found += [f"{seconds(asked[key])} {what}" for key, what in patience if asked[key] is not None]
     found += _failing(load.failures, end)
     if _resizes_at_once(load):
         found.append("resizes take no time")

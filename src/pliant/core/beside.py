@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pliant.core import records as r
+from pliant.core.nodes import Nodes
 from pliant.core.usage import Fold, both, followed
 from pliant.model.errors import PolicyError
 from pliant.model.jobs import JobState
@@ -22,7 +23,7 @@ LONG = 64
 """From so many waiting jobs on there is an index of them: fewer are looked at one by one as quickly."""
 
 
-class Beside:
+class Beside(Nodes):
     """A part of the state. What users have used is attached to its fold, so that it costs only the records that it is
     about, and those only where it is asked for."""
 

@@ -18,16 +18,26 @@ ALL: Mapping[int, int] = MappingProxyType({})
 """All ranks of all groups are awake."""
 
 
+OF_RESIZE = (
+    "after", "arriving", "before", "deadline", "giving", "id", "leaving", "lost", "must", "nodes", "offered",
+    "slots", "stage",
+)  # fmt: skip
+OF_JOB = (
+    "awake", "bounds", "ending", "epoch", "expected_end", "failures", "fraction", "fraction_at", "gap", "greeted",
+    "groups", "grow_from", "heard", "id", "last_group", "limited", "losses", "nodes", "not_before", "on",
+    "one_world", "pinned", "promised", "resize", "root", "settled", "size", "spec", "started", "state",
+    "stays_put", "target", "used", "why", "wish",
+)  # fmt: skip
+"""What is known of a resize, and of a job."""
+
+
 class Resize:
     """The one outstanding resize of a job. ``stage`` is a state of ``resizing.TABLE``; ``nodes`` are reserved for it
     now, and ``giving`` is the number of nodes that the job is about to give back by it. ``lost`` counts the
     groups that the job has lost since it was offered: by so many the size may be below ``after`` when it is done.
     ``slots``: so many ranks of groups are to be awake."""
 
-    __slots__ = (
-        "after", "arriving", "before", "deadline", "giving", "id", "leaving", "lost", "must", "nodes", "offered",
-        "slots", "stage",
-    )  # fmt: skip
+    __slots__ = OF_RESIZE
 
     def __init__(self, record: r.ResizeOffered, deadline: float) -> None:
         self.id = record.resize
@@ -69,12 +79,7 @@ class Job:
     groups of which ranks sleep, and how many do not; what sleeps holds its slots of the node like what computes.
     """
 
-    __slots__ = (
-        "awake", "bounds", "ending", "epoch", "expected_end", "failures", "fraction", "fraction_at", "gap", "greeted",
-        "groups", "grow_from", "heard", "id", "last_group", "limited", "losses", "nodes", "not_before", "on",
-        "one_world", "pinned", "promised", "resize", "root", "settled", "size", "spec", "started", "state",
-        "stays_put", "target", "used", "why", "wish",
-    )  # fmt: skip
+    __slots__ = OF_JOB
 
     def __init__(self, number: int, spec: JobSpec) -> None:
         self.id = number
@@ -189,9 +194,9 @@ class Job:
 
     def snapshot(self) -> dict[str, Any]:
         """Everything that is known of the job, comparable."""
-        values = {name: getattr(self, name) for name in self.__slots__ if name != "resize"}
+        values = {name: getattr(self, name) for name in OF_JOB if name != "resize"}
         values["groups"] = dict(enumerate(NodeSet(self.nodes)) if self.groups is None else self.groups)
         values["awake"] = dict(self.awake)
         if self.resize is not None:
-            values["resize"] = {name: getattr(self.resize, name) for name in self.resize.__slots__}
+            values["resize"] = {name: getattr(self.resize, name) for name in OF_RESIZE}
         return values

@@ -11,7 +11,6 @@ from typing import Any
 from pliant.core import records as r
 from pliant.core.beside import Beside
 from pliant.core.job import Job, Resize
-from pliant.core.nodes import Nodes
 from pliant.core.settings import DOUBLINGS, NEVER, Settings
 from pliant.model.groups import Group
 from pliant.model.jobs import JobClass, JobState
@@ -21,7 +20,7 @@ from pliant.protocol import resizing
 from pliant.protocol.resizing import Effect
 
 
-class State(Nodes, Beside):
+class State(Beside):
     """All nodes and all jobs that have not ended; a policy sees it as a ClusterView.
 
     ``limited`` counts the running jobs that have a walltime to keep; from ``resting`` on, every job may be

@@ -144,7 +144,7 @@ class _Behind:
         if reservation is None:
             spare, limit = NEVER, NEVER
         else:
-            spare, limit = reservation.spare, reservation.at - self._now
+            spare, limit = float(reservation.spare), reservation.at - self._now
             limit += 1e-9 + 1e-12 * abs(reservation.at)  # rounding is for who looks closely
         malleable = limit if self._least_s else NEVER
         others = NEVER if self._resizes else malleable

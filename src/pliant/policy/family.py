@@ -3,7 +3,7 @@ with true EASY in between. The published program's faults are mended as the note
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pliant.policy.agreement import ANYONE, Agreement, Ledger, Rule
@@ -306,13 +306,3 @@ def end_at(job: JobView, size: int, now: float) -> float:
     if size == job.size:
         return job.expected_end
     return now + max(0.0, job.expected_end - now) * job.spec.estimate(size) / job.spec.estimate(job.size)
-
-
-def member(sizing: Sizing, rule: Rule, line: str) -> Callable[..., Agreeing]:
-    """What makes the policy ``sizing.name``-``rule.name``, described by ``line``."""
-
-    def made(payback: float = 2.0) -> Agreeing:
-        return Agreeing(sizing, rule, payback)
-
-    made.__doc__ = line
-    return made

@@ -9,6 +9,7 @@ from typing import Any
 
 from pliant.model.errors import PolicyError
 from pliant.model.nearest import nearest
+from pliant.policy.view import Policy, half_life_s, rebalances
 
 
 def split(text: str) -> tuple[str, dict[str, str]]:
@@ -37,7 +38,18 @@ def values(kind: Callable[..., object], name: str, said: Mapping[str, str]) -> d
     return {key: _value(name, key, text, known[key].default) for key, text in said.items()}
 
 
-_ANY = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD, Parameter.POSITIONAL_ONLY)
+class Told:
+    """``policy`` by a name that tells its parameters."""
+
+    def __init__(self, policy: Policy, name: str) -> None:
+        self.name = name
+        self.rebalances = rebalances(policy)
+        self.half_life_s = half_life_s(policy)
+        self.decide = policy.decide
+
+
+_ANY = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+"""Parameters of classes that were compiled look as if they could not be named."""
 
 
 def _value(name: str, key: str, text: str, default: object) -> Any:

@@ -7,21 +7,21 @@ from inspect import signature
 
 from pliant.model.errors import PolicyError
 from pliant.model.nearest import nearest
-from pliant.policy.agreement import AGREEMENT, POOL, STEAL
+from pliant.policy.agreement import AGREEMENT, POOL, STEAL, Rule
 from pliant.policy.conservative import Conservative
 from pliant.policy.dmr import DmrPreferred, DmrWide
 from pliant.policy.easy import Easy
 from pliant.policy.entitled.entitled import Entitled
 from pliant.policy.equipartition import Equipartition
-from pliant.policy.family import member
+from pliant.policy.family import Agreeing
 from pliant.policy.fcfs import Fcfs
 from pliant.policy.firstfit import FirstFit
 from pliant.policy.keep_preferred import KeepPreferred
 from pliant.policy.malleable import Malleable
 from pliant.policy.marginal import Marginal
 from pliant.policy.order import HALF_LIFE_S, ordered
-from pliant.policy.parameters import split, values
-from pliant.policy.sizing import AVERAGE, MIN, PREFERRED
+from pliant.policy.parameters import Told, split, values
+from pliant.policy.sizing import AVERAGE, MIN, PREFERRED, Sizing
 from pliant.policy.view import Policy
 
 START_RULES = ("min", "preferred", "free", "max")
@@ -37,6 +37,17 @@ RULES = {
     POOL: "freed nodes are pooled",
 }
 
+
+def _member(sizing: Sizing, rule: Rule, line: str) -> Callable[..., Policy]:
+    """What makes the policy ``sizing.name``-``rule.name``, described by ``line``."""
+
+    def made(payback: float = 2.0) -> Policy:
+        return Agreeing(sizing, rule, payback)
+
+    made.__doc__ = line
+    return made
+
+
 POLICIES: dict[str, Callable[..., Policy]] = {
     "fcfs": Fcfs,
     "firstfit": FirstFit,
@@ -50,7 +61,7 @@ POLICIES: dict[str, Callable[..., Policy]] = {
     "dmr-preferred": DmrPreferred,
     "dmr-wide": DmrWide,
 } | {
-    f"{sizing.name}-{rule.name}": member(sizing, rule, f"{gives}; {keeps}.")
+    f"{sizing.name}-{rule.name}": _member(sizing, rule, f"{gives}; {keeps}.")
     for sizing, gives in SIZINGS.items()
     for rule, keeps in RULES.items()
 }
@@ -96,7 +107,7 @@ def build(
     policy = kind(**given)
     if said:
         told = ":".join(f"{key}={text}" for key, text in said.items())
-        vars(policy)["name"] = f"{policy.name}:{told}"  # of this one, whatever its class is called
+        return Told(policy, f"{policy.name}:{told}")
     return policy
 
 

@@ -17,7 +17,8 @@ from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.easy import Easy
-from pliant.policy.marginal import LEAST_S, Marginal
+from pliant.policy.ladder import LEAST_S
+from pliant.policy.marginal import Marginal
 from pliant.policy.view import ClusterView, Decision, JobView, Resize, Start
 from pliant.workloads.generators.lublin import lublin_jobs
 from pliant.workloads.generators.paper2 import COST

@@ -79,7 +79,7 @@ class Job:
     groups of which ranks sleep, and how many do not; what sleeps holds its slots of the node like what computes.
     """
 
-    __slots__ = OF_JOB
+    __slots__ = (*OF_JOB, "_paced", "_rate")
 
     def __init__(self, number: int, spec: JobSpec) -> None:
         self.id = number
@@ -118,6 +118,8 @@ class Job:
         self.ending: JobState | None = None
         self.why = ""
         self.wish: Wish | None = None
+        self._paced = 0
+        self._rate = 0.0
 
     @property
     def offered_at(self) -> float | None:
@@ -128,8 +130,9 @@ class Job:
         """Seconds to the end at the present size: from progress, else the model, else the estimate."""
         model = self.spec.model
         if model is not None:
-            rate = 1.0 / model.time(self.size)
-            return max(0.0, (1.0 - self.fraction) / rate - (now - self.fraction_at))
+            if self._paced != self.size:
+                self._paced, self._rate = self.size, 1.0 / model.time(self.size)
+            return max(0.0, (1.0 - self.fraction) / self._rate - (now - self.fraction_at))
         if self.fraction > 0.0:
             # Without a model the past is the best guide: the same speed as on average so far.
             took = self.fraction_at - self.started

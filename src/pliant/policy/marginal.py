@@ -9,26 +9,28 @@ and starting are thus compared in one unit, and short jobs, and jobs that scale,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 from pliant.model.jobs import JobClass
 from pliant.model.speedup import falls
-from pliant.policy.easy import BACKFILLED, Reservation, earliest
+from pliant.policy.easy import BACKFILLED, NEVER, Reservation, earliest
 from pliant.policy.fcfs import FITS
-from pliant.policy.resizing import down, pays, up
+from pliant.policy.given import Head, Nodes, Sizes, after, shrink_s
+from pliant.policy.ladder import LEAST_S, Ladder
+from pliant.policy.resizing import down, up
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Resize, Start
 
-LEAST_S = 10.0
-"""Less time left than this counts as this, as in the bounded slowdown: else a job's last moments outweigh all."""
 DEPTH = 100
 """So many waiting jobs behind the head are tried in a pass once no node is free."""
 
+KEPT = 64
+"""So many ladders are kept at least."""
 MARGIN = 2.0
 """Nodes move between running jobs only if they are worth so many times more where they go."""
 
-Entry = tuple[float, int, JobView]
-"""A running job and what its next node is worth, ready for a heap."""
+Entry = tuple[float, int, Ladder]
+"""The ladder of a job and what its next node is worth, ready for a heap."""
 
 
 class Marginal:
@@ -47,99 +49,40 @@ class Marginal:
 
     def __init__(self, payback: float = 2.0) -> None:
         self._payback = payback
+        self._ladders: dict[int, Ladder] = {}
+        self._passes = 0
 
     def decide(self, view: ClusterView) -> list[Decision]:
-        return _Pass(view, self._payback).decide()
-
-
-class _Nodes:
-    """Nodes that nobody computes on: ``free`` now; ``coming`` in a moment; and ``awaited``, which come as well, but
-    are given already to jobs that start then."""
-
-    __slots__ = ("awaited", "coming", "free")
-
-    def __init__(self, free: int, coming: int) -> None:
-        self.free = free
-        self.coming = coming
-        self.awaited = 0
-
-    def lacking(self, size: int) -> int:
-        """How many of ``size`` would have to come from running jobs; 0 or less if none."""
-        return size - self.free - self.coming
-
-    def give(self, size: int) -> None:
-        """Free ones, to one that starts or grows now."""
-        self.free -= size
-
-    def expect(self, size: int) -> None:
-        """So many more, which running jobs leave."""
-        self.coming += size
-
-    def promise(self, size: int) -> None:
-        """Those that are coming, then free ones, to one that starts when all of them have come."""
-        back = min(self.coming, size)
-        self.coming -= back
-        self.awaited += back
-        self.free -= size - back
-
-
-class _Sizes(dict[int, int]):
-    """The sizes that jobs go to, by number, where it is not the one they have, and for whom those shrink that do."""
-
-    __slots__ = ("served",)
-
-    def __init__(self) -> None:
-        self.served: dict[int, JobView] = {}
-
-    def shrink(self, sizes: dict[int, int], other: JobView) -> None:
-        """Let jobs go to smaller ``sizes`` for ``other``."""
-        self.update(sizes)
-        self.served.update(dict.fromkeys(sizes, other))
-
-
-class _Head:
-    """Whether the head of the queue is ``blocked``, and its reservation, which nobody behind it may delay; None
-    also if nobody knows when enough nodes will be there."""
-
-    __slots__ = ("blocked", "reservation")
-
-    def __init__(self) -> None:
-        self.blocked = False
-        self.reservation: Reservation | None = None
-
-    def block(self, reservation: Reservation | None) -> None:
-        self.blocked = True
-        self.reservation = reservation
-
-    def delayed(self, size: int, end: float) -> bool:
-        """Whether ``size`` nodes more that are held until ``end`` would delay it."""
-        reservation = self.reservation
-        return reservation is not None and size > reservation.spare and end > reservation.at
-
-    def book(self, size: int, end: float) -> None:
-        """``size`` nodes more are held until ``end``."""
-        reservation = self.reservation
-        if reservation is not None and end > reservation.at:
-            reservation.spare -= size
+        self._passes += 1
+        made = _Pass(view, self._payback, self._ladders, self._passes)
+        decisions = made.decide()
+        if len(self._ladders) > KEPT + 2 * made.looked_at:
+            self._ladders = {
+                number: ladder for number, ladder in self._ladders.items() if ladder.seen == self._passes
+            }
+        return decisions
 
 
 class _Pass:
     """What is still to be had, and what has been decided."""
 
-    def __init__(self, view: ClusterView, payback: float) -> None:
+    def __init__(self, view: ClusterView, payback: float, ladders: dict[int, Ladder], number: int) -> None:
         self.view = view
+        self.looked_at = 0
+        self._number = number
+        self._ladders = ladders
         self.now = view.now
-        self._nodes = _Nodes(view.free, view.returning())
-        self._sizes = _Sizes()
-        self._head = _Head()
+        self._nodes = Nodes(view.free, view.returning())
+        self._sizes = Sizes()
+        self._head = Head()
         self._payback = payback
-        self._able = {job.id: job for job in view.elastic if view.resizable(job)}
+        self._able = {job.id: self._look(job) for job in view.elastic if view.resizable(job)}
         self._starts: list[tuple[JobView, Reason]] = []
         self._claims: list[JobView] = []
         self._late: set[int] = set()
-        self._shrink_s = _shrink_s(view)
+        self._shrink_s = shrink_s(view)
         self._donors: list[Entry] | None = None
-        self._left: dict[int, tuple[float, Callable[[int], float]]] = {}
+        self._in_vain: list[tuple[int, float]] = []
 
     def decide(self) -> list[Decision]:
         decisions: list[Decision] = self._serve()
@@ -153,14 +96,9 @@ class _Pass:
     def _serve(self) -> list[Decision]:
         """Give the waiting jobs their nodes, in order; the promise to the one that has to wait."""
         promises: list[Decision] = []
-        nodes, head = self._nodes, self._head
-        tries = DEPTH
-        for job in self.view.queue:
-            if nodes.free <= 0:
-                tries -= head.blocked
-                if tries < 0 or (head.blocked and not self.donors()):
-                    break
-            if head.blocked and self._delays(job):
+        head = self._head
+        for job in self._candidates():
+            if head.blocked and (self._delays(job) or self._hopeless(job)):
                 continue
             size = self._wanted(job)
             if not head.blocked:
@@ -173,6 +111,61 @@ class _Pass:
             elif size := self._harmless(job, size):
                 self._claim(job, size, BACKFILLED)
         return promises
+
+    def _candidates(self) -> Iterator[JobView]:
+        """The waiting jobs in their order, as far as a pass goes; behind a blocked head, while nodes are free, only
+        those that may be found neither to delay it nor to be hopeless."""
+        nodes, head, backlog = self._nodes, self._head, self.view.backlog
+        last, tries = 0, DEPTH
+        for job in self.view.queue:
+            if nodes.free <= 0:
+                tries -= head.blocked
+                if tries < 0 or (head.blocked and not self.donors()):
+                    return
+            yield job
+            if head.blocked and backlog is not None:
+                last = job.id
+                break
+        else:
+            return
+        until = -1
+        asked = self._asked()
+        found = backlog.promising(last, *asked)
+        while True:
+            if (now := self._asked()) != asked:
+                asked, found = now, backlog.promising(last, *now)
+            next_ = next(found, None)
+            if nodes.free <= 0 and until < 0:
+                until = backlog.last_of(tries, last)
+            if next_ is None or (nodes.free <= 0 and (next_.id > until or not self.donors())):
+                return
+            last = next_.id
+            yield next_
+
+    def _asked(self) -> tuple[int, float, float, float]:
+        """For ``Backlog.promising``: of which jobs ``_delays`` and ``_hopeless``, which look closely, may be untrue."""
+        reservation, donors, nodes = self._head.reservation, self.donors(), self._nodes
+        spare, limit, quick_s = NEVER, NEVER, 0.0
+        if reservation is not None:
+            spare, limit = float(reservation.spare), reservation.at - self.now
+            limit += 1e-9 + 1e-12 * abs(reservation.at)
+        if donors:
+            loss = donors[0][0]
+            quick_s = (1.0 + 1e-9) / loss if loss > 0.0 else NEVER
+        return nodes.free + nodes.coming, quick_s, spare, limit
+
+    def _hopeless(self, job: JobView) -> bool:
+        """Whether ``job`` lacks nodes at any size, and no size is worth what they are worth to the one who would give
+        the first: a quick look at what ``_take`` finds for most."""
+        lack = self._nodes.lacking(job.bounds.min)
+        if lack <= 0:
+            return False
+        if not self.donors():
+            return True
+        spec = job.spec
+        return self._too_dear(lack, 1.0 / max(LEAST_S, spec.walltime_s)) and (
+            job.bounds.min == job.bounds.max or (spec.job_class is JobClass.MALLEABLE and falls(spec.model))
+        )
 
     def _delays(self, job: JobView) -> bool:
         """Whether ``job`` would delay the head at any size: a quick look at what ``_harmless`` finds for most."""
@@ -223,14 +216,14 @@ class _Pass:
         """Give ``job`` its nodes: now if they are free, else when others have left them."""
         nodes, head = self._nodes, self._head
         late = size > nodes.free
+        lack = nodes.lacking(size) if late else 0
+        if lack > 0 and self._too_dear(lack, self._gain(job, size)):
+            return False
         if late:
             self._late.add(job.id)
         end = self._end(job, size) if head.reservation is not None else 0.0
         if late:
-            if head.delayed(size, end):
-                return False
-            lack = nodes.lacking(size)
-            if lack > 0 and not self._take(job, size, lack):
+            if head.delayed(size, end) or (lack > 0 and not self._take(job, size, lack)):
                 return False
             nodes.promise(size)
         else:
@@ -243,50 +236,59 @@ class _Pass:
 
     # ---- what nodes are worth ------------------------------------------------------------------------
 
-    def _time_left(self, job: JobView, size: int) -> float:
-        """Seconds that ``job`` still takes on ``size`` nodes."""
-        known = self._left.get(job.id)
-        if known is None:
-            preferred = job.bounds.preferred
-            if job.size:
-                left = job.remaining_s(self.now) * job.spec.speed_ratio(preferred, job.size)
-            else:
-                left = job.spec.estimate(preferred)
-            known = self._left[job.id] = max(LEAST_S, left), job.spec.speed_ratios(preferred)
-        left, ratio = known
-        return left * ratio(size)
-
-    def _worth(self, job: JobView, size: int, more: int) -> float:
-        """What each node between ``size`` and ``more`` adds to the rate at which jobs end, in 1 / s."""
-        return (1.0 / self._time_left(job, more) - 1.0 / self._time_left(job, size)) / (more - size)
+    def _look(self, job: JobView) -> Ladder:
+        """The ladder of ``job``, as of now."""
+        ladder = self._ladders.get(job.id)
+        if ladder is None or not ladder.fits(job, self.view.cost):
+            ladder = self._ladders[job.id] = Ladder(job, self.view.cost)
+        if ladder.seen != self._number:
+            ladder.look(job, self.now, self._number)
+            self.looked_at += 1
+        return ladder
 
     def donors(self) -> list[Entry]:
         """Those who could give nodes, the next node that is worth least first."""
         if self._donors is None:
             self._donors = []
-            for job in self._able.values():
-                if below := down(job, job.size):
-                    self._donors.append((self._worth(job, below, job.size), job.id, job))
+            for number, ladder in self._able.items():
+                if ladder.below.to:
+                    self._donors.append((ladder.below.worth / ladder.left, number, ladder))
             heapify(self._donors)
         return self._donors
 
-    def _take(self, waiting: JobView, size: int, lack: int) -> bool:
-        """Take ``lack`` nodes from where they are worth least, if that is less than the start is worth."""
-        gain = 1.0 / self._time_left(waiting, size)
+    def _gain(self, waiting: JobView, size: int) -> float:
+        """What its start adds to the rate at which jobs end, in 1 / s."""
+        spec, preferred = waiting.spec, waiting.bounds.preferred
+        return 1.0 / (max(LEAST_S, spec.estimate(preferred)) * spec.speed_ratio(size, preferred))
+
+    def _too_dear(self, lack: int, gain: float) -> bool:
+        """Whether ``lack`` nodes are worth ``gain`` or more where one is worth least; or somebody who lacked no more,
+        to whom it was worth no less, has failed to get them in this pass."""
         donors = self.donors()
         if not donors or donors[0][0] * lack >= gain:
-            return False
+            return True
+        return any(lack >= least and gain <= most for least, most in self._in_vain)
+
+    def _take(self, waiting: JobView, size: int, lack: int) -> bool:
+        """Take ``lack`` nodes from where they are worth least, if that is less than the start is worth."""
+        gain = self._gain(waiting, size)
+        donors = self.donors()
         heap = donors.copy()
         sizes = self._cheapest(heap, lack, gain)
         if sizes is None:
+            self._in_vain.append((lack, gain))
             return False
         cost = self._shrink_s
         soon = self._first_time(size) if cost > 0.0 else None
         if soon is not None and soon.at - self.now <= cost:
             return False
         self._donors = heap
+        self._in_vain.clear()
         self._nodes.expect(
-            sum(self._sizes.get(number, self._able[number].size) - below for number, below in sizes.items())
+            sum(
+                self._sizes.get(number, self._able[number].job.size) - below
+                for number, below in sizes.items()
+            )
         )
         self._sizes.shrink(sizes, waiting)
         return True
@@ -298,7 +300,8 @@ class _Pass:
         while lack > 0:
             if not heap:
                 return None
-            worth, number, job = heappop(heap)
+            worth, number, ladder = heappop(heap)
+            job = ladder.job
             have = sizes.get(number) or self._sizes.get(number, job.size)
             below = down(job, have, lack)
             if self._harms(job, below):
@@ -308,8 +311,9 @@ class _Pass:
                 return None
             lack -= have - below
             sizes[number] = below
-            if further := down(job, below):
-                heappush(heap, (self._worth(job, further, below), number, job))
+            further = ladder.down(below)
+            if further.to:
+                heappush(heap, (further.worth / ladder.left, number, ladder))
         return sizes
 
     def _harms(self, job: JobView, size: int) -> bool:
@@ -348,7 +352,7 @@ class _Pass:
         if coming := nodes.coming + nodes.awaited:
             releases.append((self.now + self._shrink_s, coming))
         releases.sort()
-        return earliest(self.now, nodes.free, need, _after(releases, nodes.awaited))
+        return earliest(self.now, nodes.free, need, after(releases, nodes.awaited))
 
     # ---- what is left over ---------------------------------------------------------------------------
 
@@ -361,63 +365,84 @@ class _Pass:
         nodes, sizes = self._nodes, self._sizes
         if nodes.free <= 0:
             return
-        takers = [job for job, _ in self._starts if job.spec.job_class is JobClass.MALLEABLE]
+        takers = [self._look(job) for job, _ in self._starts if job.spec.job_class is JobClass.MALLEABLE]
         if nodes.coming <= 0:
-            takers += [job for job in self._able.values() if self._growable(job)]
+            takers += [ladder for ladder in self._able.values() if self._growable(ladder.job)]
         heap: list[Entry] = []
-        for job in takers:
-            size = sizes.get(job.id, job.size)
-            if more := up(job, size):
-                heap.append((-self._worth(job, size, more), job.id, job))
+        for ladder in takers:
+            job = ladder.job
+            step = ladder.above if job.size else ladder.up(sizes[job.id])
+            if step.to:
+                heap.append((-step.worth / ladder.left, job.id, ladder))
         heapify(heap)
         while heap and nodes.free > 0:
-            _, number, job = heappop(heap)
+            _, number, ladder = heappop(heap)
+            job = ladder.job
             size = sizes.get(number, job.size)
-            more = up(job, size, nodes.free)
-            if (
-                more
-                and (not job.size or pays(self.view, job, more, self._payback))
-                and self._spares(job, size, more)
-            ):
+            more = ladder.up(size).to
+            if more - size > nodes.free:
+                more = up(job, size, nodes.free)
+            if more and (not job.size or ladder.pays(more, self._payback)) and self._spares(job, size, more):
                 nodes.give(more - size)
                 sizes[number] = more
-                if further := up(job, more):
-                    heappush(heap, (-self._worth(job, more, further), number, job))
+                further = ladder.up(more)
+                if further.to:
+                    heappush(heap, (-further.worth / ladder.left, number, ladder))
 
     def _move(self) -> None:
         """Nobody waits: nodes leave where they are worth least, for those to whom they are worth ``MARGIN`` times
         that; these get them in the next pass, once they are free."""
+        if self._nodes.free <= 0 and not self._worth_moving():
+            return
         takers = self._takers()
-        donors = [entry for entry in self.donors() if entry[1] not in self._sizes]
-        heapify(donors)
+        donors = self.donors()
+        if self._sizes:
+            donors = [entry for entry in donors if entry[1] not in self._sizes]
+            heapify(donors)
         grown: dict[int, int] = {}
         spare = self._nodes.free
         while takers:
             worth, number, taker = heappop(takers)
-            size = grown.get(number, taker.size)
-            more = grown[number] = up(taker, size)
+            size = grown.get(number, taker.job.size)
+            more = taker.up(size).to
+            if number not in grown and not taker.pays(more, self._payback):
+                continue
+            grown[number] = more
             spare -= more - size
             taken: dict[int, int] = {}
             while spare < 0 and donors and donors[0][1] not in grown and -worth >= MARGIN * donors[0][0]:
                 _, other, donor = heappop(donors)
-                have = taken.get(other) or self._sizes.get(other, donor.size)
-                below = taken[other] = down(donor, have, -spare)
+                have = taken.get(other) or self._sizes.get(other, donor.job.size)
+                below = taken[other] = down(donor.job, have, -spare)
                 spare += have - below
-                if further := down(donor, below):
-                    heappush(donors, (self._worth(donor, further, below), other, donor))
+                further = donor.down(below)
+                if further.to:
+                    heappush(donors, (further.worth / donor.left, other, donor))
             if spare < 0:
                 return  # not enough for the whole step: then nobody gives anything for it
-            self._sizes.shrink(taken, taker)
-            if further := up(taker, more):
-                heappush(takers, (-self._worth(taker, more, further), number, taker))
+            self._sizes.shrink(taken, taker.job)
+            further = taker.up(more)
+            if further.to:
+                heappush(takers, (-further.worth / taker.left, number, taker))
+
+    def _worth_moving(self) -> bool:
+        """Whether a node is worth enough more to somebody than to somebody else: mostly it is not."""
+        gain, loss = 0.0, float("inf")
+        for ladder in self._able.values():
+            left = ladder.left
+            if ladder.below.to:
+                loss = min(loss, ladder.below.worth / left)
+            if ladder.above.to and ladder.above.worth > gain * left and self._growable(ladder.job):
+                gain = ladder.above.worth / left
+        return gain >= MARGIN * loss
 
     def _takers(self) -> list[Entry]:
-        """A heap of the running jobs to whom a larger size is worth it, the most by it first."""
-        takers: list[Entry] = []
-        for job in self._able.values():
-            more = up(job, job.size) if self._growable(job) else 0
-            if more and pays(self.view, job, more, self._payback):
-                takers.append((-self._worth(job, job.size, more), job.id, job))
+        """A heap of the running jobs that may grow, the most by it first."""
+        takers = [
+            (-ladder.above.worth / ladder.left, number, ladder)
+            for number, ladder in self._able.items()
+            if ladder.above.to and self._growable(ladder.job)
+        ]
         heapify(takers)
         return takers
 
@@ -439,7 +464,10 @@ class _Pass:
         """The starts, and the resizes of those who can be resized now."""
         sizes = self._sizes
         decisions: list[Decision] = [Start(job.id, sizes[job.id], reason) for job, reason in self._starts]
-        for number, job in self._able.items():
+        if len(sizes) == len(self._starts):
+            return decisions
+        for number, ladder in self._able.items():
+            job = ladder.job
             size = sizes.get(number, job.size)
             if size > job.size:
                 left = {"remaining_s": job.remaining_s(self.now)}
@@ -449,25 +477,3 @@ class _Pass:
                 code = "shrink_for_better_use" if other.size else "shrink_for_waiting"
                 decisions.append(Resize(number, size, Reason(code, for_job=other.id)))
         return decisions
-
-
-def _shrink_s(view: ClusterView) -> float:
-    """From a shrink to the moment its nodes are free, with the most that any job may have to move."""
-    cost = view.cost
-    if not cost.data_s:
-        return cost.shrink_s()
-    most = max((job.spec.data_mb / job.bounds.min for job in view.elastic), default=0.0)
-    return cost.shrink_s() + cost.data_s * most
-
-
-def _after(releases: list[tuple[float, int]], first: int) -> list[tuple[float, int]]:
-    """What is left of ``releases`` for those who come after others that wait for ``first`` nodes."""
-    taken = 0
-    while first > 0 and taken < len(releases):
-        end, nodes = releases[taken]
-        if nodes > first:
-            releases[taken] = (end, nodes - first)
-            break
-        first -= nodes
-        taken += 1
-    return releases[taken:]

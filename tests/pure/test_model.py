@@ -32,8 +32,9 @@ def test_a_node_set_is_a_set(a: set[int], b: set[int]) -> None:
     assert sum(high - low + 1 for low, high in x.ranges()) == len(a)
 
 
-@given(sets_, st.integers(0, 400))
-def test_the_lowest_nodes(a: set[int], count: int) -> None:
+@given(sets_, st.integers(0, 400), st.sampled_from([1, 7, 97]))
+def test_the_lowest_nodes(a: set[int], count: int, apart: int) -> None:
+    a = {n * apart for n in a}
     count %= len(a) + 1
     assert sorted(NodeSet(lowest_bits(NodeSet.of(a).mask, count))) == sorted(a)[:count]
     with pytest.raises(ValueError, match="nodes wanted"):

@@ -115,16 +115,27 @@ def without(mask: int, other: int) -> int:
     return (mask | other) ^ other
 
 
+NEAR = 64
+"""So many bits are looked at first, beside two for each that is wanted."""
+
+
 def lowest_bits(mask: int, count: int, have: int | None = None) -> int:
-    """The lowest ``count`` set bits of ``mask``, which has ``have`` of them where that is known: the end of them is in
-    one half of it, and in one half of that."""
+    """The lowest ``count`` set bits of ``mask``, which has ``have`` of them where that is known: mostly they are near
+    its beginning. The end of them is in one half of what has as many, and in one half of that."""
     if count <= 0:
         return 0
     if count >= (all_of_them := mask.bit_count() if have is None else have):
         if count > all_of_them:
             raise ValueError(f"{count} nodes wanted of a set of {all_of_them}")
         return mask
-    width, end, rest, lacking = mask.bit_length(), 0, mask, count
+    whole, width, end, rest, lacking = mask.bit_length(), NEAR + 2 * count, 0, mask, count
+    while width < whole:
+        rest = mask & ((1 << width) - 1)
+        if rest.bit_count() >= count:
+            break
+        width *= 4
+    else:
+        width, rest = whole, mask
     while width > 1:
         half = width >> 1
         lower = rest & ((1 << half) - 1)

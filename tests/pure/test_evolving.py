@@ -84,12 +84,27 @@ def test_the_nearest_size_of_a_range_will_do() -> None:
     assert sizes(run([by_factor])) == [(0.0, 1), (0.0, 4), (20.0, 0)]
 
 
-def test_without_enough_free_nodes_a_job_stays_as_it_is() -> None:
+def test_what_is_not_free_a_job_gets_as_soon_as_it_is() -> None:
     job = evolving(Phase(WORK, 0.5, 2, 2), Phase(WORK, 0.5, 8, 8))
-    assert sizes(run([rigid("a", 4, 22.0), job])) == [(0.0, 1), (0.0, 2), (40.0, 0)]
+    assert sizes(run([rigid("a", 4, 22.0), job])) == [(0.0, 1), (0.0, 2), (22.0, 8), (26.5, 0)]
     # Nodes that another job leaves in the very instant are free.
     assert sizes(run([rigid("a", 4, 20.0), job])) == [(0.0, 1), (0.0, 2), (20.0, 8), (25.0, 0)]
     assert sizes(run([job, rigid("a", 4, 20.0)])) == [(0.0, 1), (0.0, 2), (20.0, 8), (25.0, 0)]
+    # Nobody waits for it.
+    records = run([rigid("a", 4, 22.0), job, rigid("b", 8, 10.0, at=1.0)])
+    assert sizes(records) == [(0.0, 1), (0.0, 2), (40.0, 0)]
+
+
+def test_what_a_phase_wanted_the_next_does_not() -> None:
+    """The second phase is over before the nodes are there; the third asks for nothing, or for less."""
+    third = Phase(WORK, 0.25)
+    job = evolving(Phase(WORK, 0.5, 2, 2), Phase(WORK, 0.25, 8, 8), third)
+    records = run([rigid("a", 4, 32.0), job])
+    assert sizes(records) == [(0.0, 1), (0.0, 2), (40.0, 0)]
+    wishes = [(x.at, x.wish is not None) for x in records if isinstance(x, r.JobWishes)]
+    assert wishes == [(0.0, True), (20.0, True), (30.0, False)]
+    job = evolving(Phase(WORK, 0.5, 2, 2), Phase(WORK, 0.25, 8, 8), Phase(WORK, 0.25, 3, 3))
+    assert sizes(run([rigid("a", 4, 32.0), job])) == [(0.0, 1), (0.0, 2), (30.0, 3), (30.0 + 20 / 3, 0)]
 
 
 def test_what_a_phase_does_not_need_goes_to_others() -> None:

@@ -14,7 +14,7 @@ from pliant.core import events as e
 from pliant.core import records as r
 from pliant.core.core import SchedulerCore
 from pliant.core.settings import NEVER, Settings
-from pliant.model.jobs import JobClass, JobState
+from pliant.model.jobs import Bounds, JobClass, JobState
 from pliant.model.nodes import NodeSet, lowest_bits, without
 from pliant.model.wishes import Wish
 from pliant.policy.view import Policy
@@ -327,10 +327,13 @@ class Simulator:
         self._ask(run)
 
     def _ask(self, run: RunningJob) -> None:
-        """An evolving job says which size it wants, if not the one it has; told after all else that happens."""
+        """An evolving job says which size it wants, if not the one it has; told after all else that happens. It goes on
+        wanting it until it has it, or its phase is over."""
         wish = run.wish()
         if wish is not None:
-            self._wishes.append(e.Wants(run.number, Wish(wish)))
+            self._wishes.append(e.Wants(run.number, Wish(wish), open=True))
+        elif self.core.state.jobs[run.number].wish is not None:
+            self._wishes.append(e.Wants(run.number, Wish(Bounds.exactly(run.mask.bit_count()))))
 
     def _compute(self, run: RunningJob) -> None:
         """Go on computing at the present size; the end moves accordingly."""

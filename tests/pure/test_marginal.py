@@ -124,6 +124,26 @@ def left(view: ClusterView, job: JobView, size: int) -> float:
     return max(LEAST_S, whole) * job.spec.speed_ratio(size, preferred)
 
 
+def test_a_job_that_has_grown_is_not_kept_by_a_promise_that_counts_on_its_growth() -> None:
+    """A long job grows over the machine, a wide one behind it is promised all nodes at its end: short ones get nodes
+    from the long job all the same, as far as that ends as early as at its preferred size."""
+    jobs = [
+        malleable("long", 1, 8, 32, 6000.0),
+        rigid("wide", 32, 500.0, at=10.0),
+        *(malleable(f"short {i}", 1, 4, 16, 120.0, at=60.0 + 90 * i) for i in range(40)),
+    ]
+    records = records_of(jobs, Marginal(), nodes=32)
+    first = {x.job: x.start_by for x in reversed(records) if isinstance(x, r.JobPromised)}
+    # The wide job has number 2; at its preferred size the long one would end at 6,000 s, less what it gained by growing.
+    assert 5000.0 < first[2] < 6000.0
+    assert starts_of(records)["wide"] <= first[2] + 1e-6
+    rigid_jobs = [SimJob(job.spec.rigid(), job.time(job.spec.nodes.preferred)) for job in jobs]
+    free = Settings(cost=INSTANT)
+    ours = measured(jobs, 32, Marginal(), free).turnaround_mean_s
+    theirs = measured(rigid_jobs, 32, Easy(), free).turnaround_mean_s
+    assert ours < theirs
+
+
 @settings(max_examples=EXAMPLES)
 @given(mixed_jobs(), st.sampled_from(COSTS))
 def test_nodes_are_taken_only_for_what_is_worth_more(jobs: list[SimJob], cost: ResizeCost) -> None:

@@ -52,29 +52,36 @@ class Sizes(dict[int, int]):
 
 
 class Head:
-    """Whether the head of the queue is ``blocked``, and its reservation, which nobody behind it may delay; None
-    also if nobody knows when enough nodes will be there."""
+    """Whether the head of the queue is ``blocked``, and the reservations that nobody behind it may delay, None if
+    nobody knows when enough nodes will be there: ``soon`` if all go on with the sizes that they have, and ``promise``,
+    no earlier, if those that have grown go back to their preferred sizes. Else they could give nobody anything until
+    they end."""
 
-    __slots__ = ("blocked", "reservation")
+    __slots__ = ("blocked", "promise", "soon")
 
     def __init__(self) -> None:
         self.blocked = False
-        self.reservation: Reservation | None = None
+        self.soon: Reservation | None = None
+        self.promise: Reservation | None = None
 
-    def block(self, reservation: Reservation | None) -> None:
+    def block(self, soon: Reservation | None, promise: Reservation | None) -> None:
         self.blocked = True
-        self.reservation = reservation
+        self.soon = soon
+        self.promise = promise
 
     def delayed(self, size: int, end: float) -> bool:
         """Whether ``size`` nodes more that are held until ``end`` would delay it."""
-        reservation = self.reservation
-        return reservation is not None and size > reservation.spare and end > reservation.at
+        return _delayed(self.soon, size, end) or _delayed(self.promise, size, end)
 
     def book(self, size: int, end: float) -> None:
         """``size`` nodes more are held until ``end``."""
-        reservation = self.reservation
-        if reservation is not None and end > reservation.at:
-            reservation.spare -= size
+        for reservation in (self.soon, self.promise):
+            if reservation is not None and end > reservation.at:
+                reservation.spare -= size
+
+
+def _delayed(reservation: Reservation | None, size: int, end: float) -> bool:
+    return reservation is not None and size > reservation.spare and end > reservation.at
 
 
 def shrink_s(view: ClusterView) -> float:

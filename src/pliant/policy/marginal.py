@@ -23,12 +23,10 @@ from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, 
 
 DEPTH = 100
 """So many waiting jobs behind the head are tried in a pass once no node is free."""
-
 KEPT = 64
 """So many ladders are kept at least."""
 MARGIN = 2.0
 """Nodes move between running jobs only if they are worth so many times more where they go."""
-
 Entry = tuple[float, int, Ladder]
 """The ladder of a job and what its next node is worth, ready for a heap."""
 
@@ -79,6 +77,7 @@ class _Pass:
         self._able = {job.id: self._look(job) for job in view.elastic if view.resizable(job)}
         self._starts: list[tuple[JobView, Reason]] = []
         self._claims: list[JobView] = []
+        self._by = NEVER
         self._late: set[int] = set()
         self._shrink_s = shrink_s(view)
         self._donors: list[Entry] | None = None
@@ -103,11 +102,9 @@ class _Pass:
             size = self._wanted(job)
             if not head.blocked:
                 if not self._claim(job, size, FITS):
-                    reservation = self._first_time(size)
-                    head.block(reservation)
-                    if reservation is not None:
-                        self._keep(reservation, job.promised)
-                        promises.append(Promise(job.id, reservation.at))
+                    head.block(*self._reserve(job, size))
+                    if head.promise is not None:
+                        promises.append(Promise(job.id, head.promise.at))
             elif size := self._harmless(job, size):
                 self._claim(job, size, BACKFILLED)
         return promises
@@ -144,7 +141,7 @@ class _Pass:
 
     def _asked(self) -> tuple[int, float, float, float]:
         """For ``Backlog.promising``: of which jobs ``_delays`` and ``_hopeless``, which look closely, may be untrue."""
-        reservation, donors, nodes = self._head.reservation, self.donors(), self._nodes
+        reservation, donors, nodes = self._head.soon, self.donors(), self._nodes
         spare, limit, quick_s = NEVER, NEVER, 0.0
         if reservation is not None:
             spare, limit = float(reservation.spare), reservation.at - self.now
@@ -169,7 +166,7 @@ class _Pass:
 
     def _delays(self, job: JobView) -> bool:
         """Whether ``job`` would delay the head at any size: a quick look at what ``_harmless`` finds for most."""
-        reservation, spec, bounds = self._head.reservation, job.spec, job.bounds
+        reservation, spec, bounds = self._head.soon, job.spec, job.bounds
         if (
             reservation is None
             or self.now + spec.walltime_s <= reservation.at
@@ -178,12 +175,22 @@ class _Pass:
             return False
         return bounds.min == bounds.max or (spec.job_class is JobClass.MALLEABLE and falls(spec.model))
 
-    def _keep(self, reservation: Reservation, promised: float | None) -> None:
-        """An earlier promise holds where the present one is later only because nodes that are on their way were
-        counted as leaving just now."""
-        late = self._shrink_s
-        if promised is not None and self.now <= promised < reservation.at <= promised + late:
-            reservation.at = promised
+    def _reserve(self, job: JobView, size: int) -> tuple[Reservation | None, Reservation | None]:
+        """When the head gets its nodes, and by when it is promised them."""
+        promised = NEVER if job.promised is None else job.promised
+        rounding = 1e-9 + 1e-12 * abs(promised)
+        self._by = promised + rounding
+        soon, promise = self._first_time(size), self._first_time(size, shrinking=True)
+        if soon is None or promise is None:
+            return soon, soon
+        if promise.at < soon.at:
+            promise = Reservation(soon.at, soon.spare)
+        # An earlier promise holds where the present one is later only because nodes that are on their way were
+        # counted as leaving just now.
+        if self.now <= promised < promise.at <= promised + self._shrink_s + rounding:
+            promise.at = promised
+            soon.at = min(soon.at, promised)
+        return soon, promise
 
     def _wanted(self, job: JobView) -> int:
         """The size to start with: a moldable job takes less than it prefers only if it ends no later so."""
@@ -201,7 +208,7 @@ class _Pass:
 
     def _harmless(self, job: JobView, size: int) -> int:
         """``size``, or for a malleable job the next larger, with which it does not delay the head; or 0."""
-        reservation = self._head.reservation
+        reservation = self._head.soon
         if reservation is None or size <= reservation.spare:
             return size
         # The sum, not the difference, as EASY does: rounding must not tell the two apart.
@@ -221,9 +228,11 @@ class _Pass:
             return False
         if late:
             self._late.add(job.id)
-        end = self._end(job, size) if head.reservation is not None else 0.0
+        end = self._end(job, size) if head.soon is not None else 0.0
+        if head.delayed(size, end):
+            return False
         if late:
-            if head.delayed(size, end) or (lack > 0 and not self._take(job, size, lack)):
+            if lack > 0 and not self._take(job, size, lack):
                 return False
             nodes.promise(size)
         else:
@@ -318,10 +327,20 @@ class _Pass:
 
     def _harms(self, job: JobView, size: int) -> bool:
         """Whether the head counts on nodes of ``job`` that it would hold for too long on ``size`` nodes."""
-        reservation = self._head.reservation
-        if reservation is None or job.expected_end > reservation.at:
+        promise = self._head.promise
+        if promise is None or job.expected_end > promise.at or self._end(job, size) <= promise.at:
             return False
-        return self._end(job, size) > reservation.at
+        return not self._goes_back(job, job.size) or self._end(job, job.bounds.preferred) <= promise.at
+
+    def _goes_back(self, job: JobView, size: int) -> bool:
+        """Whether the head's promise counts on ``job`` only as it would be if it went back from ``size`` nodes to its
+        preferred ones: if that keeps what has been promised already."""
+        preferred = job.bounds.preferred
+        return (
+            size > preferred
+            and job.spec.job_class is JobClass.MALLEABLE
+            and self._end(job, preferred) <= self._by
+        )
 
     def _end(self, job: JobView, size: int) -> float:
         """When ``job`` would end on ``size`` nodes by the user's estimate; no earlier than with what it costs."""
@@ -340,14 +359,16 @@ class _Pass:
         left = max(0.0, job.expected_end - now)
         return now + late + left * job.spec.speed_ratio(size, job.size)
 
-    def _first_time(self, need: int) -> Reservation | None:
-        """When ``need`` nodes are there, after all that has been decided."""
+    def _first_time(self, need: int, *, shrinking: bool = False) -> Reservation | None:
+        """When ``need`` nodes are there, after all that has been decided; ``shrinking``: if those go back that may."""
         releases: list[tuple[float, int]] = []
         nodes, sizes = self._nodes, self._sizes
         for end, number, job in self.view.running:
-            size = sizes.get(number, job.target)
+            held = size = sizes.get(number, job.target)
+            if shrinking and self._goes_back(job, size):
+                size = job.bounds.preferred
             # An end by the estimate holds for the size that a job has, not for the one that it goes to.
-            releases.append((end if size == job.size else self._end(job, size), size))
+            releases.append((end if size == job.size else self._end(job, size), held))
         releases += [(self._end(job, sizes[job.id]), sizes[job.id]) for job in self._claims]
         if coming := nodes.coming + nodes.awaited:
             releases.append((self.now + self._shrink_s, coming))
@@ -451,7 +472,7 @@ class _Pass:
         head = self._head
         if not head.blocked:
             return True
-        if head.reservation is None:
+        if head.soon is None:
             return False
         # Who has outrun its estimate holds what it is given for nobody knows how long.
         end = float("inf") if job.expected_end <= self.now else self._end(job, more)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import traceback
+from collections import ChainMap
 from collections.abc import Callable
-from typing import Any
+from types import CodeType
+from typing import Any, ClassVar
 
 import cloudpickle  # type: ignore[import-untyped]
 
@@ -15,11 +18,34 @@ from pliant.apgas.place.messages import Buffer, Payload
 PROTOCOL = 5
 
 
+def _made(file: str, make: Callable[..., CodeType], *parts: object) -> CodeType:
+    return make(*parts).replace(co_filename=file)
+
+
+def _code(code: CodeType) -> tuple[object, ...]:
+    make, parts = cloudpickle.Pickler.dispatch_table[CodeType](code)[:2]
+    return _made, (code.co_filename, make, *parts)
+
+
+class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """cloudpickle's, but that functions keep the file that they come from: from 3.1.3 on it is left out, and the
+    traceback of a task would show no line of the program."""
+
+    dispatch_table: ClassVar = ChainMap({CodeType: _code}, cloudpickle.Pickler.dispatch_table)
+
+
+def _pickled(value: object, keep: Callable[[pickle.PickleBuffer], object] | None = None) -> bytes:
+    """The pickle of ``value``, with its large buffers, or without those that are given to ``keep``."""
+    file = io.BytesIO()
+    Pickler(file, protocol=PROTOCOL, buffer_callback=keep).dump(value)
+    return file.getvalue()
+
+
 def pack(value: object) -> list[Buffer]:
     """The pickle and its buffers, which are views of the value's own. Whatever pickle raises is a TypeError here."""
     buffers: list[pickle.PickleBuffer] = []
     try:
-        data: bytes = cloudpickle.dumps(value, protocol=PROTOCOL, buffer_callback=buffers.append)
+        data = _pickled(value, buffers.append)
         return [data, *(buffer.raw() for buffer in buffers)]
     except Exception as error:
         raise TypeError(f"{type(error).__name__}: {error}") from error
@@ -44,12 +70,12 @@ def pack_error(error: BaseException, where: str) -> bytes:
     said = "".join(traceback.format_exception(error)).rstrip()
     error.add_note(f"raised in {where}:\n{said}")
     try:
-        data: bytes = cloudpickle.dumps(error, protocol=PROTOCOL)
+        data = _pickled(error)
         pickle.loads(data)  # noqa: S301 - some exceptions can be pickled but not be made again
     except Exception:  # noqa: BLE001 - whatever a user's class does there
         told = RemoteError(f"{type(error).__name__}: {error}")
         told.add_note(f"raised in {where}:\n{said}")
-        data = cloudpickle.dumps(told, protocol=PROTOCOL)
+        data = _pickled(told)
     return data
 
 

@@ -35,7 +35,7 @@ from pliant.workloads.job import SimJob
 NODES = 16
 FREE = Settings(cost=INSTANT, cooldown_s=0.0)
 """Resizes take no time, and may follow one another at once."""
-ROUNDING_S = 1e-4
+ROUNDING_S = 1e-3
 
 
 @st.composite
@@ -350,7 +350,71 @@ def test_an_end_that_is_known_late_is_dated_back() -> None:
     schedule.submit(second)
     schedule.settle(0.0)
     schedule.ended(first, 40.0)
-    assert schedule.catch_up(45.0) == [first]
+    assert schedule.catch_up(45.0) == ([], [first])
     assert second.began == 40.0
     with pytest.raises(ValueError, match="has not begun"):
         schedule.place(Entry(3, 1, 1.0))
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 60),
+            st.integers(1, 6),
+            st.integers(1, 40),
+            st.sampled_from([1.0, 1.5, 4.0]),
+            st.integers(0, 30),
+        ),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_ends_that_are_known_late_lead_to_the_same_schedule(
+    rows: list[tuple[int, int, int, float, int]],
+) -> None:
+    """Each end is told only some time after it was: what was decided meanwhile is undone."""
+    entries = [
+        Entry(number, nodes, length * factor, float(at))
+        for number, (at, nodes, length, factor, _) in enumerate(sorted(rows), 1)
+    ]
+    lengths = {number: float(row[2]) for number, row in enumerate(sorted(rows), 1)}
+    late = {number: row[4] for number, row in enumerate(sorted(rows), 1)}
+    exact = of_easy_entries(entries, lengths)
+    schedule = Schedule(6)
+    told: set[int] = set()
+    for now in range(60 + 20 * 40 + 31):
+        over = [
+            entry
+            for entry in entries
+            if entry.id not in told
+            and entry.began is not None
+            and entry.began + lengths[entry.id] + late[entry.id] <= now
+        ]
+        for entry in over:
+            told.add(entry.id)
+            schedule.ended(entry, lengths[entry.id])
+        schedule.catch_up(float(now))
+        for entry in entries:
+            if entry.since == now:
+                schedule.submit(entry)
+        schedule.settle(float(now))
+        schedule.forget(now - 31.0)
+    assert {entry.id: entry.began for entry in entries} == exact
+
+
+def of_easy_entries(entries: list[Entry], lengths: dict[int, float]) -> dict[int, float]:
+    """When they begin under rigid EASY, by the simulator."""
+    jobs = [
+        SimJob(
+            JobSpec(
+                name=str(entry.id),
+                nodes=Bounds.exactly(entry.nodes),
+                submit_s=entry.since,
+                walltime_s=entry.estimate_s,
+            ),
+            lengths[entry.id],
+        )
+        for entry in entries
+    ]
+    return starts_and_ends(records_of(jobs, Easy(), nodes=6, settings=FREE))[0]

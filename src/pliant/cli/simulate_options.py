@@ -78,7 +78,11 @@ OFFER_DEADLINE = Annotated[
 ]
 RESIZE_DEADLINE = Annotated[
     float | None,
-    typer.Option(min=0.001, help="Seconds until an accepted resize that is not done is withdrawn; live 30."),
+    typer.Option(
+        min=0.001,
+        help="Seconds until an accepted resize that is not done is withdrawn; else 30, or twice what the largest "
+        "costs if that is more.",
+    ),
 ]
 COST = Annotated[
     str,

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from pliant.core.settings import Settings
+from pliant.core.settings import Settings, patient
 from pliant.plan.cost import INSTANT
 from pliant.policy.registry import make
 from pliant.report.words import seconds
@@ -101,7 +101,7 @@ def one(case: Case, folder: str) -> Harm:
     """A simulation, compared with that of rigid EASY where nothing but the work takes time."""
     jobs = jobs_of(case.trace, folder)
     mixed = make_malleable(jobs, case.percent, case.trace.nodes, SEED)
-    settings = Settings() if case.costly else FREE
+    settings = patient(Settings(), case.trace.nodes) if case.costly else FREE
     return compared(
         *base(case.trace, folder), *with_turnarounds(mixed, case.trace.nodes, make(case.policy), settings)
     )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pliant.core.settings import Settings, batch_settings
+from pliant.core.settings import Settings, batch_settings, patient
 from pliant.files.batch import read_batch_file
 from pliant.files.policy import NOTHING_SAID, PolicySpec
 from pliant.model.errors import BatchError, TraceError
@@ -40,6 +40,7 @@ FORMS = (
 class Workload(NamedTuple):
     """What is to be simulated; ``starting`` as for the simulator. ``own`` is the policy that it says itself, as
     a batch does, ``fixed`` says that no seed changes the jobs, and ``left_out`` how many of a trace did not run.
+    ``hurried``: it states itself how long resizes may take.
     """
 
     jobs: list[SimJob]
@@ -50,6 +51,7 @@ class Workload(NamedTuple):
     fixed: bool = True
     failures: Failures | None = None
     left_out: int = 0
+    hurried: bool = False
 
 
 class Overrides(NamedTuple):
@@ -109,6 +111,8 @@ def read_workload(wish: Wish) -> Workload:
     if failures is not None and failures.drawn is not None:
         fixed = False
     settings = wish.overrides.settings(load.settings)
+    if wish.overrides.resize_deadline_s is None and not load.hurried:
+        settings = patient(settings, load.nodes)
     return load._replace(jobs=jobs, fixed=fixed, settings=settings, failures=failures)
 
 
@@ -128,6 +132,7 @@ def _from_file(wish: Wish) -> Workload:
             batch_settings(cluster),
             starting=True,
             own=PolicySpec.of(cluster),
+            hurried=cluster.resize_deadline_s is not None,
         )
     if file.suffix == ".ndjson":
         recorded = read_journal(file)

@@ -26,6 +26,11 @@ SOON_S = 1e-6
 """Nobody asks to be woken sooner: a time that rounding brings to the present would be ignored."""
 DEPTH = 100
 """So many waiting jobs are tried in a pass for an early start."""
+GROWTH_S = 20.0
+"""Growth into nodes that others are entitled to at any time takes no longer than this, where it takes longer for more
+nodes: until it is over they cannot be taken back."""
+MOST_BEHIND_S = 3600.0
+"""Of no job is it said later that it ended earlier than so long ago."""
 URGENT = 0.01
 """How little time a job that has fallen behind is taken to have left, of what it has."""
 ENTITLED, EARLY = Reason("entitled"), Reason("early")
@@ -95,6 +100,7 @@ class _Pass:
         self.left = view.total
         self.sizes: dict[int, int] = {}
         self._ratios = ratios
+        self._behind_s = 0.0
         self._able = {job.id: job for job in view.elastic if flexible(job) and view.resizable(job)}
         self._flexible: list[_Flexible] = []
         self._due: list[JobView] = []
@@ -135,6 +141,7 @@ class _Pass:
                 lead_s = None
             else:
                 lead_s = ledger.lead_s(job, now)
+                self._behind_s = min(self._behind_s, lead_s)
                 least = self._least(job, lead_s)
             if able:
                 if number in ledger.moved and job.size > least:
@@ -194,6 +201,9 @@ class _Pass:
             self._due.append(job)
             self.sizes[number] = full(job)
             self.left -= self.sizes[number]
+        if due:
+            self._behind_s = min(self._behind_s, min(due)[0] - self.now)
+        self.ledger.schedule.forget(self.now + max(-MOST_BEHIND_S, self._behind_s))
 
     def _let_moved_give(self) -> None:
         """Somebody is entitled to what they kept."""
@@ -269,7 +279,7 @@ class _Pass:
         takers = {job.id: _Taker(job, 1.0 / max(LEAST_S, job.spec.walltime_s)) for job in self._starting()}
         for each in self._flexible:
             stays = each.job.id in self.ledger.moved or not self.view.resizable(each.job, grow=True)
-            most = each.job.size if stays else NEVER
+            most = each.job.size if stays else self._reach(each)
             takers[each.job.id] = _Taker(each.job, 1.0 / self._time_left(each), each.job.size, most)
         sizes, left, step = self.sizes, self.left, self._ratios.step
         heap: list[tuple[float, int, int]] = []
@@ -295,6 +305,15 @@ class _Pass:
             else:
                 heappop(heap)
         self.left = left
+
+    def _reach(self, each: _Flexible) -> float:
+        """How far it may grow at once."""
+        job, cost = each.job, self.view.cost
+        least_s = cost.expand_s(job.size, job.size, job.spec.data_mb)
+        if not cost.start_each_s or least_s >= GROWTH_S:
+            return NEVER
+        reach = job.size + int((GROWTH_S - least_s) / cost.start_each_s)
+        return max(reach, full(job)) if each.behind else max(reach, job.bounds.above(job.size))
 
     def _starting(self) -> Iterable[JobView]:
         return (job for job in (*self._due, *self._early) if flexible(job))
@@ -368,7 +387,13 @@ class _Pass:
         if head is None or at is None or head.id not in self.ledger.waiting:
             return
         if not any(isinstance(each, Start) and each.job == head.id for each in decisions):
-            decisions.append(Promise(head.id, max(at, self.now)))
+            decisions.append(Promise(head.id, max(at, self.now) + self._late_s()))
+
+    def _late_s(self) -> float:
+        """By how much nodes may come late to the head: who has them has to leave them first, or even to come to the end
+        of a growth."""
+        cost = self.view.cost
+        return GROWTH_S + 3.0 * SLACK_S if _costs(cost) else 0.0
 
     def _wake_at(self) -> float:
         """When the next virtual end comes, or the next lead is used up."""

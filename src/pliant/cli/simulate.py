@@ -21,7 +21,7 @@ from pliant.cli import simulated
 from pliant.cli.outputs import check_outputs
 from pliant.cli.simulate_tables import simulation_table, study_table
 from pliant.files.cost import read_cost
-from pliant.files.policy import PolicySpec, policy_names, weights_of
+from pliant.files.policy import PolicySpec, inputs_of, policy_names, weights_of
 from pliant.history.lives import Listener
 from pliant.model.errors import BatchError
 from pliant.page.simulated import Picture, Simulated
@@ -129,7 +129,7 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
     shares = percentages(malleable) if malleable else None
     grid = Grid(wish, [said._replace(name=name) for name in names], shares, seeds, instant)
     outputs = Outputs(report, jobs_csv, as_json)
-    outputs.check(grid, [workload, cost, failures, *names])
+    outputs.check(grid, [workload, cost, failures, *(text for name in names for text in inputs_of(name))])
     if report is None and (shares or seeds > 1 or len(names) > 1):
         _study(grid, workers, outputs)
     else:

@@ -21,8 +21,8 @@ POLICY = Annotated[
     str,
     typer.Option(
         help=f"One of {', '.join(registry.POLICIES)}, or FILE.py[:CLASS], with options as in "
-        "marginal:payback=5; else the batch's own, easy, or with --malleable malleable. Several, "
-        "as in easy,malleable, are compared."
+        "marginal:payback=5, or exec:COMMAND for one in another process (docs/external.md); else the batch's "
+        "own, easy, or with --malleable malleable. Several, as in easy,malleable, are compared."
     ),
 ]
 START = Annotated[

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pliant.files.external import at_work
 from pliant.files.policy import PolicySpec
 from pliant.sim.instant import Instant
 from pliant.sim.jobs_csv import JobsCsv
@@ -102,10 +103,11 @@ def study(
 
     What no seed changes runs once. The result has a row for each percentage and policy, with means and half
     the width of their 95 % confidence intervals, None if there was one run. PolicyError before anything is
-    simulated if a policy is unknown.
+    simulated if a policy is unknown, or its process does not greet.
     """
     for chosen in grid.policies:
-        chosen.over(PolicySpec("malleable")).make()
+        with at_work(chosen.over(PolicySpec("malleable")).make()):
+            pass
     with Workers(workers, progress) as several:
         cells: list[Cell] = list(several.each(grid.tasks(range(1), jobs_csv)))
         firsts = [(cell.percent, cell.chosen) for cell in cells]

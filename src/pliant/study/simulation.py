@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pliant.core import records as r
+from pliant.files.external import at_work
 from pliant.files.policy import PolicySpec
 from pliant.history.lives import Listener, Lives
 from pliant.history.metrics import Metrics, RunMetrics
@@ -55,7 +56,8 @@ class Simulation(NamedTuple):
         began = time.process_time()
         conditions = Conditions(load.settings, load.starting, self.instant, load.failures)
         sink = add if keep is None else both
-        end = Simulator(load.jobs, load.nodes, self.policy, conditions, sink).run(progress)
+        with at_work(self.policy):
+            end = Simulator(load.jobs, load.nodes, self.policy, conditions, sink).run(progress)
         return Ended(end, metrics.summary(), time.process_time() - began)
 
 

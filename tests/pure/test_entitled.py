@@ -74,6 +74,8 @@ class Watched:
         self.begun: dict[int, float] = {}
         self.outrun = False
         self.early = 0
+        self._ahead: set[int] = set()
+        """Who runs and has not begun virtually."""
         self._resized: Counter[tuple[float, int]] = Counter()
 
     def decide(self, view: p.ClusterView) -> Iterable[p.Decision]:
@@ -94,9 +96,15 @@ class Watched:
         for number, entry in ledger.entries.items():
             if entry.began is not None:
                 self.begun.setdefault(number, entry.began)
+        self.outrun |= any(
+            end.job in self._ahead and end.worked_s > end.spec.walltime_s + ROUNDING_S for end in view.news
+        )
+        self._ahead.clear()
         for _, number, job in view.running:
             entry = ledger.entries[number]
             early = number in ledger.kept and entry.began is None
+            if early:
+                self._ahead.add(number)
             self.outrun |= early and job.worked_s(view.now) > job.spec.walltime_s + ROUNDING_S
             if entry.began is not None and not self.outrun:
                 assert ledger.lead_s(job, view.now) >= -ROUNDING_S, (view.now, number)

@@ -14,6 +14,9 @@ from pliant.policy.easy import Reservation, earliest
 SAME_S = 1e-5
 """Times that differ by less are the same: they were added up in another order."""
 
+LATE_S = 1e-3
+"""An end that becomes known no later than this counts as one of this instant."""
+
 
 class Entry:
     """Job ``id`` of the virtual schedule, in which it waits from ``since`` on. ``began`` is when it started there,
@@ -95,9 +98,9 @@ class Schedule:
         """
         back: list[Entry] = []
         over: list[Entry] = []
-        if (first := self.next_end()) < now - SAME_S and self.horizon - SAME_S <= first <= self.at + SAME_S:
+        if (first := self.next_end()) < now - LATE_S and self.horizon - SAME_S <= first <= self.at + SAME_S:
             back = self._rewind(first)
-        while (at := min(self.next_end(), self._next_arrival())) < now - SAME_S or self._coming:
+        while (at := min(self.next_end(), self._next_arrival())) < now - LATE_S or self._coming:
             over += self._end(at)
             while self._coming and self._coming[-1].since <= at:
                 entry = self._coming.pop()

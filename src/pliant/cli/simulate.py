@@ -26,7 +26,7 @@ from pliant.history.lives import Listener
 from pliant.model.errors import BatchError
 from pliant.page.simulated import Picture, Simulated
 from pliant.policy.order import HALF_LIFE_S
-from pliant.report.words import count
+from pliant.report.words import count, plain
 from pliant.sim.instant import Instant
 from pliant.sim.jobs_csv import JobsCsv
 from pliant.study.grid import Grid, study
@@ -95,6 +95,7 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
     cost: o.COST = "",
     failures: o.FAILURES = "",
     requeue: o.REQUEUE = True,
+    strict: o.STRICT = False,
     jobs_csv: o.JOBS_CSV = None,
     report: o.REPORT = None,
     as_json: o.AS_JSON = False,
@@ -121,6 +122,7 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
         node_flops=node_flops,
         overrides=overrides,
         failures=_failures(failures, requeue=requeue),
+        strict=strict,
     )
     if compat and not malleable:
         raise BatchError("--compat changes nothing without --malleable")
@@ -183,6 +185,7 @@ def _single(grid: Grid, outputs: Outputs) -> None:
         lines = [stack.enter_context(JobsCsv(outputs.jobs_csv))] if outputs.jobs_csv is not None else []
         made = simulation(wish, grid.policies[0], grid.instant)
         load = made.load
+        _note(load.note)
         picture = Picture(len(load.jobs)) if report is not None else None
         with _Progress(len(load.jobs)) as progress:
             listeners: list[Listener] = [*lines, picture.dense] if picture is not None else [*lines]
@@ -191,12 +194,12 @@ def _single(grid: Grid, outputs: Outputs) -> None:
         name = Path(wish.text).name
         if report is not None and picture is not None:
             facts = simulated.facts(wish, load, grid.policies[0].start, grid.instant, ended.end)
-            of = Simulated(name, made.policy.name, load.nodes, facts)
+            of = Simulated(name, made.policy.name, load.nodes, facts, load.left_out, len(load.too_wide))
             simulated.write(report, picture, of, ended.metrics)
     if report is not None:
         said = f"report: {report}, data: {report.with_suffix('.json')}"
         Console(stderr=outputs.as_json).print(said, markup=False)
-    figures = {"left_out": load.left_out, **_figures(ended)}
+    figures = {"left_out": load.left_out, "too_wide": len(load.too_wide), **_figures(ended)}
     if outputs.as_json:
         typer.echo(json.dumps(figures))
     else:
@@ -204,10 +207,16 @@ def _single(grid: Grid, outputs: Outputs) -> None:
         Console().print(simulation_table(title, figures))
 
 
+def _note(text: str) -> None:
+    """Say which jobs were left out, if any were."""
+    if text:
+        typer.echo(f"pliant simulate: {plain(text)}; --strict refuses them", err=True)
+
+
 def _study(grid: Grid, workers: int, outputs: Outputs) -> None:
     """Several simulations, and a row for each share of malleable jobs and policy."""
     with _Progress(grid.most, "simulations") as progress:
-        result = study(grid, workers=workers, jobs_csv=outputs.jobs_csv, progress=progress.show)
+        result = study(grid, workers=workers, jobs_csv=outputs.jobs_csv, progress=progress.show, note=_note)
     if outputs.as_json:
         typer.echo(json.dumps(result))
     else:

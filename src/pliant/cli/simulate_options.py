@@ -96,6 +96,10 @@ FAILURES = Annotated[
 REQUEUE = Annotated[
     bool, typer.Option(help="Submit jobs that lose a node again; else they end as NODE_FAIL.")
 ]
+STRICT = Annotated[
+    bool,
+    typer.Option("--strict", help="Refuse a workload with a job that needs more nodes than there are."),
+]
 JOBS_CSV = Annotated[
     Path | None, typer.Option(help="Write a line for each job to this file, in order of submission.")
 ]

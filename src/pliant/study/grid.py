@@ -27,6 +27,8 @@ FIGURES = (
     "resizes_withdrawn",
     "resizes_declined",
     "resizes_failed",
+    "left_out",
+    "too_wide",
     "failed",
     "node_failures",
     "requeued",
@@ -65,7 +67,7 @@ class Grid(NamedTuple):
 
 class Cell(NamedTuple):
     """One simulation; ``fixed`` says that other seeds would give the same. ``policy`` is what ``chosen`` is
-    called: of two users' own, it may be the same."""
+    called: of two users' own, it may be the same. ``note``: which jobs were left out, for people."""
 
     percent: float | None
     chosen: PolicySpec
@@ -73,6 +75,7 @@ class Cell(NamedTuple):
     nodes: int
     policy: str
     figures: dict[str, float | None]
+    note: str = ""
 
 
 def one(wish: Wish, chosen: PolicySpec, instant: Instant, jobs_csv: Path | None = None) -> Cell:
@@ -86,9 +89,13 @@ def one(wish: Wish, chosen: PolicySpec, instant: Instant, jobs_csv: Path | None 
 def _one(wish: Wish, chosen: PolicySpec, instant: Instant, *lines: JobsCsv) -> Cell:
     made = simulation(wish, chosen, instant)
     ended = made.run(*lines)
-    end = ended.end
-    figures = {key: getattr(end if key in end._fields else ended.metrics, key) for key in FIGURES}
-    return Cell(wish.percent, chosen, made.load.fixed, made.load.nodes, made.policy.name, figures)
+    end, load = ended.end, made.load
+    out = {"left_out": load.left_out, "too_wide": len(load.too_wide)}
+    figures = {
+        key: out[key] if key in out else getattr(end if key in end._fields else ended.metrics, key)
+        for key in FIGURES
+    }
+    return Cell(wish.percent, chosen, load.fixed, load.nodes, made.policy.name, figures, load.note)
 
 
 def study(
@@ -97,11 +104,13 @@ def study(
     workers: int = 0,
     jobs_csv: Path | None = None,
     progress: Callable[[int], None] = lambda _done: None,
+    note: Callable[[str], None] = lambda _text: None,
 ) -> dict[str, Any]:
     """Its simulations in ``workers`` processes (0: one a processor). ``jobs_csv`` is for a grid of one.
 
     What no seed changes runs once. The result has a row for each percentage and policy, with means and half
-    the width of their 95 % confidence intervals, None if there was one run. PolicyError before anything is
+    the width of their 95 % confidence intervals, None if there was one run. ``note`` is told, at the end, which jobs
+    were left out of the first simulation that left some out. PolicyError before anything is
     simulated if a policy is unknown.
     """
     for chosen in grid.policies:
@@ -113,6 +122,8 @@ def study(
         if vary:
             shares = None if grid.percents is None else [each for each in grid.percents if each in vary]
             cells += several.each(grid._replace(percents=shares).tasks(range(1, grid.seeds)))
+    if notes := [cell.note for cell in cells if cell.note]:
+        note(notes[0])
     rows = [_row([cell for cell in cells if (cell.percent, cell.chosen) == first]) for first in firsts]
     return {
         "workload": grid.wish.text,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from pliant.core.settings import Settings, batch_settings
 from pliant.files.batch import read_batch_file
 from pliant.files.policy import NOTHING_SAID, PolicySpec
 from pliant.model.errors import BatchError, TraceError
+from pliant.model.jobs import JobSpec
 from pliant.model.limits import GENERATED_JOBS, MOST_NODES, whole
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.workloads.beliefs import EXACT, with_beliefs
@@ -37,9 +38,14 @@ FORMS = (
 )
 
 
+BATCH = ".toml"
+FEW = 5
+
+
 class Workload(NamedTuple):
     """What is to be simulated; ``starting`` as for the simulator. ``own`` is the policy that it says itself, as
     a batch does, ``fixed`` says that no seed changes the jobs, and ``left_out`` how many of a trace did not run.
+    ``too_wide`` were left out too: they need more nodes than there are.
     """
 
     jobs: list[SimJob]
@@ -50,6 +56,17 @@ class Workload(NamedTuple):
     fixed: bool = True
     failures: Failures | None = None
     left_out: int = 0
+    too_wide: Sequence[JobSpec] = ()
+
+    @property
+    def note(self) -> str:
+        """Which jobs are too wide, the first of them by name; empty if none is."""
+        if not self.too_wide:
+            return ""
+        first = ", ".join(f"{spec.name} ({spec.nodes.min:,})" for spec in self.too_wide[:FEW])
+        more = ", ..." if len(self.too_wide) > FEW else ""
+        count = len(self.jobs) + len(self.too_wide)
+        return f"left out {len(self.too_wide):,} of {count:,} jobs, too wide for {self.nodes:,} nodes: {first}{more}"
 
 
 class Overrides(NamedTuple):
@@ -72,6 +89,7 @@ class Wish(NamedTuple):
     ``nodes`` 0 stands for what the workload says. ``percent`` of rigid jobs are made malleable, in the
     published form if ``compat``; None leaves all as they are. ``node_flops`` is for ElastiSim's jobs.
     ``run`` counts the runs of a study: each has the next seed, and of paper 2's batches the next.
+    ``strict``: a job that is too wide for the machine is an error, as it always is in a batch; else it is left out.
     """
 
     text: str
@@ -86,6 +104,7 @@ class Wish(NamedTuple):
     run: int = 0
     overrides: Overrides = Overrides()
     failures: Failures | None = None
+    strict: bool = False
 
 
 def read_workload(wish: Wish) -> Workload:
@@ -99,6 +118,9 @@ def read_workload(wish: Wish) -> Workload:
         if wish.rigid
         else load.jobs
     )
+    too_wide: list[JobSpec] = []
+    if not wish.strict and not wish.text.endswith(BATCH):
+        jobs, too_wide = _fitting(jobs, load.nodes, wish.text)
     seed = wish.seed + wish.run
     jobs = with_estimates(jobs, wish.estimates, seed)
     if wish.percent is not None and name not in OWN_SHARES:
@@ -109,7 +131,22 @@ def read_workload(wish: Wish) -> Workload:
     if failures is not None and failures.drawn is not None:
         fixed = False
     settings = wish.overrides.settings(load.settings)
-    return load._replace(jobs=jobs, fixed=fixed, settings=settings, failures=failures)
+    return load._replace(jobs=jobs, fixed=fixed, settings=settings, failures=failures, too_wide=too_wide)
+
+
+def _fitting(jobs: list[SimJob], nodes: int, text: str) -> tuple[list[SimJob], list[JobSpec]]:
+    """The jobs that can start on ``nodes`` nodes, and the others. TraceError if none can."""
+    too_wide = [job.spec for job in jobs if job.spec.nodes.min > nodes]
+    if not too_wide:
+        return jobs, too_wide
+    fitting = [job for job in jobs if job.spec.nodes.min <= nodes]
+    if not fitting:
+        least = min(spec.nodes.min for spec in too_wide)
+        raise TraceError(
+            f"{text}: none of its {len(jobs):,} jobs fits on {nodes:,} nodes: the narrowest needs {least:,}; "
+            "give more by --nodes"
+        )
+    return fitting, too_wide
 
 
 def _check_size(nodes: int, where: str) -> None:
@@ -119,7 +156,7 @@ def _check_size(nodes: int, where: str) -> None:
 
 def _from_file(wish: Wish) -> Workload:
     file = Path(wish.text)
-    if file.suffix == ".toml":
+    if file.suffix == BATCH:
         batch = read_batch_file(file)
         cluster = batch.cluster
         return Workload(
@@ -144,7 +181,7 @@ def _from_file(wish: Wish) -> Workload:
     nodes = wish.nodes or trace.processors or 0
     if not nodes:
         raise BatchError(f"{file}: its header does not say how large the machine is; give --nodes")
-    jobs = rigid_jobs(trace, nodes)
+    jobs = rigid_jobs(trace, nodes if wish.strict else None)
     left_out = len(trace.jobs) - len(jobs)
     return Workload(jobs, nodes, Settings(cost=INSTANT), starting=False, left_out=left_out)
 

@@ -148,19 +148,20 @@ def _wrong(job: SwfJob, latest: float) -> str:
     return f"field {field} is {getattr(job, field):g}; it must be 0 s or more, or -1 where it is unknown"
 
 
-def rigid_jobs(trace: Trace, processors: int) -> list[SimJob]:
+def rigid_jobs(trace: Trace, processors: int | None) -> list[SimJob]:
     """The trace's jobs as rigid ones, one node a processor.
 
     A job takes as many processors as it requested or got, whichever is more; its estimate is the requested
     time, or the run time where that is longer or nothing was requested. Jobs without a run time (0 is one) or
-    without processors did not run and are left out. TraceError if a job does not fit on ``processors``.
+    without processors did not run and are left out. TraceError if a job does not fit on ``processors``; None: that
+    is looked at elsewhere.
     """
     jobs: list[SimJob] = []
     for job in trace.jobs:
         if not (job.run >= 0 and job.processors > 0):
             continue
         name = f"{job.number:.0f}"
-        if job.processors > processors:
+        if processors is not None and job.processors > processors:
             raise TraceError(
                 f"{trace.source}: job {name} needs {job.processors} processors and there are {processors}"
             )

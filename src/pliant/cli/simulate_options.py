@@ -103,6 +103,23 @@ STRICT = Annotated[
 JOBS_CSV = Annotated[
     Path | None, typer.Option(help="Write a line for each job to this file, in order of submission.")
 ]
+RECORDS = Annotated[
+    Path | None,
+    typer.Option(
+        help="Write the journal of the simulation to this file, FILE.ndjson, as that of a live run."
+    ),
+]
+SWF = Annotated[
+    Path | None,
+    typer.Option(help="Write the schedule to this file, FILE.swf: a trace in SWF, with its waits."),
+]
+CONVERT = Annotated[
+    Path | None,
+    typer.Option(help="Write the jobs as they were simulated to this file, FILE.swf: a workload in SWF."),
+]
+EVALYS_CSV = Annotated[
+    Path | None, typer.Option(help="Write a line for each job to this file, as Batsim does and Evalys reads.")
+]
 REPORT = Annotated[
     Path | None, typer.Option(help="Write an HTML report of one simulation here, and JSON beside it.")
 ]

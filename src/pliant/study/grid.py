@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from pliant.files.policy import PolicySpec
 from pliant.sim.instant import Instant
-from pliant.sim.jobs_csv import JobsCsv
 from pliant.study.confidence import interval
+from pliant.study.files import Files
 from pliant.study.simulation import simulation
 from pliant.study.workers import Task, Workers
 from pliant.workloads.sources import Wish
@@ -35,6 +34,7 @@ FIGURES = (
     "lost_node_s",
 )
 """What a row has the means of."""
+NO_FILES = Files()
 NOTHING = {"mean": None, "half": None}
 """In place of an interval, where no run has the figure."""
 
@@ -54,11 +54,11 @@ class Grid(NamedTuple):
         """How many simulations these are at most: what no seed changes runs once."""
         return len(self.percents or (0,)) * self.seeds * len(self.policies)
 
-    def tasks(self, runs: range, jobs_csv: Path | None = None) -> list[Task]:
+    def tasks(self, runs: range, files: Files = NO_FILES) -> list[Task]:
         """The simulations with the seeds numbered ``runs``."""
         shares: Sequence[float | None] = self.percents if self.percents is not None else (None,)
         return [
-            (one, (self.wish._replace(percent=percent, run=run), policy, self.instant, jobs_csv))
+            (one, (self.wish._replace(percent=percent, run=run), policy, self.instant, files))
             for percent in shares
             for policy in self.policies
             for run in runs
@@ -78,17 +78,11 @@ class Cell(NamedTuple):
     note: str = ""
 
 
-def one(wish: Wish, chosen: PolicySpec, instant: Instant, jobs_csv: Path | None = None) -> Cell:
+def one(wish: Wish, chosen: PolicySpec, instant: Instant, files: Files = NO_FILES) -> Cell:
     """A simulation of the workload, in this process."""
-    if jobs_csv is None:
-        return _one(wish, chosen, instant)
-    with JobsCsv(jobs_csv) as lines:
-        return _one(wish, chosen, instant, lines)
-
-
-def _one(wish: Wish, chosen: PolicySpec, instant: Instant, *lines: JobsCsv) -> Cell:
     made = simulation(wish, chosen, instant)
-    ended = made.run(*lines)
+    with files.opened(made, wish.text) as (listeners, keep):
+        ended = made.run(*listeners, keep=keep)
     end, load = ended.end, made.load
     out = {"left_out": load.left_out, "too_wide": len(load.too_wide)}
     figures = {
@@ -102,11 +96,11 @@ def study(
     grid: Grid,
     *,
     workers: int = 0,
-    jobs_csv: Path | None = None,
+    files: Files = NO_FILES,
     progress: Callable[[int], None] = lambda _done: None,
     note: Callable[[str], None] = lambda _text: None,
 ) -> dict[str, Any]:
-    """Its simulations in ``workers`` processes (0: one a processor). ``jobs_csv`` is for a grid of one.
+    """Its simulations in ``workers`` processes (0: one a processor). ``files`` are for a grid of one.
 
     What no seed changes runs once. The result has a row for each percentage and policy, with means and half
     the width of their 95 % confidence intervals, None if there was one run. ``note`` is told, at the end, which jobs
@@ -116,7 +110,7 @@ def study(
     for chosen in grid.policies:
         chosen.over(PolicySpec("malleable")).make()
     with Workers(workers, progress) as several:
-        cells: list[Cell] = list(several.each(grid.tasks(range(1), jobs_csv)))
+        cells: list[Cell] = list(several.each(grid.tasks(range(1), files)))
         firsts = [(cell.percent, cell.chosen) for cell in cells]
         vary = {cell.percent for cell in cells if not cell.fixed}
         if vary:

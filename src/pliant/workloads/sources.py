@@ -17,6 +17,7 @@ from pliant.model.errors import BatchError, TraceError
 from pliant.model.jobs import JobSpec
 from pliant.model.limits import GENERATED_JOBS, MOST_NODES, whole
 from pliant.plan.cost import INSTANT, ResizeCost
+from pliant.policy.order import ORDERS
 from pliant.workloads.beliefs import EXACT, with_beliefs
 from pliant.workloads.estimates import REQUESTED, with_estimates
 from pliant.workloads.failures import Failures
@@ -168,7 +169,7 @@ def _from_file(wish: Wish) -> Workload:
         )
     if file.suffix == ".ndjson":
         recorded = read_journal(file)
-        own = PolicySpec(recorded.policy)
+        own = _recorded(recorded.policy)
         return Workload(recorded.jobs, wish.nodes or recorded.nodes, Settings(), starting=True, own=own)
     if file.suffix == ".json":
         jobs = read_elastisim(file, wish.node_flops)
@@ -184,6 +185,12 @@ def _from_file(wish: Wish) -> Workload:
     jobs = rigid_jobs(trace, nodes if wish.strict else None)
     left_out = len(trace.jobs) - len(jobs)
     return Workload(jobs, nodes, Settings(cost=INSTANT), starting=False, left_out=left_out)
+
+
+def _recorded(policy: str) -> PolicySpec:
+    """A policy by the name that a journal gives it: one with another order of its queue says so."""
+    name, by, order = policy.rpartition(" by ")
+    return PolicySpec(name, order=order) if by and order in ORDERS else PolicySpec(policy)
 
 
 def _generated(name: str, text: str, wish: Wish) -> Workload:

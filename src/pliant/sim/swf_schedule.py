@@ -75,7 +75,7 @@ class SwfSchedule(Listener):
         wait = run = processors = -1.0
         if life.start is not None:
             wait, run = round(life.start - life.submit, 6), round(end.at - life.start, 6)
-            processors = max(1, round(held / run)) if run > 0 else life.first
+            processors = float(max(1, round(held / run)) if run > 0 else life.first)
         job = SwfJob(
             number=self._numbers.job(spec.name, count),
             submit=life.submit,

@@ -73,6 +73,7 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
     failures: o.FAILURES = "",
     requeue: o.REQUEUE = True,
     strict: o.STRICT = False,
+    dependencies: o.DEPENDENCIES = False,
     jobs_csv: o.JOBS_CSV = None,
     evalys_csv: o.EVALYS_CSV = None,
     swf: o.SWF = None,
@@ -104,6 +105,7 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
         overrides=overrides,
         failures=_failures(failures, requeue=requeue),
         strict=strict,
+        dependencies=dependencies,
     )
     if compat and not malleable:
         raise BatchError("--compat changes nothing without --malleable")

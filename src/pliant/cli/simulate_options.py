@@ -96,6 +96,13 @@ FAILURES = Annotated[
 REQUEUE = Annotated[
     bool, typer.Option(help="Submit jobs that lose a node again; else they end as NODE_FAIL.")
 ]
+DEPENDENCIES = Annotated[
+    bool,
+    typer.Option(
+        "--dependencies",
+        help="Submit a trace's job its think time after the job that it follows has ended (SWF's fields 17 and 18).",
+    ),
+]
 STRICT = Annotated[
     bool,
     typer.Option("--strict", help="Refuse a workload with a job that needs more nodes than there are."),

@@ -61,6 +61,7 @@ def facts(wish: Wish, load: Workload, start: str | None, instant: Instant, end: 
     stated = (
         (wish.rigid, "every job at its preferred size"),
         (wish.percent is not None, f"{wish.percent or 0:g} % of rigid jobs made malleable"),
+        (wish.dependencies, "jobs follow others as in the trace"),
         (wish.compat, "run times in the published, longer form"),
         (wish.estimates != REQUESTED, f"estimates {wish.estimates}"),
         (wish.belief != EXACT, f"policies believe run times by {wish.belief}"),

@@ -13,11 +13,12 @@ from pliant.files.partial import Table
 from pliant.history.lives import Life, Listener
 from pliant.model.jobs import JobState
 from pliant.workloads.formats.swf import SwfJob
-from pliant.workloads.formats.swf_writing import Numbers, words
+from pliant.workloads.formats.swf_writing import Numbers, following, words
 from pliant.workloads.job import SimJob
 
 STATUS = {JobState.COMPLETED: 1, JobState.CANCELLED: 5}
 """All others have failed: 0."""
+NONE: dict[str, float] = {}
 
 
 class SwfSchedule(Listener):
@@ -42,6 +43,7 @@ class SwfSchedule(Listener):
         self._order: dict[int, int] = {}
         """Of jobs that have not ended, by number: as which of all they were submitted first."""
         self._held: dict[int, float] = {}
+        self._following = {job.spec.name: following(job) for job in jobs if job.after}
 
     def __enter__(self) -> Self:
         self._table.__enter__()
@@ -86,5 +88,6 @@ class SwfSchedule(Listener):
             requested_time=spec.walltime_s,
             status=STATUS.get(end.state, 0),
             user=self._numbers.user(spec.user),
+            **self._following.get(spec.name, NONE),
         )
         self._table.put(count, words(job))

@@ -40,6 +40,7 @@ FORMS = (
 
 
 BATCH = ".toml"
+SWF = (".swf", ".txt")
 FEW = 5
 
 
@@ -91,6 +92,7 @@ class Wish(NamedTuple):
     published form if ``compat``; None leaves all as they are. ``node_flops`` is for ElastiSim's jobs.
     ``run`` counts the runs of a study: each has the next seed, and of paper 2's batches the next.
     ``strict``: a job that is too wide for the machine is an error, as it always is in a batch; else it is left out.
+    ``dependencies``: jobs of a trace wait for those that they follow.
     """
 
     text: str
@@ -106,11 +108,14 @@ class Wish(NamedTuple):
     overrides: Overrides = Overrides()
     failures: Failures | None = None
     strict: bool = False
+    dependencies: bool = False
 
 
 def read_workload(wish: Wish) -> Workload:
     """The workload; BatchError or TraceError says what is wrong with it."""
     name, colon, rest = wish.text.partition(":")
+    if wish.dependencies and not set(SWF) & set(Path(wish.text).suffixes):
+        raise BatchError("--dependencies changes nothing without a trace in SWF")
     _check_size(wish.nodes, "--nodes")
     load = _generated(name, rest, wish) if colon and name in GENERATORS else _from_file(wish)
     _check_size(load.nodes, wish.text)
@@ -147,7 +152,10 @@ def _fitting(jobs: list[SimJob], nodes: int, text: str) -> tuple[list[SimJob], l
             f"{text}: none of its {len(jobs):,} jobs fits on {nodes:,} nodes: the narrowest needs {least:,}; "
             "give more by --nodes"
         )
-    return fitting, too_wide
+    gone = {spec.name for spec in too_wide}
+    return [
+        msgspec.structs.replace(job, after="", think_s=0.0) if job.after in gone else job for job in fitting
+    ], too_wide
 
 
 def _check_size(nodes: int, where: str) -> None:
@@ -176,13 +184,15 @@ def _from_file(wish: Wish) -> Workload:
         if not wish.nodes:
             raise BatchError(f"{file}: it does not say how large the machine is; give --nodes")
         return Workload(jobs, wish.nodes, Settings(cost=INSTANT), starting=False)
-    if not {".swf", ".txt"} & set(file.suffixes):
+    if not set(SWF) & set(file.suffixes):
         raise TraceError(f"{file}: neither {FORMS}")
     trace = read_swf(file)
     nodes = wish.nodes or trace.processors or 0
     if not nodes:
         raise BatchError(f"{file}: its header does not say how large the machine is; give --nodes")
-    jobs = rigid_jobs(trace, nodes if wish.strict else None)
+    jobs = rigid_jobs(trace, nodes if wish.strict else None, dependencies=wish.dependencies)
+    if wish.dependencies and not any(job.after for job in jobs):
+        raise BatchError(f"{file}: --dependencies changes nothing: no job follows another (field 17)")
     left_out = len(trace.jobs) - len(jobs)
     return Workload(jobs, nodes, Settings(cost=INSTANT), starting=False, left_out=left_out)
 

@@ -104,4 +104,10 @@ def _as_swf(job: SimJob, count: int, numbers: Numbers) -> SwfJob:
         requested=preferred,
         requested_time=spec.walltime_s,
         user=numbers.user(spec.user),
+        **following(job),
     )
+
+
+def following(job: SimJob) -> dict[str, float]:
+    """Its fields 17 and 18, if it follows another job. Those that do are a trace's, whose names are numbers."""
+    return {"preceding": int(job.after), "think": job.think_s} if job.after else {}

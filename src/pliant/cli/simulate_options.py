@@ -100,8 +100,36 @@ FAILURES = Annotated[
 REQUEUE = Annotated[
     bool, typer.Option(help="Submit jobs that lose a node again; else they end as NODE_FAIL.")
 ]
+DEPENDENCIES = Annotated[
+    bool,
+    typer.Option(
+        "--dependencies",
+        help="Submit a trace's job its think time after the job that it follows has ended (SWF's fields 17 and 18).",
+    ),
+]
+STRICT = Annotated[
+    bool,
+    typer.Option("--strict", help="Refuse a workload with a job that needs more nodes than there are."),
+]
 JOBS_CSV = Annotated[
     Path | None, typer.Option(help="Write a line for each job to this file, in order of submission.")
+]
+RECORDS = Annotated[
+    Path | None,
+    typer.Option(
+        help="Write the journal of the simulation to this file, FILE.ndjson, as that of a live run."
+    ),
+]
+SWF = Annotated[
+    Path | None,
+    typer.Option(help="Write the schedule to this file, FILE.swf: a trace in SWF, with its waits."),
+]
+CONVERT = Annotated[
+    Path | None,
+    typer.Option(help="Write the jobs as they were simulated to this file, FILE.swf: a workload in SWF."),
+]
+EVALYS_CSV = Annotated[
+    Path | None, typer.Option(help="Write a line for each job to this file, as Batsim does and Evalys reads.")
 ]
 REPORT = Annotated[
     Path | None, typer.Option(help="Write an HTML report of one simulation here, and JSON beside it.")

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
+from pliant.model.errors import PolicyError
 from pliant.model.jobs import JobClass
 from pliant.plan.cost import ResizeCost
 from pliant.policy.entitled.ledger import Ledger
@@ -43,12 +44,18 @@ class Entitled:
     1. What that schedule has started starts, on its preferred size.
     2. Waiting jobs, the smallest first, start earlier where what others lend them is lent for their whole estimate.
     3. Nodes that nobody is entitled to go where they shorten most.
+
+    With ``certain`` below 1 a job starts early where nodes are lent for that share of its estimate: most jobs take less
+    than they say. Then some are later, and the mean is shorter.
     """
 
     name = "entitled"
     rebalances = True
 
-    def __init__(self) -> None:
+    def __init__(self, certain: float = 1.0) -> None:
+        if not 0.0 < certain <= 1.0:
+            raise PolicyError(f"policy 'entitled': certain is {certain:g}; it must be above 0, and 1 at most")
+        self._certain = certain
         self._ledger: Ledger | None = None
         self._memory: dict[str, object] = {}
         self._ratios = Ratios()
@@ -59,7 +66,7 @@ class Entitled:
             ledger = self._ledger = Ledger.of(view)
         ledger.follow(view)
         self._ratios.keep(ledger.entries)
-        decisions = _Pass(view, ledger, self._ratios).decide()
+        decisions = _Pass(view, ledger, self._ratios, self._certain).decide()
         memory = ledger.memory()
         self._memory = memory
         if memory != view.memory:
@@ -93,13 +100,14 @@ class _Taker(NamedTuple):
 class _Pass:
     """``left`` are the nodes that nobody is given yet; ``sizes`` those that jobs go to or start with, by number."""
 
-    def __init__(self, view: ClusterView, ledger: Ledger, ratios: Ratios) -> None:
+    def __init__(self, view: ClusterView, ledger: Ledger, ratios: Ratios, certain: float) -> None:
         self.view = view
         self.now = view.now
         self.ledger = ledger
         self.left = view.total
         self.sizes: dict[int, int] = {}
         self._ratios = ratios
+        self._certain = certain
         self._behind_s = 0.0
         self._able = {job.id: job for job in view.elastic if flexible(job) and view.resizable(job)}
         self._flexible: list[_Flexible] = []
@@ -137,7 +145,7 @@ class _Pass:
             able = number in self._able
             if entry.began is None:
                 least = ledger.kept.get(number, job.target)
-                self._commit(job, least, entry.estimate_s - job.worked_s(now))
+                self._commit(job, least, self._certain * entry.estimate_s - job.worked_s(now))
                 lead_s = None
             else:
                 lead_s = ledger.lead_s(job, now)
@@ -246,7 +254,7 @@ class _Pass:
             limit = self._reserved() if at_head else NEVER
             size = self._fitting(job, room, limit)
             if size:
-                until = min(limit, self.now + job.spec.walltime_s * self._ratios.of(job, size))
+                until = min(limit, self._until(job, size))
                 room.commit(size, until)
                 self._early.append(job)
                 self.sizes[job.id] = self._fitted[job.id] = size
@@ -259,12 +267,16 @@ class _Pass:
         size = job.bounds.min if flexible(job) else full(job)
         high = min(most(job) if flexible(job) else size, self.left, room.now)
         while 0 < size <= high:
-            until = self.now + job.spec.walltime_s * self._ratios.of(job, size)
+            until = self._until(job, size)
             if room.fits(size, min(until, limit)):
                 return size
             twice = job.bounds.floor(2 * size)
             size = twice if twice > size else 0
         return 0
+
+    def _until(self, job: JobView, size: int) -> float:
+        """When it has to have ended on so many nodes, if it starts now."""
+        return self.now + self._certain * job.spec.walltime_s * self._ratios.of(job, size)
 
     def _keep_small_leads(self) -> None:
         for job, lead_s, slack_s in self._flexible:

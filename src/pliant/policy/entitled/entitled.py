@@ -144,7 +144,8 @@ class _Pass:
                 continue
             able = number in self._able
             if entry.began is None:
-                least = ledger.kept.get(number, job.target)
+                # If it had begun virtually until an end became known that was before, it holds what it needs at least.
+                least = ledger.kept.get(number) or (job.bounds.min if flexible(job) else job.target)
                 self._commit(job, least, self._certain * entry.estimate_s - job.worked_s(now))
                 lead_s = None
             else:
@@ -220,10 +221,11 @@ class _Pass:
             self.sizes[job.id] = least
 
     def _borrow(self) -> None:
-        """More is due than there is, as nodes were lost or resizes take time: who can catch up again waits."""
+        """More is due than there is, as nodes were lost or resizes take time: who can catch up again, and is not far
+        behind, waits."""
         if self.left >= 0:
             return
-        lenders = [each.job for each in self._flexible if each.lead_s is not None]
+        lenders = [each.job for each in self._flexible if each.lead_s is not None and each.lead_s > -GROWTH_S]
         lenders = [job for job in lenders if self.sizes[job.id] > job.bounds.min and full(job) < most(job)]
         lenders.sort(key=lambda job: (-job.remaining_s(self.now), job.id))
         for job in lenders:

@@ -7,7 +7,9 @@ What users import is here, and stays here; everything below may move.
 - Policies: a ``Policy`` sees a ``ClusterView`` with a ``JobView`` for each job, and news of each ``End``. A
   ``Decision`` is a ``Start`` or a ``Resize``, with its ``Reason``, a ``Promise``, a ``Wake`` or a ``Remember``.
   ``Bounds``, ``JobSpec``, ``JobClass``, ``JobKind`` and ``JobState`` are what is known of a job.
-- Both: ``PliantError``, the root of all errors, and ``PolicyError``.
+- Simulations: ``simulate`` runs a workload under a policy and gives a ``Result``, with metrics and a table of jobs.
+  A ``Job`` is one of a workload that is made in a program.
+- All: ``PliantError``, the root of all errors, and ``PolicyError``.
 
 Each is loaded when it is first asked for, so that ``import pliant`` loads nothing else.
 """
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
     from pliant.policy.view import Resize as Resize
     from pliant.policy.view import Start as Start
     from pliant.policy.view import Wake as Wake
+    from pliant.study.library import Result as Result
+    from pliant.study.library import simulate as simulate
+    from pliant.workloads.given import Job as Job
 
 __version__ = "0.1.0"
 __all__ = [
@@ -46,6 +51,7 @@ __all__ = [
     "Decision",
     "Downey",
     "End",
+    "Job",
     "JobClass",
     "JobKind",
     "JobSpec",
@@ -58,8 +64,10 @@ __all__ = [
     "Reason",
     "Remember",
     "Resize",
+    "Result",
     "Start",
     "Wake",
+    "simulate",
 ]
 _ROOMS = ("apgas", "mpi")
 """Modules of ours that are asked for like names. Not in ``__all__``: ``import *`` must not start MPI."""
@@ -68,6 +76,8 @@ _HOMES = {
     **dict.fromkeys(("Bounds", "JobClass", "JobSpec", "JobState"), "model.jobs"),
     "JobKind": "model.kinds",
     **dict.fromkeys(("Amdahl", "Downey"), "model.speedup"),
+    "Job": "workloads.given",
+    **dict.fromkeys(("Result", "simulate"), "study.library"),
 }
 """Where they are, if not among what policies see and answer."""
 

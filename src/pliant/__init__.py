@@ -8,7 +8,8 @@ What users import is here, and stays here; everything below may move.
   ``Decision`` is a ``Start`` or a ``Resize``, with its ``Reason``, a ``Promise``, a ``Wake`` or a ``Remember``.
   ``Bounds``, ``JobSpec``, ``JobClass``, ``JobKind`` and ``JobState`` are what is known of a job.
 - Simulations: ``simulate`` runs a workload under a policy and gives a ``Result``, with metrics and a table of jobs.
-  A ``Job`` is one of a workload that is made in a program.
+  A ``Job`` is one of a workload that is made in a program; ``testing.check_policy`` looks for workloads under which
+  a policy goes wrong.
 - All: ``PliantError``, the root of all errors, and ``PolicyError``.
 
 Each is loaded when it is first asked for, so that ``import pliant`` loads nothing else.
@@ -19,6 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pliant import apgas as apgas
     from pliant import mpi as mpi
+    from pliant import testing as testing
     from pliant.model.errors import PliantError as PliantError
     from pliant.model.errors import PolicyError as PolicyError
     from pliant.model.jobs import Bounds as Bounds
@@ -69,7 +71,7 @@ __all__ = [
     "Wake",
     "simulate",
 ]
-_ROOMS = ("apgas", "mpi")
+_ROOMS = ("apgas", "mpi", "testing")
 """Modules of ours that are asked for like names. Not in ``__all__``: ``import *`` must not start MPI."""
 _HOMES = {
     **dict.fromkeys(("PliantError", "PolicyError"), "model.errors"),

@@ -104,7 +104,7 @@ class Raises(Sound):
     "policy", [Sound, Sound(), functools.partial(Sound), Remembers, "easy", "marginal:payback=5"]
 )
 def test_a_sound_policy_passes(policy: Any) -> None:
-    check_policy(policy, examples=15)
+    check_policy(policy, examples=10)
 
 
 BROKEN: list[tuple[type[Sound], str, str]] = [
@@ -179,7 +179,7 @@ def test_words_of_a_case() -> None:
     ]
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(cases)
 def test_the_code_of_a_case_is_the_case(case: Case) -> None:
     names: dict[str, Any] = {}

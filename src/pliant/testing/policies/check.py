@@ -7,6 +7,8 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, NamedTuple
 
+from msgspec import structs
+
 from pliant.files.cost import read_cost
 from pliant.files.policy import PolicySpec, own_policy
 from pliant.model.errors import PliantError
@@ -27,8 +29,8 @@ PROPERTIES: dict[str, Property] = {
     "the journal is enough to go on from": properties.journal_is_enough,
 }
 """What is checked, in this order, and how it is called."""
-TRIES = 300
-"""So many workloads are tried in search of a smaller one that goes wrong."""
+TRIES = 150
+"""So many workloads Hypothesis tries in search of a smaller one that goes wrong."""
 
 
 class BrokenPolicy(PliantError, AssertionError):  # noqa: N818 - what has become of a policy
@@ -158,8 +160,7 @@ def _search(make: Make, checked: dict[str, Property], examples: int, seed: int) 
             tries += 1
             if tries > TRIES:
                 raise _Enough
-            broken = found[0].broken
-            failure = _broken(make, case, {broken: _repeats if broken == REPEATS else checked[broken]})
+            failure = _broken(make, case, _alone(checked, found[0]))
         else:
             failure = _first(make, case, checked)
         if failure is not None:
@@ -169,8 +170,24 @@ def _search(make: Make, checked: dict[str, Property], examples: int, seed: int) 
     try:
         holds()
     except (properties.Broken, Flaky, _Enough):
-        return min(found, key=lambda failure: failure.size)
+        smallest = min(found, key=lambda failure: failure.size)
+        return _fewer_jobs(make, smallest, _alone(checked, smallest))
     return None
+
+
+def _alone(checked: dict[str, Property], failure: _Failure) -> dict[str, Property]:
+    """Only what was broken there."""
+    broken = failure.broken
+    return {broken: _repeats if broken == REPEATS else checked[broken]}
+
+
+def _fewer_jobs(make: Make, failure: _Failure, checked: dict[str, Property]) -> _Failure:
+    """The failure without the jobs that it can do without, each left out once."""
+    for number in reversed(range(len(failure.case.jobs))):
+        jobs = [*failure.case.jobs[:number], *failure.case.jobs[number + 1 :]]
+        if jobs:
+            failure = _broken(make, structs.replace(failure.case, jobs=jobs), checked) or failure
+    return failure
 
 
 def _message(found: _Failure, policy: str, name: str) -> str:

@@ -205,6 +205,7 @@ def test_a_case_is_what_simulate_simulates(case: Case) -> None:
         (3, {}, PolicyError, "policy: 3 is no policy"),
         (Job, {}, PolicyError, "class Job is no policy"),
         ("none.py", {}, PolicyError, "there is no such file"),
+        ("exec:./own", {}, PolicyError, "policy 'exec:./own' is a process, which is not checked"),
         (Sound, {"case": Case(jobs=[Job(0, -1)], nodes=2)}, BatchError, "run_s: -1 is no number of seconds"),
         (Sound, {"case": Case(jobs=[Job(0, 1)], nodes=2, cost="nothing")}, BatchError, "cost: nothing"),
         (Sound, {"case": Case(jobs=[Job(0, 1, 3)], nodes=2)}, BatchError, "could never start"),

@@ -53,8 +53,8 @@ def test_a_line_for_each_job(tmp_path: Path) -> None:
     header, first, second, third = out.read_text().splitlines()
     assert header == ",".join(COLUMNS)
     # Job 3 ends with job 1, and before job 2 has started.
-    assert first == "1,1,,rigid,COMPLETED,0.0,0.0,10.0,0.0,10.0,10.0,3,3,3,3,3,3.0,0,0,1.0,0,"
-    assert second == "2,2,,rigid,COMPLETED,0.0,10.0,15.0,10.0,5.0,15.0,4,4,4,4,4,4.0,0,0,1.5,0,"
+    assert first == "1,1,,rigid,COMPLETED,0.0,0.0,10.0,0.0,10.0,10.0,3,3,3,3,3,3.0,0,0,1.0,0,,0:3"
+    assert second == "2,2,,rigid,COMPLETED,0.0,10.0,15.0,10.0,5.0,15.0,4,4,4,4,4,4.0,0,0,1.5,0,,0:4"
     assert third.startswith("3,3,,rigid,COMPLETED,0.0,0.0,10.0,")
     assert sum(float(row["wait_s"]) for row in rows_of(out)) == pytest.approx(3 * figures["wait_mean_s"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["jobs.csv", "x.swf"]
@@ -88,6 +88,7 @@ def test_sizes_and_jobs_that_never_started(tmp_path: Path) -> None:
         "1",
         "1",
     )
+    assert (grown["sizes"], failed["sizes"], never["sizes"]) == ("0:1;5:4;15:2", "0:1", "")
     assert float(grown["nodes_mean"]) == pytest.approx((5 * 1 + 10 * 4 + 5 * 2) / 20)
     assert float(grown["bounded_slowdown"]) == pytest.approx(24 / 20)
     assert (failed["run_s"], failed["nodes_mean"], failed["exit_code"]) == ("0.0", "1", "1")
@@ -99,7 +100,7 @@ def test_sizes_and_jobs_that_never_started(tmp_path: Path) -> None:
     ("more", "message"),
     [
         (["--jobs-csv", "none/j.csv"], r"none/j\.csv: there is no directory"),
-        (["--jobs-csv", "."], "no regular file"),
+        (["--jobs-csv", "."], "it is a directory; name a file"),
         (["--jobs-csv", "j.csv", "--seeds", "2"], "the jobs of one simulation"),
         (["--jobs-csv", "j.csv", "--malleable", "0,50"], "the jobs of one simulation"),
         (["--jobs-csv", "j.csv", "--policy", "easy,fcfs"], "the jobs of one simulation"),
@@ -176,7 +177,17 @@ def test_sums_agree_with_the_metrics(
     assert (total("expands"), total("shrinks")) == (figures.expands, figures.shrinks)
     held = sum(float(row["nodes_mean"]) * float(row["run_s"]) for row in rows)
     assert held == pytest.approx(figures.utilisation * 8 * figures.makespan_s, rel=1e-4)
+    for row in rows:
+        steps = [(float(after), int(size)) for after, size in map(_step, row["sizes"].split(";"))]
+        ends = [after for after, _ in steps[1:]] + [float(row["run_s"])]
+        held = sum(size * (end - after) for (after, size), end in zip(steps, ends, strict=True))
+        assert held == pytest.approx(float(row["nodes_mean"]) * float(row["run_s"]), abs=1e-4)
+        assert steps[-1][1] == int(row["nodes_end"])
     assert [row["state"] for row in rows] == [str(job.state) for job in figures.jobs]
+
+
+def _step(text: str) -> list[str]:
+    return text.split(":")
 
 
 def _malleable(spec: JobSpec) -> JobSpec:

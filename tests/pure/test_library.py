@@ -27,6 +27,7 @@ from pliant.sim.job_rows import COLUMNS
 from pliant.workloads.given import given_jobs
 
 TRACE = "; MaxProcs: 4\n1 0 0 10 3 -1 -1 3 10\n2 0 0 5 4 -1 -1 4 5\n3 0 0 10 1 -1 -1 1 10\n"
+AFTER = "; MaxProcs: 4\n1 0 0 10 3 -1 -1 3 10\n2 0 0 5 4 -1 -1 4 5 -1 -1 -1 -1 -1 -1 -1 1 60\n"
 THREE = [Job(0, 10, 3, name="a"), Job(0, 5, 4, name="b"), Job(0, 10, 1, name="c")]
 BATCH = """
 [cluster]
@@ -76,6 +77,7 @@ def numbers(result: pliant.Result) -> dict[str, Any]:
 WORKLOADS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("x.swf", {}, []),
     ("x.swf", {"instant": "pyss", "policy": "fcfs"}, ["--instant", "pyss", "--policy", "fcfs"]),
+    ("after.swf", {"dependencies": True}, ["--dependencies"]),
     ("b.toml", {}, []),
     ("b.toml", {"rigid": True, "cost": "none", "pass_interval_s": 5}, ["--rigid", "--cost", "none", "--pass-interval", "5"]),
     ("lublin:200", {"nodes": 64, "seed": 3, "policy": "marginal:payback=5"}, ["--nodes", "64", "--seed", "3", "--policy", "marginal:payback=5"]),
@@ -93,6 +95,7 @@ def test_metrics_and_jobs_are_those_of_the_command(
     monkeypatch.chdir(tmp_path)
     Path("x.swf").write_text(TRACE)
     Path("b.toml").write_text(BATCH)
+    Path("after.swf").write_text(AFTER)
     told = json.loads(command("simulate", workload, *words, "--json", "--jobs-csv", "jobs.csv"))
     result = pliant.simulate(workload, **options)
     assert set(told) == {*result.metrics, "classes"}
@@ -205,7 +208,6 @@ def test_sizes_models_and_classes() -> None:
         ([Job(0, 5, kind="task")], "kind: there is no 'task'; did you mean 'tasks'"),
         ([Job(0, 5, model=Amdahl(-1.0))], "job 1: model.work_s is -1; it must be above 0"),
         ([Job(0, 5, model="amdahl")], "model: 'amdahl' is none; give a pliant.Amdahl"),  # type: ignore[arg-type]
-        ([Job(0, 5, 9)], "job '1': nodes: it needs 9 nodes and there are 8; it could never start"),
         ({"submit_s": [0, 1], "run_s": [5]}, "columns are of different lengths: submit_s 2, run_s 1"),
         ({"submit_s": 0, "run_s": [5]}, "workload: submit_s: 0 is no column"),
     ],
@@ -243,6 +245,7 @@ def test_workloads_that_are_refused(workload: Any, message: str) -> None:
         ({"policy": 3}, "policy: 3 is no policy: it has no decide"),
         ({"policy": Amdahl}, "class Amdahl is no policy: it has no decide"),
         ({"policy": Mine, "start": "min"}, "policy 'Mine' has no start rule"),
+        ({"dependencies": True}, "--dependencies changes nothing without a trace in SWF"),
         ({"order": "longest"}, "there is no order 'longest'"),
     ],
 )
@@ -254,8 +257,24 @@ def test_options_that_are_refused(options: dict[str, Any], message: str) -> None
 def test_what_only_the_machine_lacks() -> None:
     with pytest.raises(BatchError, match="they do not say how large the machine is; give nodes"):
         pliant.simulate(THREE)
+    with pytest.raises(TraceError, match="none of its 1 jobs fits on 8 nodes: the narrowest needs 9"):
+        pliant.simulate([Job(0, 5, 9)], nodes=8)
     with pytest.raises(TraceError, match="neither a trace"):
         pliant.simulate("trace.csv", nodes=4)
+
+
+def test_jobs_that_are_too_wide_are_left_out_with_a_warning() -> None:
+    jobs = [*THREE, Job(0, 5, 9, name="wide")]
+    with pytest.warns(
+        UserWarning, match=r"left out 1 of 4 jobs, too wide for 4 nodes: wide \(9\); strict=True"
+    ):
+        result = pliant.simulate(jobs, nodes=4)
+    assert result.metrics["too_wide"] == 1
+    assert result.jobs["name"] == ["a", "b", "c"]
+    with pytest.raises(
+        BatchError, match="job 'wide': nodes: it needs 9 nodes and there are 4; it could never start"
+    ):
+        pliant.simulate(jobs, nodes=4, strict=True)
 
 
 # ---- a policy of one's own ----

@@ -65,7 +65,9 @@ def test_values_have_the_types_of_the_defaults() -> None:
     ("text", "message"),
     [
         ("marginal:paybak=5", "'marginal' has no parameter 'paybak'; did you mean 'payback'"),
-        ("entitled:payback=5", "'entitled' has no parameter 'payback': it has none"),
+        ("entitled:payback=5", "'entitled' has no parameter 'payback' .known: certain"),
+        ("entitled:certain=0", "certain is 0; it must be above 0, and 1 at most"),
+        ("entitled:certain=1.5", "certain is 1.5; it must be above 0, and 1 at most"),
         ("marginal:payback=soon", "payback is 'soon'; it must be a number, as in payback=2.0"),
         ("marginal:payback=-1", "payback is '-1'; it must be 0 or more"),
         ("marginal:payback=nan", "payback is 'nan'; it must be a finite number"),
@@ -123,3 +125,8 @@ def test_a_batch_may_have_them(tmp_path: Path) -> None:
     batch = '[cluster]\nnodes = 2\npolicy = "marginal:payback=3"\n[[jobs]]\ncommand = "true"\nmodel = {work_s = 5}\n'
     (tmp_path / "b.toml").write_text(batch)
     assert "marginal:payback=3 on 2 nodes" in command("simulate", str(tmp_path / "b.toml"))
+
+
+def test_a_policy_without_parameters_says_so() -> None:
+    with pytest.raises(PolicyError, match="policy 'plain' has no parameter 'payback': it has none"):
+        values(object, "plain", {"payback": "5"})

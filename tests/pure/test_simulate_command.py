@@ -6,14 +6,19 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
 import pytest
 from commands import command
+from typer.testing import CliRunner
 from workloads import measured
 
-from pliant.cli import bench, bench_bursts, bench_machines
+from pliant.cli import bench, bench_bursts, bench_machines, made
+from pliant.core import records as r
+from pliant.core.journal import Header, header_line
 from pliant.core.settings import Settings
 from pliant.model.errors import BatchError, PolicyError, TraceError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.model.nodes import NodeSet
 from pliant.plan.cost import ResizeCost
 from pliant.policy.malleable import Malleable
 from pliant.policy.registry import POLICIES
@@ -73,8 +78,8 @@ def test_passes_at_multiples_of_an_interval(tmp_path: Path) -> None:
 
 
 def test_a_start_that_takes_longer_than_the_deadline_is_seen() -> None:
-    """Groups that take a minute to start: some growth is called off after 30 s, unless there is more time for it. (A
-    job that is heard of seldom has more anyhow.)"""
+    """Groups that take a minute to start: with 30 s for it some growth is called off, and where nobody says how long it
+    may take none is. (A job that is heard of seldom has more anyhow.)"""
     said = ("simulate", "lublin:200", "--nodes", "32", "--malleable", "100", "--policy", "malleable")
     slow = (*said, "--cost", "start_s=60,start_each_s=0", "--json")
 
@@ -82,13 +87,13 @@ def test_a_start_that_takes_longer_than_the_deadline_is_seen() -> None:
         [found] = json.loads(command(*slow, *more))["rows"]
         return {key: found[key]["mean"] for key in ("expands", "resizes_withdrawn")}
 
-    assert row()["resizes_withdrawn"] > 5
-    patient = row("--resize-deadline", "90")
+    assert row("--resize-deadline", "30")["resizes_withdrawn"] > 5
+    patient = row()
     assert patient["expands"] > 100
     assert patient["resizes_withdrawn"] == 0
-    assert row("--resize-deadline", "90", "--cooldown", "1e6")["expands"] < patient["expands"] / 2
-    assert row("--resize-deadline", "90", "--offer-deadline", "0.01")["resizes_withdrawn"] > 5
-    assert "with-" in command(*said, "--cost", "start_s=60")
+    assert row("--cooldown", "1e6")["expands"] < patient["expands"] / 2
+    assert row("--offer-deadline", "0.01")["resizes_withdrawn"] > 5
+    assert "with-" in command(*said, "--cost", "start_s=60", "--resize-deadline", "30")
     assert "with-" not in command(*said, "--cost", "none")
 
 
@@ -116,7 +121,14 @@ PASSES: list[list[str]] = [[], ["--pass-interval", "8"]]
         ("x.swf", "1 0 0 10 3", [], "give --nodes"),
         ("x.swf", TRACE, ["--policy", "esay"], "did you mean 'easy'"),
         ("x.swf", TRACE, ["--start", "most"], "no start rule 'most'"),
-        ("x.swf", TRACE, ["--nodes", "2"], "needs 3 processors"),
+        ("x.swf", TRACE, ["--nodes", "2", "--strict"], "needs 3 processors"),
+        (
+            "x.swf",
+            TRACE[:-22],
+            ["--nodes", "2"],
+            r"x\.swf: none of its 2 jobs fits on 2 nodes: the narrowest needs 3; give more by --nodes",
+        ),
+        ("j.json", "[]", ["--nodes", "2"], "there are no jobs"),
         ("b.toml", BATCH.replace("min = 1", "min = 3"), ["--nodes", "2"], "could never start"),
     ],
 )
@@ -126,6 +138,61 @@ def test_what_cannot_be_simulated(
     (tmp_path / name).write_text(text)
     with pytest.raises((TraceError, BatchError, PolicyError), match=message):
         command("simulate", str(tmp_path / name), *arguments)
+
+
+def test_a_trace_with_jobs_too_wide_runs_and_says_so(tmp_path: Path) -> None:
+    file, page = tmp_path / "x.swf", tmp_path / "out.html"
+    wide = "".join(f"{number} 9 0 5 {number} -1 -1 {number} 5\n" for number in range(5, 12))
+    file.write_text(TRACE + "4 5 0 -1 4\n" + wide)
+    asked = ["simulate", str(file)]
+    done = CliRunner().invoke(made(), [*asked, "--json"])
+    assert done.stderr == (
+        "pliant simulate: left out 7 of 10 jobs, too wide for 4 nodes: "
+        "5 (5), 6 (6), 7 (7), 8 (8), 9 (9), ...; --strict refuses them\n"
+    )
+    figures = json.loads(done.stdout)
+    assert (figures["jobs"], figures["left_out"], figures["too_wide"]) == (3, 1, 7)
+    file.write_text(TRACE)
+    without = json.loads(command(*asked, "--json"))
+    assert (without["left_out"], without["too_wide"]) == (0, 0)
+    assert all(figures[key] == without[key] for key in ("makespan_s", "wait_mean_s", "utilisation"))
+    file.write_text(TRACE + "4 5 0 -1 4\n" + wide)
+    shown = CliRunner().invoke(made(), [*asked, "--report", str(page)])
+    assert "in the trace, but did not run │ 1" in " ".join(shown.stdout.split())
+    assert "too wide for the machine, left out │ 7" in " ".join(shown.stdout.split())
+    assert "1 job of the trace left out, for want of a run time or processors" in page.read_text()
+    assert "7 jobs left out, too wide for the machine" in page.read_text()
+    data = json.loads(page.with_suffix(".json").read_text())["simulated"]
+    assert (data["left_out"], data["too_wide"], data["jobs"]) == (1, 7, 3)
+    with pytest.raises(TraceError, match="job 5 needs 5 processors and there are 4"):
+        command(*asked, "--strict")
+
+
+def test_a_study_leaves_out_what_is_too_wide_before_it_makes_jobs_malleable(tmp_path: Path) -> None:
+    """A fifth of 5 nodes is one, which would fit; but the job needed 5."""
+    file = tmp_path / "x.swf"
+    file.write_text(TRACE + "4 5 0 9 5\n")
+    asked = ["simulate", str(file), "--malleable", "0,100", "--workers", "1"]
+    done = CliRunner().invoke(made(), [*asked, "--json"])
+    assert done.stderr.count("left out 1 of 4 jobs, too wide for 4 nodes: 4 (5); --strict") == 1
+    rows = json.loads(done.stdout)["rows"]
+    assert [(row["too_wide"]["mean"], row["left_out"]["mean"]) for row in rows] == [(1, 0), (1, 0)]
+    assert "too" in command(*asked).split()
+
+
+def test_an_unbounded_preference_is_no_width(tmp_path: Path) -> None:
+    """A journal's job that could use more nodes than there are starts with fewer; with --rigid it cannot."""
+    spec = JobSpec(name="a", nodes=Bounds(1, 8, preferred=8), walltime_s=9.0)
+    lines = [r.NodesGranted(0.0, NodeSet.first(8)), r.JobSubmitted(0.0, 1, spec)]
+    lines += [r.JobSubmitted(0.0, 2, msgspec.structs.replace(spec, name="b", nodes=Bounds.exactly(2)))]
+    file = tmp_path / "records.ndjson"
+    header = header_line(Header(began="", policy="easy"))
+    file.write_bytes(header + b"".join(map(r.to_line, lines)))
+    asked = ["simulate", "--from-records", str(file), "--nodes", "4", "--json"]
+    assert (whole := json.loads(command(*asked)))["jobs"] == 2
+    assert whole["too_wide"] == 0
+    assert (rigid := json.loads(command(*asked, "--rigid")))["jobs"] == 1
+    assert rigid["too_wide"] == 1
 
 
 def test_a_report_of_a_simulation(tmp_path: Path) -> None:

@@ -16,9 +16,11 @@ from pliant.core.settings import Settings, batch_settings
 from pliant.daemon import submission
 from pliant.daemon.foreground import run_batch, signals_raised
 from pliant.daemon.interrupted import Interrupted
+from pliant.files.external import at_work, is_external
 from pliant.files.policy import PolicySpec
 from pliant.launch.verify import verify, with_own_python
 from pliant.model.batch import Batch
+from pliant.model.errors import BatchError
 from pliant.model.jobs import Check, JobSpec, JobState
 from pliant.plan.cost import ResizeCost
 from pliant.policy.view import Policy
@@ -63,6 +65,8 @@ def live(variant: Variant, *, output: Path, console: Console, predicted_s: float
     """
     batch, name = variant.batch, variant.name
     submission.check(batch, output)
+    if not variant.rigid:
+        check_policy(batch)
     policy = variant.policy()
     specs = tuple(job.rigid() for job in batch.jobs) if variant.rigid else batch.jobs
     path = with_own_python(os.environ)["PATH"]
@@ -82,6 +86,15 @@ def live(variant: Variant, *, output: Path, console: Console, predicted_s: float
         checks, stopped = _checked(run, jobs, console)
         run = msgspec.structs.replace(run, checks=checks, stopped=stopped)
     return run
+
+
+def check_policy(batch: Batch) -> None:
+    """BatchError if its policy is one that no live run can have."""
+    if is_external(name := batch.cluster.policy):
+        raise BatchError(
+            f"{batch.source}: policy {name!r}: a policy in a process of its own can only be simulated with: use "
+            "pliant simulate or --dry-run, or name a policy of pliant policies or a class in a FILE.py"
+        )
 
 
 def _checked(
@@ -114,7 +127,8 @@ def predicted(variant: Variant) -> Run:
     records: list[r.Record] = []
     jobs = batch_jobs(variant.batch, rigid=variant.rigid)
     conditions = Conditions(variant.settings, starting=True)
-    simulate(jobs, variant.batch.cluster.nodes, policy, conditions, records.append)
+    with at_work(policy):
+        simulate(jobs, variant.batch.cluster.nodes, policy, conditions, records.append)
     return Run(variant.name, policy.name, variant.nodes, records)
 
 

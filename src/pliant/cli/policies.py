@@ -33,7 +33,9 @@ def policies(
         typer.echo(json.dumps({"policies": known, "orders": ORDERS, "start_rules": registry.START_RULES}))
         return
     table = Table(
-        title="Policies: --policy NAME[:OPTION=VALUE], or FILE.py[:CLASS] for your own", title_justify="left"
+        title="Policies: --policy NAME[:OPTION=VALUE], FILE.py[:CLASS] for your own, or exec:COMMAND for one in "
+        "another process, in any language",
+        title_justify="left",
     )
     for heading in ("policy", "what it does", "options"):
         table.add_column(heading)

@@ -17,7 +17,7 @@ from pliant.cli.hosts import hosts_of
 from pliant.cli.outputs import check_report
 from pliant.files.batch import read_batch_file
 from pliant.files.cost import read_cost
-from pliant.files.policy import NOTHING_SAID, PolicySpec
+from pliant.files.policy import NOTHING_SAID, PolicySpec, inputs_of
 from pliant.launch.verify import unusable
 from pliant.model.batch import Batch, read_batch
 from pliant.model.errors import BatchError, PliantError
@@ -71,7 +71,7 @@ def run(  # noqa: PLR0913 -- a command has its options as parameters
 ) -> None:
     """Run a batch of jobs, or one command, and show what became of it."""
     words = batch_or_command or []
-    check_report(report, [text for text in (*words[:1], cost, policy) if text])
+    check_report(report, [text for text in (*words[:1], cost, *inputs_of(policy)) if text])
     costs = read_cost(cost)
     said = PolicySpec(policy, start or None, order or None)
     where = hosts_of(provider, hosts, ssh_options=ssh_option or (), interface=interface, degree=degree)
@@ -146,6 +146,8 @@ class JobOptions(NamedTuple):
 def _check_live(batch: Batch, *, rigid: bool) -> None:
     """BatchError for jobs that only the simulator can run as they are described, and for results that cannot
     be checked."""
+    if not rigid:
+        execute.check_policy(batch)
     for job in batch.jobs:
         if problem := unusable(job):
             raise BatchError(f"{batch.source}: job {job.name!r}: verify: {problem}")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 import typer
 from rich.console import Console
@@ -15,19 +14,19 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from pliant.cli import simulate_options as o
 from pliant.cli import simulated
-from pliant.cli.outputs import check_outputs
+from pliant.cli.simulate_outputs import Outputs, command_of
 from pliant.cli.simulate_tables import simulation_table, study_table
-from pliant.files.policy import policy_names, weights_of
-from pliant.history.lives import Listener
+from pliant.core.records import Record
+from pliant.files.policy import inputs_of, policy_names, weights_of
 from pliant.model.errors import BatchError
 from pliant.page.simulated import Picture, Simulated
 from pliant.policy.order import HALF_LIFE_S
-from pliant.report.words import count
+from pliant.report.words import count, plain
 from pliant.sim.instant import Instant
-from pliant.sim.jobs_csv import JobsCsv
-from pliant.study.asked import asked, queue_said
+from pliant.study.files import Files
 from pliant.study.grid import Grid, study
-from pliant.study.simulation import simulation
+from pliant.study.options import asked, queue_said
+from pliant.study.simulation import Sink, simulation
 from pliant.workloads.beliefs import EXACT
 from pliant.workloads.estimates import REQUESTED
 
@@ -40,30 +39,8 @@ def register(app: typer.Typer) -> None:
     app.command("simulate")(simulate_file)
 
 
-class Outputs(NamedTuple):
-    """What a simulation or a study writes, and whether it prints JSON."""
-
-    report: Path | None
-    jobs_csv: Path | None
-    as_json: bool
-
-    def check(self, grid: Grid, inputs: list[str]) -> None:
-        """BatchError before anything is simulated, if these are not to be had of ``grid``, or would overwrite
-        one of the ``inputs``."""
-        if self.jobs_csv is not None and grid.most > 1:
-            raise BatchError(
-                f"--jobs-csv {self.jobs_csv}: it has the jobs of one simulation; name one policy, at most "
-                "one percentage, and no --seeds"
-            )
-        simulated.check_one(self.report, grid.percents or (), grid.seeds, len(grid.policies))
-        pages = [self.report, self.report.with_suffix(".json")] if self.report is not None else []
-        check_outputs(
-            [*pages, *([self.jobs_csv] if self.jobs_csv is not None else [])],
-            [text for text in inputs if text],
-        )
-
-
 def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
+    context: typer.Context,
     workload: o.WORKLOAD = "",
     *,
     from_records: o.FROM_RECORDS = "",
@@ -90,7 +67,13 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
     cost: o.COST = "",
     failures: o.FAILURES = "",
     requeue: o.REQUEUE = True,
+    strict: o.STRICT = False,
+    dependencies: o.DEPENDENCIES = False,
     jobs_csv: o.JOBS_CSV = None,
+    evalys_csv: o.EVALYS_CSV = None,
+    swf: o.SWF = None,
+    convert: o.CONVERT = None,
+    records: o.RECORDS = None,
     report: o.REPORT = None,
     as_json: o.AS_JSON = False,
 ) -> None:
@@ -115,11 +98,14 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
         cost=cost,
         failures=failures,
         requeue=requeue,
+        strict=strict,
+        dependencies=dependencies,
     )
     names = policy_names(policy)
     grid = Grid(wish, [said._replace(name=name) for name in names], shares, seeds, instant)
-    outputs = Outputs(report, jobs_csv, as_json)
-    outputs.check(grid, [workload, cost, failures, *names])
+    files = Files(jobs_csv, records, swf, convert, evalys_csv, command_of(context))
+    outputs = Outputs(report, files, as_json)
+    outputs.check(grid, [workload, cost, failures, *(text for name in names for text in inputs_of(name))])
     if report is None and (shares or seeds > 1 or len(names) > 1):
         _study(grid, workers, outputs)
     else:
@@ -154,19 +140,20 @@ def percentages(text: str) -> list[float]:
 def _single(grid: Grid, outputs: Outputs) -> None:
     """One simulation, with all its figures; files get its records too."""
     wish, report = grid.wish, outputs.report
-    with ExitStack() as stack:
-        lines = [stack.enter_context(JobsCsv(outputs.jobs_csv))] if outputs.jobs_csv is not None else []
-        made = simulation(wish, grid.policies[0], grid.instant)
-        load = made.load
-        picture = Picture(len(load.jobs)) if report is not None else None
+    made = simulation(wish, grid.policies[0], grid.instant)
+    load, name = made.load, Path(wish.text).name
+    _note(load.note)
+    picture = Picture(len(load.jobs)) if report is not None else None
+    with outputs.files.opened(made, wish.text) as (listeners, kept):
+        keep = kept
+        if picture is not None:
+            listeners.append(picture.dense)
+            keep = _both(kept, picture.keep)
         with _Progress(len(load.jobs)) as progress:
-            listeners: list[Listener] = [*lines, picture.dense] if picture is not None else [*lines]
-            keep = picture.keep if picture is not None else None
             ended = made.run(*listeners, keep=keep, progress=progress.show)
-        name = Path(wish.text).name
         if report is not None and picture is not None:
             facts = simulated.facts(wish, load, grid.policies[0].start, grid.instant, ended.end)
-            of = Simulated(name, made.policy.name, load.nodes, facts)
+            of = Simulated(name, made.policy.name, load.nodes, facts, load.left_out, len(load.too_wide))
             simulated.write(report, picture, of, ended.metrics)
     if report is not None:
         said = f"report: {report}, data: {report.with_suffix('.json')}"
@@ -179,10 +166,28 @@ def _single(grid: Grid, outputs: Outputs) -> None:
         Console().print(simulation_table(title, figures))
 
 
+def _both(one: Sink | None, other: Sink | None) -> Sink | None:
+    """What gives each record to both."""
+    if one is None or other is None:
+        return one or other
+
+    def both(record: Record) -> None:
+        one(record)
+        other(record)
+
+    return both
+
+
+def _note(text: str) -> None:
+    """Say which jobs were left out, if any were."""
+    if text:
+        typer.echo(f"pliant simulate: {plain(text)}; --strict refuses them", err=True)
+
+
 def _study(grid: Grid, workers: int, outputs: Outputs) -> None:
     """Several simulations, and a row for each share of malleable jobs and policy."""
     with _Progress(grid.most, "simulations") as progress:
-        result = study(grid, workers=workers, jobs_csv=outputs.jobs_csv, progress=progress.show)
+        result = study(grid, workers=workers, files=outputs.files, progress=progress.show, note=_note)
     if outputs.as_json:
         typer.echo(json.dumps(result))
     else:

@@ -10,7 +10,7 @@ import typer
 from pliant.policy import registry
 from pliant.policy.order import ORDERS
 from pliant.sim.instant import Instant
-from pliant.study.asked import LEAST
+from pliant.study.options import LEAST
 from pliant.workloads.sources import FORMS
 
 WORKLOAD = Annotated[str, typer.Argument(help=f"One of: {FORMS}.", show_default=False)]
@@ -24,8 +24,8 @@ POLICY = Annotated[
     str,
     typer.Option(
         help=f"One of {', '.join(registry.POLICIES)}, or FILE.py[:CLASS], with options as in "
-        "marginal:payback=5; else the batch's own, easy, or with --malleable malleable. Several, "
-        "as in easy,malleable, are compared."
+        "marginal:payback=5, or exec:COMMAND for one in another process (docs/external.md); else the batch's "
+        "own, easy, or with --malleable malleable. Several, as in easy,malleable, are compared."
     ),
 ]
 START = Annotated[
@@ -91,7 +91,8 @@ RESIZE_DEADLINE = Annotated[
     float | None,
     typer.Option(
         min=LEAST["resize-deadline"],
-        help="Seconds until an accepted resize that is not done is withdrawn; live 30.",
+        help="Seconds until an accepted resize that is not done is withdrawn; else 30, or twice what the largest "
+        "costs if that is more.",
     ),
 ]
 COST = Annotated[
@@ -110,8 +111,36 @@ FAILURES = Annotated[
 REQUEUE = Annotated[
     bool, typer.Option(help="Submit jobs that lose a node again; else they end as NODE_FAIL.")
 ]
+DEPENDENCIES = Annotated[
+    bool,
+    typer.Option(
+        "--dependencies",
+        help="Submit a trace's job its think time after the job that it follows has ended (SWF's fields 17 and 18).",
+    ),
+]
+STRICT = Annotated[
+    bool,
+    typer.Option("--strict", help="Refuse a workload with a job that needs more nodes than there are."),
+]
 JOBS_CSV = Annotated[
     Path | None, typer.Option(help="Write a line for each job to this file, in order of submission.")
+]
+RECORDS = Annotated[
+    Path | None,
+    typer.Option(
+        help="Write the journal of the simulation to this file, FILE.ndjson, as that of a live run."
+    ),
+]
+SWF = Annotated[
+    Path | None,
+    typer.Option(help="Write the schedule to this file, FILE.swf: a trace in SWF, with its waits."),
+]
+CONVERT = Annotated[
+    Path | None,
+    typer.Option(help="Write the jobs as they were simulated to this file, FILE.swf: a workload in SWF."),
+]
+EVALYS_CSV = Annotated[
+    Path | None, typer.Option(help="Write a line for each job to this file, as Batsim does and Evalys reads.")
 ]
 REPORT = Annotated[
     Path | None, typer.Option(help="Write an HTML report of one simulation here, and JSON beside it.")

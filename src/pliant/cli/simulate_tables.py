@@ -39,15 +39,17 @@ TITLES = {
     "resizes_withdrawn": ("with-\ndrawn", 1.0),
     "resizes_declined": ("de-\nclined", 1.0),
     "resizes_failed": ("res. that\nfailed", 1.0),
+    "too_wide": ("too\nwide", 1.0),
     "failed": ("failed", 1.0),
+    "left_out": ("did not\nrun", 1.0),
     "node_failures": ("node\nfailures", 1.0),
     "requeued": ("re-\nqueued", 1.0),
     "lost_node_s": ("lost,\nnode-s", 1.0),
 }
 """Of each figure of a study, with its unit."""
-IN_JSON = ("resizes_declined", "resizes_failed", "node_failures", "lost_node_s")
+IN_JSON = ("left_out", "resizes_declined", "resizes_failed", "node_failures", "lost_node_s")
 """Not shown in the table, which has no room for more."""
-OFTEN_EMPTY = ("resizes_withdrawn", "failed", "requeued", "malleable_to_rigid_turnaround")
+OFTEN_EMPTY = ("resizes_withdrawn", "too_wide", "failed", "requeued", "malleable_to_rigid_turnaround")
 """Shown only if some row has it."""
 DISPENSABLE = ("shrinks", "expands", "bounded_slowdown_mean", "malleable_to_rigid_turnaround", "makespan_s")
 """What a narrow table does without, first to last."""

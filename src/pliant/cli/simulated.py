@@ -61,6 +61,7 @@ def facts(wish: Wish, load: Workload, start: str | None, instant: Instant, end: 
     stated = (
         (wish.rigid, "every job at its preferred size"),
         (wish.percent is not None, f"{wish.percent or 0:g} % of rigid jobs made malleable"),
+        (wish.dependencies, "jobs follow others as in the trace"),
         (wish.compat, "run times in the published, longer form"),
         (wish.estimates != REQUESTED, f"estimates {wish.estimates}"),
         (wish.belief != EXACT, f"policies believe run times by {wish.belief}"),
@@ -75,6 +76,7 @@ def facts(wish: Wish, load: Workload, start: str | None, instant: Instant, end: 
     asked = wish.overrides._asdict()
     found = [text for so, text in stated if so]
     found += [f"{seconds(asked[key])} {what}" for key, what in patience if asked[key] is not None]
+    found += _left_out(load)
     found += _failing(load.failures, end)
     if _resizes_at_once(load):
         found.append("resizes take no time")
@@ -83,6 +85,15 @@ def facts(wish: Wish, load: Workload, start: str | None, instant: Instant, end: 
     if not load.fixed:
         found.append(f"seed {wish.seed}")
     return found
+
+
+def _left_out(load: Workload) -> list[str]:
+    """How many jobs of the workload were not simulated, and why."""
+    reasons = (
+        (load.left_out, "of the trace left out, for want of a run time or processors"),
+        (len(load.too_wide), "left out, too wide for the machine"),
+    )
+    return [f"{count(number, 'job')} {why}" for number, why in reasons if number]
 
 
 def _resizes_at_once(load: Workload) -> bool:

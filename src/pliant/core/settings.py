@@ -36,6 +36,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cost: ResizeCost = ResizeCost()
 
 
+def patient(settings: Settings, nodes: int) -> Settings:
+    """The same where nobody has stated a deadline for resizes, on a machine of ``nodes`` nodes: no growth is called off
+    before it has taken twice what the largest costs."""
+    longest_s = 2.0 * settings.cost.expand_s(1, nodes)
+    return msgspec.structs.replace(settings, resize_deadline_s=max(settings.resize_deadline_s, longest_s))
+
+
 def batch_settings(cluster: ClusterSpec, cost: ResizeCost | None = None) -> Settings:
     """The settings with those that a batch states; ``cost`` is what resizes cost, if known."""
     stated = {
@@ -45,4 +52,5 @@ def batch_settings(cluster: ClusterSpec, cost: ResizeCost | None = None) -> Sett
         "cost": cost,
     }
     known = {name: value for name, value in stated.items() if value is not None}
-    return msgspec.structs.replace(Settings(), **known)
+    settings = msgspec.structs.replace(Settings(), **known)
+    return settings if cluster.resize_deadline_s is not None else patient(settings, cluster.nodes)

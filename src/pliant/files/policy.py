@@ -1,7 +1,8 @@
-"""Policies as users name them: one of the registry, or a class of their own, in a Python file or at hand."""
+"""Policies as users name them: one of the registry, a class of their own, in a Python file or at hand, or a command."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
@@ -11,6 +12,7 @@ from traceback import extract_tb
 from types import ModuleType
 from typing import Any, NamedTuple, Self, get_args
 
+from pliant.files.external import PREFIX, amiss, external, is_external, words_of
 from pliant.model.batch import ClusterSpec
 from pliant.model.errors import PolicyError
 from pliant.model.nearest import nearest
@@ -22,9 +24,9 @@ from pliant.policy.view import half_life_s as asked_half_life_s
 
 
 class PolicySpec(NamedTuple):
-    """A policy as a user or a batch names it: of the registry, or the class in a file, with parameters if any
-    (``marginal:payback=5``), and the order of its queue. What is empty or None is not said. ``own`` is a class or a
-    policy that a program has at hand, called ``name`` (``own_policy``)."""
+    """A policy as a user or a batch names it: of the registry, the class in a file, with parameters if any
+    (``marginal:payback=5``), or ``exec:`` and a command, and the order of its queue. What is empty or None is not
+    said. ``own`` is a class or a policy that a program has at hand, called ``name`` (``own_policy``)."""
 
     name: str = ""
     start: str | None = None
@@ -52,12 +54,24 @@ class PolicySpec(NamedTuple):
         """A new one. PolicyError if what is named does not exist, or does not go together."""
         if self.own is not None:
             policy = registry.build(_at_hand(self.own, self.name), self.name, self.start)
+        elif is_external(self.name):
+            return self._external()
         else:
             name, said = split(self.name)
             kind = _of_file(name, self.start) if ".py" in name else registry.kind_of(name)
             policy = registry.build(kind, name, self.start, said)
         order = "submission" if self.order is None else self.order
         return ordered(policy, order, self.weights, self.half_life_s)
+
+    def _external(self) -> Policy:
+        if self.start is not None:
+            raise PolicyError(f"policy {self.name!r} takes no start rule: it chooses the sizes itself")
+        if self.order not in (None, "submission"):
+            raise PolicyError(
+                f"policy {self.name!r} takes no order ({self.order}): it is told of each job's user, priority and "
+                "estimate and orders its queue itself; say --order submission"
+            )
+        return external(self.name)
 
 
 def _of_file(name: str, start: str | None) -> Callable[..., Policy]:
@@ -114,15 +128,29 @@ NOTHING_SAID = PolicySpec()
 
 
 def policy_names(text: str) -> list[str]:
-    """``easy,malleable`` as names, each once; a file's name may have a comma. PolicyError if one is empty."""
+    """``easy,malleable`` as names, each once; a file's name may have a comma, and a command one in quotes.
+    PolicyError if one is empty."""
     file, colon, kind = text.rpartition(".py:")
     path = f"{file}.py" if colon and "," not in kind else text
     if ".py" in path and Path(path).is_file():
         return [text]
-    names = [name.strip() for name in text.split(",")]
+    parts = text.split(",")
+    if PREFIX in text:
+        words_of(text)  # its quotes are closed
+        parts = _COMMA.split(text)
+    names = [name.strip() for name in parts]
     if len(names) > 1 and "" in names:
         raise PolicyError(f"policy: {text!r} has an empty name; write --policy easy,malleable")
     return list(dict.fromkeys(names))
+
+
+_COMMA = re.compile(r""",(?=(?:[^'"]|'[^']*'|"[^"]*")*$)""")
+"""One that stands in no quotes."""
+
+
+def inputs_of(name: str) -> list[str]:
+    """The files that a policy's name may name: nothing is to be written there."""
+    return words_of(name.removeprefix(PREFIX)) if is_external(name) else [name]
 
 
 def weights_of(texts: Iterable[str]) -> dict[str, float]:
@@ -234,8 +262,4 @@ class Checked:
         return decisions
 
     def _wrong(self, view: ClusterView, what: str) -> PolicyError:
-        pending = sum(1 for _ in view.queue)
-        return PolicyError(
-            f"policy {self.name!r} at {view.now:.3f} s {what} "
-            f"(free {view.free} of {view.total}, pending {pending}, running {len(view.running)})"
-        )
+        return amiss(self.name, view, what)

@@ -18,6 +18,8 @@ BATCH_JOBS = 100_000
 """Of a batch, those that ``count`` stands for among them."""
 GENERATED_JOBS = 10_000_000
 """Of a workload that is made up."""
+ANSWER_BYTES = 1 << 26
+"""Of one answer of a policy in a process of its own: a million decisions."""
 LOG = ".log"
 """What the name of a job's output ends in, behind the job's name."""
 NAME_BYTES = 255 - len(LOG)

@@ -33,12 +33,15 @@ QUANTILES = (0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
 
 
 class Simulated(NamedTuple):
-    """What a simulation was of, in words for its report: ``facts`` are whatever else the user asked for."""
+    """What a simulation was of, in words for its report: ``facts`` are whatever else the user asked for. So many
+    jobs of the workload were ``left_out`` as they did not run, and so many were ``too_wide``."""
 
     workload: str
     policy: str
     nodes: int
     facts: Sequence[str] = ()
+    left_out: int = 0
+    too_wide: int = 0
 
 
 class Picture:
@@ -189,6 +192,8 @@ def json_of(picture: Picture, of: Simulated, metrics: RunMetrics) -> bytes:
         "policy": of.policy,
         "nodes": of.nodes,
         "jobs": dense.jobs,
+        "left_out": of.left_out,
+        "too_wide": of.too_wide,
         "facts": list(of.facts),
         "nodes_in_use": _bins(dense.nodes()),
         "jobs_waiting": _bins(dense.queue()),

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from pliant.core.settings import Settings
+from pliant.core.settings import Settings, patient
 from pliant.plan.cost import INSTANT
 from pliant.policy.registry import make
 from pliant.report.words import seconds
@@ -20,6 +20,8 @@ from pliant.workloads.job import SimJob
 from pliant.workloads.malleability import make_malleable
 
 POLICIES = ("entitled", "marginal", "malleable")
+SOFTER = ("entitled:certain=0.5", "entitled:certain=0.2")
+"""Between the first two: for the curve, with free resizes."""
 SHARES = (20.0, 50.0, 100.0)
 FREE = Settings(cost=INSTANT, cooldown_s=0.0)
 """Resizes take no time and may follow one another at once."""
@@ -88,9 +90,15 @@ def missing(found: Sequence[Trace], *, quick: bool) -> list[Trace]:
 def cases(found: Sequence[Trace]) -> Iterator[Case]:
     for trace in found:
         for costly in (False, True):
-            for policy in POLICIES:
+            for policy in policies(costly=costly):
                 for percent in SHARES:
                     yield Case(trace, policy, percent, costly)
+
+
+def policies(*, costly: bool) -> tuple[str, ...]:
+    """From the least harm to the most."""
+    first, *others = POLICIES
+    return POLICIES if costly else (first, *SOFTER, *others)
 
 
 def tasks(found: Sequence[Trace], folder: Path | None) -> list[Task]:
@@ -101,7 +109,7 @@ def one(case: Case, folder: str) -> Harm:
     """A simulation, compared with that of rigid EASY where nothing but the work takes time."""
     jobs = jobs_of(case.trace, folder)
     mixed = make_malleable(jobs, case.percent, case.trace.nodes, SEED)
-    settings = Settings() if case.costly else FREE
+    settings = patient(Settings(), case.trace.nodes) if case.costly else FREE
     return compared(
         *base(case.trace, folder), *with_turnarounds(mixed, case.trace.nodes, make(case.policy), settings)
     )
@@ -192,7 +200,7 @@ def _table(trace: Trace, by: dict[Case, Harm], *, costly: bool) -> list[str]:
         "| policy, malleable | mean | slowdown | p95 | maximum | later by 1 %, 10 % | at most | promises broken |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for policy in POLICIES:
+    for policy in policies(costly=costly):
         for percent in SHARES:
             harm = by[Case(trace, policy, percent, costly)]
             lines.append(
@@ -207,7 +215,8 @@ def _curve(folder: Folder, found: Sequence[Trace], by: dict[Case, Harm]) -> None
     made, axes = charts.figure(len(found))
     for ax, trace in zip(axes, found, strict=True):
         harms = {
-            policy: [by[Case(trace, policy, share, costly=False)] for share in SHARES] for policy in POLICIES
+            policy: [by[Case(trace, policy, share, costly=False)] for share in SHARES]
+            for policy in policies(costly=False)
         }
         charts.lines(
             ax,

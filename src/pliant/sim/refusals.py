@@ -31,6 +31,22 @@ def check_jobs(jobs: Sequence[SimJob], nodes: int) -> None:
             raise BatchError(f"job {spec.name!r}: its run time must be 0 seconds or more")
 
 
+def check_dependencies(jobs: Sequence[SimJob]) -> None:
+    """BatchError if one of ``jobs``, in order of submission, follows none that is before it: of a circle none would
+    ever be submitted."""
+    earlier: set[str] = set()
+    for job in jobs:
+        if job.after and job.after not in earlier:
+            raise BatchError(
+                f"job {job.spec.name!r}: it is to follow job {job.after!r}, which is no job before it"
+            )
+        if job.spec.name in earlier:
+            raise BatchError(
+                f"job {job.spec.name!r}: there are two of this name, and jobs follow others by name"
+            )
+        earlier.add(job.spec.name)
+
+
 def stuck(state: State, policy: str, nodes: int, breakdowns: Breakdowns) -> PolicyError | BatchError:
     """Jobs wait and nothing will ever happen again: too many nodes stay away, or ``policy`` does nothing."""
     most = max(state.total, breakdowns.most_up)

@@ -74,3 +74,11 @@ class Former(NamedTuple):
     number: int
     mask: int
     turn: int = 0
+
+
+class Follower(NamedTuple):
+    """A job that is to be submitted, when its user has thought about the one before it."""
+
+    job: SimJob
+    number: int = 0
+    turn: int = 0

@@ -21,8 +21,8 @@ from pliant.policy.view import Policy
 from pliant.sim.breakdowns import MOST_REQUEUES, Breakdowns
 from pliant.sim.evolving import new_run
 from pliant.sim.instant import Instant
-from pliant.sim.refusals import check_jobs, restless, sleepless, stuck
-from pliant.sim.running import Former, RunningJob
+from pliant.sim.refusals import check_dependencies, check_jobs, restless, sleepless, stuck
+from pliant.sim.running import Follower, Former, RunningJob
 from pliant.workloads.failures import Failures
 from pliant.workloads.job import SimJob
 
@@ -93,7 +93,17 @@ class Simulator:
     ) -> None:
         settings, starting, instant, failures = conditions
         check_jobs(jobs, nodes)
-        self._jobs = sorted(jobs, key=attrgetter("spec.submit_s"))
+        ordered = sorted(jobs, key=attrgetter("spec.submit_s"))
+        self._count = len(ordered)
+        self._followers: dict[str, list[SimJob]] = {}
+        """Jobs that are to be submitted after others, by the name of those."""
+        self._thinking = 0
+        for job in ordered:
+            if job.after:
+                self._followers.setdefault(job.after, []).append(job)
+        if self._followers:
+            check_dependencies(ordered)
+        self._jobs = [job for job in ordered if not job.after] if self._followers else ordered
         self._nodes = nodes
         self._policy = policy
         self._cost = settings.cost
@@ -104,7 +114,9 @@ class Simulator:
         self._progress: Callable[[int], None] | None = None
         self._failures = failures
         self._breakdowns = Breakdowns(failures.outages(nodes) if failures is not None else (), nodes)
-        self._heap: list[tuple[float, int, Callable[[Any, int], None], RunningJob | Former, int]] = []
+        self._heap: list[
+            tuple[float, int, Callable[[Any, int], None], RunningJob | Former | Follower, int]
+        ] = []
         self._order = 0
         self._runs: dict[int, RunningJob] = {}
         self._events: list[e.Event] = []
@@ -139,7 +151,7 @@ class Simulator:
         """
         self._progress = progress
         heap, breakdowns, dirty = self._heap, self._breakdowns, self.core.state.dirty
-        count = len(self._jobs)
+        count = self._count
         rounds = done = wakes = asleep = 0
         self._events.append(e.Granted(NodeSet.first(self._nodes)))
         while True:
@@ -150,7 +162,7 @@ class Simulator:
             later = min(later, self._due, self._wake)
             if breakdowns.at <= later:
                 later = breakdowns.at
-                idle = not self._runs and self._due == NEVER
+                idle = not self._runs and self._due == NEVER and not self._thinking
                 if idle and breakdowns.hopeless(self._ended + self._submitted, self.core.state.total):
                     later = NEVER
             if later == NEVER:
@@ -168,7 +180,7 @@ class Simulator:
     def _end(self) -> SimEnd:
         return SimEnd(
             self._now,
-            len(self._jobs),
+            self._count,
             self._calls,
             self._breakdowns.failed,
             self._requeued,
@@ -252,7 +264,9 @@ class Simulator:
             for command in commands:
                 self._carry_out[type(command)](command)
 
-    def _at(self, time: float, happen: Callable[[Any, int], None], run: RunningJob | Former) -> None:
+    def _at(
+        self, time: float, happen: Callable[[Any, int], None], run: RunningJob | Former | Follower
+    ) -> None:
         self._order += 1
         heappush(self._heap, (time, self._order, happen, run, run.turn))
 
@@ -357,6 +371,8 @@ class Simulator:
         run.turn += 1
         del self._runs[run.number]
         self._ended += not requeue
+        if self._followers and not requeue:
+            self._follow(run.job.spec.name)
         if self._requeues:
             self._requeues.pop(run.number, None)
         self._events.append(e.Ended(run.number, exit_code, requeue=requeue))
@@ -367,6 +383,16 @@ class Simulator:
             self._events.append(e.Clean(run.number, NodeSet(mask)))
         if self._progress is not None and not self._ended % 500:
             self._progress(self._ended)
+
+    def _follow(self, name: str) -> None:
+        """Its followers are submitted when they have thought about it."""
+        for job in self._followers.pop(name, ()):
+            self._thinking += 1
+            self._at(self._now + job.think_s, self._arrive, Follower(job))
+
+    def _arrive(self, follower: Follower, _turn: int) -> None:
+        self._thinking -= 1
+        self._submit(follower.job)
 
     def _lose(self, run: RunningJob) -> None:
         """A node of the job has failed and its work is lost: submit it again, but not for ever."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from pliant.files.external import at_work
 from pliant.files.policy import PolicySpec
 from pliant.sim.instant import Instant
-from pliant.sim.jobs_csv import JobsCsv
 from pliant.study.confidence import interval
+from pliant.study.files import Files
 from pliant.study.simulation import simulation
 from pliant.study.workers import Task, Workers
 from pliant.workloads.sources import Wish
@@ -27,12 +27,15 @@ FIGURES = (
     "resizes_withdrawn",
     "resizes_declined",
     "resizes_failed",
+    "left_out",
+    "too_wide",
     "failed",
     "node_failures",
     "requeued",
     "lost_node_s",
 )
 """What a row has the means of."""
+NO_FILES = Files()
 NOTHING = {"mean": None, "half": None}
 """In place of an interval, where no run has the figure."""
 
@@ -52,11 +55,11 @@ class Grid(NamedTuple):
         """How many simulations these are at most: what no seed changes runs once."""
         return len(self.percents or (0,)) * self.seeds * len(self.policies)
 
-    def tasks(self, runs: range, jobs_csv: Path | None = None) -> list[Task]:
+    def tasks(self, runs: range, files: Files = NO_FILES) -> list[Task]:
         """The simulations with the seeds numbered ``runs``."""
         shares: Sequence[float | None] = self.percents if self.percents is not None else (None,)
         return [
-            (one, (self.wish._replace(percent=percent, run=run), policy, self.instant, jobs_csv))
+            (one, (self.wish._replace(percent=percent, run=run), policy, self.instant, files))
             for percent in shares
             for policy in self.policies
             for run in runs
@@ -65,7 +68,7 @@ class Grid(NamedTuple):
 
 class Cell(NamedTuple):
     """One simulation; ``fixed`` says that other seeds would give the same. ``policy`` is what ``chosen`` is
-    called: of two users' own, it may be the same."""
+    called: of two users' own, it may be the same. ``note``: which jobs were left out, for people."""
 
     percent: float | None
     chosen: PolicySpec
@@ -73,46 +76,50 @@ class Cell(NamedTuple):
     nodes: int
     policy: str
     figures: dict[str, float | None]
+    note: str = ""
 
 
-def one(wish: Wish, chosen: PolicySpec, instant: Instant, jobs_csv: Path | None = None) -> Cell:
+def one(wish: Wish, chosen: PolicySpec, instant: Instant, files: Files = NO_FILES) -> Cell:
     """A simulation of the workload, in this process."""
-    if jobs_csv is None:
-        return _one(wish, chosen, instant)
-    with JobsCsv(jobs_csv) as lines:
-        return _one(wish, chosen, instant, lines)
-
-
-def _one(wish: Wish, chosen: PolicySpec, instant: Instant, *lines: JobsCsv) -> Cell:
     made = simulation(wish, chosen, instant)
-    ended = made.run(*lines)
-    end = ended.end
-    figures = {key: getattr(end if key in end._fields else ended.metrics, key) for key in FIGURES}
-    return Cell(wish.percent, chosen, made.load.fixed, made.load.nodes, made.policy.name, figures)
+    with files.opened(made, wish.text) as (listeners, keep):
+        ended = made.run(*listeners, keep=keep)
+    end, load = ended.end, made.load
+    out = {"left_out": load.left_out, "too_wide": len(load.too_wide)}
+    figures = {
+        key: out[key] if key in out else getattr(end if key in end._fields else ended.metrics, key)
+        for key in FIGURES
+    }
+    return Cell(wish.percent, chosen, load.fixed, load.nodes, made.policy.name, figures, load.note)
 
 
 def study(
     grid: Grid,
     *,
     workers: int = 0,
-    jobs_csv: Path | None = None,
+    files: Files = NO_FILES,
     progress: Callable[[int], None] = lambda _done: None,
+    note: Callable[[str], None] = lambda _text: None,
 ) -> dict[str, Any]:
-    """Its simulations in ``workers`` processes (0: one a processor). ``jobs_csv`` is for a grid of one.
+    """Its simulations in ``workers`` processes (0: one a processor). ``files`` are for a grid of one.
 
     What no seed changes runs once. The result has a row for each percentage and policy, with means and half
-    the width of their 95 % confidence intervals, None if there was one run. PolicyError before anything is
-    simulated if a policy is unknown.
+    the width of their 95 % confidence intervals, None if there was one run. ``note`` is told, at the end, which jobs
+    were left out of the first simulation that left some out. PolicyError before anything is
+    simulated if a policy is unknown, or its process does not greet.
     """
     for chosen in grid.policies:
-        chosen.over(PolicySpec("malleable")).make()
+        with at_work(chosen.over(PolicySpec("malleable")).make()):
+            pass
     with Workers(workers, progress) as several:
-        cells: list[Cell] = list(several.each(grid.tasks(range(1), jobs_csv)))
+        cells: list[Cell] = list(several.each(grid.tasks(range(1), files)))
         firsts = [(cell.percent, cell.chosen) for cell in cells]
         vary = {cell.percent for cell in cells if not cell.fixed}
         if vary:
             shares = None if grid.percents is None else [each for each in grid.percents if each in vary]
             cells += several.each(grid._replace(percents=shares).tasks(range(1, grid.seeds)))
+    if notes := [cell.note for cell in cells if cell.note]:
+        note(notes[0])
     rows = [_row([cell for cell in cells if (cell.percent, cell.chosen) == first]) for first in firsts]
     return {
         "workload": grid.wish.text,

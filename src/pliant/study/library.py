@@ -6,6 +6,7 @@ What simulates is loaded by the first call: ``from pliant import *`` in a policy
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
@@ -88,6 +89,8 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
     cost: str = "",
     failures: str = "",
     requeue: bool = True,
+    strict: bool = False,
+    dependencies: bool = False,
 ) -> Result:
     """Simulate ``workload`` under ``policy`` on a machine of ``nodes`` nodes (0: what the workload says).
 
@@ -101,11 +104,12 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
     the malleable one.
 
     The others are the options of ``pliant simulate``, whose help explains them: times are in seconds, ``malleable`` is
-    a percentage, ``weights`` are users' by name. Raises a PliantError that says what is wrong, as the command does.
+    a percentage, ``weights`` are users' by name. Raises a PliantError that says what is wrong, as the command does, and
+    warns of jobs that are left out as they need more nodes than there are.
     """
     from pliant.files.policy import PolicySpec, own_policy
     from pliant.sim.job_rows import JobTable
-    from pliant.study.asked import asked, queue_said
+    from pliant.study.options import asked, queue_said
     from pliant.study.simulation import simulation
     from pliant.workloads.given import given_jobs
 
@@ -133,8 +137,12 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
         cost=cost,
         failures=failures,
         requeue=requeue,
+        strict=strict,
+        dependencies=dependencies,
     )
     made = simulation(wish, chosen, Instant(instant))
+    if made.load.note:
+        warnings.warn(f"{made.load.note}; strict=True refuses them", stacklevel=2)
     table = JobTable()
     figures = made.run(table).figures(made.load)
     classes = figures.pop("classes")

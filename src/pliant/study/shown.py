@@ -26,6 +26,7 @@ _SECTIONS: tuple[tuple[tuple[str, str, str], ...], ...] = (
     (
         ("jobs", "jobs", "{:,}"),
         ("left_out", "in the trace, but did not run", "{:,}"),
+        ("too_wide", "too wide for the machine, left out", "{:,}"),
         ("failed", "of them failed", "{:,}"),
         ("node_failures", "node failures", "{:,}"),
         ("requeued", "  jobs requeued for them", "{:,}"),
@@ -71,6 +72,7 @@ _ONLY_WITH = {
     "promised": ("promised", "promises_broken"),
     "promises_broken": ("promise_delay_max_s",),
     "left_out": ("left_out",),
+    "too_wide": ("too_wide",),
     "paused_node_s": ("useful_utilisation",),
     "resizes_withdrawn": ("resizes_withdrawn",),
     "resizes_declined": ("resizes_declined",),

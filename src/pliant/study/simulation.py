@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pliant.core import records as r
+from pliant.files.external import at_work
 from pliant.files.policy import PolicySpec
 from pliant.history.lives import Listener, Lives
 from pliant.history.metrics import Metrics, RunMetrics
@@ -38,6 +39,7 @@ class Ended(NamedTuple):
         metrics = msgspec.to_builtins(self.metrics, str_keys=True)
         return {
             "left_out": load.left_out,
+            "too_wide": len(load.too_wide),
             "jobs": end.jobs,
             **{key: value for key, value in metrics.items() if key not in NOT_SHOWN},
             "node_failures": end.node_failures,
@@ -77,7 +79,8 @@ class Simulation(NamedTuple):
         began = time.process_time()
         conditions = Conditions(load.settings, load.starting, self.instant, load.failures)
         sink = add if keep is None else both
-        end = Simulator(load.jobs, load.nodes, self.policy, conditions, sink).run(progress)
+        with at_work(self.policy):
+            end = Simulator(load.jobs, load.nodes, self.policy, conditions, sink).run(progress)
         return Ended(end, metrics.summary(), time.process_time() - began)
 
 

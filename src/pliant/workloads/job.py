@@ -12,11 +12,15 @@ class SimJob(msgspec.Struct, frozen=True, gc=False):
 
     It looks for offers ``period_s`` after it began to compute and at multiples of that (paper 3, section 5.1:
     the checking inhibitor); 0 is at any time.
+
+    With ``after``, the name of another job, it is submitted ``think_s`` after that has ended, whenever that is.
     """
 
     spec: JobSpec
     runtime_s: float | None = None
     period_s: float = 0.0
+    after: str = ""
+    think_s: float = 0.0
 
     def time(self, nodes: int) -> float:
         """Run time on ``nodes`` all the way, in seconds; without a model, speed-up is linear."""

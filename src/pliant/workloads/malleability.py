@@ -58,7 +58,7 @@ def malleable_job(job: SimJob, nodes: int, *, compat: bool = False) -> SimJob:
         walltime_s=max(spec.walltime_s, whole),
         model=Amdahl(alone, serial),
     )
-    return SimJob(changed, whole)
+    return msgspec.structs.replace(job, spec=changed, runtime_s=whole)
 
 
 def make_malleable(

@@ -10,12 +10,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from pliant.core.settings import Settings, batch_settings
+from pliant.core.settings import Settings, batch_settings, patient
 from pliant.files.batch import read_batch_file
 from pliant.files.policy import NOTHING_SAID, PolicySpec
 from pliant.model.errors import BatchError, TraceError
+from pliant.model.jobs import JobSpec
 from pliant.model.limits import GENERATED_JOBS, MOST_NODES, whole
 from pliant.plan.cost import INSTANT, ResizeCost
+from pliant.policy.order import ORDERS
 from pliant.workloads.beliefs import EXACT, with_beliefs
 from pliant.workloads.estimates import REQUESTED, with_estimates
 from pliant.workloads.failures import Failures
@@ -37,9 +39,16 @@ FORMS = (
 )
 
 
+BATCH = ".toml"
+SWF = (".swf", ".txt")
+FEW = 5
+
+
 class Workload(NamedTuple):
     """What is to be simulated; ``starting`` as for the simulator. ``own`` is the policy that it says itself, as
     a batch does, ``fixed`` says that no seed changes the jobs, and ``left_out`` how many of a trace did not run.
+    ``hurried``: it states itself how long resizes may take.
+    ``too_wide`` were left out too: they need more nodes than there are.
     """
 
     jobs: list[SimJob]
@@ -50,6 +59,18 @@ class Workload(NamedTuple):
     fixed: bool = True
     failures: Failures | None = None
     left_out: int = 0
+    hurried: bool = False
+    too_wide: Sequence[JobSpec] = ()
+
+    @property
+    def note(self) -> str:
+        """Which jobs are too wide, the first of them by name; empty if none is."""
+        if not self.too_wide:
+            return ""
+        first = ", ".join(f"{spec.name} ({spec.nodes.min:,})" for spec in self.too_wide[:FEW])
+        more = ", ..." if len(self.too_wide) > FEW else ""
+        count = len(self.jobs) + len(self.too_wide)
+        return f"left out {len(self.too_wide):,} of {count:,} jobs, too wide for {self.nodes:,} nodes: {first}{more}"
 
 
 class Overrides(NamedTuple):
@@ -72,6 +93,8 @@ class Wish(NamedTuple):
     ``nodes`` 0 stands for what the workload says. ``percent`` of rigid jobs are made malleable, in the
     published form if ``compat``; None leaves all as they are. ``node_flops`` is for ElastiSim's jobs.
     ``run`` counts the runs of a study: each has the next seed, and of paper 2's batches the next.
+    ``strict``: a job that is too wide for the machine is an error, as it always is in a batch; else it is left out.
+    ``dependencies``: jobs of a trace wait for those that they follow.
     """
 
     text: str
@@ -87,11 +110,15 @@ class Wish(NamedTuple):
     overrides: Overrides = Overrides()
     failures: Failures | None = None
     jobs: Sequence[SimJob] | None = None
+    strict: bool = False
+    dependencies: bool = False
 
 
 def read_workload(wish: Wish) -> Workload:
     """The workload; BatchError or TraceError says what is wrong with it."""
     name, colon, rest = wish.text.partition(":")
+    if wish.dependencies and not set(SWF) & set(Path(wish.text).suffixes):
+        raise BatchError("--dependencies changes nothing without a trace in SWF")
     _check_size(wish.nodes, "--nodes")
     if wish.jobs is not None:
         load = _given(wish.jobs, wish)
@@ -103,6 +130,9 @@ def read_workload(wish: Wish) -> Workload:
         if wish.rigid
         else load.jobs
     )
+    too_wide: list[JobSpec] = []
+    if not wish.strict and not wish.text.endswith(BATCH):
+        jobs, too_wide = _fitting(jobs, load.nodes, wish.text)
     seed = wish.seed + wish.run
     jobs = with_estimates(jobs, wish.estimates, seed)
     if wish.percent is not None and name not in OWN_SHARES:
@@ -113,7 +143,27 @@ def read_workload(wish: Wish) -> Workload:
     if failures is not None and failures.drawn is not None:
         fixed = False
     settings = wish.overrides.settings(load.settings)
-    return load._replace(jobs=jobs, fixed=fixed, settings=settings, failures=failures)
+    if wish.overrides.resize_deadline_s is None and not load.hurried:
+        settings = patient(settings, load.nodes)
+    return load._replace(jobs=jobs, fixed=fixed, settings=settings, failures=failures, too_wide=too_wide)
+
+
+def _fitting(jobs: list[SimJob], nodes: int, text: str) -> tuple[list[SimJob], list[JobSpec]]:
+    """The jobs that can start on ``nodes`` nodes, and the others. TraceError if none can."""
+    too_wide = [job.spec for job in jobs if job.spec.nodes.min > nodes]
+    if not too_wide:
+        return jobs, too_wide
+    fitting = [job for job in jobs if job.spec.nodes.min <= nodes]
+    if not fitting:
+        least = min(spec.nodes.min for spec in too_wide)
+        raise TraceError(
+            f"{text}: none of its {len(jobs):,} jobs fits on {nodes:,} nodes: the narrowest needs {least:,}; "
+            "give more by --nodes"
+        )
+    gone = {spec.name for spec in too_wide}
+    return [
+        msgspec.structs.replace(job, after="", think_s=0.0) if job.after in gone else job for job in fitting
+    ], too_wide
 
 
 def _check_size(nodes: int, where: str) -> None:
@@ -130,7 +180,7 @@ def _given(jobs: Sequence[SimJob], wish: Wish) -> Workload:
 
 def _from_file(wish: Wish) -> Workload:
     file = Path(wish.text)
-    if file.suffix == ".toml":
+    if file.suffix == BATCH:
         batch = read_batch_file(file)
         cluster = batch.cluster
         return Workload(
@@ -139,25 +189,34 @@ def _from_file(wish: Wish) -> Workload:
             batch_settings(cluster),
             starting=True,
             own=PolicySpec.of(cluster),
+            hurried=cluster.resize_deadline_s is not None,
         )
     if file.suffix == ".ndjson":
         recorded = read_journal(file)
-        own = PolicySpec(recorded.policy)
+        own = _recorded(recorded.policy)
         return Workload(recorded.jobs, wish.nodes or recorded.nodes, Settings(), starting=True, own=own)
     if file.suffix == ".json":
         jobs = read_elastisim(file, wish.node_flops)
         if not wish.nodes:
             raise BatchError(f"{file}: it does not say how large the machine is; give --nodes")
         return Workload(jobs, wish.nodes, Settings(cost=INSTANT), starting=False)
-    if not {".swf", ".txt"} & set(file.suffixes):
+    if not set(SWF) & set(file.suffixes):
         raise TraceError(f"{file}: neither {FORMS}")
     trace = read_swf(file)
     nodes = wish.nodes or trace.processors or 0
     if not nodes:
         raise BatchError(f"{file}: its header does not say how large the machine is; give --nodes")
-    jobs = rigid_jobs(trace, nodes)
+    jobs = rigid_jobs(trace, nodes if wish.strict else None, dependencies=wish.dependencies)
+    if wish.dependencies and not any(job.after for job in jobs):
+        raise BatchError(f"{file}: --dependencies changes nothing: no job follows another (field 17)")
     left_out = len(trace.jobs) - len(jobs)
     return Workload(jobs, nodes, Settings(cost=INSTANT), starting=False, left_out=left_out)
+
+
+def _recorded(policy: str) -> PolicySpec:
+    """A policy by the name that a journal gives it: one with another order of its queue says so."""
+    name, by, order = policy.rpartition(" by ")
+    return PolicySpec(name, order=order) if by and order in ORDERS else PolicySpec(policy)
 
 
 def _generated(name: str, text: str, wish: Wish) -> Workload:

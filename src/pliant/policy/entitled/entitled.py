@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
+from pliant.model.errors import PolicyError
 from pliant.model.jobs import JobClass
 from pliant.plan.cost import ResizeCost
 from pliant.policy.entitled.ledger import Ledger
@@ -26,6 +27,11 @@ SOON_S = 1e-6
 """Nobody asks to be woken sooner: a time that rounding brings to the present would be ignored."""
 DEPTH = 100
 """So many waiting jobs are tried in a pass for an early start."""
+GROWTH_S = 20.0
+"""Growth into nodes that others are entitled to at any time takes no longer than this, where it takes longer for more
+nodes: until it is over they cannot be taken back."""
+MOST_BEHIND_S = 3600.0
+"""Of no job is it said later that it ended earlier than so long ago."""
 URGENT = 0.01
 """How little time a job that has fallen behind is taken to have left, of what it has."""
 ENTITLED, EARLY = Reason("entitled"), Reason("early")
@@ -38,12 +44,18 @@ class Entitled:
     1. What that schedule has started starts, on its preferred size.
     2. Waiting jobs, the smallest first, start earlier where what others lend them is lent for their whole estimate.
     3. Nodes that nobody is entitled to go where they shorten most.
+
+    With ``certain`` below 1 a job starts early where nodes are lent for that share of its estimate: most jobs take less
+    than they say. Then some are later, and the mean is shorter.
     """
 
     name = "entitled"
     rebalances = True
 
-    def __init__(self) -> None:
+    def __init__(self, certain: float = 1.0) -> None:
+        if not 0.0 < certain <= 1.0:
+            raise PolicyError(f"policy 'entitled': certain is {certain:g}; it must be above 0, and 1 at most")
+        self._certain = certain
         self._ledger: Ledger | None = None
         self._memory: dict[str, object] = {}
         self._ratios = Ratios()
@@ -54,7 +66,7 @@ class Entitled:
             ledger = self._ledger = Ledger.of(view)
         ledger.follow(view)
         self._ratios.keep(ledger.entries)
-        decisions = _Pass(view, ledger, self._ratios).decide()
+        decisions = _Pass(view, ledger, self._ratios, self._certain).decide()
         memory = ledger.memory()
         self._memory = memory
         if memory != view.memory:
@@ -88,13 +100,15 @@ class _Taker(NamedTuple):
 class _Pass:
     """``left`` are the nodes that nobody is given yet; ``sizes`` those that jobs go to or start with, by number."""
 
-    def __init__(self, view: ClusterView, ledger: Ledger, ratios: Ratios) -> None:
+    def __init__(self, view: ClusterView, ledger: Ledger, ratios: Ratios, certain: float) -> None:
         self.view = view
         self.now = view.now
         self.ledger = ledger
         self.left = view.total
         self.sizes: dict[int, int] = {}
         self._ratios = ratios
+        self._certain = certain
+        self._behind_s = 0.0
         self._able = {job.id: job for job in view.elastic if flexible(job) and view.resizable(job)}
         self._flexible: list[_Flexible] = []
         self._due: list[JobView] = []
@@ -131,10 +145,11 @@ class _Pass:
             able = number in self._able
             if entry.began is None:
                 least = ledger.kept.get(number, job.target)
-                self._commit(job, least, entry.estimate_s - job.worked_s(now))
+                self._commit(job, least, self._certain * entry.estimate_s - job.worked_s(now))
                 lead_s = None
             else:
                 lead_s = ledger.lead_s(job, now)
+                self._behind_s = min(self._behind_s, lead_s)
                 least = self._least(job, lead_s)
             if able:
                 if number in ledger.moved and job.size > least:
@@ -194,6 +209,9 @@ class _Pass:
             self._due.append(job)
             self.sizes[number] = full(job)
             self.left -= self.sizes[number]
+        if due:
+            self._behind_s = min(self._behind_s, min(due)[0] - self.now)
+        self.ledger.schedule.forget(self.now + max(-MOST_BEHIND_S, self._behind_s))
 
     def _let_moved_give(self) -> None:
         """Somebody is entitled to what they kept."""
@@ -236,7 +254,7 @@ class _Pass:
             limit = self._reserved() if at_head else NEVER
             size = self._fitting(job, room, limit)
             if size:
-                until = min(limit, self.now + job.spec.walltime_s * self._ratios.of(job, size))
+                until = min(limit, self._until(job, size))
                 room.commit(size, until)
                 self._early.append(job)
                 self.sizes[job.id] = self._fitted[job.id] = size
@@ -249,12 +267,16 @@ class _Pass:
         size = job.bounds.min if flexible(job) else full(job)
         high = min(most(job) if flexible(job) else size, self.left, room.now)
         while 0 < size <= high:
-            until = self.now + job.spec.walltime_s * self._ratios.of(job, size)
+            until = self._until(job, size)
             if room.fits(size, min(until, limit)):
                 return size
             twice = job.bounds.floor(2 * size)
             size = twice if twice > size else 0
         return 0
+
+    def _until(self, job: JobView, size: int) -> float:
+        """When it has to have ended on so many nodes, if it starts now."""
+        return self.now + self._certain * job.spec.walltime_s * self._ratios.of(job, size)
 
     def _keep_small_leads(self) -> None:
         for job, lead_s, slack_s in self._flexible:
@@ -269,7 +291,7 @@ class _Pass:
         takers = {job.id: _Taker(job, 1.0 / max(LEAST_S, job.spec.walltime_s)) for job in self._starting()}
         for each in self._flexible:
             stays = each.job.id in self.ledger.moved or not self.view.resizable(each.job, grow=True)
-            most = each.job.size if stays else NEVER
+            most = each.job.size if stays else self._reach(each)
             takers[each.job.id] = _Taker(each.job, 1.0 / self._time_left(each), each.job.size, most)
         sizes, left, step = self.sizes, self.left, self._ratios.step
         heap: list[tuple[float, int, int]] = []
@@ -295,6 +317,15 @@ class _Pass:
             else:
                 heappop(heap)
         self.left = left
+
+    def _reach(self, each: _Flexible) -> float:
+        """How far it may grow at once."""
+        job, cost = each.job, self.view.cost
+        least_s = cost.expand_s(job.size, job.size, job.spec.data_mb)
+        if not cost.start_each_s or least_s >= GROWTH_S:
+            return NEVER
+        reach = job.size + int((GROWTH_S - least_s) / cost.start_each_s)
+        return max(reach, full(job)) if each.behind else max(reach, job.bounds.above(job.size))
 
     def _starting(self) -> Iterable[JobView]:
         return (job for job in (*self._due, *self._early) if flexible(job))
@@ -368,7 +399,13 @@ class _Pass:
         if head is None or at is None or head.id not in self.ledger.waiting:
             return
         if not any(isinstance(each, Start) and each.job == head.id for each in decisions):
-            decisions.append(Promise(head.id, max(at, self.now)))
+            decisions.append(Promise(head.id, max(at, self.now) + self._late_s()))
+
+    def _late_s(self) -> float:
+        """By how much nodes may come late to the head: who has them has to leave them first, or even to come to the end
+        of a growth."""
+        cost = self.view.cost
+        return GROWTH_S + 3.0 * SLACK_S if _costs(cost) else 0.0
 
     def _wake_at(self) -> float:
         """When the next virtual end comes, or the next lead is used up."""

@@ -12,7 +12,7 @@ from pliant.model.jobs import JobState
 from pliant.policy.entitled.virtual import Entry, Schedule
 from pliant.policy.view import ClusterView, End, JobView
 
-PLACES = 6
+PLACES = 5
 """Work is rounded to microseconds: the sum of what a job has done in parts is else not what it has done at once."""
 
 
@@ -41,8 +41,8 @@ class Ledger:
         ledger.last = int(memory.get("last", 0))
         ledger._at, ledger.moved = memory.get("at", 0.0), set(memory.get("moved", ()))
         known: Mapping[str, Any] = memory.get("jobs", {})
-        for text, (nodes, estimate_s, began, length_s, kept) in known.items():
-            entry = ledger.entries[int(text)] = Entry(int(text), nodes, estimate_s)
+        for text, (nodes, estimate_s, began, length_s, since, kept) in known.items():
+            entry = ledger.entries[int(text)] = Entry(int(text), nodes, estimate_s, since)
             entry.length_s = length_s
             if kept:
                 ledger.kept[entry.id] = kept
@@ -57,12 +57,21 @@ class Ledger:
         for job in view.queue:
             if job.id <= ledger.last and job.id not in ledger.entries:
                 ledger.entries[job.id] = _entry(job)
-        for number in sorted(ledger.entries):
-            if ledger.entries[number].began is None:
-                ledger.schedule.queue[number] = ledger.entries[number]
-        schedule, head = ledger.schedule, memory.get("head", 0)
-        schedule.head, schedule.reserved = schedule.queue.get(head), memory.get("reserved")
+        ledger._take_up(memory, view.now)
         return ledger
+
+    def _take_up(self, memory: Mapping[str, Any], now: float) -> None:
+        """Where the virtual schedule stands, whose jobs that have begun are in their places."""
+        schedule = self.schedule
+        for number in sorted(self.entries):
+            if self.entries[number].began is None:
+                schedule.queue[number] = self.entries[number]
+        schedule.head, schedule.reserved = schedule.queue.get(memory.get("head", 0)), memory.get("reserved")
+        schedule.at, schedule.horizon = memory.get("passed", 0.0), memory.get("horizon", now)
+        for number, nodes, estimate_s, began, length_s, since in memory.get("recent", ()):
+            entry = Entry(number, nodes, estimate_s, since)
+            entry.began, entry.length_s = began, length_s
+            schedule.recent.append(entry)
 
     def memory(self) -> dict[str, Any]:
         """Of who waits in both nothing is kept: that is in the view."""
@@ -74,12 +83,16 @@ class Ledger:
             "reserved": schedule.reserved,
             "at": self._at if self.moved else 0.0,
             "moved": sorted(self.moved),
+            "passed": schedule.at,
+            "horizon": schedule.horizon,
+            "recent": [[entry.id, *_row(entry, schedule.horizon)] for entry in schedule.recent],
             "jobs": {
-                str(number): [
-                    entry.nodes, entry.estimate_s, entry.began, entry.length_s, self.kept.get(number, 0),
-                ]
+                str(number): [*_row(entry, schedule.horizon), self.kept.get(number, 0)]
                 for number, entry in self.entries.items()
-                if entry.began is not None or number in self.kept or number not in self.waiting
+                if entry.began is not None
+                or number in self.kept
+                or number not in self.waiting
+                or entry.since > schedule.horizon
             },
         }  # fmt: skip
 
@@ -92,11 +105,13 @@ class Ledger:
         self.waiting = {job.id: job for job in view.queue}
         for end in view.news:
             self._ended(end, now)
-        self._over(schedule.catch_up(now))
+        back, over = schedule.catch_up(now)
+        self.entries.update((entry.id, entry) for entry in back)
+        self._over(over)
         schedule.resize(view.total)
         new = [number for number in self.waiting if number > self.last]
         for number in sorted(new):
-            entry = self.entries[number] = _entry(self.waiting[number])
+            entry = self.entries[number] = _entry(self.waiting[number], now)
             schedule.submit(entry)
             self.last = number
         self._over(schedule.settle(now))
@@ -125,5 +140,11 @@ class Ledger:
         return job.worked_s(now) - done
 
 
-def _entry(job: JobView) -> Entry:
-    return Entry(job.id, job.bounds.preferred, job.spec.walltime_s)
+def _row(entry: Entry, horizon: float) -> list[float | None]:
+    """What is remembered of it: since when it waits only if the past may have to be gone through again."""
+    since = entry.since if entry.since > horizon else 0.0
+    return [entry.nodes, entry.estimate_s, entry.began, entry.length_s, since]
+
+
+def _entry(job: JobView, since: float = 0.0) -> Entry:
+    return Entry(job.id, job.bounds.preferred, job.spec.walltime_s, since)

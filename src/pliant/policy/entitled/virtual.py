@@ -11,20 +11,24 @@ from heapq import heappop, heappush
 
 from pliant.policy.easy import Reservation, earliest
 
-SAME_S = 1e-6
+SAME_S = 1e-5
 """Times that differ by less are the same: they were added up in another order."""
+
+LATE_S = 1e-3
+"""An end that becomes known no later than this counts as one of this instant."""
 
 
 class Entry:
-    """Job ``id`` of the virtual schedule. ``began`` is when it started there, ``length_s`` how long it takes, each None
-    until it is known."""
+    """Job ``id`` of the virtual schedule, in which it waits from ``since`` on. ``began`` is when it started there,
+    ``length_s`` how long it takes, each None until it is known."""
 
-    __slots__ = ("began", "estimate_s", "id", "length_s", "nodes")
+    __slots__ = ("began", "estimate_s", "id", "length_s", "nodes", "since")
 
-    def __init__(self, number: int, nodes: int, estimate_s: float) -> None:
+    def __init__(self, number: int, nodes: int, estimate_s: float, since: float = 0.0) -> None:
         self.id = number
         self.nodes = nodes
         self.estimate_s = estimate_s
+        self.since = since
         self.began: float | None = None
         self.length_s: float | None = None
 
@@ -40,6 +44,14 @@ class Schedule:
         self.reserved: float | None = None
         self._running: list[tuple[float, int, Entry]] = []
         self._ends: list[tuple[float, int, Entry]] = []
+        self.at = 0.0
+        """When it last made a pass."""
+        self.horizon = 0.0
+        """How far back it can go: nobody will turn out to have ended before."""
+        self.recent: list[Entry] = []
+        """Those that have ended since."""
+        self._coming: list[Entry] = []
+        """Those that wait only later, while the past is gone through again."""
         self._due = False
         """Whether something has happened since the last pass."""
 
@@ -78,15 +90,54 @@ class Schedule:
 
     # ---- time ----------------------------------------------------------------------------------------
 
-    def catch_up(self, now: float) -> list[Entry]:
-        """See to ends before ``now`` that became known only now, as what resizes take makes real work lag behind: the
-        others start when they would have. Those that have ended."""
+    def catch_up(self, now: float) -> tuple[list[Entry], list[Entry]]:
+        """See to ends before ``now`` that became known only now, as what resizes take makes real work lag behind: all
+        that has happened since happens again, as it would have if they had been known.
+
+        Those that had ended, but may end later now, and those that have ended.
+        """
+        back: list[Entry] = []
         over: list[Entry] = []
-        while self._ends and self._ends[0][0] < now - SAME_S:
-            at = self._ends[0][0]
+        if (first := self.next_end()) < now - LATE_S and self.horizon - SAME_S <= first <= self.at + SAME_S:
+            back = self._rewind(first)
+        while (at := min(self.next_end(), self._next_arrival())) < now - LATE_S or self._coming:
             over += self._end(at)
+            while self._coming and self._coming[-1].since <= at:
+                entry = self._coming.pop()
+                self.queue[entry.id] = entry
             self._pass(at)
-        return over
+        return back, over
+
+    def forget(self, before: float) -> None:
+        """Nobody will turn out to have ended before this."""
+        self.horizon = before
+        self.recent = [entry for entry in self.recent if _end_of(entry) > before]
+
+    def _next_arrival(self) -> float:
+        return self._coming[-1].since if self._coming else float("inf")
+
+    def _rewind(self, at: float) -> list[Entry]:
+        """Back to the time ``at``, before its pass. Those that have not ended then."""
+        back = [entry for entry in self.recent if _end_of(entry) > at + SAME_S]
+        self.recent = [entry for entry in self.recent if _end_of(entry) <= at + SAME_S]
+        running = [entry for _, _, entry in self._running] + back
+        self.free -= sum(entry.nodes for entry in back)
+        waiting = list(self.queue.values())
+        self._running.clear()
+        self._ends.clear()
+        for entry in running:
+            self.free += entry.nodes
+            if entry.began is not None and entry.began >= at - SAME_S:
+                entry.began = None
+                waiting.append(entry)
+            else:
+                self.place(entry)
+        waiting.sort(key=lambda entry: entry.id)
+        self.queue = {entry.id: entry for entry in waiting if entry.since <= at}
+        self._coming = sorted(
+            (entry for entry in waiting if entry.since > at), key=lambda entry: (-entry.since, -entry.id)
+        )
+        return back
 
     def settle(self, now: float) -> list[Entry]:
         """Ends of this instant, and a pass if anything has happened. Those that have ended."""
@@ -113,10 +164,12 @@ class Schedule:
             del self._running[bisect_left(self._running, (began + entry.estimate_s, entry.id))]
             self.free += entry.nodes
             over.append(entry)
+            self.recent.append(entry)
         return over
 
     def _pass(self, now: float) -> None:
         """``policy/easy.py``, of these jobs."""
+        self.at = now
         reservation: Reservation | None = None
         head: Entry | None = None
         for entry in list(self.queue.values()):
@@ -142,6 +195,10 @@ class Schedule:
         del self.queue[entry.id]
         entry.began = now
         self.place(entry)
+
+
+def _end_of(entry: Entry) -> float:
+    return (entry.began or 0.0) + (entry.length_s or 0.0)
 
 
 def _harmless(entry: Entry, now: float, reservation: Reservation | None) -> bool:

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from pliant.files.cost import read_cost
+from pliant.files.external import is_external
 from pliant.files.policy import PolicySpec, own_policy
-from pliant.model.errors import PliantError
+from pliant.model.errors import PliantError, PolicyError
 from pliant.policy.view import Policy
 from pliant.sim.refusals import check_jobs
 from pliant.testing.policies import properties
@@ -88,6 +89,10 @@ def check_policy(
 
 def _maker(policy: Any) -> tuple[Make, str]:
     """What makes the policy anew, and how a program calls it. PolicyError if nothing does."""
+    if is_external(str(policy)):
+        raise PolicyError(
+            f"policy {policy!r} is a process, which is not checked: each property would start it hundreds of times"
+        )
     if isinstance(policy, str | os.PathLike):
         spec, name = PolicySpec(os.fspath(policy)), repr(os.fspath(policy))
     else:

@@ -60,7 +60,8 @@ def read_journal(path: Path) -> Recorded:
     """The jobs that a journal (records.ndjson) tells of; TraceError names file and line.
 
     A job runs as long as it did, converted from the sizes it had: by its model, else by linear speed-up.
-    What it did not get to compute, because it was ended or the journal stops, is not made up for.
+    What it did not get to compute, because it was ended or the journal stops, is not made up for. One that lost a node
+    and was submitted again is the job of its first submission, with the run time of its last.
     """
     header, records = read_records(path)
     ran: dict[int, _Ran] = {}
@@ -86,7 +87,9 @@ IGNORES: r.Ignores = frozenset({
 
 def _follow(record: r.AnyRecord, ran: dict[int, _Ran], sizes: dict[int, int]) -> None:
     match record:
-        case r.JobSubmitted(at=at, job=job, spec=spec):
+        case r.JobSubmitted(at=at, job=job, spec=spec, requeue_of=former):
+            if former:  # one job still, and what it had computed is lost
+                at = ran.pop(former).spec.submit_s
             ran[job] = _Ran(msgspec.structs.replace(spec, submit_s=at))
         case r.JobStarted(at=at, job=job, nodes=nodes):
             sizes[job] = len(nodes)

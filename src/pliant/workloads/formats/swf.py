@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -148,19 +148,29 @@ def _wrong(job: SwfJob, latest: float) -> str:
     return f"field {field} is {getattr(job, field):g}; it must be 0 s or more, or -1 where it is unknown"
 
 
-def rigid_jobs(trace: Trace, processors: int) -> list[SimJob]:
+def rigid_jobs(trace: Trace, processors: int | None, *, dependencies: bool = False) -> list[SimJob]:
     """The trace's jobs as rigid ones, one node a processor.
 
     A job takes as many processors as it requested or got, whichever is more; its estimate is the requested
     time, or the run time where that is longer or nothing was requested. Jobs without a run time (0 is one) or
-    without processors did not run and are left out. TraceError if a job does not fit on ``processors``.
+    without processors did not run and are left out. TraceError if a job does not fit on ``processors``; None: that
+    is looked at elsewhere.
+
+    With ``dependencies``, a job that has a preceding one is submitted its think time after that has ended (fields 17
+    and 18); where that was left out, at its own time. TraceError if it comes later in the trace, or is not there.
     """
+    earlier: dict[float, bool] = {}
     jobs: list[SimJob] = []
     for job in trace.jobs:
-        if not (job.run >= 0 and job.processors > 0):
+        runs = job.run >= 0 and job.processors > 0
+        after, think_s = "", 0.0
+        if dependencies:
+            after, think_s = _preceding(job, earlier, trace.source)
+            earlier[job.number] = runs
+        if not runs:
             continue
         name = f"{job.number:.0f}"
-        if job.processors > processors:
+        if processors is not None and job.processors > processors:
             raise TraceError(
                 f"{trace.source}: job {name} needs {job.processors} processors and there are {processors}"
             )
@@ -171,7 +181,24 @@ def rigid_jobs(trace: Trace, processors: int) -> list[SimJob]:
             walltime_s=max(job.requested_time, job.run),
             user="" if job.user < 0 else f"{job.user:.0f}",
         )
-        jobs.append(SimJob(spec, job.run))
+        jobs.append(SimJob(spec, job.run, 0.0, after, think_s))
     if not jobs:
         raise TraceError(f"{trace.source}: there is no job with a run time and processors in it")
     return jobs
+
+
+def _preceding(job: SwfJob, earlier: Mapping[float, bool], source: str) -> tuple[str, float]:
+    """The name of the job that this one follows, empty if none, and the think time between them. ``earlier`` jobs are
+    those before it in the trace, with whether they run."""
+    preceding, think_s = job.preceding, max(0.0, job.think)
+    if preceding <= 0:
+        return "", 0.0
+    if preceding not in earlier:
+        raise TraceError(
+            f"{source}: job {job.number:.0f}: field preceding is {preceding:g}, which is no job before it"
+        )
+    if not think_s < INFINITY:
+        raise TraceError(
+            f"{source}: job {job.number:.0f}: field think is {job.think:g}; it must be a number of seconds"
+        )
+    return (f"{preceding:.0f}", think_s) if earlier[preceding] else ("", 0.0)

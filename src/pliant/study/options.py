@@ -49,6 +49,8 @@ def asked(  # noqa: PLR0913 -- as many as the command has options
     cost: str = "",
     failures: str = "",
     requeue: bool = True,
+    strict: bool = False,
+    dependencies: bool = False,
 ) -> Wish:
     """The options of ``pliant simulate`` as a wish; ``jobs`` are given in place of a ``workload`` that is read. Raises
     BatchError, which names the option."""
@@ -82,6 +84,8 @@ def asked(  # noqa: PLR0913 -- as many as the command has options
         overrides=overrides,
         failures=_failures(failures, requeue=requeue),
         jobs=jobs,
+        strict=strict,
+        dependencies=dependencies,
     )
     if compat and malleable is None:
         raise BatchError("--compat changes nothing without --malleable")

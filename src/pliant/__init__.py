@@ -7,7 +7,10 @@ What users import is here, and stays here; everything below may move.
 - Policies: a ``Policy`` sees a ``ClusterView`` with a ``JobView`` for each job, and news of each ``End``. A
   ``Decision`` is a ``Start`` or a ``Resize``, with its ``Reason``, a ``Promise``, a ``Wake`` or a ``Remember``.
   ``Bounds``, ``JobSpec``, ``JobClass``, ``JobKind`` and ``JobState`` are what is known of a job.
-- Both: ``PliantError``, the root of all errors, and ``PolicyError``.
+- Simulations: ``simulate`` runs a workload under a policy and gives a ``Result``, with metrics and a table of jobs.
+  A ``Job`` is one of a workload that is made in a program; ``testing.check_policy`` looks for workloads under which
+  a policy goes wrong.
+- All: ``PliantError``, the root of all errors, and ``PolicyError``.
 
 Each is loaded when it is first asked for, so that ``import pliant`` loads nothing else.
 """
@@ -17,6 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pliant import apgas as apgas
     from pliant import mpi as mpi
+    from pliant import testing as testing
     from pliant.model.errors import PliantError as PliantError
     from pliant.model.errors import PolicyError as PolicyError
     from pliant.model.jobs import Bounds as Bounds
@@ -37,6 +41,9 @@ if TYPE_CHECKING:
     from pliant.policy.view import Resize as Resize
     from pliant.policy.view import Start as Start
     from pliant.policy.view import Wake as Wake
+    from pliant.study.library import Result as Result
+    from pliant.study.library import simulate as simulate
+    from pliant.workloads.given import Job as Job
 
 __version__ = "0.1.0"
 __all__ = [
@@ -46,6 +53,7 @@ __all__ = [
     "Decision",
     "Downey",
     "End",
+    "Job",
     "JobClass",
     "JobKind",
     "JobSpec",
@@ -58,16 +66,20 @@ __all__ = [
     "Reason",
     "Remember",
     "Resize",
+    "Result",
     "Start",
     "Wake",
+    "simulate",
 ]
-_ROOMS = ("apgas", "mpi")
+_ROOMS = ("apgas", "mpi", "testing")
 """Modules of ours that are asked for like names. Not in ``__all__``: ``import *`` must not start MPI."""
 _HOMES = {
     **dict.fromkeys(("PliantError", "PolicyError"), "model.errors"),
     **dict.fromkeys(("Bounds", "JobClass", "JobSpec", "JobState"), "model.jobs"),
     "JobKind": "model.kinds",
     **dict.fromkeys(("Amdahl", "Downey"), "model.speedup"),
+    "Job": "workloads.given",
+    **dict.fromkeys(("Result", "simulate"), "study.library"),
 }
 """Where they are, if not among what policies see and answer."""
 

@@ -9,8 +9,6 @@ from driving import Driven
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
-from test_simulation import NODES as MANY
-from test_simulation import elastic_jobs, settings_
 from workloads import NODES, records_of, rigid, starts_of, upper_bound_jobs
 
 from pliant.core import events as e
@@ -28,6 +26,8 @@ from pliant.policy.registry import make
 from pliant.policy.sizing import AVERAGE, MIN, PREFERRED, Sizing
 from pliant.policy.view import ClusterView, Decision, Remember, Resize, Start
 from pliant.sim.simulator import Conditions, Simulator
+from pliant.testing.policies.drawn import NODES as MANY
+from pliant.testing.policies.drawn import elastic_jobs, settings_
 from pliant.workloads.job import SimJob
 
 EXAMPLES = 60
@@ -92,7 +92,7 @@ class Watched:
 
 
 @settings(max_examples=EXAMPLES * 3)
-@given(elastic_jobs(), sizings_, rules_, settings_)
+@given(elastic_jobs, sizings_, rules_, settings_)
 @pytest.mark.long
 def test_agreements_are_covered_exact_and_end(
     jobs: list[SimJob], sizing: Sizing, rule: Rule, options: Settings

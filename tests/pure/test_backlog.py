@@ -6,7 +6,7 @@ import pytest
 from driving import Driven
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_simulation import NODES, elastic_jobs, run, settings_
+from test_simulation import run
 
 from pliant.core import beside
 from pliant.core import events as e
@@ -16,6 +16,7 @@ from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.nodes import NodeSet
 from pliant.policy.backlog import BLOCK, Backlog
 from pliant.policy.registry import POLICIES, START_RULES, has_start_rule, make
+from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
 from pliant.workloads.job import SimJob
 
 NEVER = float("inf")
@@ -66,7 +67,7 @@ INDEXED = [
 
 
 @settings(max_examples=100)
-@given(elastic_jobs(), st.sampled_from(INDEXED), settings_)
+@given(elastic_jobs, st.sampled_from(INDEXED), settings_)
 def test_with_an_index_all_is_as_without(
     jobs: list[SimJob], policy: tuple[str, str | None], options: Settings
 ) -> None:

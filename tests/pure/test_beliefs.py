@@ -10,7 +10,7 @@ from commands import command
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
-from test_simulation import NODES, elastic_jobs, run
+from test_simulation import run
 
 from pliant.core import records as r
 from pliant.core.settings import Settings
@@ -20,6 +20,7 @@ from pliant.model.speedup import Amdahl, Phase, Phases
 from pliant.plan.cost import INSTANT
 from pliant.policy.easy import Easy
 from pliant.policy.malleable import Malleable
+from pliant.testing.policies.drawn import NODES, elastic_jobs
 from pliant.workloads.beliefs import with_beliefs
 from pliant.workloads.job import SimJob
 
@@ -27,7 +28,7 @@ HOW = st.sampled_from(["exact", "estimate", "factor:1", "factor:3", "factor:20"]
 
 
 @settings(max_examples=50)
-@given(elastic_jobs(), HOW, st.integers(0, 9))
+@given(elastic_jobs, HOW, st.integers(0, 9))
 def test_the_truth_stays(jobs: list[SimJob], how: str, seed: int) -> None:
     believed = with_beliefs(jobs, how, seed)
     for before, after in zip(jobs, believed, strict=True):

@@ -10,7 +10,7 @@ from audits import gantt
 from commands import command
 from hypothesis import given, settings
 from test_node_failures import drawn_
-from test_simulation import NODES, elastic_jobs, policies_, run, settings_
+from test_simulation import policies_, run
 
 from pliant.core import records as r
 from pliant.core import resizes
@@ -22,6 +22,7 @@ from pliant.policy.registry import make
 from pliant.policy.view import Reason
 from pliant.sim.references import reference_times
 from pliant.sim.simulator import Conditions, simulate
+from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
 from pliant.workloads.failures import Drawn, Failures
 from pliant.workloads.generators.generate import Load, malleable_batch
 from pliant.workloads.job import SimJob
@@ -152,7 +153,7 @@ def test_where_nothing_is_lost_nothing_changes(policy: str, monkeypatch: pytest.
 
 
 @settings(max_examples=50)
-@given(elastic_jobs(), policies_, settings_)
+@given(elastic_jobs, policies_, settings_)
 def test_without_losses_it_is_nodes_times_makespan_to_the_last_digit(
     jobs: list[SimJob], policy: tuple[str, str | None], options: Settings
 ) -> None:
@@ -161,7 +162,7 @@ def test_without_losses_it_is_nodes_times_makespan_to_the_last_digit(
 
 
 @settings(max_examples=50, deadline=None)
-@given(elastic_jobs(), policies_, settings_, drawn_)
+@given(elastic_jobs, policies_, settings_, drawn_)
 def test_with_losses_it_is_the_sum_over_the_nodes(
     jobs: list[SimJob], policy: tuple[str, str | None], options: Settings, drawn: Drawn
 ) -> None:

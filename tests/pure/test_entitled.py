@@ -12,7 +12,7 @@ from driving import Driven
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
-from test_simulation import Forgetful, elastic_jobs, run, settings_
+from test_simulation import run
 from workloads import records_of, rigid
 
 from pliant.core import events as e
@@ -30,6 +30,8 @@ from pliant.policy.entitled.ledger import Ledger
 from pliant.policy.entitled.room import Room
 from pliant.policy.entitled.virtual import Entry, Schedule
 from pliant.sim.simulator import Conditions, simulate
+from pliant.testing.policies.drawn import elastic_jobs, settings_
+from pliant.testing.policies.properties import Forgetful
 from pliant.workloads.failures import Drawn, Failures
 from pliant.workloads.job import SimJob
 
@@ -296,7 +298,7 @@ def test_promises_are_those_of_easy_and_are_kept() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(elastic_jobs(), settings_, st.booleans())
+@given(elastic_jobs, settings_, st.booleans())
 def test_a_restart_loses_nothing_where_nodes_are_lost(
     jobs: list[SimJob], options: Settings, requeue: Literal[True, False]
 ) -> None:
@@ -306,11 +308,11 @@ def test_a_restart_loses_nothing_where_nodes_are_lost(
         simulate(jobs, 24, policy, Conditions(options, failures=failures), records.append)
         return records
 
-    assert told(Forgetful(("entitled", None))) == told(Entitled())
+    assert told(Forgetful(Entitled)) == told(Entitled())
 
 
 @settings(max_examples=60)
-@given(elastic_jobs(), settings_)
+@given(elastic_jobs, settings_)
 def test_every_job_ends_with_what_resizes_take(jobs: list[SimJob], options: Settings) -> None:
     _, ends = starts_and_ends(run(jobs, 24, Entitled(), options))
     assert len(ends) == len(jobs)

@@ -9,7 +9,7 @@ import pytest
 from audits import audit
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_simulation import NODES, policies_, settings_
+from test_simulation import policies_
 from typer.testing import CliRunner
 from workloads import rigid
 
@@ -27,6 +27,7 @@ from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.fcfs import Fcfs
 from pliant.policy.registry import make
 from pliant.sim.simulator import Conditions, Simulator, simulate
+from pliant.testing.policies.drawn import NODES, settings_
 from pliant.workloads.failures import Drawn, Failures
 from pliant.workloads.formats.batches import batch_jobs
 from pliant.workloads.job import SimJob

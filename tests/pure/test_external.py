@@ -25,7 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_evolving import evolving_jobs
 from test_public import blocks
-from test_simulation import NODES, elastic_jobs, policies_, settings_
+from test_simulation import policies_
 from test_traces import trace, traces
 from told_view import Deaf, Watching
 from workloads import rigid
@@ -46,6 +46,7 @@ from pliant.policy.fcfs import Fcfs
 from pliant.policy.registry import make
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import PLAIN, Conditions, simulate
+from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
 from pliant.workloads.failures import Drawn, Failures
 from pliant.workloads.formats.swf import rigid_jobs
 from pliant.workloads.job import SimJob
@@ -185,7 +186,7 @@ class Lines:
 
 
 @settings(max_examples=100)
-@given(st.one_of(elastic_jobs(), evolving_jobs()), policies_, settings_, st.booleans(), st.booleans())
+@given(st.one_of(elastic_jobs, evolving_jobs()), policies_, settings_, st.booleans(), st.booleans())
 def test_a_client_can_know_what_a_policy_sees(
     jobs: list[SimJob],
     policy: tuple[str, str | None],
@@ -216,7 +217,7 @@ TOLD_ALL = [
 
 
 @settings(max_examples=100)
-@given(elastic_jobs(), st.sampled_from(TOLD_ALL), settings_, st.booleans())
+@given(elastic_jobs, st.sampled_from(TOLD_ALL), settings_, st.booleans())
 def test_a_policy_that_sees_only_what_is_told_decides_the_same(
     jobs: list[SimJob],
     policy: tuple[str, str],
@@ -281,7 +282,7 @@ for line in sys.stdin:
 
 
 @settings(max_examples=15)
-@given(elastic_jobs(), settings_)
+@given(elastic_jobs, settings_)
 def test_a_process_that_resizes_gives_the_records_of_the_same_policy_here(
     jobs: list[SimJob], options: Settings
 ) -> None:

@@ -18,7 +18,7 @@ from pliant.history.lives import ROWS, Listener
 from pliant.history.metrics import Metrics
 from pliant.history.outcomes import Outcomes
 from pliant.sim.evalys_csv import EvalysCsv
-from pliant.sim.jobs_csv import JobsCsv
+from pliant.sim.job_rows import JobRows
 from pliant.sim.swf_schedule import SwfSchedule
 
 SOURCE = Path(pliant.__file__).parent
@@ -34,7 +34,7 @@ FOLDS = [
     ("sim.calibration", "_Work"),
 ]
 """(module, part); a function's IGNORES are its module's, a class's are its own."""
-LISTENERS: list[type[Listener]] = [Metrics, Outcomes, Gantt, Dense, JobsCsv, EvalysCsv, SwfSchedule]
+LISTENERS: list[type[Listener]] = [Metrics, Outcomes, Gantt, Dense, JobRows, EvalysCsv, SwfSchedule]
 NO_FOLDS = {("terminal.progress", "LiveView")}
 """It counts what has ended, and draws the state."""
 ROOMS = ("testing", "reproduce", "measure")

@@ -27,7 +27,8 @@ from pliant.model.nodes import NodeSet
 from pliant.plan.cost import ResizeCost
 from pliant.policy.malleable import Malleable
 from pliant.policy.view import ClusterView, Decision, Reason
-from pliant.sim.jobs_csv import COLUMNS, JobsCsv
+from pliant.sim.job_rows import COLUMNS
+from pliant.sim.jobs_csv import JobsCsv
 from pliant.sim.simulator import Conditions
 from pliant.sim.simulator import simulate as run_simulation
 from pliant.workloads.job import SimJob

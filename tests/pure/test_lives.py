@@ -10,7 +10,7 @@ from audits import gantt
 from hypothesis import given, settings
 from test_metrics import RECORDS
 from test_node_failures import drawn_
-from test_simulation import NODES, elastic_jobs, policies_, settings_
+from test_simulation import policies_
 
 from pliant.charts.dense import Dense
 from pliant.core import records as r
@@ -20,6 +20,7 @@ from pliant.history.lives import LOST, ROWS, Life, Listener, Lives, told
 from pliant.history.metrics import Metrics, measure
 from pliant.policy.registry import make
 from pliant.sim.simulator import Conditions, simulate
+from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
 from pliant.workloads.failures import Drawn, Failures
 from pliant.workloads.job import SimJob
 
@@ -84,7 +85,7 @@ def simulated(
 
 
 @settings(max_examples=30, deadline=None)
-@given(elastic_jobs(), policies_, settings_, drawn_)
+@given(elastic_jobs, policies_, settings_, drawn_)
 def test_no_node_is_at_two_places(
     jobs: list[SimJob], policy: tuple[str, str | None], options: Settings, drawn: Drawn
 ) -> None:
@@ -105,7 +106,7 @@ def test_no_node_is_at_two_places(
 
 @pytest.mark.long
 @settings(max_examples=30, deadline=None)
-@given(elastic_jobs(), policies_, settings_, drawn_)
+@given(elastic_jobs, policies_, settings_, drawn_)
 def test_listeners_are_told_the_same_alone_and_together(
     jobs: list[SimJob], policy: tuple[str, str | None], options: Settings, drawn: Drawn
 ) -> None:

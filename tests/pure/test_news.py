@@ -14,7 +14,7 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 from msgspec import structs
 from test_core_fuzz import NODES, Step, World, check, finish, steps_
-from test_simulation import elastic_jobs, policies_, settings_
+from test_simulation import policies_
 from workloads import records_of, rigid
 
 from pliant.core import commands as c
@@ -30,6 +30,7 @@ from pliant.policy import view as p
 from pliant.policy.order import ordered
 from pliant.policy.registry import POLICIES, make
 from pliant.sim.simulator import Conditions, simulate
+from pliant.testing.policies.drawn import elastic_jobs, settings_
 from pliant.workloads.failures import Drawn, Failures
 from pliant.workloads.job import SimJob
 
@@ -114,7 +115,7 @@ def test_every_end_is_told_exactly_once(
 
 
 @limits(max_examples=60, deadline=None)
-@given(elastic_jobs(), policies_, settings_, st.integers(0, 9), st.booleans())
+@given(elastic_jobs, policies_, settings_, st.integers(0, 9), st.booleans())
 def test_every_end_of_a_simulation_is_told_exactly_once(
     jobs: list[SimJob],
     policy: tuple[str, str | None],

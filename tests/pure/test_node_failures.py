@@ -13,7 +13,7 @@ from audits import audit
 from commands import command
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_simulation import NODES, elastic_jobs, policies_, settings_
+from test_simulation import policies_
 from workloads import rigid
 
 from pliant.core import records as r
@@ -29,6 +29,7 @@ from pliant.policy.registry import make
 from pliant.sim.breakdowns import MOST_REQUEUES
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import Conditions, SimEnd, Simulator, simulate
+from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
 from pliant.workloads.failures import Down, Drawn, Failures, read_failures
 from pliant.workloads.job import SimJob
 
@@ -222,7 +223,7 @@ drawn_ = st.builds(
 
 @settings(max_examples=80, deadline=None)
 @given(
-    elastic_jobs(),
+    elastic_jobs,
     policies_,
     settings_,
     drawn_,

@@ -100,7 +100,7 @@ def test_every_name_is_there_once_and_at_home() -> None:
 
 def test_checkers_see_the_names_that_there_are_at_run_time() -> None:
     seen = imported((SOURCE / "__init__.py").read_text(encoding="utf-8"))
-    assert sorted(name for _, name in seen) == sorted(["apgas", "mpi", *pliant.__all__])
+    assert sorted(name for _, name in seen) == sorted(["apgas", "mpi", "testing", *pliant.__all__])
     for module, name in seen:
         if module != "pliant":
             assert getattr(pliant, name) is getattr(sys.modules[module], name)

@@ -9,7 +9,7 @@ import pytest
 from driving import Driven
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_simulation import NODES, elastic_jobs, rigid_jobs, run, settings_
+from test_simulation import rigid_jobs, run
 
 from pliant.core import beside
 from pliant.core import events as e
@@ -23,6 +23,7 @@ from pliant.policy.easy import BACKFILLED
 from pliant.policy.order import ORDERS, ordered
 from pliant.policy.registry import START_RULES
 from pliant.policy.view import ClusterView, Decision, Start
+from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
 from pliant.workloads.job import SimJob
 
 
@@ -73,7 +74,7 @@ def crowd(seed: int) -> list[SimJob]:
 
 @settings(max_examples=60)
 @given(
-    st.one_of(elastic_jobs(), rigid_jobs(), st.builds(crowd, st.integers(0, 10**6))),
+    st.one_of(elastic_jobs, rigid_jobs(), st.builds(crowd, st.integers(0, 10**6))),
     st.sampled_from(START_RULES),
     st.sampled_from(sorted(ORDERS)),
     st.one_of(st.just(Settings(cost=INSTANT)), settings_),

@@ -11,7 +11,7 @@ import pytest
 from commands import command
 
 from pliant.sim.evalys_csv import COLUMNS as EVALYS
-from pliant.sim.jobs_csv import COLUMNS
+from pliant.sim.job_rows import COLUMNS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "simulating.md").read_text(encoding="utf-8")
 BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)

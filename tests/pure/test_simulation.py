@@ -2,68 +2,40 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 import pytest
-from audits import audit, gantt
+from audits import audit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
 from pliant.core import records as r
-from pliant.core.core import SchedulerCore, replay
-from pliant.core.journal import Header, header_line, read
 from pliant.core.settings import Settings
 from pliant.history.audit import Audit
-from pliant.history.metrics import measure
 from pliant.model.errors import PolicyError
-from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
-from pliant.model.kinds import JobKind
+from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl
-from pliant.plan.cost import INSTANT, ResizeCost
+from pliant.plan.cost import INSTANT
 from pliant.policy import view as p
 from pliant.policy.easy import Easy, need_of
 from pliant.policy.malleable import Malleable
 from pliant.policy.registry import POLICIES, START_RULES, has_start_rule, make
-from pliant.sim.simulator import Conditions, Simulator, simulate
+from pliant.sim.simulator import Conditions, simulate
+from pliant.testing.policies.cases import Case
+from pliant.testing.policies.drawn import NODES, cases, elastic_jobs, settings_
+from pliant.testing.policies.properties import (
+    Make,
+    decisions_repeat,
+    every_job_ends,
+    journal_is_enough,
+    restart_loses_nothing,
+    work_is_conserved,
+)
 from pliant.workloads.job import SimJob
 
 EXAMPLES = 60
-NODES = 24
-
-
-@st.composite
-def bounds_(draw: st.DrawFn) -> Bounds:
-    low = draw(st.integers(1, 8))
-    sizes = Bounds(low, draw(st.integers(low, NODES)), draw(st.integers(1, 3))).sizes()
-    factor = 1 if len(sizes) == 1 else max(1, sizes[1] // sizes[0] if sizes[1] - sizes[0] > 1 else 1)
-    if Bounds(low, sizes[-1], factor).sizes() != sizes:
-        factor = sizes[1] // sizes[0]
-    return Bounds(low, sizes[-1], factor, draw(st.sampled_from(sizes)))
-
-
-@st.composite
-def elastic_jobs(draw: st.DrawFn) -> list[SimJob]:
-    """Jobs of all classes with models, some killed at their walltime."""
-    jobs = []
-    for number in range(draw(st.integers(1, 14))):
-        model = Amdahl(float(draw(st.integers(5, 800))), draw(st.sampled_from([0.0, 0.05, 0.5])))
-        bounds = draw(bounds_())
-        kind = draw(
-            st.sampled_from([JobClass.MALLEABLE, JobClass.MALLEABLE, JobClass.MOLDABLE, JobClass.RIGID])
-        )
-        spec = JobSpec(
-            name=f"j{number}",
-            nodes=bounds,
-            job_class=kind,
-            submit_s=float(draw(st.integers(0, 60))),
-            walltime_s=model.time(bounds.preferred) * draw(st.sampled_from([0.5, 1.0, 1.2, 3.0])),
-            kill=draw(st.booleans()),
-            kind=draw(st.sampled_from(JobKind)),
-            model=model,
-        )
-        jobs.append(SimJob(spec.rigid() if kind is JobClass.RIGID else spec))
-    return jobs
 
 
 @st.composite
@@ -82,12 +54,6 @@ def rigid_jobs(draw: st.DrawFn) -> list[SimJob]:
     return jobs
 
 
-settings_ = st.builds(
-    Settings,
-    cooldown_s=st.sampled_from([0.0, 2.0, 15.0]),
-    resize_deadline_s=st.sampled_from([1.0, 30.0]),  # the short one calls most expansions off
-    cost=st.sampled_from([INSTANT, ResizeCost(), ResizeCost(start_s=3.0, blocked_s=1.0, leave_s=0.0)]),
-)
 policies_ = st.sampled_from(
     [
         (name, rule)
@@ -105,104 +71,46 @@ def run(
     return records
 
 
-@settings(max_examples=EXAMPLES)
-@given(elastic_jobs(), policies_, settings_, st.booleans())
-def test_records_hold_together_and_every_job_ends(
-    jobs: list[SimJob],
-    policy: tuple[str, str | None],
-    options: Settings,
-    starting: bool,  # noqa: FBT001 - Hypothesis passes it
-) -> None:
-    records = run(jobs, NODES, make(*policy), options, starting=starting)
-    checked = audit(records)
-    assert not checked.jobs
-    assert len(checked.ended) == len(jobs)
-    assert len(checked.nodes("free")) == NODES
-    by_number = dict(enumerate(sorted(jobs, key=lambda job: job.spec.submit_s), 1))
-    for number, ended in checked.ended.items():
-        spec = by_number[number].spec
-        assert ended.state is JobState.COMPLETED or (spec.kill and ended.state is JobState.TIMEOUT)
+# What every policy keeps, users' own as well (``pliant.testing.check_policy``).
+def maker(policy: tuple[str, str | None]) -> Make:
+    return functools.partial(make, *policy)
 
 
 @settings(max_examples=EXAMPLES)
-@given(elastic_jobs(), policies_, settings_, st.integers(1, 9))
-def test_replaying_the_records_gives_the_same_state(
-    jobs: list[SimJob], policy: tuple[str, str | None], options: Settings, every: int
-) -> None:
-    records: list[r.Record] = []
-    seen = []
-    simulator = Simulator(jobs, NODES, make(*policy), Conditions(options))
-    state = simulator.core.state
-    live = state.apply
+@given(cases, policies_)
+def test_records_hold_together_and_every_job_ends(case: Case, policy: tuple[str, str | None]) -> None:
+    every_job_ends(maker(policy), case)
 
-    def watched(record: r.Record) -> None:
-        live(record)
-        records.append(record)
-        if len(records) % every == 0:
-            seen.append((len(records), state.snapshot()))
 
-    state.apply = watched  # type: ignore[method-assign]
-    simulator.run()
-    header = Header(began="2026-01-01T00:00:00Z", policy=policy[0], settings=options)
-    lines = [header_line(header), *(r.to_line(record) for record in records)]
-    journal = read([*lines, b'{"record":"JobEn'])
-    assert (journal.header, journal.records, journal.torn) == (header, records, True)
-    for count, snapshot in seen[-20:]:
-        cut = read(lines[: count + 1])
-        assert replay(cut.records, cut.header.settings).snapshot() == snapshot
-        resumed = SchedulerCore.resume(make(*policy), cut.header.settings, cut.records)
-        assert resumed.state.snapshot() == snapshot
-    assert replay(journal.records, journal.header.settings).snapshot() == state.snapshot()
+@settings(max_examples=EXAMPLES)
+@given(cases, policies_)
+def test_replaying_the_records_gives_the_same_state(case: Case, policy: tuple[str, str | None]) -> None:
+    journal_is_enough(maker(policy), case)
 
 
 @settings(max_examples=EXAMPLES // 2)
-@given(elastic_jobs(), policies_, settings_)
-def test_the_same_input_gives_the_same_records(
-    jobs: list[SimJob], policy: tuple[str, str | None], options: Settings
-) -> None:
-    assert run(jobs, NODES, make(*policy), options) == run(jobs, NODES, make(*policy), options)
-
-
-class Forgetful:
-    """A policy that is made anew in each pass, as a restart would: all it knows is what the view tells."""
-
-    def __init__(self, policy: tuple[str, str | None]) -> None:
-        self._policy = policy
-        made = make(*policy)
-        self.name, self.rebalances, self.half_life_s = made.name, p.rebalances(made), p.half_life_s(made)
-
-    def decide(self, view: p.ClusterView) -> Iterable[p.Decision]:
-        return make(*self._policy).decide(view)
+@given(cases, policies_)
+def test_the_same_input_gives_the_same_records(case: Case, policy: tuple[str, str | None]) -> None:
+    decisions_repeat(maker(policy), case)
 
 
 @settings(max_examples=EXAMPLES)
 # Its promises are in the view; made anew it looks for better places once more, as its documentation says.
-@given(elastic_jobs(), policies_.filter(lambda policy: policy[0] != "conservative"), settings_)
-def test_a_restart_loses_nothing_that_a_policy_remembers(
-    jobs: list[SimJob], policy: tuple[str, str | None], options: Settings
-) -> None:
-    assert run(jobs, NODES, Forgetful(policy), options) == run(jobs, NODES, make(*policy), options)
+@given(cases, policies_.filter(lambda policy: policy[0] != "conservative"))
+def test_a_restart_loses_nothing_that_a_policy_remembers(case: Case, policy: tuple[str, str | None]) -> None:
+    restart_loses_nothing(maker(policy), case)
 
 
 @settings(max_examples=EXAMPLES)
-@given(elastic_jobs(), policies_, settings_)
-def test_metrics_agree_with_the_chart(
-    jobs: list[SimJob], policy: tuple[str, str | None], options: Settings
+@given(cases, policies_)
+def test_work_is_conserved_and_metrics_agree_with_the_chart(
+    case: Case, policy: tuple[str, str | None]
 ) -> None:
-    records = run(jobs, NODES, make(*policy), options)
-    figures, chart = measure(records), gantt(records)
-    area = sum(len(s.nodes) * (s.to_s - s.from_s) for s in chart.segments)
-    assert abs(area - figures.utilisation * NODES * figures.makespan_s) < 1e-6 * max(1.0, area)
-    assert 0.0 <= figures.utilisation <= 1.0 + 1e-9
-    assert figures.expands + figures.shrinks == len(chart.marks)
-    assert chart.curve[-1][1] == 0
-    assert max(used for _, used in chart.curve) <= NODES
-    assert figures.ended == len(figures.jobs) == len(jobs)
-    assert figures.resizing_node_s >= 0.0
+    work_is_conserved(maker(policy), case)
 
 
 @settings(max_examples=EXAMPLES)
-@given(elastic_jobs(), settings_)
+@given(elastic_jobs, settings_)
 def test_a_job_is_left_in_peace_after_a_resize(jobs: list[SimJob], options: Settings) -> None:
     not_before: dict[int, float] = {}
     for record in run(jobs, NODES, make("malleable"), options):
@@ -248,7 +156,7 @@ class Watched:
 
 @pytest.mark.long
 @settings(max_examples=EXAMPLES * 2)
-@given(elastic_jobs(), st.sampled_from(START_RULES), settings_)
+@given(elastic_jobs, st.sampled_from(START_RULES), settings_)
 def test_shrinks_are_just_enough_or_nothing(jobs: list[SimJob], start: str, options: Settings) -> None:
     run(jobs, NODES, Watched(start), options)
 
@@ -346,7 +254,7 @@ def rigid(name: str, nodes: int, estimate_s: float, runtime_s: float = 0.0, at: 
 
 
 @settings(max_examples=50)
-@given(elastic_jobs(), policies_, settings_, st.sampled_from([0.1, 5.0]))
+@given(elastic_jobs, policies_, settings_, st.sampled_from([0.1, 5.0]))
 def test_passes_are_made_at_multiples_of_the_interval(
     jobs: list[SimJob], policy: tuple[str, str | None], options: Settings, interval_s: float
 ) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 from msgspec import structs
-from test_simulation import NODES, elastic_jobs, policies_, settings_
+from test_simulation import policies_
 from workloads import records_of, rigid, upper_bound_jobs
 
 from pliant.core import records as r
@@ -25,6 +25,7 @@ from pliant.policy import view as p
 from pliant.policy.easy import Easy
 from pliant.policy.registry import make
 from pliant.sim.simulator import Conditions, Simulator
+from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
 from pliant.workloads.failures import Drawn, Failures
 from pliant.workloads.job import SimJob
 
@@ -71,7 +72,7 @@ def test_fair_share_remembers_nothing(jobs: list[SimJob], name: str) -> None:
 
 
 @limits(max_examples=100)
-@given(elastic_jobs(), settings_, st.sampled_from(["max", "min", "preferred"]))
+@given(elastic_jobs, settings_, st.sampled_from(["max", "min", "preferred"]))
 def test_the_job_that_dmr_serves_is_still_served_after_a_restart(
     jobs: list[SimJob], options: Settings, start: str
 ) -> None:
@@ -99,7 +100,7 @@ class Asking:
 
 
 @limits(max_examples=60, deadline=None)
-@given(elastic_jobs(), policies_, settings_, st.booleans(), st.integers(0, 2))
+@given(elastic_jobs, policies_, settings_, st.booleans(), st.integers(0, 2))
 def test_usage_is_the_decayed_integral_over_what_was_held(
     jobs: list[SimJob],
     policy: tuple[str, str | None],

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_simulation import NODES, elastic_jobs, settings_
 from workloads import records_of, rigid
 
 from pliant.core.settings import Settings
@@ -18,6 +17,7 @@ from pliant.model.speedup import Table
 from pliant.policy.order import ORDERS
 from pliant.policy.registry import POLICIES, make
 from pliant.policy.view import ClusterView, Decision, JobView, Policy, half_life_s, rebalances
+from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
 from pliant.workloads.job import SimJob
 
 EXAMPLES = 15
@@ -106,7 +106,7 @@ class Watched:
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
 @settings(max_examples=EXAMPLES)
-@given(elastic_jobs(), settings_, st.sampled_from(sorted(ORDERS)))
+@given(elastic_jobs, settings_, st.sampled_from(sorted(ORDERS)))
 def test_a_policy_touches_only_what_the_view_names(
     name: str, jobs: list[SimJob], options: Settings, order: str
 ) -> None:

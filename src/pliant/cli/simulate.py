@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
-import resource
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -20,8 +17,7 @@ from pliant.cli import simulated
 from pliant.cli.simulate_outputs import Outputs, command_of
 from pliant.cli.simulate_tables import simulation_table, study_table
 from pliant.core.records import Record
-from pliant.files.cost import read_cost
-from pliant.files.policy import PolicySpec, inputs_of, policy_names, weights_of
+from pliant.files.policy import inputs_of, policy_names, weights_of
 from pliant.model.errors import BatchError
 from pliant.page.simulated import Picture, Simulated
 from pliant.policy.order import HALF_LIFE_S
@@ -29,11 +25,10 @@ from pliant.report.words import count, plain
 from pliant.sim.instant import Instant
 from pliant.study.files import Files
 from pliant.study.grid import Grid, study
-from pliant.study.simulation import Ended, Sink, simulation
+from pliant.study.options import asked, queue_said
+from pliant.study.simulation import Sink, simulation
 from pliant.workloads.beliefs import EXACT
 from pliant.workloads.estimates import REQUESTED
-from pliant.workloads.failures import Failures, read_failures
-from pliant.workloads.sources import Overrides, Wish
 
 QUIET_S = 2.0
 """Work that is over sooner shows no progress."""
@@ -84,34 +79,29 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
 ) -> None:
     """Simulate a trace, a batch or a generated workload and show waits, utilisation and resizes."""
     workload = _workload(workload, from_records)
-    if weight and order not in ("fairshare", "weight") and (order or not workload.endswith(".toml")):
-        raise BatchError("--weight changes nothing without --order fairshare or --order weight")
-    overrides = Overrides(
-        _finite(pass_interval, "--pass-interval"),
-        _finite(cooldown, "--cooldown"),
-        _finite(offer_deadline, "--offer-deadline"),
-        _finite(resize_deadline, "--resize-deadline"),
-        read_cost(cost) if cost else None,
-    )
-    wish = Wish(
+    said = queue_said(workload, start, order, weights_of(weight or ()), half_life_s)
+    shares = percentages(malleable) if malleable else None
+    wish = asked(
         workload,
         nodes,
-        seed,
-        rigid,
+        malleable=shares[0] if shares else None,
         compat=compat,
+        rigid=rigid,
+        seed=seed,
         estimates=estimates,
         belief=belief,
         node_flops=node_flops,
-        overrides=overrides,
-        failures=_failures(failures, requeue=requeue),
+        pass_interval_s=pass_interval,
+        cooldown_s=cooldown,
+        offer_deadline_s=offer_deadline,
+        resize_deadline_s=resize_deadline,
+        cost=cost,
+        failures=failures,
+        requeue=requeue,
         strict=strict,
         dependencies=dependencies,
     )
-    if compat and not malleable:
-        raise BatchError("--compat changes nothing without --malleable")
     names = policy_names(policy)
-    said = PolicySpec("", start or None, order or None, weights_of(weight or ()), half_life_s)
-    shares = percentages(malleable) if malleable else None
     grid = Grid(wish, [said._replace(name=name) for name in names], shares, seeds, instant)
     files = Files(jobs_csv, records, swf, convert, evalys_csv, command_of(context))
     outputs = Outputs(report, files, as_json)
@@ -133,20 +123,6 @@ def _workload(workload: str, from_records: str) -> str:
     return workload or from_records
 
 
-def _finite(value: float | None, option: str) -> float | None:
-    if value is not None and not math.isfinite(value):
-        raise BatchError(f"{option}: {value:g} is no number of seconds")
-    return value
-
-
-def _failures(text: str, *, requeue: bool) -> Failures | None:
-    if text:
-        return read_failures(text, requeue=requeue)
-    if not requeue:
-        raise BatchError("--no-requeue changes nothing without --failures")
-    return None
-
-
 def percentages(text: str) -> list[float]:
     """``0,20,100`` as numbers; BatchError for others than 0 .. 100."""
     numbers: list[float] = []
@@ -163,8 +139,7 @@ def percentages(text: str) -> list[float]:
 
 def _single(grid: Grid, outputs: Outputs) -> None:
     """One simulation, with all its figures; files get its records too."""
-    wish = grid.wish._replace(percent=grid.percents[0]) if grid.percents else grid.wish
-    report = outputs.report
+    wish, report = grid.wish, outputs.report
     made = simulation(wish, grid.policies[0], grid.instant)
     load, name = made.load, Path(wish.text).name
     _note(load.note)
@@ -183,7 +158,7 @@ def _single(grid: Grid, outputs: Outputs) -> None:
     if report is not None:
         said = f"report: {report}, data: {report.with_suffix('.json')}"
         Console(stderr=outputs.as_json).print(said, markup=False)
-    figures = {"left_out": load.left_out, "too_wide": len(load.too_wide), **_figures(ended)}
+    figures = ended.figures(load)
     if outputs.as_json:
         typer.echo(json.dumps(figures))
     else:
@@ -218,25 +193,6 @@ def _study(grid: Grid, workers: int, outputs: Outputs) -> None:
     else:
         console = Console()
         console.print(study_table(result, console))
-
-
-NOT_SHOWN = ("jobs", "ended", "pace_overrun")
-"""Metrics of no interest here: jobs are not kept, all of them end, and none is paced."""
-
-
-def _figures(ended: Ended) -> dict[str, Any]:
-    end, summary, cpu_s = ended
-    metrics = msgspec.to_builtins(summary, str_keys=True)
-    return {
-        "jobs": end.jobs,
-        **{key: value for key, value in metrics.items() if key not in NOT_SHOWN},
-        "node_failures": end.node_failures,
-        "requeued": end.requeued,
-        "lost_node_s": end.lost_node_s,
-        "cpu_s": cpu_s,
-        "jobs_per_cpu_s": end.jobs / cpu_s if cpu_s > 0 else None,
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }
 
 
 class _Progress:

@@ -10,13 +10,16 @@ import typer
 from pliant.policy import registry
 from pliant.policy.order import ORDERS
 from pliant.sim.instant import Instant
+from pliant.study.options import LEAST
 from pliant.workloads.sources import FORMS
 
 WORKLOAD = Annotated[str, typer.Argument(help=f"One of: {FORMS}.", show_default=False)]
 FROM_RECORDS = Annotated[
     str, typer.Option(help="What a live run was given (its records.ndjson), under --policy: what if?")
 ]
-NODES = Annotated[int, typer.Option(min=0, help="Nodes of the machine; 0: what the workload says.")]
+NODES = Annotated[
+    int, typer.Option(min=LEAST["nodes"], help="Nodes of the machine; 0: what the workload says.")
+]
 POLICY = Annotated[
     str,
     typer.Option(
@@ -34,7 +37,8 @@ WEIGHT = Annotated[
     list[str] | None, typer.Option(help="USER=WEIGHT, for the orders fairshare and weight; repeatable.")
 ]
 HALF_LIFE_S = Annotated[
-    float, typer.Option("--half-life", min=1.0, help="Seconds in which fairshare's usage halves.")
+    float,
+    typer.Option("--half-life", min=LEAST["half-life"], help="Seconds in which fairshare's usage halves."),
 ]
 INSTANT = Annotated[
     Instant, typer.Option(help="Events of one instant: together, or in pyss' order, for its exact waits.")
@@ -46,7 +50,7 @@ COMPAT = Annotated[
     bool, typer.Option("--compat", help="With --malleable: run times in the published, longer form.")
 ]
 SEED = Annotated[
-    int, typer.Option(min=0, help="Seed of generators, of --malleable, --estimates and --belief.")
+    int, typer.Option(min=LEAST["seed"], help="Seed of generators, of --malleable, --estimates and --belief.")
 ]
 SEEDS = Annotated[
     int, typer.Option(min=1, help="Repeat with so many seeds, and show means and 95 % intervals.")
@@ -64,22 +68,29 @@ BELIEF = Annotated[
     ),
 ]
 NODE_FLOPS = Annotated[
-    float | None, typer.Option(min=1.0, help="Speed of a node in FLOP/s, for ElastiSim's jobs.")
+    float | None,
+    typer.Option(min=LEAST["node-flops"], help="Speed of a node in FLOP/s, for ElastiSim's jobs."),
 ]
 PASS_INTERVAL = Annotated[
     float | None,
-    typer.Option(min=0.0, help="Seconds between scheduling passes; 0: one whenever it may matter."),
+    typer.Option(
+        min=LEAST["pass-interval"], help="Seconds between scheduling passes; 0: one whenever it may matter."
+    ),
 ]
 COOLDOWN = Annotated[
-    float | None, typer.Option(min=0.0, help="Least seconds between two resizes of a job; live 2.")
+    float | None,
+    typer.Option(min=LEAST["cooldown"], help="Least seconds between two resizes of a job; live 2."),
 ]
 OFFER_DEADLINE = Annotated[
-    float | None, typer.Option(min=0.001, help="Seconds until an offer without answer is withdrawn; live 20.")
+    float | None,
+    typer.Option(
+        min=LEAST["offer-deadline"], help="Seconds until an offer without answer is withdrawn; live 20."
+    ),
 ]
 RESIZE_DEADLINE = Annotated[
     float | None,
     typer.Option(
-        min=0.001,
+        min=LEAST["resize-deadline"],
         help="Seconds until an accepted resize that is not done is withdrawn; else 30, or twice what the largest "
         "costs if that is more.",
     ),

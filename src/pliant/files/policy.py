@@ -1,4 +1,4 @@
-"""Policies as users name them: one of the registry, a class of their own in a Python file, or a command."""
+"""Policies as users name them: one of the registry, a class of their own, in a Python file or at hand, or a command."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
+from inspect import signature
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
@@ -25,13 +26,14 @@ from pliant.policy.view import half_life_s as asked_half_life_s
 class PolicySpec(NamedTuple):
     """A policy as a user or a batch names it: of the registry, the class in a file, with parameters if any
     (``marginal:payback=5``), or ``exec:`` and a command, and the order of its queue. What is empty or None is not
-    said."""
+    said. ``own`` is a class or a policy that a program has at hand, called ``name`` (``own_policy``)."""
 
     name: str = ""
     start: str | None = None
     order: str | None = None
     weights: Mapping[str, float] = {}
     half_life_s: float = HALF_LIFE_S
+    own: object = None
 
     @classmethod
     def of(cls, cluster: ClusterSpec) -> Self:
@@ -50,11 +52,14 @@ class PolicySpec(NamedTuple):
 
     def make(self) -> Policy:
         """A new one. PolicyError if what is named does not exist, or does not go together."""
-        if is_external(self.name):
+        if self.own is not None:
+            policy = registry.build(_at_hand(self.own, self.name), self.name, self.start)
+        elif is_external(self.name):
             return self._external()
-        name, said = split(self.name)
-        kind = _of_file(name, self.start) if ".py" in name else registry.kind_of(name)
-        policy = registry.build(kind, name, self.start, said)
+        else:
+            name, said = split(self.name)
+            kind = _of_file(name, self.start) if ".py" in name else registry.kind_of(name)
+            policy = registry.build(kind, name, self.start, said)
         order = "submission" if self.order is None else self.order
         return ordered(policy, order, self.weights, self.half_life_s)
 
@@ -75,14 +80,48 @@ def _of_file(name: str, start: str | None) -> Callable[..., Policy]:
     if start is not None and not registry.has_start_rule(kind):
         raise PolicyError(f"{name}: class {kind.__name__} takes no start rule (an option start=...)")
 
+    return _checking(kind, f"{name}: class {kind.__name__}", Path(name.partition(".py")[0] + ".py"))
+
+
+def _checking(kind: Callable[..., Policy], what: str, file: Path | None = None) -> Callable[..., Policy]:
+    """What makes the policies of ``kind``, called ``what``, each of them checked."""
+
     @wraps(kind)
     def made(**options: Any) -> Policy:
         try:
-            return Checked(kind(**options), Path(name.partition(".py")[0] + ".py"))
+            policy = kind(**options)
+            return Checked(policy, file) if file is not None else Checked(policy, _file_of(policy), what)
         except (Exception, SystemExit) as error:
-            raise PolicyError(f"{name}: class {kind.__name__}: {type(error).__name__}: {error}") from error
+            raise PolicyError(f"{what}: {type(error).__name__}: {error}") from error
 
     return made
+
+
+def _file_of(policy: Policy) -> Path:
+    """Where its ``decide`` was read, which for a cell of a notebook is no file."""
+    code = getattr(policy.decide, "__code__", None)
+    return Path(getattr(code, "co_filename", ""))
+
+
+def own_policy(policy: object) -> PolicySpec:
+    """A policy that a program has at hand: a class, anything else that makes one when it is called, as a
+    ``functools.partial``, or one that is made, which is used as it is. PolicyError if it is none of them."""
+    made = getattr(policy, "func", policy)  # of a partial, what it calls
+    name = getattr(made, "__name__", type(made).__name__)
+    if not _is_policy(policy) and (isinstance(policy, type) or not callable(policy)):
+        what = f"class {name}" if isinstance(policy, type) else f"policy: {policy!r}"
+        raise PolicyError(f"{what} is no policy: it has no decide(view)")
+    return PolicySpec(name, own=policy)
+
+
+def _at_hand(policy: Any, name: str) -> Callable[..., Policy]:
+    """What makes, or gives, the policy of ``own_policy``."""
+    makes = isinstance(policy, type) or not _is_policy(policy)
+    try:
+        signature(policy if makes else type(policy))
+    except ValueError as error:  # of a partial that gives what is not taken
+        raise PolicyError(f"class {name}: {error.__cause__ or error}") from None
+    return _checking(policy if makes else lambda: policy, f"class {name}")
 
 
 NOTHING_SAID = PolicySpec()
@@ -153,7 +192,7 @@ def load_class(text: str) -> Callable[..., Policy]:
     return found[wanted]
 
 
-def _is_policy(kind: type) -> bool:
+def _is_policy(kind: object) -> bool:
     return callable(getattr(kind, "decide", None))  # its name may be known only to its instances
 
 
@@ -182,10 +221,12 @@ def _line_of(error: BaseException, file: Path) -> str:
 
 
 class Checked:
-    """A user's policy: whatever it raises or answers amiss becomes a PolicyError that says when and where."""
+    """A user's policy: whatever it raises or answers amiss becomes a PolicyError that says when and where, in ``file``,
+    which is called ``called``, else by its name."""
 
-    def __init__(self, policy: Policy, file: Path) -> None:
+    def __init__(self, policy: Policy, file: Path, called: str = "") -> None:
         self._file = file
+        self._called = called or file.name
         self.name = str(policy.name)
         self.rebalances = rebalances(policy)
         self.half_life_s = asked_half_life_s(policy)
@@ -197,7 +238,7 @@ class Checked:
             decisions: list[Any] | None = list(answer) if isinstance(answer, Iterable) else None
         except (Exception, SystemExit) as error:
             where = _line_of(error, self._file).removeprefix(", ")
-            where = f" ({self._file.name}, {where})" if where else ""
+            where = f" ({self._called}, {where})" if where else ""
             raise self._wrong(view, f"raised {type(error).__name__}: {error}{where}") from error
         if decisions is None:
             raise self._wrong(view, f"decided {answer!r}; decide(view) must return a list of decisions")

@@ -5,48 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
-from pliant.core import records as r
 from pliant.files.partial import Table
-from pliant.history.distribution import bounded_slowdown
-from pliant.history.lives import Life, Listener
-
-COLUMNS = (
-    "job", "name", "user", "class", "state", "submit_s", "start_s", "end_s", "wait_s", "run_s", "turnaround_s",
-    "nodes_min", "nodes_preferred", "nodes_max", "nodes_start", "nodes_end", "nodes_mean", "expands", "shrinks",
-    "bounded_slowdown", "exit_code", "requeue_of", "sizes",
-)  # fmt: skip
-"""Times in seconds, the first three since the start of the simulation; ``nodes_mean`` is over the run time.
-What a job that never started has none of is left empty. A job that lost a node has a line for each time that it was
-submitted; ``requeue_of`` is its number before. ``sizes`` are the nodes that it had, as ``time:nodes`` steps: from so
-many seconds after its start, as in ``0:4;120.5:8``."""
+from pliant.sim.job_rows import COLUMNS, JobRows
 
 
-class _Sums:
-    """What a job that has not ended has come to: the node-seconds that it has held, its resizes, and when after its
-    start it had another number of nodes."""
-
-    __slots__ = ("expands", "held", "shrinks", "steps")
-
-    def __init__(self) -> None:
-        self.expands = self.shrinks = 0
-        self.held = 0.0
-        self.steps: list[tuple[float, int]] = []
-
-
-class JobsCsv(Listener):
-    """Listens to the jobs of a simulation; a context, which is left when all of them have ended. Lines are in order
-    of job number. BatchError, on entering already, if ``path`` cannot be written."""
-
-    IGNORES: ClassVar[frozenset[str]] = frozenset({
-        "began", "started", "launched", "offered", "accepted", "withdrawn", "settled", "wasted", "idle",
-        "used", "nodes_there", "nodes_lost", "nodes_returned",
-    })  # fmt: skip
+class JobsCsv(JobRows):
+    """The table in a file; a context, which is left when all jobs have ended. Lines are in order of job number.
+    BatchError, on entering already, if ``path`` cannot be written."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self._table = Table("--jobs-csv", path)
-        self._jobs: dict[int, _Sums] = {}
 
     def __enter__(self) -> Self:
         self._table.__enter__()
@@ -58,60 +29,5 @@ class JobsCsv(Listener):
     ) -> None:
         self._table.__exit__(kind, error, trace)
 
-    def submitted(self, life: Life) -> None:
-        self._jobs[life.job] = _Sums()
-
-    def held(self, life: Life) -> None:
-        self._jobs[life.job].held += life.size * (self.lives.now - life.since)
-
-    def resized(self, life: Life, _done: r.ResizeDone, _kind: str, before: int) -> None:
-        sums = self._jobs[life.job]
-        sums.expands += life.size > before
-        sums.shrinks += life.size < before
-        if life.size != before:
-            self._step(life)
-
-    def groups_lost(self, life: Life, loss: r.GroupsLost) -> None:
-        if loss.nodes:
-            self._step(life)
-
-    def _step(self, life: Life) -> None:
-        start = life.start
-        if start is not None:
-            self._jobs[life.job].steps.append((self.lives.now - start, life.size))
-
-    def ended(self, life: Life, end: r.JobEnded, size: int) -> None:
-        self._table.put(life.job, _line(life, size, self._jobs.pop(life.job), end))
-
-
-def _line(life: Life, size: int, sums: _Sums, end: r.JobEnded) -> list[Any]:
-    spec, bounds, start, at = life.spec, life.spec.nodes, life.start, end.at
-    turnaround = at - life.queued
-    met: list[Any] = [""] * 3
-    times: list[Any] = ["", _s(at), "", "", _s(turnaround)]
-    slowdown: Any = ""
-    sizes = ""
-    if start is not None:
-        run = at - start
-        times = [_s(start), _s(at), _s(start - life.queued), _s(run), _s(turnaround)]
-        met = [life.first, size, _s(sums.held / run) if run > 0 else life.first]
-        slowdown = _s(bounded_slowdown(turnaround, run))
-        sizes = _sizes(life.first, sums.steps)
-    return [
-        end.job, spec.name, spec.user, str(spec.job_class), str(end.state), _s(life.queued), *times,
-        bounds.min, bounds.preferred, bounds.max, *met, sums.expands, sums.shrinks, slowdown, end.exit_code,
-        life.requeue_of or "", sizes,
-    ]  # fmt: skip
-
-
-def _sizes(first: int, steps: Sequence[tuple[float, int]]) -> str:
-    """Of several sizes in one instant, the last."""
-    sizes = {"0": first}
-    for after, size in steps:
-        sizes[f"{after:.6f}".rstrip("0").rstrip(".")] = size
-    return ";".join(f"{after}:{size}" for after, size in sizes.items())
-
-
-def _s(value: float) -> float:
-    """To the microsecond, as in report.json."""
-    return round(value, 6)
+    def put(self, number: int, row: Sequence[Any]) -> None:
+        self._table.put(number, row)

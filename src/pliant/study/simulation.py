@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from pliant.core import records as r
 from pliant.files.external import at_work
@@ -18,6 +21,8 @@ from pliant.sim.simulator import Conditions, SimEnd, Simulator
 from pliant.workloads.sources import Wish, Workload, read_workload
 
 Sink = Callable[[r.Record], None]
+NOT_SHOWN = ("jobs", "ended", "pace_overrun")
+"""Metrics of no interest here: jobs are not kept, all of them end, and none is paced."""
 
 
 class Ended(NamedTuple):
@@ -26,6 +31,24 @@ class Ended(NamedTuple):
     end: SimEnd
     metrics: RunMetrics
     cpu_s: float
+
+    def figures(self, load: Workload) -> dict[str, Any]:
+        """What the command gives as JSON: the metrics of ``RunMetrics``, and what the simulator adds to them. All are
+        numbers, None where there is nothing to count, but for ``classes``, which has the numbers of each."""
+        end, cpu_s = self.end, self.cpu_s
+        metrics = msgspec.to_builtins(self.metrics, str_keys=True)
+        return {
+            "left_out": load.left_out,
+            "too_wide": len(load.too_wide),
+            "jobs": end.jobs,
+            **{key: value for key, value in metrics.items() if key not in NOT_SHOWN},
+            "node_failures": end.node_failures,
+            "requeued": end.requeued,
+            "lost_node_s": end.lost_node_s,
+            "cpu_s": cpu_s,
+            "jobs_per_cpu_s": end.jobs / cpu_s if cpu_s > 0 else None,
+            "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        }
 
 
 class Simulation(NamedTuple):

@@ -88,7 +88,7 @@ class Overrides(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """What the user asks of a workload beside its name ``text``.
+    """What the user asks of a workload beside its name ``text``, or beside ``jobs``, which a program gives.
 
     ``nodes`` 0 stands for what the workload says. ``percent`` of rigid jobs are made malleable, in the
     published form if ``compat``; None leaves all as they are. ``node_flops`` is for ElastiSim's jobs.
@@ -109,6 +109,7 @@ class Wish(NamedTuple):
     run: int = 0
     overrides: Overrides = Overrides()
     failures: Failures | None = None
+    jobs: Sequence[SimJob] | None = None
     strict: bool = False
     dependencies: bool = False
 
@@ -119,7 +120,10 @@ def read_workload(wish: Wish) -> Workload:
     if wish.dependencies and not set(SWF) & set(Path(wish.text).suffixes):
         raise BatchError("--dependencies changes nothing without a trace in SWF")
     _check_size(wish.nodes, "--nodes")
-    load = _generated(name, rest, wish) if colon and name in GENERATORS else _from_file(wish)
+    if wish.jobs is not None:
+        load = _given(wish.jobs, wish)
+    else:
+        load = _generated(name, rest, wish) if colon and name in GENERATORS else _from_file(wish)
     _check_size(load.nodes, wish.text)
     jobs = (
         [msgspec.structs.replace(job, spec=job.spec.rigid()) for job in load.jobs]
@@ -165,6 +169,13 @@ def _fitting(jobs: list[SimJob], nodes: int, text: str) -> tuple[list[SimJob], l
 def _check_size(nodes: int, where: str) -> None:
     if nodes > MOST_NODES:
         raise BatchError(f"{where}: {nodes:,} nodes are too many to simulate; the most is {MOST_NODES:,}")
+
+
+def _given(jobs: Sequence[SimJob], wish: Wish) -> Workload:
+    """As for a trace, resizes take no time if nobody says so."""
+    if not wish.nodes:
+        raise BatchError(f"{wish.text}: they do not say how large the machine is; give nodes")
+    return Workload(list(jobs), wish.nodes, Settings(cost=INSTANT), starting=False)
 
 
 def _from_file(wish: Wish) -> Workload:

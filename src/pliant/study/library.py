@@ -1,0 +1,149 @@
+"""A simulation as a function, for programs and notebooks: what ``pliant simulate`` does, and the jobs as a table.
+
+What simulates is loaded by the first call: ``from pliant import *`` in a policy's file needs none of it.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from pliant.model.errors import BatchError
+from pliant.model.nearest import nearest
+from pliant.policy.order import HALF_LIFE_S
+from pliant.policy.view import Policy
+from pliant.sim.instant import Instant
+from pliant.workloads.beliefs import EXACT
+from pliant.workloads.estimates import REQUESTED
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """What a simulation of ``workload`` under ``policy`` on ``nodes`` nodes came to.
+
+    ``metrics`` are the numbers of ``pliant simulate --json``, by the same names; ``RunMetrics`` in
+    ``pliant.history.outcomes`` says what each is. Times are in seconds; None is what there was nothing to count of.
+    ``classes`` has the numbers of each class of jobs, which that JSON has there too.
+
+    ``jobs`` is the table that ``--jobs-csv`` writes, column by column, as ``pandas.DataFrame(result.jobs)`` and
+    ``polars.DataFrame(result.jobs)`` take it: a row for each job, in order of submission; None where the file has an
+    empty cell.
+    """
+
+    workload: str
+    policy: str
+    nodes: int
+    metrics: dict[str, float | None]
+    classes: dict[str, dict[str, float | None]]
+    jobs: dict[str, list[Any]]
+
+    def __repr__(self) -> str:
+        rows = self._rows()
+        left, right = (max(len(row[i]) for row in rows) for i in (0, 1))
+        return "\n".join([self._title(), *(f"  {label:{left}}  {text:>{right}}" for label, text in rows)])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f'<tr><td style="text-align: left; white-space: pre">{escape(label)}</td><td>{escape(text)}</td></tr>'
+            for label, text in self._rows()
+        )
+        return f"<table><caption>{escape(self._title())}</caption>{rows}</table>"
+
+    def _title(self) -> str:
+        return f"{self.workload}: {self.policy} on {self.nodes:,} node{'s' if self.nodes > 1 else ''}"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """Of the command's table, all but how long it took to simulate: that is nothing of the result."""
+        from pliant.study.shown import shown
+
+        *sections, _ = shown({**self.metrics, "classes": self.classes})
+        return [row for section in sections for row in section]
+
+
+def simulate(  # noqa: PLR0913 -- as many as the command has options
+    workload: str | os.PathLike[str] | Iterable[Any],
+    policy: str | os.PathLike[str] | Policy | Callable[..., Policy] = "",
+    nodes: int = 0,
+    *,
+    malleable: float | None = None,
+    compat: bool = False,
+    rigid: bool = False,
+    start: str = "",
+    order: str = "",
+    weights: Mapping[str, float] | None = None,
+    half_life_s: float = HALF_LIFE_S,
+    instant: str = Instant.TOGETHER,
+    seed: int = 42,
+    estimates: str = REQUESTED,
+    belief: str = EXACT,
+    node_flops: float | None = None,
+    pass_interval_s: float | None = None,
+    cooldown_s: float | None = None,
+    offer_deadline_s: float | None = None,
+    resize_deadline_s: float | None = None,
+    cost: str = "",
+    failures: str = "",
+    requeue: bool = True,
+    strict: bool = False,
+    dependencies: bool = False,
+) -> Result:
+    """Simulate ``workload`` under ``policy`` on a machine of ``nodes`` nodes (0: what the workload says).
+
+    ``workload`` is what ``pliant simulate`` takes, a file or a generator such as ``"lublin:1000"``; or a sequence of
+    ``pliant.Job`` or of mappings with the names of its fields; or a table of them: a data frame, or a dict of lists.
+    For jobs that a program gives, resizes take no time unless ``cost`` says so, as for a trace.
+
+    ``policy`` is a name with parameters, ``"marginal:payback=5"``, or ``"FILE.py"``; or a class of one's own; or what
+    makes one when it is called, such as a ``functools.partial``; or one that is made: it is used as it is, and knows
+    what it has kept of an earlier simulation. Without one it is the workload's own, else easy, or with ``malleable``
+    the malleable one.
+
+    The others are the options of ``pliant simulate``, whose help explains them: times are in seconds, ``malleable`` is
+    a percentage, ``weights`` are users' by name. Raises a PliantError that says what is wrong, as the command does, and
+    warns of jobs that are left out as they need more nodes than there are.
+    """
+    from pliant.files.policy import PolicySpec, own_policy
+    from pliant.sim.job_rows import JobTable
+    from pliant.study.options import asked, queue_said
+    from pliant.study.simulation import simulation
+    from pliant.workloads.given import given_jobs
+
+    named = os.fspath(workload) if isinstance(workload, str | os.PathLike) else ""
+    own = PolicySpec(os.fspath(policy)) if isinstance(policy, str | os.PathLike) else own_policy(policy)
+    chosen = queue_said(named, start, order, weights, half_life_s)._replace(name=own.name, own=own.own)
+    known = [each.value for each in Instant]
+    if instant not in known:
+        raise BatchError(f"--instant: there is no {instant!r}{nearest(str(instant), known)}")
+    wish = asked(
+        named or "jobs",
+        nodes,
+        jobs=None if named else given_jobs(workload),
+        malleable=malleable,
+        compat=compat,
+        rigid=rigid,
+        seed=seed,
+        estimates=estimates,
+        belief=belief,
+        node_flops=node_flops,
+        pass_interval_s=pass_interval_s,
+        cooldown_s=cooldown_s,
+        offer_deadline_s=offer_deadline_s,
+        resize_deadline_s=resize_deadline_s,
+        cost=cost,
+        failures=failures,
+        requeue=requeue,
+        strict=strict,
+        dependencies=dependencies,
+    )
+    made = simulation(wish, chosen, Instant(instant))
+    if made.load.note:
+        warnings.warn(f"{made.load.note}; strict=True refuses them", stacklevel=2)
+    table = JobTable()
+    figures = made.run(table).figures(made.load)
+    classes = figures.pop("classes")
+    return Result(Path(wish.text).name, made.policy.name, made.load.nodes, figures, classes, table.columns())

@@ -1,0 +1,133 @@
+"""What a user asks of a simulation, on the command line or in a program: checked, and read where it names a file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
+
+from pliant.files.cost import read_cost
+from pliant.files.policy import PolicySpec
+from pliant.model.errors import BatchError
+from pliant.policy.order import HALF_LIFE_S
+from pliant.workloads.beliefs import EXACT
+from pliant.workloads.estimates import REQUESTED
+from pliant.workloads.failures import Failures, read_failures
+from pliant.workloads.job import SimJob
+from pliant.workloads.sources import Overrides, Wish
+
+LEAST = {
+    "nodes": 0,
+    "seed": 0,
+    "malleable": 0.0,
+    "node-flops": 1.0,
+    "pass-interval": 0.0,
+    "cooldown": 0.0,
+    "offer-deadline": 0.001,
+    "resize-deadline": 0.001,
+    "half-life": 1.0,
+}
+"""Of each number that an option takes."""
+
+
+def asked(  # noqa: PLR0913 -- as many as the command has options
+    workload: str,
+    nodes: int = 0,
+    *,
+    jobs: Sequence[SimJob] | None = None,
+    malleable: float | None = None,
+    compat: bool = False,
+    rigid: bool = False,
+    seed: int = 42,
+    estimates: str = REQUESTED,
+    belief: str = EXACT,
+    node_flops: float | None = None,
+    pass_interval_s: float | None = None,
+    cooldown_s: float | None = None,
+    offer_deadline_s: float | None = None,
+    resize_deadline_s: float | None = None,
+    cost: str = "",
+    failures: str = "",
+    requeue: bool = True,
+    strict: bool = False,
+    dependencies: bool = False,
+) -> Wish:
+    """The options of ``pliant simulate`` as a wish; ``jobs`` are given in place of a ``workload`` that is read. Raises
+    BatchError, which names the option."""
+    if malleable is not None and _real(malleable, "malleable", "percentage") > 100:
+        raise BatchError(f"--malleable: {malleable} is no percentage")
+    for option, text in (
+        ("estimates", estimates),
+        ("belief", belief),
+        ("cost", cost),
+        ("failures", failures),
+    ):
+        if not isinstance(text, str):
+            raise BatchError(f"--{option}: {text!r} is no text")
+    overrides = Overrides(
+        _seconds(pass_interval_s, "pass-interval"),
+        _seconds(cooldown_s, "cooldown"),
+        _seconds(offer_deadline_s, "offer-deadline"),
+        _seconds(resize_deadline_s, "resize-deadline"),
+        read_cost(cost) if cost else None,
+    )
+    wish = Wish(
+        workload,
+        _whole(nodes, "nodes"),
+        _whole(seed, "seed"),
+        rigid,
+        percent=malleable,
+        compat=compat,
+        estimates=estimates,
+        belief=belief,
+        node_flops=None if node_flops is None else _real(node_flops, "node-flops", "number of FLOP/s"),
+        overrides=overrides,
+        failures=_failures(failures, requeue=requeue),
+        jobs=jobs,
+        strict=strict,
+        dependencies=dependencies,
+    )
+    if compat and malleable is None:
+        raise BatchError("--compat changes nothing without --malleable")
+    return wish
+
+
+def queue_said(
+    workload: str,
+    start: str = "",
+    order: str = "",
+    weights: Mapping[str, float] | None = None,
+    half_life_s: float = HALF_LIFE_S,
+) -> PolicySpec:
+    """What is said of a policy beside its name. Raises BatchError."""
+    if weights and order not in ("fairshare", "weight") and (order or not workload.endswith(".toml")):
+        raise BatchError("--weight changes nothing without --order fairshare or --order weight")
+    half_life_s = _real(half_life_s, "half-life", "number of seconds")
+    return PolicySpec("", start or None, order or None, weights or {}, half_life_s)
+
+
+def _seconds(value: float | None, option: str) -> float | None:
+    return None if value is None else _real(value, option, "number of seconds")
+
+
+def _whole(value: object, option: str) -> int:
+    if not isinstance(value, Integral):
+        raise BatchError(f"--{option}: {value!r} is no whole number")
+    return int(_real(value, option, "whole number"))
+
+
+def _real(value: object, option: str, what: str) -> float:
+    """Of whatever library the number is."""
+    if not isinstance(value, Real) or not math.isfinite(value):
+        raise BatchError(f"--{option}: {value if isinstance(value, Real) else repr(value)} is no {what}")
+    if value < LEAST[option]:
+        raise BatchError(f"--{option}: {value} is too little; the least is {LEAST[option]:g}")
+    return float(value)
+
+
+def _failures(text: str, *, requeue: bool) -> Failures | None:
+    if text:
+        return read_failures(text, requeue=requeue)
+    if not requeue:
+        raise BatchError("--no-requeue changes nothing without --failures")
+    return None

@@ -1,0 +1,113 @@
+"""What people are shown of one simulation: its figures in words, without those that say nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pliant.history.metrics import THRASH_S
+
+_SPREAD = ("median", "p95", "p99", "max")
+_SECONDS = "{:,.2f} s"
+_RESIZES = (
+    ("expands", "expansions", "{:,}"),
+    ("expands_per_malleable_job", "  per malleable job", "{:,.2f}"),
+    ("shrinks", "shrinks", "{:,}"),
+    ("shrinks_per_malleable_job", "  per malleable job", "{:,.2f}"),
+    ("thrash", f"  undone within {THRASH_S:g} s", "{:,}"),
+    ("resizes_withdrawn", "withdrawn, not done in time", "{:,}"),
+    ("resizes_declined", "declined", "{:,}"),
+    ("resizes_failed", "failed", "{:,}"),
+    ("blocked_mean_s", "blocked by a resize, mean", _SECONDS),
+    ("resizing_node_s", "lost to joining and leaving", "{:,.0f} node s"),
+    ("paused_node_s", "lost to standing still", "{:,.0f} node s"),
+)
+_SECTIONS: tuple[tuple[tuple[str, str, str], ...], ...] = (
+    (
+        ("jobs", "jobs", "{:,}"),
+        ("left_out", "in the trace, but did not run", "{:,}"),
+        ("too_wide", "too wide for the machine, left out", "{:,}"),
+        ("failed", "of them failed", "{:,}"),
+        ("node_failures", "node failures", "{:,}"),
+        ("requeued", "  jobs requeued for them", "{:,}"),
+        ("lost_node_s", "  work lost", "{:,.0f} node s"),
+        ("makespan_s", "makespan", _SECONDS),
+        ("utilisation", "utilisation", "{:.2%}"),
+        ("useful_utilisation", "  less what stood still", "{:.2%}"),
+        ("goodput", "goodput", "{:.2%}"),
+    ),
+    (
+        ("wait_mean_s", "mean wait", _SECONDS),
+        ("wait_spread", "  median, 95 %, 99 %, longest", "{}"),
+        ("turnaround_mean_s", "mean turnaround", _SECONDS),
+        ("turnaround_spread", "  median, 95 %, 99 %, longest", "{}"),
+        ("bounded_slowdown_mean", "mean bounded slowdown", "{:,.4f}"),
+        ("bounded_slowdown_preferred_mean", "  by run time at preferred size", "{:,.4f}"),
+    ),
+    (
+        ("class_rigid", "rigid: mean wait, turnaround", "{}"),
+        ("class_moldable", "moldable: mean wait, turnaround", "{}"),
+        ("class_malleable", "malleable: mean wait, turnaround", "{}"),
+        ("class_evolving", "evolving: mean wait, turnaround", "{}"),
+        ("malleable_to_rigid_turnaround", "stretch, malleable over rigid", "{:,.4f}"),
+        ("users", "users", "{:,}"),
+        ("users_jain", "  Jain's index of their stretches", "{:.4f}"),
+    ),
+    (
+        ("promised", "promised a start", "{:,}"),
+        ("promises_broken", "  started later than that", "{:,}"),
+        ("promise_delay_max_s", "  by at most", _SECONDS),
+    ),
+    _RESIZES,
+    (
+        ("cpu_s", "CPU time", "{:.2f} s"),
+        ("jobs_per_cpu_s", "jobs per CPU second", "{:,.0f}"),
+        ("peak_mb", "peak memory", "{:.0f} MB"),
+    ),
+)
+"""What is shown: key, label and form, by sections."""
+
+
+_ONLY_WITH = {
+    "promised": ("promised", "promises_broken"),
+    "promises_broken": ("promise_delay_max_s",),
+    "left_out": ("left_out",),
+    "too_wide": ("too_wide",),
+    "paused_node_s": ("useful_utilisation",),
+    "resizes_withdrawn": ("resizes_withdrawn",),
+    "resizes_declined": ("resizes_declined",),
+    "resizes_failed": ("resizes_failed",),
+    "node_failures": ("node_failures", "requeued", "lost_node_s"),
+}
+"""Where the key is 0, these say nothing."""
+
+
+def shown(figures: Mapping[str, Any]) -> list[list[tuple[str, str]]]:
+    """Labels and texts of ``Ended.figures``, by sections; the last says what it took to simulate."""
+    values = _worth_showing(figures)
+    return [
+        [(label, form.format(values[key])) for key, label, form in section if values.get(key) is not None]
+        for section in _SECTIONS
+    ]
+
+
+def _worth_showing(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures without those that say nothing here, and several that make one row together."""
+    values = dict(figures)
+    for what in ("wait", "turnaround"):
+        spread = [figures[f"{what}_{each}_s"] for each in _SPREAD]
+        digits = 0 if spread[-1] >= 1000 else 2
+        values[f"{what}_spread"] = ", ".join(f"{each:,.{digits}f}" for each in spread) + " s"
+    if len(figures["classes"]) > 1:
+        for name, each in figures["classes"].items():
+            values[f"class_{name}"] = f"{each['wait_mean_s']:,.2f}, {each['turnaround_mean_s']:,.2f} s"
+    if figures["users"] < 2:
+        del values["users"], values["users_jain"]
+    if not figures["expands"] + figures["shrinks"]:
+        resizing = {key for key, _, _ in _RESIZES} - {"expands", "shrinks"}
+        values = {key: value for key, value in values.items() if key not in resizing or figures[key]}
+    for key, others in _ONLY_WITH.items():
+        if not figures[key]:
+            for each in others:
+                values.pop(each, None)
+    return values

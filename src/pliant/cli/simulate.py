@@ -31,6 +31,7 @@ from pliant.study.files import Files
 from pliant.study.grid import Grid, study
 from pliant.study.simulation import Ended, Sink, simulation
 from pliant.workloads.beliefs import EXACT
+from pliant.workloads.checkpoints import read_checkpoints
 from pliant.workloads.estimates import REQUESTED
 from pliant.workloads.failures import Failures, read_failures
 from pliant.workloads.sources import Overrides, Wish
@@ -72,6 +73,7 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
     cost: o.COST = "",
     failures: o.FAILURES = "",
     requeue: o.REQUEUE = True,
+    checkpoint: o.CHECKPOINT = "",
     strict: o.STRICT = False,
     dependencies: o.DEPENDENCIES = False,
     jobs_csv: o.JOBS_CSV = None,
@@ -106,6 +108,7 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
         failures=_failures(failures, requeue=requeue),
         strict=strict,
         dependencies=dependencies,
+        checkpoints=read_checkpoints(checkpoint) if checkpoint else None,
     )
     if compat and not malleable:
         raise BatchError("--compat changes nothing without --malleable")

@@ -30,7 +30,7 @@ def test_the_commands_of_the_page_print_what_it_says(tmp_path: Path, monkeypatch
             case _:
                 assert printed == text
                 compared += 1
-    assert compared == 4
+    assert compared == 5
 
 
 def run(line: str) -> str:

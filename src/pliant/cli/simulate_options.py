@@ -111,6 +111,13 @@ FAILURES = Annotated[
 REQUEUE = Annotated[
     bool, typer.Option(help="Submit jobs that lose a node again; else they end as NODE_FAIL.")
 ]
+CHECKPOINT = Annotated[
+    str,
+    typer.Option(
+        help="Jobs write checkpoints, as in interval=30min,cost=20s (and restart=1min), and go on from these after a "
+        "loss: malleable ones on what is left."
+    ),
+]
 DEPENDENCIES = Annotated[
     bool,
     typer.Option(

@@ -17,6 +17,7 @@ from pliant.report.words import count, seconds
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import SimEnd
 from pliant.workloads.beliefs import EXACT
+from pliant.workloads.checkpoints import Checkpoints
 from pliant.workloads.estimates import REQUESTED
 from pliant.workloads.failures import Failures
 from pliant.workloads.sources import Wish, Workload
@@ -77,6 +78,7 @@ def facts(wish: Wish, load: Workload, start: str | None, instant: Instant, end: 
     found = [text for so, text in stated if so]
     found += [f"{seconds(asked[key])} {what}" for key, what in patience if asked[key] is not None]
     found += _left_out(load)
+    found += _saving(load.checkpoints)
     found += _failing(load.failures, end)
     if _resizes_at_once(load):
         found.append("resizes take no time")
@@ -100,6 +102,14 @@ def _resizes_at_once(load: Workload) -> bool:
     """Whether there is something to resize, and it takes no time."""
     some = any(job.spec.job_class is JobClass.MALLEABLE for job in load.jobs)
     return some and load.settings.cost == INSTANT
+
+
+def _saving(checkpoints: Checkpoints | None) -> list[str]:
+    if checkpoints is None:
+        return []
+    interval_s, cost_s, restart_s = checkpoints
+    how = f"a checkpoint after each {seconds(interval_s)} of computing, written in {seconds(cost_s)}"
+    return [how + (f", and read in {seconds(restart_s)}" if restart_s else "")]
 
 
 def _failing(failures: Failures | None, end: SimEnd) -> list[str]:

@@ -163,10 +163,13 @@ class Clean(Event, frozen=True):
 
 
 class Lost(Event, frozen=True):
-    """Nodes are gone, with all that ran there. ``over``: jobs with groups there that had ended well before."""
+    """Nodes are gone, with all that ran there. ``over``: jobs with groups there that had ended well before.
+    ``restarting``: jobs that, if they are on, go on from a checkpoint at the largest size that they allow and have
+    left, if there is one."""
 
     nodes: NodeSet
     over: tuple[tuple[int, int], ...] = ()
+    restarting: tuple[int, ...] = ()
 
 
 class GroupsLost(Event, frozen=True):

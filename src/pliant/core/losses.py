@@ -11,7 +11,7 @@ from pliant.core.job import Job
 from pliant.core.resizes import Resizes
 from pliant.model.jobs import JobState
 from pliant.model.kinds import KINDS, Loss
-from pliant.model.nodes import NodeSet, hostlist
+from pliant.model.nodes import NodeSet, hostlist, lowest_bits, without
 
 
 class Losses(Resizes):
@@ -28,7 +28,7 @@ class Losses(Resizes):
         for _, _, job in list(self.state.running):
             newcomers = job.resize.nodes if job.resize is not None else 0
             if job.nodes & nodes.mask:
-                self._lose_nodes(job, nodes, event.over)
+                self._lose_nodes(job, nodes, event.over, restarts=job.id in event.restarting)
             if newcomers & nodes.mask and job.ending is None:
                 self._withdraw(job, "a node of the expansion is lost")
         self._news = True
@@ -45,16 +45,30 @@ class Losses(Resizes):
             # The resize was done before the job heard that a newcomer's node is gone.
             self._lose_nodes(job, NodeSet(lost))
 
-    def _lose_nodes(self, job: Job, nodes: NodeSet, over: Iterable[tuple[int, int]] = ()) -> None:
+    def _lose_nodes(
+        self, job: Job, nodes: NodeSet, over: Iterable[tuple[int, int]] = (), *, restarts: bool = False
+    ) -> None:
         """These nodes are gone, and with them the groups of the job there; but not those that had ended well before."""
         done = {group for number, group in over if number == job.id}
         groups = tuple(group for group in self.state.groups_on(job, nodes.mask) if group not in done)
-        self._lose(job, groups, f"lost node {nodes}", node=True)
+        why = f"lost node {nodes}"
+        if restarts and (gone := self._without(job, groups)):
+            self._go_on(job, gone, why, node=True)
+        else:
+            self._lose(job, groups, why, node=True)
+
+    def _without(self, job: Job, gone: tuple[int, ...]) -> tuple[int, ...]:
+        """The groups without which a job restarts that has lost ``gone``: it gives up the highest-numbered nodes too
+        that are too many for a size that it allows. None of them if it cannot go on."""
+        if not gone or job.ending is not None or not job.on or job.spec.keeps_size:
+            return ()
+        left = without(job.nodes, self.state.nodes_without(job, gone))
+        size = job.bounds.floor(left.bit_count())
+        return (*gone, *self.state.groups_on(job, without(left, lowest_bits(left, size)))) if size else ()
 
     def _lose(self, job: Job, groups: tuple[int, ...], why: str, *, node: bool) -> None:
         """The job goes on without these groups, as its kind has it, or is ended."""
-        state = self.state
-        present = state.groups(job)
+        present = self.state.groups(job)
         gone = tuple(group for group in dict.fromkeys(groups) if group in present)
         if not gone or job.ending is not None:
             return
@@ -63,8 +77,14 @@ class Losses(Resizes):
         if not left or loss is Loss.ENDS_JOB or (loss is Loss.IS_TOLD and job.root in gone):
             self._end(job, JobState.NODE_FAIL if node else JobState.FAILED, why)
             return
+        self._go_on(job, gone, why, node=node)
+
+    def _go_on(self, job: Job, gone: tuple[int, ...], why: str, *, node: bool) -> None:
+        state = self.state
         nodes = NodeSet(state.nodes_without(job, gone))
-        root = min(left) if job.root in gone else job.root
+        root = job.root
+        if root in gone:
+            root = min(group for group in state.groups(job) if group not in gone)
         self._record(r.GroupsLost(state.now, job.id, gone, nodes, root, why, node))
         if unclean := nodes.mask & ~state.lost_mask:
             self._leave(job, NodeSet(unclean))

@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from pliant.core import events as e
 from pliant.core.settings import NEVER
 from pliant.model.nodes import NodeSet
+from pliant.sim.running import RunningJob
 from pliant.workloads.failures import Outage
 
 MOST_REQUEUES = 100
-"""A job that has been ended so often by failing nodes is not submitted again: it would never be done."""
+"""A job that has been ended so often by failing nodes is not submitted again: it would never be done. Of one that
+writes checkpoints those losses count that came since the last."""
 PATIENCE = 100
 """So many failures and returns of each node, on average, may pass while jobs wait and none can start."""
 
@@ -38,8 +40,9 @@ class Breakdowns:
         self._soon = next(self._outages, None)
         self.at = NEVER if self._soon is None else self._soon.at
 
-    def events(self, now: float) -> list[e.Event]:
-        """All that happens to nodes up to ``now``: first those that are back, then those that fail."""
+    def events(self, now: float, runs: Iterable[RunningJob] = ()) -> list[e.Event]:
+        """All that happens to nodes up to ``now``: first those that are back, then those that fail. Of
+        ``runs`` those go on that write checkpoints, but not for ever."""
         back = lost = 0
         while self._soon is not None and self._soon.at <= now:
             bit = 1 << self._soon.node
@@ -50,7 +53,14 @@ class Breakdowns:
                 back |= bit
             self._advance()
         events: list[e.Event] = [e.Back(NodeSet(back))] if back else []
-        return [*events, e.Lost(NodeSet(lost))] if lost else events
+        if lost:
+            restarting = tuple(
+                run.number
+                for run in runs
+                if run.saving is not None and run.mask & lost and run.losses(now) < MOST_REQUEUES
+            )
+            events.append(e.Lost(NodeSet(lost), restarting=restarting))
+        return events
 
     def hopeless(self, progress: int, up: int) -> bool:
         """Asked before each outage while no job runs and none will be submitted, with ``up`` nodes there:

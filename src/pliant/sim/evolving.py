@@ -3,38 +3,35 @@
 from __future__ import annotations
 
 from pliant.model.jobs import Bounds, JobClass
-from pliant.model.speedup import Phase, Phases
+from pliant.model.speedup import Phases
 from pliant.sim.running import RunningJob
 from pliant.workloads.job import SimJob
 
 
 class EvolvingJob(RunningJob):
-    """A job with phases. ``left`` and ``whole`` are those of the present phase."""
+    """A job with phases. ``left`` and ``whole`` are those of the present one, number ``phase``."""
 
-    __slots__ = ("_next", "_phase", "_phases", "_scale")
+    __slots__ = ("_phases", "_scale")
 
     def __init__(self, number: int, job: SimJob, phases: Phases, mask: int, now: float) -> None:
         super().__init__(number, job, mask, now)
         preferred = job.spec.nodes.preferred
         self._scale = job.time(preferred) / phases.time(preferred)
         self._phases = phases.phases
-        self._next = 0
-        self._phase: Phase = self._phases[0]
-        self.advance()
 
     def time(self, nodes: int) -> float:
-        return self._scale * self._phase.time(nodes)
+        return self._scale * self._phases[self.phase].time(nodes)
 
-    def advance(self) -> bool:
-        if self._next == len(self._phases):
+    def advance(self, now: float) -> bool:
+        if self.phase + 1 == len(self._phases):
             return False
-        self._phase = self._phases[self._next]
-        self._next += 1
+        self.settle(now)
+        self.phase += 1
         self.left = 1.0
         return True
 
     def wish(self) -> Bounds | None:
-        phase, bounds = self._phase, self.job.spec.nodes
+        phase, bounds = self._phases[self.phase], self.job.spec.nodes
         if not phase.wants(self.mask.bit_count()):
             return None
         low = phase.min if bounds.allows(phase.min) else bounds.above(phase.min)

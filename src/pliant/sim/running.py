@@ -7,17 +7,22 @@ from typing import NamedTuple
 from pliant.core import commands as c
 from pliant.model.jobs import Bounds
 from pliant.model.kinds import KINDS, Loss
+from pliant.sim.checkpoints import START, Saved, Saving
+from pliant.workloads.checkpoints import Checkpoints
 from pliant.workloads.job import SimJob
 
 
 class RunningJob:
     """A job that has been started. ``left`` is the share of its work still to do at ``since``; it computes
     at rate 1 / ``whole``, or stands still if that is None. ``turn`` tells stale ends from the valid one.
-    ``held`` are the node-seconds it had held at ``held_at``."""
+    ``held`` are the node-seconds it had held at ``held_at``.
+
+    After a loss it goes on from ``saved``, and had held ``saved_held`` node-seconds there. ``saving`` are its
+    checkpoints, if it writes some."""
 
     __slots__ = (
-        "accepted", "began", "held", "held_at", "job", "left", "mask", "number", "offer", "since", "still_s", "turn",
-        "whole",
+        "accepted", "began", "held", "held_at", "job", "left", "mask", "number", "offer", "phase", "saved",
+        "saved_held", "saving", "since", "still_s", "turn", "whole",
     )  # fmt: skip
 
     def __init__(self, number: int, job: SimJob, mask: int, now: float) -> None:
@@ -25,6 +30,10 @@ class RunningJob:
         self.job = job
         self.mask = mask
         self.left = 1.0
+        self.phase = 0
+        self.saved = START
+        self.saved_held = 0.0
+        self.saving: Saving | None = None
         self.began = self.since = self.held_at = now
         self.held = 0.0
         self.whole: float | None = None
@@ -37,8 +46,8 @@ class RunningJob:
         """Seconds that ``whole`` stands for on ``nodes`` nodes."""
         return self.job.time(nodes)
 
-    def advance(self) -> bool:
-        """What there was to do is done: whether there is more."""
+    def advance(self, now: float) -> bool:  # noqa: ARG002 - for those that have phases
+        """What there was to do is done at ``now``: whether there is more."""
         return False
 
     def wish(self) -> Bounds | None:
@@ -48,8 +57,26 @@ class RunningJob:
     def settle(self, now: float) -> None:
         """Book the work done up to ``now``."""
         if self.whole is not None:
-            self.left = max(0.0, self.left - (now - self.since) / self.whole)
+            passed = now - self.since
+            if self.saving is not None:
+                passed = self._save(self.saving, passed, self.whole)
+            self.left = max(0.0, self.left - passed / self.whole)
         self.since = now
+
+    def _save(self, saving: Saving, passed: float, whole: float) -> float:
+        """Book the last checkpoint of the time that has passed: for how long of it the job has computed."""
+        if written := saving.written(passed):
+            self.saved = Saved(max(0.0, self.left - saving.computed(written) / whole), self.phase)
+            before = self.since + written - self.held_at
+            self.saved_held = self.held + self.mask.bit_count() * before
+        computed = saving.computed(passed)
+        saving.go(passed)
+        return computed
+
+    def lasts(self, whole: float) -> float:
+        """How long what is left takes from now on, at the rate 1 / ``whole``."""
+        seconds = self.left * whole
+        return seconds if self.saving is None else self.saving.lasts(seconds)
 
     def hold(self, now: float) -> float:
         """The node-seconds held up to ``now``; to be asked before the nodes change."""
@@ -57,12 +84,38 @@ class RunningJob:
         self.held_at = now
         return self.held
 
+    def write(self, plan: Checkpoints) -> None:
+        """It writes checkpoints, if a loss would be its end."""
+        if KINDS[self.job.spec.kind].loss is Loss.ENDS_JOB:
+            self.saving = Saving(plan)
+
+    def go_on(self, saved: Saved) -> None:
+        """This is where it goes on, at present and after the next loss."""
+        self.saved = saved
+        self.left, self.phase = saved.left, saved.phase
+        if self.saving is not None:
+            self.saving.restart(saved)
+
+    def losses(self, now: float) -> int:
+        """How often it has lost nodes since what it would go on from was saved."""
+        self.settle(now)
+        return self.saved.vain
+
+    def fall_back(self, now: float) -> float:
+        """What was done since ``saved`` is lost: the node-seconds that were held in vain."""
+        self.settle(now)
+        vain = max(0.0, self.hold(now) - self.saved_held)
+        self.saved_held = self.held
+        self.go_on(self.saved._replace(vain=self.saved.vain + 1))
+        return vain
+
     def lose(self, mask: int, now: float) -> bool:
         """These nodes are gone. What was to be done there others have to do, who then take longer, which is the
         answer; or it is lost, and makes no difference to them."""
         self.hold(now)
         self.mask &= ~mask
-        if self.whole is None or KINDS[self.job.spec.kind].loss is not Loss.IS_TOLD:
+        others = self.saving is not None or KINDS[self.job.spec.kind].loss is Loss.IS_TOLD
+        if self.whole is None or not others:
             return False
         self.settle(now)
         return True

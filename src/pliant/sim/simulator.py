@@ -19,10 +19,12 @@ from pliant.model.nodes import NodeSet, lowest_bits, without
 from pliant.model.wishes import Wish
 from pliant.policy.view import Policy
 from pliant.sim.breakdowns import MOST_REQUEUES, Breakdowns
+from pliant.sim.checkpoints import Saved
 from pliant.sim.evolving import new_run
 from pliant.sim.instant import Instant
 from pliant.sim.refusals import check_dependencies, check_jobs, restless, sleepless, stuck
 from pliant.sim.running import Follower, Former, RunningJob
+from pliant.workloads.checkpoints import Checkpoints
 from pliant.workloads.failures import Failures
 from pliant.workloads.job import SimJob
 
@@ -46,7 +48,8 @@ class SimEnd(NamedTuple):
     """``jobs`` jobs were simulated until ``at`` seconds, in ``calls`` calls of the core.
 
     ``node_failures`` times a node has failed, and ``requeued`` times a job that lost one was submitted again.
-    ``lost_node_s`` are the node-seconds that jobs had held when a failing node ended them.
+    ``lost_node_s`` are the node-seconds that jobs had held when a failing node ended them, or set them back to a
+    checkpoint: with these, those held since the last.
     """
 
     at: float
@@ -62,13 +65,14 @@ class Conditions(NamedTuple):
 
     ``starting``: a job computes only after its groups have started, at the cost of the settings. ``instant``
     is the order in which events of one instant reach the core. With ``failures`` nodes fail and return, until
-    all jobs have ended.
+    all jobs have ended. With ``checkpoints`` jobs write these, and go on from them.
     """
 
     settings: Settings = Settings()
     starting: bool = False
     instant: Instant = Instant.TOGETHER
     failures: Failures | None = None
+    checkpoints: Checkpoints | None = None
 
 
 PLAIN = Conditions()
@@ -91,7 +95,7 @@ class Simulator:
         conditions: Conditions = PLAIN,
         sink: Callable[[r.Record], None] | None = None,
     ) -> None:
-        settings, starting, instant, failures = conditions
+        settings, starting, instant, failures, self._checkpoints = conditions
         check_jobs(jobs, nodes)
         ordered = sorted(jobs, key=attrgetter("spec.submit_s"))
         self._count = len(ordered)
@@ -129,7 +133,8 @@ class Simulator:
         self._waiting: dict[int, SimJob] = {}
         self._ended = 0
         self._calls = 0
-        self._requeues: dict[int, int] = {}
+        self._requeues: dict[int, Saved] = {}
+        """Where jobs go on that were requeued and wait, by their number."""
         self._requeued = 0
         self._lost_node_s = 0.0
         self._carry_out: dict[type[c.Command], Callable[[Any], None]] = {
@@ -194,7 +199,7 @@ class Simulator:
             _, _, happen, run, turn = heappop(heap)
             happen(run, turn)
         if self._breakdowns.at <= now:
-            self._events += self._breakdowns.events(now)
+            self._break_down()
         while self._due <= now:
             self._submit_next()
         if self._wake <= now:
@@ -217,7 +222,7 @@ class Simulator:
             if not early:
                 happen(run, turn)
         if self._breakdowns.at <= now:
-            self._events += self._breakdowns.events(now)
+            self._break_down()
         if self._wake <= now:
             self._tick()
         while self._due <= now:
@@ -230,6 +235,10 @@ class Simulator:
                 self._events.append(e.Tick())  # its processors are free already: only the pass is due
             self._tell()
         self._tell()
+
+    def _break_down(self) -> None:
+        runs = () if self._checkpoints is None else self._runs.values()
+        self._events += self._breakdowns.events(self._now, runs)
 
     def _submit_next(self) -> None:
         """Submit the next job, which is due."""
@@ -278,6 +287,10 @@ class Simulator:
         number = command.job
         mask = command.nodes.mask
         run = self._runs[number] = new_run(number, self._waiting.pop(number), mask, self._now)
+        if self._checkpoints is not None:
+            run.write(self._checkpoints)
+        if self._requeues and (saved := self._requeues.pop(number, None)) is not None:
+            run.go_on(saved)
         if self._starting:
             cost = self._cost
             self._at(self._now + cost.start_s + cost.start_each_s * mask.bit_count(), self._begin, run)
@@ -356,12 +369,12 @@ class Simulator:
         run.whole = run.time(run.mask.bit_count())
         run.turn += 1
         ending = self._cost.end_s if self._starting else 0.0
-        self._at(now + run.left * run.whole + ending, self._finish, run)
+        self._at(now + run.lasts(run.whole) + ending, self._finish, run)
 
     def _finish(self, run: RunningJob, turn: int) -> None:
         if turn != run.turn:
             return
-        if run.advance():
+        if run.advance(self._now):
             self._compute(run)
             self._ask(run)
         else:
@@ -373,8 +386,6 @@ class Simulator:
         self._ended += not requeue
         if self._followers and not requeue:
             self._follow(run.job.spec.name)
-        if self._requeues:
-            self._requeues.pop(run.number, None)
         self._events.append(e.Ended(run.number, exit_code, requeue=requeue))
         if not self._cost.leave_s:
             mask = run.mask
@@ -395,23 +406,30 @@ class Simulator:
         self._submit(follower.job)
 
     def _lose(self, run: RunningJob) -> None:
-        """A node of the job has failed and its work is lost: submit it again, but not for ever."""
-        self._lost_node_s += run.hold(self._now)
-        times = self._requeues.pop(run.number, 0) + 1
-        again = self._failures is not None and self._failures.requeue and times <= MOST_REQUEUES
+        """A node of the job has failed and its work is lost, or set back: submit it again, but not for ever."""
+        self._lost_node_s += run.fall_back(self._now)
+        requeue = self._failures is not None and self._failures.requeue
+        again = requeue and run.saved.vain <= MOST_REQUEUES
         self._over(run, KILLED, requeue=again)
         if again:
             self._requeued += 1
             self._submit(run.job, requeue_of=run.number)
-            self._requeues[self._submitted] = times
+            self._requeues[self._submitted] = run.saved
 
     def _lose_groups(self, records: Sequence[r.Record]) -> None:
-        """Jobs that go on without nodes that have failed."""
+        """Jobs that go on without nodes that have failed, or that they give up then."""
         for record in records:
             if type(record) is r.GroupsLost:
                 run = self._runs[record.job]
+                if run.saving is not None:
+                    self._lost_node_s += run.fall_back(self._now)
                 if run.lose(record.nodes.mask, self._now):
                     self._compute(run)
+                if run.saving is not None:
+                    self._ask(run)
+                    given_up = NodeSet(without(record.nodes.mask, self.core.state.lost_mask))
+                    if given_up and not self._cost.leave_s:
+                        self._events.append(e.Clean(run.number, given_up))
 
     def _accept(self, run: RunningJob, _turn: int) -> None:
         offer = self._current(run)

@@ -77,7 +77,7 @@ class Simulation(NamedTuple):
                 keep(record)
 
         began = time.process_time()
-        conditions = Conditions(load.settings, load.starting, self.instant, load.failures)
+        conditions = Conditions(load.settings, load.starting, self.instant, load.failures, load.checkpoints)
         sink = add if keep is None else both
         with at_work(self.policy):
             end = Simulator(load.jobs, load.nodes, self.policy, conditions, sink).run(progress)

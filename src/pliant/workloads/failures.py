@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-import re
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from itertools import chain
@@ -15,9 +14,9 @@ from typing import NamedTuple
 from pliant.core.settings import NEVER
 from pliant.model.errors import BatchError
 from pliant.model.limits import whole
+from pliant.workloads.durations import duration
 
 FORM = "mtbf=1000h,repair=30min[,seed=N], or a CSV file of node,fail_s,return_s"
-UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 FIXED = "fixed:"
 HEADER = ["node", "fail_s", "return_s"]
 
@@ -104,21 +103,11 @@ def _parse(text: str) -> Drawn:
         raise BatchError(f"{wrong} seed: {given['seed']!r} is no whole number")
     repair = given["repair"]
     return Drawn(
-        mtbf_s=_duration(given["mtbf"], f"{wrong} mtbf"),
-        repair_s=_duration(repair.removeprefix(FIXED), f"{wrong} repair"),
+        mtbf_s=duration(given["mtbf"], f"{wrong} mtbf"),
+        repair_s=duration(repair.removeprefix(FIXED), f"{wrong} repair"),
         fixed=repair.startswith(FIXED),
         seed=seed,
     )
-
-
-def _duration(text: str, where: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|min|h|d)", text)
-    seconds = float(match[1]) * UNITS[match[2]] if match is not None else 0.0
-    if not seconds > 0:
-        raise BatchError(
-            f"{where}: {text!r} is no time above 0 with a unit; write it as in 90s, 30min, 12h, 7d"
-        )
-    return seconds
 
 
 def _read(path: Path) -> tuple[Down, ...]:

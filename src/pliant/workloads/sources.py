@@ -19,6 +19,7 @@ from pliant.model.limits import GENERATED_JOBS, MOST_NODES, whole
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.order import ORDERS
 from pliant.workloads.beliefs import EXACT, with_beliefs
+from pliant.workloads.checkpoints import Checkpoints
 from pliant.workloads.estimates import REQUESTED, with_estimates
 from pliant.workloads.failures import Failures
 from pliant.workloads.formats.batches import batch_jobs
@@ -61,6 +62,7 @@ class Workload(NamedTuple):
     left_out: int = 0
     hurried: bool = False
     too_wide: Sequence[JobSpec] = ()
+    checkpoints: Checkpoints | None = None
 
     @property
     def note(self) -> str:
@@ -112,6 +114,7 @@ class Wish(NamedTuple):
     jobs: Sequence[SimJob] | None = None
     strict: bool = False
     dependencies: bool = False
+    checkpoints: Checkpoints | None = None
 
 
 def read_workload(wish: Wish) -> Workload:
@@ -145,6 +148,7 @@ def read_workload(wish: Wish) -> Workload:
     settings = wish.overrides.settings(load.settings)
     if wish.overrides.resize_deadline_s is None and not load.hurried:
         settings = patient(settings, load.nodes)
+    load = load._replace(checkpoints=wish.checkpoints)
     return load._replace(jobs=jobs, fixed=fixed, settings=settings, failures=failures, too_wide=too_wide)
 
 

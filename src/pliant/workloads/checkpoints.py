@@ -1,0 +1,40 @@
+"""Checkpoints as a user asks for them: how often jobs write one, and what it takes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pliant.model.errors import BatchError
+from pliant.workloads.durations import duration
+
+FORM = "interval=30min,cost=20s[,restart=1min]"
+
+
+class Checkpoints(NamedTuple):
+    """Whenever a job has computed for ``interval_s`` since its last checkpoint it writes one, and stands still for
+    ``cost_s``; before it goes on from one after a loss, it stands still for ``restart_s``."""
+
+    interval_s: float
+    cost_s: float
+    restart_s: float = 0.0
+
+
+def read_checkpoints(text: str) -> Checkpoints:
+    """Checkpoints as a user writes them: see ``FORM``. BatchError says what is wrong."""
+    wrong = f"checkpoint: {text}:"
+    given: dict[str, str] = {}
+    for part in text.split(","):
+        key, _, value = (word.strip() for word in part.partition("="))
+        if key not in ("interval", "cost", "restart"):
+            raise BatchError(f"{wrong} {key!r} is none of interval, cost and restart; write {FORM}")
+        if key in given:
+            raise BatchError(f"{wrong} {key} is there twice; write {FORM}")
+        given[key] = value
+    for key in ("interval", "cost"):
+        if key not in given:
+            raise BatchError(f"{wrong} {key} is missing; write {FORM}")
+    return Checkpoints(
+        duration(given["interval"], f"{wrong} interval"),
+        duration(given["cost"], f"{wrong} cost", or_none=True),
+        duration(given.get("restart", "0s"), f"{wrong} restart", or_none=True),
+    )

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 from test_evolving import evolving_jobs
-from test_simulation import NODES, elastic_jobs, policies_, settings_
+from test_simulation import policies_
 from workloads import rigid
 
 from pliant.core import records as r
@@ -30,6 +30,7 @@ from pliant.policy.registry import make
 from pliant.sim.breakdowns import MOST_REQUEUES
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import Conditions, SimEnd, Simulator, simulate
+from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
 from pliant.workloads.checkpoints import Checkpoints, read_checkpoints
 from pliant.workloads.failures import Down, Drawn, Failures
 from pliant.workloads.job import SimJob
@@ -237,7 +238,7 @@ drawn_ = st.builds(
 
 @settings(max_examples=80, deadline=None)
 @given(
-    st.one_of(elastic_jobs(), evolving_jobs()),
+    st.one_of(elastic_jobs, evolving_jobs()),
     policies_,
     settings_,
     drawn_,
@@ -315,7 +316,7 @@ class Walk:
 
 @settings(max_examples=120, deadline=None)
 @given(
-    elastic_jobs(),
+    elastic_jobs,
     policies_,
     st.sampled_from([INSTANT, ResizeCost(start_s=3.0, start_each_s=0.0, blocked_s=0.0, leave_s=0.0)]),
     st.one_of(st.none(), drawn_),

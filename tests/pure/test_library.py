@@ -84,6 +84,7 @@ WORKLOADS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("feitelson:100", {"order": "shortest", "estimates": "factor:2", "policy": "conservative"}, ["--order", "shortest", "--estimates", "factor:2", "--policy", "conservative"]),
     ("lublin:150", {"nodes": 32, "failures": "mtbf=2d,repair=1h", "requeue": False}, ["--nodes", "32", "--failures", "mtbf=2d,repair=1h", "--no-requeue"]),
     ("lublin:150", {"nodes": 32, "failures": "mtbf=2d,repair=1h"}, ["--nodes", "32", "--failures", "mtbf=2d,repair=1h"]),
+    ("lublin:150", {"nodes": 32, "failures": "mtbf=2d,repair=1h", "checkpoint": "interval=1h,cost=1min"}, ["--nodes", "32", "--failures", "mtbf=2d,repair=1h", "--checkpoint", "interval=1h,cost=1min"]),
     ("paper3:10", {"policy": "dmr-wide", "cooldown_s": 3, "resize_deadline_s": 9, "offer_deadline_s": 9}, ["--policy", "dmr-wide", "--cooldown", "3", "--resize-deadline", "9", "--offer-deadline", "9"]),
 ]  # fmt: skip
 
@@ -239,6 +240,7 @@ def test_workloads_that_are_refused(workload: Any, message: str) -> None:
         ({"belief": None}, "--belief: None is no text"),
         ({"cost": "starts=1"}, "there is no 'starts'; did you mean 'start_s'"),
         ({"failures": "mtbf=1"}, "failures"),
+        ({"checkpoint": "interval=1"}, "checkpoint"),
         ({"policy": "esay"}, "there is no policy 'esay'; did you mean 'easy'"),
         ({"policy": "marginal:pay=5"}, "has no parameter 'pay'"),
         ({"policy": "none.py"}, r"none\.py: there is no such file"),

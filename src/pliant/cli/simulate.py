@@ -28,7 +28,6 @@ from pliant.study.grid import Grid, study
 from pliant.study.options import asked, queue_said
 from pliant.study.simulation import Sink, simulation
 from pliant.workloads.beliefs import EXACT
-from pliant.workloads.checkpoints import read_checkpoints
 from pliant.workloads.estimates import REQUESTED
 
 QUIET_S = 2.0
@@ -102,7 +101,7 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
         requeue=requeue,
         strict=strict,
         dependencies=dependencies,
-        checkpoints=read_checkpoints(checkpoint) if checkpoint else None,
+        checkpoint=checkpoint,
     )
     names = policy_names(policy)
     grid = Grid(wish, [said._replace(name=name) for name in names], shares, seeds, instant)

@@ -89,6 +89,7 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
     cost: str = "",
     failures: str = "",
     requeue: bool = True,
+    checkpoint: str = "",
     strict: bool = False,
     dependencies: bool = False,
 ) -> Result:
@@ -137,6 +138,7 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
         cost=cost,
         failures=failures,
         requeue=requeue,
+        checkpoint=checkpoint,
         strict=strict,
         dependencies=dependencies,
     )

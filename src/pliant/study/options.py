@@ -11,6 +11,7 @@ from pliant.files.policy import PolicySpec
 from pliant.model.errors import BatchError
 from pliant.policy.order import HALF_LIFE_S
 from pliant.workloads.beliefs import EXACT
+from pliant.workloads.checkpoints import read_checkpoints
 from pliant.workloads.estimates import REQUESTED
 from pliant.workloads.failures import Failures, read_failures
 from pliant.workloads.job import SimJob
@@ -49,6 +50,7 @@ def asked(  # noqa: PLR0913 -- as many as the command has options
     cost: str = "",
     failures: str = "",
     requeue: bool = True,
+    checkpoint: str = "",
     strict: bool = False,
     dependencies: bool = False,
 ) -> Wish:
@@ -61,6 +63,7 @@ def asked(  # noqa: PLR0913 -- as many as the command has options
         ("belief", belief),
         ("cost", cost),
         ("failures", failures),
+        ("checkpoint", checkpoint),
     ):
         if not isinstance(text, str):
             raise BatchError(f"--{option}: {text!r} is no text")
@@ -86,6 +89,7 @@ def asked(  # noqa: PLR0913 -- as many as the command has options
         jobs=jobs,
         strict=strict,
         dependencies=dependencies,
+        checkpoints=read_checkpoints(checkpoint) if checkpoint else None,
     )
     if compat and malleable is None:
         raise BatchError("--compat changes nothing without --malleable")

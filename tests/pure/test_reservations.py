@@ -20,6 +20,7 @@ from pliant.model.nodes import NodeSet
 from pliant.plan.cost import INSTANT
 from pliant.policy.conservative import Conservative
 from pliant.policy.easy import BACKFILLED
+from pliant.policy.fcfs import FITS
 from pliant.policy.order import ORDERS, ordered
 from pliant.policy.registry import START_RULES
 from pliant.policy.view import ClusterView, Decision, Start
@@ -108,6 +109,19 @@ def test_one_that_passes_others_is_told_so() -> None:
     records = run(jobs, 3, Conservative(), Settings(cost=INSTANT))
     reasons = {record.job: record.reason for record in records if isinstance(record, r.JobStarted)}
     assert reasons[3] == BACKFILLED
+
+
+def test_those_that_come_together_and_fit_pass_nobody() -> None:
+    """With an index of the queue and without."""
+    jobs = [
+        SimJob(JobSpec(name=str(at), nodes=Bounds.exactly(1), walltime_s=9.0, submit_s=at), 9.0)
+        for at in (0.0, 1.0, 1.0)
+    ]
+    for index in (1, 64):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(beside, "LONG", index)
+            records = run(jobs, 3, Conservative(), Settings(cost=INSTANT))
+            assert [each.reason for each in records if isinstance(each, r.JobStarted)] == [FITS] * 3
 
 
 def test_one_that_is_cancelled_as_its_place_comes() -> None:

@@ -195,7 +195,8 @@ class Places:
             new = sum(1 for job in queue if job.id > self._last)
         else:
             coming = set(due)
-            self.first = next((job.id for job in view.queue if job.id not in coming), 0)
+            stays = (job.id for job in view.queue if job.id <= self._last and job.id not in coming)
+            self.first = next(stays, 0)
             newcomers = backlog.after(self._last)
             self.looking = [*filter(None, map(backlog.get, due)), *newcomers]
             waiting, new = len(backlog), len(newcomers)

@@ -109,9 +109,9 @@ class Schedule:
         return back, over
 
     def forget(self, before: float) -> None:
-        """Nobody will turn out to have ended before this."""
-        self.horizon = before
-        self.recent = [entry for entry in self.recent if _end_of(entry) > before]
+        """Nobody will turn out to have ended before this. What has been forgotten once stays so."""
+        self.horizon = max(self.horizon, before)
+        self.recent = [entry for entry in self.recent if _end_of(entry) > self.horizon]
 
     def _next_arrival(self) -> float:
         return self._coming[-1].since if self._coming else float("inf")

@@ -8,6 +8,7 @@ What users import is here, and stays here; everything below may move.
   ``Decision`` is a ``Start`` or a ``Resize``, with its ``Reason``, a ``Promise``, a ``Wake`` or a ``Remember``.
   ``Bounds``, ``JobSpec``, ``JobClass``, ``JobKind`` and ``JobState`` are what is known of a job.
 - Simulations: ``simulate`` runs a workload under a policy and gives a ``Result``, with metrics and a table of jobs.
+  ``compare`` runs it under several, and gives a ``Comparison``: their figures, and what differs, job by job.
   A ``Job`` is one of a workload that is made in a program; ``testing.check_policy`` looks for workloads under which
   a policy goes wrong.
 - All: ``PliantError``, the root of all errors, and ``PolicyError``.
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from pliant.policy.view import Resize as Resize
     from pliant.policy.view import Start as Start
     from pliant.policy.view import Wake as Wake
+    from pliant.study.comparison import Comparison as Comparison
+    from pliant.study.comparison import compare as compare
     from pliant.study.library import Result as Result
     from pliant.study.library import simulate as simulate
     from pliant.workloads.given import Job as Job
@@ -50,6 +53,7 @@ __all__ = [
     "Amdahl",
     "Bounds",
     "ClusterView",
+    "Comparison",
     "Decision",
     "Downey",
     "End",
@@ -69,6 +73,7 @@ __all__ = [
     "Result",
     "Start",
     "Wake",
+    "compare",
     "simulate",
 ]
 _ROOMS = ("apgas", "mpi", "testing")
@@ -79,6 +84,7 @@ _HOMES = {
     "JobKind": "model.kinds",
     **dict.fromkeys(("Amdahl", "Downey"), "model.speedup"),
     "Job": "workloads.given",
+    **dict.fromkeys(("Comparison", "compare"), "study.comparison"),
     **dict.fromkeys(("Result", "simulate"), "study.library"),
 }
 """Where they are, if not among what policies see and answer."""

@@ -17,6 +17,7 @@ from pliant.history.gantt import Gantt
 from pliant.history.lives import ROWS, Listener
 from pliant.history.metrics import Metrics
 from pliant.history.outcomes import Outcomes
+from pliant.history.turnarounds import Turnarounds
 from pliant.sim.evalys_csv import EvalysCsv
 from pliant.sim.job_rows import JobRows
 from pliant.sim.swf_schedule import SwfSchedule
@@ -34,7 +35,9 @@ FOLDS = [
     ("sim.calibration", "_Work"),
 ]
 """(module, part); a function's IGNORES are its module's, a class's are its own."""
-LISTENERS: list[type[Listener]] = [Metrics, Outcomes, Gantt, Dense, JobRows, EvalysCsv, SwfSchedule]
+LISTENERS: list[type[Listener]] = [
+    Metrics, Outcomes, Gantt, Dense, JobRows, EvalysCsv, SwfSchedule, Turnarounds,
+]  # fmt: skip
 NO_FOLDS = {("terminal.progress", "LiveView")}
 """It counts what has ended, and draws the state."""
 ROOMS = ("testing", "reproduce", "measure")

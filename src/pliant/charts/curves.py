@@ -140,30 +140,31 @@ def _distribution(axes: Any, spread: Sample, floor: float, look: dict[str, Any])
 
 
 def _share_axes(axes: Any, spread: Sample, title: str, floor: float) -> None:
-    """Axes for ``spread``, logarithmic from ``floor`` on where its values lie far apart."""
+    """Axes for ``spread``, logarithmic from ``floor`` on where its values lie far apart; slowdowns are always so drawn:
+    twice as slow is as far from 1 as from 2 to 4."""
     axes.set_ylim(0, 1.02)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0], ["0 %", "25 %", "50 %", "75 %", "100 %"])
     axes.set_title(title, fontsize=FONT + 1, color=INK, loc="left", fontweight="bold")
     most = spread.values[-1] if spread.values else floor
     times = title != "bounded slowdown"
-    if most > MANY * floor:
+    if most > MANY * floor or not times:
         axes.set_xscale("log")
-        known, least = _TIMES if times else _FACTORS, spread.values[0]
+        most = max(most, 2.0 * floor)  # if all values are the same, still an axis
+        least = spread.values[0] if spread.values else floor
+        known = _TIMES if times else _FACTORS if most > MANY else _SMALL_FACTORS
         left = max(tick for tick in known if tick <= max(floor, least))
         axes.set_xlim(left * 0.9, most * 1.15)
         ticks = [tick for tick in known if left <= tick <= most * 1.15]
-        names = [_time(tick) if times else f"{tick:,.0f}" for tick in ticks]
+        names = [_time(tick) if times else f"{tick:,g}" for tick in ticks]
         if least < left:
             names[0] = f"≤ {names[0]}"
     else:
         from matplotlib.ticker import MaxNLocator
 
-        low = 0.0 if times else 1.0
-        # If all values are the same, still an axis.
-        most = low + 1.05 * (most - low) if most > low else low + 1.0
-        axes.set_xlim(low - 0.01 * (most - low), most)
-        ticks = [tick for tick in MaxNLocator(nbins=4).tick_values(low, most) if low <= tick <= most]
-        names = [f"{tick:g} s" if times and tick else f"{tick:g}" for tick in ticks]
+        most = 1.05 * most if most > 0 else 1.0  # if all values are the same, still an axis
+        axes.set_xlim(-0.01 * most, most)
+        ticks = [tick for tick in MaxNLocator(nbins=4).tick_values(0.0, most) if 0 <= tick <= most]
+        names = [f"{tick:g} s" if tick else "0" for tick in ticks]
     axes.set_xticks(ticks, names)
     axes.set_xticks([], minor=True)
     _plain_axes(axes)
@@ -171,6 +172,8 @@ def _share_axes(axes: Any, spread: Sample, title: str, floor: float) -> None:
 
 _TIMES = (1.0, 10.0, 60.0, 600.0, 3600.0, 6 * 3600.0, 86400.0, 7 * 86400.0, 70 * 86400.0, 700 * 86400.0)
 _FACTORS = tuple(10.0**k for k in range(9))
+_SMALL_FACTORS = (1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+"""Where slowdowns lie close together."""
 
 
 def _time(value: float) -> str:

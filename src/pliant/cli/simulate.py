@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from pliant.cli import simulate_options as o
 from pliant.cli import simulated
+from pliant.cli.simulate_differences import differences_tables
 from pliant.cli.simulate_outputs import Outputs, command_of
 from pliant.cli.simulate_tables import simulation_table, study_table
 from pliant.core.records import Record
@@ -25,7 +26,8 @@ from pliant.report.words import count, plain
 from pliant.sim.instant import Instant
 from pliant.study.files import Files
 from pliant.study.grid import Grid, study
-from pliant.study.options import asked, queue_said
+from pliant.study.groups import read_by
+from pliant.study.options import against_said, asked, queue_said
 from pliant.study.simulation import Sink, simulation
 from pliant.workloads.beliefs import EXACT
 from pliant.workloads.estimates import REQUESTED
@@ -70,6 +72,10 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
     checkpoint: o.CHECKPOINT = "",
     strict: o.STRICT = False,
     dependencies: o.DEPENDENCIES = False,
+    window: o.WINDOW = "",
+    warm_up: o.WARM_UP = "",
+    by: o.BY = "",
+    against: o.AGAINST = "",
     jobs_csv: o.JOBS_CSV = None,
     evalys_csv: o.EVALYS_CSV = None,
     swf: o.SWF = None,
@@ -102,13 +108,21 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
         strict=strict,
         dependencies=dependencies,
         checkpoint=checkpoint,
+        window=window,
+        warm_up=warm_up,
     )
     names = policy_names(policy)
-    grid = Grid(wish, [said._replace(name=name) for name in names], shares, seeds, instant)
+    grid = Grid(wish, [said._replace(name=name) for name in names], shares, seeds, instant, read_by(by))
+    if (by or against) and len(grid.rows) < 2:
+        option = "--by" if by else "--against"
+        raise BatchError(
+            f"{option}: nothing is compared; name two policies, or two percentages of malleable jobs"
+        )
+    grid = against_said(against, grid)
     files = Files(jobs_csv, records, swf, convert, evalys_csv, command_of(context))
     outputs = Outputs(report, files, as_json)
     outputs.check(grid, [workload, cost, failures, *(text for name in names for text in inputs_of(name))])
-    if report is None and (shares or seeds > 1 or len(names) > 1):
+    if report is None and (shares or seeds > 1 or len(names) > 1 or grid.windows > 1):
         _study(grid, workers, outputs)
     else:
         _single(grid, outputs)
@@ -194,7 +208,8 @@ def _study(grid: Grid, workers: int, outputs: Outputs) -> None:
         typer.echo(json.dumps(result))
     else:
         console = Console()
-        console.print(study_table(result, console))
+        for table in (study_table(result, console), *differences_tables(result, console)):
+            console.print(table)
 
 
 class _Progress:

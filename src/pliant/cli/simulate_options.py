@@ -10,6 +10,7 @@ import typer
 from pliant.policy import registry
 from pliant.policy.order import ORDERS
 from pliant.sim.instant import Instant
+from pliant.study.groups import LABELS
 from pliant.study.options import LEAST
 from pliant.workloads.sources import FORMS
 
@@ -123,6 +124,30 @@ DEPENDENCIES = Annotated[
     typer.Option(
         "--dependencies",
         help="Submit a trace's job its think time after the job that it follows has ended (SWF's fields 17 and 18).",
+    ),
+]
+WINDOW = Annotated[
+    str,
+    typer.Option(
+        help="Count these jobs alone, amid those before and after: 5000 jobs, 30d, several windows as in 5x30d, "
+        "10d..40d, or dates 1996-10-01..1996-11-01."
+    ),
+]
+WARM_UP = Annotated[
+    str,
+    typer.Option(
+        help="So many jobs, or as in 2d, are simulated before and after what is counted; else a tenth of the window."
+    ),
+]
+BY = Annotated[
+    str,
+    typer.Option(help=f"What differs, for each group of jobs too: {', '.join(LABELS)}, or several of them."),
+]
+AGAINST = Annotated[
+    str,
+    typer.Option(
+        help="What is compared with what: easy at the same percentage, easy@0, or @0 for each policy's own; else the "
+        "first policy, or of one policy the first percentage."
     ),
 ]
 STRICT = Annotated[

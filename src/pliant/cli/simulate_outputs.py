@@ -33,13 +33,13 @@ class Outputs(NamedTuple):
             if grid.most > 1:
                 raise BatchError(
                     f"{option} {path}: it has the jobs of one simulation; name one policy, at most "
-                    "one percentage, and no --seeds"
+                    "one percentage and one window, and no --seeds"
                 )
             if (suffix := SUFFIXES.get(option, path.suffix)) != path.suffix:
                 raise BatchError(
                     f"{option} {path}: name it FILE{suffix}, so that pliant simulate knows what it is"
                 )
-        simulated.check_one(self.report, grid.percents or (), grid.seeds, len(grid.policies))
+        simulated.check_one(self.report, grid)
         pages = [self.report, self.report.with_suffix(".json")] if self.report is not None else []
         check_outputs([*pages, *(path for _, path in named)], [text for text in inputs if text])
         for option, path in named:

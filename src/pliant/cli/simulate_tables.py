@@ -29,6 +29,8 @@ def simulation_table(title: str, figures: dict[str, Any]) -> Table:
 TITLES = {
     "wait_mean_s": ("wait,\ns", 1.0),
     "turnaround_mean_s": ("turn-\naround", 1.0),
+    "turnaround_p95_s": ("its\n95 %", 1.0),
+    "turnaround_max_s": ("long-\nest", 1.0),
     "bounded_slowdown_mean": ("bounded\nslowd.", 1.0),
     "bounded_slowdown_preferred_mean": ("by pre-\nferred", 1.0),
     "malleable_to_rigid_turnaround": ("mall./\nrigid", 1.0),
@@ -51,7 +53,16 @@ IN_JSON = ("left_out", "resizes_declined", "resizes_failed", "node_failures", "l
 """Not shown in the table, which has no room for more."""
 OFTEN_EMPTY = ("resizes_withdrawn", "too_wide", "failed", "requeued", "malleable_to_rigid_turnaround")
 """Shown only if some row has it."""
-DISPENSABLE = ("shrinks", "expands", "bounded_slowdown_mean", "malleable_to_rigid_turnaround", "makespan_s")
+DISPENSABLE = (
+    "shrinks",
+    "expands",
+    "bounded_slowdown_preferred_mean",
+    "malleable_to_rigid_turnaround",
+    "makespan_s",
+    "bounded_slowdown_mean",
+    "turnaround_p95_s",
+    "turnaround_max_s",
+)
 """What a narrow table does without, first to last."""
 
 
@@ -83,7 +94,9 @@ def _rows(result: Mapping[str, Any], keys: Sequence[str]) -> Table:
     rows = result["rows"]
     compared = len({row["policy"] for row in rows}) > 1
     policy = "" if compared else f"{result['policy']} on "
-    title = f"{Path(result['workload']).name}: {policy}{result['nodes']} nodes; mean ± 95 % interval"
+    several = any(row["runs"] > 1 for row in rows)
+    title = f"{Path(result['workload']).name}: {policy}{result['nodes']} nodes"
+    title += "; mean ± 95 % interval" if several else ""
     heading = Text(title, style="table.title")
     shown = Table(title=heading, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     # Where policies are compared, the table is wide: what is the same everywhere gives way.
@@ -108,9 +121,9 @@ def _cell(figure: Mapping[str, float | None], unit: float) -> str:
     mean, half = figure["mean"], figure["half"]
     if mean is None:
         return "-"
-    return _short(mean * unit) + (f"\n± {_short(half * unit)}" if half is not None else "")
+    return short(mean * unit) + (f"\n± {short(half * unit)}" if half is not None else "")
 
 
-def _short(number: float) -> str:
+def short(number: float) -> str:
     """About four digits."""
     return f"{number:,.{0 if number >= 1000 else 1 if number >= 10 else 2}f}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from pliant.cli.outputs import check_report, unwritable
@@ -16,6 +15,7 @@ from pliant.plan.cost import INSTANT
 from pliant.report.words import count, seconds
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import SimEnd
+from pliant.study.grid import Grid
 from pliant.workloads.beliefs import EXACT
 from pliant.workloads.checkpoints import Checkpoints
 from pliant.workloads.estimates import REQUESTED
@@ -23,15 +23,16 @@ from pliant.workloads.failures import Failures
 from pliant.workloads.sources import Wish, Workload
 
 
-def check_one(report: Path | None, shares: Sequence[float], seeds: int, policies: int) -> None:
+def check_one(report: Path | None, grid: Grid) -> None:
     """BatchError before anything is simulated, if there will be no report: it shows one simulation, and its
     directory must be one where files can be written."""
     if report is None:
         return
     asked = (
-        ("--policy", policies, "policy"),
-        ("--malleable", len(shares), "percentage"),
-        ("--seeds", seeds, "seed"),
+        ("--policy", len(grid.policies), "policy"),
+        ("--malleable", len(grid.percents or ()), "percentage"),
+        ("--seeds", grid.seeds, "seed"),
+        ("--window", grid.windows, "window"),
     )
     for option, number, one in asked:
         if number > 1:
@@ -78,6 +79,7 @@ def facts(wish: Wish, load: Workload, start: str | None, instant: Instant, end: 
     found = [text for so, text in stated if so]
     found += [f"{seconds(asked[key])} {what}" for key, what in patience if asked[key] is not None]
     found += _left_out(load)
+    found += _window(wish, load)
     found += _saving(load.checkpoints)
     found += _failing(load.failures, end)
     if _resizes_at_once(load):
@@ -96,6 +98,13 @@ def _left_out(load: Workload) -> list[str]:
         (len(load.too_wide), "left out, too wide for the machine"),
     )
     return [f"{count(number, 'job')} {why}" for number, why in reasons if number]
+
+
+def _window(wish: Wish, load: Workload) -> list[str]:
+    if wish.window is None:
+        return []
+    around = len(load.jobs) - len(load.counts)
+    return [f"figures of {count(len(load.counts), 'job')} ({wish.window.text}), and {around:,} around them"]
 
 
 def _resizes_at_once(load: Workload) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -112,6 +113,11 @@ def own_policy(policy: object) -> PolicySpec:
         what = f"class {name}" if isinstance(policy, type) else f"policy: {policy!r}"
         raise PolicyError(f"{what} is no policy: it has no decide(view)")
     return PolicySpec(name, own=policy)
+
+
+def spec_of(policy: object) -> PolicySpec:
+    """What a program names, or has at hand; PolicyError."""
+    return PolicySpec(os.fspath(policy)) if isinstance(policy, str | os.PathLike) else own_policy(policy)
 
 
 def _at_hand(policy: Any, name: str) -> Callable[..., Policy]:

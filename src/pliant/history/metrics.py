@@ -70,12 +70,8 @@ class Metrics(Listener):
 
     def summary(self) -> RunMetrics:
         """The metrics so far; running jobs count up to the last record."""
-        lives = self.lives
-        until = lives.now if lives.jobs else self._last_end
-        makespan = until - self._first if self._first is not None else 0.0
-        area = self._area + lives.in_use * max(0.0, until - lives.since)
+        makespan, area, capacity = self.spans()
         jobs, resizes = max(1, self._counted), max(1, sum(self._done.values()))
-        capacity = self._capacity.until(until) if self._first is not None else 0.0
         whole = capacity or float("inf")  # an empty run has none, and every share of it is 0
         waits, turnarounds = self._over.waits(), self._over.turnarounds()
         classes, fairness = self._over.classes(), self._over.fairness()
@@ -121,6 +117,15 @@ class Metrics(Listener):
             failed=self._failed,
             jobs=list(self._outcomes.jobs) if self._outcomes is not None else [],
         )
+
+    def spans(self) -> tuple[float, float, float]:
+        """The makespan in seconds, the node-seconds that jobs held in it, and those that there were."""
+        if self._first is None:
+            return 0.0, self._area, 0.0
+        lives = self.lives
+        until = lives.now if lives.jobs else self._last_end
+        area = self._area + lives.in_use * max(0.0, until - lives.since)
+        return until - self._first, area, self._capacity.until(until)
 
     # ---- rows ----------------------------------------------------------------------------------------
 

@@ -121,8 +121,8 @@ def _distributions(dense: Dense) -> list[str]:
     described = (
         "The curves show the share of jobs (upwards) that had at most a value (to the right). Wait: submission to "
         "start; turnaround: submission to end; bounded slowdown: turnaround over run time, run times under 10 s "
-        "taken as 10 s. Where values lie far apart the axis is logarithmic, and times under a second are drawn at "
-        "its left end."
+        "taken as 10 s. The axis of slowdowns is logarithmic, and so are the others where values lie far apart; times "
+        "under a second are drawn at their left end."
     )
     chart = _figure(lambda: curves.distributions(dense), title, described, "spread")
     return [f"<h2>{title}</h2>", chart, f'<p class="hint">{described}</p>', _quantile_rows(dense)]

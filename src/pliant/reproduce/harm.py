@@ -15,6 +15,7 @@ from pliant.reproduce import charts
 from pliant.reproduce.folder import Folder
 from pliant.reproduce.runs import Outcome, with_turnarounds
 from pliant.reproduce.traces import BASE, SEED, trace_jobs
+from pliant.study.differences import later
 from pliant.study.workers import Task
 from pliant.workloads.job import SimJob
 from pliant.workloads.malleability import make_malleable
@@ -25,8 +26,6 @@ SOFTER = ("entitled:certain=0.5", "entitled:certain=0.2")
 SHARES = (20.0, 50.0, 100.0)
 FREE = Settings(cost=INSTANT, cooldown_s=0.0)
 """Resizes take no time and may follow one another at once."""
-LATER_S = 60.0
-"""A job is later than under rigid EASY if it is so by more than this, and by more than a share of its turnaround."""
 TAIL = 0.95
 
 
@@ -119,24 +118,20 @@ def compared(
     before: Outcome, turnarounds: dict[int, float], after: Outcome, others: dict[int, float]
 ) -> Harm:
     """``others`` are the turnarounds under another policy, by the same numbers."""
-    longer = [(others[number] - turn, turn) for number, turn in turnarounds.items()]
-    count = len(longer)
-
-    def later(share: float) -> float:
-        return 100.0 * sum(more > LATER_S and more > share * turn for more, turn in longer) / count
+    who = later(turnarounds.values(), [others[number] for number in turnarounds])
 
     def change(now: float, then: float) -> float:
         return 100.0 * (now / then - 1.0) if then else 0.0
 
     return Harm(
-        count,
+        who.jobs,
         change(after.turnaround_mean_s, before.turnaround_mean_s),
         change(after.bounded_slowdown_mean, before.bounded_slowdown_mean),
         change(_tail(others), _tail(turnarounds)),
         change(max(others.values()), max(turnarounds.values())),
-        later(0.01),
-        later(0.1),
-        round(max(0.0, *(more for more, _ in longer)), 3),
+        who.later_1_percent,
+        who.later_10_percent,
+        who.worst_s,
         after.promises_broken,
         after.promised,
     )  # fmt: skip

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
-from pliant.core import records as r
 from pliant.core.settings import Settings
-from pliant.history.lives import ROWS, Life, Listener
 from pliant.history.metrics import RunMetrics
+from pliant.history.turnarounds import Turnarounds
 from pliant.model.jobs import JobClass
 from pliant.policy.view import Policy
 from pliant.study.simulation import Simulation
@@ -38,18 +38,6 @@ class Outcome(NamedTuple):
         return self.turnaround_mean_s - self.wait_mean_s
 
 
-class _Turnarounds(Listener):
-    """Each job's turnaround in seconds, by its number: the order of submission, from 1."""
-
-    IGNORES = frozenset(ROWS) - {"ended"}
-
-    def __init__(self) -> None:
-        self.by: dict[int, float] = {}
-
-    def ended(self, life: Life, end: r.JobEnded, _size: int) -> None:
-        self.by[life.job] = end.at - life.submit
-
-
 def simulation_of(jobs: Sequence[SimJob], nodes: int, policy: Policy, settings: Settings) -> Simulation:
     """One of jobs that are at hand, as they are."""
     return Simulation(Workload(list(jobs), nodes, settings, starting=False), policy)
@@ -64,9 +52,9 @@ def with_turnarounds(
     jobs: Sequence[SimJob], nodes: int, policy: Policy, settings: Settings
 ) -> tuple[Outcome, dict[int, float]]:
     """``outcome``, and each job's turnaround in seconds, by its number: the order of submission, from 1."""
-    turnarounds = _Turnarounds()
-    ended = simulation_of(jobs, nodes, policy, settings).run(turnarounds)
-    return summed(ended.metrics, jobs), turnarounds.by
+    listener = Turnarounds([job.spec for job in sorted(jobs, key=attrgetter("spec.submit_s"))])
+    ended = simulation_of(jobs, nodes, policy, settings).run(listener)
+    return summed(ended.metrics, jobs), dict(enumerate(listener.turnarounds, 1))
 
 
 def summed(summary: RunMetrics, jobs: Sequence[SimJob]) -> Outcome:

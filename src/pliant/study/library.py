@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from pliant.model.errors import BatchError
-from pliant.model.nearest import nearest
 from pliant.policy.order import HALF_LIFE_S
 from pliant.policy.view import Policy
 from pliant.sim.instant import Instant
@@ -32,7 +31,7 @@ class Result:
 
     ``jobs`` is the table that ``--jobs-csv`` writes, column by column, as ``pandas.DataFrame(result.jobs)`` and
     ``polars.DataFrame(result.jobs)`` take it: a row for each job, in order of submission; None where the file has an
-    empty cell.
+    empty cell. Of a window, ``metrics`` are of the jobs in it, and ``jobs`` has those around them too.
     """
 
     workload: str
@@ -92,6 +91,8 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
     checkpoint: str = "",
     strict: bool = False,
     dependencies: bool = False,
+    window: str = "",
+    warm_up: str = "",
 ) -> Result:
     """Simulate ``workload`` under ``policy`` on a machine of ``nodes`` nodes (0: what the workload says).
 
@@ -108,18 +109,15 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
     a percentage, ``weights`` are users' by name. Raises a PliantError that says what is wrong, as the command does, and
     warns of jobs that are left out as they need more nodes than there are.
     """
-    from pliant.files.policy import PolicySpec, own_policy
+    from pliant.files.policy import spec_of
     from pliant.sim.job_rows import JobTable
-    from pliant.study.options import asked, queue_said
+    from pliant.study.options import asked, instant_said, queue_said
     from pliant.study.simulation import simulation
     from pliant.workloads.given import given_jobs
 
     named = os.fspath(workload) if isinstance(workload, str | os.PathLike) else ""
-    own = PolicySpec(os.fspath(policy)) if isinstance(policy, str | os.PathLike) else own_policy(policy)
+    own = spec_of(policy)
     chosen = queue_said(named, start, order, weights, half_life_s)._replace(name=own.name, own=own.own)
-    known = [each.value for each in Instant]
-    if instant not in known:
-        raise BatchError(f"--instant: there is no {instant!r}{nearest(str(instant), known)}")
     wish = asked(
         named or "jobs",
         nodes,
@@ -141,8 +139,14 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
         checkpoint=checkpoint,
         strict=strict,
         dependencies=dependencies,
+        window=window,
+        warm_up=warm_up,
     )
-    made = simulation(wish, chosen, Instant(instant))
+    if wish.window is not None and wish.window.several > 1:
+        raise BatchError(
+            f"--window: {window} is {wish.window.several} simulations; pliant.compare makes several"
+        )
+    made = simulation(wish, chosen, instant_said(instant))
     if made.load.note:
         warnings.warn(f"{made.load.note}; strict=True refuses them", stacklevel=2)
     table = JobTable()

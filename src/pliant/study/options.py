@@ -9,13 +9,17 @@ from numbers import Integral, Real
 from pliant.files.cost import read_cost
 from pliant.files.policy import PolicySpec
 from pliant.model.errors import BatchError
+from pliant.model.nearest import nearest
 from pliant.policy.order import HALF_LIFE_S
+from pliant.sim.instant import Instant
+from pliant.study.grid import Against, Grid
 from pliant.workloads.beliefs import EXACT
 from pliant.workloads.checkpoints import read_checkpoints
 from pliant.workloads.estimates import REQUESTED
 from pliant.workloads.failures import Failures, read_failures
 from pliant.workloads.job import SimJob
 from pliant.workloads.sources import Overrides, Wish
+from pliant.workloads.windows import read_window
 
 LEAST = {
     "nodes": 0,
@@ -53,6 +57,8 @@ def asked(  # noqa: PLR0913 -- as many as the command has options
     checkpoint: str = "",
     strict: bool = False,
     dependencies: bool = False,
+    window: str = "",
+    warm_up: str = "",
 ) -> Wish:
     """The options of ``pliant simulate`` as a wish; ``jobs`` are given in place of a ``workload`` that is read. Raises
     BatchError, which names the option."""
@@ -64,6 +70,8 @@ def asked(  # noqa: PLR0913 -- as many as the command has options
         ("cost", cost),
         ("failures", failures),
         ("checkpoint", checkpoint),
+        ("window", window),
+        ("warm-up", warm_up),
     ):
         if not isinstance(text, str):
             raise BatchError(f"--{option}: {text!r} is no text")
@@ -90,6 +98,7 @@ def asked(  # noqa: PLR0913 -- as many as the command has options
         strict=strict,
         dependencies=dependencies,
         checkpoints=read_checkpoints(checkpoint) if checkpoint else None,
+        window=read_window(window, warm_up),
     )
     if compat and malleable is None:
         raise BatchError("--compat changes nothing without --malleable")
@@ -108,6 +117,34 @@ def queue_said(
         raise BatchError("--weight changes nothing without --order fairshare or --order weight")
     half_life_s = _real(half_life_s, "half-life", "number of seconds")
     return PolicySpec("", start or None, order or None, weights or {}, half_life_s)
+
+
+def instant_said(text: str) -> Instant:
+    """The order of events of one instant; BatchError."""
+    known = [each.value for each in Instant]
+    if text not in known:
+        raise BatchError(f"--instant: there is no {text!r}{nearest(str(text), known)}")
+    return Instant(text)
+
+
+def against_said(text: str, grid: Grid) -> Grid:
+    """The grid with what its rows are compared with: ``easy``, ``easy@0`` or ``@0``; BatchError if it has no such
+    row."""
+    if not text:
+        return grid
+    policy, at, share = text.rpartition("@") if "@" in text else (text, "", "")
+    names, shares = [each.name for each in grid.policies], list(grid.percents or ())
+    if policy and policy not in names:
+        raise BatchError(f"--against {text}: {policy!r} is none of the policies{nearest(policy, names)}")
+    if not at:
+        return grid._replace(against=Against(policy))
+    percent = next((each for each in shares if share.strip() in (f"{each:g}", str(each))), None)
+    if percent is None:
+        known = ", ".join(f"{each:g}" for each in shares) or "none"
+        raise BatchError(
+            f"--against {text}: {share!r} is none of the percentages of --malleable (known: {known})"
+        )
+    return grid._replace(against=Against(policy, percent))
 
 
 def _seconds(value: float | None, option: str) -> float | None:

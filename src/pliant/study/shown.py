@@ -25,6 +25,7 @@ _RESIZES = (
 _SECTIONS: tuple[tuple[tuple[str, str, str], ...], ...] = (
     (
         ("jobs", "jobs", "{:,}"),
+        ("simulated", "  of so many simulated", "{:,}"),
         ("left_out", "in the trace, but did not run", "{:,}"),
         ("too_wide", "too wide for the machine, left out", "{:,}"),
         ("failed", "of them failed", "{:,}"),

@@ -14,6 +14,7 @@ from pliant.files.external import at_work
 from pliant.files.policy import PolicySpec
 from pliant.history.lives import Listener, Lives
 from pliant.history.metrics import Metrics, RunMetrics
+from pliant.history.within import MetricsWithin
 from pliant.policy.view import Policy
 from pliant.sim.instant import Instant
 from pliant.sim.references import reference_times
@@ -34,13 +35,16 @@ class Ended(NamedTuple):
 
     def figures(self, load: Workload) -> dict[str, Any]:
         """What the command gives as JSON: the metrics of ``RunMetrics``, and what the simulator adds to them. All are
-        numbers, None where there is nothing to count, but for ``classes``, which has the numbers of each."""
+        numbers, None where there is nothing to count, but for ``classes``, which has the numbers of each. Of a window
+        they are those of the jobs in it, and ``simulated`` are these with those around them."""
         end, cpu_s = self.end, self.cpu_s
         metrics = msgspec.to_builtins(self.metrics, str_keys=True)
+        within = {} if load.counted is None else {"simulated": end.jobs}
         return {
             "left_out": load.left_out,
             "too_wide": len(load.too_wide),
-            "jobs": end.jobs,
+            "jobs": end.jobs if load.counted is None else len(load.counts),
+            **within,
             **{key: value for key, value in metrics.items() if key not in NOT_SHOWN},
             "node_failures": end.node_failures,
             "requeued": end.requeued,
@@ -68,7 +72,11 @@ class Simulation(NamedTuple):
         """Simulate it. ``listeners`` are told the lives of its jobs, ``keep`` is given the records, and
         ``progress`` is told how many jobs have ended."""
         load = self.load
-        metrics = Metrics(keep_jobs=keep_jobs, reference=reference_times(load.jobs))
+        reference = reference_times(load.jobs)
+        if load.counted is None:
+            metrics = Metrics(keep_jobs=keep_jobs, reference=reference)
+        else:
+            metrics = MetricsWithin([job.spec for job in load.counts], reference=reference)
         add = Lives(metrics, *listeners).add
 
         def both(record: r.Record) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,12 +27,13 @@ from pliant.workloads.failures import Failures
 from pliant.workloads.formats.batches import batch_jobs
 from pliant.workloads.formats.elastisim import read_elastisim
 from pliant.workloads.formats.journals import read_journal
-from pliant.workloads.formats.swf import read_swf, rigid_jobs
+from pliant.workloads.formats.swf import Trace, read_swf, rigid_jobs
 from pliant.workloads.generators import paper2, paper3
 from pliant.workloads.generators.feitelson import LOAD, UNIT_S, Pace, feitelson_jobs
 from pliant.workloads.generators.lublin import FITTED_NODES, lublin_jobs
 from pliant.workloads.job import SimJob
 from pliant.workloads.malleability import make_malleable
+from pliant.workloads.windows import Window, cut_out, cuts
 
 FORMS = (
     "a trace in SWF (.swf, .swf.gz), a batch (.toml), ElastiSim's jobs (.json), the journal of a live "
@@ -49,7 +52,9 @@ class Workload(NamedTuple):
     """What is to be simulated; ``starting`` as for the simulator. ``own`` is the policy that it says itself, as
     a batch does, ``fixed`` says that no seed changes the jobs, and ``left_out`` how many of a trace did not run.
     ``hurried``: it states itself how long resizes may take.
-    ``too_wide`` were left out too: they need more nodes than there are.
+    ``too_wide`` were left out too: they need more nodes than there are. ``began`` is what time 0 is, in seconds since
+    1970, None if nobody knows. Of ``windows`` that can be cut out of it this is one, and the jobs from the first to
+    before the last of ``counted`` are those that count; all, if that is None.
     """
 
     jobs: list[SimJob]
@@ -63,6 +68,16 @@ class Workload(NamedTuple):
     hurried: bool = False
     too_wide: Sequence[JobSpec] = ()
     checkpoints: Checkpoints | None = None
+    began: float | None = None
+    windows: int = 1
+    counted: tuple[int, int] | None = None
+    submitted: int = 0
+    """Jobs in all, before any were left out or cut off."""
+
+    @property
+    def counts(self) -> Sequence[SimJob]:
+        """The jobs that count."""
+        return self.jobs if self.counted is None else self.jobs[slice(*self.counted)]
 
     @property
     def note(self) -> str:
@@ -71,8 +86,10 @@ class Workload(NamedTuple):
             return ""
         first = ", ".join(f"{spec.name} ({spec.nodes.min:,})" for spec in self.too_wide[:FEW])
         more = ", ..." if len(self.too_wide) > FEW else ""
-        count = len(self.jobs) + len(self.too_wide)
-        return f"left out {len(self.too_wide):,} of {count:,} jobs, too wide for {self.nodes:,} nodes: {first}{more}"
+        return (
+            f"left out {len(self.too_wide):,} of {self.submitted:,} jobs, too wide for {self.nodes:,} nodes: "
+            f"{first}{more}"
+        )
 
 
 class Overrides(NamedTuple):
@@ -97,6 +114,7 @@ class Wish(NamedTuple):
     ``run`` counts the runs of a study: each has the next seed, and of paper 2's batches the next.
     ``strict``: a job that is too wide for the machine is an error, as it always is in a batch; else it is left out.
     ``dependencies``: jobs of a trace wait for those that they follow.
+    ``window``: what of it is simulated and counted, and with several windows which, from 0, is ``cut``.
     """
 
     text: str
@@ -115,6 +133,8 @@ class Wish(NamedTuple):
     strict: bool = False
     dependencies: bool = False
     checkpoints: Checkpoints | None = None
+    window: Window | None = None
+    cut: int = 0
 
 
 def read_workload(wish: Wish) -> Workload:
@@ -149,7 +169,24 @@ def read_workload(wish: Wish) -> Workload:
     if wish.overrides.resize_deadline_s is None and not load.hurried:
         settings = patient(settings, load.nodes)
     load = load._replace(checkpoints=wish.checkpoints)
-    return load._replace(jobs=jobs, fixed=fixed, settings=settings, failures=failures, too_wide=too_wide)
+    load = load._replace(
+        jobs=jobs,
+        fixed=fixed,
+        settings=settings,
+        failures=failures,
+        too_wide=too_wide,
+        submitted=len(jobs) + len(too_wide),
+    )
+    return load if wish.window is None else _windowed(load, wish, wish.window)
+
+
+def _windowed(load: Workload, wish: Wish, window: Window) -> Workload:
+    """What of the workload is in the window, with the jobs before and after it."""
+    jobs = sorted(load.jobs, key=attrgetter("spec.submit_s"))
+    found = cuts(jobs, window, wish.text, load.began)
+    cut = found[wish.cut]
+    counted = (cut.begin - cut.low, cut.end - cut.low)
+    return load._replace(jobs=cut_out(jobs, cut), windows=len(found), counted=counted)
 
 
 def _fitting(jobs: list[SimJob], nodes: int, text: str) -> tuple[list[SimJob], list[JobSpec]]:
@@ -206,7 +243,7 @@ def _from_file(wish: Wish) -> Workload:
         return Workload(jobs, wish.nodes, Settings(cost=INSTANT), starting=False)
     if not set(SWF) & set(file.suffixes):
         raise TraceError(f"{file}: neither {FORMS}")
-    trace = read_swf(file)
+    trace = _trace(file) if wish.window is not None else read_swf(file)
     nodes = wish.nodes or trace.processors or 0
     if not nodes:
         raise BatchError(f"{file}: its header does not say how large the machine is; give --nodes")
@@ -214,7 +251,21 @@ def _from_file(wish: Wish) -> Workload:
     if wish.dependencies and not any(job.after for job in jobs):
         raise BatchError(f"{file}: --dependencies changes nothing: no job follows another (field 17)")
     left_out = len(trace.jobs) - len(jobs)
-    return Workload(jobs, nodes, Settings(cost=INSTANT), starting=False, left_out=left_out)
+    return Workload(jobs, nodes, Settings(cost=INSTANT), starting=False, left_out=left_out, began=trace.began)
+
+
+def _trace(file: Path) -> Trace:
+    """That of ``read_swf``: the last is kept, as several windows of one trace are read one after the other."""
+    try:
+        now = file.stat()
+    except OSError:
+        return read_swf(file)  # which says what is wrong
+    return _kept(file, now.st_mtime_ns, now.st_size)
+
+
+@lru_cache(maxsize=1)
+def _kept(file: Path, _changed: int, _size: int) -> Trace:
+    return read_swf(file)
 
 
 def _recorded(policy: str) -> PolicySpec:

@@ -62,6 +62,13 @@ class Trace(msgspec.Struct, frozen=True):
                 return number
         return None
 
+    @property
+    def began(self) -> float | None:
+        """What time 0 is, in seconds since 1970, if the header says (``UnixStartTime``)."""
+        words = self.header.get("UnixStartTime", "").split()
+        number = whole(words[0]) if words else None
+        return float(number) if number else None
+
 
 BOM = "\xef\xbb\xbf"
 """A UTF-8 byte order mark, as some editors write it, read as Latin-1."""

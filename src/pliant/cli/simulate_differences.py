@@ -1,0 +1,139 @@
+"""What ``pliant simulate`` shows of a study's differences: ratios with their intervals, and who ends later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from pliant.cli.simulate_tables import short
+from pliant.study.differences import LATER_S
+
+RATIOS = {
+    "turnaround_mean_s": "turn-\naround",
+    "turnaround_p95_s": "95 %",
+    "turnaround_max_s": "longest",
+    "wait_mean_s": "wait",
+    "bounded_slowdown_mean": "bounded\nslowd.",
+}
+ROOM = (
+    tuple(RATIOS),
+    ("turnaround_mean_s", "turnaround_p95_s", "turnaround_max_s"),
+    ("turnaround_mean_s", "turnaround_max_s"),
+    ("turnaround_mean_s",),
+)
+"""What is shown, by how much room there is; of groups there are no other ratios than the second's. --json has all."""
+MANY = 20
+"""Of more groups only those with the most jobs are shown."""
+
+
+def differences_tables(result: Mapping[str, Any], console: Console) -> list[Table]:
+    """A table of all jobs, and one for each name by which they are told apart; none where nothing is compared."""
+    differences: Sequence[Mapping[str, Any]] = result["differences"]
+    if not differences:
+        return []
+    tables = [_fitting(differences, ROOM, "", console)]
+    groups: Sequence[Mapping[str, Any]] = result["groups"]
+    for by in dict.fromkeys(row["by"] for row in groups):
+        rows = [row for row in groups if row["by"] == by]
+        shown = _largest(rows)
+        table = _fitting(shown, ROOM[1:], by, console)
+        if len(shown) < len(rows):
+            table.caption = f"The {MANY} with the most jobs; --json has all."
+            table.caption_justify = "left"
+        tables.append(table)
+    return tables
+
+
+def _fitting(
+    rows: Sequence[Mapping[str, Any]], room: Sequence[Sequence[str]], by: str, console: Console
+) -> Table:
+    """The first that the console has room for: numbers cut short would mislead."""
+    wide = console.options.update(max_width=1000)
+    for keys in room[:-1]:
+        table = _table(rows, keys, by)
+        if Measurement.get(console, wide, table).maximum <= console.width:
+            return table
+    return _table(rows, room[-1], by)
+
+
+def _largest(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    jobs: dict[str, int] = {}
+    for row in rows:
+        jobs[row["group"]] = max(row["jobs"], jobs.get(row["group"], 0))
+    kept = sorted(jobs, key=lambda name: -jobs[name])[:MANY]
+    return [row for row in rows if row["group"] in kept]
+
+
+def _table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str], by: str) -> Table:
+    table = Table(
+        title=Text(_title(rows, by), style="table.title"),
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    shares = any(row["malleable_percent"] is not None for row in rows)
+    several = len({row["policy"] for row in rows}) > 1
+    heads = [("mall-\neable", shares), ("policy", several), (by, bool(by)), ("jobs", bool(by))]
+    for head, wanted in heads:
+        if wanted:
+            table.add_column(head, justify="right" if head == "jobs" else "left", no_wrap=True)
+    for head in (*(RATIOS[key] for key in keys), "later\nby 1 %", "by\n10 %", "at\nmost"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for row in rows:
+        percent = row["malleable_percent"]
+        share = "as is" if percent is None else f"{percent:g} %"
+        about = (share, row["policy"], row.get("group", "") or "-", f"{row['jobs']:,}")
+        cells = [cell for cell, (_, wanted) in zip(about, heads, strict=True) if wanted]
+        cells += [_ratio(row[key]) for key in keys]
+        cells += [_share(row["later_1_percent"]), _share(row["later_10_percent"]), _time(row["worst_s"])]
+        table.add_row(*cells)
+    if not by:
+        table.caption = (
+            f"Later, in % of the jobs: a job's turnaround is longer, by more than {LATER_S:g} s too."
+        )
+        table.caption_justify = "left"
+    return table
+
+
+def _title(rows: Sequence[Mapping[str, Any]], by: str) -> str:
+    """What is compared with what."""
+    policies = {row["policy"] for row in rows}
+    others = {row["against"]["policy"] for row in rows}
+    at = {row["against"]["malleable_percent"] for row in rows}
+    share = f" at {at.pop() or 0:g} %" if len(at) == 1 and any(_moved(row) for row in rows) else ""
+    other = others.pop() if len(others) == 1 else "each policy's own"
+    what = f"Ratios of {policies.pop()} to " if len(policies) == 1 else "Ratios to "
+    what += other + share
+    interval = ", with 95 % intervals" if any(row["pairs"] > 1 for row in rows) else ""
+    return what + (f", by {by}" if by else "") + interval
+
+
+def _moved(row: Mapping[str, Any]) -> bool:
+    """Whether it is compared with another percentage."""
+    return bool(row["malleable_percent"] != row["against"]["malleable_percent"])
+
+
+def _ratio(figure: Mapping[str, float | None]) -> str:
+    if (ratio := figure["ratio"]) is None:
+        return "-"
+    low, high = figure["low"], figure["high"]
+    return f"{ratio:.3f}" + (f"\n{low:.2f}-{high:.2f}" if low is not None and high is not None else "")
+
+
+def _share(figure: Mapping[str, float | None]) -> str:
+    mean, half = figure["mean"], figure["half"]
+    return short(mean or 0.0) + (f"\n± {short(half)}" if half is not None else "")
+
+
+def _time(seconds: float) -> str:
+    """In few letters."""
+    for unit, name in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= unit:
+            return f"{short(seconds / unit)} {name}"
+    return f"{short(seconds)} s"

@@ -1,0 +1,146 @@
+"""A study as a function, for programs and notebooks: several policies, percentages, seeds and windows, compared."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pliant.model.errors import BatchError
+from pliant.model.nearest import nearest
+from pliant.policy.view import Policy
+
+if TYPE_CHECKING:
+    from pliant.files.policy import PolicySpec
+    from pliant.workloads.sources import Wish
+
+_OWN = ("workload", "nodes", "malleable")
+_QUEUE = ("start", "order", "weights", "half_life_s")
+Chosen = str | os.PathLike[str] | Policy | Callable[..., Policy]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Simulations of ``workload`` on ``nodes`` nodes, as three tables: column by column, as
+    ``pandas.DataFrame(comparison.rows)`` and ``polars.DataFrame(comparison.rows)`` take them.
+
+    ``rows`` has a row for each percentage and policy: ``runs``, and the means of the figures that
+    ``pliant simulate --json`` has for a study; the half width of a figure's 95 % interval is in the column with
+    ``_half`` behind its name. ``differences`` has a row for each that is compared with another, ``against_policy`` at
+    ``against_malleable_percent``: geometric means of ratios with their intervals, ``turnaround_mean_s_ratio``, ``_low``
+    and ``_high``, and how many of the jobs ended later. ``groups`` has the same of groups of jobs: those of
+    which ``by`` is ``group``. None is what there is nothing of, as the interval of a single run.
+    """
+
+    workload: str
+    nodes: int
+    rows: dict[str, list[Any]]
+    differences: dict[str, list[Any]]
+    groups: dict[str, list[Any]]
+
+
+def compare(  # noqa: PLR0913 -- as many as a study has
+    workload: str | os.PathLike[str] | Iterable[Any],
+    policies: Sequence[Chosen],
+    nodes: int = 0,
+    *,
+    malleable: Sequence[float] | float | None = None,
+    seeds: int = 1,
+    by: str | Sequence[str] = (),
+    against: str = "",
+    workers: int = 1,
+    **options: Any,
+) -> Comparison:
+    """Simulate ``workload`` under each of the ``policies``, at each percentage of ``malleable`` jobs, with ``seeds``
+    seeds and in every window, and compare them pair by pair: with the first policy at the same percentage, under one
+    policy with the first percentage, or ``against`` another: ``"easy"`` at the same percentage, ``"easy@0"``, or
+    ``"@0"``, each policy's own.
+
+    ``by`` are names of groups of jobs: class, width, user. The ``options`` are those of ``pliant.simulate``, which says
+    what workloads and policies may be. With ``workers`` above 1, or 0 for one a processor, simulations are done in
+    processes that are started anew: a program then needs ``if __name__ == "__main__"``, and its policies must be in
+    files. Raises a PliantError that says what is wrong, and warns of jobs that are left out.
+    """
+    from pliant.study.grid import Grid, study
+    from pliant.study.groups import read_by
+    from pliant.study.library import simulate
+    from pliant.study.options import against_said, asked, instant_said, queue_said
+    from pliant.workloads.given import given_jobs
+
+    known = [name for name in signature(simulate).parameters if name not in (*_OWN, "policy")]
+    for name in options:
+        if name not in known:
+            raise BatchError(f"compare: there is no option {name!r}{nearest(name, known)}")
+    if not isinstance(seeds, int) or seeds < 1:
+        raise BatchError(f"--seeds: {seeds!r} is no number of seeds")
+    named = os.fspath(workload) if isinstance(workload, str | os.PathLike) else ""
+    said = queue_said(named, **{name: options.pop(name) for name in _QUEUE if name in options})
+    instant = instant_said(options.pop("instant", "together"))
+    jobs = None if named else given_jobs(workload)
+    shares = [malleable] if isinstance(malleable, int | float) else list(malleable or ())
+
+    def wished(share: float | None) -> Wish:
+        return asked(named or "jobs", nodes, jobs=jobs, malleable=share, **options)
+
+    wishes = [wished(share) for share in shares]  # of which each is looked at
+    wish = wishes[0] if wishes else wished(None)
+    grid = Grid(
+        wish,
+        _chosen(policies, said, workers),
+        shares or None,
+        seeds,
+        instant,
+        read_by(by if isinstance(by, str) else ",".join(by)),
+    )
+    result = study(
+        against_said(against, grid),
+        workers=workers,
+        note=lambda text: warnings.warn(f"{text}; strict=True refuses them", stacklevel=3),
+    )
+    return Comparison(
+        Path(wish.text).name,
+        result["nodes"],
+        *(_columns([_flat(row) for row in result[key]]) for key in ("rows", "differences", "groups")),
+    )
+
+
+def _chosen(policies: Sequence[Chosen], said: PolicySpec, workers: int) -> list[PolicySpec]:
+    from pliant.files.policy import spec_of
+
+    if isinstance(policies, str) or not isinstance(policies, Sequence) or not policies:
+        raise BatchError(f"policies: {policies!r} is no list of policies; write ['easy', 'marginal']")
+    found = [spec_of(policy) for policy in policies]
+    for each, policy in zip(found, policies, strict=True):
+        if each.own is not None and workers != 1:
+            raise BatchError(
+                f"workers: {workers}; policy {each.name!r} is in this process alone: leave it at 1, or name a FILE.py"
+            )
+        if hasattr(policy, "decide") and not isinstance(policy, type):
+            raise BatchError(
+                f"policies: {each.name!r} is made, and would remember one simulation in the next; give its class, or "
+                "what makes one"
+            )
+    return [said._replace(name=each.name, own=each.own) for each in found]
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of a study with a cell for each number: mean, half width, ratio and bounds."""
+    cells: dict[str, Any] = {}
+    for key, value in row.items():
+        if key == "against":
+            cells |= {f"against_{name}": each for name, each in value.items()}
+        elif not isinstance(value, Mapping):
+            cells[key] = value
+        elif "mean" in value:
+            cells |= {key: value["mean"], f"{key}_half": value["half"]}
+        else:
+            cells |= {f"{key}_{name}": each for name, each in value.items()}
+    return cells
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}

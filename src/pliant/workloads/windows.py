@@ -1,0 +1,248 @@
+"""Windows of a workload: what is counted of it, and what is simulated before and after so that it is met as usual.
+
+A simulation begins on an empty machine and ends on one that empties: jobs near both ends wait less than others do
+(Feitelson, Workload Modeling for Computer Systems Performance Evaluation, section 1.3). They are simulated, and not
+counted: the warm-up before a window, and the drain after it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from typing import NamedTuple
+
+import msgspec
+
+from pliant.model.errors import BatchError
+from pliant.model.limits import whole
+from pliant.workloads.durations import duration
+from pliant.workloads.job import SimJob
+
+MARGIN = 0.1
+"""Warm-up and drain, as a share of the window, where nobody says how long they are."""
+FORMS = (
+    "N jobs as in 5000, a time as in 30d, several as in 5x2000 or 5x30d, from..to as in 10d..40d, or dates"
+)
+
+
+class Length(NamedTuple):
+    """So many jobs, or seconds of submissions."""
+
+    amount: float
+    jobs: bool
+
+    def __str__(self) -> str:
+        return f"{self.amount:,.0f} jobs" if self.jobs else f"{self.amount / 86400:,.6g} days"
+
+
+class Window(NamedTuple):
+    """What of a workload is counted: ``several`` windows of ``length``, evenly spread over it; or what was submitted
+    from ``begin`` on and before ``end``, in seconds since time 0 of the workload or with ``dates`` since 1970; or,
+    without any of them, all but a margin. The ``margin`` is simulated before and after each; None: ``MARGIN`` of it."""
+
+    text: str
+    length: Length | None = None
+    several: int = 1
+    begin: float = 0.0
+    end: float = math.inf
+    dates: bool = False
+    margin: Length | None = None
+
+    @property
+    def between(self) -> bool:
+        return self.length is None and self.end < math.inf
+
+
+class Cut(NamedTuple):
+    """Of the jobs in order of submission: those from ``low`` to ``high`` are simulated, those from ``begin`` to
+    ``end`` counted, both without the last."""
+
+    low: int
+    begin: int
+    end: int
+    high: int
+
+
+# ---- what users write ----------------------------------------------------------------------------------------
+
+
+def read_window(window: str, warm_up: str = "") -> Window | None:
+    """The options ``--window`` and ``--warm-up``; None if neither is there. BatchError."""
+    margin = _length(warm_up, "--warm-up", or_none=True) if warm_up else None
+    if not window:
+        if margin is None:
+            return None
+        return Window(f"--warm-up {warm_up}", margin=margin)
+    if ".." in window:
+        return _between(window, margin)
+    number, times, length = window.rpartition("x")
+    several = (whole(number) or 0) if times else 1
+    if several < 1:
+        raise BatchError(f"--window: {number!r} in {window!r} is no number of windows; write it as in 5x2000")
+    return Window(f"--window {window}", _length(length, "--window"), several, margin=margin)
+
+
+def _length(text: str, option: str, *, or_none: bool = False) -> Length:
+    number = whole(text)
+    if number is not None and number >= (0 if or_none else 1):
+        return Length(number, jobs=True)
+    if number is not None or not text[-1:].isalpha():
+        raise BatchError(f"{option}: {text!r} is no number of jobs and no time; write {FORMS}")
+    return Length(duration(text, option, or_none=or_none), jobs=False)
+
+
+def _between(text: str, margin: Length | None) -> Window:
+    first, _, last = text.partition("..")
+    dates = [_date(each) for each in (first, last)]
+    if dates[0] is not None and dates[1] is not None:
+        begin, end = dates[0], dates[1]
+    elif dates != [None, None]:
+        raise BatchError(f"--window: {text!r} mixes a date with a time; write {FORMS}")
+    else:
+        begin, end = (duration(each, "--window", or_none=True) for each in (first, last))
+    if not begin < end:
+        raise BatchError(f"--window: {text!r} ends before it begins")
+    return Window(f"--window {text}", begin=begin, end=end, dates=dates[0] is not None, margin=margin)
+
+
+def _date(text: str) -> float | None:
+    """A date or a date with a time in UTC, in seconds since 1970; None if it is none."""
+    if re.match(r"\d{4}-\d\d", text) is None:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise BatchError(
+            f"--window: {text!r} is no date; write it as in {date(1996, 10, 1)} or {date(1996, 10, 1)}T12:00"
+        ) from None
+    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
+
+
+# ---- what that is of a workload ------------------------------------------------------------------------------
+
+
+def cuts(jobs: Sequence[SimJob], window: Window, where: str, began: float | None = None) -> list[Cut]:
+    """The windows of ``jobs``, which are in order of submission; ``began`` is what time 0 is, in seconds since 1970.
+    BatchError if they do not fit, or nothing is in one."""
+    times = [job.spec.submit_s for job in jobs]
+    if window.between:
+        return [_of_times(times, window, where, began)]
+    if window.length is None:
+        margin = window.margin or Length(0, jobs=True)
+        first, last = _grown(times, 0, 0, margin)[1], _grown(times, len(jobs), len(jobs), margin)[0]
+        return [_checked(Cut(0, first, last, len(jobs)), window, where)]
+    if window.length.jobs:
+        return _of_jobs(times, window, window.length, where)
+    return _of_spans(times, window, window.length, where)
+
+
+def cut_out(jobs: Sequence[SimJob], cut: Cut) -> list[SimJob]:
+    """The jobs that are simulated. One that follows a job that is not comes at its own time."""
+    kept = jobs[cut.low : cut.high]
+    names = {job.spec.name for job in kept}
+    return [
+        msgspec.structs.replace(job, after="", think_s=0.0) if job.after and job.after not in names else job
+        for job in kept
+    ]
+
+
+def _of_times(times: Sequence[float], window: Window, where: str, began: float | None) -> Cut:
+    begin, end = window.begin, window.end
+    if window.dates:
+        if began is None:
+            raise BatchError(
+                f"{where}: {window.text}: nothing says on which date it began (a trace in SWF may, in the "
+                "line UnixStartTime of its header); write times since then, as in 10d..40d"
+            )
+        begin, end = begin - began, end - began
+    first, last = bisect_left(times, begin), bisect_left(times, end)
+    margin = window.margin or Length(MARGIN * (end - begin), jobs=False)
+    low, high = _margins(times, (first, begin), (last, end), margin)
+    return _checked(Cut(low, first, last, high), window, where)
+
+
+def _of_jobs(times: Sequence[float], window: Window, length: Length, where: str) -> list[Cut]:
+    size = int(length.amount)
+    margin = window.margin or Length(max(1, round(MARGIN * size)), jobs=True)
+    low, high = (_grown(times, 0, 0, margin)[1], _grown(times, len(times), len(times), margin)[0])
+    room = high - low
+    if room < window.several * size:
+        raise BatchError(
+            f"{where}: {window.text}: of its {len(times):,} jobs {max(0, room):,} are neither warm-up nor "
+            f"drain ({margin} each); {_fit(room, size)}"
+        )
+    found = []
+    for begin in _spread(low, high - size, window.several):
+        first = round(begin)
+        found.append(_around(times, first, first + size, margin))
+    return found
+
+
+def _of_spans(times: Sequence[float], window: Window, length: Length, where: str) -> list[Cut]:
+    size = length.amount
+    margin = window.margin or Length(MARGIN * size, jobs=False)
+    origin, last = times[0], times[-1]
+    if margin.jobs:
+        many = min(int(margin.amount), len(times) - 1)
+        low, high = times[many], times[len(times) - 1 - many]
+    else:
+        low, high = origin + margin.amount, last - margin.amount
+    room = high - low
+    if room < window.several * size:
+        days = Length(max(0.0, room), jobs=False)
+        raise BatchError(
+            f"{where}: {window.text}: its submissions take {Length(last - origin, jobs=False)}, of which "
+            f"{days} are neither warm-up nor drain ({margin} each); {_fit(room, size)}"
+        )
+    found = []
+    for begin in _spread(low, high - size, window.several):
+        first, after = bisect_left(times, begin), bisect_left(times, begin + size)
+        below, above = _margins(times, (first, begin), (after, begin + size), margin)
+        found.append(_checked(Cut(below, first, after, above), window, where))
+    return found
+
+
+def _spread(first: float, last: float, count: int) -> list[float]:
+    """Evenly from ``first`` to ``last``; a single one at ``first``."""
+    return [first + (last - first) * i / max(1, count - 1) for i in range(count)]
+
+
+def _fit(room: float, size: float) -> str:
+    several = int(room // size) if room > 0 else 0
+    return f"{several} such windows fit" if several else "give a shorter window or --warm-up"
+
+
+def _margins(
+    times: Sequence[float], first: tuple[int, float], last: tuple[int, float], margin: Length
+) -> tuple[int, int]:
+    """The jobs around those from the first to the last, each given by its place and the time there."""
+    if margin.jobs:
+        return _around_jobs(len(times), first[0], last[0], int(margin.amount))
+    return bisect_left(times, first[1] - margin.amount), bisect_left(times, last[1] + margin.amount)
+
+
+def _around_jobs(count: int, first: int, last: int, margin: int) -> tuple[int, int]:
+    return max(0, first - margin), min(count, last + margin)
+
+
+def _around(times: Sequence[float], first: int, last: int, margin: Length) -> Cut:
+    low, high = _grown(times, first, last, margin)
+    return Cut(low, first, last, high)
+
+
+def _grown(times: Sequence[float], first: int, last: int, margin: Length) -> tuple[int, int]:
+    """The jobs from ``first`` to ``last`` with their margins; at an end, the margin that begins or ends there."""
+    if margin.jobs:
+        return _around_jobs(len(times), first, last, int(margin.amount))
+    below = times[first] if first < len(times) else times[-1]
+    above = times[last - 1] if last else times[0]
+    return bisect_left(times, below - margin.amount), bisect_left(times, above + margin.amount)
+
+
+def _checked(cut: Cut, window: Window, where: str) -> Cut:
+    if not cut.begin < cut.end:
+        raise BatchError(f"{where}: {window.text}: no job was submitted in it")
+    return cut

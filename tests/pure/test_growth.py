@@ -104,6 +104,17 @@ def test_many_steps_at_once_are_the_same_steps(
     assert sum(each.size - takers[each.job - 1].size for each in one_by_one) <= free
 
 
+def test_what_rounding_seems_to_save_is_no_gain() -> None:
+    """A perfect speed-up up to 30.38 nodes: from there on more save nothing, but for the last digit of a time."""
+    model = Downey(1.0, 30.381128606498226)
+    assert len({model.time(nodes) for nodes in (34, 35, 36)}) > 1
+    spec = JobSpec(
+        name="a", nodes=Bounds(34, 40), job_class=JobClass.MALLEABLE, walltime_s=100.0, model=model
+    )
+    for few in (0, 4, math.inf):
+        assert _grown(few, Cluster(INSTANT), [Running(1, spec, 34, 1.0)], 2, largest, 1.0) == []
+
+
 def test_a_hundred_thousand_free_nodes_take_few_questions() -> None:
     """Ten jobs that may have all of them: a question is what its model says of one size."""
     asked = 0

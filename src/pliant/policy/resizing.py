@@ -11,6 +11,9 @@ from pliant.policy.view import ClusterView, JobView, Reason, Resize
 FEW = 4
 """With so many free nodes for each who may grow they are no longer handed out one by one."""
 
+NO_GAIN = 1e-12
+"""A share of the time that a model only seems to save, by rounding: where a resize costs nothing, that would do."""
+
 Limit = Callable[[JobView], int]
 """An allowed size of the job that it shall not pass."""
 
@@ -31,7 +34,8 @@ def pays(view: ClusterView, job: JobView, size: int, payback: float) -> bool:
     """Whether the rest of the work saves ``payback`` times what growing to ``size`` takes."""
     spec, before = job.spec, job.size
     cost_s = view.cost.expand_s(before, size, spec.data_mb)
-    return (job.remaining_s(view.now) - cost_s) * (1.0 - spec.speed_ratio(size, before)) > payback * cost_s
+    gain = 1.0 - spec.speed_ratio(size, before)
+    return gain > NO_GAIN and (job.remaining_s(view.now) - cost_s) * gain > payback * cost_s
 
 
 def _paying(view: ClusterView, job: JobView, left_s: float, payback: float) -> Callable[[int], bool]:
@@ -41,7 +45,8 @@ def _paying(view: ClusterView, job: JobView, left_s: float, payback: float) -> C
 
     def paying(size: int) -> bool:
         cost_s = cost.expand_s(before, size, data_mb)
-        return (left_s - cost_s) * (1.0 - ratio(size)) > payback * cost_s
+        gain = 1.0 - ratio(size)
+        return gain > NO_GAIN and (left_s - cost_s) * gain > payback * cost_s
 
     return paying
 

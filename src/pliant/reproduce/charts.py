@@ -18,7 +18,8 @@ DASHES = ("-", "--", "-.", ":")
 
 
 class Series(NamedTuple):
-    """A line: ``y`` over ``x``, with half the width of 95 % intervals if there are any.
+    """A line: ``y`` over ``x``, with half the width of 95 % intervals if there are any, or what they have below and
+    above where that is not the same.
 
     ``look`` numbers colour, dash and marker: the same in every figure of a study.
     """
@@ -26,7 +27,7 @@ class Series(NamedTuple):
     label: str
     x: Sequence[float]
     y: Sequence[float]
-    half: Sequence[float | None] = ()
+    half: Sequence[float | tuple[float, float] | None] = ()
     look: int = 0
 
 
@@ -55,11 +56,12 @@ def lines(
             x, each.y, label=each.label, color=colour, marker=MARKERS[each.look % len(MARKERS)],
             linestyle=DASHES[each.look % len(DASHES)], markersize=5, linewidth=1.6,
         )  # fmt: skip
-        halves = [half or 0.0 for half in each.half]
-        if any(halves):
+        halves = [half if isinstance(half, tuple) else (half or 0.0, half or 0.0) for half in each.half]
+        if any(map(any, halves)):
             axes.errorbar(
-                x, each.y, yerr=halves, fmt="none", ecolor=colour, alpha=0.55, capsize=2.5, elinewidth=0.9
-            )
+                x, each.y, yerr=list(zip(*halves, strict=True)), fmt="none", ecolor=colour, alpha=0.55,
+                capsize=2.5, elinewidth=0.9,
+            )  # fmt: skip
         for at, value in (points or {}).get(each.label, ()):
             axes.plot(
                 [at], [value], marker="*", markersize=13, markerfacecolor="white", markeredgecolor=colour,

@@ -2,14 +2,15 @@
 
 The method is that of arXiv 2602.17318 (its transformation of rigid jobs, its shares), with what it lacks: a
 true EASY as the baseline, and differences that are paired. Each window of a trace, or seed of the model, is
-simulated rigid under EASY and then under each policy with each share; the relative differences of the pairs
-are averaged, with 95 % intervals over the windows.
+simulated rigid under EASY and then under each policy with each share; of the pairs the geometric mean of the ratios is
+taken, with its 95 % interval over the windows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from math import isnan, nan
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from pliant.report.words import seconds
 from pliant.reproduce import charts
 from pliant.reproduce.folder import Folder
 from pliant.reproduce.runs import Outcome, with_turnarounds
-from pliant.study.confidence import Interval, interval
+from pliant.study.differences import ratio
 from pliant.study.workers import Task
 from pliant.workloads.formats.swf import read_swf, rigid_jobs
 from pliant.workloads.generators.lublin import lublin_jobs
@@ -99,6 +100,22 @@ class Promises(NamedTuple):
         )
 
 
+class Change(NamedTuple):
+    """By how many per cent something is more: by the geometric mean of ratios, and the ends of its 95 % interval, None
+    if there is one ratio. ``mean`` is NaN where there is none."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+    @property
+    def around(self) -> tuple[float, float]:
+        """What the interval has below the mean and above it."""
+        if self.low is None or self.high is None:
+            return 0.0, 0.0
+        return self.mean - self.low, self.high - self.mean
+
+
 class Study(NamedTuple):
     """The outcomes of all cases, and the share of their jobs that are ``LATER`` than under rigid EASY."""
 
@@ -109,15 +126,18 @@ class Study(NamedTuple):
 
     def changes(
         self, source: Source, policy: str, percent: float, metric: str, *, costly: bool = False
-    ) -> Interval:
-        """Relative difference to rigid EASY in per cent, over the windows."""
-        return interval(
-            [
-                100 * (getattr(self.by[Case(source, i, policy, percent, costly)], metric) / base - 1)
-                for i in range(source.windows)
-                if (base := getattr(self.by[Case(source, i, BASE, 0.0, costly=False)], metric)) > 0
-            ]
-        )
+    ) -> Change:
+        """Against rigid EASY, over the windows in which either has some of it."""
+        pairs = [
+            (
+                getattr(self.by[Case(source, i, BASE, 0.0, costly=False)], metric),
+                getattr(self.by[Case(source, i, policy, percent, costly)], metric),
+            )
+            for i in range(source.windows)
+        ]
+        found = ratio([pair for pair in pairs if all(value > 0 for value in pair)])
+        mean, low, high = (None if each is None else 100.0 * (each - 1.0) for each in found.values())
+        return Change(nan if mean is None else mean, low, high)
 
     def promises(
         self, source: Source, policy: str, shares: Iterable[float], *, costly: bool = False
@@ -247,7 +267,7 @@ def write(folder: Folder, study: Study) -> str:
     )
     folder.table(
         "traces-changes",
-        ("workload", "policy", "malleable_percent", "metric", "change_percent", "half_width_95"),
+        ("workload", "policy", "malleable_percent", "metric", "change_percent", "low_95", "high_95"),
         [
             (source.name, policy, percent, metric, *study.changes(source, policy, percent, metric))
             for source in study.sources
@@ -289,7 +309,7 @@ def _lines(folder: Folder, study: Study, metric: str, name: str) -> None:
                     policy,
                     study.shares,
                     [i.mean for i in found],
-                    [i.half for i in found],
+                    [i.around for i in found],
                     LINES.index(policy),
                 )
             )
@@ -308,8 +328,8 @@ def _section(study: Study) -> str:
         "## Real traces and Lublin's model: all policies, all shares",
         "",
         (
-            "Changes against rigid EASY on the same window, in per cent, mean over the windows ± half the "
-            "width of the 95 % interval; resizes cost nothing, as in the studies before. An interval that "
+            "Changes against rigid EASY on the same window, in per cent: geometric mean of the ratios over the "
+            "windows, and its 95 % interval; resizes cost nothing, as in the studies before. An interval that "
             "does not reach 0 is a difference that the choice of windows does not explain. Promises broken: "
             "of the jobs that were promised a start when they were first in the queue, at all shares "
             "together, those that started later than that, and by how much at most. Agreement, steal and "
@@ -362,8 +382,12 @@ def _table(study: Study, source: Source) -> list[str]:
     return [*lines, ""]
 
 
-def _cell(found: Interval) -> str:
-    return f"{found.mean:+.1f}" + (f" ± {found.half:.1f}" if found.half is not None else "")
+def _cell(found: Change) -> str:
+    if isnan(found.mean):
+        return "-"
+    if found.low is None or found.high is None:
+        return f"{found.mean:+.1f}"
+    return f"{found.mean:+.1f} ({found.low:+.1f}, {found.high:+.1f})"
 
 
 def _unlike_ours(study: Study, source: Source, policy: str, share: float) -> str:

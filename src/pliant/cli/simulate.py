@@ -31,6 +31,7 @@ from pliant.study.options import against_said, asked, queue_said
 from pliant.study.simulation import Sink, simulation
 from pliant.workloads.beliefs import EXACT
 from pliant.workloads.estimates import REQUESTED
+from pliant.workloads.unmapped import refused
 
 QUIET_S = 2.0
 """Work that is over sooner shows no progress."""
@@ -61,7 +62,11 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
     workers: o.WORKERS = 0,
     estimates: o.ESTIMATES = REQUESTED,
     belief: o.BELIEF = EXACT,
+    platform: o.PLATFORM = "",
     node_flops: o.NODE_FLOPS = None,
+    pfs_read: o.PFS_READ = None,
+    pfs_write: o.PFS_WRITE = None,
+    link: o.LINK = None,
     pass_interval: o.PASS_INTERVAL = None,
     cooldown: o.COOLDOWN = None,
     offer_deadline: o.OFFER_DEADLINE = None,
@@ -97,7 +102,11 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
         seed=seed,
         estimates=estimates,
         belief=belief,
+        platform=platform,
         node_flops=node_flops,
+        pfs_read=pfs_read,
+        pfs_write=pfs_write,
+        link=link,
         pass_interval_s=pass_interval,
         cooldown_s=cooldown,
         offer_deadline_s=offer_deadline,
@@ -121,7 +130,9 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
     grid = against_said(against, grid)
     files = Files(jobs_csv, records, swf, convert, evalys_csv, command_of(context))
     outputs = Outputs(report, files, as_json)
-    outputs.check(grid, [workload, cost, failures, *(text for name in names for text in inputs_of(name))])
+    outputs.check(
+        grid, [workload, platform, cost, failures, *(text for name in names for text in inputs_of(name))]
+    )
     if report is None and (shares or seeds > 1 or len(names) > 1 or grid.windows > 1):
         _study(grid, workers, outputs)
     else:
@@ -175,6 +186,8 @@ def _single(grid: Grid, outputs: Outputs) -> None:
         said = f"report: {report}, data: {report.with_suffix('.json')}"
         Console(stderr=outputs.as_json).print(said, markup=False)
     figures = ended.figures(load)
+    if load.unmapped:
+        figures["unmapped"] = [row._asdict() for row in load.unmapped]
     if outputs.as_json:
         typer.echo(json.dumps(figures))
     else:
@@ -195,9 +208,10 @@ def _both(one: Sink | None, other: Sink | None) -> Sink | None:
 
 
 def _note(text: str) -> None:
-    """Say which jobs were left out, if any were."""
+    """Say which jobs were left out, and what is not simulated, if there is something."""
     if text:
-        typer.echo(f"pliant simulate: {plain(text)}; --strict refuses them", err=True)
+        said = "\n".join(plain(line) for line in refused(text, "--strict").splitlines())
+        typer.echo(f"pliant simulate: {said}", err=True)
 
 
 def _study(grid: Grid, workers: int, outputs: Outputs) -> None:

@@ -42,7 +42,10 @@ HALF_LIFE_S = Annotated[
     typer.Option("--half-life", min=LEAST["half-life"], help="Seconds in which fairshare's usage halves."),
 ]
 INSTANT = Annotated[
-    Instant, typer.Option(help="Events of one instant: together, or in pyss' order, for its exact waits.")
+    Instant,
+    typer.Option(
+        help="Events of one instant: together, in pyss' order, for its exact waits, or in elastisim's, one by one."
+    ),
 ]
 MALLEABLE = Annotated[
     str, typer.Option(help="Percentages of rigid jobs to make malleable, as in 0,50,100; a row for each.")
@@ -68,9 +71,27 @@ BELIEF = Annotated[
         "(up to F times too long or too short)."
     ),
 ]
+PLATFORM = Annotated[
+    str,
+    typer.Option(help="The machine of ElastiSim's jobs, its speeds and its size: a SimGrid platform in XML."),
+]
 NODE_FLOPS = Annotated[
     float | None,
     typer.Option(min=LEAST["node-flops"], help="Speed of a node in FLOP/s, for ElastiSim's jobs."),
+]
+PFS_READ = Annotated[
+    float | None,
+    typer.Option(min=LEAST["pfs-read"], help="Bytes a second from the file system, for ElastiSim's jobs."),
+]
+PFS_WRITE = Annotated[
+    float | None,
+    typer.Option(min=LEAST["pfs-write"], help="Bytes a second to the file system, for ElastiSim's jobs."),
+]
+LINK = Annotated[
+    float | None,
+    typer.Option(
+        min=LEAST["link"], help="Bytes a second of a node's link, in each direction, for ElastiSim's jobs."
+    ),
 ]
 PASS_INTERVAL = Annotated[
     float | None,
@@ -152,7 +173,10 @@ AGAINST = Annotated[
 ]
 STRICT = Annotated[
     bool,
-    typer.Option("--strict", help="Refuse a workload with a job that needs more nodes than there are."),
+    typer.Option(
+        "--strict",
+        help="Refuse a workload with a job that needs more nodes than there are, or with what is not simulated.",
+    ),
 ]
 JOBS_CSV = Annotated[
     Path | None, typer.Option(help="Write a line for each job to this file, in order of submission.")

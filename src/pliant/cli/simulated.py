@@ -80,6 +80,7 @@ def facts(wish: Wish, load: Workload, start: str | None, instant: Instant, end: 
     found += [f"{seconds(asked[key])} {what}" for key, what in patience if asked[key] is not None]
     found += _left_out(load)
     found += _window(wish, load)
+    found += [row.says() for row in load.unmapped]
     found += _saving(load.checkpoints)
     found += _failing(load.failures, end)
     if _resizes_at_once(load):
@@ -110,7 +111,8 @@ def _window(wish: Wish, load: Workload) -> list[str]:
 def _resizes_at_once(load: Workload) -> bool:
     """Whether there is something to resize, and it takes no time."""
     some = any(job.spec.job_class is JobClass.MALLEABLE for job in load.jobs)
-    return some and load.settings.cost == INSTANT
+    own = any(job.adapting is not None for job in load.jobs)
+    return some and not own and load.settings.cost == INSTANT
 
 
 def _saving(checkpoints: Checkpoints | None) -> list[str]:

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 
 class Amdahl(msgspec.Struct, frozen=True, tag="amdahl", forbid_unknown_fields=True, gc=False):
@@ -76,20 +77,25 @@ Simple = Amdahl | Table | Downey
 class Phase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A part of an evolving job, which takes the ``share`` of ``model.time(n)`` seconds on n nodes.
 
-    When it begins, a job of fewer than ``min`` nodes, or more than ``max``, asks for the nearest size in between.
+    When it begins, a job of fewer than ``min`` nodes, or more than ``max``, asks for the nearest size in between; or
+    if there is ``asks``, for the size that this has for its own, if any.
     """
 
     model: Simple
     share: float = 1.0
     min: int = 1
     max: int | None = None
+    asks: Mapping[int, int] | UnsetType = UNSET
 
     def time(self, nodes: int) -> float:
         return self.share * self.model.time(nodes)
 
-    def wants(self, nodes: int) -> bool:
-        """Whether a job of ``nodes`` nodes asks for another size."""
-        return not self.min <= nodes <= (nodes if self.max is None else self.max)
+    def aim(self, nodes: int) -> tuple[int, int | None]:
+        """The least and the most nodes that a job wants which begins it on ``nodes`` nodes."""
+        if isinstance(self.asks, UnsetType):
+            return self.min, self.max
+        size = self.asks.get(nodes, nodes)
+        return size, size
 
 
 class Phases(msgspec.Struct, frozen=True, tag="phases", forbid_unknown_fields=True):
@@ -97,6 +103,11 @@ class Phases(msgspec.Struct, frozen=True, tag="phases", forbid_unknown_fields=Tr
     long the job takes depends on the sizes it gets."""
 
     phases: tuple[Phase, ...]
+
+    @property
+    def asks(self) -> bool:
+        """Whether a phase says what it asks for by the size that the job has."""
+        return any(not isinstance(phase.asks, UnsetType) for phase in self.phases)
 
     def time(self, nodes: int) -> float:
         return sum(phase.time(nodes) for phase in self.phases)

@@ -12,8 +12,11 @@ class Instant(StrEnum):
     of that name does it, which the published results of EASY on archived traces depend on. Jobs that end at
     their estimate free their processors, all at once and without a pass; each submission is followed by a
     pass; then one pass follows for each end, in the order in which the jobs were started, and a job that
-    ends before its estimate frees its processors just before its own.
+    ends before its estimate frees its processors just before its own. ``elastisim``: as that simulator does it,
+    which the sizes of moldable jobs depend on. A pass follows each end, in the order in which the jobs were started,
+    and then each submission.
     """
 
     TOGETHER = "together"
     PYSS = "pyss"
+    ELASTISIM = "elastisim"

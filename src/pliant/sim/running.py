@@ -18,10 +18,10 @@ class RunningJob:
     ``held`` are the node-seconds it had held at ``held_at``.
 
     After a loss it goes on from ``saved``, and had held ``saved_held`` node-seconds there. ``saving`` are its
-    checkpoints, if it writes some."""
+    checkpoints, if it writes some. ``asks_once``: a wish of its own is forgotten if it cannot be met at once."""
 
     __slots__ = (
-        "accepted", "began", "held", "held_at", "job", "left", "mask", "number", "offer", "phase", "saved",
+        "accepted", "asks_once", "began", "held", "held_at", "job", "left", "mask", "number", "offer", "phase", "saved",
         "saved_held", "saving", "since", "still_s", "turn", "whole",
     )  # fmt: skip
 
@@ -41,6 +41,7 @@ class RunningJob:
         self.still_s = 0.0
         self.offer: c.Offer | None = None
         self.accepted = False
+        self.asks_once = False
 
     def time(self, nodes: int) -> float:
         """Seconds that ``whole`` stands for on ``nodes`` nodes."""

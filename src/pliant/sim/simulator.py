@@ -114,7 +114,11 @@ class Simulator:
         self.core = SchedulerCore(policy, settings)
         self._sink = sink
         self._starting = starting
-        self._happen = self._in_pyss_order if instant is Instant.PYSS else self._together
+        self._happen = {
+            Instant.TOGETHER: self._together,
+            Instant.PYSS: self._in_pyss_order,
+            Instant.ELASTISIM: self._one_by_one,
+        }[instant]
         self._progress: Callable[[int], None] | None = None
         self._failures = failures
         self._breakdowns = Breakdowns(failures.outages(nodes) if failures is not None else (), nodes)
@@ -236,6 +240,22 @@ class Simulator:
             self._tell()
         self._tell()
 
+    def _one_by_one(self) -> None:
+        """All that happens now, in the calls that ``Instant.ELASTISIM`` describes."""
+        now, heap = self._now, self._heap
+        while heap and heap[0][0] <= now:
+            _, _, happen, run, turn = heappop(heap)
+            happen(run, turn)
+            self._tell()
+        if self._breakdowns.at <= now:
+            self._break_down()
+        if self._wake <= now:
+            self._tick()
+        self._tell()
+        while self._due <= now:
+            self._submit_next()
+            self._tell()
+
     def _break_down(self) -> None:
         runs = () if self._checkpoints is None else self._runs.values()
         self._events += self._breakdowns.events(self._now, runs)
@@ -353,12 +373,14 @@ class Simulator:
         self._compute(run)
         self._ask(run)
 
-    def _ask(self, run: RunningJob) -> None:
+    def _ask(self, run: RunningJob, *, again: bool = False) -> None:
         """An evolving job says which size it wants, if not the one it has; told after all else that happens. It goes on
-        wanting it until it has it, or its phase is over."""
+        wanting it until it has it, or its phase is over, if it does not ask once."""
+        if again and run.asks_once:
+            return
         wish = run.wish()
         if wish is not None:
-            self._wishes.append(e.Wants(run.number, Wish(wish), open=True))
+            self._wishes.append(e.Wants(run.number, Wish(wish), open=not run.asks_once))
         elif self.core.state.jobs[run.number].wish is not None:
             self._wishes.append(e.Wants(run.number, Wish(Bounds.exactly(run.mask.bit_count()))))
 
@@ -426,7 +448,7 @@ class Simulator:
                 if run.lose(record.nodes.mask, self._now):
                     self._compute(run)
                 if run.saving is not None:
-                    self._ask(run)
+                    self._ask(run, again=True)
                     given_up = NodeSet(without(record.nodes.mask, self.core.state.lost_mask))
                     if given_up and not self._cost.leave_s:
                         self._events.append(e.Clean(run.number, given_up))
@@ -449,7 +471,10 @@ class Simulator:
         if offer is None:
             return
         run.settle(self._now)
-        run.still_s = self._cost.still_s(run.mask.bit_count(), offer.size, run.job.spec.data_mb)
+        before, job = run.mask.bit_count(), run.job
+        run.still_s = self._cost.still_s(before, offer.size, job.spec.data_mb)
+        if job.adapting is not None:
+            run.still_s += job.adapting.still_s(before, offer.size)
         run.whole = None
         run.turn += 1
         self._at(self._now + run.still_s, self._resized, run)
@@ -470,7 +495,7 @@ class Simulator:
         if released and not self._cost.leave_s:
             self._events.append(e.Clean(run.number, NodeSet(released)))
         self._compute(run)
-        self._ask(run)
+        self._ask(run, again=True)
 
     def _leaving(self, number: int, offer: c.Offer, released: int) -> tuple[tuple[int, ...], int]:
         """The groups that leave a job with these nodes, and the one that speaks for it then."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pliant.model.errors import BatchError
 from pliant.model.nearest import nearest
 from pliant.policy.view import Policy
+from pliant.workloads.unmapped import refused
 
 if TYPE_CHECKING:
     from pliant.files.policy import PolicySpec
@@ -99,7 +100,7 @@ def compare(  # noqa: PLR0913 -- as many as a study has
     result = study(
         against_said(against, grid),
         workers=workers,
-        note=lambda text: warnings.warn(f"{text}; strict=True refuses them", stacklevel=3),
+        note=lambda text: warnings.warn(refused(text, "strict=True"), stacklevel=3),
     )
     return Comparison(
         Path(wish.text).name,

@@ -19,6 +19,7 @@ from pliant.policy.view import Policy
 from pliant.sim.instant import Instant
 from pliant.workloads.beliefs import EXACT
 from pliant.workloads.estimates import REQUESTED
+from pliant.workloads.unmapped import refused
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,7 +81,11 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
     seed: int = 42,
     estimates: str = REQUESTED,
     belief: str = EXACT,
+    platform: str | os.PathLike[str] = "",
     node_flops: float | None = None,
+    pfs_read: float | None = None,
+    pfs_write: float | None = None,
+    link: float | None = None,
     pass_interval_s: float | None = None,
     cooldown_s: float | None = None,
     offer_deadline_s: float | None = None,
@@ -107,7 +112,7 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
 
     The others are the options of ``pliant simulate``, whose help explains them: times are in seconds, ``malleable`` is
     a percentage, ``weights`` are users' by name. Raises a PliantError that says what is wrong, as the command does, and
-    warns of jobs that are left out as they need more nodes than there are.
+    warns of jobs that are left out as they need more nodes than there are, and of what else is not simulated.
     """
     from pliant.files.policy import spec_of
     from pliant.sim.job_rows import JobTable
@@ -128,7 +133,11 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
         seed=seed,
         estimates=estimates,
         belief=belief,
+        platform=os.fspath(platform),
         node_flops=node_flops,
+        pfs_read=pfs_read,
+        pfs_write=pfs_write,
+        link=link,
         pass_interval_s=pass_interval_s,
         cooldown_s=cooldown_s,
         offer_deadline_s=offer_deadline_s,
@@ -148,7 +157,7 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
         )
     made = simulation(wish, chosen, instant_said(instant))
     if made.load.note:
-        warnings.warn(f"{made.load.note}; strict=True refuses them", stacklevel=2)
+        warnings.warn(refused(made.load.note, "strict=True"), stacklevel=2)
     table = JobTable()
     figures = made.run(table).figures(made.load)
     classes = figures.pop("classes")

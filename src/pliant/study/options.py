@@ -17,6 +17,7 @@ from pliant.workloads.beliefs import EXACT
 from pliant.workloads.checkpoints import read_checkpoints
 from pliant.workloads.estimates import REQUESTED
 from pliant.workloads.failures import Failures, read_failures
+from pliant.workloads.formats.simgrid import Speeds
 from pliant.workloads.job import SimJob
 from pliant.workloads.sources import Overrides, Wish
 from pliant.workloads.windows import read_window
@@ -26,6 +27,9 @@ LEAST = {
     "seed": 0,
     "malleable": 0.0,
     "node-flops": 1.0,
+    "pfs-read": 1.0,
+    "pfs-write": 1.0,
+    "link": 1.0,
     "pass-interval": 0.0,
     "cooldown": 0.0,
     "offer-deadline": 0.001,
@@ -46,7 +50,11 @@ def asked(  # noqa: PLR0913 -- as many as the command has options
     seed: int = 42,
     estimates: str = REQUESTED,
     belief: str = EXACT,
+    platform: str = "",
     node_flops: float | None = None,
+    pfs_read: float | None = None,
+    pfs_write: float | None = None,
+    link: float | None = None,
     pass_interval_s: float | None = None,
     cooldown_s: float | None = None,
     offer_deadline_s: float | None = None,
@@ -72,6 +80,7 @@ def asked(  # noqa: PLR0913 -- as many as the command has options
         ("checkpoint", checkpoint),
         ("window", window),
         ("warm-up", warm_up),
+        ("platform", platform),
     ):
         if not isinstance(text, str):
             raise BatchError(f"--{option}: {text!r} is no text")
@@ -91,7 +100,14 @@ def asked(  # noqa: PLR0913 -- as many as the command has options
         compat=compat,
         estimates=estimates,
         belief=belief,
-        node_flops=None if node_flops is None else _real(node_flops, "node-flops", "number of FLOP/s"),
+        speeds=Speeds(
+            platform,
+            None if node_flops is None else _real(node_flops, "node-flops", "number of FLOP/s"),
+            *(
+                None if speed is None else _real(speed, option, "number of bytes a second")
+                for option, speed in (("pfs-read", pfs_read), ("pfs-write", pfs_write), ("link", link))
+            ),
+        ),
         overrides=overrides,
         failures=_failures(failures, requeue=requeue),
         jobs=jobs,

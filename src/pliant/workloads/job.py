@@ -4,7 +4,35 @@ from __future__ import annotations
 
 import msgspec
 
-from pliant.model.jobs import JobSpec
+from pliant.model.jobs import Bounds, JobSpec
+from pliant.model.speedup import Simple, Table
+
+
+class Adapting(msgspec.Struct, frozen=True, gc=False):
+    """What a job itself does at a resize, beside what a resize costs any job: seconds for which it stands still.
+
+    ``resized`` by the nodes that it has then; where it grows, ``grown`` by those that are new. None is no time.
+    """
+
+    resized: Simple | None = None
+    grown: Simple | None = None
+
+    def still_s(self, before: int, after: int) -> float:
+        """How long a resize from ``before`` to ``after`` nodes takes."""
+        seconds = self.resized.time(after) if self.resized is not None else 0.0
+        if after > before and self.grown is not None:
+            seconds += self.grown.time(after - before)
+        return seconds
+
+    def longest_s(self, nodes: Bounds) -> float:
+        """No resize of a job of these sizes takes longer."""
+        return _longest_s(self.resized, nodes.min, nodes.max) + _longest_s(self.grown, 1, nodes.max)
+
+
+def _longest_s(model: Simple | None, least: int, most: int) -> float:
+    if model is None:
+        return 0.0
+    return max(model.time(nodes) for nodes in (model.times if isinstance(model, Table) else (least, most)))
 
 
 class SimJob(msgspec.Struct, frozen=True, gc=False):
@@ -12,6 +40,8 @@ class SimJob(msgspec.Struct, frozen=True, gc=False):
 
     It looks for offers ``period_s`` after it began to compute and at multiples of that (paper 3, section 5.1:
     the checking inhibitor); 0 is at any time.
+
+    ``adapting`` is what it does itself at a resize.
 
     With ``after``, the name of another job, it is submitted ``think_s`` after that has ended, whenever that is.
     """
@@ -21,6 +51,7 @@ class SimJob(msgspec.Struct, frozen=True, gc=False):
     period_s: float = 0.0
     after: str = ""
     think_s: float = 0.0
+    adapting: Adapting | None = None
 
     def time(self, nodes: int) -> float:
         """Run time on ``nodes`` all the way, in seconds; without a model, speed-up is linear."""

@@ -27,16 +27,18 @@ from pliant.workloads.failures import Failures
 from pliant.workloads.formats.batches import batch_jobs
 from pliant.workloads.formats.elastisim import read_elastisim
 from pliant.workloads.formats.journals import read_journal
+from pliant.workloads.formats.simgrid import Speeds
 from pliant.workloads.formats.swf import Trace, read_swf, rigid_jobs
 from pliant.workloads.generators import paper2, paper3
 from pliant.workloads.generators.feitelson import LOAD, UNIT_S, Pace, feitelson_jobs
 from pliant.workloads.generators.lublin import FITTED_NODES, lublin_jobs
 from pliant.workloads.job import SimJob
 from pliant.workloads.malleability import make_malleable
+from pliant.workloads.unmapped import Unmapped, listed
 from pliant.workloads.windows import Window, cut_out, cuts
 
 FORMS = (
-    "a trace in SWF (.swf, .swf.gz), a batch (.toml), ElastiSim's jobs (.json), the journal of a live "
+    "a trace in SWF (.swf, .swf.gz), a batch (.toml), ElastiSim's jobs or configuration (.json), the journal of a live "
     "run (.ndjson), or a generator: lublin:JOBS, "
     "feitelson:JOBS, paper2:SEED or paper3:JOBS, with options as in lublin:10000,load=0.8 "
     "(lublin: load, kinds=1|2; feitelson: load, gap, unit; paper2: window; paper3: seed)"
@@ -44,6 +46,7 @@ FORMS = (
 
 
 BATCH = ".toml"
+ELASTISIM = ".json"
 SWF = (".swf", ".txt")
 FEW = 5
 
@@ -54,7 +57,8 @@ class Workload(NamedTuple):
     ``hurried``: it states itself how long resizes may take.
     ``too_wide`` were left out too: they need more nodes than there are. ``began`` is what time 0 is, in seconds since
     1970, None if nobody knows. Of ``windows`` that can be cut out of it this is one, and the jobs from the first to
-    before the last of ``counted`` are those that count; all, if that is None.
+    before the last of ``counted`` are those that count; all, if that is None. ``unmapped`` is what it has that is not
+    simulated.
     """
 
     jobs: list[SimJob]
@@ -68,6 +72,7 @@ class Workload(NamedTuple):
     hurried: bool = False
     too_wide: Sequence[JobSpec] = ()
     checkpoints: Checkpoints | None = None
+    unmapped: Sequence[Unmapped] = ()
     began: float | None = None
     windows: int = 1
     counted: tuple[int, int] | None = None
@@ -81,15 +86,25 @@ class Workload(NamedTuple):
 
     @property
     def note(self) -> str:
-        """Which jobs are too wide, the first of them by name; empty if none is."""
-        if not self.too_wide:
-            return ""
+        """What is not simulated, and what was done instead, a line each; and which jobs are too wide, the first of them
+        by name. Empty if nothing is amiss."""
+        both = [_not_simulated(self.unmapped)] if self.unmapped else []
+        if self.too_wide:
+            both.append(self._left_out())
+        return "\n".join(both)
+
+    def _left_out(self) -> str:
         first = ", ".join(f"{spec.name} ({spec.nodes.min:,})" for spec in self.too_wide[:FEW])
         more = ", ..." if len(self.too_wide) > FEW else ""
         return (
             f"left out {len(self.too_wide):,} of {self.submitted:,} jobs, too wide for {self.nodes:,} nodes: "
             f"{first}{more}"
         )
+
+
+def _not_simulated(rows: Sequence[Unmapped]) -> str:
+    things = "1 thing is" if len(rows) == 1 else f"{len(rows)} things are"
+    return f"{things} not simulated as it is meant:{listed(rows)}"
 
 
 class Overrides(NamedTuple):
@@ -110,9 +125,10 @@ class Wish(NamedTuple):
     """What the user asks of a workload beside its name ``text``, or beside ``jobs``, which a program gives.
 
     ``nodes`` 0 stands for what the workload says. ``percent`` of rigid jobs are made malleable, in the
-    published form if ``compat``; None leaves all as they are. ``node_flops`` is for ElastiSim's jobs.
+    published form if ``compat``; None leaves all as they are. ``speeds`` are the machine's, for ElastiSim's jobs.
     ``run`` counts the runs of a study: each has the next seed, and of paper 2's batches the next.
     ``strict``: a job that is too wide for the machine is an error, as it always is in a batch; else it is left out.
+    So is then what a workload has that is not simulated.
     ``dependencies``: jobs of a trace wait for those that they follow.
     ``window``: what of it is simulated and counted, and with several windows which, from 0, is ``cut``.
     """
@@ -125,7 +141,7 @@ class Wish(NamedTuple):
     compat: bool = False
     estimates: str = REQUESTED
     belief: str = EXACT
-    node_flops: float | None = None
+    speeds: Speeds = Speeds()
     run: int = 0
     overrides: Overrides = Overrides()
     failures: Failures | None = None
@@ -142,6 +158,10 @@ def read_workload(wish: Wish) -> Workload:
     name, colon, rest = wish.text.partition(":")
     if wish.dependencies and not set(SWF) & set(Path(wish.text).suffixes):
         raise BatchError("--dependencies changes nothing without a trace in SWF")
+    if wish.speeds != Speeds() and not wish.text.endswith(ELASTISIM):
+        raise BatchError(
+            "--platform, --node-flops, --pfs-read, --pfs-write and --link are for ElastiSim's jobs (.json)"
+        )
     _check_size(wish.nodes, "--nodes")
     if wish.jobs is not None:
         load = _given(wish.jobs, wish)
@@ -167,7 +187,7 @@ def read_workload(wish: Wish) -> Workload:
         fixed = False
     settings = wish.overrides.settings(load.settings)
     if wish.overrides.resize_deadline_s is None and not load.hurried:
-        settings = patient(settings, load.nodes)
+        settings = patient(settings, load.nodes, _longest_s(jobs))
     load = load._replace(checkpoints=wish.checkpoints)
     load = load._replace(
         jobs=jobs,
@@ -187,6 +207,13 @@ def _windowed(load: Workload, wish: Wish, window: Window) -> Workload:
     cut = found[wish.cut]
     counted = (cut.begin - cut.low, cut.end - cut.low)
     return load._replace(jobs=cut_out(jobs, cut), windows=len(found), counted=counted)
+
+
+def _longest_s(jobs: Sequence[SimJob]) -> float:
+    """What jobs themselves do at a resize takes no longer."""
+    return max(
+        (job.adapting.longest_s(job.spec.nodes) for job in jobs if job.adapting is not None), default=0.0
+    )
 
 
 def _fitting(jobs: list[SimJob], nodes: int, text: str) -> tuple[list[SimJob], list[JobSpec]]:
@@ -236,11 +263,8 @@ def _from_file(wish: Wish) -> Workload:
         recorded = read_journal(file)
         own = _recorded(recorded.policy)
         return Workload(recorded.jobs, wish.nodes or recorded.nodes, Settings(), starting=True, own=own)
-    if file.suffix == ".json":
-        jobs = read_elastisim(file, wish.node_flops)
-        if not wish.nodes:
-            raise BatchError(f"{file}: it does not say how large the machine is; give --nodes")
-        return Workload(jobs, wish.nodes, Settings(cost=INSTANT), starting=False)
+    if file.suffix == ELASTISIM:
+        return _elastisim(file, wish)
     if not set(SWF) & set(file.suffixes):
         raise TraceError(f"{file}: neither {FORMS}")
     trace = _trace(file) if wish.window is not None else read_swf(file)
@@ -266,6 +290,15 @@ def _trace(file: Path) -> Trace:
 @lru_cache(maxsize=1)
 def _kept(file: Path, _changed: int, _size: int) -> Trace:
     return read_swf(file)
+
+
+def _elastisim(file: Path, wish: Wish) -> Workload:
+    jobs, nodes, unmapped = read_elastisim(file, wish.speeds)
+    if unmapped and wish.strict:
+        raise TraceError(f"{file}: {_not_simulated(unmapped)}\nWithout --strict it is simulated like that.")
+    if not (nodes := wish.nodes or nodes):
+        raise BatchError(f"{file}: it does not say how large the machine is; give --nodes, or --platform")
+    return Workload(jobs, nodes, Settings(cost=INSTANT), starting=False, unmapped=unmapped)
 
 
 def _recorded(policy: str) -> PolicySpec:

@@ -20,7 +20,7 @@ from pliant.workloads.beliefs import with_beliefs
 from pliant.workloads.estimates import with_estimates
 from pliant.workloads.generators.lublin import lublin_jobs
 from pliant.workloads.job import SimJob
-from pliant.workloads.malleability import make_malleable
+from pliant.workloads.malleability import PUBLISHED, make_malleable
 
 NODES, SEED = 128, 42
 FREE, USUAL = Settings(cost=INSTANT), Settings()
@@ -32,11 +32,14 @@ def workloads() -> dict[str, tuple[list[SimJob], Settings]]:
     loose = with_estimates(jobs, "factor:5", SEED)
     return {
         "rigid": (loose, FREE),
-        "half malleable": (make_malleable(loose, 50, NODES, SEED), USUAL),
-        "malleable": (make_malleable(jobs, 100, NODES, SEED), FREE),
-        "malleable, at the usual cost": (make_malleable(jobs, 100, NODES, SEED), USUAL),
-        "wrong models": (with_beliefs(make_malleable(loose, 100, NODES, SEED), "factor:4", SEED), USUAL),
-        "burst": (make_malleable(burst, 50, NODES, SEED), FREE),
+        "half malleable": (make_malleable(loose, 50, NODES, SEED, conversion=PUBLISHED), USUAL),
+        "malleable": (make_malleable(jobs, 100, NODES, SEED, conversion=PUBLISHED), FREE),
+        "malleable, at the usual cost": (make_malleable(jobs, 100, NODES, SEED, conversion=PUBLISHED), USUAL),
+        "wrong models": (
+            with_beliefs(make_malleable(loose, 100, NODES, SEED, conversion=PUBLISHED), "factor:4", SEED),
+            USUAL,
+        ),
+        "burst": (make_malleable(burst, 50, NODES, SEED, conversion=PUBLISHED), FREE),
     }
 
 

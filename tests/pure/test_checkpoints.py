@@ -117,7 +117,7 @@ def test_a_job_that_has_not_its_minimum_left_is_requeued_and_goes_on_from_its_ch
         for restart_s in (0.0, 5.0):
             end, records = run([job], Down(1, 27.0, 40.0), plan=PLAN._replace(restart_s=restart_s))
             assert end.at == 40.0 + restart_s + 80.0 + 7.0
-            assert end[3:] == (1, 1, 4 * 5.0)
+            assert end[3:6] == (1, 1, 4 * 5.0)
             assert [ended.requeued for ended in of(records, r.JobEnded)] == [True, False]
     end, records = run([rigid("a", 4, 100.0)], Down(1, 27.0, NEVER), requeue=False)
     assert (end.at, end.requeued, measure(records).failed) == (27.0, 0, 1)

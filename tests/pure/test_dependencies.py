@@ -24,7 +24,7 @@ from pliant.sim.simulator import Conditions, simulate
 from pliant.workloads.failures import Down, Failures
 from pliant.workloads.formats.swf import parse_swf, read_swf, rigid_jobs
 from pliant.workloads.job import SimJob
-from pliant.workloads.malleability import make_malleable
+from pliant.workloads.malleability import PUBLISHED, make_malleable
 from pliant.workloads.sources import Wish, read_workload
 
 
@@ -160,7 +160,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_malleable_jobs_follow_too() -> None:
     jobs = rigid_jobs(parse_swf(TRACE.splitlines(), "x.swf"), 4, dependencies=True)
-    assert [(job.after, job.think_s) for job in make_malleable(jobs, 100, 4, 1)] == [
+    assert [(job.after, job.think_s) for job in make_malleable(jobs, 100, 4, 1, conversion=PUBLISHED)] == [
         ("", 0),
         ("", 0),
         ("1", 7),

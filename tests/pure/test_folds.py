@@ -13,6 +13,7 @@ import pytest
 import pliant
 from pliant.charts.dense import Dense
 from pliant.core import records as r
+from pliant.history.energy import Energy
 from pliant.history.gantt import Gantt
 from pliant.history.lives import ROWS, Listener
 from pliant.history.metrics import Metrics
@@ -36,7 +37,7 @@ FOLDS = [
 ]
 """(module, part); a function's IGNORES are its module's, a class's are its own."""
 LISTENERS: list[type[Listener]] = [
-    Metrics, Outcomes, Gantt, Dense, JobRows, EvalysCsv, SwfSchedule, Turnarounds,
+    Metrics, Outcomes, Energy, Gantt, Dense, JobRows, EvalysCsv, SwfSchedule, Turnarounds,
 ]  # fmt: skip
 NO_FOLDS = {("terminal.progress", "LiveView")}
 """It counts what has ended, and draws the state."""

@@ -141,7 +141,8 @@ def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
 
 def test_one_share_is_one_simulation(tmp_path: Path) -> None:
     out = tmp_path / "j.csv"
-    command("simulate", trace(tmp_path), "--malleable", "100", "--jobs-csv", str(out), "--json")
+    malleable = ("--malleable", "100", "--conversion", "published")
+    command("simulate", trace(tmp_path), *malleable, "--jobs-csv", str(out), "--json")
     assert [row["class"] for row in rows_of(out)] == ["malleable"] * 3
 
 

@@ -23,7 +23,7 @@ from pliant.policy.view import ClusterView, Decision, JobView, Resize, Start
 from pliant.workloads.generators.lublin import lublin_jobs
 from pliant.workloads.generators.paper2 import COST
 from pliant.workloads.job import SimJob
-from pliant.workloads.malleability import make_malleable
+from pliant.workloads.malleability import PUBLISHED, make_malleable
 
 EXAMPLES = 60
 
@@ -190,7 +190,7 @@ def test_it_beats_rigid_easy_at_every_share(percent: int) -> None:
     for seed in range(1, 7):
         jobs = lublin_jobs(400, 64, seed, load=0.9)
         before = measured(jobs, 64, Easy(), Settings(cost=INSTANT), keep_jobs=False)
-        changed = make_malleable(jobs, percent, 64, seed)
+        changed = make_malleable(jobs, percent, 64, seed, conversion=PUBLISHED)
         after = measured(changed, 64, Marginal(), Settings(cost=INSTANT), keep_jobs=False)
         ratios.append(after.turnaround_mean_s / before.turnaround_mean_s)
     assert mean(ratios) < 0.95

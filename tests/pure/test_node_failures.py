@@ -46,7 +46,7 @@ def run(
 def test_a_job_starts_anew_when_its_node_is_back() -> None:
     end, records = run([rigid("a", 2, 10.0)], 2, Failures(listed=(Down(1, 4.0, 6.0),)))
     assert end[:2] == (16.0, 1)
-    assert end[3:] == (1, 1, 2 * 4.0)
+    assert end[3:6] == (1, 1, 2 * 4.0)
     told = [(record.at, type(record).__name__) for record in records]
     assert told[4:] == [
         (4.0, "NodesLost"), (4.0, "JobEnding"), (4.0, "JobEnded"), (4.0, "NodesClean"), (4.0, "JobSubmitted"),
@@ -79,13 +79,13 @@ def test_a_node_that_fails_in_an_expansion_costs_the_expansion_alone() -> None:
     spec = JobSpec(name="a", nodes=Bounds(1, 3), job_class=JobClass.MALLEABLE, walltime_s=60.0)
     cost = ResizeCost(start_s=2.0, start_each_s=0.0, blocked_s=0.0, leave_s=0.0, answer_s=0.0)
     end, records = run([SimJob(spec, 60.0)], 3, Failures(listed=(Down(2, 1.0, NEVER),)), "malleable", cost)
-    assert end[3:] == (1, 0, 0.0)
+    assert end[3:6] == (1, 0, 0.0)
     [failed] = [record for record in records if isinstance(record, r.ResizeFailed)]
     assert failed.at == 1.0
     grown = [record for record in records if isinstance(record, r.ResizeDone)]
     assert [len(record.gained) for record in grown] == [1]
     end, _ = run([SimJob(spec, 60.0)], 3, Failures(listed=(Down(2, 10.0, NEVER),)), "malleable", cost)
-    assert end[3:] == (1, 1, 1 * 2.0 + 3 * 8.0)  # held 1 node for 2 s, then 3
+    assert end[3:6] == (1, 1, 1 * 2.0 + 3 * 8.0)  # held 1 node for 2 s, then 3
 
 
 def test_tasks_go_on_without_a_node_that_fails_and_have_failed_at_their_end() -> None:

@@ -26,7 +26,7 @@ from pliant.sim.instant import Instant
 from pliant.sim.simulator import Conditions, simulate
 from pliant.workloads.formats.swf import SwfJob, Trace, parse_swf, read_swf, rigid_jobs
 from pliant.workloads.job import SimJob
-from pliant.workloads.malleability import make_malleable
+from pliant.workloads.malleability import PUBLISHED, make_malleable
 
 pytestmark = pytest.mark.long
 
@@ -133,7 +133,7 @@ def test_jobs_of_no_length_run_and_let_others_start() -> None:
 
 def test_jobs_of_no_length_stay_rigid() -> None:
     jobs = rigid_jobs(parse_swf(["1 0 -1 0 4", "2 0 -1 9 4"], "x.swf"), 8)
-    classes = [job.spec.job_class for job in make_malleable(jobs, 100, 8, 1)]
+    classes = [job.spec.job_class for job in make_malleable(jobs, 100, 8, 1, conversion=PUBLISHED)]
     assert classes == [JobClass.RIGID, JobClass.MALLEABLE]
 
 

@@ -22,7 +22,7 @@ from pliant.workloads.generators import paper2
 from pliant.workloads.generators.feitelson import Pace, feitelson_jobs, mean_work, size_weights
 from pliant.workloads.generators.lublin import Drand48, gamma_cdf, lublin_jobs, lublin_stream
 from pliant.workloads.job import SimJob
-from pliant.workloads.malleability import bounds, make_malleable, malleable_job, serial_per_mille
+from pliant.workloads.malleability import PUBLISHED, make_malleable, malleable_job, serial_per_mille
 
 REFERENCE = "lublin99_seed42_10000.swf.gz"
 
@@ -211,12 +211,12 @@ def test_malleable_batches_end_earlier() -> None:
 )  # fmt: skip
 def test_the_published_table_of_speed_ups(first: int, last: int, parallel: float, most: int) -> None:
     for preferred in range(first, last + 1):
-        sizes = bounds(preferred, 5000)
+        sizes = PUBLISHED.bounds(preferred, 5000)
         assert 1 - serial_per_mille(preferred) / 1000 == pytest.approx(parallel)
         assert sizes.max == (most or preferred)
         assert sizes.min == max(1, preferred // 5)
         assert sizes.preferred == preferred
-    assert bounds(last, last).max == last
+    assert PUBLISHED.bounds(last, last).max == last
 
 
 def rigid(name: str, nodes: int, runtime: float) -> SimJob:
@@ -224,13 +224,13 @@ def rigid(name: str, nodes: int, runtime: float) -> SimJob:
 
 
 def test_the_run_time_at_the_preferred_size_is_the_traces() -> None:
-    job = malleable_job(rigid("a", 10, 100.0), 64)
+    job = malleable_job(rigid("a", 10, 100.0), PUBLISHED.bounds(10, 64))
     assert job.spec.nodes == Bounds(2, 40, preferred=10)
     assert job.time(10) == 100.0
     efficiency = 1 / (10 * 0.025 + 0.975)
     assert job.time(40) == pytest.approx(100.0 * (0.025 + 0.975 / 40) / (0.025 + 0.975 / 10))
     assert job.spec.estimate(10) == 100.0
-    compat = malleable_job(rigid("a", 10, 100.0), 64, compat=True)
+    compat = malleable_job(rigid("a", 10, 100.0), PUBLISHED.bounds(10, 64), compat=True)
     assert compat.time(10) == pytest.approx(100.0 / efficiency)
     assert compat.time(40) / compat.time(10) == pytest.approx(job.time(40) / job.time(10))
     assert compat.spec.estimate(10) == pytest.approx(compat.time(10))
@@ -240,7 +240,7 @@ def test_the_drawn_share() -> None:
     jobs = [rigid(f"{i}", 4, 10.0) for i in range(1000)]
 
     def chosen(percent: float, seed: int) -> set[str]:
-        made = make_malleable(jobs, percent, 64, seed)
+        made = make_malleable(jobs, percent, 64, seed, conversion=PUBLISHED)
         return {job.spec.name for job in made if job.spec.job_class is JobClass.MALLEABLE}
 
     assert not chosen(0, 1)
@@ -249,4 +249,4 @@ def test_the_drawn_share() -> None:
     assert chosen(20, 1) <= chosen(40, 1)
     assert chosen(40, 1) != chosen(40, 2)
     with pytest.raises(BatchError, match="job '0' has sizes 1:20 of its own"):
-        make_malleable(make_malleable(jobs, 100, 64, 1), 50, 64, 1)
+        make_malleable(make_malleable(jobs, 100, 64, 1, conversion=PUBLISHED), 50, 64, 1)

@@ -15,7 +15,7 @@ from pliant.policy.registry import make
 from pliant.sim.simulator import Conditions, simulate
 from pliant.workloads.generators.lublin import lublin_jobs
 from pliant.workloads.job import SimJob
-from pliant.workloads.malleability import make_malleable
+from pliant.workloads.malleability import PUBLISHED, make_malleable
 
 NODES = 100
 SHORT, LONG = 1000, 4000
@@ -52,7 +52,7 @@ def burst(count: int, malleable: float) -> list[SimJob]:
         structs.replace(job, spec=structs.replace(job.spec, submit_s=0.0))
         for job in lublin_jobs(LONG, NODES, SEED)[:count]
     ]
-    return make_malleable(jobs, malleable, NODES, SEED) if malleable else jobs
+    return make_malleable(jobs, malleable, NODES, SEED, conversion=PUBLISHED) if malleable else jobs
 
 
 def seconds(policy: str, jobs: list[SimJob], nodes: int = NODES) -> float:

@@ -14,7 +14,7 @@ from pliant.model.jobs import Bounds
 from pliant.policy.registry import POLICIES
 from pliant.workloads.generators.lublin import lublin_jobs
 from pliant.workloads.job import SimJob
-from pliant.workloads.malleability import make_malleable
+from pliant.workloads.malleability import PUBLISHED, make_malleable
 
 SMALL, LARGE = 128, 100_000
 JOBS = 500
@@ -73,14 +73,16 @@ def table(found: dict[str, Cost]) -> Table:
 def lublin(count: int, *, malleable: bool) -> list[SimJob]:
     """Jobs of Lublin's model at nine tenths of what the small machine can do."""
     jobs = lublin_jobs(count, SMALL, SEED, load=LOAD)
-    return make_malleable(jobs, 100.0, SMALL, SEED) if malleable else jobs
+    return make_malleable(jobs, 100.0, SMALL, SEED, conversion=PUBLISHED) if malleable else jobs
 
 
 def _workloads(*, malleable: bool) -> tuple[list[SimJob], list[SimJob], list[SimJob]]:
     """For the small machine and, the same and scaled with the nodes, for the large one."""
     jobs = lublin(JOBS, malleable=malleable)
     scaled = [_scaled(job, LARGE // SMALL) for job in lublin(JOBS, malleable=False)]
-    return jobs, jobs, make_malleable(scaled, 100.0, LARGE, SEED) if malleable else scaled
+    if malleable:
+        scaled = make_malleable(scaled, 100.0, LARGE, SEED, conversion=PUBLISHED)
+    return jobs, jobs, scaled
 
 
 def _scaled(job: SimJob, factor: int) -> SimJob:

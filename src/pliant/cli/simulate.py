@@ -30,6 +30,7 @@ from pliant.study.groups import read_by
 from pliant.study.options import against_said, asked, queue_said
 from pliant.study.simulation import Sink, simulation
 from pliant.workloads.beliefs import EXACT
+from pliant.workloads.data import NONE
 from pliant.workloads.estimates import REQUESTED
 from pliant.workloads.unmapped import refused
 
@@ -57,6 +58,7 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
     instant: o.INSTANT = Instant.TOGETHER,
     malleable: o.MALLEABLE = "",
     compat: o.COMPAT = False,
+    conversion: o.CONVERSION = "",
     seed: o.SEED = 42,
     seeds: o.SEEDS = 1,
     workers: o.WORKERS = 0,
@@ -72,9 +74,11 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
     offer_deadline: o.OFFER_DEADLINE = None,
     resize_deadline: o.RESIZE_DEADLINE = None,
     cost: o.COST = "",
+    data: o.DATA = NONE,
     failures: o.FAILURES = "",
     requeue: o.REQUEUE = True,
     checkpoint: o.CHECKPOINT = "",
+    energy: o.ENERGY = "",
     strict: o.STRICT = False,
     dependencies: o.DEPENDENCIES = False,
     window: o.WINDOW = "",
@@ -98,6 +102,7 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
         nodes,
         malleable=shares[0] if shares else None,
         compat=compat,
+        conversion=conversion,
         rigid=rigid,
         seed=seed,
         estimates=estimates,
@@ -112,6 +117,7 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
         offer_deadline_s=offer_deadline,
         resize_deadline_s=resize_deadline,
         cost=cost,
+        data=data,
         failures=failures,
         requeue=requeue,
         strict=strict,
@@ -119,6 +125,7 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
         checkpoint=checkpoint,
         window=window,
         warm_up=warm_up,
+        energy=energy,
     )
     names = policy_names(policy)
     grid = Grid(wish, [said._replace(name=name) for name in names], shares, seeds, instant, read_by(by))

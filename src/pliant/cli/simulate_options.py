@@ -12,6 +12,7 @@ from pliant.policy.order import ORDERS
 from pliant.sim.instant import Instant
 from pliant.study.groups import LABELS
 from pliant.study.options import LEAST
+from pliant.workloads.data import FORMS as DATA_FORMS
 from pliant.workloads.sources import FORMS
 
 WORKLOAD = Annotated[str, typer.Argument(help=f"One of: {FORMS}.", show_default=False)]
@@ -51,7 +52,17 @@ MALLEABLE = Annotated[
     str, typer.Option(help="Percentages of rigid jobs to make malleable, as in 0,50,100; a row for each.")
 ]
 COMPAT = Annotated[
-    bool, typer.Option("--compat", help="With --malleable: run times in the published, longer form.")
+    bool,
+    typer.Option(
+        "--compat", help="With --malleable: the published conversion, with run times in its longer form."
+    ),
+]
+CONVERSION = Annotated[
+    str,
+    typer.Option(
+        help="With --malleable: the sizes of jobs, as in least=0.5,most=2,serial=rigid (the default: half to twice "
+        "their nodes, serial jobs stay rigid; or serial=malleable), or published."
+    ),
 ]
 SEED = Annotated[
     int, typer.Option(min=LEAST["seed"], help="Seed of generators, of --malleable, --estimates and --belief.")
@@ -124,6 +135,10 @@ COST = Annotated[
         "start_s=60,blocked_s=2."
     ),
 ]
+DATA = Annotated[
+    str,
+    typer.Option(help=f"What resizes of jobs have to move, at the cost of --cost's data_s: {DATA_FORMS}."),
+]
 FAILURES = Annotated[
     str,
     typer.Option(
@@ -138,6 +153,13 @@ CHECKPOINT = Annotated[
     typer.Option(
         help="Jobs write checkpoints, as in interval=30min,cost=20s (and restart=1min), and go on from these after a "
         "loss: malleable ones on what is left."
+    ),
+]
+ENERGY = Annotated[
+    str,
+    typer.Option(
+        help="Watts of a node, as in idle=100,busy=200 (and off=5,after=10min,boot=2min: idle nodes are switched off, "
+        "and what starts on these waits for them)."
     ),
 ]
 DEPENDENCIES = Annotated[

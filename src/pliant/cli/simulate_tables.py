@@ -47,11 +47,29 @@ TITLES = {
     "node_failures": ("node\nfailures", 1.0),
     "requeued": ("re-\nqueued", 1.0),
     "lost_node_s": ("lost,\nnode-s", 1.0),
+    "energy_kwh": ("energy,\nkWh", 1.0),
+    "off_node_h": ("off,\nnode-h", 1.0),
+    "boots": ("boots", 1.0),
 }
 """Of each figure of a study, with its unit."""
-IN_JSON = ("left_out", "resizes_declined", "resizes_failed", "node_failures", "lost_node_s")
+IN_JSON = (
+    "left_out",
+    "resizes_declined",
+    "resizes_failed",
+    "node_failures",
+    "lost_node_s",
+    "off_node_h",
+    "boots",
+)
 """Not shown in the table, which has no room for more."""
-OFTEN_EMPTY = ("resizes_withdrawn", "too_wide", "failed", "requeued", "malleable_to_rigid_turnaround")
+OFTEN_EMPTY = (
+    "resizes_withdrawn",
+    "too_wide",
+    "failed",
+    "requeued",
+    "malleable_to_rigid_turnaround",
+    "energy_kwh",
+)
 """Shown only if some row has it."""
 DISPENSABLE = (
     "shrinks",

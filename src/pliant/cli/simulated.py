@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pliant.cli.outputs import check_report, unwritable
 from pliant.files.save import save
+from pliant.history.energy import Power
 from pliant.history.metrics import RunMetrics
 from pliant.model.errors import BatchError
 from pliant.model.jobs import JobClass
@@ -18,9 +19,11 @@ from pliant.sim.simulator import SimEnd
 from pliant.study.grid import Grid
 from pliant.workloads.beliefs import EXACT
 from pliant.workloads.checkpoints import Checkpoints
+from pliant.workloads.data import NONE
 from pliant.workloads.estimates import REQUESTED
 from pliant.workloads.failures import Failures
-from pliant.workloads.sources import Wish, Workload
+from pliant.workloads.malleability import PUBLISHED
+from pliant.workloads.sources import OWN_SHARES, Wish, Workload
 
 
 def check_one(report: Path | None, grid: Grid) -> None:
@@ -62,11 +65,12 @@ def facts(wish: Wish, load: Workload, start: str | None, instant: Instant, end: 
     what no chart shows."""
     stated = (
         (wish.rigid, "every job at its preferred size"),
-        (wish.percent is not None, f"{wish.percent or 0:g} % of rigid jobs made malleable"),
+        (wish.percent is not None, _converted(wish)),
         (wish.dependencies, "jobs follow others as in the trace"),
         (wish.compat, "run times in the published, longer form"),
         (wish.estimates != REQUESTED, f"estimates {wish.estimates}"),
         (wish.belief != EXACT, f"policies believe run times by {wish.belief}"),
+        (wish.data != NONE, f"resizes move data: {wish.data}"),
         (bool(start), f"start rule {start}"),
         (load.settings.pass_interval_s > 0, f"a pass every {seconds(load.settings.pass_interval_s)}"),
     )
@@ -83,6 +87,7 @@ def facts(wish: Wish, load: Workload, start: str | None, instant: Instant, end: 
     found += [row.says() for row in load.unmapped]
     found += _saving(load.checkpoints)
     found += _failing(load.failures, end)
+    found += _drawing(load.power, end)
     if _resizes_at_once(load):
         found.append("resizes take no time")
     if instant is not Instant.TOGETHER:
@@ -90,6 +95,13 @@ def facts(wish: Wish, load: Workload, start: str | None, instant: Instant, end: 
     if not load.fixed:
         found.append(f"seed {wish.seed}")
     return found
+
+
+def _converted(wish: Wish) -> str:
+    made = f"{wish.percent or 0:g} % of rigid jobs made malleable"
+    if wish.text.partition(":")[0] in OWN_SHARES:
+        return made
+    return f"{made}: {PUBLISHED if wish.compat else wish.conversion}"
 
 
 def _left_out(load: Workload) -> list[str]:
@@ -121,6 +133,21 @@ def _saving(checkpoints: Checkpoints | None) -> list[str]:
     interval_s, cost_s, restart_s = checkpoints
     how = f"a checkpoint after each {seconds(interval_s)} of computing, written in {seconds(cost_s)}"
     return [how + (f", and read in {seconds(restart_s)}" if restart_s else "")]
+
+
+def _drawing(power: Power | None, end: SimEnd) -> list[str]:
+    if power is None or end.energy_kwh is None:
+        return []
+    found = [
+        f"a node draws {power.idle_w:g} W idle and {power.busy_w:g} W busy",
+        f"{end.energy_kwh:,.2f} kWh",
+    ]
+    if end.off_node_h is not None:
+        found[:1] = [
+            f"{found[0]}, {power.off_w:g} W when it is off, {seconds(power.after_s)} after its last use"
+        ]
+        found.append(f"{end.off_node_h:,.1f} node hours off, {count(end.boots or 0, 'boot')}")
+    return found
 
 
 def _failing(failures: Failures | None, end: SimEnd) -> list[str]:

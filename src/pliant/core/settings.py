@@ -36,10 +36,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cost: ResizeCost = ResizeCost()
 
 
-def patient(settings: Settings, nodes: int, own_s: float = 0.0) -> Settings:
+def patient(settings: Settings, nodes: int, most_mb: float = 0.0, beside_s: float = 0.0) -> Settings:
     """The same where nobody has stated a deadline for resizes, on a machine of ``nodes`` nodes: no growth is called off
-    before it has taken twice what the largest costs, with up to ``own_s`` of what jobs do at it themselves."""
-    longest_s = 2.0 * (settings.cost.expand_s(1, nodes) + own_s)
+    before it has taken twice what the largest costs, with ``most_mb`` megabytes that a node has to hold, and
+    ``beside_s`` for what no cost has, as nodes that have to boot first."""
+    longest_s = 2.0 * (settings.cost.expand_s(1, nodes, most_mb) + beside_s)
     return msgspec.structs.replace(settings, resize_deadline_s=max(settings.resize_deadline_s, longest_s))
 
 

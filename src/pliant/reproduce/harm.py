@@ -18,7 +18,7 @@ from pliant.reproduce.traces import BASE, SEED, trace_jobs
 from pliant.study.differences import later
 from pliant.study.workers import Task
 from pliant.workloads.job import SimJob
-from pliant.workloads.malleability import make_malleable
+from pliant.workloads.malleability import PUBLISHED, make_malleable
 
 POLICIES = ("entitled", "marginal", "malleable")
 SOFTER = ("entitled:certain=0.5", "entitled:certain=0.2")
@@ -107,7 +107,7 @@ def tasks(found: Sequence[Trace], folder: Path | None) -> list[Task]:
 def one(case: Case, folder: str) -> Harm:
     """A simulation, compared with that of rigid EASY where nothing but the work takes time."""
     jobs = jobs_of(case.trace, folder)
-    mixed = make_malleable(jobs, case.percent, case.trace.nodes, SEED)
+    mixed = make_malleable(jobs, case.percent, case.trace.nodes, SEED, conversion=PUBLISHED)
     settings = patient(Settings(), case.trace.nodes) if case.costly else FREE
     return compared(
         *base(case.trace, folder), *with_turnarounds(mixed, case.trace.nodes, make(case.policy), settings)
@@ -172,6 +172,7 @@ def write(folder: Folder, found: Sequence[Trace], results: Sequence[Harm]) -> st
         "## Who pays: whole traces, job by job",
         "",
         (
+            "Jobs are made malleable by the published conversion. "
             "Changes against rigid EASY in per cent: mean, bounded slowdown, 95th percentile and maximum of the "
             "turnaround. Later: the jobs, in per cent, whose turnaround is longer by more than a minute and by "
             "more than 1 % and 10 %, and by how much at most. A job's slowdown is by the time that it has run for, "

@@ -14,6 +14,7 @@ from pliant.core import events as e
 from pliant.core import records as r
 from pliant.core.core import SchedulerCore
 from pliant.core.settings import NEVER, Settings
+from pliant.history.energy import Energy, Power
 from pliant.model.jobs import Bounds, JobClass, JobState
 from pliant.model.nodes import NodeSet, lowest_bits, without
 from pliant.model.wishes import Wish
@@ -49,7 +50,8 @@ class SimEnd(NamedTuple):
 
     ``node_failures`` times a node has failed, and ``requeued`` times a job that lost one was submitted again.
     ``lost_node_s`` are the node-seconds that jobs had held when a failing node ended them, or set them back to a
-    checkpoint: with these, those held since the last.
+    checkpoint: with these, those held since the last. The others are those of ``history.energy.Use``, None where nobody
+    has said what nodes draw.
     """
 
     at: float
@@ -58,6 +60,9 @@ class SimEnd(NamedTuple):
     node_failures: int = 0
     requeued: int = 0
     lost_node_s: float = 0.0
+    energy_kwh: float | None = None
+    off_node_h: float | None = None
+    boots: int | None = None
 
 
 class Conditions(NamedTuple):
@@ -65,7 +70,8 @@ class Conditions(NamedTuple):
 
     ``starting``: a job computes only after its groups have started, at the cost of the settings. ``instant``
     is the order in which events of one instant reach the core. With ``failures`` nodes fail and return, until
-    all jobs have ended. With ``checkpoints`` jobs write these, and go on from them.
+    all jobs have ended. With ``checkpoints`` jobs write these, and go on from them. ``power`` is what a node draws, and
+    whether nodes are switched off: what starts on such waits until they are up.
     """
 
     settings: Settings = Settings()
@@ -73,6 +79,7 @@ class Conditions(NamedTuple):
     instant: Instant = Instant.TOGETHER
     failures: Failures | None = None
     checkpoints: Checkpoints | None = None
+    power: Power | None = None
 
 
 PLAIN = Conditions()
@@ -95,7 +102,7 @@ class Simulator:
         conditions: Conditions = PLAIN,
         sink: Callable[[r.Record], None] | None = None,
     ) -> None:
-        settings, starting, instant, failures, self._checkpoints = conditions
+        settings, starting, instant, failures, self._checkpoints, power = conditions
         check_jobs(jobs, nodes)
         ordered = sorted(jobs, key=attrgetter("spec.submit_s"))
         self._count = len(ordered)
@@ -112,7 +119,9 @@ class Simulator:
         self._policy = policy
         self._cost = settings.cost
         self.core = SchedulerCore(policy, settings)
-        self._sink = sink
+        self._energy = Energy(power) if power is not None else None
+        sinks = (self._energy.add if self._energy is not None else None, sink)
+        self._sinks = [each for each in sinks if each is not None]
         self._starting = starting
         self._happen = {
             Instant.TOGETHER: self._together,
@@ -194,6 +203,7 @@ class Simulator:
             self._breakdowns.failed,
             self._requeued,
             self._lost_node_s,
+            *(self._energy.use() if self._energy is not None else ()),
         )
 
     def _together(self) -> None:
@@ -277,7 +287,6 @@ class Simulator:
 
     def _tell(self) -> None:
         """Let the core handle the events, and what its commands cause in the same instant."""
-        sink = self._sink
         while self._events or self._wishes:
             events, self._events = self._events, []
             if self._wishes:
@@ -287,7 +296,7 @@ class Simulator:
             records, commands = self.core.handle(events, self._now)
             if self._breakdowns.failed:
                 self._lose_groups(records)
-            if sink is not None:
+            for sink in self._sinks:
                 for record in records:
                     sink(record)
             for command in commands:
@@ -311,11 +320,18 @@ class Simulator:
             run.write(self._checkpoints)
         if self._requeues and (saved := self._requeues.pop(number, None)) is not None:
             run.go_on(saved)
+        up = self._up(mask)
         if self._starting:
             cost = self._cost
-            self._at(self._now + cost.start_s + cost.start_each_s * mask.bit_count(), self._begin, run)
+            self._at(up + cost.start_s + cost.start_each_s * mask.bit_count(), self._begin, run)
+        elif up > self._now:
+            self._at(up, self._begin, run)
         else:
             self._begin(run, 0)
+
+    def _up(self, mask: int) -> float:
+        """When these nodes are up: now, but for those that had been switched off."""
+        return self._now if self._energy is None else self._energy.up(mask, self._now)
 
     def _offer(self, command: c.Offer) -> None:
         run = self._runs.get(command.job)
@@ -461,7 +477,7 @@ class Simulator:
         self._events.append(e.Accepted(run.number, offer.resize))
         if offer.nodes:
             starting = self._cost.expand_s(run.mask.bit_count(), offer.size) - self._cost.blocked_s
-            self._at(self._now + starting - self._cost.answer_s, self._block, run)
+            self._at(self._up(offer.nodes.mask) + starting - self._cost.answer_s, self._block, run)
         else:
             self._block(run, run.turn)
 

@@ -39,6 +39,9 @@ FIGURES = (
     "node_failures",
     "requeued",
     "lost_node_s",
+    "energy_kwh",
+    "off_node_h",
+    "boots",
 )
 """What a row has the means of."""
 NO_FILES = Files()

@@ -18,6 +18,7 @@ from pliant.policy.order import HALF_LIFE_S
 from pliant.policy.view import Policy
 from pliant.sim.instant import Instant
 from pliant.workloads.beliefs import EXACT
+from pliant.workloads.data import NONE
 from pliant.workloads.estimates import REQUESTED
 from pliant.workloads.unmapped import refused
 
@@ -72,6 +73,7 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
     *,
     malleable: float | None = None,
     compat: bool = False,
+    conversion: str = "",
     rigid: bool = False,
     start: str = "",
     order: str = "",
@@ -91,9 +93,11 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
     offer_deadline_s: float | None = None,
     resize_deadline_s: float | None = None,
     cost: str = "",
+    data: str = NONE,
     failures: str = "",
     requeue: bool = True,
     checkpoint: str = "",
+    energy: str = "",
     strict: bool = False,
     dependencies: bool = False,
     window: str = "",
@@ -129,6 +133,7 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
         jobs=None if named else given_jobs(workload),
         malleable=malleable,
         compat=compat,
+        conversion=conversion,
         rigid=rigid,
         seed=seed,
         estimates=estimates,
@@ -143,9 +148,11 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
         offer_deadline_s=offer_deadline_s,
         resize_deadline_s=resize_deadline_s,
         cost=cost,
+        data=data,
         failures=failures,
         requeue=requeue,
         checkpoint=checkpoint,
+        energy=energy,
         strict=strict,
         dependencies=dependencies,
         window=window,

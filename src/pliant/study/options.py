@@ -15,11 +15,14 @@ from pliant.sim.instant import Instant
 from pliant.study.grid import Against, Grid
 from pliant.workloads.beliefs import EXACT
 from pliant.workloads.checkpoints import read_checkpoints
+from pliant.workloads.data import NONE
 from pliant.workloads.estimates import REQUESTED
 from pliant.workloads.failures import Failures, read_failures
 from pliant.workloads.formats.simgrid import Speeds
 from pliant.workloads.job import SimJob
-from pliant.workloads.sources import Overrides, Wish
+from pliant.workloads.malleability import USUAL, Conversion, read_conversion
+from pliant.workloads.power import read_power
+from pliant.workloads.sources import OWN_SHARES, Overrides, Wish
 from pliant.workloads.windows import read_window
 
 LEAST = {
@@ -46,6 +49,7 @@ def asked(  # noqa: PLR0913 -- as many as the command has options
     jobs: Sequence[SimJob] | None = None,
     malleable: float | None = None,
     compat: bool = False,
+    conversion: str = "",
     rigid: bool = False,
     seed: int = 42,
     estimates: str = REQUESTED,
@@ -60,9 +64,11 @@ def asked(  # noqa: PLR0913 -- as many as the command has options
     offer_deadline_s: float | None = None,
     resize_deadline_s: float | None = None,
     cost: str = "",
+    data: str = NONE,
     failures: str = "",
     requeue: bool = True,
     checkpoint: str = "",
+    energy: str = "",
     strict: bool = False,
     dependencies: bool = False,
     window: str = "",
@@ -73,14 +79,17 @@ def asked(  # noqa: PLR0913 -- as many as the command has options
     if malleable is not None and _real(malleable, "malleable", "percentage") > 100:
         raise BatchError(f"--malleable: {malleable} is no percentage")
     for option, text in (
+        ("conversion", conversion),
         ("estimates", estimates),
         ("belief", belief),
         ("cost", cost),
+        ("data", data),
         ("failures", failures),
         ("checkpoint", checkpoint),
         ("window", window),
         ("warm-up", warm_up),
         ("platform", platform),
+        ("energy", energy),
     ):
         if not isinstance(text, str):
             raise BatchError(f"--{option}: {text!r} is no text")
@@ -98,6 +107,7 @@ def asked(  # noqa: PLR0913 -- as many as the command has options
         rigid,
         percent=malleable,
         compat=compat,
+        conversion=_conversion(conversion, workload, malleable, compat=compat),
         estimates=estimates,
         belief=belief,
         speeds=Speeds(
@@ -115,7 +125,13 @@ def asked(  # noqa: PLR0913 -- as many as the command has options
         dependencies=dependencies,
         checkpoints=read_checkpoints(checkpoint) if checkpoint else None,
         window=read_window(window, warm_up),
+        data=data or NONE,
+        power=read_power(energy) if energy else None,
     )
+    if energy and wish.window is not None:
+        raise BatchError(
+            "--energy: it is that of a whole simulation, of which --window counts a part; give one of them"
+        )
     if compat and malleable is None:
         raise BatchError("--compat changes nothing without --malleable")
     return wish
@@ -180,6 +196,18 @@ def _real(value: object, option: str, what: str) -> float:
     if value < LEAST[option]:
         raise BatchError(f"--{option}: {value} is too little; the least is {LEAST[option]:g}")
     return float(value)
+
+
+def _conversion(text: str, workload: str, malleable: float | None, *, compat: bool) -> Conversion:
+    if not text:
+        return USUAL
+    if compat:
+        raise BatchError("--compat has the published conversion; leave out --conversion")
+    if malleable is None:
+        raise BatchError("--conversion changes nothing without --malleable")
+    if (name := workload.partition(":")[0]) in OWN_SHARES:
+        raise BatchError(f"--conversion changes nothing for {name}, which makes its jobs malleable itself")
+    return read_conversion(text)
 
 
 def _failures(text: str, *, requeue: bool) -> Failures | None:

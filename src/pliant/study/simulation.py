@@ -49,6 +49,9 @@ class Ended(NamedTuple):
             "node_failures": end.node_failures,
             "requeued": end.requeued,
             "lost_node_s": end.lost_node_s,
+            "energy_kwh": end.energy_kwh,
+            "off_node_h": end.off_node_h,
+            "boots": end.boots,
             "cpu_s": cpu_s,
             "jobs_per_cpu_s": end.jobs / cpu_s if cpu_s > 0 else None,
             "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
@@ -85,7 +88,9 @@ class Simulation(NamedTuple):
                 keep(record)
 
         began = time.process_time()
-        conditions = Conditions(load.settings, load.starting, self.instant, load.failures, load.checkpoints)
+        conditions = Conditions(
+            load.settings, load.starting, self.instant, load.failures, load.checkpoints, load.power
+        )
         sink = add if keep is None else both
         with at_work(self.policy):
             end = Simulator(load.jobs, load.nodes, self.policy, conditions, sink).run(progress)

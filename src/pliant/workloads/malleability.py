@@ -1,13 +1,14 @@
 """Makes a share of a rigid workload's jobs malleable.
 
-The transformation is that of Zojer et al. (arXiv 2602.17318), as the public programs of the follow-up study
-do it (github.com/FuldaHPC/ElastisimFulda): every job gets an Amdahl speed-up under which the
-nodes it has in the trace are used with an efficiency of just over 80 %, a fifth of them is its minimum, and
-its maximum is where efficiency falls to one half.
+Every job gets an Amdahl speed-up under which the nodes it has in the trace are used with an efficiency of just over
+80 %, as Zojer et al. have it (arXiv 2602.17318) and the public programs of the follow-up study do it
+(github.com/FuldaHPC/ElastisimFulda). Which sizes it allows is said by a ``Conversion``: so many times its request, or
+as published there, from a fifth of it to where efficiency falls to one half.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from random import Random
 
@@ -15,6 +16,7 @@ import msgspec
 
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.model.nearest import nearest
 from pliant.model.speedup import Amdahl
 from pliant.workloads.job import SimJob
 
@@ -31,14 +33,90 @@ def serial_per_mille(preferred: int) -> int:
     return next((q for q in SERIAL_PER_MILLE if (preferred - 1) * q < 250), SERIAL_PER_MILLE[-1])
 
 
-def bounds(preferred: int, nodes: int) -> Bounds:
-    """The sizes of a malleable job with ``preferred`` nodes in the trace, on a machine of ``nodes``."""
-    most = 1 + 999 // serial_per_mille(preferred)  # the last size with an efficiency above 0.5
-    return Bounds(max(1, preferred // 5), min(nodes, max(preferred, most)), preferred=preferred)
+FORM = "least=0.5,most=2,serial=rigid"
+RIGID, MALLEABLE = "rigid", "malleable"
+"""What becomes of serial jobs, which have one node."""
 
 
-def malleable_job(job: SimJob, nodes: int, *, compat: bool = False) -> SimJob:
-    """``job`` as a malleable one: run time T(n) = T * S(preferred) / S(n), with T that of the trace.
+class Conversion(msgspec.Struct, frozen=True):
+    """Which sizes a job allows once it is malleable: from ``least`` times the nodes that it has in the trace up to
+    ``most`` times as many, on the machine that there is; ``least`` is at most 1 and ``most`` at least. ``serial`` jobs,
+    of one node, become malleable too or stay rigid. A job for which no other size is left stays rigid."""
+
+    least: float = 0.5
+    most: float = 2.0
+    serial: str = RIGID
+
+    def bounds(self, preferred: int, nodes: int) -> Bounds | None:
+        """The sizes of a malleable job on a machine of ``nodes`` nodes; None if it stays rigid."""
+        if preferred == 1 and self.serial == RIGID:
+            return None
+        # Rounded, as 0.1 * 30 is a little more than 3, and 1.1 * 10 than 11.
+        low = max(1, math.ceil(round(preferred * self.least, 6)))
+        high = max(preferred, min(nodes, math.floor(round(preferred * self.most, 6))))
+        return Bounds(low, high, preferred=preferred) if low < high else None
+
+    def __str__(self) -> str:
+        serial = "" if self.serial == MALLEABLE else ", serial ones rigid"
+        return f"{self.least:g} to {self.most:g} times their nodes{serial}"
+
+
+class Published(Conversion, frozen=True):
+    """A fifth of the request, rounded down, to the last size with an efficiency above one half: serial jobs too."""
+
+    least: float = 0.2
+    most: float = math.inf
+    serial: str = MALLEABLE
+
+    def bounds(self, preferred: int, nodes: int) -> Bounds:
+        most = 1 + 999 // serial_per_mille(preferred)
+        return Bounds(max(1, preferred // 5), min(nodes, max(preferred, most)), preferred=preferred)
+
+    def __str__(self) -> str:
+        return "a fifth of their nodes to where efficiency is one half, as published"
+
+
+USUAL, PUBLISHED = Conversion(), Published()
+
+
+def read_conversion(text: str) -> Conversion:
+    """A conversion as a user writes it: ``published``, or some of ``FORM``. BatchError says what is wrong."""
+    if text == "published":
+        return PUBLISHED
+    wrong = f"conversion: {text}:"
+    write = f"write published, or some of {FORM}"
+    said: dict[str, str] = {}
+    for part in text.split(","):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if key not in Conversion.__struct_fields__ or not equals:
+            raise BatchError(
+                f"{wrong} there is no {key!r}{nearest(key, ['published', *Conversion.__struct_fields__])}; {write}"
+            )
+        if key in said:
+            raise BatchError(f"{wrong} {key} is there twice; {write}")
+        said[key] = value
+    serial = said.pop("serial", RIGID)
+    if serial not in (RIGID, MALLEABLE):
+        raise BatchError(f"{wrong} serial is {serial!r}; it must be {RIGID} or {MALLEABLE}")
+    least, most = (_factor(said.get(key), getattr(USUAL, key), f"{wrong} {key}") for key in ("least", "most"))
+    if not 0 <= least <= 1:
+        raise BatchError(
+            f"{wrong} least is {least:g}; it must lie in 0 .. 1, as a job must allow its own size"
+        )
+    if not 1 <= most < math.inf:
+        raise BatchError(f"{wrong} most is {most:g}; it must be 1 or more, as a job must allow its own size")
+    return Conversion(least, most, serial)
+
+
+def _factor(text: str | None, usual: float, where: str) -> float:
+    try:
+        return usual if text is None else float(text)
+    except ValueError:
+        raise BatchError(f"{where}: {text!r} is no number; write {FORM}") from None
+
+
+def malleable_job(job: SimJob, bounds: Bounds, *, compat: bool = False) -> SimJob:
+    """``job`` as a malleable one of these sizes: run time T(n) = T * S(preferred) / S(n), with T that of the trace.
 
     ``compat`` is the published form T * preferred / S(n). It gives every node the work that it would have had
     with perfect speed-up, so that already at the preferred size the job runs longer than in the trace, by
@@ -53,7 +131,7 @@ def malleable_job(job: SimJob, nodes: int, *, compat: bool = False) -> SimJob:
     alone = whole / Amdahl(1.0, serial).time(preferred)
     changed = msgspec.structs.replace(
         spec,
-        nodes=bounds(preferred, nodes),
+        nodes=bounds,
         job_class=JobClass.MALLEABLE,
         walltime_s=max(spec.walltime_s, whole),
         model=Amdahl(alone, serial),
@@ -61,25 +139,33 @@ def malleable_job(job: SimJob, nodes: int, *, compat: bool = False) -> SimJob:
     return msgspec.structs.replace(job, spec=changed, runtime_s=whole)
 
 
-def make_malleable(
-    jobs: Sequence[SimJob], percent: float, nodes: int, seed: int, *, compat: bool = False
+def make_malleable(  # noqa: PLR0913 -- the workload, the machine, and what is said of the transformation
+    jobs: Sequence[SimJob],
+    percent: float,
+    nodes: int,
+    seed: int,
+    *,
+    conversion: Conversion = USUAL,
+    compat: bool = False,
 ) -> list[SimJob]:
     """``percent`` of the rigid ``jobs``, on average, made malleable for a machine of ``nodes`` nodes.
 
     Each job draws for itself, by ``seed`` and its name: so it does not depend on the others, and with the
-    same seed the jobs malleable at one percentage are malleable at every higher one. Jobs that take no time stay
-    rigid: no size makes them shorter. BatchError for a
-    percentage that is none, and for workloads that are not rigid.
+    same seed the jobs malleable at one percentage are malleable at every higher one. Of the jobs drawn those stay
+    rigid that take no time, as no size makes them shorter, those that are too wide for the machine, which is for others
+    to say, and those of which the ``conversion`` says so. BatchError for a percentage that is none, and for workloads
+    that are not rigid.
     """
     if not 0 <= percent <= 100:
         raise BatchError(f"malleable: {percent:g} % of the jobs; it must lie in 0 .. 100")
     check_rigid(job.spec for job in jobs)
-    return [
-        malleable_job(job, nodes, compat=compat)
-        if draw(seed, job.spec.name) < percent and job.time(job.spec.nodes.preferred) > 0
-        else job
-        for job in jobs
-    ]
+    made: list[SimJob] = []
+    for job in jobs:
+        preferred = job.spec.nodes.preferred
+        drawn = draw(seed, job.spec.name) < percent and job.time(preferred) > 0
+        bounds = conversion.bounds(preferred, nodes) if drawn and preferred <= nodes else None
+        made.append(job if bounds is None else malleable_job(job, bounds, compat=compat))
+    return made
 
 
 def check_rigid(specs: Iterable[JobSpec]) -> None:

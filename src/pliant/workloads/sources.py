@@ -15,13 +15,15 @@ import msgspec
 from pliant.core.settings import Settings, batch_settings, patient
 from pliant.files.batch import read_batch_file
 from pliant.files.policy import NOTHING_SAID, PolicySpec
+from pliant.history.energy import Power
 from pliant.model.errors import BatchError, TraceError
-from pliant.model.jobs import JobSpec
+from pliant.model.jobs import JobClass, JobSpec
 from pliant.model.limits import GENERATED_JOBS, MOST_NODES, whole
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.order import ORDERS
 from pliant.workloads.beliefs import EXACT, with_beliefs
 from pliant.workloads.checkpoints import Checkpoints
+from pliant.workloads.data import LOGNORMAL, MEMORY, NONE, with_data
 from pliant.workloads.estimates import REQUESTED, with_estimates
 from pliant.workloads.failures import Failures
 from pliant.workloads.formats.batches import batch_jobs
@@ -33,7 +35,7 @@ from pliant.workloads.generators import paper2, paper3
 from pliant.workloads.generators.feitelson import LOAD, UNIT_S, Pace, feitelson_jobs
 from pliant.workloads.generators.lublin import FITTED_NODES, lublin_jobs
 from pliant.workloads.job import SimJob
-from pliant.workloads.malleability import make_malleable
+from pliant.workloads.malleability import PUBLISHED, USUAL, Conversion, make_malleable
 from pliant.workloads.unmapped import Unmapped, listed
 from pliant.workloads.windows import Window, cut_out, cuts
 
@@ -72,6 +74,7 @@ class Workload(NamedTuple):
     hurried: bool = False
     too_wide: Sequence[JobSpec] = ()
     checkpoints: Checkpoints | None = None
+    power: Power | None = None
     unmapped: Sequence[Unmapped] = ()
     began: float | None = None
     windows: int = 1
@@ -124,12 +127,13 @@ class Overrides(NamedTuple):
 class Wish(NamedTuple):
     """What the user asks of a workload beside its name ``text``, or beside ``jobs``, which a program gives.
 
-    ``nodes`` 0 stands for what the workload says. ``percent`` of rigid jobs are made malleable, in the
-    published form if ``compat``; None leaves all as they are. ``speeds`` are the machine's, for ElastiSim's jobs.
+    ``nodes`` 0 stands for what the workload says. ``percent`` of rigid jobs are made malleable by ``conversion``, or
+    if ``compat`` in the published form, with its bounds; None leaves all as they are. ``speeds`` are for ElastiSim's
+    jobs.
     ``run`` counts the runs of a study: each has the next seed, and of paper 2's batches the next.
     ``strict``: a job that is too wide for the machine is an error, as it always is in a batch; else it is left out.
     So is then what a workload has that is not simulated.
-    ``dependencies``: jobs of a trace wait for those that they follow.
+    ``dependencies``: jobs of a trace wait for those that they follow. ``data`` is what jobs have to move at a resize.
     ``window``: what of it is simulated and counted, and with several windows which, from 0, is ``cut``.
     """
 
@@ -139,6 +143,7 @@ class Wish(NamedTuple):
     rigid: bool = False
     percent: float | None = None
     compat: bool = False
+    conversion: Conversion = USUAL
     estimates: str = REQUESTED
     belief: str = EXACT
     speeds: Speeds = Speeds()
@@ -151,6 +156,8 @@ class Wish(NamedTuple):
     checkpoints: Checkpoints | None = None
     window: Window | None = None
     cut: int = 0
+    data: str = NONE
+    power: Power | None = None
 
 
 def read_workload(wish: Wish) -> Workload:
@@ -162,6 +169,8 @@ def read_workload(wish: Wish) -> Workload:
         raise BatchError(
             "--platform, --node-flops, --pfs-read, --pfs-write and --link are for ElastiSim's jobs (.json)"
         )
+    if wish.data == MEMORY and not set(SWF) & set(Path(wish.text).suffixes):
+        raise BatchError(f"--data {MEMORY}: only a trace in SWF says how much memory jobs have")
     _check_size(wish.nodes, "--nodes")
     if wish.jobs is not None:
         load = _given(wish.jobs, wish)
@@ -177,18 +186,24 @@ def read_workload(wish: Wish) -> Workload:
     if not wish.strict and not wish.text.endswith(BATCH):
         jobs, too_wide = _fitting(jobs, load.nodes, wish.text)
     seed = wish.seed + wish.run
-    jobs = with_estimates(jobs, wish.estimates, seed)
+    jobs = with_data(with_estimates(jobs, wish.estimates, seed), wish.data, seed)
     if wish.percent is not None and name not in OWN_SHARES:
-        jobs = make_malleable(jobs, wish.percent, load.nodes, seed, compat=wish.compat)
+        conversion = PUBLISHED if wish.compat else wish.conversion
+        jobs = make_malleable(jobs, wish.percent, load.nodes, seed, conversion=conversion, compat=wish.compat)
     jobs = with_beliefs(jobs, wish.belief, seed)
     fixed = load.fixed and ":" not in wish.estimates + wish.belief and wish.percent in (None, 0, 100)
+    fixed &= not wish.data.startswith(LOGNORMAL)
     failures = wish.failures.seeded(wish.seed, wish.run) if wish.failures is not None else None
     if failures is not None and failures.drawn is not None:
         fixed = False
     settings = wish.overrides.settings(load.settings)
+    boot_s = wish.power.boot_s if wish.power is not None else 0.0
     if wish.overrides.resize_deadline_s is None and not load.hurried:
-        settings = patient(settings, load.nodes, _longest_s(jobs))
-    load = load._replace(checkpoints=wish.checkpoints)
+        most_mb = 0.0 if wish.data == NONE else _most_mb(jobs)
+        settings = patient(settings, load.nodes, most_mb, _longest_s(jobs) + boot_s)
+    if wish.data != NONE:
+        _check_data(jobs, settings, wish)
+    load = load._replace(checkpoints=wish.checkpoints, power=wish.power)
     load = load._replace(
         jobs=jobs,
         fixed=fixed,
@@ -234,6 +249,23 @@ def _fitting(jobs: list[SimJob], nodes: int, text: str) -> tuple[list[SimJob], l
     ], too_wide
 
 
+def _most_mb(jobs: Sequence[SimJob]) -> float:
+    """The most that a node may have to hold when a job is resized."""
+    return max((job.spec.data_mb / job.spec.nodes.min for job in jobs), default=0.0)
+
+
+def _check_data(jobs: Sequence[SimJob], settings: Settings, wish: Wish) -> None:
+    """BatchError if no resize can cost anything by the data of ``jobs``."""
+    if not settings.cost.data_s:
+        raise BatchError(
+            f"--data {wish.data} changes nothing where data move in no time; say how long a megabyte takes, as in "
+            "--cost data_s=0.01, or by a file of pliant calibrate"
+        )
+    resized = (JobClass.MALLEABLE, JobClass.EVOLVING)
+    if wish.percent is None and not any(job.spec.job_class in resized for job in jobs):
+        raise BatchError(f"--data {wish.data} changes nothing where no job is resized; give --malleable")
+
+
 def _check_size(nodes: int, where: str) -> None:
     if nodes > MOST_NODES:
         raise BatchError(f"{where}: {nodes:,} nodes are too many to simulate; the most is {MOST_NODES:,}")
@@ -271,9 +303,16 @@ def _from_file(wish: Wish) -> Workload:
     nodes = wish.nodes or trace.processors or 0
     if not nodes:
         raise BatchError(f"{file}: its header does not say how large the machine is; give --nodes")
-    jobs = rigid_jobs(trace, nodes if wish.strict else None, dependencies=wish.dependencies)
+    jobs = rigid_jobs(
+        trace,
+        nodes if wish.strict else None,
+        dependencies=wish.dependencies,
+        memory=wish.data == MEMORY,
+    )
     if wish.dependencies and not any(job.after for job in jobs):
         raise BatchError(f"{file}: --dependencies changes nothing: no job follows another (field 17)")
+    if wish.data == MEMORY and not any(job.spec.data_mb for job in jobs):
+        raise BatchError(f"{file}: --data {MEMORY}: no job says how much memory it has (fields 7 and 10)")
     left_out = len(trace.jobs) - len(jobs)
     return Workload(jobs, nodes, Settings(cost=INSTANT), starting=False, left_out=left_out, began=trace.began)
 

@@ -18,6 +18,8 @@ from pliant.model.jobs import Bounds, JobSpec
 from pliant.model.limits import whole
 from pliant.workloads.job import SimJob
 
+INFINITY = float("inf")
+
 
 class SwfJob(NamedTuple):
     """The 18 fields in their order; times in seconds, memory in kilobytes a processor."""
@@ -44,6 +46,12 @@ class SwfJob(NamedTuple):
     @property
     def processors(self) -> int:
         return int(max(self.requested, self.allocated))
+
+    @property
+    def memory_mb(self) -> float:
+        """Of all its processors, used, or else requested: megabytes of 1,000 kilobytes; 0 where it is unknown."""
+        known = [kb for kb in (self.memory, self.requested_memory) if 0 < kb < INFINITY]
+        return known[0] * self.processors / 1000 if known else 0.0
 
 
 class Trace(msgspec.Struct, frozen=True):
@@ -72,7 +80,6 @@ class Trace(msgspec.Struct, frozen=True):
 
 BOM = "\xef\xbb\xbf"
 """A UTF-8 byte order mark, as some editors write it, read as Latin-1."""
-INFINITY = float("inf")
 LEAST_FIELDS = 5
 """A line may end early, but without submission, run time and processors it describes no job."""
 
@@ -155,7 +162,9 @@ def _wrong(job: SwfJob, latest: float) -> str:
     return f"field {field} is {getattr(job, field):g}; it must be 0 s or more, or -1 where it is unknown"
 
 
-def rigid_jobs(trace: Trace, processors: int | None, *, dependencies: bool = False) -> list[SimJob]:
+def rigid_jobs(
+    trace: Trace, processors: int | None, *, dependencies: bool = False, memory: bool = False
+) -> list[SimJob]:
     """The trace's jobs as rigid ones, one node a processor.
 
     A job takes as many processors as it requested or got, whichever is more; its estimate is the requested
@@ -165,6 +174,9 @@ def rigid_jobs(trace: Trace, processors: int | None, *, dependencies: bool = Fal
 
     With ``dependencies``, a job that has a preceding one is submitted its think time after that has ended (fields 17
     and 18); where that was left out, at its own time. TraceError if it comes later in the trace, or is not there.
+
+    With ``memory``, a resize of a job has to move what it used (field 7), or else requested (field 10); nothing where
+    the trace has neither.
     """
     earlier: dict[float, bool] = {}
     jobs: list[SimJob] = []
@@ -187,6 +199,7 @@ def rigid_jobs(trace: Trace, processors: int | None, *, dependencies: bool = Fal
             submit_s=max(0.0, job.submit),
             walltime_s=max(job.requested_time, job.run),
             user="" if job.user < 0 else f"{job.user:.0f}",
+            data_mb=job.memory_mb if memory else 0.0,
         )
         jobs.append(SimJob(spec, job.run, 0.0, after, think_s))
     if not jobs:

@@ -31,6 +31,11 @@ Entry = tuple[float, int, Ladder]
 """The ladder of a job and what its next node is worth, ready for a heap."""
 
 
+def _rounding(at: float) -> float:
+    """So many seconds are none at this time."""
+    return 1e-9 + 1e-12 * abs(at)
+
+
 class Marginal:
     """Sizes by marginal speed-up: a node goes where it brings forward most, within what EASY has promised.
 
@@ -145,7 +150,7 @@ class _Pass:
         spare, limit, quick_s = NEVER, NEVER, 0.0
         if reservation is not None:
             spare, limit = float(reservation.spare), reservation.at - self.now
-            limit += 1e-9 + 1e-12 * abs(reservation.at)
+            limit += _rounding(reservation.at)
         if donors:
             loss = donors[0][0]
             quick_s = (1.0 + 1e-9) / loss if loss > 0.0 else NEVER
@@ -178,7 +183,7 @@ class _Pass:
     def _reserve(self, job: JobView, size: int) -> tuple[Reservation | None, Reservation | None]:
         """When the head gets its nodes, and by when it is promised them."""
         promised = NEVER if job.promised is None else job.promised
-        rounding = 1e-9 + 1e-12 * abs(promised)
+        rounding = _rounding(promised)
         self._by = promised + rounding
         soon, promise = self._first_time(size), self._first_time(size, shrinking=True)
         if soon is None or promise is None:
@@ -328,9 +333,13 @@ class _Pass:
     def _harms(self, job: JobView, size: int) -> bool:
         """Whether the head counts on nodes of ``job`` that it would hold for too long on ``size`` nodes."""
         promise = self._head.promise
-        if promise is None or job.expected_end > promise.at or self._end(job, size) <= promise.at:
+        if promise is None:
             return False
-        return not self._goes_back(job, job.size) or self._end(job, job.bounds.preferred) <= promise.at
+        # Two ends that are one may differ in their last digit, as the promise may be kept from an earlier pass.
+        by = promise.at + _rounding(promise.at)
+        if job.expected_end > by or self._end(job, size) <= by:
+            return False
+        return not self._goes_back(job, job.size) or self._end(job, job.bounds.preferred) <= by
 
     def _goes_back(self, job: JobView, size: int) -> bool:
         """Whether the head's promise counts on ``job`` only as it would be if it went back from ``size`` nodes to its

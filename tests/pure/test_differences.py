@@ -19,7 +19,7 @@ import pliant
 from pliant import ClusterView, Decision, Reason, Start
 from pliant.model.errors import BatchError, PolicyError
 from pliant.model.jobs import Bounds, JobSpec
-from pliant.study.confidence import STUDENT_95
+from pliant.study.confidence import STUDENT_95, interval, ratio_of_sums
 from pliant.study.differences import later, ratio
 from pliant.study.groups import LABELS, in_order
 
@@ -30,24 +30,30 @@ SECONDS = st.floats(1e-3, 1e7)
 
 
 def test_twice_and_half_cancel_out() -> None:
-    both = ratio([(10.0, 20.0), (10.0, 5.0)])
+    both = ratio([[(10.0, 20.0)], [(10.0, 5.0)]])
     assert both["ratio"] == pytest.approx(1.0)
     # Of two values the quantile of Student's t is 12.706: log 2 times that, over the root of 2 by the root of 2.
     assert both["high"] == pytest.approx(2.0**12.706, rel=1e-4)
     assert both["low"] == pytest.approx(2.0**-12.706, rel=1e-4)
-    assert ratio([(4.0, 3.0)]) == {"ratio": pytest.approx(0.75), "low": None, "high": None}
-    for none in ([], [(0.0, 1.0)], [(1.0, 0.0)], [(None, 1.0)]):
+    alone = {"ratio": pytest.approx(0.75), "low": None, "high": None}
+    assert ratio([[(4.0, 3.0)]]) == alone
+    # What is 0 has no logarithm: then it is the ratio of all together.
+    assert ratio([[(4.0, 0.0)], [(0.0, 3.0)]]) == alone
+    for none in ([], [[(0.0, 1.0)]], [[(1.0, 0.0)]]):
         assert ratio(none) == {"ratio": None, "low": None, "high": None}
+    # Of several of one unit the mean counts once.
+    assert ratio([[(1.0, 2.0), (1.0, 8.0)]]) == {"ratio": pytest.approx(4.0), "low": None, "high": None}
+    assert ratio([[(1.0, 2.0), (1.0, 8.0)], [(1.0, 4.0)]])["high"] == pytest.approx(4.0)
 
 
 @given(pairs=st.lists(st.tuples(SECONDS, SECONDS), min_size=2, max_size=12))
 def test_the_ratio_is_that_of_geometric_means(pairs: list[tuple[float, float]]) -> None:
-    found = ratio(pairs)
+    found = ratio([[pair] for pair in pairs])
     logs = [math.log(now / then) for then, now in pairs]
     half = STUDENT_95[len(pairs) - 2] * stdev(logs) / math.sqrt(len(pairs))
     assert found["ratio"] == pytest.approx(math.exp(fmean(logs)), rel=1e-9)
     assert found["low"] == pytest.approx(math.exp(fmean(logs) - half), rel=1e-6)
-    turned = ratio([(now, then) for then, now in pairs])
+    turned = ratio([[(now, then)] for then, now in pairs])
     assert found["ratio"] is not None
     assert found["low"] is not None
     assert turned["ratio"] == pytest.approx(1 / found["ratio"], rel=1e-9)
@@ -60,10 +66,20 @@ def test_who_is_later() -> None:
     after = [170.0, 1060.0, 10_061.0, 10_101.0, 11_001.0, 4.0, 3.0]
     found = later(before, after)
     assert (found.jobs, found.worst_s) == (6, 1001.0)
-    assert found.later_1_percent == pytest.approx(100 * 3 / 6)
-    assert found.later_10_percent == pytest.approx(100 * 2 / 6)
-    assert later([5.0], [5.0]) == (1, 0.0, 0.0, 0.0)
-    assert later([], []) == (0, 0.0, 0.0, 0.0)
+    assert (found.later_1, found.later_10) == (3, 2)
+    assert later([5.0], [5.0]) == (1, 0, 0, 0.0)
+    assert later([], []) == (0, 0, 0, 0.0)
+
+
+def test_a_share_is_that_of_all_jobs() -> None:
+    """User 18 of a trace in three windows: 34 of 70, none of 2, all of 130."""
+    share = ratio_of_sums([34.0, 0.0, 130.0], [70.0, 2.0, 130.0])
+    assert share.mean == pytest.approx(164 / 202)
+    # Of samples of one size it is the interval of their shares.
+    even = ratio_of_sums([10.0, 20.0, 30.0], [50.0, 50.0, 50.0])
+    assert even == pytest.approx(interval([0.2, 0.4, 0.6]))
+    assert ratio_of_sums([3.0], [4.0]) == (0.75, None)
+    assert ratio_of_sums([], []) == (0.0, None)
 
 
 def test_groups_and_their_order() -> None:
@@ -110,7 +126,7 @@ def test_the_differences_are_those_of_the_two_simulations() -> None:
         assert row[key] == {"ratio": pytest.approx(now / then), "low": None, "high": None}
     who = later(rigid.jobs["turnaround_s"], other.jobs["turnaround_s"])
     assert (row["jobs"], row["pairs"]) == (150, 1)
-    assert row["later_1_percent"] == {"mean": pytest.approx(who.later_1_percent), "half": None}
+    assert row["later_1_percent"] == {"mean": pytest.approx(100 * who.later_1 / 150), "half": None}
     assert row["worst_s"] == pytest.approx(who.worst_s, abs=1e-3)
     groups = [
         each for each in result["groups"] if (each["policy"], each["malleable_percent"]) == ("marginal", 100)
@@ -195,7 +211,8 @@ def test_a_trace_is_compared_in_windows(tmp_path: Path) -> None:
     )
     rows = {(row["policy"], row["malleable_percent"]): row for row in result["rows"]}
     assert [rows[key]["runs"] for key in (("easy", 0), ("easy", 50))] == [3, 6]
-    assert [row["pairs"] for row in result["differences"]] == [6, 6]
+    assert [(row["pairs"], row["units"]) for row in result["differences"]] == [(6, 3), (6, 3)]
+    assert len(result["runs"]) == 2 * 3 + 2 * 6
 
 
 def test_jobs_that_are_others_at_each_percentage_are_not_compared() -> None:
@@ -316,7 +333,7 @@ def test_compare_takes_policies_and_jobs_of_ones_own() -> None:
             "'Mine' is made, and would remember one simulation in the next; give its class",
         ),
         ({"policies": [Mine], "workers": 2}, "'Mine' is in this process alone"),
-        ({"policies": ["easy"], "seeds": 0}, "--seeds: 0 is no number of seeds"),
+        ({"policies": ["easy"], "seeds": 0}, "--seeds: 0 is no whole number of 1 or more"),
         ({"policies": ["easy"], "malleable": [10, 200]}, "--malleable: 200 is no percentage"),
         (
             {"policies": ["easy"], "belif": "exact"},

@@ -64,20 +64,24 @@ def found(count: int, window: str, warm_up: str = "", began: float | None = None
         ("80", "10", [Cut(0, 10, 90, 100)]),
         ("3x10", "5d", [Cut(0, 5, 15, 19), Cut(39, 44, 54, 58), Cut(79, 84, 94, 98)]),
         ("", "10", [Cut(0, 10, 90, 100)]),
-        ("", "5d", [Cut(0, 5, 94, 100)]),
+        ("", "5d", [Cut(0, 5, 95, 100)]),
+        ("", "0d", [Cut(0, 0, 100, 100)]),
+        ("2x20", "all", [Cut(0, 2, 22, 100), Cut(0, 78, 98, 100)]),
+        ("10d..97d", "all", [Cut(0, 10, 97, 100)]),
         ("20d", "", [Cut(0, 2, 22, 24)]),
         ("20d", "4", [Cut(0, 4, 24, 28)]),
         ("10d..40d", "", [Cut(7, 10, 40, 43)]),
         ("10d..40d", "0", [Cut(10, 10, 40, 40)]),
         ("10d..12h", "", None),
-        ("0s..1d", "", [Cut(0, 0, 1, 2)]),
+        ("0s..1d", "0", [Cut(0, 0, 1, 1)]),
+        ("2X30", "10", [Cut(0, 10, 40, 50), Cut(50, 60, 90, 100)]),
         ("1996-10-01..1996-10-11", "2d", [Cut(6, 8, 18, 20)]),
         ("1996-10-01T12:00..1996-10-02T12:01", "1", [Cut(7, 8, 10, 11)]),
     ],
 )
 def test_windows_by_jobs_times_and_dates(window: str, warm_up: str, expected: list[Cut] | None) -> None:
     if expected is None:
-        with pytest.raises(BatchError, match="ends before it begins"):
+        with pytest.raises(BatchError, match="has nothing in it"):
             found(100, window, warm_up)
     else:
         assert found(100, window, warm_up, began=843480031.0) == expected
@@ -93,8 +97,23 @@ def test_windows_by_jobs_times_and_dates(window: str, warm_up: str, expected: li
         ("5", "x", "--warm-up: 'x' is no time of 0 or more"),
         ("200", "", "of its 100 jobs 60 are neither warm-up nor drain .*; give a shorter window"),
         ("4x30", "", "of its 100 jobs 94 are neither .*; 3 such windows fit"),
-        ("2x50d", "", r"take 99 days, of which 89 days are .* \(5 days each\); 1 such windows fit"),
-        ("200d..300d", "", "--window 200d..300d: no job was submitted in it"),
+        ("2x50d", "", r"take 99d, of which 89d are .* \(5d each\); 1 such window fits"),
+        (
+            "200d..300d",
+            "",
+            "--window 200d..300d: no job was submitted in it: .* from 0s to 99d after its time 0",
+        ),
+        (
+            "1d..30d",
+            "",
+            "2.9d are to be the warm-up before it, and the workload has 1d; .* such as 0, or all",
+        ),
+        ("60d..99d", "", "3.9d are to be the drain after it, and the workload has none"),
+        ("60d..95d", "10", "10 jobs are to be the drain after it, and the workload has 5 jobs"),
+        ("10d..", "", "'10d..' has one end; write both"),
+        ("99999x5", "", "is no number of windows, 1 to 10,000"),
+        ("1d.." + "9" * 400 + "d", "", "is no time"),
+        ("", "all", "--warm-up all: without --window all is simulated and counted"),
         ("", "50", "--warm-up 50: no job was submitted in it"),
         ("10d..1996-10-01", "", "mixes a date with a time"),
         ("1996-13-01..1997-01-01", "", "'1996-13-01' is no date"),
@@ -225,7 +244,7 @@ def test_a_requeued_job_counts_once() -> None:
             2,
             failures=f"{folder}/down.csv",
             window="0s..1s",
-            warm_up="500s",
+            warm_up="all",
         )
     metrics = result.metrics
     assert (metrics["jobs"], metrics["simulated"], metrics["requeued"], metrics["failed"]) == (2, 3, 1, 0)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, NamedTuple
 
 from pliant.core import records as r
 from pliant.history.distribution import bounded_slowdown, percentile
 from pliant.history.lives import Life, Listener
-from pliant.model.jobs import JobClass
+from pliant.model.jobs import JobClass, JobSpec
 
 BINS = 1024
 """At most so many; when they are used up they are merged in pairs, so that at least half of them are used."""
@@ -132,7 +132,8 @@ class Dense(Listener):
     """Listens to the life of every job. Of each ended one it keeps three numbers.
 
     ``wait``, ``turnaround`` and ``slowdown`` (bounded, as in the metrics) are distributions over the jobs that
-    started and ended: all of them, or those that were malleable, or those that were not.
+    started and ended: all of them, or those that were malleable, or those that were not. With ``counted``, the
+    specifications of some jobs by their identity, ``jobs`` and these are of these jobs alone.
     """
 
     IGNORES: ClassVar[frozenset[str]] = frozenset({
@@ -140,7 +141,8 @@ class Dense(Listener):
         "nodes_there", "nodes_lost", "nodes_returned",
     })  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, counted: Iterable[JobSpec] | None = None) -> None:
+        self._counted = None if counted is None else {id(spec) for spec in counted}
         self.jobs = 0
         self.origin = 0.0
         self.end = 0.0
@@ -177,7 +179,7 @@ class Dense(Listener):
         self._nodes, self._queue = Binned(at), Binned(at)
 
     def submitted(self, life: Life) -> None:
-        self.jobs += not life.again
+        self.jobs += not life.again and self._counts(life)
         self._waits()
 
     def started(self, _life: Life) -> None:
@@ -191,12 +193,15 @@ class Dense(Listener):
         at = self.end = end.at
         if life.start is None:
             self._waits()
-        elif not end.requeued:
+        elif not end.requeued and self._counts(life):
             turnaround = at - life.submit
             waits, turnarounds, slowdowns = self._kept[life.spec.job_class is JobClass.MALLEABLE]
             waits.append(life.start - life.submit)
             turnarounds.append(turnaround)
             slowdowns.append(bounded_slowdown(turnaround, at - life.start))
+
+    def _counts(self, life: Life) -> bool:
+        return self._counted is None or id(life.spec) in self._counted
 
     def _waits(self) -> None:
         if self._queue is not None:

@@ -129,11 +129,6 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
     )
     names = policy_names(policy)
     grid = Grid(wish, [said._replace(name=name) for name in names], shares, seeds, instant, read_by(by))
-    if (by or against) and len(grid.rows) < 2:
-        option = "--by" if by else "--against"
-        raise BatchError(
-            f"{option}: nothing is compared; name two policies, or two percentages of malleable jobs"
-        )
     grid = against_said(against, grid)
     files = Files(jobs_csv, records, swf, convert, evalys_csv, command_of(context))
     outputs = Outputs(report, files, as_json)
@@ -177,7 +172,8 @@ def _single(grid: Grid, outputs: Outputs) -> None:
     made = simulation(wish, grid.policies[0], grid.instant)
     load, name = made.load, Path(wish.text).name
     _note(load.note)
-    picture = Picture(len(load.jobs)) if report is not None else None
+    counted = None if load.counted is None else [job.spec for job in load.counts]
+    picture = Picture(len(load.jobs), counted) if report is not None else None
     with outputs.files.opened(made, wish.text) as (listeners, kept):
         keep = kept
         if picture is not None:
@@ -192,6 +188,7 @@ def _single(grid: Grid, outputs: Outputs) -> None:
     if report is not None:
         said = f"report: {report}, data: {report.with_suffix('.json')}"
         Console(stderr=outputs.as_json).print(said, markup=False)
+    _doubt(ended.doubt(load))
     figures = ended.figures(load)
     if load.unmapped:
         figures["unmapped"] = [row._asdict() for row in load.unmapped]
@@ -221,10 +218,18 @@ def _note(text: str) -> None:
         typer.echo(f"pliant simulate: {said}", err=True)
 
 
+def _doubt(text: str) -> None:
+    """Say why figures are doubtful, if they are."""
+    if text:
+        typer.echo(f"pliant simulate: {plain(text)}", err=True)
+
+
 def _study(grid: Grid, workers: int, outputs: Outputs) -> None:
     """Several simulations, and a row for each share of malleable jobs and policy."""
     with _Progress(grid.most, "simulations") as progress:
-        result = study(grid, workers=workers, files=outputs.files, progress=progress.show, note=_note)
+        result = study(
+            grid, workers=workers, files=outputs.files, progress=progress.show, note=_note, doubt=_doubt
+        )
     if outputs.as_json:
         typer.echo(json.dumps(result))
     else:

@@ -123,7 +123,12 @@ def _ratio(figure: Mapping[str, float | None]) -> str:
     if (ratio := figure["ratio"]) is None:
         return "-"
     low, high = figure["low"], figure["high"]
-    return f"{ratio:.3f}" + (f"\n{low:.2f}-{high:.2f}" if low is not None and high is not None else "")
+    return f"{ratio:.3f}" + (f"\n{_end(low)}-{_end(high)}" if low is not None and high is not None else "")
+
+
+def _end(ratio: float) -> str:
+    """Of an interval; a few runs that differ much may have one of many powers of ten."""
+    return f"{ratio:.3f}" if ratio < 10 else f"{ratio:.1f}" if ratio < 1000 else ">999"
 
 
 def _share(figure: Mapping[str, float | None]) -> str:

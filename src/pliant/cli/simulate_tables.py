@@ -112,8 +112,9 @@ def _rows(result: Mapping[str, Any], keys: Sequence[str]) -> Table:
     rows = result["rows"]
     compared = len({row["policy"] for row in rows}) > 1
     policy = "" if compared else f"{result['policy']} on "
-    several = any(row["runs"] > 1 for row in rows)
+    several = any(row["units"] > 1 for row in rows)
     title = f"{Path(result['workload']).name}: {policy}{result['nodes']} nodes"
+    title += f"; {result['window']}" if result["window"] else ""
     title += "; mean ± 95 % interval" if several else ""
     heading = Text(title, style="table.title")
     shown = Table(title=heading, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))

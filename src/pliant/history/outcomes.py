@@ -77,7 +77,8 @@ class RunMetrics(msgspec.Struct, kw_only=True):
       from the moment they are the job's; a lost node counts no more, also if its job ends only later.
       Useful utilisation is without paused_node_s; resizing_node_s is in neither of the two.
     - goodput: reference time times preferred nodes of completed jobs, over the capacity: work that was
-      asked for and done, whatever size it was done at. Above 1 where small sizes are more efficient.
+      asked for and done, whatever size it was done at. Above 1 where small sizes are more efficient. None of a
+      window of a longer run (``history/within.py``), which ends amid their work.
     - reference time: of a job at its preferred size all the way; what ``Metrics`` was told, else by the job's
       model, else its actual run time. Stretch is turnaround over reference time, of jobs where that is above 0.
     - wait: from submission to the start, of a job that was requeued to its last start; turnaround: from
@@ -110,7 +111,7 @@ class RunMetrics(msgspec.Struct, kw_only=True):
     capacity_node_s: float
     utilisation: float
     useful_utilisation: float
-    goodput: float
+    goodput: float | None
     wait_mean_s: float
     wait_median_s: float
     wait_p95_s: float

@@ -9,12 +9,12 @@ from typing import ClassVar
 
 from pliant.core import records as r
 from pliant.history.lives import ROWS, Life, Listener
-from pliant.model.jobs import JobSpec
+from pliant.model.jobs import JobSpec, JobState
 
 
 class Turnarounds(Listener):
-    """``turnarounds`` and ``waits``, in seconds, of the jobs with these ``specs``, in their order; NaN of one that has
-    not ended, or not started. A job is known by the identity of its specification, whatever its number is now."""
+    """``turnarounds`` and ``waits``, in seconds, of the jobs with these ``specs``, in their order; NaN of one that was
+    not completed. A job is known by the identity of its specification, whatever its number is now."""
 
     IGNORES: ClassVar[frozenset[str]] = frozenset(ROWS) - {"ended"}
 
@@ -25,8 +25,7 @@ class Turnarounds(Listener):
 
     def ended(self, life: Life, end: r.JobEnded, _size: int) -> None:
         i = self._place.get(id(life.spec))
-        if i is None or end.requeued:
+        if i is None or life.start is None or end.state is not JobState.COMPLETED:
             return
         self.turnarounds[i] = end.at - life.submit
-        if life.start is not None:
-            self.waits[i] = life.start - life.submit
+        self.waits[i] = life.start - life.submit

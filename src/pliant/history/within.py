@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
+from msgspec import structs
+
 from pliant.core import records as r
 from pliant.history.lives import Life
 from pliant.history.metrics import Metrics, Reference
+from pliant.history.outcomes import RunMetrics
 from pliant.model.jobs import JobSpec
 from pliant.protocol.phases import Phase
 
@@ -16,9 +19,8 @@ class MetricsWithin(Metrics):
     """``Metrics`` of the jobs with the specifications ``counted``, by their identity.
 
     All that is said of jobs and resizes is said of these jobs, and the makespan is theirs. Utilisation and capacity are
-    of the machine, with all jobs, from the first to the last submission of these; so is what goodput is a share of: if
-    the jobs around them are like them, what of their work is done later makes up for what is done of others'. Where
-    they are all submitted in one instant, it is up to their last end.
+    of the machine, with all jobs, from the first to the last submission of these; where they are all submitted in one
+    instant, up to their last end. There is no goodput: much of what they ask for is done after that.
     """
 
     IGNORES: ClassVar[frozenset[str]] = Metrics.IGNORES - {"submitted"}
@@ -35,6 +37,9 @@ class MetricsWithin(Metrics):
         """Node-seconds that were held and that there were, up to the last submission."""
         self._last_submit = 0.0
         self._their_end = 0.0
+
+    def summary(self) -> RunMetrics:
+        return structs.replace(super().summary(), goodput=None)
 
     def spans(self) -> tuple[float, float, float]:
         makespan = self._their_end - self._first if self._first is not None else 0.0

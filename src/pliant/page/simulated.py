@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,6 +14,7 @@ from pliant.charts.figures import render_svg
 from pliant.charts.palette import fills
 from pliant.core import records as r
 from pliant.history.metrics import RunMetrics
+from pliant.model.jobs import JobSpec
 from pliant.page.html import JOBS_HINT, NO_HOVER, chart_of, document, inline, no_chart, reading, resizes
 from pliant.page.tables import esc, job_rows
 from pliant.report.compare import METRICS, warnings
@@ -46,10 +47,11 @@ class Simulated(NamedTuple):
 
 class Picture:
     """What is kept of a simulation of ``jobs`` jobs: ``dense`` listens, and ``keep`` takes the records
-    themselves, if every job is to be shown; else it is None."""
+    themselves, if every job is to be shown; else it is None. Of a window only the ``counted`` jobs are in the
+    distributions."""
 
-    def __init__(self, jobs: int) -> None:
-        self.dense = Dense()
+    def __init__(self, jobs: int, counted: Iterable[JobSpec] | None = None) -> None:
+        self.dense = Dense(counted)
         self._records: list[r.Record] | None = [] if jobs <= EVERY_JOB else None
         self.keep = self._records.append if self._records is not None else None
 

@@ -118,7 +118,7 @@ def compared(
     before: Outcome, turnarounds: dict[int, float], after: Outcome, others: dict[int, float]
 ) -> Harm:
     """``others`` are the turnarounds under another policy, by the same numbers."""
-    who = later(turnarounds.values(), [others[number] for number in turnarounds])
+    who = later(list(turnarounds.values()), [others[number] for number in turnarounds])
 
     def change(now: float, then: float) -> float:
         return 100.0 * (now / then - 1.0) if then else 0.0
@@ -129,8 +129,8 @@ def compared(
         change(after.bounded_slowdown_mean, before.bounded_slowdown_mean),
         change(_tail(others), _tail(turnarounds)),
         change(max(others.values()), max(turnarounds.values())),
-        who.later_1_percent,
-        who.later_10_percent,
+        100.0 * who.later_1 / who.jobs,
+        100.0 * who.later_10 / who.jobs,
         who.worst_s,
         after.promises_broken,
         after.promised,

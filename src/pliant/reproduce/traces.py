@@ -127,7 +127,7 @@ class Study(NamedTuple):
     def changes(
         self, source: Source, policy: str, percent: float, metric: str, *, costly: bool = False
     ) -> Change:
-        """Against rigid EASY, over the windows in which either has some of it."""
+        """Against rigid EASY, over the windows."""
         pairs = [
             (
                 getattr(self.by[Case(source, i, BASE, 0.0, costly=False)], metric),
@@ -135,7 +135,7 @@ class Study(NamedTuple):
             )
             for i in range(source.windows)
         ]
-        found = ratio([pair for pair in pairs if all(value > 0 for value in pair)])
+        found = ratio([[pair] for pair in pairs])
         mean, low, high = (None if each is None else 100.0 * (each - 1.0) for each in found.values())
         return Change(nan if mean is None else mean, low, high)
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,16 +43,17 @@ class Comparison:
     rows: dict[str, list[Any]]
     differences: dict[str, list[Any]]
     groups: dict[str, list[Any]]
+    runs: dict[str, list[Any]]
 
 
 def compare(  # noqa: PLR0913 -- as many as a study has
     workload: str | os.PathLike[str] | Iterable[Any],
-    policies: Sequence[Chosen],
+    policies: Iterable[Chosen],
     nodes: int = 0,
     *,
-    malleable: Sequence[float] | float | None = None,
+    malleable: Iterable[float] | float | None = None,
     seeds: int = 1,
-    by: str | Sequence[str] = (),
+    by: str | Iterable[str] = (),
     against: str = "",
     workers: int = 1,
     **options: Any,
@@ -69,53 +71,69 @@ def compare(  # noqa: PLR0913 -- as many as a study has
     from pliant.study.grid import Grid, study
     from pliant.study.groups import read_by
     from pliant.study.library import simulate
-    from pliant.study.options import against_said, asked, instant_said, queue_said
+    from pliant.study.options import against_said, asked, instant_said, queue_said, whole_said
     from pliant.workloads.given import given_jobs
 
     known = [name for name in signature(simulate).parameters if name not in (*_OWN, "policy")]
     for name in options:
         if name not in known:
             raise BatchError(f"compare: there is no option {name!r}{nearest(name, known)}")
-    if not isinstance(seeds, int) or seeds < 1:
-        raise BatchError(f"--seeds: {seeds!r} is no number of seeds")
+    seeds, workers = whole_said(seeds, "seeds", 1), whole_said(workers, "workers", 0)
     named = os.fspath(workload) if isinstance(workload, str | os.PathLike) else ""
     said = queue_said(named, **{name: options.pop(name) for name in _QUEUE if name in options})
     instant = instant_said(options.pop("instant", "together"))
     jobs = None if named else given_jobs(workload)
-    shares = [malleable] if isinstance(malleable, int | float) else list(malleable or ())
 
-    def wished(share: float | None) -> Wish:
+    def wished(share: Any) -> Wish:
         return asked(named or "jobs", nodes, jobs=jobs, malleable=share, **options)
 
+    shares = _each(malleable, "malleable", "percentages")
     wishes = [wished(share) for share in shares]  # of which each is looked at
     wish = wishes[0] if wishes else wished(None)
-    grid = Grid(
-        wish,
-        _chosen(policies, said, workers),
-        shares or None,
-        seeds,
-        instant,
-        read_by(by if isinstance(by, str) else ",".join(by)),
-    )
+    percents = [float(share) for share in dict.fromkeys(shares)] or None
+    grid = Grid(wish, _chosen(policies, said, workers), percents, seeds, instant, read_by(_texts(by, "by")))
+    if not isinstance(against, str):
+        raise BatchError(f"--against: {against!r} is no text")
+    grid = against_said(against, grid)
     result = study(
-        against_said(against, grid),
+        grid,
         workers=workers,
-        note=lambda text: warnings.warn(refused(text, "strict=True"), stacklevel=3),
+        note=lambda text: warnings.warn(refused(text, "strict=True"), stacklevel=4),
+        doubt=lambda text: warnings.warn(text, stacklevel=4),
     )
     return Comparison(
         Path(wish.text).name,
         result["nodes"],
-        *(_columns([_flat(row) for row in result[key]]) for key in ("rows", "differences", "groups")),
+        *(_columns([_flat(row) for row in result[key]]) for key in ("rows", "differences", "groups", "runs")),
     )
 
 
-def _chosen(policies: Sequence[Chosen], said: PolicySpec, workers: int) -> list[PolicySpec]:
+def _each(value: Any, name: str, what: str) -> list[Any]:
+    """None, one or several: those that there are."""
+    if value is None:
+        return []
+    if isinstance(value, Real):
+        return [value]
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise BatchError(f"--{name}: {value!r} is no list of {what}")
+    return list(value)
+
+
+def _texts(value: Any, name: str) -> str:
+    names = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [value]
+    if not all(isinstance(each, str) for each in names):
+        raise BatchError(f"--{name}: {value!r} is no list of names")
+    return ",".join(each for each in names if each)
+
+
+def _chosen(policies: Any, said: PolicySpec, workers: int) -> list[PolicySpec]:
     from pliant.files.policy import spec_of
 
-    if isinstance(policies, str) or not isinstance(policies, Sequence) or not policies:
+    if isinstance(policies, str) or not isinstance(policies, Iterable) or not (policies := list(policies)):
         raise BatchError(f"policies: {policies!r} is no list of policies; write ['easy', 'marginal']")
-    found = [spec_of(policy) for policy in policies]
-    for each, policy in zip(found, policies, strict=True):
+    found: list[PolicySpec] = []
+    for policy in policies:
+        each = spec_of(policy)
         if each.own is not None and workers != 1:
             raise BatchError(
                 f"workers: {workers}; policy {each.name!r} is in this process alone: leave it at 1, or name a FILE.py"
@@ -125,7 +143,9 @@ def _chosen(policies: Sequence[Chosen], said: PolicySpec, workers: int) -> list[
                 f"policies: {each.name!r} is made, and would remember one simulation in the next; give its class, or "
                 "what makes one"
             )
-    return [said._replace(name=each.name, own=each.own) for each in found]
+        if not any(each.name == other.name and each.own is other.own for other in found):
+            found.append(said._replace(name=each.name, own=each.own))
+    return found
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,3 +30,15 @@ def interval(values: Sequence[float]) -> Interval:
     # Between 30 and infinity, the quantile falls almost as 1 / freedom: by 2.5 / freedom from 1.96 on.
     quantile = STUDENT_95[freedom - 1] if freedom <= len(STUDENT_95) else NORMAL_95 + 2.5 / freedom
     return Interval(mean(values), quantile * stdev(values) / math.sqrt(len(values)))
+
+
+def ratio_of_sums(values: Sequence[float], sizes: Sequence[float]) -> Interval:
+    """The sum of ``values`` over that of ``sizes``, as a share of jobs of which some samples have more than others, and
+    half the width of its interval by the usual estimator of a ratio (Cochran, Sampling Techniques, section 2.11):
+    the deviations of the values from what their sizes would have. 0 where there is nothing of any size."""
+    whole = math.fsum(sizes)
+    if not whole:
+        return Interval(0.0, None)
+    share = math.fsum(values) / whole
+    spread = interval([value - share * size for value, size in zip(values, sizes, strict=True)]).half
+    return Interval(share, None if spread is None else spread * len(sizes) / whole)

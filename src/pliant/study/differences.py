@@ -2,17 +2,19 @@
 
 A pair has the same seed, window and, between policies, the same malleable jobs, so that most of what differs between
 two runs of one policy is the same in both. Of figures the logarithm of the ratio is what is averaged, so that twice and
-half cancel out: a mean of percentages would call +100 % and -50 % a gain of 25 %.
+half cancel out: a mean of percentages would call +100 % and -50 % a gain of 25 %. Pairs come in units, whose pairs are
+no more independent of one another than seeds are that change little in the same window: each unit counts once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
-from pliant.history.distribution import percentile
-from pliant.study.confidence import interval
+from pliant.history.distribution import bounded_slowdown, percentile
+from pliant.study.confidence import interval, ratio_of_sums
 
 LATER_S = 60.0
 """A job is later than beside it if it is so by more than this, and by more than a share of its turnaround there."""
@@ -24,72 +26,119 @@ COMPARED = (
     "wait_mean_s",
     "bounded_slowdown_mean",
 )
-"""Figures of a run of which there are ratios."""
+"""Figures of which there are ratios."""
 NO_RATIO: dict[str, float | None] = {"ratio": None, "low": None, "high": None}
 
 
+class Times(NamedTuple):
+    """Of the jobs of a simulation, in order of submission: turnaround and wait in seconds, NaN of one that was not
+    completed."""
+
+    turnarounds: Sequence[float] = ()
+    waits: Sequence[float] = ()
+
+
+class Pair(NamedTuple):
+    """Two simulations of the same jobs."""
+
+    before: Times
+    after: Times
+
+
 class Later(NamedTuple):
-    """Of ``jobs`` jobs those, in per cent, whose turnaround is longer by more than ``LATER_S`` and by more than 1 or
-    10 % of what it is beside it, and by how many seconds at most."""
+    """Of ``jobs`` jobs that were completed in both, so many have a turnaround that is longer by more than ``LATER_S``
+    and by more than 1 or 10 % of what it was, by ``worst_s`` seconds at most."""
 
     jobs: int
-    later_1_percent: float
-    later_10_percent: float
+    later_1: int
+    later_10: int
     worst_s: float
 
 
-def later(before: Iterable[float], after: Iterable[float]) -> Later:
-    """Of turnarounds in seconds, of the same jobs in the same order; a job that has none in one of them (NaN) does
-    not count."""
+def later(before: Sequence[float], after: Sequence[float]) -> Later:
+    """Of turnarounds in seconds, of the same jobs in the same order; NaN of one that does not count."""
     both = zip(before, after, strict=True)
     pairs = [(turn, other - turn) for turn, other in both if not math.isnan(turn + other)]
-    one, ten = (
-        100.0 * sum(more > LATER_S and more > share * turn for turn, more in pairs) / len(pairs)
-        if pairs
-        else 0.0
-        for share in SHARES
-    )
+    one, ten = (sum(more > LATER_S and more > share * turn for turn, more in pairs) for share in SHARES)
     return Later(len(pairs), one, ten, round(max((more for _, more in pairs if more > 0), default=0.0), 3))
 
 
-def ratio(pairs: Sequence[tuple[float | None, float | None]]) -> dict[str, float | None]:
-    """The geometric mean of the second over the first of each pair, and its 95 % interval by Student's t of the
-    logarithms: ``low`` .. ``high``, None of a single pair. All None where something is 0 or there is no pair."""
-    if not pairs or any(not then or not now for then, now in pairs):
+def difference(
+    units: Sequence[Sequence[Pair]], places: Sequence[Sequence[Collection[int]]] | None = None
+) -> dict[str, Any]:
+    """The ratios of ``COMPARED`` and who ends later, of all jobs, or of those in ``places`` of each pair."""
+    chosen = [
+        [_common(pair, None if places is None else places[i][k]) for k, pair in enumerate(unit)]
+        for i, unit in enumerate(units)
+    ]
+    figures = [[(_figures(pair.before), _figures(pair.after)) for pair in unit] for unit in chosen]
+    ratios = {
+        key: ratio([[(before[key], after[key]) for before, after in unit] for unit in figures])
+        for key in COMPARED
+    }
+    return ratios | _harm(chosen)
+
+
+def ratio(units: Sequence[Sequence[tuple[float, float]]]) -> dict[str, float | None]:
+    """The geometric mean of the second over the first of each pair, the mean of each unit first, and its 95 % interval
+    by Student's t of the logarithms: ``low`` .. ``high``, None of a single unit. Where one is 0, as the mean wait of a
+    window in which nobody waits, it is the ratio of all together, without an interval; None where that is none."""
+    pairs = [pair for unit in units for pair in unit]
+    then, now = (math.fsum(side) for side in zip(*pairs, strict=True)) if pairs else (0.0, 0.0)
+    if not then or not now:
         return NO_RATIO
-    mean, half = interval([math.log((now or 1.0) / (then or 1.0)) for then, now in pairs])
+    if any(not before or not after for before, after in pairs):
+        return {"ratio": now / then, "low": None, "high": None}
+    mean, half = interval(
+        [fmean(math.log(after / before) for before, after in unit) for unit in units if unit]
+    )
     if half is None:
         return {"ratio": math.exp(mean), "low": None, "high": None}
-    return {"ratio": math.exp(mean), "low": math.exp(mean - half), "high": math.exp(mean + half)}
+    return {"ratio": math.exp(mean), "low": _exp(mean - half), "high": _exp(mean + half)}
 
 
-def harm(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> dict[str, Any]:
-    """Of the turnarounds of each pair of runs: how many jobs end later, as means over the pairs with their intervals,
-    and the most of all."""
-    found = [later(before, after) for before, after in pairs]
+def _exp(value: float) -> float:
+    return math.exp(min(value, 700.0))  # two units far apart have an interval beyond what a number can be
+
+
+def _common(pair: Pair, places: Collection[int] | None) -> Pair:
+    """Of a pair the jobs in ``places``, else all, that were completed in both."""
+    before, after = pair
+    kept = [
+        i
+        for i in (range(len(before.turnarounds)) if places is None else places)
+        if not math.isnan(before.turnarounds[i] + after.turnarounds[i])
+    ]
+    return Pair(*(Times([each.turnarounds[i] for i in kept], [each.waits[i] for i in kept]) for each in pair))
+
+
+def _figures(times: Times) -> dict[str, float]:
+    if not times.turnarounds:
+        return dict.fromkeys(COMPARED, 0.0)
+    ordered = sorted(times.turnarounds)
+    slowdowns = [bounded_slowdown(turn, turn - wait) for turn, wait in zip(*times, strict=True)]
     return {
-        "jobs": sum(each.jobs for each in found),
-        "later_1_percent": interval([each.later_1_percent for each in found])._asdict(),
-        "later_10_percent": interval([each.later_10_percent for each in found])._asdict(),
-        "worst_s": max(each.worst_s for each in found),
-    }
-
-
-def turnaround_ratios(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> dict[str, Any]:
-    """The ratios of mean, 95th percentile and maximum of some jobs' turnarounds, of each pair of runs."""
-    figures = [tuple(_tails(turns) for turns in pair) for pair in pairs]
-    return {
-        key: ratio([(before[key], after[key]) for before, after in figures])
-        for key in ("turnaround_mean_s", "turnaround_p95_s", "turnaround_max_s")
-    }
-
-
-def _tails(turnarounds: Sequence[float]) -> dict[str, float | None]:
-    ordered = sorted(each for each in turnarounds if not math.isnan(each))
-    if not ordered:
-        return dict.fromkeys(COMPARED)
-    return {
-        "turnaround_mean_s": math.fsum(ordered) / len(ordered),
+        "turnaround_mean_s": fmean(ordered),
         "turnaround_p95_s": percentile(ordered, 0.95),
         "turnaround_max_s": ordered[-1],
+        "wait_mean_s": fmean(times.waits),
+        "bounded_slowdown_mean": fmean(slowdowns),
+    }
+
+
+def _harm(units: Sequence[Sequence[Pair]]) -> dict[str, Any]:
+    """How many jobs of all end later, each unit by the mean of its pairs, and by how much at most."""
+    found = [
+        [later(pair.before.turnarounds, pair.after.turnarounds) for pair in unit] for unit in units if unit
+    ]
+    jobs = [fmean(each.jobs for each in unit) for unit in found]
+    return {
+        "jobs": round(math.fsum(jobs)),
+        "later_1_percent": ratio_of_sums(
+            [fmean(100.0 * each.later_1 for each in unit) for unit in found], jobs
+        )._asdict(),
+        "later_10_percent": ratio_of_sums(
+            [fmean(100.0 * each.later_10 for each in unit) for unit in found], jobs
+        )._asdict(),
+        "worst_s": max((each.worst_s for unit in found for each in unit), default=0.0),
     }

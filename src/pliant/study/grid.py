@@ -3,56 +3,32 @@ differs between them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from pliant.files.external import at_work
 from pliant.files.policy import PolicySpec
-from pliant.history.turnarounds import Turnarounds
+from pliant.model.errors import BatchError
 from pliant.sim.instant import Instant
+from pliant.study.cells import FIGURES, NO_FILES, Cell, Kept, one
 from pliant.study.confidence import interval
-from pliant.study.differences import COMPARED, harm, ratio, turnaround_ratios
 from pliant.study.files import Files
-from pliant.study.groups import LABELS, in_order
-from pliant.study.simulation import simulation
+from pliant.study.pairs import differs, groups, paired
 from pliant.study.workers import Task, Workers
 from pliant.workloads.sources import Wish
 
-FIGURES = (
-    "wait_mean_s",
-    "turnaround_mean_s",
-    "turnaround_p95_s",
-    "turnaround_max_s",
-    "bounded_slowdown_mean",
-    "bounded_slowdown_preferred_mean",
-    "malleable_to_rigid_turnaround",
-    "makespan_s",
-    "utilisation",
-    "expands",
-    "shrinks",
-    "resizes_withdrawn",
-    "resizes_declined",
-    "resizes_failed",
-    "left_out",
-    "too_wide",
-    "failed",
-    "node_failures",
-    "requeued",
-    "lost_node_s",
-    "energy_kwh",
-    "off_node_h",
-    "boots",
-)
-"""What a row has the means of."""
-NO_FILES = Files()
 NOTHING = {"mean": None, "half": None}
 """In place of an interval, where no run has the figure."""
+MOST = 100_000
+"""So many simulations may be in a study."""
 
 
 class Against(NamedTuple):
-    """With which row each is compared: that of a policy, else its own, at a percentage, else at its own."""
+    """With which row each is compared: that of a policy, by its place, else its own, at a percentage, else at its
+    own."""
 
-    policy: str = ""
+    policy: int | None = None
     percent: float | None = None
 
 
@@ -92,11 +68,15 @@ class Grid(NamedTuple):
         if self.against is None:
             return share * several if several > 1 else 0
         named, percent = self.against
-        if named:
-            policy = [each.name for each in self.policies].index(named)
+        policy = policy if named is None else named
         if percent is not None:
             share = list(self.percents or ()).index(percent)
         return share * several + policy
+
+    def unit(self, cell: Cell) -> tuple[int, int]:
+        """Over what intervals are: runs, but where a trace is cut into windows these, as seeds that change little of
+        the same window are no further samples of it."""
+        return (0 if self.windows > 1 and not cell.drawn else cell.run, cell.cut)
 
     def tasks(
         self, runs: range, files: Files = NO_FILES, varying: Collection[int] | None = None
@@ -122,79 +102,26 @@ class Grid(NamedTuple):
         ]
 
 
-class Kept(NamedTuple):
-    """What is kept of the single jobs of a simulation: their turnarounds, and their groups ``by`` these names."""
-
-    turnarounds: bool = False
-    by: tuple[str, ...] = ()
-
-
-class Cell(NamedTuple):
-    """One simulation of a ``row`` of the grid; ``fixed`` says that other seeds would give the same. ``policy`` is what
-    its policy is called: of two users' own, it may be the same. ``note``: which jobs were left out, for people. Of each
-    job that counts, in order of submission, ``turnarounds`` has the seconds and ``groups`` the name of its group, for
-    each of the names by which they are told apart."""
-
-    row: int
-    run: int
-    cut: int
-    percent: float | None
-    policy: str
-    nodes: int
-    fixed: bool
-    figures: dict[str, float | None]
-    note: str
-    turnarounds: Sequence[float]
-    groups: dict[str, list[str]]
-
-
-def one(  # noqa: PLR0913, PLR0917 -- a task has its arguments in order
-    row: int, wish: Wish, chosen: PolicySpec, instant: Instant, files: Files, kept: Kept
-) -> Cell:
-    """A simulation of the workload, in this process."""
-    made = simulation(wish, chosen, instant)
-    load = made.load
-    specs = [job.spec for job in load.counts]
-    turns = Turnarounds(specs if kept.turnarounds else [])
-    with files.opened(made, wish.text) as (listeners, keep):
-        ended = made.run(*listeners, *([turns] if kept.turnarounds else []), keep=keep)
-    end = ended.end
-    out = {"left_out": load.left_out, "too_wide": len(load.too_wide)}
-    figures = {
-        key: out[key] if key in out else getattr(end if key in end._fields else ended.metrics, key)
-        for key in FIGURES
-    }
-    return Cell(
-        row,
-        wish.run,
-        wish.cut,
-        wish.percent,
-        made.policy.name,
-        load.nodes,
-        load.fixed,
-        figures,
-        load.note,
-        turns.turnarounds,
-        {by: [LABELS[by](spec) for spec in specs] for by in kept.by},
-    )
-
-
-def study(
+def study(  # noqa: PLR0913 -- who is told what
     grid: Grid,
     *,
     workers: int = 0,
     files: Files = NO_FILES,
     progress: Callable[[int], None] = lambda _done: None,
     note: Callable[[str], None] = lambda _text: None,
+    doubt: Callable[[str], None] = lambda _text: None,
 ) -> dict[str, Any]:
     """Its simulations in ``workers`` processes (0: one a processor). ``files`` are for a grid of one.
 
     What no seed changes runs once. The result has a row for each percentage and policy, with means and half
-    the width of their 95 % confidence intervals, None if there was one run; ``differences`` for each row that is
-    compared with another (``Grid.beside``), and ``groups`` with the same of groups of jobs. ``note`` is told, at the
-    end, which jobs were left out of the first simulation that left some out. PolicyError before anything is
-    simulated if a policy is unknown, or its process does not greet.
+    the width of their 95 % confidence intervals, None if there was one; ``differences`` for each row that is compared
+    with another (``Grid.beside``), ``groups`` with the same of groups of jobs, and ``runs`` with each by itself.
+    At the end ``note`` is told which jobs the first simulation that left some out left out, and ``doubt`` why figures
+    are doubtful. PolicyError before
+    anything is simulated if a policy is unknown, or its process does not greet.
     """
+    if grid.most > MOST:
+        raise BatchError(f"a study of {grid.most:,} simulations is too large; the most is {MOST:,}")
     for chosen in grid.policies:
         with at_work(chosen.over(PolicySpec("malleable")).make()):
             pass
@@ -205,91 +132,64 @@ def study(
             cells += several.each(grid.tasks(range(1, grid.seeds), varying=varying))
     if notes := [cell.note for cell in cells if cell.note]:
         note(notes[0])
+    if doubts := [cell.doubt for cell in cells if cell.doubt]:
+        doubt(f"{len(doubts):,} of {len(cells):,} simulations: {doubts[0]}" if len(cells) > 1 else doubts[0])
     of_rows = [[cell for cell in cells if cell.row == row] for row in range(len(grid.rows))]
-    rows = [_row(each) for each in of_rows]
+    rows = [_row(grid, each) for each in of_rows]
     compared = [
-        _pairs(of_rows[grid.beside(row)], each) for row, each in enumerate(of_rows) if grid.beside(row) != row
+        paired(grid.unit, of_rows[grid.beside(row)], each)
+        for row, each in enumerate(of_rows)
+        if grid.beside(row) != row
     ]
-    pairs = [each for each in compared if each]
+    units = [each for each in compared if each]
+    window = grid.wish.window
     return {
         "workload": grid.wish.text,
         "nodes": cells[0].nodes,
         "policy": ", ".join(dict.fromkeys(row["policy"] for row in rows)),
         "seed": grid.wish.seed,
+        "window": None if window is None else window.text,
         "windows": grid.windows,
         "rows": rows,
-        "differences": [_difference(each) for each in pairs],
-        "groups": [row for each in pairs for name in grid.by for row in _groups(each, name)],
+        "differences": [differs(each) for each in units],
+        "groups": [row for each in units for name in grid.by for row in groups(each, name)],
+        "runs": [_run(cell) for cell in cells],
     }
 
 
-def _row(cells: Sequence[Cell]) -> dict[str, Any]:
-    """Of the simulations of one percentage under one policy, in the order of their seeds."""
+def _run(cell: Cell) -> dict[str, Any]:
+    """A simulation by itself; ``window`` counts from 0."""
+    return {
+        "malleable_percent": cell.percent,
+        "policy": cell.policy,
+        "seed": cell.seed,
+        "window": cell.cut,
+        "begin_s": cell.begin_s,
+        "end_s": cell.end_s,
+        "jobs": cell.jobs,
+        **cell.figures,
+    }
+
+
+def _row(grid: Grid, cells: Sequence[Cell]) -> dict[str, Any]:
+    """Of the simulations of one percentage under one policy. ``units`` are what the intervals are over: the mean of
+    each counts once."""
+    units: dict[Hashable, list[Cell]] = {}
+    for cell in cells:
+        units.setdefault(grid.unit(cell), []).append(cell)
     row: dict[str, Any] = {
         "malleable_percent": cells[0].percent,
         "policy": cells[0].policy,
         "runs": len(cells),
+        "units": len(units),
     }
     for key in FIGURES:
-        values = [value for cell in cells if (value := cell.figures[key]) is not None]
-        row[key] = interval([float(value) for value in values])._asdict() if values else NOTHING
+        means = [_mean([cell.figures[key] for cell in unit]) for unit in units.values()]
+        values = [mean for mean in means if mean is not None]
+        row[key] = interval(values)._asdict() if values else NOTHING
     return row
 
 
-# ---- what differs --------------------------------------------------------------------------------------------
-
-Pairs = list[tuple[Cell, Cell]]
-"""Of two rows, the simulations with the same seed and window; what no seed changes stands beside each."""
-
-
-def _pairs(first: Sequence[Cell], row: Sequence[Cell]) -> Pairs:
-    """None if they are not of the same jobs, as those of a generator that makes others for each percentage."""
-    before = {(cell.run, cell.cut): cell for cell in first}
-    after = {(cell.run, cell.cut): cell for cell in row}
-    pairs = [
-        (before.get(key) or before[0, key[1]], after.get(key) or after[0, key[1]])
-        for key in sorted(before.keys() | after.keys())
-    ]
-    same = all(len(one.turnarounds) == len(other.turnarounds) for one, other in pairs)
-    return pairs if same else []
-
-
-def _about(pairs: Pairs) -> dict[str, Any]:
-    before, after = pairs[0]
-    return {
-        "malleable_percent": after.percent,
-        "policy": after.policy,
-        "against": {"malleable_percent": before.percent, "policy": before.policy},
-        "pairs": len(pairs),
-    }
-
-
-def _difference(pairs: Pairs) -> dict[str, Any]:
-    ratios = {
-        key: ratio([(before.figures[key], after.figures[key]) for before, after in pairs]) for key in COMPARED
-    }
-    return {
-        **_about(pairs),
-        **ratios,
-        **harm([(before.turnarounds, after.turnarounds) for before, after in pairs]),
-    }
-
-
-def _groups(pairs: Pairs, by: str) -> list[dict[str, Any]]:
-    """The same of each group of jobs, by what they are in the second of each pair: before, some may be rigid still."""
-    names = {name for _, after in pairs for name in after.groups[by]}
-    rows: list[dict[str, Any]] = []
-    for name in in_order(by, list(names)):
-        theirs = []
-        for before, after in pairs:
-            places = [i for i, each in enumerate(after.groups[by]) if each == name]
-            if places:
-                theirs.append(
-                    ([before.turnarounds[i] for i in places], [after.turnarounds[i] for i in places])
-                )
-        rows.append(
-            {**_about(pairs), "pairs": len(theirs), "by": by, "group": name}
-            | turnaround_ratios(theirs)
-            | harm(theirs)
-        )
-    return rows
+def _mean(figures: Sequence[float | None]) -> float | None:
+    values = [float(value) for value in figures if value is not None]
+    return fmean(values) if values else None

@@ -166,6 +166,9 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
     if made.load.note:
         warnings.warn(refused(made.load.note, "strict=True"), stacklevel=2)
     table = JobTable()
-    figures = made.run(table).figures(made.load)
+    ended = made.run(table)
+    if doubt := ended.doubt(made.load):
+        warnings.warn(doubt, stacklevel=2)
+    figures = ended.figures(made.load)
     classes = figures.pop("classes")
     return Result(Path(wish.text).name, made.policy.name, made.load.nodes, figures, classes, table.columns())

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 
 from pliant.files.cost import read_cost
+from pliant.files.external import is_external
 from pliant.files.policy import PolicySpec
 from pliant.model.errors import BatchError
 from pliant.model.nearest import nearest
@@ -160,23 +161,49 @@ def instant_said(text: str) -> Instant:
 
 
 def against_said(text: str, grid: Grid) -> Grid:
-    """The grid with what its rows are compared with: ``easy``, ``easy@0`` or ``@0``; BatchError if it has no such
-    row."""
+    """The grid with what its rows are compared with: ``easy``, ``easy@0`` or ``@0``. BatchError if it has no such row,
+    or if there is nothing to compare."""
+    if (text or grid.by) and len(grid.rows) < 2:
+        raise BatchError(
+            f"{'--against' if text else '--by'}: nothing is compared; name two policies, or two percentages of "
+            "malleable jobs"
+        )
     if not text:
         return grid
-    policy, at, share = text.rpartition("@") if "@" in text else (text, "", "")
-    names, shares = [each.name for each in grid.policies], list(grid.percents or ())
-    if policy and policy not in names:
-        raise BatchError(f"--against {text}: {policy!r} is none of the policies{nearest(policy, names)}")
-    if not at:
-        return grid._replace(against=Against(policy))
+    name, at, share = text.rpartition("@") if "@" in text else (text, "", "")
+    shares = list(grid.percents or ())
+    policy = _policy_of(name, text, grid) if name else None
     percent = next((each for each in shares if share.strip() in (f"{each:g}", str(each))), None)
-    if percent is None:
+    if at and percent is None:
         known = ", ".join(f"{each:g}" for each in shares) or "none"
         raise BatchError(
             f"--against {text}: {share!r} is none of the percentages of --malleable (known: {known})"
         )
     return grid._replace(against=Against(policy, percent))
+
+
+def _policy_of(name: str, text: str, grid: Grid) -> int:
+    """Which of the policies is meant: as the user named it, or as it is called in tables."""
+    names = [each.name for each in grid.policies]
+    called = names
+    if name not in names:
+        called = [
+            each if is_external(each) else spec.make().name
+            for each, spec in zip(names, grid.policies, strict=True)
+        ]
+    found = [i for i, each in enumerate(called) if each == name]
+    if len(found) > 1:
+        raise BatchError(f"--against {text}: several of the policies are called {name!r}")
+    if not found:
+        raise BatchError(f"--against {text}: {name!r} is none of the policies{nearest(name, names)}")
+    return found[0]
+
+
+def whole_said(value: object, option: str, least: int) -> int:
+    """A whole number of whatever library; BatchError."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise BatchError(f"--{option}: {value!r} is no whole number of {least} or more")
+    return int(value)
 
 
 def _seconds(value: float | None, option: str) -> float | None:
@@ -191,7 +218,7 @@ def _whole(value: object, option: str) -> int:
 
 def _real(value: object, option: str, what: str) -> float:
     """Of whatever library the number is."""
-    if not isinstance(value, Real) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise BatchError(f"--{option}: {value if isinstance(value, Real) else repr(value)} is no {what}")
     if value < LEAST[option]:
         raise BatchError(f"--{option}: {value} is too little; the least is {LEAST[option]:g}")

@@ -33,6 +33,16 @@ class Ended(NamedTuple):
     metrics: RunMetrics
     cpu_s: float
 
+    def doubt(self, load: Workload) -> str:
+        """What makes the figures of a window doubtful; empty if nothing does."""
+        waited_s = self.metrics.wait_max_s
+        if waited_s <= load.warm_s:
+            return ""
+        return (
+            f"a job of the window waited for {waited_s:,.0f} s, longer than its warm-up of {load.warm_s:,.0f} s: the "
+            "queue from before that is missing; give a longer --warm-up, or --warm-up all"
+        )
+
     def figures(self, load: Workload) -> dict[str, Any]:
         """What the command gives as JSON: the metrics of ``RunMetrics``, and what the simulator adds to them. All are
         numbers, None where there is nothing to count, but for ``classes``, which has the numbers of each. Of a window

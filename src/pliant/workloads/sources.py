@@ -79,6 +79,10 @@ class Workload(NamedTuple):
     began: float | None = None
     windows: int = 1
     counted: tuple[int, int] | None = None
+    warm_s: float = math.inf
+    """So long is simulated before the first job that counts, if something was cut off before that."""
+    drawn: bool = False
+    """Another seed has other jobs, whatever else it changes."""
     submitted: int = 0
     """Jobs in all, before any were left out or cut off."""
 
@@ -203,7 +207,7 @@ def read_workload(wish: Wish) -> Workload:
         settings = patient(settings, load.nodes, most_mb, _longest_s(jobs) + boot_s)
     if wish.data != NONE:
         _check_data(jobs, settings, wish)
-    load = load._replace(checkpoints=wish.checkpoints, power=wish.power)
+    load = load._replace(checkpoints=wish.checkpoints, power=wish.power, drawn=not load.fixed)
     load = load._replace(
         jobs=jobs,
         fixed=fixed,
@@ -221,7 +225,8 @@ def _windowed(load: Workload, wish: Wish, window: Window) -> Workload:
     found = cuts(jobs, window, wish.text, load.began)
     cut = found[wish.cut]
     counted = (cut.begin - cut.low, cut.end - cut.low)
-    return load._replace(jobs=cut_out(jobs, cut), windows=len(found), counted=counted)
+    warm_s = jobs[cut.begin].spec.submit_s - jobs[cut.low].spec.submit_s if cut.low else math.inf
+    return load._replace(jobs=cut_out(jobs, cut), windows=len(found), counted=counted, warm_s=warm_s)
 
 
 def _longest_s(jobs: Sequence[SimJob]) -> float:

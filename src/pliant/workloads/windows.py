@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import NamedTuple
@@ -18,11 +18,15 @@ import msgspec
 
 from pliant.model.errors import BatchError
 from pliant.model.limits import whole
-from pliant.workloads.durations import duration
+from pliant.workloads.durations import UNITS, duration
 from pliant.workloads.job import SimJob
 
+ABSOLUTE_S = 10 * 365.25 * 86400.0
+"""A workload that begins later than this after its time 0 has times since 1970."""
 MARGIN = 0.1
 """Warm-up and drain, as a share of the window, where nobody says how long they are."""
+MOST = 10_000
+"""So many windows may be in a study."""
 FORMS = (
     "N jobs as in 5000, a time as in 30d, several as in 5x2000 or 5x30d, from..to as in 10d..40d, or dates"
 )
@@ -35,7 +39,10 @@ class Length(NamedTuple):
     jobs: bool
 
     def __str__(self) -> str:
-        return f"{self.amount:,.0f} jobs" if self.jobs else f"{self.amount / 86400:,.6g} days"
+        if self.jobs:
+            return f"{self.amount:,.0f} job{'s' if self.amount != 1 else ''}"
+        unit = next((name for name in ("d", "h", "min") if self.amount >= UNITS[name]), "s")
+        return f"{self.amount / UNITS[unit]:.6g}{unit}"
 
 
 class Window(NamedTuple):
@@ -50,6 +57,8 @@ class Window(NamedTuple):
     end: float = math.inf
     dates: bool = False
     margin: Length | None = None
+    whole: bool = False
+    """All that is before a window and after it is simulated."""
 
     @property
     def between(self) -> bool:
@@ -71,18 +80,21 @@ class Cut(NamedTuple):
 
 def read_window(window: str, warm_up: str = "") -> Window | None:
     """The options ``--window`` and ``--warm-up``; None if neither is there. BatchError."""
-    margin = _length(warm_up, "--warm-up", or_none=True) if warm_up else None
+    every = warm_up == "all"
+    if every and not window:
+        raise BatchError("--warm-up all: without --window all is simulated and counted")
+    margin = _length(warm_up, "--warm-up", or_none=True) if warm_up and not every else None
     if not window:
-        if margin is None:
-            return None
-        return Window(f"--warm-up {warm_up}", margin=margin)
+        return None if margin is None else Window(f"--warm-up {warm_up}", margin=margin)
     if ".." in window:
-        return _between(window, margin)
-    number, times, length = window.rpartition("x")
+        return _between(window, margin)._replace(whole=every)
+    number, times, length = re.sub("[X\N{MULTIPLICATION SIGN}]", "x", window).rpartition("x")
     several = (whole(number) or 0) if times else 1
-    if several < 1:
-        raise BatchError(f"--window: {number!r} in {window!r} is no number of windows; write it as in 5x2000")
-    return Window(f"--window {window}", _length(length, "--window"), several, margin=margin)
+    if not 1 <= several <= MOST:
+        raise BatchError(
+            f"--window: {number!r} in {window!r} is no number of windows, 1 to {MOST:,}; write it as in 5x2000"
+        )
+    return Window(f"--window {window}", _length(length, "--window"), several, margin=margin, whole=every)
 
 
 def _length(text: str, option: str, *, or_none: bool = False) -> Length:
@@ -96,6 +108,10 @@ def _length(text: str, option: str, *, or_none: bool = False) -> Length:
 
 def _between(text: str, margin: Length | None) -> Window:
     first, _, last = text.partition("..")
+    if not first or not last:
+        raise BatchError(
+            f"--window: {text!r} has one end; write both, as in 10d..40d or 1996-10-01..1996-11-01"
+        )
     dates = [_date(each) for each in (first, last)]
     if dates[0] is not None and dates[1] is not None:
         begin, end = dates[0], dates[1]
@@ -104,7 +120,7 @@ def _between(text: str, margin: Length | None) -> Window:
     else:
         begin, end = (duration(each, "--window", or_none=True) for each in (first, last))
     if not begin < end:
-        raise BatchError(f"--window: {text!r} ends before it begins")
+        raise BatchError(f"--window: {text!r} has nothing in it: it must end after it begins")
     return Window(f"--window {text}", begin=begin, end=end, dates=dates[0] is not None, margin=margin)
 
 
@@ -128,12 +144,21 @@ def cuts(jobs: Sequence[SimJob], window: Window, where: str, began: float | None
     """The windows of ``jobs``, which are in order of submission; ``began`` is what time 0 is, in seconds since 1970.
     BatchError if they do not fit, or nothing is in one."""
     times = [job.spec.submit_s for job in jobs]
+    found = _cuts(times, window, where, began)
+    return [cut._replace(low=0, high=len(jobs)) for cut in found] if window.whole else found
+
+
+def _cuts(times: Sequence[float], window: Window, where: str, began: float | None) -> list[Cut]:
     if window.between:
         return [_of_times(times, window, where, began)]
     if window.length is None:
-        margin = window.margin or Length(0, jobs=True)
-        first, last = _grown(times, 0, 0, margin)[1], _grown(times, len(jobs), len(jobs), margin)[0]
-        return [_checked(Cut(0, first, last, len(jobs)), window, where)]
+        margin, count = window.margin or Length(0, jobs=True), len(times)
+        if margin.jobs:
+            first, last = int(margin.amount), count - int(margin.amount)
+        else:
+            first = bisect_left(times, times[0] + margin.amount)
+            last = bisect_right(times, times[-1] - margin.amount)
+        return [_checked(Cut(0, first, last, count), window, where)]
     if window.length.jobs:
         return _of_jobs(times, window, window.length, where)
     return _of_spans(times, window, window.length, where)
@@ -152,6 +177,8 @@ def cut_out(jobs: Sequence[SimJob], cut: Cut) -> list[SimJob]:
 def _of_times(times: Sequence[float], window: Window, where: str, began: float | None) -> Cut:
     begin, end = window.begin, window.end
     if window.dates:
+        if began is None and times[0] > ABSOLUTE_S:
+            began = 0.0
         if began is None:
             raise BatchError(
                 f"{where}: {window.text}: nothing says on which date it began (a trace in SWF may, in the "
@@ -161,7 +188,19 @@ def _of_times(times: Sequence[float], window: Window, where: str, began: float |
     first, last = bisect_left(times, begin), bisect_left(times, end)
     margin = window.margin or Length(MARGIN * (end - begin), jobs=False)
     low, high = _margins(times, (first, begin), (last, end), margin)
-    return _checked(Cut(low, first, last, high), window, where)
+    cut = _checked(Cut(low, first, last, high), window, where, times)
+    if margin.jobs:
+        before, after = Length(first, jobs=True), Length(len(times) - last, jobs=True)
+    else:
+        before, after = Length(begin - times[0], jobs=False), Length(times[-1] - end, jobs=False)
+    for there, what in ((before, "warm-up before"), (after, "drain after")):
+        if there.amount < margin.amount and not window.whole:
+            has = there if there.amount > 0 else "none"
+            raise BatchError(
+                f"{where}: {window.text}: {margin} are to be the {what} it, and the workload has {has}; choose "
+                "another window, or a --warm-up such as 0, or all, which takes what there is"
+            )
+    return cut
 
 
 def _of_jobs(times: Sequence[float], window: Window, length: Length, where: str) -> list[Cut]:
@@ -212,7 +251,11 @@ def _spread(first: float, last: float, count: int) -> list[float]:
 
 def _fit(room: float, size: float) -> str:
     several = int(room // size) if room > 0 else 0
-    return f"{several} such windows fit" if several else "give a shorter window or --warm-up"
+    return (
+        f"{several} such window{'s fit' if several > 1 else ' fits'}"
+        if several
+        else "give a shorter window or --warm-up"
+    )
 
 
 def _margins(
@@ -242,7 +285,11 @@ def _grown(times: Sequence[float], first: int, last: int, margin: Length) -> tup
     return bisect_left(times, below - margin.amount), bisect_left(times, above + margin.amount)
 
 
-def _checked(cut: Cut, window: Window, where: str) -> Cut:
+def _checked(cut: Cut, window: Window, where: str, times: Sequence[float] = ()) -> Cut:
     if not cut.begin < cut.end:
-        raise BatchError(f"{where}: {window.text}: no job was submitted in it")
+        there = ""
+        if times:
+            first, last = (Length(at, jobs=False) for at in (times[0], times[-1]))
+            there = f": its jobs were submitted from {first} to {last} after its time 0"
+        raise BatchError(f"{where}: {window.text}: no job was submitted in it{there}")
     return cut

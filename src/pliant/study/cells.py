@@ -1,0 +1,119 @@
+"""One simulation of a study, as a task for another process, and what is kept of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pliant.files.policy import PolicySpec
+from pliant.history.turnarounds import Turnarounds
+from pliant.sim.instant import Instant
+from pliant.study.differences import Times
+from pliant.study.files import Files
+from pliant.study.groups import LABELS
+from pliant.study.simulation import simulation
+from pliant.workloads.sources import Wish
+
+FIGURES = (
+    "wait_mean_s",
+    "turnaround_mean_s",
+    "turnaround_p95_s",
+    "turnaround_max_s",
+    "bounded_slowdown_mean",
+    "bounded_slowdown_preferred_mean",
+    "malleable_to_rigid_turnaround",
+    "makespan_s",
+    "utilisation",
+    "expands",
+    "shrinks",
+    "resizes_withdrawn",
+    "resizes_declined",
+    "resizes_failed",
+    "left_out",
+    "too_wide",
+    "failed",
+    "promised",
+    "promises_broken",
+    "thrash",
+    "users_jain",
+    "wait_median_s",
+    "wait_p99_s",
+    "node_failures",
+    "requeued",
+    "lost_node_s",
+    "energy_kwh",
+    "off_node_h",
+    "boots",
+)
+"""What is kept of each run, and a row has the means of."""
+NO_FILES = Files()
+
+
+class Kept(NamedTuple):
+    """What is kept of the single jobs of a simulation: their turnarounds, and their groups ``by`` these names."""
+
+    turnarounds: bool = False
+    by: tuple[str, ...] = ()
+
+
+class Cell(NamedTuple):
+    """One simulation of a ``row`` of the grid; ``fixed`` says that other seeds would give the same. ``policy`` is what
+    its policy is called: of two users' own, it may be the same. ``note``: which jobs were left out, and ``doubt``: why
+    its figures are doubtful, for people. Of each
+    job that counts, in order of submission, ``times`` has turnaround and wait and ``groups`` the name of its group, for
+    each of the names by which they are told apart. ``drawn``: another ``seed`` has other jobs. The ``jobs`` that count
+    were submitted from ``begin_s`` to ``end_s``."""
+
+    row: int
+    run: int
+    cut: int
+    percent: float | None
+    policy: str
+    nodes: int
+    fixed: bool
+    figures: dict[str, float | None]
+    note: str
+    doubt: str
+    times: Times
+    groups: dict[str, list[str]]
+    drawn: bool
+    seed: int
+    jobs: int
+    begin_s: float
+    end_s: float
+
+
+def one(  # noqa: PLR0913, PLR0917 -- a task has its arguments in order
+    row: int, wish: Wish, chosen: PolicySpec, instant: Instant, files: Files, kept: Kept
+) -> Cell:
+    """A simulation of the workload, in this process."""
+    made = simulation(wish, chosen, instant)
+    load = made.load
+    specs = [job.spec for job in load.counts]
+    turns = Turnarounds(specs if kept.turnarounds else [])
+    with files.opened(made, wish.text) as (listeners, keep):
+        ended = made.run(*listeners, *([turns] if kept.turnarounds else []), keep=keep)
+    end = ended.end
+    out = {"left_out": load.left_out, "too_wide": len(load.too_wide)}
+    figures = {
+        key: out[key] if key in out else getattr(end if key in end._fields else ended.metrics, key)
+        for key in FIGURES
+    }
+    return Cell(
+        row,
+        wish.run,
+        wish.cut,
+        wish.percent,
+        made.policy.name,
+        load.nodes,
+        load.fixed,
+        figures,
+        load.note,
+        ended.doubt(load),
+        Times(turns.turnarounds, turns.waits),
+        {by: [LABELS[by](spec) for spec in specs] for by in kept.by},
+        load.drawn,
+        wish.seed + wish.run,
+        len(specs),
+        min(spec.submit_s for spec in specs),
+        max(spec.submit_s for spec in specs),
+    )

@@ -365,3 +365,14 @@ def test_no_work_is_lost_but_what_was_not_saved_and_none_is_done_twice(
                 pass
     assert end.lost_node_s == pytest.approx(lost_node_s, abs=1e-3)
     assert done <= len(jobs)
+
+
+def test_a_job_that_ends_as_its_node_fails_has_ended() -> None:
+    """In pyss' order the node is lost first, and the end of one that is over early is told after that: at 109 s here,
+    with nine checkpoints."""
+    failures = Failures(listed=(Down(0, 109.0, 120.0),))
+    conditions = Conditions(Settings(cost=INSTANT), instant=Instant.PYSS, failures=failures, checkpoints=PLAN)
+    records: list[r.Record] = []
+    end = simulate([malleable()], 4, make("fcfs"), conditions, records.append)
+    assert (end.at, end.node_failures) == (109.0, 1)
+    assert [record.state for record in of(records, r.JobEnded)] == [JobState.COMPLETED]

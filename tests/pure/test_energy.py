@@ -226,7 +226,7 @@ def test_nodes_are_off_when_nobody_has_used_them_for_so_long(
     assert end.energy_kwh == pytest.approx(joules / KWH)
     energy = Energy(power)
     told(records, energy)
-    assert (*energy.use(),) == end[6:]
+    assert (*energy.use(),) == end[-3:]
     energy.add(r.NodesLost(end.at + 100.0, NodeSet.first(3)))  # nobody asks for them any more
     energy.add(r.NodesBack(end.at + 200.0, NodeSet.first(2)))
     assert energy.use().energy_kwh == pytest.approx(joules / KWH)
@@ -303,3 +303,20 @@ def test_command_report_and_function(tmp_path: Path) -> None:
     assert row["energy_kwh"]["mean"] == known["energy_kwh"]
     assert "energy" in command(*words, "--malleable", "0,100")
     assert "energy" not in command(*words[:2], "--malleable", "0,100")
+
+
+def test_of_a_window_it_is_what_is_used_between_its_submissions() -> None:
+    """From 200 to 300 s: four nodes busy for 50 s, and idle for 50 s; with after=10s they are off for 40 s."""
+    jobs = {"submit_s": [0, 200, 300, 400], "run_s": [100, 50, 10, 5], "nodes": [2, 4, 1, 4]}
+
+    def used(energy: str) -> dict[str, float | None]:
+        return pliant.simulate(jobs, "easy", 4, energy=energy, window="200s..301s", warm_up="all").metrics
+
+    found = used("idle=100,busy=200")
+    assert found["energy_kwh"] == pytest.approx((200 * 200 + 200 * 100) / KWH)
+    off = used("idle=100,busy=200,after=10s")
+    assert off["energy_kwh"] == pytest.approx((200 * 200 + 40 * 100) / KWH)
+    assert off["off_node_h"] == pytest.approx(4 * 40 / 3600)
+    assert off["boots"] == 4
+    with pytest.raises(BatchError, match="--energy: it is not known of --partitions"):
+        pliant.simulate(jobs, "easy", energy="idle=1,busy=2", partitions=[{"name": "a", "nodes": 4}])

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import typer
+from msgspec import UNSET
 from rich.console import Console
 
 from pliant.cli import execute
@@ -242,6 +243,11 @@ def _batch(
         order=said.order or batch.cluster.order,
     )
     for each in batch.jobs:
+        if each.partition is not UNSET:
+            raise BatchError(
+                f"{batch.source}: job {each.name!r}: partition: pliant run has none, and all jobs share its nodes: "
+                "leave it out, or use pliant simulate --partitions"
+            )
         if each.nodes.min > cluster.nodes:
             raise BatchError(
                 f"{batch.source}: job {each.name!r}: nodes: it needs {each.nodes.min} nodes "

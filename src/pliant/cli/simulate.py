@@ -85,6 +85,8 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
     warm_up: o.WARM_UP = "",
     by: o.BY = "",
     against: o.AGAINST = "",
+    partitions: o.PARTITIONS = "",
+    reservations: o.RESERVATIONS = "",
     jobs_csv: o.JOBS_CSV = None,
     evalys_csv: o.EVALYS_CSV = None,
     swf: o.SWF = None,
@@ -126,15 +128,16 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
         window=window,
         warm_up=warm_up,
         energy=energy,
+        partitions=partitions,
+        reservations=reservations,
     )
     names = policy_names(policy)
     grid = Grid(wish, [said._replace(name=name) for name in names], shares, seeds, instant, read_by(by))
     grid = against_said(against, grid)
     files = Files(jobs_csv, records, swf, convert, evalys_csv, command_of(context))
     outputs = Outputs(report, files, as_json)
-    outputs.check(
-        grid, [workload, platform, cost, failures, *(text for name in names for text in inputs_of(name))]
-    )
+    read = [workload, platform, cost, failures, partitions, reservations]
+    outputs.check(grid, [*read, *(text for name in names for text in inputs_of(name))])
     if report is None and (shares or seeds > 1 or len(names) > 1 or grid.windows > 1):
         _study(grid, workers, outputs)
     else:

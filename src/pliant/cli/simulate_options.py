@@ -193,6 +193,16 @@ AGAINST = Annotated[
         "first policy, or of one policy the first percentage."
     ),
 ]
+PARTITIONS = Annotated[
+    str,
+    typer.Option(
+        help="The machine has the partitions that FILE.toml describes, each with nodes of its own, under --policy."
+    ),
+]
+RESERVATIONS = Annotated[
+    str,
+    typer.Option(help="Nodes are reserved in advance, as FILE.toml describes: no job runs there then."),
+]
 STRICT = Annotated[
     bool,
     typer.Option(

@@ -9,6 +9,7 @@ from pliant.cli.outputs import check_report, unwritable
 from pliant.files.save import save
 from pliant.history.energy import Power
 from pliant.history.metrics import RunMetrics
+from pliant.model.bookings import Booking
 from pliant.model.errors import BatchError
 from pliant.model.jobs import JobClass
 from pliant.page.simulated import Picture, Simulated, json_of, page
@@ -23,6 +24,7 @@ from pliant.workloads.data import NONE
 from pliant.workloads.estimates import REQUESTED
 from pliant.workloads.failures import Failures
 from pliant.workloads.malleability import PUBLISHED
+from pliant.workloads.partitions import Partition
 from pliant.workloads.sources import OWN_SHARES, Wish, Workload
 
 
@@ -82,6 +84,8 @@ def facts(wish: Wish, load: Workload, start: str | None, instant: Instant, end: 
     asked = wish.overrides._asdict()
     found = [text for so, text in stated if so]
     found += [f"{seconds(asked[key])} {what}" for key, what in patience if asked[key] is not None]
+    found += [_of_partition(each) for each in (load.partitions.each if load.partitions is not None else ())]
+    found += [_of_booking(each) for each in load.bookings]
     found += _left_out(load)
     found += _window(wish, load)
     found += [row.says() for row in load.unmapped]
@@ -104,11 +108,25 @@ def _converted(wish: Wish) -> str:
     return f"{made}: {PUBLISHED if wish.compat else wish.conversion}"
 
 
+def _of_partition(partition: Partition) -> str:
+    name, nodes, speed, max_time_s, _ = partition
+    of = f"partition {name} of {count(nodes, 'node')}"
+    of += f", {speed:g} times as quick" if speed != 1 else ""
+    return of + (f", for jobs of at most {seconds(max_time_s)}" if max_time_s is not None else "")
+
+
+def _of_booking(booking: Booking) -> str:
+    name, start_s, end_s, nodes, partition = booking
+    of = f"reservation {name}: {count(nodes, 'node')}{f' of {partition}' if partition else ''}"
+    return f"{of} from {start_s:,.0f} to {end_s:,.0f} s"
+
+
 def _left_out(load: Workload) -> list[str]:
     """How many jobs of the workload were not simulated, and why."""
     reasons = (
         (load.left_out, "of the trace left out, for want of a run time or processors"),
         (len(load.too_wide), "left out, too wide for the machine"),
+        (len(load.too_long), "left out, too long for their partition"),
     )
     return [f"{count(number, 'job')} {why}" for number, why in reasons if number]
 

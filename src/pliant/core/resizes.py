@@ -299,7 +299,7 @@ class Resizes:
         arriving = state.new_groups(mask, job.last_group + 1) if more else ()
         self._record(
             r.ResizeOffered(
-                state.now, job.id, state.last_resize + 1, job.size, size, NodeSet(mask), reason,
+                state.now, job.id, state.next_resize, job.size, size, NodeSet(mask), reason,
                 arriving, state.groups_on(job, leave.mask) if leave.mask else (),
                 must=size < job.size and reason is ORDERED,
             )
@@ -314,7 +314,14 @@ class Resizes:
         slots = by_slots.by_group(state, job, wanted)
         self._record(
             r.ResizeOffered(
-                state.now, job.id, state.last_resize + 1, job.size, job.size, NodeSet(), ORDERED, slots=slots
+                state.now,
+                job.id,
+                state.next_resize,
+                job.size,
+                job.size,
+                NodeSet(),
+                ORDERED,
+                slots=slots,
             )
         )
         if job.resize is not None:

@@ -42,6 +42,7 @@ class State(Beside):
         self.memory: dict[str, Any] = {}
         self.last_job = 0
         self.last_resize = 0
+        self._resize_step = 1
         self._leaving = 0
         self.without_nodes()
         self._fold: dict[type[r.Record], Callable[[Any], None]] = {
@@ -94,6 +95,15 @@ class State(Beside):
     @property
     def cost(self) -> ResizeCost:
         return self.settings.cost
+
+    @property
+    def next_resize(self) -> int:
+        """The number of the next resize."""
+        return self.last_resize + self._resize_step
+
+    def number_resizes(self, index: int, count: int) -> None:
+        """Of ``count`` states whose resizes are numbered, this is one: none gives a number that another gives."""
+        self.last_resize, self._resize_step = index + 1 - count, count
 
     def returning(self, job: int = 0) -> int:
         if not job:

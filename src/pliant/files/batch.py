@@ -1,9 +1,10 @@
-"""Batches, as files of TOML."""
+"""Batches, and what else is described, as files of TOML."""
 
 from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from pliant.model.batch import Batch, read_batch
 from pliant.model.errors import BatchError
@@ -12,12 +13,16 @@ from pliant.model.errors import BatchError
 def read_batch_file(path: Path, nodes: int = 8) -> Batch:
     """The batch in a TOML file, on so many nodes if it does not say; BatchError names the file and what is wrong with
     it."""
+    return read_batch(read_tables(path, str(path)), str(path), nodes)
+
+
+def read_tables(path: Path, where: str) -> dict[str, Any]:
+    """What a TOML file says; BatchError begins with ``where``, which names it."""
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise BatchError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise BatchError(f"{where}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
-        raise BatchError(f"{path}: is no text in UTF-8: {error}") from None
+        raise BatchError(f"{where}: is no text in UTF-8: {error}") from None
     except (ValueError, RecursionError) as error:  # numbers of 5,000 digits, and brackets in brackets, too
-        raise BatchError(f"{path}: is no TOML: {error}") from None
-    return read_batch(data, str(path), nodes)
+        raise BatchError(f"{where}: is no TOML: {error}") from None

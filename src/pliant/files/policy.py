@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from inspect import signature
 from pathlib import Path
@@ -18,6 +18,7 @@ from pliant.model.batch import ClusterSpec
 from pliant.model.errors import PolicyError
 from pliant.model.nearest import nearest
 from pliant.policy import registry
+from pliant.policy.booked import Calendar, keeps_none
 from pliant.policy.order import HALF_LIFE_S, ordered
 from pliant.policy.parameters import split
 from pliant.policy.view import ClusterView, Decision, Policy, Promise, Reason, Remember, Wake, rebalances
@@ -51,8 +52,11 @@ class PolicySpec(NamedTuple):
             weights=self.weights or own.weights,
         )
 
-    def make(self) -> Policy:
-        """A new one. PolicyError if what is named does not exist, or does not go together."""
+    def make(self, calendar: Calendar | None = None) -> Policy:
+        """A new one, which keeps what the ``calendar`` says. PolicyError if what is named does not exist, does not go
+        together, or cannot do that."""
+        if calendar is not None and (self.own is not None or is_external(self.name)):
+            raise keeps_none(self.name)
         if self.own is not None:
             policy = registry.build(_at_hand(self.own, self.name), self.name, self.start)
         elif is_external(self.name):
@@ -60,9 +64,22 @@ class PolicySpec(NamedTuple):
         else:
             name, said = split(self.name)
             kind = _of_file(name, self.start) if ".py" in name else registry.kind_of(name)
+            if calendar is not None:
+                kind = registry.booked(name, calendar)
             policy = registry.build(kind, name, self.start, said)
         order = "submission" if self.order is None else self.order
         return ordered(policy, order, self.weights, self.half_life_s)
+
+    def make_each(self, calendars: Sequence[Calendar | None]) -> list[Policy]:
+        """A new one for each partition, and what it has to keep. PolicyError as for ``make``, and for one that is made
+        already."""
+        count = len(calendars)
+        if count > 1 and self.own is not None and not isinstance(self.own, type) and _is_policy(self.own):
+            raise PolicyError(
+                f"policy {self.name!r} is one object, and each of {count} partitions needs one of its own: give its "
+                "class, or what makes one when it is called"
+            )
+        return [self.make(calendar) for calendar in calendars]
 
     def _external(self) -> Policy:
         if self.start is not None:

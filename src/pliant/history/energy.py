@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 from pliant.core import records as r
 from pliant.history.capacity import Capacity
 from pliant.history.lives import Life, Listener
+from pliant.model.jobs import JobSpec
 from pliant.model.nodes import NodeSet
 
 JOULES = 3.6e6
@@ -186,3 +187,31 @@ class Energy(Listener):
         for stretch in self.lives.idle():
             taken |= stretch.nodes.mask
         return taken
+
+
+class EnergyBetween(Energy):
+    """``use`` is what was used from the submission of the job with the specification ``first`` to that of ``last``, by
+    their identity; what begins with the one is in it, and what begins with the other is not."""
+
+    IGNORES: ClassVar[frozenset[str]] = Energy.IGNORES - {"submitted"}
+
+    def __init__(self, power: Power, first: JobSpec, last: JobSpec) -> None:
+        super().__init__(power)
+        self._first, self._last = first, last
+        self._before = self._after = super().use()
+
+    def submitted(self, life: Life) -> None:
+        if life.again:
+            return
+        if life.spec is self._first:
+            self._before = super().use()
+        if life.spec is self._last:
+            self._after = super().use()
+
+    def use(self) -> Use:
+        (kwh, off_h, boots), (kwh_before, off_before, boots_before) = self._after, self._before
+        return Use(
+            kwh - kwh_before,
+            None if off_h is None else off_h - (off_before or 0.0),
+            None if boots is None else boots - (boots_before or 0),
+        )

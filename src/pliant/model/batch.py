@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
+from pliant.model.arrays import INDEX, Array, Elements, read_elements
 from pliant.model.errors import BatchError
 from pliant.model.flavours import named
 from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.model.keys import amount_of, count_of, cut, flag_of, known, seconds_of, table_of, text_of
 from pliant.model.kinds import JobKind
 from pliant.model.limits import BATCH_JOBS, LIVE_SLOTS, MOST_NODES, name_problem, whole
 from pliant.model.speedup import Amdahl, Downey, Model, Phase, Phases, Simple, Table, check_model
@@ -23,12 +25,10 @@ CLUSTER_KEYS = (
 )  # fmt: skip
 JOB_KEYS = (
     "name", "submit", "command", "cwd", "env", "nodes", "class", "walltime", "kill", "model", "verify", "user",
-    "priority", "count", "phases", "data_mb", "kind", "mpi",
+    "priority", "count", "array", "partition", "phases", "data_mb", "kind", "mpi",
 )  # fmt: skip
 START_S = 10.0
 """What a walltime that was not stated allows for starting, beside half as much again as the model says."""
-LARGEST = 1e300
-"""Of seconds, weights and megabytes: what is below can be multiplied."""
 PHASE_KEYS = ("share", "model", "nodes")
 NODES_KEYS = ("min", "max", "factor", "preferred")
 
@@ -60,15 +60,15 @@ class Batch(msgspec.Struct, frozen=True):
 def read_batch(data: Mapping[str, Any], source: str, nodes: int = 8) -> Batch:
     """A batch from parsed TOML; ``source`` is the file's name for messages, ``nodes`` how many the cluster has if the
     batch does not say. Raises BatchError."""
-    _known(data, ("cluster", "jobs"), source)
+    known(data, ("cluster", "jobs"), source)
     where = f"{source}: cluster"
-    cluster = _cluster(_table(data.get("cluster", {}), where), where, nodes)
+    cluster = _cluster(table_of(data.get("cluster", {}), where), where, nodes)
     entries = data.get("jobs", [])
     if not isinstance(entries, list) or not entries:
         raise BatchError(f"{source}: there are no jobs; add at least one [[jobs]] table")
     jobs: list[JobSpec] = []
     for number, entry in enumerate(entries, 1):
-        jobs += _job(_table(entry, f"{source}: job {number}"), number, source, cluster)
+        jobs += _job(table_of(entry, f"{source}: job {number}"), number, source, cluster)
         if len(jobs) > BATCH_JOBS:
             raise BatchError(
                 f"{source}: with job {number} there are {len(jobs):,} jobs; the most is {BATCH_JOBS:,}"
@@ -83,26 +83,26 @@ def read_batch(data: Mapping[str, Any], source: str, nodes: int = 8) -> Batch:
 
 
 def _cluster(data: Mapping[str, Any], where: str, nodes: int) -> ClusterSpec:
-    _known(data, CLUSTER_KEYS, where)
-    nodes = _whole(data, "nodes", where, nodes, MOST_NODES)
-    slots = _whole(data, "slots", where, 1, LIVE_SLOTS)
+    known(data, CLUSTER_KEYS, where)
+    nodes = count_of(data, "nodes", where, nodes, MOST_NODES)
+    slots = count_of(data, "slots", where, 1, LIVE_SLOTS)
     return ClusterSpec(
         nodes=nodes,
         slots=slots,
-        policy=_text(data, "policy", where, "malleable"),
-        start=_text(data, "start", where, "") or None,
-        order=_text(data, "order", where, "submission"),
+        policy=text_of(data, "policy", where, "malleable"),
+        start=text_of(data, "start", where, "") or None,
+        order=text_of(data, "order", where, "submission"),
         weights=_weights(data.get("weights", {}), f"{where}: weights"),
-        cooldown_s=_seconds(data, "cooldown_s", where, None),
-        resize_deadline_s=_seconds(data, "resize_deadline_s", where, None),
-        pass_interval_s=_seconds(data, "pass_interval_s", where, None),
-        pass_deadline_s=_seconds(data, "pass_deadline_s", where, None),
+        cooldown_s=seconds_of(data, "cooldown_s", where, None),
+        resize_deadline_s=seconds_of(data, "resize_deadline_s", where, None),
+        pass_interval_s=seconds_of(data, "pass_interval_s", where, None),
+        pass_deadline_s=seconds_of(data, "pass_deadline_s", where, None),
     )
 
 
 def _weights(value: Any, where: str) -> dict[str, float]:
-    users = _table(value, where)
-    weights = {user: _amount(users, user, where, "a weight", None) or 0.0 for user in users}
+    users = table_of(value, where)
+    weights = {user: amount_of(users, user, where, "a weight", None) or 0.0 for user in users}
     for user, weight in weights.items():
         if weight <= 0:
             raise BatchError(f"{where}: {user}: a weight must be above 0")
@@ -110,11 +110,13 @@ def _weights(value: Any, where: str) -> dict[str, float]:
 
 
 def _job(data: Mapping[str, Any], number: int, source: str, cluster: ClusterSpec) -> list[JobSpec]:
-    name = _text(data, "name", f"{source}: job {number}", f"job{number}")
-    count = _whole(data, "count", f"{source}: job {_cut(name)!r}", 1, BATCH_JOBS)
-    where = f"{source}: job {_cut(name)!r}"
-    _known(data, JOB_KEYS, where)
-    if problem := name_problem(name if count == 1 else f"{name}-{count}"):
+    name = text_of(data, "name", f"{source}: job {number}", f"job{number}")
+    count = count_of(data, "count", f"{source}: job {cut(name)!r}", 1, BATCH_JOBS)
+    where = f"{source}: job {cut(name)!r}"
+    known(data, JOB_KEYS, where)
+    array = _array(data, where)
+    last = f"{name}_{array.indices[-1]}" if array else name
+    if problem := name_problem(last if count == 1 else f"{name}-{count}"):
         raise BatchError(f"{where}: name: {problem}")
     bounds = _bounds(data.get("nodes", 1), where)
     job_class = _class(data, where, bounds)
@@ -131,7 +133,7 @@ def _job(data: Mapping[str, Any], number: int, source: str, cluster: ClusterSpec
         if job_class is not JobClass.EVOLVING:
             raise BatchError(f"{where}: phases: a {job_class} job has none; write class = 'evolving'")
         model = _phases(data["phases"], whole, bounds, where)
-    walltime = _seconds(
+    walltime = seconds_of(
         data, "walltime", where, model.time(bounds.preferred) * 1.5 + START_S if model else 3600.0
     )
     if walltime is None or walltime <= 0:
@@ -141,23 +143,48 @@ def _job(data: Mapping[str, Any], number: int, source: str, cluster: ClusterSpec
         name=name,
         nodes=bounds,
         job_class=job_class,
-        submit_s=_seconds(data, "submit", where, 0.0) or 0.0,
+        submit_s=seconds_of(data, "submit", where, 0.0) or 0.0,
         command=command,
-        cwd=_text(data, "cwd", where, ""),
+        cwd=text_of(data, "cwd", where, ""),
         env=env,
         walltime_s=walltime,
-        kill=_flag(data, "kill", where),
+        kill=flag_of(data, "kill", where),
         model=model,
         verify=_command(data, "verify", where),
-        user=_text(data, "user", where, ""),
+        user=text_of(data, "user", where, ""),
         priority=_priority(data, where),
-        data_mb=_amount(data, "data_mb", where, "megabytes", 0.0) or 0.0,
+        data_mb=amount_of(data, "data_mb", where, "megabytes", 0.0) or 0.0,
         kind=kind,
         mpi=_mpi(data, kind, where),
+        partition=text_of(data, "partition", where, "") if "partition" in data else UNSET,
     )
+    if array is not None:
+        return [_element(spec, index, array.limit) for index in array.indices]
     if count == 1:
         return [spec]
     return [msgspec.structs.replace(spec, name=f"{name}-{i}") for i in range(1, count + 1)]
+
+
+def _array(data: Mapping[str, Any], where: str) -> Elements | None:
+    if "array" not in data:
+        return None
+    text = text_of(data, "array", where, "")
+    if "count" in data:
+        raise BatchError(f"{where}: array: it has a count as well; say how many jobs there are once")
+    try:
+        return read_elements(text)
+    except ValueError as error:
+        raise BatchError(f"{where}: array: {cut(text)!r}: {error}") from None
+
+
+def _element(spec: JobSpec, index: int, limit: int) -> JobSpec:
+    """The job of this index of the array that ``spec`` stands for."""
+    return msgspec.structs.replace(
+        spec,
+        name=f"{spec.name}_{index}",
+        env={**spec.env, INDEX: str(index)},
+        array=Array(spec.name, index, limit),
+    )
 
 
 def _bounds(value: Any, where: str) -> Bounds:
@@ -167,13 +194,13 @@ def _bounds(value: Any, where: str) -> Bounds:
         parts = value.split(":")
         low, high = whole(parts[0]), whole(parts[-1])
         if len(parts) > 2 or low is None or high is None:
-            raise BatchError(f"{where}: nodes: {_cut(value)!r} is neither a number nor min:max")
+            raise BatchError(f"{where}: nodes: {cut(value)!r} is neither a number nor min:max")
         value = {"min": low, "max": high}
-    table = _table(value, f"{where}: nodes")
-    _known(table, NODES_KEYS, f"{where}: nodes")
+    table = table_of(value, f"{where}: nodes")
+    known(table, NODES_KEYS, f"{where}: nodes")
     if "min" not in table or "max" not in table:
         raise BatchError(f"{where}: nodes: give a number, or min and max")
-    numbers = {key: _whole(table, key, f"{where}: nodes", 1, MOST_NODES) for key in table}
+    numbers = {key: count_of(table, key, f"{where}: nodes", 1, MOST_NODES) for key in table}
     try:
         return Bounds(**numbers)
     except ValueError as error:
@@ -184,7 +211,7 @@ def _class(data: Mapping[str, Any], where: str, bounds: Bounds) -> JobClass:
     default = JobClass.MALLEABLE if bounds.max > bounds.min else JobClass.RIGID
     if "phases" in data:
         default = JobClass.EVOLVING
-    text = _text(data, "class", where, default.value)
+    text = text_of(data, "class", where, default.value)
     try:
         job_class = JobClass(text)
     except ValueError:
@@ -197,7 +224,7 @@ def _class(data: Mapping[str, Any], where: str, bounds: Bounds) -> JobClass:
 
 
 def _env(value: Any, where: str) -> dict[str, str]:
-    env = _table(value, where)
+    env = table_of(value, where)
     if bad := [key for key, value in env.items() if not isinstance(value, str)]:
         raise BatchError(f"{where}.{bad[0]}: values are text; put it in quotes")
     if bad := [key for key in env if not key or "=" in key]:
@@ -206,7 +233,7 @@ def _env(value: Any, where: str) -> dict[str, str]:
 
 
 def _kind(data: Mapping[str, Any], where: str) -> JobKind:
-    text = _text(data, "kind", where, JobKind.MPI.value)
+    text = text_of(data, "kind", where, JobKind.MPI.value)
     try:
         return JobKind(text)
     except ValueError:
@@ -216,7 +243,7 @@ def _kind(data: Mapping[str, Any], where: str) -> JobKind:
 
 
 def _mpi(data: Mapping[str, Any], kind: JobKind, where: str) -> str:
-    text = _text(data, "mpi", where, "")
+    text = text_of(data, "mpi", where, "")
     if text and kind is not JobKind.MPI:
         raise BatchError(f"{where}: mpi: a job of kind {kind} loads none for Pliant; leave it out")
     try:
@@ -233,8 +260,8 @@ def _phases(value: Any, whole: Simple | None, bounds: Bounds, where: str) -> Pha
     shares = 0.0
     for number, entry in enumerate(value, 1):
         at = f"{where}: phase {number}"
-        table = _table(entry, at)
-        _known(table, PHASE_KEYS, at)
+        table = table_of(entry, at)
+        known(table, PHASE_KEYS, at)
         if ("share" in table) == ("model" in table):
             raise BatchError(f"{at}: give either its share of the job's model, or a model of its own")
         low, high = _phase_sizes(table, bounds, at)
@@ -242,7 +269,7 @@ def _phases(value: Any, whole: Simple | None, bounds: Bounds, where: str) -> Pha
         if model is None:
             if whole is None:
                 raise BatchError(f"{at}: share: the job has no model that it could be a share of")
-            model, share = whole, _seconds(table, "share", at, 0.0) or 0.0
+            model, share = whole, seconds_of(table, "share", at, 0.0) or 0.0
             if share <= 0:
                 raise BatchError(f"{at}: share: {table['share']!r}; it must be above 0")
             shares += share
@@ -259,7 +286,7 @@ def _phase_sizes(table: Mapping[str, Any], bounds: Bounds, where: str) -> tuple[
     if "nodes" not in table:
         return 1, None
     if isinstance(table["nodes"], Mapping):
-        _known(table["nodes"], ("min", "max"), f"{where}: nodes")
+        known(table["nodes"], ("min", "max"), f"{where}: nodes")
     wanted = _bounds(table["nodes"], where)
     if bounds.floor(wanted.max) < wanted.min:
         raise BatchError(
@@ -271,11 +298,11 @@ def _phase_sizes(table: Mapping[str, Any], bounds: Bounds, where: str) -> tuple[
 def _model(value: Any, where: str) -> Simple | None:
     if value is None:
         return None
-    table = _table(value, f"{where}: model")
+    table = table_of(value, f"{where}: model")
     try:
         if "times" in table:
-            model: Simple = Table({int(n): float(t) for n, t in _table(table["times"], where).items()})
-            _known(table, ("times",), f"{where}: model")
+            model: Simple = Table({int(n): float(t) for n, t in table_of(table["times"], where).items()})
+            known(table, ("times",), f"{where}: model")
         else:
             downey = "parallelism" in table or "sigma" in table
             model = msgspec.convert(dict(table), Downey) if downey else msgspec.convert(dict(table), Amdahl)
@@ -301,63 +328,8 @@ def _command(data: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _known(data: Mapping[str, Any], keys: tuple[str, ...], where: str) -> None:
-    for key in data:
-        if key not in keys:
-            near = get_close_matches(key, keys, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(keys)}"
-            raise BatchError(f"{where}: unknown key {key!r}; {hint}")
-
-
-def _table(value: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise BatchError(f"{where}: expected a table of keys, got {value!r}")
-    return value
-
-
-def _text(data: Mapping[str, Any], key: str, where: str, default: str) -> str:
-    value = data.get(key, default)
-    if not isinstance(value, str):
-        raise BatchError(f"{where}: {key}: expected a text, got {value!r}")
-    return value
-
-
-def _flag(data: Mapping[str, Any], key: str, where: str) -> bool:
-    value = data.get(key, False)
-    if not isinstance(value, bool):
-        raise BatchError(f"{where}: {key}: expected true or false, got {value!r}")
-    return value
-
-
-def _whole(data: Mapping[str, Any], key: str, where: str, default: int, most: int) -> int:
-    value = data.get(key, default)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise BatchError(f"{where}: {key}: expected a whole number of 1 or more, got {value!r}")
-    if value > most:
-        raise BatchError(f"{where}: {key}: {value:,} is too many; the most is {most:,}")
-    return value
-
-
 def _priority(data: Mapping[str, Any], where: str) -> int:
     value = data.get("priority", 0)
     if not isinstance(value, int) or isinstance(value, bool):
         raise BatchError(f"{where}: priority: expected a whole number, got {value!r}")
     return value
-
-
-def _cut(text: str) -> str:
-    """A user's text for a message, no longer than a line."""
-    return text if len(text) <= 60 else text[:59] + "…"
-
-
-def _seconds(data: Mapping[str, Any], key: str, where: str, default: float | None) -> float | None:
-    return _amount(data, key, where, "seconds", default)
-
-
-def _amount(data: Mapping[str, Any], key: str, where: str, unit: str, default: float | None) -> float | None:
-    value = data.get(key, default)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LARGEST:
-        raise BatchError(f"{where}: {key}: expected {unit}, 0 or more, got {value!r}")
-    return float(value)

@@ -7,7 +7,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
+from pliant.model.arrays import Array
 from pliant.model.flavours import named, way_of
 from pliant.model.kinds import KINDS, JobKind
 from pliant.model.speedup import Model
@@ -161,6 +163,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``mpi`` is which MPI it loads, where that is known (``model/flavours.py``).
     ``verify`` is a command whose last line of output must equal the job's result. A higher ``priority``
     goes first, where the policy's order is by priority. ``data_mb`` megabytes are redistributed at a resize.
+    ``array`` is said of jobs of an array alone, and ``partition`` where a simulated machine has some, in a journal too.
     """
 
     name: str
@@ -179,6 +182,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     data_mb: float = 0.0
     kind: JobKind = JobKind.MPI
     mpi: str = ""
+    array: Array | UnsetType = UNSET
+    partition: str | UnsetType = UNSET
 
     @property
     def dialect(self) -> str:

@@ -16,6 +16,8 @@ LIVE_SLOTS = 256
 """Of a node of a live cluster: each is a process of a job, and a descriptor of the node's agent."""
 BATCH_JOBS = 100_000
 """Of a batch, those that ``count`` stands for among them."""
+ARRAY_ELEMENTS = 10_000
+"""Of one array of a batch."""
 GENERATED_JOBS = 10_000_000
 """Of a workload that is made up."""
 ANSWER_BYTES = 1 << 26

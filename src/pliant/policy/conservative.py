@@ -42,9 +42,13 @@ class Conservative:
         self._kept = places
         return decisions
 
+    def _places(self, view: ClusterView) -> Places:
+        """What is taken by those that run."""
+        return Places(view)
+
     def _anew(self, view: ClusterView) -> Places:
         """Reserve what has been promised; then all look for something better."""
-        places = Places(view)
+        places = self._places(view)
         # Where jobs have outrun their estimates, who was promised first gives way last.
         promised = [(job.promised, job.id, job) for job in places.looking if job.promised is not None]
         promised.sort()
@@ -62,7 +66,7 @@ class Conservative:
                 passed = True
                 continue
             left = places.leave(job)
-            if size := self._size_now(job, profile, view.total):
+            if size := size_now(job, self._start, profile, view.total):
                 places.start(job, size, left)
                 behind = passed or 0 < places.first < job.id
                 decisions.append(Start(job.id, size, BACKFILLED if behind else FITS))
@@ -79,14 +83,13 @@ class Conservative:
                 decisions.append(Promise(job.id, at))
         return decisions
 
-    def _size_now(self, job: JobView, profile: Profile, total: int) -> int:
-        """The largest size by the start rule with which ``job`` can start at once, or 0."""
-        size = start_size(job, self._start, profile.free[0], total)
-        while size:
-            least = profile.least(length(job, size))
-            if least >= size:
-                break
-            size = start_size(
-                job, self._start, least, total
-            )  # those in between take longer, and find no more
-        return size
+
+def size_now(job: JobView, rule: str, profile: Profile, total: int) -> int:
+    """The largest size by the start ``rule`` with which ``job`` can start at once, or 0."""
+    size = start_size(job, rule, profile.free[0], total)
+    while size:
+        least = profile.least(length(job, size))
+        if least >= size:
+            break
+        size = start_size(job, rule, least, total)  # those in between take longer, and find no more
+    return size

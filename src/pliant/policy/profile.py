@@ -126,6 +126,11 @@ class Profile:
         for i in range(first, self._split(until)):
             self.free[i] += nodes
 
+    def come(self, at: float, nodes: int) -> None:
+        """So many nodes more are there from ``at`` on."""
+        for i in range(self._split(at), len(self.free)):
+            self.free[i] += nodes
+
     def tidy(self) -> None:
         """Leave out entries that change nothing."""
         free, first = self.free, [True, *map(ne, self.free[1:], self.free)]

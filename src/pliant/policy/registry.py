@@ -8,6 +8,7 @@ from inspect import signature
 from pliant.model.errors import PolicyError
 from pliant.model.nearest import nearest
 from pliant.policy.agreement import AGREEMENT, POOL, STEAL, Rule
+from pliant.policy.booked import BOOKED, Calendar, keeps_none
 from pliant.policy.conservative import Conservative
 from pliant.policy.dmr import DmrPreferred, DmrWide
 from pliant.policy.easy import Easy
@@ -109,6 +110,18 @@ def build(
         told = ":".join(f"{key}={text}" for key, text in said.items())
         return Told(policy, f"{policy.name}:{told}")
     return policy
+
+
+def booked(name: str, calendar: Calendar) -> Callable[..., Policy]:
+    """What makes policies ``name`` that keep what is booked. PolicyError for one that cannot."""
+    if name not in BOOKED:
+        raise keeps_none(name)
+    kind = BOOKED[name]
+
+    def made(start: str = "preferred") -> Policy:
+        return kind(calendar, start)
+
+    return made
 
 
 def has_start_rule(kind: Callable[..., Policy]) -> bool:

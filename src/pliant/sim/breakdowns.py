@@ -20,13 +20,14 @@ PATIENCE = 100
 class Breakdowns:
     """The outages as the simulator meets them: ``at`` is the time of the next, NEVER if there is none.
 
-    ``failed`` counts the failures so far. ``most_up`` is the largest number of nodes that were up at once
-    since jobs wait, none runs, and nothing but outages happens.
+    ``failed`` counts the failures so far, from ``begin`` seconds on. ``most_up`` is the largest number of nodes that
+    were up at once since jobs wait, none runs, and nothing but outages happens.
     """
 
-    __slots__ = ("_idle", "_nodes", "_outages", "_progress", "_soon", "at", "failed", "most_up")
+    __slots__ = ("_begin", "_idle", "_nodes", "_outages", "_progress", "_soon", "at", "failed", "most_up")
 
-    def __init__(self, outages: Iterable[Outage] = (), nodes: int = 0) -> None:
+    def __init__(self, outages: Iterable[Outage] = (), nodes: int = 0, begin: float = 0.0) -> None:
+        self._begin = begin
         self._outages = iter(outages)
         self._nodes = nodes
         self._soon: Outage | None = None
@@ -48,7 +49,7 @@ class Breakdowns:
             bit = 1 << self._soon.node
             if self._soon.fails:
                 lost |= bit
-                self.failed += 1
+                self.failed += self._soon.at >= self._begin
             else:
                 back |= bit
             self._advance()

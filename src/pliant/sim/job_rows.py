@@ -32,17 +32,23 @@ class _Sums:
         self.steps: list[tuple[float, int]] = []
 
 
+PARTITION = "partition"
+"""One column more, where the machine has partitions."""
+
+
 class JobRows(Listener):
-    """Listens to the jobs of a simulation, and puts down a row of ``COLUMNS`` for each that has ended, with its number:
-    those from 1 on, each once, in any order."""
+    """Listens to the jobs of a simulation, and puts down a row of cells, called ``names``, for each that has ended,
+    with its number: those from 1 on, each once, in any order. ``partitions``: the machine has some."""
 
     IGNORES: ClassVar[frozenset[str]] = frozenset({
         "began", "started", "launched", "offered", "accepted", "withdrawn", "settled", "wasted", "idle",
         "used", "nodes_there", "nodes_lost", "nodes_returned",
     })  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, *, partitions: bool = False) -> None:
         self._jobs: dict[int, _Sums] = {}
+        self._partitions = partitions
+        self.names = (*COLUMNS, PARTITION) if partitions else COLUMNS
 
     def put(self, number: int, row: Sequence[Any]) -> None:
         """This is the row of the job of this number."""
@@ -71,14 +77,15 @@ class JobRows(Listener):
             self._jobs[life.job].steps.append((self.lives.now - start, life.size))
 
     def ended(self, life: Life, end: r.JobEnded, size: int) -> None:
-        self.put(life.job, _row(life, size, self._jobs.pop(life.job), end))
+        row = _row(life, size, self._jobs.pop(life.job), end)
+        self.put(life.job, [*row, life.spec.partition] if self._partitions else row)
 
 
 class JobTable(JobRows):
     """The table in memory."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, partitions: bool = False) -> None:
+        super().__init__(partitions=partitions)
         self._rows: dict[int, Sequence[Any]] = {}
 
     def put(self, number: int, row: Sequence[Any]) -> None:
@@ -87,7 +94,7 @@ class JobTable(JobRows):
     def columns(self) -> dict[str, list[Any]]:
         """Column by column, in order of job number; the cells of one are of one type, or None."""
         rows = [self._rows[number] for number in sorted(self._rows)]
-        columns = {name: [row[i] for row in rows] for i, name in enumerate(COLUMNS)}
+        columns = {name: [row[i] for row in rows] for i, name in enumerate(self.names)}
         # That of a job that took no time is the number that it was given.
         columns["nodes_mean"] = [None if mean is None else float(mean) for mean in columns["nodes_mean"]]
         return columns

@@ -8,20 +8,20 @@ from types import TracebackType
 from typing import Any, Self
 
 from pliant.files.partial import Table
-from pliant.sim.job_rows import COLUMNS, JobRows
+from pliant.sim.job_rows import JobRows
 
 
 class JobsCsv(JobRows):
     """The table in a file; a context, which is left when all jobs have ended. Lines are in order of job number.
     BatchError, on entering already, if ``path`` cannot be written."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__()
+    def __init__(self, path: Path, *, partitions: bool = False) -> None:
+        super().__init__(partitions=partitions)
         self._table = Table("--jobs-csv", path)
 
     def __enter__(self) -> Self:
         self._table.__enter__()
-        self._table.head(COLUMNS)
+        self._table.head(self.names)
         return self
 
     def __exit__(

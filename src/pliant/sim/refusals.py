@@ -9,16 +9,46 @@ from pliant.model.errors import BatchError, PolicyError
 from pliant.sim.breakdowns import Breakdowns
 from pliant.workloads.job import SimJob
 
+ROUNDS = 1000
+"""So many times, and 20 more for each running job, may something follow in no time from what was before,
+without a job that ends or is submitted."""
+WAKES = 100_000
+"""So many times in a row may a policy ask to be woken while nothing else is left to happen."""
 
-def check_jobs(jobs: Sequence[SimJob], nodes: int) -> None:
-    """BatchError for jobs that cannot be simulated on ``nodes`` nodes."""
+
+class Watch:
+    """Notices what would go on for ever, where ``done`` jobs have ended or were submitted."""
+
+    __slots__ = ("_asleep", "_at", "_done", "_rounds", "_wakes")
+
+    def __init__(self) -> None:
+        self._rounds = self._done = self._wakes = self._asleep = 0
+        self._at = -1.0
+
+    def at_once(self, state: State, policy: str, done: int, running: int) -> None:
+        """Something follows in no time, while so many jobs run. PolicyError."""
+        again = state.now == self._at and done == self._done
+        self._rounds = self._rounds + 1 if again else 0
+        self._at, self._done = state.now, done
+        if self._rounds > ROUNDS + 20 * running:
+            raise restless(state, policy)
+
+    def asleep(self, state: State, policy: str, done: int) -> None:
+        """Nothing is left to happen but that ``policy`` is woken, which comes next. PolicyError."""
+        self._wakes, self._asleep = self._wakes + 1 if done == self._asleep else 0, done
+        if self._wakes > WAKES:
+            raise sleepless(state, policy)
+
+
+def check_jobs(jobs: Sequence[SimJob], nodes: int, there: str = "there are") -> None:
+    """BatchError for jobs that cannot be simulated on ``nodes`` nodes, which ``there`` are."""
     if not jobs:
         raise BatchError("there are no jobs to simulate")
     for job in jobs:
         spec = job.spec
         if spec.nodes.min > nodes:
             raise BatchError(
-                f"job {spec.name!r}: nodes: it needs {spec.nodes.min} nodes and there are {nodes}; "
+                f"job {spec.name!r}: nodes: it needs {spec.nodes.min} nodes and {there} {nodes}; "
                 "it could never start"
             )
         if spec.submit_s < 0:
@@ -34,6 +64,8 @@ def check_jobs(jobs: Sequence[SimJob], nodes: int) -> None:
 def check_dependencies(jobs: Sequence[SimJob]) -> None:
     """BatchError if one of ``jobs``, in order of submission, follows none that is before it: of a circle none would
     ever be submitted."""
+    if not any(job.after for job in jobs):
+        return
     earlier: set[str] = set()
     for job in jobs:
         if job.after and job.after not in earlier:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pliant.core import commands as c
+from pliant.core.state import State
 from pliant.model.jobs import Bounds
 from pliant.model.kinds import KINDS, Loss
 from pliant.sim.checkpoints import START, Saved, Saving
@@ -136,3 +137,17 @@ class Follower(NamedTuple):
     job: SimJob
     number: int = 0
     turn: int = 0
+
+
+def leaving(state: State, number: int, offer: c.Offer, released: int) -> tuple[tuple[int, ...], int]:
+    """The groups that leave a job with these nodes, and the one that speaks for it then."""
+    job = state.jobs[number]
+    root = job.root
+    if not released:
+        return (), root
+    left = state.groups_on(job, released)
+    if root in left:
+        root = next(
+            number for number in [*state.groups(job), *(g.id for g in offer.arriving)] if number not in left
+        )
+    return left, root

@@ -7,27 +7,32 @@ import math
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
+from pliant.core.arrays import Turns, any_limited
 from pliant.core.core import SchedulerCore
-from pliant.core.settings import NEVER, Settings
-from pliant.history.energy import Energy, Power
+from pliant.core.settings import NEVER
+from pliant.history.energy import Energy
+from pliant.model.bookings import check_bookings
+from pliant.model.errors import BatchError, PolicyError
 from pliant.model.jobs import Bounds, JobClass, JobState
 from pliant.model.nodes import NodeSet, lowest_bits, without
 from pliant.model.wishes import Wish
 from pliant.policy.view import Policy
+from pliant.sim.booked import Booked, Held
 from pliant.sim.breakdowns import MOST_REQUEUES, Breakdowns
 from pliant.sim.checkpoints import Saved
+from pliant.sim.conditions import PLAIN, Conditions, Place, SimEnd
 from pliant.sim.evolving import new_run
 from pliant.sim.instant import Instant
-from pliant.sim.refusals import check_dependencies, check_jobs, restless, sleepless, stuck
-from pliant.sim.running import Follower, Former, RunningJob
-from pliant.workloads.checkpoints import Checkpoints
-from pliant.workloads.failures import Failures
+from pliant.sim.refusals import Watch, check_dependencies, check_jobs, stuck
+from pliant.sim.running import Follower, Former, RunningJob, leaving
 from pliant.workloads.job import SimJob
+
+__all__ = ["PLAIN", "Conditions", "SimEnd", "Simulator", "simulate"]
 
 ELASTIC = (JobClass.MALLEABLE, JobClass.EVOLVING)
 """Jobs that can be resized: by the scheduler's wish, or only by their own."""
@@ -36,57 +41,9 @@ KILLED = 143
 """Exit code of a job that was ended: 128 + SIGTERM, as a shell shows it."""
 
 
-ROUNDS = 1000
-"""So many times, and 20 more for each running job, may something follow in no time from what was before,
-without a job that ends or is submitted."""
-
-
-WAKES = 100_000
-"""So many times in a row may a policy ask to be woken while nothing else is left to happen."""
-
-
-class SimEnd(NamedTuple):
-    """``jobs`` jobs were simulated until ``at`` seconds, in ``calls`` calls of the core.
-
-    ``node_failures`` times a node has failed, and ``requeued`` times a job that lost one was submitted again.
-    ``lost_node_s`` are the node-seconds that jobs had held when a failing node ended them, or set them back to a
-    checkpoint: with these, those held since the last. The others are those of ``history.energy.Use``, None where nobody
-    has said what nodes draw.
-    """
-
-    at: float
-    jobs: int
-    calls: int
-    node_failures: int = 0
-    requeued: int = 0
-    lost_node_s: float = 0.0
-    energy_kwh: float | None = None
-    off_node_h: float | None = None
-    boots: int | None = None
-
-
-class Conditions(NamedTuple):
-    """What a simulation goes by, beside its jobs, nodes and policy.
-
-    ``starting``: a job computes only after its groups have started, at the cost of the settings. ``instant``
-    is the order in which events of one instant reach the core. With ``failures`` nodes fail and return, until
-    all jobs have ended. With ``checkpoints`` jobs write these, and go on from them. ``power`` is what a node draws, and
-    whether nodes are switched off: what starts on such waits until they are up.
-    """
-
-    settings: Settings = Settings()
-    starting: bool = False
-    instant: Instant = Instant.TOGETHER
-    failures: Failures | None = None
-    checkpoints: Checkpoints | None = None
-    power: Power | None = None
-
-
-PLAIN = Conditions()
-
-
 class Simulator:
-    """Runs ``jobs`` on ``nodes`` nodes; ``sink`` gets every record.
+    """Runs ``jobs`` on ``nodes`` nodes; ``sink`` gets every record. It may be one of several beside each other
+    (``sim/beside.py``): its place among them says which nodes it has, and how its jobs are numbered.
 
     A job answers an offer after ``answer_s``, stands still for ``blocked_s`` before a resize is done, and its
     former nodes are clean ``leave_s`` later (0: in the same instant, and the same call).
@@ -102,26 +59,28 @@ class Simulator:
         conditions: Conditions = PLAIN,
         sink: Callable[[r.Record], None] | None = None,
     ) -> None:
-        settings, starting, instant, failures, self._checkpoints, power = conditions
-        check_jobs(jobs, nodes)
+        settings, starting, instant, failures, self._checkpoints, place, bookings, power = conditions
         ordered = sorted(jobs, key=attrgetter("spec.submit_s"))
-        self._count = len(ordered)
-        self._followers: dict[str, list[SimJob]] = {}
-        """Jobs that are to be submitted after others, by the name of those."""
-        self._thinking = 0
-        for job in ordered:
-            if job.after:
-                self._followers.setdefault(job.after, []).append(job)
-        if self._followers:
+        if place is None:
+            check_jobs(jobs, nodes)
             check_dependencies(ordered)
-        self._jobs = [job for job in ordered if not job.after] if self._followers else ordered
+            place = Place()
+            check_bookings(bookings, nodes)
+        self._count = len(ordered)
+        self._followers = place.followers
+        self._thinking = 0
+        place.expect(self, ordered)
+        self._turns: Turns[SimJob] | None = Turns() if any_limited(job.spec for job in jobs) else None
+        self._jobs = [job for job in ordered if not job.after]
         self._nodes = nodes
+        self._place = place
         self._policy = policy
         self._cost = settings.cost
         self.core = SchedulerCore(policy, settings)
+        self.core.state.number_resizes(place.index, place.count)
         self._energy = Energy(power) if power is not None else None
-        sinks = (self._energy.add if self._energy is not None else None, sink)
-        self._sinks = [each for each in sinks if each is not None]
+        energy = (self._energy.add,) if self._energy is not None else ()
+        self._sinks = (*energy, sink) if sink is not None else energy
         self._starting = starting
         self._happen = {
             Instant.TOGETHER: self._together,
@@ -130,9 +89,12 @@ class Simulator:
         }[instant]
         self._progress: Callable[[int], None] | None = None
         self._failures = failures
-        self._breakdowns = Breakdowns(failures.outages(nodes) if failures is not None else (), nodes)
+        outages = failures.outages(nodes, place.first) if failures is not None else ()
+        # Of a machine alone, failures count from its first submission on: a trace may begin years after time 0.
+        self._breakdowns = Breakdowns(outages, nodes, ordered[0].spec.submit_s if place.count == 1 else 0.0)
+        self._watch = Watch()
         self._heap: list[
-            tuple[float, int, Callable[[Any, int], None], RunningJob | Former | Follower, int]
+            tuple[float, int, Callable[[Any, int], None], RunningJob | Former | Follower | Held, int]
         ] = []
         self._order = 0
         self._runs: dict[int, RunningJob] = {}
@@ -141,14 +103,15 @@ class Simulator:
         self._wake = NEVER
         self._now = 0.0
         self._next = 0
-        self._due = self._jobs[0].spec.submit_s
-        self._submitted = 0
+        self._due = self._jobs[0].spec.submit_s if self._jobs else NEVER
+        self.next = NEVER
+        """When something happens next, as far as it is known from what has happened here."""
+        self.over = False
+        """Whether all jobs have ended, and all nodes are clean."""
+        self._submitted = self._ended = self._calls = self._requeued = 0
         self._waiting: dict[int, SimJob] = {}
-        self._ended = 0
-        self._calls = 0
         self._requeues: dict[int, Saved] = {}
         """Where jobs go on that were requeued and wait, by their number."""
-        self._requeued = 0
         self._lost_node_s = 0.0
         self._carry_out: dict[type[c.Command], Callable[[Any], None]] = {
             c.Start: self._start,
@@ -158,7 +121,9 @@ class Simulator:
             c.Kill: self._kill,
             c.WakeAt: self._wake_at,
             c.Stay: lambda _command: None,
+            c.GiveBack: lambda command: self._hear(e.Returned(command.nodes)),
         }
+        self._booked = Booked(bookings, self._at, self._hear) if bookings else None
 
     def run(self, progress: Callable[[int], None] | None = None) -> SimEnd:
         """Simulate until every job has ended and every node is clean; ``progress`` is told the number of ended jobs
@@ -167,35 +132,65 @@ class Simulator:
         Raises PolicyError if jobs are left and nothing will ever happen again, or if resizes follow one another
         without end in one instant; BatchError if too many nodes stay away for what waits.
         """
-        self._progress = progress
-        heap, breakdowns, dirty = self._heap, self._breakdowns, self.core.state.dirty
-        count = self._count
-        rounds = done = wakes = asleep = 0
-        self._events.append(e.Granted(NodeSet.first(self._nodes)))
-        while True:
-            self._happen()
-            later = heap[0][0] if heap else NEVER
-            if self._ended == count and not dirty:
-                return self._end()
-            later = min(later, self._due, self._wake)
-            if breakdowns.at <= later:
-                later = breakdowns.at
-                idle = not self._runs and self._due == NEVER and not self._thinking
-                if idle and breakdowns.hopeless(self._ended + self._submitted, self.core.state.total):
-                    later = NEVER
-            if later == NEVER:
-                raise stuck(self.core.state, self._policy.name, self._nodes, breakdowns)
-            before, done = done, self._ended + self._submitted
-            rounds = rounds + 1 if later == self._now and done == before else 0
-            if later == self._wake and not heap and self._due == NEVER:
-                wakes, asleep = wakes + 1 if done == asleep else 0, done
-                if wakes > WAKES:
-                    raise sleepless(self.core.state, self._policy.name)
-            if rounds > ROUNDS + 20 * len(self._runs):
-                raise restless(self.core.state, self._policy.name)
-            self._now = later
+        self.begin(progress)
+        while not self.over:
+            if self.next == NEVER:
+                raise self.stuck()
+            self.go_on()
+        return self.end()
 
-    def _end(self) -> SimEnd:
+    def begin(self, progress: Callable[[int], None] | None = None) -> None:
+        """All that happens at the start."""
+        self._progress = progress
+        self._events.append(e.Granted(NodeSet(((1 << self._nodes) - 1) << self._place.first)))
+        self._happen()
+        self._look_ahead()
+
+    def go_on(self) -> None:
+        """All that happens at ``next``. Raises PolicyError if this goes on for ever."""
+        self._now = self.next
+        self._happen()
+        self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        if self._ended == self._count and not self.core.state.dirty:
+            self.over, self.next = True, NEVER
+            return
+        heap = self._heap
+        later = heap[0][0] if heap else NEVER
+        if self._due < later:  # noqa: PLR1730 - a call of min would take as long as all else here
+            later = self._due
+        if self._wake < later:  # noqa: PLR1730
+            later = self._wake
+        if self._breakdowns.at <= later:
+            later = self._next_outage()
+        self.next = later
+        if later == self._wake and not heap and self._due == NEVER != later:
+            self._watch.asleep(self.core.state, self._policy.name, self._ended + self._submitted)
+        if later == self._now:
+            done = self._ended + self._submitted
+            self._watch.at_once(self.core.state, self._policy.name, done, len(self._runs))
+
+    def _next_outage(self) -> float:
+        busy = self.busy or any(other.busy for other in self._place.others)
+        done = self._ended + self._submitted
+        hopeless = not busy and self._breakdowns.hopeless(done, self.core.state.total)
+        return NEVER if hopeless else self._breakdowns.at
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job runs, or will be submitted."""
+        return bool(self._runs) or self._due != NEVER or self._thinking > 0
+
+    def stuck(self) -> PolicyError | BatchError:
+        """Why nothing is left to happen though not all jobs have ended."""
+        return stuck(self.core.state, self._policy.name, self._nodes, self._breakdowns)
+
+    def end(self) -> SimEnd:
+        """What it came to."""
+        if self._booked is not None:
+            self._booked.close(self._now)
+        booked = self._booked
         return SimEnd(
             self._now,
             self._count,
@@ -203,6 +198,7 @@ class Simulator:
             self._breakdowns.failed,
             self._requeued,
             self._lost_node_s,
+            *((0.0, 0.0) if booked is None else (booked.held_node_s, booked.lacked_node_s)),
             *(self._energy.use() if self._energy is not None else ()),
         )
 
@@ -272,14 +268,18 @@ class Simulator:
 
     def _submit_next(self) -> None:
         """Submit the next job, which is due."""
-        self._submit(self._jobs[self._next])
+        job = self._jobs[self._next]
+        if self._turns is None or self._turns.come(job.spec, job) is not None:
+            self._submit(job)
         self._next += 1
         self._due = self._jobs[self._next].spec.submit_s if self._next < len(self._jobs) else NEVER
 
-    def _submit(self, job: SimJob, requeue_of: int = 0) -> None:
-        self._submitted = number = self._submitted + 1
+    def _submit(self, job: SimJob, requeue_of: int = 0) -> int:
+        number = next(self._place.numbers)
+        self._submitted += 1
         self._waiting[number] = job
         self._events.append(e.Submitted(number, job.spec, requeue_of))
+        return number
 
     def _tick(self) -> None:
         self._wake = NEVER
@@ -287,6 +287,7 @@ class Simulator:
 
     def _tell(self) -> None:
         """Let the core handle the events, and what its commands cause in the same instant."""
+        booked = self._booked
         while self._events or self._wishes:
             events, self._events = self._events, []
             if self._wishes:
@@ -301,9 +302,14 @@ class Simulator:
                     sink(record)
             for command in commands:
                 self._carry_out[type(command)](command)
+            if booked is not None:
+                booked.claim(self.core.state.free_mask, self._now)
+
+    def _hear(self, event: e.Event) -> None:
+        self._events.append(event)
 
     def _at(
-        self, time: float, happen: Callable[[Any, int], None], run: RunningJob | Former | Follower
+        self, time: float, happen: Callable[[Any, int], None], run: RunningJob | Former | Follower | Held
     ) -> None:
         self._order += 1
         heappush(self._heap, (time, self._order, happen, run, run.turn))
@@ -424,6 +430,8 @@ class Simulator:
         self._ended += not requeue
         if self._followers and not requeue:
             self._follow(run.job.spec.name)
+        if self._turns is not None and not requeue and (job := self._turns.ended(run.job.spec)) is not None:
+            self._come(job, self._now)
         self._events.append(e.Ended(run.number, exit_code, requeue=requeue))
         if not self._cost.leave_s:
             mask = run.mask
@@ -435,9 +443,14 @@ class Simulator:
 
     def _follow(self, name: str) -> None:
         """Its followers are submitted when they have thought about it."""
-        for job in self._followers.pop(name, ()):
-            self._thinking += 1
-            self._at(self._now + job.think_s, self._arrive, Follower(job))
+        for where, job in self._followers.pop(name, ()):
+            where._come(job, self._now + job.think_s)  # noqa: SLF001 - perhaps another one of this class
+
+    def _come(self, job: SimJob, at: float) -> None:
+        """It is to be submitted then."""
+        self._thinking += 1
+        self._at(at, self._arrive, Follower(job))
+        self.next = min(self.next, at)
 
     def _arrive(self, follower: Follower, _turn: int) -> None:
         self._thinking -= 1
@@ -451,14 +464,15 @@ class Simulator:
         self._over(run, KILLED, requeue=again)
         if again:
             self._requeued += 1
-            self._submit(run.job, requeue_of=run.number)
-            self._requeues[self._submitted] = run.saved
+            self._requeues[self._submit(run.job, requeue_of=run.number)] = run.saved
 
     def _lose_groups(self, records: Sequence[r.Record]) -> None:
         """Jobs that go on without nodes that have failed, or that they give up then."""
         for record in records:
             if type(record) is r.GroupsLost:
-                run = self._runs[record.job]
+                run = self._runs.get(record.job)
+                if run is None:
+                    continue  # it ends in this very instant, which the core is told next
                 if run.saving is not None:
                     self._lost_node_s += run.fall_back(self._now)
                 if run.lose(record.nodes.mask, self._now):
@@ -506,28 +520,12 @@ class Simulator:
         kept = lowest_bits(staying, offer.size)
         released = without(run.mask, kept)
         run.mask = kept
-        left, root = self._leaving(run.number, offer, released)
+        left, root = leaving(self.core.state, run.number, offer, released)
         self._events.append(e.Resized(run.number, offer.resize, left, run.still_s, root=root))
         if released and not self._cost.leave_s:
             self._events.append(e.Clean(run.number, NodeSet(released)))
         self._compute(run)
         self._ask(run, again=True)
-
-    def _leaving(self, number: int, offer: c.Offer, released: int) -> tuple[tuple[int, ...], int]:
-        """The groups that leave a job with these nodes, and the one that speaks for it then."""
-        state = self.core.state
-        job = state.jobs[number]
-        root = job.root
-        if not released:
-            return (), root
-        left = state.groups_on(job, released)
-        if root in left:
-            root = next(
-                number
-                for number in [*state.groups(job), *(g.id for g in offer.arriving)]
-                if number not in left
-            )
-        return left, root
 
     def _current(self, run: RunningJob) -> c.Offer | None:
         """The outstanding offer, if the job still runs."""

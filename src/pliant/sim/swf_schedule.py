@@ -13,7 +13,7 @@ from pliant.files.partial import Table
 from pliant.history.lives import Life, Listener
 from pliant.model.jobs import JobState
 from pliant.workloads.formats.swf import SwfJob
-from pliant.workloads.formats.swf_writing import Numbers, following, words
+from pliant.workloads.formats.swf_writing import Numbers, further, words
 from pliant.workloads.job import SimJob
 
 STATUS = {JobState.COMPLETED: 1, JobState.CANCELLED: 5}
@@ -22,7 +22,8 @@ NONE: dict[str, float] = {}
 
 
 class SwfSchedule(Listener):
-    """Listens to a simulation of ``jobs``; a context, which is left when all of them have ended. ``head``: the header.
+    """Listens to a simulation of ``jobs``; a context, which is left when all of them have ended. ``head``: the header,
+    ``partitions`` those of the machine by name.
 
     A line a job, in order of submission. One that lost a node and was submitted again has the wait for its last start,
     and the run time from there. The processors of one that was resized are the mean over its run time, rounded. What
@@ -35,7 +36,7 @@ class SwfSchedule(Listener):
         "idle", "used", "nodes_there", "nodes_lost", "nodes_returned",
     })  # fmt: skip
 
-    def __init__(self, path: Path, jobs: Sequence[SimJob], head: str) -> None:
+    def __init__(self, path: Path, jobs: Sequence[SimJob], head: str, partitions: Sequence[str] = ()) -> None:
         self._table = Table("--swf", path, " ")
         self._head = head
         self._numbers = Numbers(jobs)
@@ -43,7 +44,7 @@ class SwfSchedule(Listener):
         self._order: dict[int, int] = {}
         """Of jobs that have not ended, by number: as which of all they were submitted first."""
         self._held: dict[int, float] = {}
-        self._following = {job.spec.name: following(job) for job in jobs if job.after}
+        self._further = {job.spec.name: further(job, partitions) for job in jobs if job.after or partitions}
 
     def __enter__(self) -> Self:
         self._table.__enter__()
@@ -88,6 +89,6 @@ class SwfSchedule(Listener):
             requested_time=spec.walltime_s,
             status=STATUS.get(end.state, 0),
             user=self._numbers.user(spec.user),
-            **self._following.get(spec.name, NONE),
+            **self._further.get(spec.name, NONE),
         )
         self._table.put(count, words(job))

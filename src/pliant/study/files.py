@@ -41,24 +41,25 @@ class Files(NamedTuple):
         """For the time of the simulation ``made`` of the workload ``name``; all of them are there after it, or with an
         error none of those that it has not written yet. BatchError if one cannot be written."""
         load, policy = made.load, made.policy.name
+        names = [] if load.partitions is None else [each.name for each in load.partitions.each]
         conversion = ", ".join(filter(None, (f"Pliant {version('pliant')}", self.made_by)))
         with ExitStack() as stack:
             listeners: list[Listener] = []
             if self.jobs_csv is not None:
-                listeners.append(stack.enter_context(JobsCsv(self.jobs_csv)))
+                table = JobsCsv(self.jobs_csv, partitions=load.partitions is not None)
+                listeners.append(stack.enter_context(table))
             if self.evalys_csv is not None:
                 listeners.append(stack.enter_context(EvalysCsv(self.evalys_csv, Path(name).stem)))
             if self.swf is not None:
                 head = header(len(load.jobs), load.nodes, conversion, f"{SCHEDULE} {policy}")
-                listeners.append(stack.enter_context(SwfSchedule(self.swf, load.jobs, head)))
+                listeners.append(stack.enter_context(SwfSchedule(self.swf, load.jobs, head, names)))
             keep = None
             if self.records is not None:
                 keep = stack.enter_context(RecordsFile(self.records, policy, load.settings)).add
             yield listeners, keep
             if self.convert is not None:
-                write_swf(
-                    "--convert", self.convert, load.jobs, header(len(load.jobs), load.nodes, conversion, JOBS)
-                )
+                head = header(len(load.jobs), load.nodes, conversion, JOBS)
+                write_swf("--convert", self.convert, load.jobs, head, names)
 
 
 SCHEDULE = (

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,8 @@ class Result:
 
     ``metrics`` are the numbers of ``pliant simulate --json``, by the same names; ``RunMetrics`` in
     ``pliant.history.outcomes`` says what each is. Times are in seconds; None is what there was nothing to count of.
-    ``classes`` has the numbers of each class of jobs, which that JSON has there too.
+    ``classes`` has the numbers of each class of jobs, which that JSON has there too, and ``partitions`` those of each
+    partition, if the machine has some.
 
     ``jobs`` is the table that ``--jobs-csv`` writes, column by column, as ``pandas.DataFrame(result.jobs)`` and
     ``polars.DataFrame(result.jobs)`` take it: a row for each job, in order of submission; None where the file has an
@@ -42,6 +43,7 @@ class Result:
     metrics: dict[str, float | None]
     classes: dict[str, dict[str, float | None]]
     jobs: dict[str, list[Any]]
+    partitions: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         rows = self._rows()
@@ -62,7 +64,7 @@ class Result:
         """Of the command's table, all but how long it took to simulate: that is nothing of the result."""
         from pliant.study.shown import shown
 
-        *sections, _ = shown({**self.metrics, "classes": self.classes})
+        *sections, _ = shown({**self.metrics, "classes": self.classes, "partitions": self.partitions})
         return [row for section in sections for row in section]
 
 
@@ -102,6 +104,8 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
     dependencies: bool = False,
     window: str = "",
     warm_up: str = "",
+    partitions: str | os.PathLike[str] | Sequence[Mapping[str, Any]] = "",
+    reservations: str | os.PathLike[str] | Sequence[Mapping[str, Any]] = "",
 ) -> Result:
     """Simulate ``workload`` under ``policy`` on a machine of ``nodes`` nodes (0: what the workload says).
 
@@ -115,8 +119,9 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
     the malleable one.
 
     The others are the options of ``pliant simulate``, whose help explains them: times are in seconds, ``malleable`` is
-    a percentage, ``weights`` are users' by name. Raises a PliantError that says what is wrong, as the command does, and
-    warns of jobs that are left out as they need more nodes than there are, and of what else is not simulated.
+    a percentage, ``weights`` are users' by name, and ``partitions`` and ``reservations`` each a file or a list of
+    mappings with its keys. Raises a PliantError that says what is wrong, as the command does, and warns of jobs that
+    are left out as they need more nodes than there are, and of what else is not simulated.
     """
     from pliant.files.policy import spec_of
     from pliant.sim.job_rows import JobTable
@@ -157,6 +162,8 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
         dependencies=dependencies,
         window=window,
         warm_up=warm_up,
+        partitions=partitions,
+        reservations=reservations,
     )
     if wish.window is not None and wish.window.several > 1:
         raise BatchError(
@@ -165,10 +172,11 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
     made = simulation(wish, chosen, instant_said(instant))
     if made.load.note:
         warnings.warn(refused(made.load.note, "strict=True"), stacklevel=2)
-    table = JobTable()
+    table = JobTable(partitions=made.load.partitions is not None)
     ended = made.run(table)
     if doubt := ended.doubt(made.load):
         warnings.warn(doubt, stacklevel=2)
     figures = ended.figures(made.load)
-    classes = figures.pop("classes")
-    return Result(Path(wish.text).name, made.policy.name, made.load.nodes, figures, classes, table.columns())
+    classes, of_each = figures.pop("classes"), figures.pop("partitions", {})
+    name = Path(wish.text).name
+    return Result(name, made.policy.name, made.load.nodes, figures, classes, table.columns(), of_each)

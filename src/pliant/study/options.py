@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
 
 from pliant.files.cost import read_cost
 from pliant.files.external import is_external
@@ -15,6 +18,7 @@ from pliant.policy.order import HALF_LIFE_S
 from pliant.sim.instant import Instant
 from pliant.study.grid import Against, Grid
 from pliant.workloads.beliefs import EXACT
+from pliant.workloads.bookings import bookings_of, read_bookings
 from pliant.workloads.checkpoints import read_checkpoints
 from pliant.workloads.data import NONE
 from pliant.workloads.estimates import REQUESTED
@@ -22,6 +26,7 @@ from pliant.workloads.failures import Failures, read_failures
 from pliant.workloads.formats.simgrid import Speeds
 from pliant.workloads.job import SimJob
 from pliant.workloads.malleability import USUAL, Conversion, read_conversion
+from pliant.workloads.partitions import partitions_of, read_partitions
 from pliant.workloads.power import read_power
 from pliant.workloads.sources import OWN_SHARES, Overrides, Wish
 from pliant.workloads.windows import read_window
@@ -41,6 +46,10 @@ LEAST = {
     "half-life": 1.0,
 }
 """Of each number that an option takes."""
+
+
+Described = str | os.PathLike[str] | Sequence[Mapping[str, Any]]
+"""A file by its name, or tables with its keys."""
 
 
 def asked(  # noqa: PLR0913 -- as many as the command has options
@@ -74,6 +83,8 @@ def asked(  # noqa: PLR0913 -- as many as the command has options
     dependencies: bool = False,
     window: str = "",
     warm_up: str = "",
+    partitions: Described = "",
+    reservations: Described = "",
 ) -> Wish:
     """The options of ``pliant simulate`` as a wish; ``jobs`` are given in place of a ``workload`` that is read. Raises
     BatchError, which names the option."""
@@ -129,13 +140,38 @@ def asked(  # noqa: PLR0913 -- as many as the command has options
         data=data or NONE,
         power=read_power(energy) if energy else None,
     )
-    if energy and wish.window is not None:
+    if energy and partitions:
         raise BatchError(
-            "--energy: it is that of a whole simulation, of which --window counts a part; give one of them"
+            "--energy: it is not known of --partitions, whose simulations end at different times"
         )
+    if partitions:
+        wish = _with_partitions(wish, partitions)
+    if reservations:
+        wish = _with_reservations(wish, reservations)
     if compat and malleable is None:
         raise BatchError("--compat changes nothing without --malleable")
     return wish
+
+
+def _with_reservations(wish: Wish, said: Described) -> Wish:
+    if wish.failures is not None:
+        raise BatchError(
+            "--reservations and --failures: a policy cannot tell nodes that have failed from those that are reserved; "
+            "give one of the two"
+        )
+    bookings = read_bookings(Path(said)) if isinstance(said, str | os.PathLike) else bookings_of(said)
+    return wish._replace(bookings=bookings)
+
+
+def _with_partitions(wish: Wish, said: Described) -> Wish:
+    """On a machine of these partitions, which a file describes or a program."""
+    partitions = read_partitions(Path(said)) if isinstance(said, str | os.PathLike) else partitions_of(said)
+    if wish.nodes not in (0, partitions.nodes):
+        raise BatchError(
+            f"--nodes {wish.nodes}: the partitions have {partitions.nodes} nodes together, as they share none; "
+            "leave out --nodes"
+        )
+    return wish._replace(nodes=partitions.nodes, partitions=partitions)
 
 
 def queue_said(

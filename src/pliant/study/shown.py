@@ -28,6 +28,8 @@ _SECTIONS: tuple[tuple[tuple[str, str, str], ...], ...] = (
         ("simulated", "  of so many simulated", "{:,}"),
         ("left_out", "in the trace, but did not run", "{:,}"),
         ("too_wide", "too wide for the machine, left out", "{:,}"),
+        ("too_wide_there", "too wide for their partition, left out", "{:,}"),
+        ("too_long", "too long for their partition, left out", "{:,}"),
         ("failed", "of them failed", "{:,}"),
         ("node_failures", "node failures", "{:,}"),
         ("requeued", "  jobs requeued for them", "{:,}"),
@@ -35,6 +37,8 @@ _SECTIONS: tuple[tuple[tuple[str, str, str], ...], ...] = (
         ("energy_kwh", "energy", "{:,.2f} kWh"),
         ("off_node_h", "  nodes switched off", "{:,.1f} node h"),
         ("boots", "  switched on again", "{:,}"),
+        ("reserved_node_s", "reserved in advance", "{:,.0f} node s"),
+        ("reserved_late_node_s", "  late, as jobs ran on there", "{:,.0f} node s"),
         ("makespan_s", "makespan", _SECONDS),
         ("utilisation", "utilisation", "{:.2%}"),
         ("useful_utilisation", "  less what stood still", "{:.2%}"),
@@ -77,6 +81,8 @@ _ONLY_WITH = {
     "promises_broken": ("promise_delay_max_s",),
     "left_out": ("left_out",),
     "too_wide": ("too_wide",),
+    "too_long": ("too_long",),
+    "reserved_late_node_s": ("reserved_late_node_s",),
     "paused_node_s": ("useful_utilisation",),
     "resizes_withdrawn": ("resizes_withdrawn",),
     "resizes_declined": ("resizes_declined",),
@@ -89,9 +95,22 @@ _ONLY_WITH = {
 def shown(figures: Mapping[str, Any]) -> list[list[tuple[str, str]]]:
     """Labels and texts of ``Ended.figures``, by sections; the last says what it took to simulate."""
     values = _worth_showing(figures)
-    return [
+    sections = [
         [(label, form.format(values[key])) for key, label, form in section if values.get(key) is not None]
         for section in _SECTIONS
+    ]
+    if of_each := figures.get("partitions"):
+        sections.insert(-1, [row for name, each in of_each.items() for row in _of_partition(name, each)])
+    return sections
+
+
+def _of_partition(name: str, figures: Mapping[str, Any]) -> list[tuple[str, str]]:
+    out = figures["too_wide"] + figures["too_long"]
+    jobs = f"{figures['jobs']:,}" + (f" (and {out:,} left out)" if out else "")
+    return [
+        (f"partition {name}: jobs", jobs),
+        ("  nodes, utilisation", f"{figures['nodes']:,}, {figures['utilisation']:.2%}"),
+        ("  mean wait, turnaround", f"{figures['wait_mean_s']:,.2f}, {figures['turnaround_mean_s']:,.2f} s"),
     ]
 
 
@@ -111,7 +130,9 @@ def _worth_showing(figures: Mapping[str, Any]) -> dict[str, Any]:
         resizing = {key for key, _, _ in _RESIZES} - {"expands", "shrinks"}
         values = {key: value for key, value in values.items() if key not in resizing or figures[key]}
     for key, others in _ONLY_WITH.items():
-        if not figures[key]:
+        if not figures.get(key):
             for each in others:
                 values.pop(each, None)
+    if figures.get("partitions"):
+        values["too_wide_there"] = values.pop("too_wide", None)
     return values

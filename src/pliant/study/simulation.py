@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import msgspec
@@ -12,13 +13,19 @@ import msgspec
 from pliant.core import records as r
 from pliant.files.external import at_work
 from pliant.files.policy import PolicySpec
+from pliant.history.energy import EnergyBetween
 from pliant.history.lives import Listener, Lives
 from pliant.history.metrics import Metrics, RunMetrics
 from pliant.history.within import MetricsWithin
+from pliant.policy.booked import Calendar
 from pliant.policy.view import Policy
+from pliant.sim.beside import Beside, Part
 from pliant.sim.instant import Instant
 from pliant.sim.references import reference_times
 from pliant.sim.simulator import Conditions, SimEnd, Simulator
+from pliant.workloads.bookings import of_partition
+from pliant.workloads.job import SimJob
+from pliant.workloads.partitions import Partitions
 from pliant.workloads.sources import Wish, Workload, read_workload
 
 Sink = Callable[[r.Record], None]
@@ -27,11 +34,13 @@ NOT_SHOWN = ("jobs", "ended", "pace_overrun")
 
 
 class Ended(NamedTuple):
-    """What a simulation came to; ``cpu_s`` is its own time, without reading the workload."""
+    """What a simulation came to; ``cpu_s`` is its own time, without reading the workload. ``parts`` are the metrics of
+    each partition by its name, if there are some."""
 
     end: SimEnd
     metrics: RunMetrics
     cpu_s: float
+    parts: Mapping[str, RunMetrics] = {}
 
     def doubt(self, load: Workload) -> str:
         """What makes the figures of a window doubtful; empty if nothing does."""
@@ -45,17 +54,17 @@ class Ended(NamedTuple):
 
     def figures(self, load: Workload) -> dict[str, Any]:
         """What the command gives as JSON: the metrics of ``RunMetrics``, and what the simulator adds to them. All are
-        numbers, None where there is nothing to count, but for ``classes``, which has the numbers of each. Of a window
-        they are those of the jobs in it, and ``simulated`` are these with those around them."""
+        numbers, None where there is nothing to count, but for ``classes``, which has the numbers of each, and where
+        there are partitions for ``partitions``. Of a window they are those of the jobs in it, and ``simulated`` are
+        these with those around them."""
         end, cpu_s = self.end, self.cpu_s
-        metrics = msgspec.to_builtins(self.metrics, str_keys=True)
         within = {} if load.counted is None else {"simulated": end.jobs}
         return {
             "left_out": load.left_out,
             "too_wide": len(load.too_wide),
             "jobs": end.jobs if load.counted is None else len(load.counts),
             **within,
-            **{key: value for key, value in metrics.items() if key not in NOT_SHOWN},
+            **_shown(self.metrics),
             "node_failures": end.node_failures,
             "requeued": end.requeued,
             "lost_node_s": end.lost_node_s,
@@ -65,15 +74,43 @@ class Ended(NamedTuple):
             "cpu_s": cpu_s,
             "jobs_per_cpu_s": end.jobs / cpu_s if cpu_s > 0 else None,
             "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            **self._of_partitions(load),
+            **self._of_bookings(load),
         }
+
+    def _of_bookings(self, load: Workload) -> dict[str, float]:
+        keys = ("reserved_node_s", "reserved_late_node_s") if load.bookings else ()
+        return {key: getattr(self.end, key) for key in keys}
+
+    def _of_partitions(self, load: Workload) -> dict[str, Any]:
+        if load.partitions is None:
+            return {}
+        of_each = {
+            partition.name: {
+                "nodes": partition.nodes,
+                "too_wide": sum(spec.partition == partition.name for spec in load.too_wide),
+                "too_long": sum(spec.partition == partition.name for spec in load.too_long),
+                "jobs": self.parts[partition.name].ended,
+                **_shown(self.parts[partition.name]),
+            }
+            for partition in load.partitions.each
+        }
+        return {"too_long": len(load.too_long), "partitions": of_each}
+
+
+def _shown(metrics: RunMetrics) -> dict[str, Any]:
+    found = msgspec.to_builtins(metrics, str_keys=True)
+    return {key: value for key, value in found.items() if key not in NOT_SHOWN}
 
 
 class Simulation(NamedTuple):
-    """A workload under a policy."""
+    """A workload under a policy; ``others`` are those of the second partition and of the following, if there are
+    any."""
 
     load: Workload
     policy: Policy
     instant: Instant = Instant.TOGETHER
+    others: Sequence[Policy] = ()
 
     def run(
         self,
@@ -85,26 +122,57 @@ class Simulation(NamedTuple):
         """Simulate it. ``listeners`` are told the lives of its jobs, ``keep`` is given the records, and
         ``progress`` is told how many jobs have ended."""
         load = self.load
-        reference = reference_times(load.jobs)
-        if load.counted is None:
-            metrics = Metrics(keep_jobs=keep_jobs, reference=reference)
-        else:
-            metrics = MetricsWithin([job.spec for job in load.counts], reference=reference)
-        add = Lives(metrics, *listeners).add
-
-        def both(record: r.Record) -> None:
-            add(record)
-            if keep is not None:
-                keep(record)
+        metrics = self._metrics(load.jobs, keep_jobs=keep_jobs)
+        between = self._energy_between()
+        add = Lives(metrics, *listeners, *([between] if between is not None else [])).add
 
         began = time.process_time()
         conditions = Conditions(
-            load.settings, load.starting, self.instant, load.failures, load.checkpoints, load.power
+            load.settings,
+            load.starting,
+            self.instant,
+            load.failures,
+            load.checkpoints,
+            bookings=load.bookings,
+            power=load.power,
         )
-        sink = add if keep is None else both
-        with at_work(self.policy):
-            end = Simulator(load.jobs, load.nodes, self.policy, conditions, sink).run(progress)
-        return Ended(end, metrics.summary(), time.process_time() - began)
+        sink = add if keep is None else _both(add, keep)
+        parts: dict[str, Metrics] = {}
+        with ExitStack() as stack:
+            for policy in (self.policy, *self.others):
+                stack.enter_context(at_work(policy))
+            simulator: Simulator | Beside
+            if load.partitions is None:
+                simulator = Simulator(load.jobs, load.nodes, self.policy, conditions, sink)
+            else:
+                simulator = Beside(list(self._parts(load.partitions, sink, parts)), conditions)
+            end = simulator.run(progress)
+        if between is not None:
+            end = end._replace(**between.use()._asdict())
+        of_each = {name: each.summary() for name, each in parts.items()}
+        return Ended(end, metrics.summary(), time.process_time() - began, of_each)
+
+    def _metrics(self, jobs: Sequence[SimJob], *, keep_jobs: bool = False) -> Metrics:
+        """Of these jobs, or those of them that count."""
+        reference = reference_times(jobs)
+        if self.load.counted is None:
+            return Metrics(keep_jobs=keep_jobs, reference=reference)
+        counted = {id(job.spec) for job in self.load.counts}
+        return MetricsWithin([job.spec for job in jobs if id(job.spec) in counted], reference=reference)
+
+    def _energy_between(self) -> EnergyBetween | None:
+        """What is asked of a window's energy."""
+        power, counted = self.load.power, self.load.counts
+        if self.load.counted is None or power is None:
+            return None
+        return EnergyBetween(power, counted[0].spec, counted[-1].spec)
+
+    def _parts(self, partitions: Partitions, sink: Sink, metrics: dict[str, Metrics]) -> Iterator[Part]:
+        """The partitions as they are simulated, whose metrics go to ``metrics``."""
+        for partition, policy in zip(partitions.each, (self.policy, *self.others), strict=True):
+            jobs = [job for job in self.load.jobs if job.spec.partition == partition.name]
+            own = metrics[partition.name] = self._metrics(jobs)
+            yield Part(partition.name, jobs, partition.nodes, policy, _both(sink, Lives(own).add))
 
 
 def simulation(wish: Wish, policy: PolicySpec, instant: Instant = Instant.TOGETHER) -> Simulation:
@@ -112,4 +180,26 @@ def simulation(wish: Wish, policy: PolicySpec, instant: Instant = Instant.TOGETH
     the malleable one. BatchError, TraceError or PolicyError."""
     load = read_workload(wish)
     default = "easy" if wish.percent is None else "malleable"
-    return Simulation(load, policy.over(load.own, default).make(), instant)
+    first, *others = policy.over(load.own, default).make_each(_calendars(load))
+    return Simulation(load, first, instant, others)
+
+
+def _calendars(load: Workload) -> list[Calendar | None]:
+    """What is reserved of each partition, None where nothing is."""
+    sizes = (
+        {"": load.nodes}
+        if load.partitions is None
+        else {each.name: each.nodes for each in load.partitions.each}
+    )
+    each = [(nodes, of_partition(load.bookings, name, i)) for i, (name, nodes) in enumerate(sizes.items())]
+    return [Calendar(nodes, bookings) if bookings else None for nodes, bookings in each]
+
+
+def _both(one: Sink, other: Sink) -> Sink:
+    """What gives each record to both."""
+
+    def both(record: r.Record) -> None:
+        one(record)
+        other(record)
+
+    return both

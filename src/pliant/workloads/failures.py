@@ -63,21 +63,27 @@ class Failures(NamedTuple):
         own = seed if self.drawn.seed is None else self.drawn.seed
         return self._replace(drawn=self.drawn._replace(seed=own + run))
 
-    def outages(self, nodes: int) -> Iterator[Outage]:
-        """What happens to nodes 0 .. ``nodes`` - 1, in order of time; without end if drawn.
+    def outages(self, nodes: int, first: int = 0) -> Iterator[Outage]:
+        """What happens to ``nodes`` nodes from ``first`` on, in order of time; without end if drawn.
 
         BatchError if one that is listed does not exist.
         """
         if self.drawn is not None:
-            return _draw(self.drawn, nodes)
+            drawn = _draw(self.drawn, first + nodes)
+            return (outage for outage in drawn if outage.node >= first) if first else drawn
         for down in self.listed:
-            if down.node >= nodes:
-                raise BatchError(f"failures: node {down.node}: there are nodes 0 .. {nodes - 1}")
+            if not first <= down.node < first + nodes:
+                there = f"there are nodes {first} .. {first + nodes - 1}"
+                raise BatchError(f"failures: node {down.node}: {there}")
         both = chain.from_iterable(
             (Outage(down.fail_s, True, down.node), Outage(down.return_s, False, down.node))
             for down in self.listed
         )
         return iter(sorted(outage for outage in both if outage.at < NEVER))
+
+    def among(self, first: int, nodes: int) -> Failures:
+        """The same without those that are listed of other nodes than ``nodes`` ones from ``first`` on."""
+        return self._replace(listed=tuple(down for down in self.listed if first <= down.node < first + nodes))
 
 
 def read_failures(text: str, *, requeue: bool = True) -> Failures:

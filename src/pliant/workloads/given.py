@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
@@ -43,6 +44,7 @@ class Job(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     priority: int = 0
     data_mb: float = 0.0
     kind: str = JobKind.MPI.value
+    partition: str = ""
 
 
 FIELDS = Job.__struct_fields__
@@ -141,6 +143,7 @@ def _made(job: Job, number: int) -> SimJob:
         priority=_whole(job.priority, where, "priority", -math.inf),
         data_mb=_amount(job.data_mb, where, "data_mb", "megabytes"),
         kind=JobKind(_one_of(JobKind, job.kind, where, "kind")),
+        partition=_text(job.partition) or UNSET,
     )
     return SimJob(spec, run_s)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from pliant.model.jobs import Bounds, JobSpec
@@ -62,3 +64,15 @@ class SimJob(msgspec.Struct, frozen=True, gc=False):
         if nodes == preferred:
             return self.runtime_s
         return self.runtime_s * spec.speed_ratio(nodes, preferred)
+
+
+def without(jobs: list[SimJob], others: Sequence[JobSpec]) -> list[SimJob]:
+    """The jobs that are none of these; who was to follow one of those comes at its own time."""
+    if not others:
+        return jobs
+    gone, names = {id(spec) for spec in others}, {spec.name for spec in others}
+    return [
+        msgspec.structs.replace(job, after="", think_s=0.0) if job.after in names else job
+        for job in jobs
+        if id(job.spec) not in gone
+    ]

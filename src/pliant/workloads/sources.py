@@ -16,12 +16,14 @@ from pliant.core.settings import Settings, batch_settings, patient
 from pliant.files.batch import read_batch_file
 from pliant.files.policy import NOTHING_SAID, PolicySpec
 from pliant.history.energy import Power
+from pliant.model.bookings import Booking
 from pliant.model.errors import BatchError, TraceError
 from pliant.model.jobs import JobClass, JobSpec
 from pliant.model.limits import GENERATED_JOBS, MOST_NODES, whole
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.order import ORDERS
 from pliant.workloads.beliefs import EXACT, with_beliefs
+from pliant.workloads.bookings import check_booked
 from pliant.workloads.checkpoints import Checkpoints
 from pliant.workloads.data import LOGNORMAL, MEMORY, NONE, with_data
 from pliant.workloads.estimates import REQUESTED, with_estimates
@@ -34,8 +36,9 @@ from pliant.workloads.formats.swf import Trace, read_swf, rigid_jobs
 from pliant.workloads.generators import paper2, paper3
 from pliant.workloads.generators.feitelson import LOAD, UNIT_S, Pace, feitelson_jobs
 from pliant.workloads.generators.lublin import FITTED_NODES, lublin_jobs
-from pliant.workloads.job import SimJob
+from pliant.workloads.job import SimJob, without
 from pliant.workloads.malleability import PUBLISHED, USUAL, Conversion, make_malleable
+from pliant.workloads.partitions import Partitions, assigned, at_speed, by_partition, in_time, unfit
 from pliant.workloads.unmapped import Unmapped, listed
 from pliant.workloads.windows import Window, cut_out, cuts
 
@@ -74,6 +77,9 @@ class Workload(NamedTuple):
     hurried: bool = False
     too_wide: Sequence[JobSpec] = ()
     checkpoints: Checkpoints | None = None
+    partitions: Partitions | None = None
+    too_long: Sequence[JobSpec] = ()
+    bookings: Sequence[Booking] = ()
     power: Power | None = None
     unmapped: Sequence[Unmapped] = ()
     began: float | None = None
@@ -96,11 +102,13 @@ class Workload(NamedTuple):
         """What is not simulated, and what was done instead, a line each; and which jobs are too wide, the first of them
         by name. Empty if nothing is amiss."""
         both = [_not_simulated(self.unmapped)] if self.unmapped else []
-        if self.too_wide:
+        if self.too_wide or self.too_long:
             both.append(self._left_out())
         return "\n".join(both)
 
     def _left_out(self) -> str:
+        if self.partitions is not None:
+            return unfit(self.too_wide, self.too_long, self.submitted)
         first = ", ".join(f"{spec.name} ({spec.nodes.min:,})" for spec in self.too_wide[:FEW])
         more = ", ..." if len(self.too_wide) > FEW else ""
         return (
@@ -139,6 +147,7 @@ class Wish(NamedTuple):
     So is then what a workload has that is not simulated.
     ``dependencies``: jobs of a trace wait for those that they follow. ``data`` is what jobs have to move at a resize.
     ``window``: what of it is simulated and counted, and with several windows which, from 0, is ``cut``.
+    ``partitions``: the machine has these. ``bookings``: nodes are reserved in advance.
     """
 
     text: str
@@ -162,6 +171,8 @@ class Wish(NamedTuple):
     cut: int = 0
     data: str = NONE
     power: Power | None = None
+    partitions: Partitions | None = None
+    bookings: Sequence[Booking] = ()
 
 
 def read_workload(wish: Wish) -> Workload:
@@ -186,37 +197,58 @@ def read_workload(wish: Wish) -> Workload:
         if wish.rigid
         else load.jobs
     )
+    partitions = wish.partitions
+    jobs = assigned(jobs, partitions, wish.text)
     too_wide: list[JobSpec] = []
-    if not wish.strict and not wish.text.endswith(BATCH):
-        jobs, too_wide = _fitting(jobs, load.nodes, wish.text)
+    leaves_out = not wish.strict and not wish.text.endswith(BATCH)
+    if leaves_out:
+        jobs, too_wide = _fitting(jobs, load.nodes, wish.text, partitions)
     seed = wish.seed + wish.run
     jobs = with_data(with_estimates(jobs, wish.estimates, seed), wish.data, seed)
     if wish.percent is not None and name not in OWN_SHARES:
-        conversion = PUBLISHED if wish.compat else wish.conversion
-        jobs = make_malleable(jobs, wish.percent, load.nodes, seed, conversion=conversion, compat=wish.compat)
+        jobs = _malleable(jobs, wish.percent, load.nodes, seed, wish)
     jobs = with_beliefs(jobs, wish.belief, seed)
-    fixed = load.fixed and ":" not in wish.estimates + wish.belief and wish.percent in (None, 0, 100)
-    fixed &= not wish.data.startswith(LOGNORMAL)
+    too_long: list[JobSpec] = []
+    if partitions is not None:
+        jobs = by_partition(jobs, partitions, at_speed)
+        jobs, too_long = in_time(jobs, partitions, wish.text, leaves_out=leaves_out)
     failures = wish.failures.seeded(wish.seed, wish.run) if wish.failures is not None else None
-    if failures is not None and failures.drawn is not None:
-        fixed = False
-    settings = wish.overrides.settings(load.settings)
-    boot_s = wish.power.boot_s if wish.power is not None else 0.0
-    if wish.overrides.resize_deadline_s is None and not load.hurried:
-        most_mb = 0.0 if wish.data == NONE else _most_mb(jobs)
-        settings = patient(settings, load.nodes, most_mb, _longest_s(jobs) + boot_s)
+    settings = _settings(load, jobs, wish)
     if wish.data != NONE:
         _check_data(jobs, settings, wish)
-    load = load._replace(checkpoints=wish.checkpoints, power=wish.power, drawn=not load.fixed)
+    check_booked(wish.bookings, jobs, load.nodes, partitions)
     load = load._replace(
         jobs=jobs,
-        fixed=fixed,
+        fixed=_fixed(load, wish, failures),
         settings=settings,
         failures=failures,
         too_wide=too_wide,
-        submitted=len(jobs) + len(too_wide),
+        checkpoints=wish.checkpoints,
+        partitions=partitions,
+        too_long=too_long,
+        bookings=wish.bookings,
+        power=wish.power,
+        drawn=not load.fixed,
+        submitted=len(jobs) + len(too_wide) + len(too_long),
     )
     return load if wish.window is None else _windowed(load, wish, wish.window)
+
+
+def _fixed(load: Workload, wish: Wish, failures: Failures | None) -> bool:
+    """Whether no seed changes anything."""
+    drawn = ":" in wish.estimates + wish.belief or wish.data.startswith(LOGNORMAL)
+    if failures is not None and failures.drawn is not None:
+        drawn = True
+    return load.fixed and not drawn and wish.percent in (None, 0, 100)
+
+
+def _settings(load: Workload, jobs: Sequence[SimJob], wish: Wish) -> Settings:
+    """Those of the workload with what the user wants. No resize is called off before it has taken what it takes."""
+    settings = wish.overrides.settings(load.settings)
+    if wish.overrides.resize_deadline_s is not None or load.hurried:
+        return settings
+    boot_s = wish.power.boot_s if wish.power is not None else 0.0
+    return patient(settings, load.nodes, _most_mb(jobs), _longest_s(jobs) + boot_s)
 
 
 def _windowed(load: Workload, wish: Wish, window: Window) -> Workload:
@@ -236,22 +268,33 @@ def _longest_s(jobs: Sequence[SimJob]) -> float:
     )
 
 
-def _fitting(jobs: list[SimJob], nodes: int, text: str) -> tuple[list[SimJob], list[JobSpec]]:
-    """The jobs that can start on ``nodes`` nodes, and the others. TraceError if none can."""
-    too_wide = [job.spec for job in jobs if job.spec.nodes.min > nodes]
-    if not too_wide:
-        return jobs, too_wide
-    fitting = [job for job in jobs if job.spec.nodes.min <= nodes]
-    if not fitting:
-        least = min(spec.nodes.min for spec in too_wide)
-        raise TraceError(
-            f"{text}: none of its {len(jobs):,} jobs fits on {nodes:,} nodes: the narrowest needs {least:,}; "
-            "give more by --nodes"
-        )
-    gone = {spec.name for spec in too_wide}
-    return [
-        msgspec.structs.replace(job, after="", think_s=0.0) if job.after in gone else job for job in fitting
-    ], too_wide
+def _malleable(jobs: list[SimJob], percent: float, nodes: int, seed: int, wish: Wish) -> list[SimJob]:
+    """``percent`` of them made malleable, each for the machine, or the partition, that it runs on."""
+
+    def made(jobs: list[SimJob], nodes: int) -> list[SimJob]:
+        conversion = PUBLISHED if wish.compat else wish.conversion
+        return make_malleable(jobs, percent, nodes, seed, conversion=conversion, compat=wish.compat)
+
+    if wish.partitions is None:
+        return made(jobs, nodes)
+    return by_partition(jobs, wish.partitions, lambda some, partition: made(some, partition.nodes))
+
+
+def _fitting(
+    jobs: list[SimJob], nodes: int, text: str, partitions: Partitions | None
+) -> tuple[list[SimJob], list[JobSpec]]:
+    """The jobs that can start on ``nodes`` nodes, or on those of their partitions, and the others. TraceError if none
+    can."""
+    room = {} if partitions is None else {each.name: each.nodes for each in partitions.each}
+    too_wide = [job.spec for job in jobs if job.spec.nodes.min > room.get(str(job.spec.partition), nodes)]
+    if not jobs or len(too_wide) < len(jobs):
+        return without(jobs, too_wide), too_wide
+    least = min(spec.nodes.min for spec in too_wide)
+    where = f"on {nodes:,} nodes" if partitions is None else "in its partition"
+    raise TraceError(
+        f"{text}: none of its {len(jobs):,} jobs fits {where}: the narrowest needs {least:,}; "
+        f"give more by {'--nodes' if partitions is None else '--partitions'}"
+    )
 
 
 def _most_mb(jobs: Sequence[SimJob]) -> float:
@@ -286,7 +329,7 @@ def _given(jobs: Sequence[SimJob], wish: Wish) -> Workload:
 def _from_file(wish: Wish) -> Workload:
     file = Path(wish.text)
     if file.suffix == BATCH:
-        batch = read_batch_file(file)
+        batch = read_batch_file(file) if wish.partitions is None else read_batch_file(file, wish.nodes)
         cluster = batch.cluster
         return Workload(
             batch_jobs(batch),
@@ -308,11 +351,13 @@ def _from_file(wish: Wish) -> Workload:
     nodes = wish.nodes or trace.processors or 0
     if not nodes:
         raise BatchError(f"{file}: its header does not say how large the machine is; give --nodes")
+    told = {} if wish.partitions is None else {"partition_of": wish.partitions.of_trace}
     jobs = rigid_jobs(
         trace,
         nodes if wish.strict else None,
         dependencies=wish.dependencies,
         memory=wish.data == MEMORY,
+        **told,
     )
     if wish.dependencies and not any(job.after for job in jobs):
         raise BatchError(f"{file}: --dependencies changes nothing: no job follows another (field 17)")

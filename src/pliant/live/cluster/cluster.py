@@ -15,6 +15,7 @@ from typing import NamedTuple
 from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
+from pliant.core.arrays import Turns
 from pliant.core.core import Outcome, SchedulerCore
 from pliant.core.job import Job
 from pliant.core.settings import Settings
@@ -67,6 +68,8 @@ class Cluster(Nodes):
         self._beginnings = Beginnings()
         self._leaving: list[str] = []
         self._unsubmitted: deque[JobSpec] = deque()
+        self._turns: Turns[JobSpec] = Turns()
+        self._specs: dict[int, JobSpec] = {}
         self._last_job = 0
         self._woken = False
         self._resuming = ""
@@ -89,6 +92,9 @@ class Cluster(Nodes):
         cluster._names = dict(state.names)
         cluster._numbers = {name: number for number, name in state.names.items()}
         cluster._last_job = state.last_job
+        for job in state.jobs.values():
+            cluster._specs[job.id] = job.spec
+            cluster._turns.there(job.spec)
         cluster.now = state.now
         return cluster
 
@@ -175,6 +181,8 @@ class Cluster(Nodes):
                 self.lives[record.job].committed(record)
             elif isinstance(record, r.ResizeFailed | r.JobEnded) and record.job in self.lives:
                 self.lives[record.job].failed(record)
+            if isinstance(record, r.JobEnded):
+                self._submit(self._turns.ended(self._specs.pop(record.job)))
         for command in commands:
             self._carry_out(command)
 
@@ -258,10 +266,16 @@ class Cluster(Nodes):
     def _submit_due(self) -> None:
         waiting = self._unsubmitted
         while waiting and waiting[0].submit_s <= self.now:
-            self._last_job += 1
-            self.happened(e.Submitted(self._last_job, waiting.popleft()))
+            job = waiting.popleft()
+            self._submit(self._turns.come(job, job))
         if waiting:
             self._outputs.append(o.SetTimer(("submit",), waiting[0].submit_s))
+
+    def _submit(self, job: JobSpec | None) -> None:
+        if job is not None:
+            self._last_job += 1
+            self._specs[self._last_job] = job
+            self.happened(e.Submitted(self._last_job, job))
 
     def _begin_again(self, why: str) -> None:
         """End the jobs that ran, once, and take all nodes for lost until their new agents are there."""
@@ -284,13 +298,17 @@ class Cluster(Nodes):
 
     def _end_all(self, why: str) -> None:
         self._hold("end", why)
-        self._unsubmitted.clear()
+        self._submit_no_more()
         for number in self.core.state.jobs:
             self._cancel(number, why)
 
+    def _submit_no_more(self) -> None:
+        self._unsubmitted.clear()
+        self._turns.clear()
+
     def _end_now(self) -> None:
         self._hold("end", "the run ends")
-        self._unsubmitted.clear()
+        self._submit_no_more()
         for life in self.lives.values():
             life.tell_end()
         for number, job in self.core.state.jobs.items():

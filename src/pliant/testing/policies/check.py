@@ -99,7 +99,7 @@ def _maker(policy: Any) -> tuple[Make, str]:
         spec = own_policy(policy)
         name = spec.name if isinstance(policy, type) else "policy"
     makes = isinstance(policy, str | os.PathLike | type) or not hasattr(policy, "decide")
-    make = spec.make if makes else lambda: spec._replace(own=deepcopy(policy)).make()
+    make: Make = spec.make if makes else lambda: spec._replace(own=deepcopy(policy)).make()
     make()
     return make, name
 

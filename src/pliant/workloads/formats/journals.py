@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from pliant.core import records as r
+from pliant.core.arrays import limited
 from pliant.core.journal import names_of
 from pliant.files.journal import read_records
 from pliant.model.errors import TraceError
@@ -73,7 +74,19 @@ def read_journal(path: Path) -> Recorded:
             raise TraceError(f"{path}: line {number}: job {error} was never submitted or started") from None
     if not ran:
         raise TraceError(f"{path}: no job was ever submitted")
-    return Recorded([each.job() for each in ran.values()], len(names_of(records)), header.policy)
+    return Recorded(_together([each.job() for each in ran.values()]), len(names_of(records)), header.policy)
+
+
+def _together(jobs: list[SimJob]) -> list[SimJob]:
+    """Those of an array with a limit were all asked for with its first, whenever their turn came."""
+    firsts: dict[str, float] = {}
+    asked: list[SimJob] = []
+    for job in jobs:
+        if (array := limited(job.spec)) is not None:
+            submit_s = firsts.setdefault(array.name, job.spec.submit_s)
+            job = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, submit_s=submit_s))  # noqa: PLW2901
+        asked.append(job)
+    return asked
 
 
 IGNORES: r.Ignores = frozenset({

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from pliant.model.errors import TraceError
 from pliant.model.jobs import Bounds, JobSpec
@@ -163,7 +164,12 @@ def _wrong(job: SwfJob, latest: float) -> str:
 
 
 def rigid_jobs(
-    trace: Trace, processors: int | None, *, dependencies: bool = False, memory: bool = False
+    trace: Trace,
+    processors: int | None,
+    *,
+    dependencies: bool = False,
+    memory: bool = False,
+    partition_of: Callable[[SwfJob], str | UnsetType] = lambda _job: UNSET,
 ) -> list[SimJob]:
     """The trace's jobs as rigid ones, one node a processor.
 
@@ -176,7 +182,7 @@ def rigid_jobs(
     and 18); where that was left out, at its own time. TraceError if it comes later in the trace, or is not there.
 
     With ``memory``, a resize of a job has to move what it used (field 7), or else requested (field 10); nothing where
-    the trace has neither.
+    the trace has neither. ``partition_of`` tells the partition of a job, where there are some.
     """
     earlier: dict[float, bool] = {}
     jobs: list[SimJob] = []
@@ -200,6 +206,7 @@ def rigid_jobs(
             walltime_s=max(job.requested_time, job.run),
             user="" if job.user < 0 else f"{job.user:.0f}",
             data_mb=job.memory_mb if memory else 0.0,
+            partition=partition_of(job),
         )
         jobs.append(SimJob(spec, job.run, 0.0, after, think_s))
     if not jobs:

@@ -82,17 +82,19 @@ def _line(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text)
 
 
-def write_swf(option: str, path: Path, jobs: Sequence[SimJob], head: str) -> None:
+def write_swf(
+    option: str, path: Path, jobs: Sequence[SimJob], head: str, partitions: Sequence[str] = ()
+) -> None:
     """The jobs as they are given to the simulator: each on its preferred number of processors, with the run time that
     it has there. BatchError if ``path``, which ``option`` names, cannot be written."""
     numbers = Numbers(jobs)
     with Partial(option, path) as file:
         file.write(head)
         for count, job in enumerate(by_submission(jobs), 1):
-            file.write(" ".join(words(_as_swf(job, count, numbers))) + "\n")
+            file.write(" ".join(words(_as_swf(job, count, numbers, partitions))) + "\n")
 
 
-def _as_swf(job: SimJob, count: int, numbers: Numbers) -> SwfJob:
+def _as_swf(job: SimJob, count: int, numbers: Numbers, partitions: Sequence[str]) -> SwfJob:
     spec = job.spec
     preferred = spec.nodes.preferred
     return SwfJob(
@@ -104,10 +106,14 @@ def _as_swf(job: SimJob, count: int, numbers: Numbers) -> SwfJob:
         requested=preferred,
         requested_time=spec.walltime_s,
         user=numbers.user(spec.user),
-        **following(job),
+        **further(job, partitions),
     )
 
 
-def following(job: SimJob) -> dict[str, float]:
-    """Its fields 17 and 18, if it follows another job. Those that do are a trace's, whose names are numbers."""
-    return {"preceding": int(job.after), "think": job.think_s} if job.after else {}
+def further(job: SimJob, partitions: Sequence[str] = ()) -> dict[str, float]:
+    """Its fields 17 and 18, if it follows another job (those that do are a trace's, whose names are numbers), and field
+    16, if the machine has ``partitions``: which of them it ran in, from 1."""
+    fields: dict[str, float] = {"preceding": int(job.after), "think": job.think_s} if job.after else {}
+    if partitions:
+        fields["partition"] = partitions.index(str(job.spec.partition)) + 1
+    return fields

@@ -12,13 +12,16 @@ from hypothesis import strategies as st
 
 import pliant
 from pliant.core import records as r
+from pliant.core.settings import batch_settings
+from pliant.files.batch import read_batch_file
+from pliant.files.cost import read_cost
 from pliant.files.policy import PolicySpec
 from pliant.model.errors import BatchError
 from pliant.model.jobs import JobSpec
 from pliant.study.options import asked
 from pliant.study.simulation import simulation
 from pliant.workloads.data import with_data
-from pliant.workloads.sources import read_workload
+from pliant.workloads.sources import Overrides, Wish, read_workload
 
 FREE = "start_s=0,start_each_s=0,blocked_s=0,leave_s=0,answer_s=0"
 COST = f"{FREE},data_s=0.01"
@@ -132,3 +135,16 @@ def test_data_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "x.swf").write_text("; MaxProcs: 8\n1 0 -1 9 2\n")
     with pytest.raises(BatchError, match=r"no job says how much memory it has \(fields 7 and 10\)"):
         pliant.simulate(tmp_path / "x.swf", malleable=100, data="memory", cost=COST)
+
+
+def test_a_batch_has_the_time_that_its_data_take(tmp_path: Path) -> None:
+    """At 2 s a megabyte, 100 MB take 100 s onto two nodes: no resize is called off after the usual 30 s, simulated or
+    live."""
+    batch = tmp_path / "b.toml"
+    job = '[[jobs]]\nname = "a"\ncommand = "true"\nnodes = { min = 2, max = 4 }\ndata_mb = 100\nmodel = { work_s = 4000 }\n'
+    batch.write_text("[cluster]\nnodes = 4\n" + job)
+    read = read_batch_file(batch)
+    cost = read_cost("start_s=0,data_s=2")
+    assert batch_settings(read.cluster, cost, read.jobs).resize_deadline_s > 2 * 100
+    wish = Wish(str(batch), overrides=Overrides(cost=cost))
+    assert read_workload(wish).settings.resize_deadline_s > 2 * 100

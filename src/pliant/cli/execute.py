@@ -50,7 +50,7 @@ class Variant(NamedTuple):
 
     @property
     def settings(self) -> Settings:
-        return batch_settings(self.batch.cluster, self.cost)
+        return batch_settings(self.batch.cluster, self.cost, self.batch.jobs)
 
     @property
     def nodes(self) -> tuple[str, ...]:

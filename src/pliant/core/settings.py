@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from pliant.model.batch import ClusterSpec
+from pliant.model.jobs import JobSpec
 from pliant.plan.cost import ResizeCost
 
 NEVER = float("inf")
@@ -44,8 +47,16 @@ def patient(settings: Settings, nodes: int, most_mb: float = 0.0, beside_s: floa
     return msgspec.structs.replace(settings, resize_deadline_s=max(settings.resize_deadline_s, longest_s))
 
 
-def batch_settings(cluster: ClusterSpec, cost: ResizeCost | None = None) -> Settings:
-    """The settings with those that a batch states; ``cost`` is what resizes cost, if known."""
+def most_mb(specs: Iterable[JobSpec]) -> float:
+    """The most megabytes that a node may have to hold when one of these jobs is resized."""
+    return max((spec.data_mb / spec.nodes.min for spec in specs), default=0.0)
+
+
+def batch_settings(
+    cluster: ClusterSpec, cost: ResizeCost | None = None, jobs: Iterable[JobSpec] = ()
+) -> Settings:
+    """The settings with those that a batch states; ``cost`` is what resizes cost, if known, and ``jobs`` what may be
+    resized."""
     stated = {
         "cooldown_s": cluster.cooldown_s,
         "resize_deadline_s": cluster.resize_deadline_s,
@@ -54,4 +65,6 @@ def batch_settings(cluster: ClusterSpec, cost: ResizeCost | None = None) -> Sett
     }
     known = {name: value for name, value in stated.items() if value is not None}
     settings = msgspec.structs.replace(Settings(), **known)
-    return settings if cluster.resize_deadline_s is not None else patient(settings, cluster.nodes)
+    return (
+        settings if cluster.resize_deadline_s is not None else patient(settings, cluster.nodes, most_mb(jobs))
+    )

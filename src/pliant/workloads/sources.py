@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pliant.core.settings import Settings, batch_settings, patient
+from pliant.core.settings import Settings, batch_settings, most_mb, patient
 from pliant.files.batch import read_batch_file
 from pliant.files.policy import NOTHING_SAID, PolicySpec
 from pliant.history.energy import Power
@@ -248,7 +248,7 @@ def _settings(load: Workload, jobs: Sequence[SimJob], wish: Wish) -> Settings:
     if wish.overrides.resize_deadline_s is not None or load.hurried:
         return settings
     boot_s = wish.power.boot_s if wish.power is not None else 0.0
-    return patient(settings, load.nodes, _most_mb(jobs), _longest_s(jobs) + boot_s)
+    return patient(settings, load.nodes, most_mb(job.spec for job in jobs), _longest_s(jobs) + boot_s)
 
 
 def _windowed(load: Workload, wish: Wish, window: Window) -> Workload:
@@ -295,11 +295,6 @@ def _fitting(
         f"{text}: none of its {len(jobs):,} jobs fits {where}: the narrowest needs {least:,}; "
         f"give more by {'--nodes' if partitions is None else '--partitions'}"
     )
-
-
-def _most_mb(jobs: Sequence[SimJob]) -> float:
-    """The most that a node may have to hold when a job is resized."""
-    return max((job.spec.data_mb / job.spec.nodes.min for job in jobs), default=0.0)
 
 
 def _check_data(jobs: Sequence[SimJob], settings: Settings, wish: Wish) -> None:

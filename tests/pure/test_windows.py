@@ -270,6 +270,18 @@ def test_the_command_and_the_function_count_the_same(tmp_path: Path) -> None:
         pliant.simulate(path, window="2x5")
 
 
+def test_what_is_written_of_a_trace_has_its_dates(tmp_path: Path) -> None:
+    (tmp_path / "x.swf").write_text(trace(60))
+    words = ("--swf", str(tmp_path / "y.swf"), "--convert", str(tmp_path / "z.swf"))
+    command("simulate", str(tmp_path / "x.swf"), *words)
+    for name in ("x.swf", "y.swf", "z.swf"):
+        result = pliant.simulate(tmp_path / name, window="1996-09-25..1996-10-01")
+        assert result.metrics["jobs"] == 24
+    absolute = [{"submit_s": 1.6e9 + i * 86400, "run_s": 5} for i in range(60)]
+    found = pliant.simulate(absolute, "easy", 4, window="2020-10-01..2020-10-11", warm_up="2d")
+    assert (found.metrics["jobs"], found.metrics["simulated"]) == (10, 14)
+
+
 def test_a_trace_that_changes_is_read_anew(tmp_path: Path) -> None:
     path = tmp_path / "x.swf"
     path.write_text(trace(60))

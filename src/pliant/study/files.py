@@ -51,14 +51,14 @@ class Files(NamedTuple):
             if self.evalys_csv is not None:
                 listeners.append(stack.enter_context(EvalysCsv(self.evalys_csv, Path(name).stem)))
             if self.swf is not None:
-                head = header(len(load.jobs), load.nodes, conversion, f"{SCHEDULE} {policy}")
+                head = header(len(load.jobs), load.nodes, conversion, f"{SCHEDULE} {policy}", load.began)
                 listeners.append(stack.enter_context(SwfSchedule(self.swf, load.jobs, head, names)))
             keep = None
             if self.records is not None:
                 keep = stack.enter_context(RecordsFile(self.records, policy, load.settings)).add
             yield listeners, keep
             if self.convert is not None:
-                head = header(len(load.jobs), load.nodes, conversion, JOBS)
+                head = header(len(load.jobs), load.nodes, conversion, JOBS, load.began)
                 write_swf("--convert", self.convert, load.jobs, head, names)
 
 

@@ -61,8 +61,8 @@ def _word(value: float) -> str:
     return str(int(value)) if value == int(value) else f"{Decimal(repr(value)):f}"
 
 
-def header(jobs: int, nodes: int, made_by: str, note: str) -> str:
-    """The comments at the head of a file; a node is a processor."""
+def header(jobs: int, nodes: int, made_by: str, note: str, began: float | None = None) -> str:
+    """The comments at the head of a file; a node is a processor. ``began`` is what time 0 is, in seconds since 1970."""
     said = {
         "Version": "2.2",
         "Computer": f"simulated, of {nodes} nodes with a processor each",
@@ -70,7 +70,7 @@ def header(jobs: int, nodes: int, made_by: str, note: str) -> str:
         "MaxJobs": jobs,
         "MaxRecords": jobs,
         "Preemption": "No",
-        "UnixStartTime": 0,
+        "UnixStartTime": int(began or 0),
         "MaxNodes": nodes,
         "MaxProcs": nodes,
         "Note": note,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from driving import Driven
 from hypothesis import given, settings
@@ -14,55 +16,176 @@ from pliant.core.job import Job
 from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.nodes import NodeSet
-from pliant.policy.backlog import BLOCK, Backlog
+from pliant.model.speedup import Amdahl, Downey, Model, Table, falls
+from pliant.policy.backlog import BLOCK, LONG_S, Backlog, Like, Measure, Span
+from pliant.policy.easy import at_least, at_most, at_preferred
+from pliant.policy.given import quickest
 from pliant.policy.registry import POLICIES, START_RULES, has_start_rule, make
 from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
 from pliant.workloads.job import SimJob
 
 NEVER = float("inf")
+MODELS: list[Model | None] = [
+    None,
+    Amdahl(100.0, 0.1),
+    Amdahl(7.0, 0.1),
+    Amdahl(100.0, 0.2, 5.0),
+    Downey(50.0, 4.0, 0.5),
+    Table({1: 9.0, 4: 3.0, 8: 5.0}),
+]
+
+
+@st.composite
+def specs_(draw: st.DrawFn) -> JobSpec:
+    low = draw(st.integers(1, 5))
+    return JobSpec(
+        name="a",
+        nodes=Bounds(low, draw(st.sampled_from([low, 8])), preferred=draw(st.sampled_from([0, low]))),
+        job_class=draw(st.sampled_from(JobClass)),
+        walltime_s=draw(st.sampled_from([0.0, 1.0, 5.0, 60.0, 1e9, NEVER])),
+        model=draw(st.sampled_from(MODELS)),
+    )
 
 
 @st.composite
 def waiting_(draw: st.DrawFn) -> list[Job]:
-    jobs = []
-    for number in range(1, draw(st.integers(0, 4 * BLOCK)) + 1):
-        low = draw(st.integers(1, 5))
-        bounds = Bounds(low, draw(st.sampled_from([low, 8])))
-        job_class = draw(st.sampled_from(JobClass))
-        walltime_s = draw(st.sampled_from([1.0, 5.0, 60.0, 1e9]))
-        jobs.append(Job(number, JobSpec(name="a", nodes=bounds, job_class=job_class, walltime_s=walltime_s)))
-    return jobs
+    """As many as fill some blocks, of a few kinds."""
+    specs = draw(st.lists(specs_(), min_size=1, max_size=8))
+    kinds = draw(st.lists(st.integers(0, len(specs) - 1), max_size=4 * BLOCK))
+    return [Job(number, specs[kind]) for number, kind in enumerate(kinds, 1)]
+
+
+EDGES = [-1.0, 0.0, 1.0, 5.0, 30.0, 1e9, LONG_S]
+spans_ = st.lists(st.sampled_from(EDGES), min_size=2, max_size=4, unique=True).flatmap(
+    lambda edges: st.tuples(
+        *(
+            st.builds(Span, st.just(over), st.just(most), st.booleans())
+            for over, most in pairwise(sorted(edges))
+        )
+    )
+)
+Asked = tuple[Backlog, list[Job]]
+"""An index, and who is in it."""
+
+
+@st.composite
+def indexes_(draw: st.DrawFn) -> Asked:
+    """Made before some have gone, and asked without some."""
+    jobs = draw(waiting_())
+    numbers_ = st.sets(st.sampled_from([job.id for job in jobs])) if jobs else st.just(set[int]())
+    gone, left_out = draw(numbers_), draw(numbers_)
+    backlog, later = Backlog(jobs[: len(jobs) // 2]), jobs[len(jobs) // 2 :]
+    list(backlog.behind(0, unlimited, at_least, lambda _: LONG_S))
+    list(backlog.like(0, unlimited, lambda _: ()))
+    for job in later:
+        backlog.add(job)
+    for number in gone:
+        backlog.discard(jobs[number - 1])
+    return backlog.without(left_out), [job for job in jobs if job.id not in gone | left_out]
+
+
+def unlimited() -> float:
+    return NEVER
 
 
 @settings(max_examples=200)
-@given(waiting_(), st.data())
-def test_it_finds_the_next_that_a_look_at_all_finds(jobs: list[Job], data: st.DataObject) -> None:
-    backlog = Backlog(jobs)
-    gone = data.draw(st.sets(st.sampled_from([job.id for job in jobs]))) if jobs else set()
-    for number in gone:
-        backlog.discard(jobs[number - 1])
-    limits_ = st.sampled_from([0.0, 1.0, 30.0, 1e9, NEVER])
-    for _ in range(10):
-        after, free = data.draw(st.integers(0, len(jobs) + 1)), data.draw(st.integers(0, 6))
-        spare = data.draw(st.sampled_from([0, 2, 4, NEVER]))
-        limits = data.draw(st.tuples(limits_, limits_, limits_))
-        expected = next((job for job in jobs if _may(job, gone, after, free, spare, limits)), None)
-        assert backlog.behind(after, free, spare, limits) is expected
+@given(
+    indexes_(),
+    st.integers(0, 130),
+    st.integers(0, 9),
+    st.sampled_from([at_least, at_preferred, quickest, at_most(7)]),
+    st.data(),
+)
+def test_it_finds_whom_a_look_at_all_finds(
+    asked: Asked, after: int, nodes: int, measure: Measure, data: st.DataObject
+) -> None:
+    backlog, there = asked
+    most = data.draw(st.lists(st.sampled_from(EDGES), min_size=9, max_size=9))
+    fewer, once = data.draw(st.integers(0, nodes)), data.draw(st.integers(0, 5))
+    free = [nodes]
+    found, expected = backlog.behind(after, lambda: free[0], measure, most.__getitem__), []
+    for job in there:
+        need, estimate_s = measure(job)
+        if job.id > after and need <= free[0] and min(estimate_s, LONG_S) <= most[need]:
+            expected.append(job)
+            assert next(found) is job
+            if len(expected) == once:
+                free[0] = fewer
+    assert next(found, None) is None
+    assert backlog.after(after) == [job for job in there if job.id > after]
+    assert len(backlog) == len(there)
+    for number in range(130):
+        assert backlog.get(number) is next((job for job in there if job.id == number), None)
 
 
-def _may(
-    job: Job, gone: set[int], after: int, free: int, spare: float, limits: tuple[float, float, float]
-) -> bool:
-    bounds = job.bounds
-    kind = 0 if bounds.min == bounds.max else 1 if job.spec.job_class is JobClass.MALLEABLE else 2
-    short = job.spec.estimate(bounds.min) <= limits[kind]
-    return job.id > after and job.id not in gone and bounds.min <= free and (bounds.min <= spare or short)
+@settings(max_examples=200)
+@given(indexes_(), st.integers(0, 130), st.integers(0, 6), st.lists(spans_, min_size=6, max_size=6))
+def test_of_those_who_are_alike_it_tells_the_first(
+    asked: Asked, after: int, nodes: int, spans: list[tuple[Span, ...]]
+) -> None:
+    backlog, there = asked
+    seen: set[tuple[object, Span]] = set()
+    expected = [
+        job
+        for job in there
+        if job.id > after and job.bounds.min <= nodes and told(job, spans[job.bounds.min], seen)
+    ]
+    assert list(backlog.like(after, lambda: nodes, lambda row: spans[row.need])) == expected
+
+
+def told(job: Job, spans: tuple[Span, ...], seen: set[tuple[object, Span]]) -> bool:
+    """Whether it is in a span, and the first of its row there if all are alike."""
+    bounds, spec = job.bounds, job.spec
+    opaque = bounds.min < bounds.max and not falls(spec.model)
+    estimate_s = min(LONG_S, spec.estimate(bounds.min) if opaque else spec.walltime_s)
+    for span in spans:
+        if span.over < estimate_s <= span.most:
+            of = (bounds, spec.job_class, opaque), span
+            first = of not in seen
+            seen.add(of)
+            return first or not span.alike
+    return False
+
+
+@given(waiting_())
+def test_a_row_knows_between_what_ratios_the_times_of_its_jobs_are(waiting: list[Job]) -> None:
+    rows: dict[object, tuple[Like, list[Job]]] = {}
+    for job in waiting:
+        bounds, spec = job.bounds, job.spec
+        if bounds.min == bounds.max or falls(spec.model):
+            row, jobs = rows.setdefault((bounds, spec.job_class), (Like(job, opaque=False), []))
+            row.add(job, spec.walltime_s)
+            jobs.append(job)
+            row.ratios(bounds.min)  # it is kept up to date
+    for row, jobs in rows.values():
+        for size in row.one.bounds.sizes():
+            least, most = row.ratios(size)
+            for job in jobs:
+                if 0.0 < job.spec.walltime_s < NEVER:
+                    ratio = job.spec.estimate(size) / job.spec.walltime_s
+                    assert least * (1 - 1e-12) <= ratio <= most * (1 + 1e-12)
+
+
+@given(waiting_(), st.sampled_from(EDGES), st.sampled_from(EDGES))
+def test_estimates_one_by_one_are_alike_where_models_are(
+    waiting: list[Job], over: float, most: float
+) -> None:
+    row = Like(Job(0, JobSpec(name="a", nodes=Bounds(1, 8))), opaque=False)
+    by_estimate: dict[float, list[Job]] = {}
+    for job in waiting:
+        row.add(job, job.spec.walltime_s)
+        by_estimate.setdefault(job.spec.walltime_s, []).append(job)
+    between = sorted(each for each in by_estimate if over < each <= most)
+    assert [(span.most, span.alike) for span in row.each(over, most)] == [
+        (each, all(job.spec.model == by_estimate[each][0].spec.model for job in by_estimate[each]))
+        for each in between
+    ]
+    for span in row.each(over, most):
+        assert row.first(0, span.over, span.most) is by_estimate[span.most][0]
 
 
 INDEXED = [
-    (name, rule)
-    for name in ("easy", "malleable", "min-agreement", "preferred-steal", "average-pool")
-    for rule in (START_RULES if has_start_rule(POLICIES[name]) else [None])
+    (name, rule) for name in POLICIES for rule in (START_RULES if has_start_rule(POLICIES[name]) else [None])
 ]
 
 
@@ -91,8 +214,7 @@ def test_it_follows_cancels_and_is_gone_when_few_wait() -> None:
     core.tell([e.Submitted(number, wide) for number in many], 0.0)
     core.tell([e.Cancelled(number) for number in many[10:20]], 1.0)
     assert (backlog := index(core)) is not None
-    assert (found := backlog.behind(many[9], 3, 0, (9.0, 0.0, 0.0))) is not None
-    assert found.id == many[20]
+    assert next(backlog.behind(many[9], unlimited, at_least, lambda _: LONG_S)).id == many[20]
     core.tell([e.Submitted(many[-1] + 1, one)], 2.0)
     assert core.state.jobs[many[-1] + 1].size == 1  # it ends no later than the head can start
     core.tell([e.Cancelled(number) for number in many[20:60]], 3.0)

@@ -304,7 +304,7 @@ def test_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert figures[key] > 0
     for name, ratio in figures["burst_80_over_20"].items():
         assert ratio == figures[f"{name}_burst_80_s"] / figures[f"{name}_burst_20_s"] > 0.0
-    assert sorted(figures["burst_80_over_20"]) == ["conservative", "easy", "malleable", "marginal"]
+    assert sorted(figures["burst_80_over_20"]) == sorted(POLICIES)
     assert figures["marginal_jobs_per_cpu_s"] > 0
     for suffix in ("", "_scaled"):
         ratios = figures[f"nodes_100000_over_128{suffix}"]

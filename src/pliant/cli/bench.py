@@ -110,7 +110,7 @@ def simulator(
     EASY on the KTH-SP2 trace with 100 processors; EASY on 100,000 jobs of the Lublin model on 1,152 nodes;
     minimum agreement, the malleable and the marginal policy on 10,000 generated malleable jobs on 32 nodes,
     with what resizes cost by default; marginal on 10,000 of the Lublin model, all malleable, on 128 nodes.
-    Then what bursts of 1,000 and 4,000 jobs cost, which all arrive at once, and what each policy costs
+    Then what bursts of 1,000 and 4,000 jobs cost under each policy, which all arrive at once, and what each costs
     on 100,000 nodes.
     """
     path = find_trace(TRACE, traces)

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from pliant.core.settings import Settings
 from pliant.plan.cost import INSTANT
+from pliant.policy import registry as policies
 from pliant.policy.registry import make
 from pliant.sim.simulator import Conditions, simulate
 from pliant.workloads.generators.lublin import lublin_jobs
@@ -20,7 +21,8 @@ from pliant.workloads.malleability import PUBLISHED, make_malleable
 NODES = 100
 SHORT, LONG = 1000, 4000
 SEED = 42
-POLICIES = {"easy": 0.0, "conservative": 0.0, "malleable": 100.0, "marginal": 100.0}
+RIGID = ("fcfs", "firstfit", "easy", "conservative")
+POLICIES = {name: 0.0 if name in RIGID else 100.0 for name in policies.POLICIES}
 """With how many per cent of the jobs malleable."""
 Seconds = dict[str, dict[int, float]]
 

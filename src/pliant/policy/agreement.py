@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
+from pliant.policy.backlog import named
 from pliant.policy.view import ClusterView, JobView, Reason
 
 ANYONE = 0
@@ -137,14 +138,9 @@ class Ledger:
         the agreements of which a donor kept its nodes, or which have waited longer than the patience."""
         if not self.held:
             return
-        held: dict[int, Agreement] = {}
-        for job in view.queue:  # from now on in the order of the queue
-            if (agreement := self.held.get(job.id)) is not None:
-                held[job.id] = agreement
-                if len(held) == len(self.held):
-                    break
         oldest = view.now - self._patience_s
-        self.held = {number: each for number, each in held.items() if each.since >= oldest}
+        waiting = [job.id for job in named(view, self.held)]  # from now on in the order of the queue
+        self.held = {number: each for number in waiting if (each := self.held[number]).since >= oldest}
         awaited: dict[int, int] = {}
         for each in self.held.values():
             for donor, nodes in each.awaited.items():

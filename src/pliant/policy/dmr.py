@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pliant.policy.easy import easy_pass
+from pliant.policy.backlog import LONG_S, NONE_S, Rest, named
+from pliant.policy.easy import easy_pass, measure_of
 from pliant.policy.fcfs import least_size, start_size
 from pliant.policy.order import OtherQueue
 from pliant.policy.view import ClusterView, Decision, JobView, Reason, Resize, Start
@@ -76,43 +77,64 @@ class DmrWide:
         if boosted is not None:
             if not start_size(boosted, self._start, view.free, view.total):
                 return []
-            seen = OtherQueue(view, _first(boosted, view.queue))
+            seen = _led_by(boosted, view)
         decisions, _, _, free = easy_pass(seen, self._start)
         asking = _asking(view)
         if not asking:
             return decisions
         have = free + view.returning()
-        needs = [(least_size(job, self._start, view.total), job) for job in _waiting(seen, decisions)]
-        shrink = self._shrink(asking, needs, have)
-        if shrink is not None:
-            return [*decisions, shrink]
-        if all(need > have for need, _ in needs):
+        most = max(job.size - job.bounds.min for job in asking)
+        left = _Left(seen, decisions, self._start)
+        waiting = left.first(have, have + most)
+        if waiting is not None:
+            return [*decisions, self._shrink(asking, waiting, view.total, have)]
+        if left.first(0, have) is None:
             decisions += _grow(view, asking, free)
         return decisions
 
     def _still_boosted(self, view: ClusterView) -> JobView | None:
         """The job for which another has shrunk, if it waits and its nodes are free or on their way."""
-        if view.served:
-            for job in view.queue:
-                if job.id == view.served:
-                    enough = least_size(job, self._start, view.total) <= view.free + view.returning()
-                    return job if enough else None
+        for job in named(view, (view.served,)) if view.served else ():
+            if least_size(job, self._start, view.total) <= view.free + view.returning():
+                return job
         return None
 
-    def _shrink(self, asking: list[JobView], needs: list[tuple[int, JobView]], have: int) -> Resize | None:
-        most = max(job.size - job.bounds.min for job in asking)
-        for need, waiting in needs:
-            lacking = need - have
-            if not 0 < lacking <= most:
-                continue
-            given, number, size = min(
-                (job.size - size, job.id, size)
-                for job in asking
-                if (size := job.bounds.floor(job.size - lacking))
-            )
-            figures = {"lacking": float(lacking), "given": float(given)}
-            return Resize(number, size, Reason("shrink_for_start", for_job=waiting.id, figures=figures))
-        return None
+    def _shrink(self, asking: list[JobView], waiting: JobView, total: int, have: int) -> Resize:
+        """The job that gives the fewest nodes of those who can give what ``waiting`` lacks."""
+        lacking = least_size(waiting, self._start, total) - have
+        given, number, size = min(
+            (job.size - size, job.id, size)
+            for job in asking
+            if (size := job.bounds.floor(job.size - lacking))
+        )
+        figures = {"lacking": float(lacking), "given": float(given)}
+        return Resize(number, size, Reason("shrink_for_start", for_job=waiting.id, figures=figures))
+
+
+class _Left:
+    """Who is still in the queue after the starts among ``decisions``, by the fewest nodes with which rule ``start``
+    lets them start."""
+
+    __slots__ = ("_left_out", "_start", "_view")
+
+    def __init__(self, view: ClusterView, decisions: Iterable[Decision], start: str) -> None:
+        self._view = view
+        self._left_out = {decision.job for decision in decisions if type(decision) is Start}
+        self._start = start
+
+    def first(self, over: int, most: int) -> JobView | None:
+        """The first that needs more than ``over`` nodes and no more than ``most``."""
+        rule, total, backlog = self._start, self._view.total, self._view.backlog
+        if backlog is None:
+            waiting = Rest(self._view.queue, self._left_out)
+            return next((job for job in waiting if over < least_size(job, rule, total) <= most), None)
+        rest = backlog.without(self._left_out)
+        return next(
+            rest.behind(
+                0, lambda: most, measure_of(rule, total), lambda need: LONG_S if need > over else NONE_S
+            ),
+            None,
+        )
 
 
 def _asking(view: ClusterView) -> list[JobView]:
@@ -126,8 +148,11 @@ def _waiting(view: ClusterView, decisions: Iterable[Decision]) -> Iterator[JobVi
     return (job for job in view.queue if job.id not in started)
 
 
-def _first(job: JobView, queue: Iterable[JobView]) -> list[JobView]:
-    return [job, *(other for other in queue if other.id != job.id)]
+def _led_by(job: JobView, view: ClusterView) -> OtherQueue:
+    """The cluster with this job at the front, where it starts."""
+    backlog = view.backlog
+    rest = None if backlog is None else backlog.without((job.id,))
+    return OtherQueue(view, Rest(view.queue, (job.id,), job), rest)
 
 
 def _grow(view: ClusterView, asking: Iterable[JobView], free: int) -> list[Decision]:

@@ -3,16 +3,19 @@ harm to it, by the users' estimates."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from pliant.model.jobs import JobClass
 from pliant.model.speedup import falls
-from pliant.policy.backlog import Backlog
+from pliant.policy.backlog import ANYBODY, INDEXES, LONG_S, NONE_S, Backlog, Like, Measure, Span
 from pliant.policy.fcfs import FITS, least_size, start_size
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Start
 
 BACKFILLED = Reason("backfilled")
 NEVER = float("inf")
+LOOKS = 8
+"""So many jobs that could be quick enough are looked at in vain before their sizes are considered."""
 WASTE = 2.0
 """On an idle machine a job gets more nodes than it prefers up to so many times the node-seconds."""
 
@@ -115,7 +118,7 @@ def easy_pass(
     if head is None or free == 0:
         return decisions, head, reservation, free
     backlog = view.backlog
-    behind = None if backlog is None else _Behind(backlog, now, head.id, rule, resizes=resizes)
+    behind = None if backlog is None else Behind(backlog, view, head.id, rule, started if resizes else None)
     while found := next(queue, None) if behind is None else behind.next(free, reservation):
         best = resizes and starts_best(found, rule)
         size = _best_size(view, found, rule, free, started) if best else start_size(found, rule, free, total)
@@ -127,31 +130,145 @@ def easy_pass(
     return decisions, head, reservation, free
 
 
-class _Behind:
-    """The jobs behind the head that may start, one after the other."""
+class Behind:
+    """The jobs after number ``last`` that may start, one after the other. Where the policy resizes jobs, those that it
+    cannot resize start at their best sizes only, and (expected end, nodes) are given of those that have ``started``."""
 
-    __slots__ = ("_backlog", "_last", "_least_s", "_now", "_resizes")
+    __slots__ = (
+        "_asked",
+        "_backlog",
+        "_closely",
+        "_found",
+        "_free",
+        "_last",
+        "_now",
+        "_refused",
+        "_resizes",
+        "_rule",
+        "_started",
+        "_total",
+        "_view",
+    )  # fmt: skip
 
-    def __init__(self, backlog: Backlog, now: float, head: int, rule: str, *, resizes: bool) -> None:
+    def __init__(
+        self,
+        backlog: Backlog,
+        view: ClusterView,
+        last: int,
+        rule: str,
+        started: list[tuple[float, int]] | None = None,
+    ) -> None:
         self._backlog = backlog
-        self._now = now
-        self._last = head
-        # The limit is for the least size: who may start with more may be quicker.
-        self._least_s = rule == "min"
-        self._resizes = resizes
+        self._view = view
+        self._now, self._total = view.now, view.total
+        self._last = last
+        self._rule = rule
+        self._started = started or []
+        self._resizes = started is not None
+        self._closely = False
+        self._asked: tuple[float, float] | None = None
+        self._free = self._refused = 0
+        self._found: Iterator[JobView] = iter(())
 
     def next(self, free: int, reservation: Reservation | None) -> JobView | None:
-        if reservation is None:
-            spare, limit = NEVER, NEVER
-        else:
-            spare, limit = float(reservation.spare), reservation.at - self._now
-            limit += 1e-9 + 1e-12 * abs(reservation.at)  # rounding is for who looks closely
-        malleable = limit if self._least_s else NEVER
-        others = NEVER if self._resizes else malleable
-        job = self._backlog.behind(self._last, free, spare, (limit, malleable, others))
+        """The next that fits into ``free`` nodes and may not delay the reservation."""
+        spare, at = (NEVER, NEVER) if reservation is None else (float(reservation.spare), reservation.at)
+        if (spare, at) != self._asked or free > self._free or (self._closely and free < self._free):
+            self._asked, self._free, self._refused, self._closely = (spare, at), free, 0, False
+            self._found = self._looking(spare, at)
+        elif free == self._free:
+            close = ("min", "preferred") if self._resizes else ("preferred",)
+            self._refused += 1
+            if self._refused == LOOKS and self._rule in close:
+                self._closely, self._found = True, self._looking_closely(spare, at)
+        self._free = free
+        job = next(self._found, None)
         if job is not None:
             self._last = job.id
         return job
+
+    def _looking(self, spare: float, at: float) -> Iterator[JobView]:
+        """Those who may start by what they need and how long they take."""
+        if self._rule == "free" and spare < NEVER:
+            return self._looking_closely(spare, at)
+        limit, measure = self._limit(at), measure_of(self._rule, self._total)
+        return self._backlog.behind(
+            self._last, self._nodes, measure, lambda need: LONG_S if need <= spare else limit
+        )
+
+    def _looking_closely(self, spare: float, at: float) -> Iterator[JobView]:
+        """Those who may start if they take as long as with the nodes that they would get now: they are quickest with
+        the most."""
+        rule, free, total, limit = self._rule, self._free, self._total, self._limit(at)
+        within = (Span(NONE_S, limit, alike=False),)
+        later: dict[int, Reservation | None] = {}
+
+        def spans(row: Like) -> tuple[Span, ...]:
+            if row.fixed:
+                return within if row.need > spare else ANYBODY
+            best = self._resizes and starts_best(row.one, rule)
+            if row.opaque:
+                return within if rule == "min" and not best and row.need > spare else ANYBODY
+            size = start_size(row.one, "preferred" if best else rule, free, total)
+            most = LONG_S if (size if best else row.need) <= spare else limit / row.ratios(size)[0]
+            if best:
+                most = min(most, self._soon_enough(row, size, later))
+            return (Span(NONE_S, most * (1.0 + 1e-9), alike=False),)
+
+        return self._backlog.like(self._last, self._nodes, spans)
+
+    def _soon_enough(self, row: Like, size: int, known: dict[int, Reservation | None]) -> float:
+        """How long jobs of this row may take that start at their best sizes, if they start with ``size`` nodes although
+        they would rather have more: with them they end no later than if they wait for the others. What is ``known``
+        are the times at which so many nodes will be there."""
+        wanted = need_of(row.one, self._rule, self._total)
+        if size >= wanted:
+            return LONG_S
+        if wanted not in known:
+            known[wanted] = reserve(self._view, wanted, self._free, self._started)
+        later = known[wanted]
+        longer = row.ratios(size)[0] * (1.0 - 1e-12) - row.ratios(wanted)[1] * (1.0 + 1e-12)
+        return self._limit(later.at) / longer if later is not None and longer > 0.0 else LONG_S
+
+    def _limit(self, at: float) -> float:
+        """How long a job may take that is over then; rounding is for who looks closely."""
+        return at - self._now + 1e-9 + 1e-12 * abs(at)
+
+    def _nodes(self) -> float:
+        return self._free
+
+
+def at_least(job: JobView) -> tuple[int, float]:
+    """The fewest nodes that a job needs, and how long it takes with them, if the scheduler can resize it; else as
+    ``at_preferred``."""
+    if job.spec.job_class is JobClass.MALLEABLE:
+        return job.bounds.min, job.spec.estimate(job.bounds.min)
+    return at_preferred(job)
+
+
+def at_preferred(job: JobView) -> tuple[int, float]:
+    """The fewest nodes that a job needs, and how long it takes at its preferred size; no time, if it may be quicker
+    with fewer nodes."""
+    bounds, spec = job.bounds, job.spec
+    return bounds.min, spec.walltime_s if bounds.min == bounds.max or falls(spec.model) else 0.0
+
+
+@lru_cache(maxsize=INDEXES)
+def at_most(total: int) -> Measure:
+    """What a job needs, and how long it takes, that starts with all it may have of ``total`` nodes."""
+
+    def measure(job: JobView) -> tuple[int, float]:
+        need = least_size(job, "max", total)
+        return need, job.spec.estimate(need)
+
+    return measure
+
+
+def measure_of(rule: str, total: int) -> Measure:
+    """What jobs need that start by ``rule``, and the least time that they may take; not where that is free."""
+    if rule == "max":
+        return at_most(total)
+    return at_least if rule == "min" else at_preferred
 
 
 def _best_size(

@@ -3,18 +3,26 @@ with true EASY in between. The published program's faults are mended as the note
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pliant.policy.agreement import ANYONE, Agreement, Ledger, Rule
+from pliant.policy.backlog import ANYBODY, LONG_S, NONE_S, Like, Rest, Span, named
 from pliant.policy.easy import Reservation, earliest, easy_pass, need_of, starts_best
 from pliant.policy.order import OtherQueue
-from pliant.policy.sizing import Sizing
+from pliant.policy.resizing import Limit
+from pliant.policy.sizing import Able, Sizing
 from pliant.policy.view import ClusterView, Decision, JobView, Reason, Remember, Resize, Start
 
 ROUNDING_S = 1e-9
+FEW = 16
+"""So many nodes of donors are tried one by one."""
 PATIENCE_S = 120.0
 """An agreement is dropped after so long: a donor inside a long step may not answer for any time."""
+
+
+NEVER = float("inf")
+ALL_ALIKE = (Span(NONE_S, LONG_S),)
 
 
 class Agreeing:
@@ -44,7 +52,7 @@ class Agreeing:
             soon += [(view.now + each.run_s, each.size) for each, _ in met]
         starts, head, reservation, free = easy_pass(seen, self._sizing.start, soon, resizes=True)
         decisions += starts
-        shrinks = self._agree(seen, ledger, starts, soon)
+        shrinks = self._agree(seen, ledger, starts, soon) if head is not None else []
         decisions += shrinks
         if head is not None:
             free = min(free, reservation.spare) if reservation is not None else 0
@@ -69,21 +77,19 @@ class Agreeing:
         self, seen: ClusterView, ledger: Ledger, starts: list[Decision], soon: list[tuple[float, int]]
     ) -> list[Resize]:
         """New agreements in the order of the queue, and the shrinks that they need."""
-        begun = {each.job: each.size for each in starts if type(each) is Start}
-        waiting = [job for job in seen.queue if job.id not in begun]
-        if not waiting:
-            return []
         donors = [job for job in seen.elastic if job.size > job.bounds.min and seen.resizable(job)]
         if not donors:
             return []
+        begun = {each.job: each.size for each in starts if type(each) is Start}
         prospect = _Prospect(seen, donors, begun, soon)
+        looking = _Looking(self._sizing, seen, begun)
         cost = seen.cost.shrink_s()
         guard: _Guard | None = None
         asked: dict[int, int] = {}
-        for job in waiting:
-            plan = self._plan(prospect, job, self._need(seen, job), guard, cost)
+        while prospect.donors.surplus and (job := looking.next(prospect, guard, cost)):
+            need = least_need(self._sizing, seen, job)
+            plan = self._plan(prospect, job, need, guard, cost)
             if plan is None and guard is None:
-                need = self._need(seen, job)
                 guard = _Guard(need, prospect.earliest(need))
             elif plan is not None:
                 for donor in plan.given:
@@ -91,17 +97,10 @@ class Agreeing:
                 ledger.add(*prospect.carry_out(plan))
                 if guard is not None:
                     guard = _Guard(guard.need, prospect.earliest(guard.need))
-            if not prospect.donors.surplus:
-                break
         return [
             Resize(number, prospect.donors.sizes[number], Reason("shrink_for_agreement", for_job=beneficiary))
             for number, beneficiary in asked.items()
         ]
-
-    def _need(self, seen: ClusterView, job: JobView) -> int:
-        """The fewest nodes with which it would start."""
-        start = self._sizing.start
-        return need_of(job, start, seen.total) if starts_best(job, start) else job.bounds.min
 
     def _plan(
         self, prospect: _Prospect, job: JobView, low: int, guard: _Guard | None, cost: float
@@ -122,11 +121,12 @@ class Agreeing:
                 continue
             if prospect.unaided(low, guard) - prospect.now <= cost:
                 return None
-            given = self._sizing.take(donors.jobs, donors.sizes, need, floor)
-            if given is None:
+            able = prospect.able(self._sizing, floor)
+            if able.surplus < need:
                 continue
+            given = self._sizing.take_of(able, donors.sizes, need, floor)
             plan = _Plan(job, size, usable, given, end, prospect.now)
-            if guard is None or guard.keeps(prospect.after(plan)):
+            if guard is None or prospect.keeps(guard, size, end, given):
                 return plan
         return None
 
@@ -153,13 +153,6 @@ class _Guard(NamedTuple):
         if self.reservation is None or end <= self.reservation.at:
             return have
         return min(have, self.reservation.spare)
-
-    def keeps(self, outlook: tuple[float, int, list[tuple[float, int]]]) -> bool:
-        if self.reservation is None:
-            return True
-        now, have, entries = outlook
-        later = earliest(now, have, self.need, entries)
-        return later is not None and later.at <= self.reservation.at + ROUNDING_S
 
 
 class _Supply:
@@ -195,10 +188,6 @@ class _Donors:
         self.surplus = sum(job.size - job.bounds.min for job in jobs)
         self._by_number = {job.id: job for job in jobs}
 
-    def without(self, given: Mapping[int, int]) -> dict[int, int]:
-        """The sizes, if they gave that."""
-        return {number: size - given.get(number, 0) for number, size in self.sizes.items()}
-
     def give(self, given: Mapping[int, int]) -> dict[int, int]:
         """Book what they give; the sizes that the givers go to."""
         for number, nodes in given.items():
@@ -206,9 +195,13 @@ class _Donors:
             self.surplus -= nodes
         return {number: self.sizes[number] for number in given}
 
-    def ends(self, sizes: Mapping[int, int], now: float) -> list[tuple[float, int]]:
-        """(expected end, nodes) of all, at ``sizes``."""
-        return [(end_at(self._by_number[number], size, now), size) for number, size in sizes.items()]
+    def ends(self, now: float) -> list[tuple[float, int]]:
+        """(expected end, nodes) of all."""
+        return [(self.end(number, size, now), size) for number, size in self.sizes.items()]
+
+    def end(self, number: int, size: int, now: float) -> float:
+        """The expected end of one of them, if it goes on with ``size`` nodes."""
+        return end_at(self._by_number[number], size, now)
 
 
 class _Prospect:
@@ -227,18 +220,24 @@ class _Prospect:
         shrinkable = self.donors.sizes
         self._fixed = [(end, job.target) for end, number, job in seen.running if number not in shrinkable]
         self._fixed += soon
-        left = len(begun)
-        for job in seen.queue:
-            if not left:
-                break
-            if job.id in begun:
-                left -= 1
-                self._fixed.append((self.now + job.spec.estimate(begun[job.id]), begun[job.id]))
-        self._entries = self._with(shrinkable)
+        for job in named(seen, begun):
+            self._fixed.append((self.now + job.spec.estimate(begun[job.id]), begun[job.id]))
+        self._changed()
 
-    def _with(self, sizes: Mapping[int, int]) -> list[tuple[float, int]]:
-        """(expected end, nodes) of all, in order, with the donors at ``sizes``."""
-        return sorted([*self._fixed, *self.donors.ends(sizes, self.now)])
+    def _changed(self) -> None:
+        """What is known of donors, and of what ends when, has to be worked out anew."""
+        self._entries = sorted([*self._fixed, *self.donors.ends(self.now)])
+        self._alone: dict[int, float] = {}
+        self._able: dict[Limit, Able] = {}
+        self._ended: dict[float, int] = {}
+
+    def able(self, sizing: Sizing, floor: Limit) -> Able:
+        """Those of the donors who can give."""
+        found = self._able.get(floor)
+        if found is None:
+            donors = self.donors
+            found = self._able[floor] = sizing.able(donors.jobs, donors.sizes, floor)
+        return found
 
     def earliest(self, need: int) -> Reservation | None:
         return earliest(self.now, self.supply.all, need, self._entries)
@@ -248,14 +247,36 @@ class _Prospect:
         with that."""
         if guard is not None and need <= self.supply.all and guard.reservation is not None:
             return guard.reservation.at
-        alone = self.earliest(need)
-        return alone.at if alone is not None else float("inf")
+        at = self._alone.get(need)
+        if at is None:
+            alone = self.earliest(need)
+            at = self._alone[need] = alone.at if alone is not None else float("inf")
+        return at
 
-    def after(self, plan: _Plan) -> tuple[float, int, list[tuple[float, int]]]:
-        """(now, free or returning, entries) if ``plan`` were carried out."""
-        have = self.supply.all + sum(plan.given.values()) - plan.size
-        entries = self._with(self.donors.without(plan.given))
-        return self.now, have, sorted([*entries, (plan.end, plan.size)])
+    def keeps(self, guard: _Guard, size: int, end: float, given: Mapping[int, int]) -> bool:
+        """Whether the guarded job would get its nodes no later if a job had ``size`` nodes until ``end``, and donors
+        had ``given`` these."""
+        reservation = guard.reservation
+        if reservation is None:
+            return True
+        return self.left(guard, given) >= (size if end > reservation.at + ROUNDING_S else 0)
+
+    def left(self, guard: _Guard, given: Mapping[int, int]) -> int:
+        """How many nodes more than the guarded job needs there are when it can start by its reservation, if donors have
+        ``given`` these, and who has got them has given them back."""
+        if guard.reservation is None:
+            return 0
+        by = guard.reservation.at + ROUNDING_S
+        have = self._ended.get(by)
+        if have is None:
+            have = self._ended[by] = self.supply.all + sum(nodes for end, nodes in self._entries if end <= by)
+        donors, now = self.donors, self.now
+        for number, nodes in given.items():
+            before = donors.sizes[number]
+            had = before if donors.end(number, before, now) <= by else 0
+            left = before - nodes if donors.end(number, before - nodes, now) <= by else 0
+            have += nodes + left - had
+        return have - guard.need
 
     def carry_out(self, plan: _Plan) -> tuple[Agreement, dict[int, int]]:
         """The agreement, and the sizes that its donors go to."""
@@ -268,19 +289,144 @@ class _Prospect:
                 lacking -= part
         sizes = self.donors.give(plan.given)
         self._fixed.append((plan.end, plan.size))
-        self._entries = self._with(self.donors.sizes)
+        self._changed()
         return Agreement.of(plan.job, plan.size, bound, awaited, plan.since), sizes
+
+
+class _Looking:
+    """The waiting jobs that have not ``begun``, in order. Behind a guarded one, where there is an index, of those for
+    which all is alike only the first: what is refused to it is refused to all of them."""
+
+    __slots__ = ("_begun", "_found", "_guard", "_last", "_queue", "_seen", "_sizing")
+
+    def __init__(self, sizing: Sizing, seen: ClusterView, begun: Mapping[int, int]) -> None:
+        self._sizing = sizing
+        self._seen = seen
+        self._begun = begun
+        self._queue = iter(Rest(seen.queue, begun))
+        self._guard: _Guard | None = None
+        self._last = 0
+        self._found: Iterator[JobView] = self._queue
+
+    def next(self, prospect: _Prospect, guard: _Guard | None, cost: float) -> JobView | None:
+        """The next one; ``prospect`` has changed since the last one only if ``guard`` has."""
+        backlog = self._seen.backlog
+        if backlog is not None and guard is not self._guard and guard is not None:
+            self._guard = guard
+            kinds = _Kinds(self._sizing, self._seen, prospect, guard, cost)
+            if not kinds.anybody():
+                return None
+            nodes = prospect.supply.all + prospect.donors.surplus
+            self._found = backlog.without(self._begun).like(self._last, lambda: nodes, kinds.spans)
+        job = next(self._found, None)
+        if job is not None:
+            self._last = job.id
+        return job
+
+
+def least_need(sizing: Sizing, seen: ClusterView, job: JobView) -> int:
+    """The fewest nodes with which ``job`` would start."""
+    start = sizing.start
+    return need_of(job, start, seen.total) if starts_best(job, start) else job.bounds.min
+
+
+class _Kinds:
+    """Whose plans are alike, while the guarded job has this reservation: those of a row that would all end before it,
+    or all after it, with each of the sizes that are tried. Those who would end just then are alike if their estimates
+    are the same."""
+
+    def __init__(
+        self, sizing: Sizing, seen: ClusterView, prospect: _Prospect, guard: _Guard, cost: float
+    ) -> None:
+        self._sizing = sizing
+        self._seen = seen
+        self._prospect = prospect
+        self._guard = guard
+        self._have = prospect.supply.all
+        self._spare = guard.leaves(self._have, NEVER)
+        self._left_s = self._slack_s = 0.0
+        self._known: dict[tuple[int, Limit], int] = {}
+        if guard.reservation is not None:
+            at = guard.reservation.at
+            self._left_s = at - prospect.now - cost
+            self._slack_s = 2.0 * ROUNDING_S + 1e-12 * abs(at)
+
+    def anybody(self) -> bool:
+        """Whether anybody may have a plan: where donors have but few nodes, each number of them is tried."""
+        if self._prospect.donors.surplus > FEW or self._guard.reservation is None:
+            return True
+        return any(
+            self._left(need, floor) >= 0
+            for floor in {floor for _, floor in self._sizing.attempts}
+            for need in range(1, self._prospect.able(self._sizing, floor).surplus + 1)
+        )
+
+    def spans(self, row: Like) -> Iterable[Span]:
+        """Of those who may have a plan."""
+        if self._guard.reservation is None:
+            return ALL_ALIKE
+        low = least_need(self._sizing, self._seen, row.one)
+        tries = [(max(low, wanted(row.one)), floor) for wanted, floor in self._sizing.attempts]
+        if not any(self._may(*each) for each in tries):
+            return ()
+        if row.opaque:
+            return ANYBODY
+        edges = [self._edge(*row.ratios(size)) for size, _ in tries]
+        found: list[Span] = []
+        over = NONE_S
+        for before, after in sorted({*edges, (LONG_S, LONG_S)}):
+            if before > over:
+                if self._may_all(tries, [edge[1] <= over for edge in edges]):
+                    found.append(Span(over, before))
+                over = before
+            if after > over:
+                found += row.each(over, after)
+                over = after
+        return found
+
+    def _edge(self, least: float, most: float) -> tuple[float, float]:
+        """Between which estimates jobs may end just when the guarded one starts, where their times are to these between
+        ``least`` and ``most`` times as long."""
+        before, after = (self._left_s - self._slack_s) / most, (self._left_s + self._slack_s) / least
+        return before * (1.0 - 1e-9), after * (1.0 + 1e-9)
+
+    def _may(self, size: int, floor: Limit) -> bool:
+        """Whether any job may have a plan with this size."""
+        return self._left(size - self._have, floor) >= 0 or self._left(size - self._spare, floor) >= 0
+
+    def _may_all(self, tries: list[tuple[int, Limit]], late: list[bool]) -> bool:
+        """Whether jobs have a plan that are ``late`` with some of the sizes, ending after the guarded one can start."""
+        for (size, floor), outlasts in zip(tries, late, strict=True):
+            need = size - (self._spare if outlasts else self._have)
+            if need <= 0:
+                return False
+            if self._left(need, floor) >= (size if outlasts else 0):
+                return True
+        return False
+
+    def _left(self, need: int, floor: Limit) -> int:
+        """How many nodes more than the guarded one needs there are when it can start, if donors give ``need`` nodes and
+        all of them are back by then; less than none if donors do not have them."""
+        key = need, floor
+        found = self._known.get(key)
+        if found is None:
+            able = self._prospect.able(self._sizing, floor)
+            found = -1
+            if 0 < need <= able.surplus:
+                given = self._sizing.take_of(able, self._prospect.donors.sizes, need, floor)
+                found = self._prospect.left(self._guard, given)
+            self._known[key] = found
+        return found
 
 
 class _Unbound(OtherQueue):
     """The cluster without what agreements bind, their jobs, and what has been started in this pass."""
 
     def __init__(self, view: ClusterView, ledger: Ledger, started: list[Agreement]) -> None:
-        queue = view.queue
-        if ledger.held or started:
-            without = {*ledger.held, *(each.job for each in started)}
-            queue = [job for job in queue if job.id not in without]
-        super().__init__(view, queue)
+        left_out = {*ledger.held, *(each.job for each in started)}
+        backlog = view.backlog
+        rest = None if backlog is None else backlog.without(left_out)
+        super().__init__(view, Rest(view.queue, left_out), rest)
         self.free -= ledger.bound + sum(each.size for each in started)
         self.running = _running(view)
         self.returning = self._left

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pliant.policy.easy import Behind
 from pliant.policy.fcfs import FITS, start_size
 from pliant.policy.view import ClusterView, Decision, Start
 
@@ -19,9 +20,9 @@ class FirstFit:
     def decide(self, view: ClusterView) -> Iterable[Decision]:
         free = view.free
         decisions: list[Decision] = []
-        for job in view.queue:
-            if not free:
-                break
+        queue, backlog = iter(view.queue), view.backlog
+        fitting = None if backlog is None else Behind(backlog, view, 0, self._start)
+        while free and (job := next(queue, None) if fitting is None else fitting.next(free, None)):
             size = start_size(job, self._start, free, view.total)
             if size:
                 decisions.append(Start(job.id, size, FITS))

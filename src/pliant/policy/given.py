@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from pliant.policy.easy import Reservation
+from collections.abc import Callable
+
+from pliant.model.jobs import JobClass
+from pliant.model.speedup import falls
+from pliant.policy.backlog import LONG_S
+from pliant.policy.easy import NEVER, Reservation
 from pliant.policy.view import ClusterView, JobView
 
 
@@ -104,3 +109,28 @@ def after(releases: list[tuple[float, int]], first: int) -> list[tuple[float, in
         first -= nodes
         taken += 1
     return releases[taken:]
+
+
+def quickest(job: JobView) -> tuple[int, float]:
+    """The fewest nodes that a job needs, and how long it takes at its preferred size; no time, if it may be quicker
+    with fewer nodes, or has a choice of sizes and the scheduler may not resize it."""
+    bounds, spec = job.bounds, job.spec
+    if bounds.min == bounds.max or (spec.job_class is JobClass.MALLEABLE and falls(spec.model)):
+        return bounds.min, spec.walltime_s
+    return bounds.min, 0.0
+
+
+def anything() -> float:
+    """Running jobs may give any number of nodes."""
+    return NEVER
+
+
+def promising(there: int, quick_s: float, spare: float, limit: float) -> Callable[[int], float]:
+    """How long a job may take (``quickest``) by its need: ``limit``, if that is more than ``spare`` nodes, and
+    ``quick_s`` over the nodes that it lacks, if it is more than are ``there``."""
+
+    def most(need: int) -> float:
+        most_s = limit if need > spare else LONG_S
+        return min(most_s, quick_s / (need - there)) if need > there else most_s
+
+    return most

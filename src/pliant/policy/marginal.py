@@ -16,7 +16,7 @@ from pliant.model.jobs import JobClass
 from pliant.model.speedup import falls
 from pliant.policy.easy import BACKFILLED, NEVER, Reservation, earliest
 from pliant.policy.fcfs import FITS
-from pliant.policy.given import Head, Nodes, Sizes, after, shrink_s
+from pliant.policy.given import Head, Nodes, Sizes, after, anything, promising, quickest, shrink_s
 from pliant.policy.ladder import LEAST_S, Ladder
 from pliant.policy.resizing import down, up
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Resize, Start
@@ -130,12 +130,14 @@ class _Pass:
                 break
         else:
             return
-        until = -1
-        asked = self._asked()
-        found = backlog.promising(last, *asked)
+        until = claims = -1
+        asked: tuple[int, float, float, float] | None = None
+        found: Iterator[JobView] = iter(())
         while True:
-            if (now := self._asked()) != asked:
-                asked, found = now, backlog.promising(last, *now)
+            if len(self._claims) != claims:  # nothing else changes what is asked
+                claims, before, asked = len(self._claims), asked, self._asked()
+                if asked != before:
+                    found = backlog.behind(last, anything, quickest, promising(*asked))
             next_ = next(found, None)
             if nodes.free <= 0 and until < 0:
                 until = backlog.last_of(tries, last)
@@ -145,7 +147,7 @@ class _Pass:
             yield next_
 
     def _asked(self) -> tuple[int, float, float, float]:
-        """For ``Backlog.promising``: of which jobs ``_delays`` and ``_hopeless``, which look closely, may be untrue."""
+        """For ``promising``: of which jobs ``_delays`` and ``_hopeless``, which look closely, may be untrue."""
         reservation, donors, nodes = self._head.soon, self.donors(), self._nodes
         spare, limit, quick_s = NEVER, NEVER, 0.0
         if reservation is not None:

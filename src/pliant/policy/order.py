@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from pliant.model.errors import PolicyError
 from pliant.model.nearest import nearest
 from pliant.plan.cost import ResizeCost
+from pliant.policy.backlog import Backlog
 from pliant.policy.view import ClusterView, Decision, End, JobView, Policy, half_life_s, rebalances
 
 DAY_S = 86400.0
@@ -49,13 +50,14 @@ class FairShare:
 
 
 class OtherQueue:
-    """The cluster with another queue: its own in another order, or a part of it."""
+    """The cluster with another queue: its own in another order, or a part of it, of which there may be an index."""
 
-    def __init__(self, view: ClusterView, queue: Iterable[JobView]) -> None:
+    def __init__(self, view: ClusterView, queue: Iterable[JobView], backlog: Backlog | None = None) -> None:
         self.now: float = view.now
         self.total: int = view.total
         self.free: int = view.free
         self.queue = queue
+        self.backlog = backlog
         self.running: Sequence[tuple[float, int, JobView]] = view.running
         self.cost: ResizeCost = view.cost
         self.returning = view.returning
@@ -67,10 +69,6 @@ class OtherQueue:
     @property
     def elastic(self) -> Iterable[JobView]:
         return self._view.elastic
-
-    @property
-    def backlog(self) -> None:
-        """The index is of the cluster's own queue."""
 
     @property
     def news(self) -> Sequence[End]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 from heapq import heappop, heappush
-from math import frexp
 
 from pliant.policy.profile import Profile
 from pliant.policy.view import ClusterView, JobView
@@ -55,7 +54,7 @@ class Places:
         self._gap: Gap | None = None
         self._most = 0
         self._opened: Gap | None = None
-        self._sought: dict[tuple[int, int], float] = {}
+        self._sought = _Sought()
 
     # ---- one job ---------------------------------------------------------------------------------------
 
@@ -86,21 +85,16 @@ class Places:
         if place is not None:
             at, nodes, seconds, later = place
             self.profile.give_back(at, nodes, seconds, later)
-            self._sought.clear()
+            self._sought = _Sought()
         return place
 
     def earliest(self, job: JobView, nodes: int) -> int | None:
         """The first entry of the profile from which it has so many nodes."""
         seconds = length(job, nodes)
-        # While nothing comes free, who needs more in both than another does not find a place before that one's.
-        size, span = nodes.bit_length(), frexp(seconds)[1]
-        since = max(
-            (at for (less, shorter), at in self._sought.items() if less < size and shorter < span),
-            default=0.0,
-        )
+        since = self._sought.latest(nodes, seconds)
         entry = self.profile.earliest(nodes, seconds, bisect_left(self.profile.times, since))
         if entry is not None:
-            self._sought[size, span] = max(self._sought.get((size, span), 0.0), self.profile.times[entry])
+            self._sought.note(nodes, seconds, self.profile.times[entry])
         return entry
 
     def take(self, job: JobView, entry: int, nodes: int, left: Place | None) -> float:
@@ -171,7 +165,7 @@ class Places:
         """A job has ended, which was to have these nodes up to ``end``."""
         if end > now:
             self.profile.add(now, end, nodes)
-            self._sought.clear()
+            self._sought = _Sought()
             self._opened = _hull(self._opened, (now, end))
 
     def _due(self, now: float) -> list[int] | None:
@@ -201,6 +195,53 @@ class Places:
             self.looking = [*filter(None, map(backlog.get, due)), *newcomers]
             waiting, new = len(backlog), len(newcomers)
         return waiting == len(self._of) + len(self._without) + new
+
+
+class _Sought:
+    """Where places were found. While nothing comes free, who needs no less than another, in nodes and in time, does not
+    find a place before that one's: those of the same number of nodes are compared, and of numbers with fewer digits."""
+
+    __slots__ = ("_by_digits", "_by_nodes")
+
+    def __init__(self) -> None:
+        self._by_nodes: dict[int, _Stairs] = {}
+        self._by_digits: dict[int, _Stairs] = {}
+
+    def latest(self, nodes: int, seconds: float) -> float:
+        """No such place begins before this."""
+        same, digits = self._by_nodes.get(nodes), nodes.bit_length()
+        since = 0.0 if same is None else same.latest(seconds)
+        for fewer, stairs in self._by_digits.items():
+            if fewer < digits and (at := stairs.latest(seconds)) > since:
+                since = at
+        return since
+
+    def note(self, nodes: int, seconds: float, at: float) -> None:
+        """This was the first place for so many nodes and seconds."""
+        self._by_nodes.setdefault(nodes, _Stairs()).note(seconds, at)
+        self._by_digits.setdefault(nodes.bit_length(), _Stairs()).note(seconds, at)
+
+
+class _Stairs:
+    """Starts by length: the longer, the later; who is longer than another and no later is left out."""
+
+    __slots__ = ("_lengths", "_starts")
+
+    def __init__(self) -> None:
+        self._lengths: list[float] = []
+        self._starts: list[float] = []
+
+    def latest(self, seconds: float) -> float:
+        """The latest start of those that are no longer than this."""
+        i = bisect_right(self._lengths, seconds)
+        return self._starts[i - 1] if i else 0.0
+
+    def note(self, seconds: float, at: float) -> None:
+        i = bisect_right(self._lengths, seconds)
+        if i and self._starts[i - 1] >= at:
+            return
+        last = bisect_right(self._starts, at, i)
+        self._lengths[i:last], self._starts[i:last] = [seconds], [at]
 
 
 def _hull(gap: Gap | None, other: Gap) -> Gap:

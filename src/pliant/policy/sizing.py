@@ -11,6 +11,13 @@ from pliant.policy.resizing import Limit, largest, pays, preferred, smallest
 from pliant.policy.view import ClusterView, JobView, Reason, Resize
 
 
+class Able(NamedTuple):
+    """Who can give nodes, who is to give first at the front, and the ``surplus`` of them all."""
+
+    entries: list[tuple[float, int, JobView]]
+    surplus: int
+
+
 class Sizing(NamedTuple):
     """One value of the axis.
 
@@ -34,16 +41,23 @@ class Sizing(NamedTuple):
         Just enough: where a job with a factor has to give more than was asked of it, the donors keep
         every step that has become superfluous.
         """
-        heap: list[tuple[float, int, JobView]] = []
+        able = self.able(donors, sizes, floor)
+        return self.take_of(able, sizes, need, floor) if able.surplus >= need else None
+
+    def able(self, donors: Iterable[JobView], sizes: Mapping[int, int], floor: Limit) -> Able:
+        """Those of the donors who can give."""
+        able: list[tuple[float, int, JobView]] = []
         surplus = 0
         for job in donors:
             above = sizes[job.id] - floor(job)
             if above > 0:
                 surplus += above
-                heap.append((-self.measure(job, sizes[job.id]), job.id, job))
-        if surplus < need:
-            return None
-        heapify(heap)
+                able.append((-self.measure(job, sizes[job.id]), job.id, job))
+        return Able(sorted(able), surplus)
+
+    def take_of(self, able: Able, sizes: Mapping[int, int], need: int, floor: Limit) -> dict[int, int]:
+        """As ``take``, from those who can give, who have enough."""
+        heap = able.entries.copy()
         left: dict[int, int] = {}
         givers: dict[int, JobView] = {}
         while need > 0:

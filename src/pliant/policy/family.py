@@ -346,6 +346,7 @@ class _Kinds:
         self._spare = guard.leaves(self._have, NEVER)
         self._left_s = self._slack_s = 0.0
         self._known: dict[tuple[int, Limit], int] = {}
+        self._possible: set[tuple[int, Limit]] | None = None
         if guard.reservation is not None:
             at = guard.reservation.at
             self._left_s = at - prospect.now - cost
@@ -355,11 +356,13 @@ class _Kinds:
         """Whether anybody may have a plan: where donors have but few nodes, each number of them is tried."""
         if self._prospect.donors.surplus > FEW or self._guard.reservation is None:
             return True
-        return any(
-            self._left(need, floor) >= 0
+        self._possible = {
+            (need, floor)
             for floor in {floor for _, floor in self._sizing.attempts}
             for need in range(1, self._prospect.able(self._sizing, floor).surplus + 1)
-        )
+            if self._left(need, floor) >= 0
+        }
+        return bool(self._possible)
 
     def spans(self, row: Like) -> Iterable[Span]:
         """Of those who may have a plan."""
@@ -392,7 +395,10 @@ class _Kinds:
 
     def _may(self, size: int, floor: Limit) -> bool:
         """Whether any job may have a plan with this size."""
-        return self._left(size - self._have, floor) >= 0 or self._left(size - self._spare, floor) >= 0
+        before, after = size - self._have, size - self._spare
+        if self._possible is not None:
+            return (before, floor) in self._possible or (after, floor) in self._possible
+        return self._left(before, floor) >= 0 or self._left(after, floor) >= 0
 
     def _may_all(self, tries: list[tuple[int, Limit]], late: list[bool]) -> bool:
         """Whether jobs have a plan that are ``late`` with some of the sizes, ending after the guarded one can start."""

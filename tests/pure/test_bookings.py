@@ -345,7 +345,7 @@ def test_a_trace_with_a_reservation() -> None:
     figures = json.loads(command("simulate", "t.swf", "--reservations", "r.toml", "--json"))
     assert (figures["reserved_node_s"], figures["reserved_late_node_s"]) == (30.0, 0.0)
     assert figures["capacity_node_s"] == 4 * 32.0 - 30.0
-    assert "reserved_node_s" not in json.loads(command("simulate", "t.swf", "--json"))
+    assert json.loads(command("simulate", "t.swf", "--json"))["reserved_node_s"] == 0
     rows = json.loads(
         command("simulate", "t.swf", *words[:2], "--policy", "easy,fcfs", "--workers", "1", "--json")
     )
@@ -407,6 +407,6 @@ def test_reservations_from_a_program() -> None:
         pliant.simulate(jobs, Conservative, 4, reservations=tables)
     evolving = pliant.Job(0.0, 9.0, 1, nodes_max=2, job_class="evolving")
     with pytest.raises(
-        BatchError, match="job '1': it is evolving, and would grow into nodes that are reserved"
+        BatchError, match="job '1': it asks for nodes itself, and would grow into those that are reserved"
     ):
         pliant.simulate([evolving], "easy", 4, reservations=tables)

@@ -78,7 +78,7 @@ def test_as_users_write_it() -> None:
         ("least=1.5", "least=1.5: least is 1.5; it must lie in 0 .. 1"),
         ("least=nan", "least is nan"),
         ("least=-1", "least is -1"),
-        ("most=0.5", "most is 0.5; it must be 1 or more"),
+        ("most=0.5", "most is 0.5; it must lie in 1 .. 1,048,576"),
         ("most=inf", "most is inf"),
         ("most=two", "most: 'two' is no number; write least=0.5,most=2,serial=rigid"),
         ("most=", "most: '' is no number"),

@@ -8,10 +8,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from commands import command
 from typer.testing import CliRunner
 
+import pliant
 from pliant.cli import made
-from pliant.model.errors import TraceError
+from pliant.model.errors import BatchError, TraceError
 from pliant.workloads.formats.elastisim import read_elastisim
 from pliant.workloads.formats.simgrid import Speeds
 
@@ -53,3 +55,32 @@ def test_strict_refuses_it(project: Path) -> None:
 def test_the_first_job_takes_what_the_page_says(project: Path) -> None:
     first = read_elastisim(project / "jobs.json", Speeds("cluster.xml")).jobs[0]
     assert first.time(2) == pytest.approx(4 + 2 + 3 * (8 + 2))
+
+
+@pytest.mark.parametrize("name", ["jobs.json", "solver.json", "cluster.xml"])
+def test_what_a_project_names_is_not_overwritten(project: Path, name: str) -> None:
+    (project / "conf.json").write_text('{"jobs_file": "jobs.json", "platform_file": "cluster.xml"}')
+    before = (project / name).read_bytes()
+    with pytest.raises(BatchError, match="is an input"):
+        command("simulate", "conf.json", "--policy", "easy", "--jobs-csv", name)
+    with pytest.raises(BatchError, match="is an input"):
+        command(
+            "simulate", "jobs.json", "--platform", "cluster.xml", "--policy", "easy", "--evalys-csv", name
+        )
+    assert (project / name).read_bytes() == before
+
+
+def test_nodes_without_a_speed_are_told(project: Path) -> None:
+    (project / "cluster.xml").write_text((project / "cluster.xml").read_text().replace('"1Gf"', '"0Gf"'))
+    with pytest.raises(TraceError, match=r"of nodes without a speed|take no time"):
+        command("simulate", "jobs.json", "--platform", "cluster.xml", "--strict")
+
+
+def test_adaptive_jobs_and_reservations_do_not_go_together(project: Path) -> None:
+    with pytest.raises(BatchError, match="job '2': it asks for nodes itself"):
+        pliant.simulate(
+            project / "jobs.json",
+            "easy",
+            platform="cluster.xml",
+            reservations=[{"start": 5, "end": 9, "nodes": 1}],
+        )

@@ -32,6 +32,8 @@ from pliant.study.simulation import Sink, simulation
 from pliant.workloads.beliefs import EXACT
 from pliant.workloads.data import NONE
 from pliant.workloads.estimates import REQUESTED
+from pliant.workloads.formats.elastisim import named_files
+from pliant.workloads.sources import ELASTISIM
 from pliant.workloads.unmapped import refused
 
 QUIET_S = 2.0
@@ -137,6 +139,7 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
     files = Files(jobs_csv, records, swf, convert, evalys_csv, command_of(context))
     outputs = Outputs(report, files, as_json)
     read = [workload, platform, cost, failures, partitions, reservations]
+    read += [str(file) for file in named_files(Path(workload))] if workload.endswith(ELASTISIM) else []
     outputs.check(grid, [*read, *(text for name in names for text in inputs_of(name))])
     if report is None and (shares or seeds > 1 or len(names) > 1 or grid.windows > 1):
         _study(grid, workers, outputs)

@@ -92,7 +92,7 @@ def _table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str], by: str) -> T
         cells = [cell for cell, (_, wanted) in zip(about, heads, strict=True) if wanted]
         cells += [_ratio(row[key]) for key in keys]
         cells += [_share(row["later_1_percent"]), _share(row["later_10_percent"]), _time(row["worst_s"])]
-        table.add_row(*cells)
+        table.add_row(*map(Text, cells))
     if not by:
         table.caption = (
             f"Later, in % of the jobs: a job's turnaround is longer, by more than {LATER_S:g} s too."

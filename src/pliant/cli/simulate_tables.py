@@ -21,7 +21,7 @@ def simulation_table(title: str, figures: dict[str, Any]) -> Table:
     table.add_column(justify="right")
     for section in shown(figures):
         for label, text in section:
-            table.add_row(label, text)
+            table.add_row(Text(label), Text(text))
         table.add_section()
     return table
 
@@ -132,7 +132,7 @@ def _rows(result: Mapping[str, Any], keys: Sequence[str]) -> Table:
         first = ("as is" if percent is None else f"{percent:g} %", row["policy"], str(row["runs"]))
         cells = [cell for cell, (_, wanted) in zip(first, heads, strict=True) if wanted]
         cells += [_cell(row[key], TITLES[key][1]) for key in keys]
-        shown.add_row(*cells)
+        shown.add_row(*map(Text, cells))
     return shown
 
 

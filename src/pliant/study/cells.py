@@ -30,6 +30,9 @@ FIGURES = (
     "resizes_failed",
     "left_out",
     "too_wide",
+    "too_long",
+    "reserved_node_s",
+    "reserved_late_node_s",
     "failed",
     "promised",
     "promises_broken",
@@ -93,7 +96,11 @@ def one(  # noqa: PLR0913, PLR0917 -- a task has its arguments in order
     with files.opened(made, wish.text) as (listeners, keep):
         ended = made.run(*listeners, *([turns] if kept.turnarounds else []), keep=keep)
     end = ended.end
-    out = {"left_out": load.left_out, "too_wide": len(load.too_wide)}
+    out = {
+        "left_out": load.left_out,
+        "too_wide": len(load.too_wide),
+        "too_long": len(load.too_long),
+    }
     figures = {
         key: out[key] if key in out else getattr(end if key in end._fields else ended.metrics, key)
         for key in FIGURES

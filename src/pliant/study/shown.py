@@ -82,6 +82,7 @@ _ONLY_WITH = {
     "left_out": ("left_out",),
     "too_wide": ("too_wide",),
     "too_long": ("too_long",),
+    "reserved_node_s": ("reserved_node_s",),
     "reserved_late_node_s": ("reserved_late_node_s",),
     "paused_node_s": ("useful_utilisation",),
     "resizes_withdrawn": ("resizes_withdrawn",),

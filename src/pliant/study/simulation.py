@@ -62,12 +62,15 @@ class Ended(NamedTuple):
         return {
             "left_out": load.left_out,
             "too_wide": len(load.too_wide),
+            "too_long": len(load.too_long),
             "jobs": end.jobs if load.counted is None else len(load.counts),
             **within,
             **_shown(self.metrics),
             "node_failures": end.node_failures,
             "requeued": end.requeued,
             "lost_node_s": end.lost_node_s,
+            "reserved_node_s": end.reserved_node_s,
+            "reserved_late_node_s": end.reserved_late_node_s,
             "energy_kwh": end.energy_kwh,
             "off_node_h": end.off_node_h,
             "boots": end.boots,
@@ -75,12 +78,7 @@ class Ended(NamedTuple):
             "jobs_per_cpu_s": end.jobs / cpu_s if cpu_s > 0 else None,
             "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             **self._of_partitions(load),
-            **self._of_bookings(load),
         }
-
-    def _of_bookings(self, load: Workload) -> dict[str, float]:
-        keys = ("reserved_node_s", "reserved_late_node_s") if load.bookings else ()
-        return {key: getattr(self.end, key) for key in keys}
 
     def _of_partitions(self, load: Workload) -> dict[str, Any]:
         if load.partitions is None:
@@ -95,7 +93,7 @@ class Ended(NamedTuple):
             }
             for partition in load.partitions.each
         }
-        return {"too_long": len(load.too_long), "partitions": of_each}
+        return {"partitions": of_each}
 
 
 def _shown(metrics: RunMetrics) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pliant.model.jobs import JobClass
 from pliant.model.keys import count_of, known, seconds_of, table_of, text_of
 from pliant.model.limits import MOST_NODES
 from pliant.model.nearest import nearest
+from pliant.model.speedup import Phases
 from pliant.workloads.job import SimJob
 from pliant.workloads.partitions import Partitions
 
@@ -29,7 +30,9 @@ def read_bookings(path: Path) -> tuple[Booking, ...]:
 
 def bookings_of(tables: Any, where: str = "reservations") -> tuple[Booking, ...]:
     """The reservations that these tables describe, with the keys of a file's; BatchError begins with ``where``."""
-    if not isinstance(tables, Sequence) or isinstance(tables, str) or not tables:
+    if not isinstance(tables, Sequence) or isinstance(tables, str):
+        raise BatchError(f"{where}: {tables!r} is no list of reservations")
+    if not tables:
         raise BatchError(f"{where}: there are no reservations; add at least one [[reservation]] table")
     return in_order(
         [
@@ -68,9 +71,11 @@ def check_booked(
         for i, each in enumerate(partitions.each):
             check_bookings(of_partition(bookings, each.name, i), each.nodes, f"partition {each.name!r} has")
     for job in jobs if bookings else ():
-        if job.spec.job_class is JobClass.EVOLVING:
+        spec = job.spec
+        asks = isinstance(spec.model, Phases) and spec.model.asks  # a malleable job that asks for nodes too
+        if spec.job_class is JobClass.EVOLVING or asks:
             raise BatchError(
-                f"job {job.spec.name!r}: it is evolving, and would grow into nodes that are reserved: give no "
+                f"job {spec.name!r}: it asks for nodes itself, and would grow into those that are reserved: give no "
                 "--reservations, or --rigid"
             )
 

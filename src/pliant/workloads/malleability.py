@@ -16,6 +16,7 @@ import msgspec
 
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.model.limits import MOST_NODES
 from pliant.model.nearest import nearest
 from pliant.model.speedup import Amdahl
 from pliant.workloads.job import SimJob
@@ -103,8 +104,10 @@ def read_conversion(text: str) -> Conversion:
         raise BatchError(
             f"{wrong} least is {least:g}; it must lie in 0 .. 1, as a job must allow its own size"
         )
-    if not 1 <= most < math.inf:
-        raise BatchError(f"{wrong} most is {most:g}; it must be 1 or more, as a job must allow its own size")
+    if not 1 <= most <= MOST_NODES:
+        raise BatchError(
+            f"{wrong} most is {most:g}; it must lie in 1 .. {MOST_NODES:,}, as a job must allow its own size"
+        )
     return Conversion(least, most, serial)
 
 

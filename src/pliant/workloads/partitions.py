@@ -80,7 +80,9 @@ def read_partitions(path: Path) -> Partitions:
 
 def partitions_of(tables: Any, where: str = "partitions") -> Partitions:
     """The partitions that these tables describe, with the keys of a file's; BatchError begins with ``where``."""
-    if not isinstance(tables, Sequence) or isinstance(tables, str) or not tables:
+    if not isinstance(tables, Sequence) or isinstance(tables, str):
+        raise BatchError(f"{where}: {tables!r} is no list of partitions")
+    if not tables:
         raise BatchError(f"{where}: there are no partitions; add at least one [[partition]] table")
     fields: set[str] = set()
     partitions: list[Partition] = []

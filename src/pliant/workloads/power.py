@@ -10,6 +10,7 @@ from pliant.model.nearest import nearest
 from pliant.workloads.durations import duration
 
 FORM = "idle=100,busy=200[,off=5,after=10min,boot=2min]"
+MOST_W = 1e9
 WATTS = ("idle", "busy", "off")
 KEYS = (*WATTS, "after", "boot")
 
@@ -48,6 +49,6 @@ def _watts(text: str, where: str) -> float:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not 0 <= number < math.inf:
-        raise BatchError(f"{where}: {text!r} is no number of watts, 0 or more")
+    if not 0 <= number <= MOST_W:
+        raise BatchError(f"{where}: {text!r} is no number of watts, 0 to {MOST_W:g}")
     return number

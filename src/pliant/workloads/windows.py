@@ -282,7 +282,8 @@ def _grown(times: Sequence[float], first: int, last: int, margin: Length) -> tup
         return _around_jobs(len(times), first, last, int(margin.amount))
     below = times[first] if first < len(times) else times[-1]
     above = times[last - 1] if last else times[0]
-    return bisect_left(times, below - margin.amount), bisect_left(times, above + margin.amount)
+    low, high = bisect_left(times, below - margin.amount), bisect_left(times, above + margin.amount)
+    return min(low, first), max(high, last)
 
 
 def _checked(cut: Cut, window: Window, where: str, times: Sequence[float] = ()) -> Cut:

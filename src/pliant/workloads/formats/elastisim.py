@@ -92,6 +92,26 @@ def read_elastisim(path: Path, speeds: Speeds = Speeds()) -> ElastiSim:  # noqa:
     return ElastiSim(jobs, platform.nodes, rows)
 
 
+def named_files(path: Path) -> list[Path]:
+    """The files that the job file or configuration ``path`` names, as far as they can be read: nothing is to be
+    written there."""
+    try:
+        data = _read(path)
+        if not isinstance(data, Mapping):
+            return []
+        if "jobs_file" in data:
+            named = [(str(data["jobs_file"]), "job file")]
+            named += [(str(data["platform_file"]), "platform")] if "platform_file" in data else []
+            files = [_find(path, name, what) for name, what in named]
+            return [*files, *named_files(files[0])]
+        models = {
+            str(job.get("application_model")) for job in data.get("jobs", ()) if isinstance(job, Mapping)
+        }
+        return [_find(path, name, "application model") for name in sorted(models)]
+    except (TraceError, RecursionError, OSError):
+        return []  # whoever simulates it is told
+
+
 def _read(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))

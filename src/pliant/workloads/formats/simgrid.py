@@ -131,7 +131,9 @@ def _speed(text: str, what: str) -> float:
 
 
 def _bandwidth(text: str, what: str) -> float:
-    return _number(text, BANDWIDTHS, what)
+    if not (bytes_s := _number(text, BANDWIDTHS, what)):
+        raise ValueError(f"{what}: {text!r} is nothing; it must be above 0")
+    return bytes_s
 
 
 def _seconds(text: str, what: str) -> float:
@@ -198,7 +200,7 @@ class _Reader:
         )
         return Platform(
             nodes=sum(hosts.number for hosts in nodes),
-            node_flops=_speed(like.element.get("speed", ""), f"{like.name}: speed"),
+            node_flops=_speed(like.element.get("speed", ""), f"{like.name}: speed") or None,
             link=_link(like, "bw", "lat"),
             duplex=like.element.get("sharing_policy", "SPLITDUPLEX") != "SHARED",
             backbone=_link(like, "bb_bw", "bb_lat"),
@@ -208,7 +210,7 @@ class _Reader:
                 sum(hosts.number for hosts in storage),
             ),
             gpus=int(gpus) if gpus.isdecimal() else 0,
-            gpu_flops=_speed(flops, f"{like.name}: flops_per_gpu") if flops else None,
+            gpu_flops=(_speed(flops, f"{like.name}: flops_per_gpu") or None) if flops else None,
             gpu_link=_bandwidth(gpu_link, f"{like.name}: gpu_to_gpu_bw") if gpu_link else None,
             buffer=_buffer(like),
             unmapped=tuple(self.unmapped),

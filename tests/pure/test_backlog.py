@@ -118,7 +118,6 @@ def test_it_finds_whom_a_look_at_all_finds(
         assert backlog.get(number) is next((job for job in there if job.id == number), None)
 
 
-@settings(max_examples=200)
 @given(indexes_(), st.integers(0, 130), st.integers(0, 6), st.lists(spans_, min_size=6, max_size=6))
 def test_of_those_who_are_alike_it_tells_the_first(
     asked: Asked, after: int, nodes: int, spans: list[tuple[Span, ...]]

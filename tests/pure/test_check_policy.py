@@ -144,6 +144,7 @@ def found(policy: Any, **options: Any) -> str:
     return message
 
 
+@pytest.mark.long
 def test_the_smallest_workload_is_found() -> None:
     message = found(BeyondBounds, examples=10)
     assert message.count("job 1: ") == 1

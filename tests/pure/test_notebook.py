@@ -14,6 +14,7 @@ from pliant import testing
 PATH = ROOT / "docs/simulate.ipynb"
 
 
+@pytest.mark.long
 def test_the_notebook_shows_what_is_stored_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers that have changed fail; how wide a table is set does not matter."""
     for variable in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):

@@ -180,6 +180,7 @@ def test_harm_by_hand() -> None:
     assert found.p95 == -50.0  # of so few, the last but one
 
 
+@pytest.mark.long
 def test_on_the_trace_entitled_harms_nobody_and_the_others_do(tmp_path: Path) -> None:
     folder = Path(os.environ.get("PLIANT_TRACES", "../shared/traces"))
     found = harm.traces_there(folder, quick=True)

@@ -28,7 +28,7 @@ test: check
 	$(BIN)/python -m pytest -q -n 3 -m "not long" tests/live
 
 long: setup
-	$(BIN)/python -m pytest -q -n auto -m long tests/pure
+	PLIANT_EXAMPLES=100 $(BIN)/python -m pytest -q -n auto -m long tests/pure
 	$(BIN)/python -m pytest -q -n 2 -m long tests/live
 
 cluster: setup

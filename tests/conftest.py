@@ -1,12 +1,19 @@
-"""One Hypothesis profile: no deadline for a single example, and what is needed to repeat a failure. And signals as
-they are in a terminal: a shell that starts the tests in the background has them, and what they start, ignore SIGINT."""
+"""One Hypothesis profile: no deadline for a single example, and what is needed to repeat a failure; PLIANT_EXAMPLES says
+how many examples a property that does not say so itself is tried with. And signals as they are in a terminal: a shell
+that starts the tests in the background has them, and what they start, ignore SIGINT."""
 
+import os
 import signal
 
 from hypothesis import HealthCheck, settings
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile(
-    "pliant", deadline=None, print_blob=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+    "pliant",
+    deadline=None,
+    print_blob=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=int(os.environ.get("PLIANT_EXAMPLES", "60")),
 )
 settings.load_profile("pliant")

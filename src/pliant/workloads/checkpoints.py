@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pliant.model.errors import BatchError
 from pliant.workloads.durations import duration
+from pliant.workloads.keyed import keyed
 
 FORM = "interval=30min,cost=20s[,restart=1min]"
 
@@ -22,17 +22,10 @@ class Checkpoints(NamedTuple):
 def read_checkpoints(text: str) -> Checkpoints:
     """Checkpoints as a user writes them: see ``FORM``. BatchError says what is wrong."""
     wrong = f"checkpoint: {text}:"
-    given: dict[str, str] = {}
-    for part in text.split(","):
-        key, _, value = (word.strip() for word in part.partition("="))
-        if key not in ("interval", "cost", "restart"):
-            raise BatchError(f"{wrong} {key!r} is none of interval, cost and restart; write {FORM}")
-        if key in given:
-            raise BatchError(f"{wrong} {key} is there twice; write {FORM}")
-        given[key] = value
-    for key in ("interval", "cost"):
-        if key not in given:
-            raise BatchError(f"{wrong} {key} is missing; write {FORM}")
+    keys = {"interval": True, "cost": True, "restart": False}
+    given = keyed(
+        text, keys, wrong, lambda key: f"{key!r} is none of interval, cost and restart", f"write {FORM}"
+    )
     return Checkpoints(
         duration(given["interval"], f"{wrong} interval"),
         duration(given["cost"], f"{wrong} cost", or_none=True),

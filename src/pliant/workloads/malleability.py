@@ -20,6 +20,7 @@ from pliant.model.limits import MOST_NODES
 from pliant.model.nearest import nearest
 from pliant.model.speedup import Amdahl
 from pliant.workloads.job import SimJob
+from pliant.workloads.keyed import keyed
 
 SERIAL_PER_MILLE = (50, 45, 40, 35, 30, 25, 20, 15, 10, 5, 1)
 """The serial fractions that a job may be given, most serial first."""
@@ -86,16 +87,15 @@ def read_conversion(text: str) -> Conversion:
         return PUBLISHED
     wrong = f"conversion: {text}:"
     write = f"write published, or some of {FORM}"
-    said: dict[str, str] = {}
+    keys = dict.fromkeys(Conversion.__struct_fields__, False)
+
+    def unknown(key: str) -> str:
+        return f"there is no {key!r}{nearest(key, ['published', *keys])}"
+
     for part in text.split(","):
-        key, equals, value = (word.strip() for word in part.partition("="))
-        if key not in Conversion.__struct_fields__ or not equals:
-            raise BatchError(
-                f"{wrong} there is no {key!r}{nearest(key, ['published', *Conversion.__struct_fields__])}; {write}"
-            )
-        if key in said:
-            raise BatchError(f"{wrong} {key} is there twice; {write}")
-        said[key] = value
+        if "=" not in part:  # it may be a misspelt published
+            raise BatchError(f"{wrong} {unknown(part.strip())}; {write}")
+    said = keyed(text, keys, wrong, unknown, write)
     serial = said.pop("serial", RIGID)
     if serial not in (RIGID, MALLEABLE):
         raise BatchError(f"{wrong} serial is {serial!r}; it must be {RIGID} or {MALLEABLE}")

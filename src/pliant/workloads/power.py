@@ -8,27 +8,19 @@ from pliant.history.energy import Power
 from pliant.model.errors import BatchError
 from pliant.model.nearest import nearest
 from pliant.workloads.durations import duration
+from pliant.workloads.keyed import keyed
 
 FORM = "idle=100,busy=200[,off=5,after=10min,boot=2min]"
 MOST_W = 1e9
 WATTS = ("idle", "busy", "off")
-KEYS = (*WATTS, "after", "boot")
+KEYS = {"idle": True, "busy": True, "off": False, "after": False, "boot": False}
+"""Whether each is needed."""
 
 
 def read_power(text: str) -> Power:
     """The power of a node, in the form of ``FORM``; watts and times. BatchError says what is wrong."""
     wrong = f"energy: {text}:"
-    given: dict[str, str] = {}
-    for part in text.split(","):
-        key, _, value = (word.strip() for word in part.partition("="))
-        if key not in KEYS:
-            raise BatchError(f"{wrong} there is no {key!r}{nearest(key, KEYS)}; write {FORM}")
-        if key in given:
-            raise BatchError(f"{wrong} {key} is there twice; write {FORM}")
-        given[key] = value
-    for key in ("idle", "busy"):
-        if key not in given:
-            raise BatchError(f"{wrong} {key} is missing; write {FORM}")
+    given = keyed(text, KEYS, wrong, lambda key: f"there is no {key!r}{nearest(key, KEYS)}", f"write {FORM}")
     for key in ("off", "boot"):
         if key in given and "after" not in given:
             raise BatchError(f"{wrong} {key} changes nothing where nodes are never switched off; give after")

@@ -61,8 +61,8 @@ class Workload(NamedTuple):
     a batch does, ``fixed`` says that no seed changes the jobs, and ``left_out`` how many of a trace did not run.
     ``hurried``: it states itself how long resizes may take.
     ``too_wide`` were left out too: they need more nodes than there are. ``began`` is what time 0 is, in seconds since
-    1970, None if nobody knows. Of ``windows`` that can be cut out of it this is one, and the jobs from the first to
-    before the last of ``counted`` are those that count; all, if that is None. ``unmapped`` is what it has that is not
+    1970, None if nobody knows. The jobs from the first to before the last of ``counted`` are those that count; all, if
+    that is None. ``unmapped`` is what it has that is not
     simulated.
     """
 
@@ -83,7 +83,6 @@ class Workload(NamedTuple):
     power: Power | None = None
     unmapped: Sequence[Unmapped] = ()
     began: float | None = None
-    windows: int = 1
     counted: tuple[int, int] | None = None
     warm_s: float = math.inf
     """So long is simulated before the first job that counts, if something was cut off before that."""
@@ -254,11 +253,10 @@ def _settings(load: Workload, jobs: Sequence[SimJob], wish: Wish) -> Settings:
 def _windowed(load: Workload, wish: Wish, window: Window) -> Workload:
     """What of the workload is in the window, with the jobs before and after it."""
     jobs = sorted(load.jobs, key=attrgetter("spec.submit_s"))
-    found = cuts(jobs, window, wish.text, load.began)
-    cut = found[wish.cut]
+    cut = cuts(jobs, window, wish.text, load.began)[wish.cut]
     counted = (cut.begin - cut.low, cut.end - cut.low)
     warm_s = jobs[cut.begin].spec.submit_s - jobs[cut.low].spec.submit_s if cut.low else math.inf
-    return load._replace(jobs=cut_out(jobs, cut), windows=len(found), counted=counted, warm_s=warm_s)
+    return load._replace(jobs=cut_out(jobs, cut), counted=counted, warm_s=warm_s)
 
 
 def _longest_s(jobs: Sequence[SimJob]) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from heapq import heappop, heappush
 from operator import attrgetter
 from typing import Any
 
@@ -22,12 +21,12 @@ from pliant.model.jobs import Bounds, JobClass, JobState
 from pliant.model.nodes import NodeSet, lowest_bits, without
 from pliant.model.wishes import Wish
 from pliant.policy.view import Policy
-from pliant.sim.booked import Booked, Held
+from pliant.sim.booked import Booked
 from pliant.sim.breakdowns import MOST_REQUEUES, Breakdowns
 from pliant.sim.checkpoints import Saved
+from pliant.sim.clock import Clock
 from pliant.sim.conditions import PLAIN, Conditions, Place, SimEnd
 from pliant.sim.evolving import new_run
-from pliant.sim.instant import Instant
 from pliant.sim.refusals import Watch, check_dependencies, check_jobs, stuck
 from pliant.sim.running import Follower, Former, RunningJob, leaving
 from pliant.workloads.job import SimJob
@@ -41,7 +40,7 @@ KILLED = 143
 """Exit code of a job that was ended: 128 + SIGTERM, as a shell shows it."""
 
 
-class Simulator:
+class Simulator(Clock):
     """Runs ``jobs`` on ``nodes`` nodes; ``sink`` gets every record. It may be one of several beside each other
     (``sim/beside.py``): its place among them says which nodes it has, and how its jobs are numbered.
 
@@ -60,6 +59,7 @@ class Simulator:
         sink: Callable[[r.Record], None] | None = None,
     ) -> None:
         settings, starting, instant, failures, self._checkpoints, place, bookings, power = conditions
+        super().__init__(instant)
         ordered = sorted(jobs, key=attrgetter("spec.submit_s"))
         if place is None:
             check_jobs(jobs, nodes)
@@ -82,30 +82,16 @@ class Simulator:
         energy = (self._energy.add,) if self._energy is not None else ()
         self._sinks = (*energy, sink) if sink is not None else energy
         self._starting = starting
-        self._happen = {
-            Instant.TOGETHER: self._together,
-            Instant.PYSS: self._in_pyss_order,
-            Instant.ELASTISIM: self._one_by_one,
-        }[instant]
         self._progress: Callable[[int], None] | None = None
         self._failures = failures
         outages = failures.outages(nodes, place.first) if failures is not None else ()
         # Of a machine alone, failures count from its first submission on: a trace may begin years after time 0.
         self._breakdowns = Breakdowns(outages, nodes, ordered[0].spec.submit_s if place.count == 1 else 0.0)
         self._watch = Watch()
-        self._heap: list[
-            tuple[float, int, Callable[[Any, int], None], RunningJob | Former | Follower | Held, int]
-        ] = []
-        self._order = 0
         self._runs: dict[int, RunningJob] = {}
-        self._events: list[e.Event] = []
         self._wishes: list[e.Event] = []
-        self._wake = NEVER
-        self._now = 0.0
         self._next = 0
         self._due = self._jobs[0].spec.submit_s if self._jobs else NEVER
-        self.next = NEVER
-        """When something happens next, as far as it is known from what has happened here."""
         self.over = False
         """Whether all jobs have ended, and all nodes are clean."""
         self._submitted = self._ended = self._calls = self._requeued = 0
@@ -202,66 +188,6 @@ class Simulator:
             *(self._energy.use() if self._energy is not None else ()),
         )
 
-    def _together(self) -> None:
-        """All that happens now, in one call of the core."""
-        now, heap = self._now, self._heap
-        while heap and heap[0][0] <= now:
-            _, _, happen, run, turn = heappop(heap)
-            happen(run, turn)
-        if self._breakdowns.at <= now:
-            self._break_down()
-        while self._due <= now:
-            self._submit_next()
-        if self._wake <= now:
-            self._tick()
-        self._tell()
-
-    def _in_pyss_order(self) -> None:
-        """All that happens now, in the calls that ``Instant.PYSS`` describes.
-
-        What frees processors without a pass is told with what comes next: a call is one pass.
-        """
-        now, heap, known = self._now, self._heap, self.core.state.jobs
-        ends: list[tuple[Any, int, bool]] = []
-        while heap and heap[0][0] <= now:
-            _, _, happen, run, turn = heappop(heap)
-            early = False
-            if happen == self._finish and turn == run.turn:
-                early = known[run.number].expected_end > now
-                ends.append((run, turn, early))
-            if not early:
-                happen(run, turn)
-        if self._breakdowns.at <= now:
-            self._break_down()
-        if self._wake <= now:
-            self._tick()
-        while self._due <= now:
-            self._submit_next()
-            self._tell()
-        for run, turn, early in ends:  # in the order in which they were started
-            if early:
-                self._finish(run, turn)
-            else:
-                self._events.append(e.Tick())  # its processors are free already: only the pass is due
-            self._tell()
-        self._tell()
-
-    def _one_by_one(self) -> None:
-        """All that happens now, in the calls that ``Instant.ELASTISIM`` describes."""
-        now, heap = self._now, self._heap
-        while heap and heap[0][0] <= now:
-            _, _, happen, run, turn = heappop(heap)
-            happen(run, turn)
-            self._tell()
-        if self._breakdowns.at <= now:
-            self._break_down()
-        if self._wake <= now:
-            self._tick()
-        self._tell()
-        while self._due <= now:
-            self._submit_next()
-            self._tell()
-
     def _break_down(self) -> None:
         runs = () if self._checkpoints is None else self._runs.values()
         self._events += self._breakdowns.events(self._now, runs)
@@ -304,15 +230,6 @@ class Simulator:
                 self._carry_out[type(command)](command)
             if booked is not None:
                 booked.claim(self.core.state.free_mask, self._now)
-
-    def _hear(self, event: e.Event) -> None:
-        self._events.append(event)
-
-    def _at(
-        self, time: float, happen: Callable[[Any, int], None], run: RunningJob | Former | Follower | Held
-    ) -> None:
-        self._order += 1
-        heappush(self._heap, (time, self._order, happen, run, run.turn))
 
     # ---- commands ------------------------------------------------------------------------------------
 

@@ -117,6 +117,8 @@ class Loop:
         self._keep = False
         self._left_open = False
         """Whether one that stays open was asked for: the next takes its place, whatever the size is then."""
+        self._resizing = False
+        """Whether the ranks have stopped for a resize that is not over."""
         self._speaks = context.speaks
         if begin:
             self._pace.totals = Totals(begin.should_s, begin.paced_s)
@@ -226,6 +228,7 @@ class Loop:
 
     def _resize(self, decision: Decision) -> None:
         context = self._context
+        self._resizing = True
         self._pace.end(self._step, time.perf_counter())
         totals = self._pace.totals
         snapshot = context.snapshot(self._step, self._total, self._lag, totals.should_s, totals.paced_s)
@@ -240,6 +243,7 @@ class Loop:
                 self._take_up(slots.sleep(context))
         else:
             resized = resize.perform(context, decision, self._situation(), snapshot, steps=self._are_short())
+        self._resizing = False
         if context.released:
             raise Released
         if resized:
@@ -274,7 +278,10 @@ class Loop:
             context.connection.send(Progress(context.epoch, fraction, pace_s=should_s, paced_s=paced_s))
 
     def _end(self) -> None:
-        """No step will come: what is open fails, and the scheduler learns that it need not ask."""
+        """No step will come: what is open fails, and the scheduler learns that it need not ask. Of a job that fails in
+        a resize its end says so."""
+        if self._resizing:
+            return
         context = self._context
         context.abandon()
         if context.speaks and context.connection is not None and context.negotiation is not None:

@@ -22,7 +22,7 @@ class Entry:
     """Job ``id`` of the virtual schedule, in which it waits from ``since`` on. ``began`` is when it started there,
     ``length_s`` how long it takes, each None until it is known."""
 
-    __slots__ = ("began", "estimate_s", "id", "length_s", "nodes", "since")
+    __slots__ = ("began", "estimate_s", "id", "length_s", "nodes", "since", "work")
 
     def __init__(self, number: int, nodes: int, estimate_s: float, since: float = 0.0) -> None:
         self.id = number
@@ -31,6 +31,8 @@ class Entry:
         self.since = since
         self.began: float | None = None
         self.length_s: float | None = None
+        self.work = estimate_s * nodes
+        """In node-seconds, by the estimate."""
 
 
 class Schedule:

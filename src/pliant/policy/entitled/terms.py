@@ -1,0 +1,125 @@
+"""What a job's bounds, its user's estimate and the ratios of its times come to, kept for the passes that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from pliant.model.jobs import JobClass
+from pliant.plan.cost import ResizeCost
+from pliant.policy.resizing import up
+from pliant.policy.view import JobView
+
+SLACK_S = 1.0
+"""A job gets its nodes back when its lead is down to this."""
+KEPT = 1000
+"""Of more jobs than this nothing is kept that have ended."""
+
+
+class Step:
+    """To ``size``, the next one worth looking at; each node up to there adds ``gain`` to the job's speed, in units of
+    that at its preferred size. 0 and 0.0 if there is none."""
+
+    __slots__ = ("gain", "next", "size")
+
+    def __init__(self, size: int, gain: float) -> None:
+        self.size = size
+        self.gain = gain
+        self.next: Step | None = None
+
+
+class Terms:
+    """Of one job, by its ``bounds``: whether it is ``flexible``, so that the scheduler may choose its size at any time;
+    its ``preferred`` size, which is the one that it has in the virtual schedule; and the ends ``low`` and ``high`` of
+    what it may be given.
+
+    At ``slack_s`` of lead it has to be given its preferred size, so that it has that in time; at its smallest size each
+    second costs it ``slowed`` seconds of lead.
+    """
+
+    __slots__ = (
+        "_job", "_ratios", "_steps", "_tries", "bounds", "flexible", "high", "low", "preferred", "slack_s", "slowed",
+    )  # fmt: skip
+
+    def __init__(self, job: JobView, cost: ResizeCost) -> None:
+        bounds = self.bounds = job.bounds
+        self._job = job
+        self._ratios: dict[int, float] = {}
+        self._steps: dict[int, Step] = {}
+        self._tries: list[tuple[int, float]] = []
+        self.flexible = job.spec.job_class is JobClass.MALLEABLE and bounds.min < bounds.max
+        self.preferred = bounds.preferred
+        self.low = bounds.min if self.flexible else bounds.preferred
+        self.high = bounds.floor(bounds.max) if self.flexible else bounds.preferred
+        self.slowed = 1.0 - 1.0 / self.ratio(self.low) if self.flexible else 0.0
+        self.slack_s = SLACK_S
+        if costs(cost) and bounds.preferred != bounds.min:
+            self.slack_s = 3.0 * SLACK_S + cost.expand_s(bounds.min, bounds.preferred, job.spec.data_mb)
+
+    def ratio(self, size: int) -> float:
+        """Its time on ``size`` nodes over that at its preferred size. Without a model, what an upper bound needs:
+        linear below that, no gain above it."""
+        ratio = self._ratios.get(size)
+        if ratio is None:
+            spec, preferred = self._job.spec, self._job.spec.nodes.preferred
+            linear = spec.model is None
+            ratio = max(1.0, preferred / size) if linear else spec.speed_ratio(size, preferred)
+            self._ratios[size] = ratio
+        return ratio
+
+    def step(self, size: int) -> Step:
+        """From ``size`` on."""
+        step = self._steps.get(size)
+        if step is None:
+            more = up(self._job, size)
+            gain = (1.0 / self.ratio(more) - 1.0 / self.ratio(size)) / (more - size) if more else 0.0
+            step = self._steps[size] = Step(more, gain)
+        return step
+
+    def after(self, step: Step) -> Step:
+        """The step that follows."""
+        following = step.next
+        if following is None:
+            following = step.next = self.step(step.size)
+        return following
+
+    def tries(self, certain: float) -> list[tuple[int, float]]:
+        """The sizes that it may start early with, ascending, and how long it needs each for: that share of its
+        estimate."""
+        if not self._tries:
+            size = self.low
+            while size:
+                self._tries.append((size, certain * self._job.spec.walltime_s * self.ratio(size)))
+                twice = self.bounds.floor(2 * size) if self.flexible else 0
+                size = twice if twice > size else 0
+        return self._tries
+
+    def lasts(self, lead_s: float, size: int) -> float:
+        """For how long a lead lasts on ``size`` nodes; infinity if it does not shrink there."""
+        slowed = self.slowed if size == self.low else 1.0 - 1.0 / self.ratio(size)
+        return lead_s / slowed if slowed > 0.0 else float("inf")
+
+
+class AllTerms:
+    """By job."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, Terms] = {}
+        self._cost: ResizeCost | None = None
+
+    def of(self, job: JobView, cost: ResizeCost) -> Terms:
+        terms = self._of.get(job.id)
+        if terms is None or terms.bounds is not job.bounds:
+            terms = self._of[job.id] = Terms(job, cost)
+        return terms
+
+    def keep(self, jobs: Container[int], cost: ResizeCost) -> None:
+        """Forget all others, now and then; all of them where resizes cost something else than before."""
+        if cost is not self._cost:
+            self._of, self._cost = {}, cost
+        if len(self._of) > KEPT:
+            self._of = {number: terms for number, terms in self._of.items() if number in jobs}
+
+
+def costs(cost: ResizeCost) -> bool:
+    """Whether resizes take time."""
+    return cost.start_s > 0.0 or cost.blocked_s > 0.0

@@ -112,7 +112,8 @@ class Watched:
                 self._ahead.add(number)
             self.outrun |= early and job.worked_s(view.now) > job.spec.walltime_s + ROUNDING_S
             if entry.began is not None and not self.outrun:
-                assert ledger.lead_s(job, view.now) >= -ROUNDING_S, (view.now, number)
+                lead_s = job.worked_s(view.now) - (view.now - entry.began)
+                assert lead_s >= -ROUNDING_S, (view.now, number)
         self._look_at_head(view, ledger)
         for number, job in ledger.waiting.items():
             began = ledger.entries[number].began

@@ -14,7 +14,7 @@ from workloads import measured, records_of, starts_of, upper_bound_jobs
 from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec
-from pliant.model.speedup import Amdahl
+from pliant.model.speedup import Amdahl, Table
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.easy import Easy
 from pliant.policy.ladder import LEAST_S
@@ -181,6 +181,19 @@ def test_the_job_that_gains_most_grows_first() -> None:
         (record.at, record.job, record.after) for record in records if isinstance(record, r.ResizeOffered)
     ]
     assert offers[0] == (100.0, 2, 5)
+
+
+def test_no_job_grows_for_what_is_gained_by_rounding() -> None:
+    """Resizes take no time, and more than two nodes are as quick as two: its own 60 s, and 60 s by interpolation."""
+    flat = Table({1: 100.0, 2: 60.0, 64: 60.0})
+    bounds = Bounds(1, 64, preferred=4)
+    spec = JobSpec(
+        name="flat", nodes=bounds, job_class=JobClass.MALLEABLE, walltime_s=flat.time(4), model=flat
+    )
+    jobs = [rigid("wide", 60, 10.0), SimJob(spec)]
+    free = Settings(cost=INSTANT, cooldown_s=0.0)
+    records = records_of(jobs, Marginal(), nodes=64, settings=free)
+    assert not [record for record in records if isinstance(record, r.ResizeOffered)]
 
 
 @pytest.mark.long

@@ -105,6 +105,16 @@ def kind_of(name: str, kind: JobKind) -> SimJob:
     return SimJob(spec, 10.0)
 
 
+@pytest.mark.parametrize("kind", [JobKind.TASKS, JobKind.PLACES])
+def test_a_job_without_an_estimate_goes_on_without_a_node_too(kind: JobKind) -> None:
+    spec = JobSpec(name="a", nodes=Bounds.exactly(4), walltime_s=0.0, kind=kind)
+    down = Failures(listed=(Down(2, 3.0, 5.0),))
+    records: list[r.Record] = []
+    simulate([SimJob(spec, 10.0)], 4, make("easy"), Conditions(failures=down), records.append)
+    assert any(isinstance(each, r.GroupsLost) for each in records)
+    assert isinstance(records[-1], r.JobEnded | r.NodesClean)
+
+
 def test_a_job_that_can_never_start_is_named() -> None:
     jobs = [rigid("wide", 3, 5.0, at=2.0), rigid("small", 1, 50.0)]
     with pytest.raises(

@@ -16,8 +16,9 @@ from pliant.core.settings import Settings
 from pliant.history.metrics import measure
 from pliant.model.batch import read_batch
 from pliant.model.errors import BatchError, PolicyError
-from pliant.model.jobs import Bounds, JobSpec, JobState
+from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
+from pliant.model.speedup import Table
 from pliant.plan.cost import ResizeCost
 from pliant.policy.conservative import Conservative
 from pliant.policy.easy import Easy
@@ -31,6 +32,22 @@ from pliant.workloads.job import SimJob
 EXAMPLES = 60
 ROUNDING_S = 1e-6
 """An estimate scaled to another size and the run time there may differ in their last digits."""
+
+
+@pytest.mark.parametrize("rule", START_RULES)
+def test_a_job_that_is_quicker_on_fewer_nodes_starts_on_them(rule: str) -> None:
+    """By a measured table: with eight nodes, and with those in between, it takes longer than there is time for."""
+    table = Table({1: 90.0, 4: 30.0, 8: 50.0})
+    wide = JobSpec(
+        name="wide",
+        nodes=Bounds(4, 8, preferred=8),
+        job_class=JobClass.MOLDABLE,
+        walltime_s=50.0,
+        model=table,
+    )
+    jobs = [rigid("first", 8, 10.0), *[SimJob(wide) for _ in range(3)], rigid("last", 8, 10.0)]
+    ends = [each for each in records_of(jobs, Conservative(rule), nodes=8) if isinstance(each, r.JobEnded)]
+    assert len(ends) == 5
 
 
 @settings(max_examples=EXAMPLES * 2)

@@ -79,7 +79,7 @@ class Job:
     groups of which ranks sleep, and how many do not; what sleeps holds its slots of the node like what computes.
     """
 
-    __slots__ = (*OF_JOB, "_paced", "_rate")
+    __slots__ = (*OF_JOB, "_paced", "_rate", "_sized", "_whole_s")
 
     def __init__(self, number: int, spec: JobSpec) -> None:
         self.id = number
@@ -120,6 +120,8 @@ class Job:
         self.wish: Wish | None = None
         self._paced = 0
         self._rate = 0.0
+        self._sized = 0
+        self._whole_s = 0.0
 
     @property
     def offered_at(self) -> float | None:
@@ -162,7 +164,13 @@ class Job:
         since = max(0.0, now - self.settled)
         if self.size == spec.nodes.preferred or spec.walltime_s <= 0.0:
             return self.used * spec.walltime_s + since
-        return spec.walltime_s * (self.used + since / spec.estimate(self.size))
+        return spec.walltime_s * (self.used + since / self._estimate_s())
+
+    def _estimate_s(self) -> float:
+        """By the user, at its present size: kept, as it is asked for again and again."""
+        if self._sized != self.size:
+            self._sized, self._whole_s = self.size, self.spec.estimate(self.size)
+        return self._whole_s
 
     def hear(self, now: float) -> None:
         """The job has reported from its loop: the longest gap between reports tells how long its steps are."""
@@ -177,7 +185,8 @@ class Job:
         """Book the share of work done at the present size up to ``now``, before the size changes; in
         ``paused_s`` of the time nothing was done."""
         elapsed = max(0.0, now - self.settled - paused_s)
-        self.used += elapsed / self.spec.estimate(self.size)
+        whole = self._estimate_s()
+        self.used += elapsed / whole if whole > 0.0 else 1.0
         self.settled = now
         if self.spec.model is not None:
             computed = max(0.0, now - self.fraction_at - paused_s)

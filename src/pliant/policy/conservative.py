@@ -6,6 +6,7 @@ IBM SP2 with Backfilling, 2001; compression as in pyss.
 
 from __future__ import annotations
 
+from pliant.model.speedup import falls
 from pliant.policy.easy import BACKFILLED
 from pliant.policy.fcfs import FITS, least_size, start_size
 from pliant.policy.places import Places, length
@@ -85,11 +86,15 @@ class Conservative:
 
 
 def size_now(job: JobView, rule: str, profile: Profile, total: int) -> int:
-    """The largest size by the start ``rule`` with which ``job`` can start at once, or 0."""
+    """The largest size by the start ``rule`` with which ``job`` can start at once, or 0. Where fewer nodes are quicker
+    it may be a smaller one."""
     size = start_size(job, rule, profile.free[0], total)
     while size:
         least = profile.least(length(job, size))
         if least >= size:
-            break
-        size = start_size(job, rule, least, total)  # those in between take longer, and find no more
-    return size
+            return size
+        size = start_size(job, rule, least, total)  # those in between mostly take longer, and find no more
+    if job.bounds.min == job.bounds.max or falls(job.spec.model):
+        return 0
+    size = least_size(job, rule, total)
+    return size if size <= profile.free[0] and profile.least(length(job, size)) >= size else 0

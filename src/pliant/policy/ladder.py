@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pliant.model.jobs import Bounds, JobSpec
 from pliant.plan.cost import ResizeCost
-from pliant.policy.resizing import down, up
+from pliant.policy.resizing import NO_GAIN, down, up
 from pliant.policy.view import JobView
 
 LEAST_S = 10.0
@@ -120,4 +120,4 @@ class Ladder:
             cost_s = self._cost.expand_s(self.size, more, self._spec.data_mb)
             found = self._growth[more] = cost_s, 1.0 - self._spec.speed_ratio(more, self.size)
         cost_s, saved = found
-        return (self.present - cost_s) * saved > payback * cost_s
+        return saved > NO_GAIN and (self.present - cost_s) * saved > payback * cost_s

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
+from collections.abc import Iterable
 
 from pliant.model.errors import PolicyError
 from pliant.policy.entitled.ledger import Ledger
+from pliant.policy.entitled.orders import SOON_S, Beginning, Growth, Orders
 from pliant.policy.entitled.room import Room, Span
 from pliant.policy.entitled.shares import NEVER, Share, give
 from pliant.policy.entitled.terms import SLACK_S, AllTerms, Terms, costs
@@ -16,8 +17,6 @@ SMALL_LEAD_S = 60.0
 """A lead of so much is not lent while there are nodes enough: it is not worth two resizes."""
 LEAST_S = 10.0
 """Less time left than this counts as this, as in the bounded slowdown."""
-SOON_S = 1e-6
-"""Nobody asks to be woken sooner: a time that rounding brings to the present would be ignored."""
 DEPTH = 100
 """So many waiting jobs are tried in a pass for an early start."""
 GROWTH_S = 20.0
@@ -27,8 +26,7 @@ MOST_BEHIND_S = 3600.0
 """Of no job is it said later that it ended earlier than so long ago."""
 URGENT = 0.01
 """How little time a job that has fallen behind is taken to have left, of what it has."""
-ENTITLED, EARLY = Reason("entitled"), Reason("early")
-BEST_USE, LENT = Reason("best_use"), Reason("lead_lent")
+LENT = Reason("lead_lent")
 
 
 class Entitled:
@@ -58,8 +56,15 @@ class Entitled:
         if ledger is None or view.memory != self._memory:
             ledger = self._ledger = Ledger.of(view)
         ledger.follow(view)
-        self._terms.keep(ledger.entries, view.cost)
-        decisions = _Pass(view, ledger, self._terms, self._certain).decide()
+        decisions: list[Decision] = []
+        coming = view.returning()
+        if (orders := ledger.orders) is None:
+            self._terms.keep(ledger.entries, view.cost)
+            plan = _Pass(view, ledger, self._terms, self._certain)
+            orders = ledger.orders = plan.decide(decisions)
+            coming += plan.given
+        decisions += orders.carry_out(view, ledger.waiting, coming, ledger.kept)
+        decisions += _promise(view, ledger, decisions)
         memory = ledger.memory()
         self._memory = memory
         if memory != view.memory:
@@ -68,13 +73,15 @@ class Entitled:
 
 
 class _Pass:
-    """``left`` are the nodes that nobody is given yet."""
+    """What is decided for an instant. ``left`` are the nodes that nobody is given yet, ``given`` those that jobs give
+    back."""
 
     def __init__(self, view: ClusterView, ledger: Ledger, terms: AllTerms, certain: float) -> None:
         self.view = view
         self.now = view.now
         self.ledger = ledger
         self.left = view.total
+        self.given = 0
         self._terms = terms
         self._certain = certain
         self._behind_s = 0.0
@@ -82,59 +89,54 @@ class _Pass:
         """The running jobs that can be resized now."""
         self._due: list[Share] = []
         self._early: list[Share] = []
-        self._moved: list[Share] = []
-        """Who was resized in this instant keeps that size in it, if nobody is entitled to the nodes: else two plans of
-        equal worth may follow one another without end."""
         self._loans: list[Span] = []
         self._commitments: list[Span] = []
 
-    def decide(self) -> list[Decision]:
+    def decide(self, decisions: list[Decision]) -> Orders:
+        """What is done at once is added to ``decisions``."""
         self._reserve()
         self._start_due()
         if self.left < 0:
-            self._let_moved_give()
             self._borrow()
         if self.left > 0:
             self._start_early()
             self._keep_small_leads()
             self._give()
-        return self._carried_out()
+        self._shrink(decisions)
+        self._wake(decisions)
+        return self._orders()
 
     # ---- what jobs are entitled to -------------------------------------------------------------------
 
     def _reserve(self) -> None:
         """Each running job keeps what it is entitled to; the room that is left by others is counted."""
         view, ledger, now = self.view, self.ledger, self.now
-        entries, moved, cost = ledger.entries, ledger.moved, view.cost
+        entries, cost = ledger.entries, view.cost
         self._loans += ledger.schedule.ghosts()
         for _, number, job in view.running:
             if (entry := entries.get(number)) is None:
                 self.left -= job.target  # it has ended virtually, and outlives that by what resizes cost
                 continue
-            terms = self._terms.of(job, cost)
+            terms = self._terms.of(job, entry.nodes, cost)
             lead_s = None
             if entry.began is None:
                 least = self._kept(job, entry, terms)
             else:
-                lead_s = job.worked_s(now) - (now - entry.began)
+                lead_s = job.worked_s(now) * terms.longer - (now - entry.began)
                 self._behind_s = min(self._behind_s, lead_s)
                 least = self._least(lead_s, terms) if terms.flexible else job.target
             if not terms.flexible or not view.resizable(job):
                 self.left -= job.target
                 continue
-            share = Share(job, terms, least, lead_s)
-            if number in moved and job.size > least:
-                self._moved.append(share)
-                share.size = job.size
-            self.left -= share.size
-            self._flexible.append(share)
+            self.left -= least
+            self._flexible.append(Share(job, terms, least, lead_s))
 
     def _kept(self, job: JobView, entry: Entry, terms: Terms) -> int:
         """What a job that began early holds for the rest of its estimate or, as the head of the virtual queue, until
         it begins there. If it had begun virtually until an end became known that was before, that is its least."""
         schedule = self.ledger.schedule
         least = self.ledger.kept.get(entry.id) or (job.bounds.min if terms.flexible else job.target)
-        work_s = self._certain * entry.estimate_s - job.worked_s(self.now)
+        work_s = self._certain * entry.estimate_s - job.worked_s(self.now) * terms.longer
         until = self.now + max(0.0, work_s) * terms.ratio(least)
         if schedule.head is not None and schedule.head.id == job.id:
             until = min(until, self._reserved())
@@ -159,29 +161,19 @@ class _Pass:
 
     def _start_due(self) -> None:
         """What has begun virtually and waits."""
-        entries, waiting = self.ledger.entries, self.ledger.waiting
-        due = [(began, number) for number in waiting if (began := entries[number].began) is not None]
+        due = self.ledger.due()
+        for _, number in due:
+            job = self.ledger.waiting[number]
+            terms = self._terms.of(job, self.ledger.entries[number].nodes, self.view.cost)
+            self._due.append(Share(job, terms, terms.preferred))
+            self.left -= terms.preferred
         if due:
-            due.sort()
-            for _, number in due:
-                job = waiting[number]
-                terms = self._terms.of(job, self.view.cost)
-                self._due.append(Share(job, terms, terms.preferred))
-                self.left -= terms.preferred
             self._behind_s = min(self._behind_s, due[0][0] - self.now)
         self.ledger.schedule.forget(self.now + max(-MOST_BEHIND_S, self._behind_s))
-
-    def _let_moved_give(self) -> None:
-        """Somebody is entitled to what they kept."""
-        for share in self._moved:
-            self.left += share.size - share.least
-            share.size = share.least
 
     def _borrow(self) -> None:
         """More is due than there is, as nodes were lost or resizes take time: who can catch up again, and is not far
         behind, waits."""
-        if self.left >= 0:
-            return
         lenders = [each for each in self._flexible if each.lead_s is not None and each.lead_s > -GROWTH_S]
         lenders = [
             each for each in lenders if each.size > each.terms.low and each.terms.preferred < each.terms.high
@@ -209,12 +201,12 @@ class _Pass:
                 candidates.append(entry)
                 if len(candidates) == DEPTH:
                     break
-        candidates.sort(key=_BY_WORK)
+        candidates.sort(key=lambda entry: (entry.estimate_s * entry.nodes, entry.id))
         for entry in candidates:
             limit = self._reserved() if entry is schedule.head else NEVER
             job = waiting[entry.id]
-            terms = self._terms.of(job, self.view.cost)
-            for size, needs_s in terms.tries(self._certain):
+            terms = self._terms.of(job, entry.nodes, self.view.cost)
+            for size, needs_s in terms.tries(self._certain, entry.estimate_s):
                 if size > self.left or size > room.now:
                     break
                 until = min(self.now + needs_s, limit)
@@ -237,15 +229,14 @@ class _Pass:
 
     def _give(self) -> None:
         """The rest goes, node by node, where it adds most to 1 / (time left)."""
-        view, moved = self.view, self.ledger.moved
+        view = self.view
         shares = [each for each in (*self._due, *self._early) if each.terms.flexible]
         for each in shares:
             each.haste = 1.0 / max(LEAST_S, each.job.spec.walltime_s)
         for each in self._flexible:
             job = each.job
-            stays = job.id in moved or not view.resizable(job, grow=True)
             each.held = job.size
-            each.most = job.size if stays else self._reach(each)
+            each.most = self._reach(each) if view.resizable(job, grow=True) else job.size
             each.haste = 1.0 / self._time_left(each)
         self.left = give(shares + self._flexible, self.left)
 
@@ -266,92 +257,55 @@ class _Pass:
         left = max(LEAST_S, job.remaining_s(self.now) / each.terms.ratio(job.size))
         return left * URGENT if each.lead_s is not None and each.lead_s < -SLACK_S else left
 
-    # ---- what comes of it now ------------------------------------------------------------------------
+    # ---- what comes of it ------------------------------------------------------------------------
 
-    def _carried_out(self) -> list[Decision]:
-        """Shrinks first, then starts as far as nodes are free, then growth."""
-        decisions: list[Decision] = []
-        coming = self.view.returning()
+    def _shrink(self, decisions: list[Decision]) -> None:
         for each in self._flexible:
             job = each.job
             if each.size < job.size:
                 decisions.append(Resize(job.id, each.size, _lent(each.lead_s)))
-                self.ledger.moved.add(job.id)
-                coming += job.size - each.size
-        free = self._starts(decisions, self.view.free, coming)
-        if free > 0:
-            self._growth(decisions, free, coming)
-        self._promise(decisions)
-        wake = self._wake_at()
-        if wake < NEVER:
-            decisions.append(Wake(wake))
-        return decisions
+                self.given += job.size - each.size
 
-    def _starts(self, decisions: list[Decision], free: int, coming: int) -> int:
-        """The nodes that are left for growth; none while somebody waits for his."""
-        short = False
-        for shares, reason in ((self._due, ENTITLED), (self._early, EARLY)):
-            early = reason is EARLY
-            for share in shares:
-                job, terms = share.job, share.terms
-                if free >= share.least and not (short and early):
-                    size = job.bounds.floor(min(share.size, free)) if terms.flexible else share.size
-                elif not early and terms.flexible and not coming and free >= terms.low:
-                    size = job.bounds.floor(free)  # better than to wait for nobody knows what
-                else:
-                    short = True
-                    continue
-                free -= size
-                decisions.append(Start(job.id, size, reason))
-                if early:
-                    self.ledger.kept[job.id] = share.least
-        return 0 if short else free
+    def _orders(self) -> Orders:
+        """What is done when nodes are there for it."""
+        starts = [Beginning(each.job.id, each.size, each.least, False) for each in self._due]
+        starts += [Beginning(each.job.id, each.size, each.least, True) for each in self._early]
+        growths = [
+            Growth(each.job.id, each.size, each.behind, self._until(each, each.job.size))
+            for each in self._flexible
+            if each.size > each.job.size
+        ]
+        return Orders(starts, growths)
 
-    def _growth(self, decisions: list[Decision], free: int, coming: int) -> None:
-        """Those that are behind first; the others when all nodes have come: one resize for all."""
-        growing = [each for each in self._flexible if each.size > each.job.size]
-        for urgent in (True, False) if growing else ():
-            for each in growing:
-                job, size = each.job, each.size
-                if free <= 0:
-                    return
-                needs = job.size < each.terms.preferred and each.behind
-                if needs is not urgent or (coming and (not needs or size - job.size > free)):
-                    continue
-                more = job.bounds.floor(min(size, job.size + free))
-                if more > job.size and self.view.resizable(job, grow=True):
-                    decisions.append(Resize(job.id, more, BEST_USE))
-                    self.ledger.moved.add(job.id)
-                    free -= more - job.size
+    def _until(self, each: Share, size: int) -> float:
+        """When its lead is used up on so many nodes; 0 if that is no question."""
+        lead_s, terms = each.lead_s, each.terms
+        if lead_s is None or lead_s <= terms.slack_s or size >= terms.preferred:
+            return 0.0
+        until = self.now + terms.lasts(lead_s - terms.slack_s, size)
+        return until if until < NEVER else 0.0
 
-    def _promise(self, decisions: list[Decision]) -> None:
-        """To the head what EASY promises it; while it waits for jobs that have outrun their estimates, the present."""
-        schedule = self.ledger.schedule
-        head, at = schedule.head, schedule.reserved
-        if head is None or at is None or head.id not in self.ledger.waiting:
-            return
-        if not any(isinstance(each, Start) and each.job == head.id for each in decisions):
-            decisions.append(Promise(head.id, max(at, self.now) + self._late_s()))
-
-    def _late_s(self) -> float:
-        """By how much nodes may come late to the head: who has them has to leave them first, or even to come to the end
-        of a growth."""
-        return GROWTH_S + 3.0 * SLACK_S if costs(self.view.cost) else 0.0
-
-    def _wake_at(self) -> float:
+    def _wake(self, decisions: list[Decision]) -> None:
         """When the next virtual end comes, or the next lead is used up."""
-        wake, now = self.ledger.schedule.next_end(), self.now
+        wake, at_once = self.ledger.schedule.next_end(), not costs(self.view.cost)
         for each in self._flexible:
-            lead_s, terms = each.lead_s, each.terms
-            if lead_s is None or lead_s <= terms.slack_s:
-                continue
-            size = min(each.size, each.job.size)
-            if size < terms.preferred:
-                wake = min(wake, now + terms.lasts(lead_s - terms.slack_s, size))
-        return max(wake, now + SOON_S)
+            size = each.size if at_once else min(each.size, each.job.size)
+            if until := self._until(each, size):
+                wake = min(wake, until)
+        if wake < NEVER:
+            decisions.append(Wake(max(wake, self.now + SOON_S)))
 
 
-_BY_WORK = attrgetter("work", "id")
+def _promise(view: ClusterView, ledger: Ledger, starts: Iterable[Decision]) -> list[Decision]:
+    """To the head what EASY promises it; while it waits for jobs that have outrun their estimates, the present. Nodes
+    may come late to it: who has them has to leave them first, or even to come to the end of a growth."""
+    head, at = ledger.schedule.head, ledger.schedule.reserved
+    if head is None or at is None or head.id not in ledger.waiting:
+        return []
+    if any(isinstance(each, Start) and each.job == head.id for each in starts):
+        return []
+    late_s = GROWTH_S + 3.0 * SLACK_S if costs(view.cost) else 0.0
+    return [Promise(head.id, max(at, view.now) + late_s)]
 
 
 def _lent(lead_s: float | None) -> Reason:

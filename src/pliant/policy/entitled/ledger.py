@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pliant.model.jobs import JobState
+from pliant.policy.entitled.orders import Orders
+from pliant.policy.entitled.terms import virtual_s
 from pliant.policy.entitled.virtual import Entry, Schedule
 from pliant.policy.view import ClusterView, End, JobView
 
@@ -20,7 +22,8 @@ class Ledger:
     """The virtual schedule, and its entry of each job that has not ended both there and here.
 
     ``kept`` has the nodes that jobs hold for good which started before they did virtually; ``last`` is the highest
-    number of a job that it has seen; ``moved`` are the jobs that were resized in this instant.
+    number of a job that it has seen; ``orders`` is what was decided in this instant, None if nothing has been since
+    something happened.
     """
 
     def __init__(self, total: int) -> None:
@@ -29,8 +32,10 @@ class Ledger:
         self.kept: dict[int, int] = {}
         self.waiting: dict[int, JobView] = {}
         self.last = 0
-        self.moved: set[int] = set()
+        self.orders: Orders | None = None
         self._at = 0.0
+        self._told: dict[int, Entry] = {}
+        """Those of the entries of which something is remembered: more than that they wait."""
 
     @classmethod
     def of(cls, view: ClusterView) -> Ledger:
@@ -39,7 +44,9 @@ class Ledger:
         memory = view.memory
         ledger = cls(int(memory.get("total", view.total)))
         ledger.last = int(memory.get("last", 0))
-        ledger._at, ledger.moved = memory.get("at", 0.0), set(memory.get("moved", ()))
+        ledger._at = memory.get("at", 0.0)
+        if "orders" in memory:
+            ledger.orders = Orders.of(memory["orders"])
         known: Mapping[str, Any] = memory.get("jobs", {})
         for text, (nodes, estimate_s, began, length_s, since, kept) in known.items():
             entry = ledger.entries[int(text)] = Entry(int(text), nodes, estimate_s, since)
@@ -51,12 +58,13 @@ class Ledger:
                 ledger.schedule.place(entry)
         for _, number, job in view.running:
             if number not in ledger.entries:
-                entry = ledger.entries[number] = _entry(job)
-                entry.began = view.now - job.worked_s(view.now)
+                entry = ledger.entries[number] = _entry(job, view.total)
+                entry.began = view.now - virtual_s(job.spec, entry.nodes, job.worked_s(view.now))
                 ledger.schedule.place(entry)
         for job in view.queue:
             if job.id <= ledger.last and job.id not in ledger.entries:
-                ledger.entries[job.id] = _entry(job)
+                ledger.entries[job.id] = _entry(job, view.total)
+        ledger._told.update(ledger.entries)
         ledger._take_up(memory, view.now)
         return ledger
 
@@ -81,45 +89,97 @@ class Ledger:
             "last": self.last,
             "head": schedule.head.id if schedule.head is not None else 0,
             "reserved": schedule.reserved,
-            "at": self._at if self.moved else 0.0,
-            "moved": sorted(self.moved),
+            "at": self._at,
+            "orders": self.orders.memory() if self.orders is not None else [[], []],
             "passed": schedule.at,
             "horizon": schedule.horizon,
             "recent": [[entry.id, *_row(entry, schedule.horizon)] for entry in schedule.recent],
-            "jobs": {
-                str(number): [*_row(entry, schedule.horizon), self.kept.get(number, 0)]
-                for number, entry in self.entries.items()
-                if entry.began is not None
-                or number in self.kept
-                or number not in self.waiting
-                or entry.since > schedule.horizon
-            },
+            "jobs": self._rows(),
         }  # fmt: skip
+
+    def _rows(self) -> dict[str, list[float | None]]:
+        horizon, kept, waiting, told = self.schedule.horizon, self.kept, self.waiting, self._told
+        for number in kept:
+            told.setdefault(number, self.entries[number])
+        rows = {}
+        waits = []
+        for number, entry in told.items():
+            row = entry.row
+            if row is None:
+                begun = entry.began is not None
+                if not begun and entry.since <= horizon and number in waiting and number not in kept:
+                    waits.append(number)
+                    continue
+                row = [*_row(entry, horizon), kept.get(number, 0)]
+                if begun and entry.since <= horizon:
+                    entry.row = row
+            rows[str(number)] = row
+        for number in waits:
+            del told[number]
+        return rows
+
+    def due(self) -> list[tuple[float, int]]:
+        """(when, number) of who has begun virtually and waits, in this order."""
+        waiting = self.waiting
+        return sorted(
+            (entry.began, number)
+            for number, entry in self._told.items()
+            if entry.began is not None and number in waiting
+        )
 
     def follow(self, view: ClusterView) -> None:
         """Bring the virtual schedule to the present."""
         schedule, now = self.schedule, view.now
-        if now > self._at:
-            self._at = now
-            self.moved.clear()
-        self.waiting = {job.id: job for job in view.queue}
+        happened = now > self._at or bool(view.news) or view.total != schedule.total
+        self._at = max(now, self._at)
+        new = self._wait(view)
         for end in view.news:
             self._ended(end, now)
         back, over = schedule.catch_up(now)
         self.entries.update((entry.id, entry) for entry in back)
+        self._told.update((entry.id, entry) for entry in back)
         self._over(over)
-        schedule.resize(view.total)
-        new = [number for number in self.waiting if number > self.last]
-        for number in sorted(new):
-            entry = self.entries[number] = _entry(self.waiting[number], now)
+        if view.total != schedule.total:
+            schedule.resize(view.total)
+            self._fit(view.total)
+        for job in new:
+            entry = self.entries[job.id] = self._told[job.id] = _entry(job, view.total, now)
             schedule.submit(entry)
-            self.last = number
+            self.last = job.id
         self._over(schedule.settle(now))
+        self._told.update((entry.id, entry) for entry in schedule.begun if entry.id in self.entries)
+        schedule.begun.clear()
+        if happened or new:
+            self.orders = None
+
+    def _wait(self, view: ClusterView) -> list[JobView]:
+        """Brings ``waiting`` up to date; those that are new in it, without a look at all others."""
+        waiting, queue = self.waiting, list(view.queue)
+        for _, number, _ in view.running:
+            waiting.pop(number, None)
+        for end in view.news:
+            waiting.pop(end.job, None)
+        new: list[JobView] = []
+        for job in reversed(queue):
+            if job.id <= self.last:
+                break
+            new.append(job)
+        waiting.update((job.id, job) for job in new)
+        if len(waiting) != len(queue):  # it is in another order, or the first pass
+            self.waiting = {job.id: job for job in queue}
+            new = [job for job in queue if job.id > self.last]
+        return sorted(new, key=lambda job: job.id)
+
+    def _fit(self, total: int) -> None:
+        """The machine has another size: who waits may have to be content with less than it prefers."""
+        for number, entry in self.schedule.queue.items():
+            if (job := self.waiting.get(number)) is not None:
+                entry.nodes, entry.estimate_s = _needs(job, total)
 
     def _ended(self, end: End, now: float) -> None:
         if (entry := self.entries.get(end.job)) is None:
             return
-        length_s = round(end.worked_s, PLACES)
+        length_s = round(virtual_s(end.spec, entry.nodes, end.worked_s), PLACES)
         if end.state is JobState.CANCELLED and not length_s:
             if entry.began is None:
                 self.schedule.cancel(entry)
@@ -131,13 +191,8 @@ class Ledger:
     def _over(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             self.entries.pop(entry.id, None)
+            self._told.pop(entry.id, None)
             self.kept.pop(entry.id, None)
-
-    def lead_s(self, job: JobView, now: float) -> float:
-        """By how many seconds of work the job is ahead of the virtual schedule, in which it has begun."""
-        began = self.entries[job.id].began
-        done = now - began if began is not None else 0.0
-        return job.worked_s(now) - done
 
 
 def _row(entry: Entry, horizon: float) -> list[float | None]:
@@ -146,5 +201,16 @@ def _row(entry: Entry, horizon: float) -> list[float | None]:
     return [entry.nodes, entry.estimate_s, entry.began, entry.length_s, since]
 
 
-def _entry(job: JobView, since: float = 0.0) -> Entry:
-    return Entry(job.id, job.bounds.preferred, job.spec.walltime_s, since)
+def _entry(job: JobView, total: int, since: float = 0.0) -> Entry:
+    nodes, estimate_s = _needs(job, total)
+    return Entry(job.id, nodes, estimate_s, since)
+
+
+def _needs(job: JobView, total: int) -> tuple[int, float]:
+    """What it has in the virtual schedule, by the user: its preferred size, or the largest that there is on ``total``
+    nodes; its least where there is none, for which it waits."""
+    bounds, spec = job.bounds, job.spec
+    nodes = bounds.preferred
+    if nodes > total:
+        nodes = bounds.floor(total) or bounds.min
+    return nodes, virtual_s(spec, nodes, spec.walltime_s)

@@ -42,7 +42,9 @@ def give(shares: Iterable[Share], left: int) -> int:
     heap: list[tuple[float, int, Share, Step]] = []
     for share in shares:
         step = share.terms.step(share.size)
-        if step.gain > 0.0 and step.size <= share.most:
+        if step.size > share.most:
+            step = _last(share)
+        if step.gain > 0.0:
             worth = step.gain * share.haste * (HELD if step.size <= share.held else 1.0)
             heap.append((-worth, share.job.id, share, step))
     heapify(heap)
@@ -59,9 +61,17 @@ def give(shares: Iterable[Share], left: int) -> int:
             step = share.terms.after(step)
         left -= more - share.size
         share.size = more
-        if step.gain > 0.0 and step.size <= share.most:
+        if step.size > share.most:
+            step = _last(share)
+        if step.gain > 0.0:
             worth = step.gain * share.haste * (HELD if step.size <= share.held else 1.0)
             heapreplace(heap, (-worth, number, share, step))
         else:
             heappop(heap)
     return left
+
+
+def _last(share: Share) -> Step:
+    """To the most that it may have, where a step would go beyond."""
+    most = share.terms.bounds.floor(int(share.most))
+    return share.terms.part(share.size, most) if most > share.size else Step(0, 0.0)

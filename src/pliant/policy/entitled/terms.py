@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from pliant.model.jobs import JobClass
+from pliant.model.jobs import JobClass, JobSpec
 from pliant.plan.cost import ResizeCost
 from pliant.policy.resizing import up
 from pliant.policy.view import JobView
@@ -28,41 +28,45 @@ class Step:
 
 
 class Terms:
-    """Of one job, by its ``bounds``: whether it is ``flexible``, so that the scheduler may choose its size at any time;
-    its ``preferred`` size, which is the one that it has in the virtual schedule; and the ends ``low`` and ``high`` of
-    what it may be given.
+    """Of one job, by its ``bounds``: whether it is ``flexible``; its ``preferred`` size, the one that it has in the
+    virtual schedule, so no more than ``nodes``, which it has there; and the ends ``low`` and ``high`` of what it may be
+    given.
 
     At ``slack_s`` of lead it has to be given its preferred size, so that it has that in time; at its smallest size each
     second costs it ``slowed`` seconds of lead.
     """
 
     __slots__ = (
-        "_job", "_ratios", "_steps", "_tries", "bounds", "flexible", "high", "low", "preferred", "slack_s", "slowed",
+        "_job", "_ratios", "_steps", "_tries", "bounds", "flexible", "high", "longer", "low", "nodes", "preferred",
+        "slack_s", "slowed", "spec",
     )  # fmt: skip
 
-    def __init__(self, job: JobView, cost: ResizeCost) -> None:
-        bounds = self.bounds = job.bounds
+    def __init__(self, job: JobView, nodes: int, cost: ResizeCost) -> None:
+        bounds, spec = job.bounds, job.spec
+        self.bounds, self.spec, self.nodes = bounds, spec, nodes
         self._job = job
         self._ratios: dict[int, float] = {}
         self._steps: dict[int, Step] = {}
         self._tries: list[tuple[int, float]] = []
-        self.flexible = job.spec.job_class is JobClass.MALLEABLE and bounds.min < bounds.max
-        self.preferred = bounds.preferred
-        self.low = bounds.min if self.flexible else bounds.preferred
-        self.high = bounds.floor(bounds.max) if self.flexible else bounds.preferred
+        self.flexible = is_flexible(job)
+        self.preferred = min(bounds.preferred, bounds.floor(nodes) or bounds.min)
+        self.longer = 1.0 if nodes == spec.nodes.preferred else virtual_s(spec, nodes, 1.0)
+        """How much longer it takes on the nodes that it has there than on those that it prefers."""
+        self.low = bounds.min if self.flexible else self.preferred
+        self.high = bounds.floor(bounds.max) if self.flexible else self.preferred
         self.slowed = 1.0 - 1.0 / self.ratio(self.low) if self.flexible else 0.0
         self.slack_s = SLACK_S
-        if costs(cost) and bounds.preferred != bounds.min:
-            self.slack_s = 3.0 * SLACK_S + cost.expand_s(bounds.min, bounds.preferred, job.spec.data_mb)
+        if costs(cost) and self.preferred != bounds.min:
+            self.slack_s = 3.0 * SLACK_S + cost.expand_s(bounds.min, self.preferred, spec.data_mb)
 
     def ratio(self, size: int) -> float:
-        """Its time on ``size`` nodes over that at its preferred size. Without a model, what an upper bound needs:
-        linear below that, no gain above it."""
+        """Its time on ``size`` nodes over that on the nodes that it has in the virtual schedule. Without a model, what
+        an upper bound needs: linear below that, no gain above it."""
         ratio = self._ratios.get(size)
         if ratio is None:
-            spec, preferred = self._job.spec, self._job.spec.nodes.preferred
+            spec, nodes = self.spec, self.nodes
             linear = spec.model is None
-            ratio = max(1.0, preferred / size) if linear else spec.speed_ratio(size, preferred)
+            ratio = max(1.0, nodes / size) if linear else spec.speed_ratio(size, nodes)
             self._ratios[size] = ratio
         return ratio
 
@@ -71,9 +75,12 @@ class Terms:
         step = self._steps.get(size)
         if step is None:
             more = up(self._job, size)
-            gain = (1.0 / self.ratio(more) - 1.0 / self.ratio(size)) / (more - size) if more else 0.0
-            step = self._steps[size] = Step(more, gain)
+            step = self._steps[size] = self.part(size, more) if more else Step(0, 0.0)
         return step
+
+    def part(self, size: int, more: int) -> Step:
+        """From ``size`` on to ``more``, which is less than a step."""
+        return Step(more, (1.0 / self.ratio(more) - 1.0 / self.ratio(size)) / (more - size))
 
     def after(self, step: Step) -> Step:
         """The step that follows."""
@@ -82,13 +89,13 @@ class Terms:
             following = step.next = self.step(step.size)
         return following
 
-    def tries(self, certain: float) -> list[tuple[int, float]]:
+    def tries(self, certain: float, estimate_s: float) -> list[tuple[int, float]]:
         """The sizes that it may start early with, ascending, and how long it needs each for: that share of its
-        estimate."""
+        estimate in the virtual schedule."""
         if not self._tries:
             size = self.low
             while size:
-                self._tries.append((size, certain * self._job.spec.walltime_s * self.ratio(size)))
+                self._tries.append((size, certain * estimate_s * self.ratio(size)))
                 twice = self.bounds.floor(2 * size) if self.flexible else 0
                 size = twice if twice > size else 0
         return self._tries
@@ -106,10 +113,16 @@ class AllTerms:
         self._of: dict[int, Terms] = {}
         self._cost: ResizeCost | None = None
 
-    def of(self, job: JobView, cost: ResizeCost) -> Terms:
+    def of(self, job: JobView, nodes: int, cost: ResizeCost) -> Terms:
+        """``nodes`` is what it has in the virtual schedule."""
         terms = self._of.get(job.id)
-        if terms is None or terms.bounds is not job.bounds:
-            terms = self._of[job.id] = Terms(job, cost)
+        if (
+            terms is None
+            or terms.bounds is not job.bounds
+            or terms.spec is not job.spec
+            or terms.nodes != nodes
+        ):
+            terms = self._of[job.id] = Terms(job, nodes, cost)
         return terms
 
     def keep(self, jobs: Container[int], cost: ResizeCost) -> None:
@@ -118,6 +131,18 @@ class AllTerms:
             self._of, self._cost = {}, cost
         if len(self._of) > KEPT:
             self._of = {number: terms for number, terms in self._of.items() if number in jobs}
+
+
+def virtual_s(spec: JobSpec, nodes: int, worked_s: float) -> float:
+    """Seconds at the preferred size as seconds on ``nodes`` nodes."""
+    if nodes == spec.nodes.preferred or not spec.walltime_s:
+        return worked_s
+    return worked_s * (spec.estimate(nodes) / spec.walltime_s)
+
+
+def is_flexible(job: JobView) -> bool:
+    """Whether the scheduler may choose its size at any time."""
+    return job.spec.job_class is JobClass.MALLEABLE and job.bounds.min < job.bounds.max
 
 
 def costs(cost: ResizeCost) -> bool:

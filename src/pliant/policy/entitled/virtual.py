@@ -22,7 +22,7 @@ class Entry:
     """Job ``id`` of the virtual schedule, in which it waits from ``since`` on. ``began`` is when it started there,
     ``length_s`` how long it takes, each None until it is known."""
 
-    __slots__ = ("began", "estimate_s", "id", "length_s", "nodes", "since", "work")
+    __slots__ = ("began", "estimate_s", "id", "length_s", "nodes", "row", "since")
 
     def __init__(self, number: int, nodes: int, estimate_s: float, since: float = 0.0) -> None:
         self.id = number
@@ -31,8 +31,8 @@ class Entry:
         self.since = since
         self.began: float | None = None
         self.length_s: float | None = None
-        self.work = estimate_s * nodes
-        """In node-seconds, by the estimate."""
+        self.row: list[float | None] | None = None
+        """How it is remembered, if that is still so."""
 
 
 class Schedule:
@@ -56,6 +56,8 @@ class Schedule:
         """Those that wait only later, while the past is gone through again."""
         self._due = False
         """Whether something has happened since the last pass."""
+        self.begun: list[Entry] = []
+        """Those that have begun, until somebody empties it."""
 
     # ---- what happens to it --------------------------------------------------------------------------
 
@@ -71,6 +73,7 @@ class Schedule:
     def ended(self, entry: Entry, length_s: float) -> None:
         """The job has really ended, and takes so long here."""
         entry.length_s = length_s
+        entry.row = None
         if entry.began is not None:
             heappush(self._ends, (entry.began + length_s, entry.id, entry))
 
@@ -102,6 +105,8 @@ class Schedule:
         over: list[Entry] = []
         if (first := self.next_end()) < now - LATE_S and self.horizon - SAME_S <= first <= self.at + SAME_S:
             back = self._rewind(first)
+            if self.next_end() > first:  # it took no time, and began at its end
+                self._pass(first)
         while (at := min(self.next_end(), self._next_arrival())) < now - LATE_S or self._coming:
             over += self._end(at)
             while self._coming and self._coming[-1].since <= at:
@@ -130,7 +135,7 @@ class Schedule:
         for entry in running:
             self.free += entry.nodes
             if entry.began is not None and entry.began >= at - SAME_S:
-                entry.began = None
+                entry.began = entry.row = None
                 waiting.append(entry)
             else:
                 self.place(entry)
@@ -195,7 +200,8 @@ class Schedule:
 
     def _start(self, entry: Entry, now: float) -> None:
         del self.queue[entry.id]
-        entry.began = now
+        entry.began, entry.row = now, None
+        self.begun.append(entry)
         self.place(entry)
 
 

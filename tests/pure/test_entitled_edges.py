@@ -1,0 +1,109 @@
+"""``entitled`` at the edges: other orders of the queue, jobs that take no time or prefer more than there is, and a
+policy object that is used again."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from test_entitled import FREE, malleable
+from workloads import records_of, rigid
+
+from pliant.core import records as r
+from pliant.core.job import Job
+from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.model.speedup import Amdahl
+from pliant.plan.cost import INSTANT
+from pliant.policy.easy import Easy
+from pliant.policy.entitled.entitled import Entitled
+from pliant.policy.entitled.shares import Share, give
+from pliant.policy.entitled.terms import Terms
+from pliant.policy.registry import make
+from pliant.policy.view import Policy
+from pliant.sim.simulator import Conditions, simulate
+from pliant.testing.policies.properties import Forgetful
+from pliant.workloads.failures import Down, Failures
+from pliant.workloads.job import SimJob
+
+
+def starts(jobs: list[SimJob], policy: Policy, nodes: int) -> list[int]:
+    return [each.job for each in records_of(jobs, policy, nodes=nodes) if isinstance(each, r.JobStarted)]
+
+
+def test_under_another_order_the_virtual_schedule_keeps_that_of_submission() -> None:
+    """All jobs are new at once, the last one first in the queue."""
+    jobs = [rigid("a", 4, 9.0), rigid("b", 4, 5.0), rigid("c", 4, 1.0)]
+    assert starts(jobs, make("entitled", order="shortest"), 4) == [1, 2, 3]
+    assert starts(jobs, Forgetful(lambda: make("entitled", order="shortest")), 4) == [1, 2, 3]
+
+
+def test_a_job_that_takes_no_time_does_not_stop_the_virtual_schedule() -> None:
+    """Its node takes a while to be clean, so that its end is known late."""
+    jobs = [
+        rigid("a", 8, 20.0),
+        SimJob(JobSpec(name="z", nodes=Bounds.exactly(8), submit_s=1.0, walltime_s=5.0), 0.0),
+        rigid("b", 8, 20.0, at=2.0),
+    ]
+    assert simulate(jobs, 8, Entitled()).at == simulate(jobs, 8, Easy()).at
+
+
+@pytest.mark.parametrize("job_class", [JobClass.MALLEABLE, JobClass.MOLDABLE])
+def test_a_job_that_prefers_more_than_there_is_is_entitled_to_all_there_is(job_class: JobClass) -> None:
+    model = Amdahl(320.0)
+    spec = JobSpec(
+        name="a", nodes=Bounds(1, 32, preferred=32), job_class=job_class, walltime_s=10.0, model=model
+    )
+    wide, narrow = SimJob(spec), malleable("b", Bounds(1, 8, preferred=4), 30.0, at=1.0)
+    records = records_of([wide, narrow], Entitled(), nodes=16, settings=FREE)
+    sizes = [len(each.nodes) for each in records if isinstance(each, r.JobStarted)]
+    ends = {each.job: each.at for each in records if isinstance(each, r.JobEnded)}
+    assert sizes == [16, 8]
+    assert ends[1] == pytest.approx(20.0)
+    assert ends[2] == pytest.approx(35.0)
+
+
+def test_where_nodes_are_gone_who_waits_is_content_with_what_there_is() -> None:
+    jobs = [rigid("a", 2, 5.0), malleable("b", Bounds(1, 8, preferred=8), 10.0, at=3.0)]
+    down = Failures(listed=tuple(Down(node, 1.0, 1000.0) for node in (2, 3, 4, 5, 6, 7)))
+    records: list[r.Record] = []
+    simulate(jobs, 8, Entitled(), Conditions(FREE, failures=down), records.append)
+    started = {each.job: (each.at, len(each.nodes)) for each in records if isinstance(each, r.JobStarted)}
+    assert started[2] == (5.0, 2)
+
+
+def test_a_policy_that_is_used_again_knows_nothing_of_the_jobs_of_before() -> None:
+    """Their bounds are the same objects, and their models others."""
+    bounds = [Bounds(1, 8, preferred=4)]
+
+    def jobs(seed: int) -> list[SimJob]:
+        draw = random.Random(seed)
+        found = []
+        for number in range(12):
+            model = Amdahl(float(draw.randint(20, 400)), draw.choice([0.0, 0.1, 0.9]))
+            found.append(
+                SimJob(
+                    JobSpec(
+                        name=f"j{number}", nodes=bounds[0], job_class=JobClass.MALLEABLE,
+                        submit_s=5.0 * number, walltime_s=model.time(4), model=model,
+                    )
+                )
+            )  # fmt: skip
+        return found
+
+    for seed in range(0, 20, 2):
+        policy = Entitled()
+        records_of(jobs(seed), policy, nodes=8, settings=FREE)
+        again = records_of(jobs(seed + 1), policy, nodes=8, settings=FREE)
+        assert again == records_of(jobs(seed + 1), Entitled(), nodes=8, settings=FREE), seed
+
+
+def test_who_may_not_grow_keeps_what_it_has_where_nobody_else_wants_it() -> None:
+    """The steps from 1 node go by sixteenths, and over 33."""
+    job = Job(
+        1,
+        JobSpec(name="a", nodes=Bounds(1, 64, preferred=64), job_class=JobClass.MALLEABLE, walltime_s=100.0),
+    )
+    share = Share(job, Terms(job, 64, INSTANT), 1)
+    share.held, share.most, share.haste = 33, 33, 1.0
+    assert give([share], 132) == 100
+    assert share.size == 33

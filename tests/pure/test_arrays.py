@@ -105,6 +105,21 @@ def test_the_name_with_the_longest_index_is_checked() -> None:
         read_batch({"jobs": [{"name": "x" * 250, "command": "x", "array": "1-2"}]}, "b.toml")
 
 
+def test_two_arrays_of_one_name_are_refused() -> None:
+    """How many of an array run is counted by its name: the limit of one would hold for the other too."""
+    entries = [{"name": name, "command": "x", "array": array} for name, array in ARRAYS]
+    with pytest.raises(
+        BatchError,
+        match=r"b\.toml: job 'sweep': name: jobs 1 and 3 are arrays of that name; names must differ",
+    ):
+        read_batch({"jobs": entries}, "b.toml")
+    entries[2]["name"] = "more"
+    assert len(read_batch({"jobs": entries}, "b.toml").jobs) == 10
+
+
+ARRAYS = (("sweep", "1-4%1"), ("other", "1-2"), ("sweep", "5-8%4"))
+
+
 def batch_of(array: str) -> Sequence[JobSpec]:
     return read_batch(tomllib.loads(BATCH.format(array=array)), "b.toml").jobs
 

@@ -181,4 +181,5 @@ def test_with_losses_it_is_the_sum_over_the_nodes(
     there += sum(max(0.0, last - max(first, at)) for at in since.values())
     figures = measure(records)
     assert figures.capacity_node_s == pytest.approx(there, rel=1e-9, abs=1e-6)
+    assert figures.useful_utilisation is not None
     assert 0.0 <= figures.useful_utilisation <= figures.utilisation <= 1.0 + 1e-9

@@ -20,7 +20,7 @@ from pliant import ClusterView, Decision, Reason, Start
 from pliant.model.errors import BatchError, PolicyError
 from pliant.model.jobs import Bounds, JobSpec
 from pliant.study.confidence import STUDENT_95, interval, ratio_of_sums
-from pliant.study.differences import later, ratio
+from pliant.study.differences import Pair, Times, difference, later, ratio
 from pliant.study.groups import LABELS, in_order
 
 SECONDS = st.floats(1e-3, 1e7)
@@ -215,6 +215,31 @@ def test_a_trace_is_compared_in_windows(tmp_path: Path) -> None:
     assert len(result["runs"]) == 2 * 3 + 2 * 6
 
 
+def test_groups_that_are_not_there_with_each_seed_add_up() -> None:
+    """Ten seeds make a tenth of the jobs malleable, with some none of a window: it counts there as 0 of its 8 jobs."""
+    jobs = [pliant.Job(submit_s=10 * i, run_s=100, nodes=2) for i in range(20)]
+    found = pliant.compare(
+        jobs, ["malleable"], 8, malleable=[0, 10], seeds=10, window="2x8", warm_up="all", by="class"
+    )
+    assert found.groups["group"] == ["rigid", "malleable"]
+    assert found.groups["pairs"][0] == 20 > found.groups["pairs"][1] > 0
+    assert found.differences["jobs"] == [sum(found.groups["jobs"])] == [16]
+
+
+def test_of_a_unit_the_pairs_without_a_group_count_as_none_of_it() -> None:
+    """Two seeds of a window: with the first one job of the group is later, of two; with the second there is none."""
+    pair = Pair(Times([100.0, 100.0, 100.0], [0.0] * 3), Times([200.0, 100.0, 400.0], [0.0] * 3))
+    found = difference([[pair, pair]], [[[0, 1], []]])
+    assert found["jobs"] == 1
+    assert found["later_10_percent"]["mean"] == pytest.approx(50.0)
+    assert found["turnaround_max_s"]["ratio"] == pytest.approx(2.0)
+    # In another window two of two are later: of three jobs two and a half are.
+    both = difference([[pair, pair], [pair]], [[[0, 1], []], [[0, 2]]])
+    assert both["jobs"] == 3
+    assert both["later_10_percent"]["mean"] == pytest.approx(100 * 2.5 / 3)
+    assert both["turnaround_max_s"]["ratio"] == pytest.approx(math.sqrt(2.0 * 4.0))
+
+
 def test_jobs_that_are_others_at_each_percentage_are_not_compared() -> None:
     result = study("paper2:43", "--policy", "malleable", "--malleable", "0,40")
     assert len(result["rows"]) == 2
@@ -235,6 +260,14 @@ def test_jobs_that_are_others_at_each_percentage_are_not_compared() -> None:
         (
             ["--policy", "easy,fcfs", "--against", "easy@5"],
             r"'5' is none of the percentages of --malleable \(known: none",
+        ),
+        (
+            ["--policy", "easy", "--malleable", "0,50", "--against", "easy", "--by", "class"],
+            "--against easy: nothing is compared, as each row would be with itself; write easy@0, or leave it out",
+        ),
+        (
+            ["--policy", "easy,fcfs", "--malleable", "50", "--against", "@50"],
+            "--against @50: nothing is compared, as each row would be with itself; write easy@50, or leave",
         ),
     ],
 )

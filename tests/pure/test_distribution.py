@@ -234,6 +234,7 @@ def agrees_with_jobs(figures: RunMetrics, jobs: list[SimJob]) -> None:
     assert figures.users_jain == pytest.approx(jain_index([fmean(each) for each in stretches.values()]))
     resizes = [x for job in figures.jobs for x in job.resizes if x.outcome == "done"]
     assert figures.paused_node_s == pytest.approx(sum(x.blocked_s * x.before for x in resizes))
+    assert figures.useful_utilisation is not None
     assert 0 <= figures.useful_utilisation <= figures.utilisation
     assert figures.thrash <= len(resizes)
     good = sum(t * spec.nodes.preferred for job, spec, t in ran if job.state is JobState.COMPLETED)

@@ -320,3 +320,34 @@ def test_of_a_window_it_is_what_is_used_between_its_submissions() -> None:
     assert off["boots"] == 4
     with pytest.raises(BatchError, match="--energy: it is not known of --partitions"):
         pliant.simulate(jobs, "easy", energy="idle=1,busy=2", partitions=[{"name": "a", "nodes": 4}])
+
+
+def test_of_a_window_it_is_by_the_order_in_which_jobs_come(tmp_path: Path) -> None:
+    """The second job follows the first, and comes at 1,007 s: from 20 s on, the first has a node for 980 s, and three
+    others have one for 20 s each."""
+    lines = [f"{i} {i * 10 - 10} -1 20 1" + " -1" * 13 for i in (3, 4, 5)]
+    first = "1 0 -1 1000 1" + " -1" * 13
+    second = "2 10 -1 20 1" + " -1" * 11 + " 1 7"
+    (tmp_path / "x.swf").write_text("\n".join(["; MaxProcs: 4", first, second, *lines, ""]))
+    found = pliant.simulate(
+        tmp_path / "x.swf",
+        "easy",
+        dependencies=True,
+        energy="idle=100,busy=200",
+        window="10s..35s",
+        warm_up="all",
+    ).metrics
+    assert found["capacity_node_s"] == 4 * (1007 - 20)
+    assert found["energy_kwh"] == pytest.approx((200 * 1040 + 100 * (4 * 987 - 1040)) / KWH)
+
+
+def test_of_a_window_of_one_instant_it_is_up_to_its_last_end() -> None:
+    """From 200 to 280 s: two nodes are busy for 50 and 80 s, of which one is off again after 60 s; two are never on."""
+    jobs = {"submit_s": [0, 200, 200, 400], "run_s": [100, 50, 80, 5], "nodes": [2, 1, 1, 4]}
+    found = pliant.simulate(
+        jobs, "easy", 4, energy="idle=100,busy=200,after=10s", window="200s..201s", warm_up="all"
+    ).metrics
+    assert found["capacity_node_s"] == 4 * 80
+    assert found["energy_kwh"] == pytest.approx((200 * 130 + 100 * 10) / KWH)
+    assert found["off_node_h"] == pytest.approx((2 * 80 + 20) / 3600)
+    assert found["boots"] == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -333,6 +334,13 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("t.swf").write_text(TRACE)
     Path("p.toml").write_text(TWO)
+
+
+@pytest.mark.usefixtures("there")
+def test_where_two_jobs_have_one_number_each_is_in_its_own_partition() -> None:
+    Path("t.swf").write_text(re.sub(r"^\d", "1", TRACE, flags=re.MULTILINE))
+    command("simulate", "t.swf", "--partitions", "p.toml", "--policy", "easy", "--swf", "s.swf")
+    assert [job.partition for job in read_swf(Path("s.swf")).jobs] == [1, 2, 1, 2]
 
 
 @pytest.mark.usefixtures("there")

@@ -202,6 +202,7 @@ def test_figures_within_a_window(seed: int, policy: str, ends: tuple[int, int]) 
     count = ends[1] - ends[0]
     assert metrics.ended == count == ended.figures(load)["jobs"]
     assert ended.figures(load)["simulated"] == 40
+    assert (metrics.goodput, metrics.useful_utilisation) == (None, None)
     assert metrics.turnaround_mean_s == pytest.approx(sum(turnarounds) / count)
     assert metrics.turnaround_max_s == pytest.approx(max(turnarounds))
     assert metrics.wait_mean_s == pytest.approx(sum(waits) / count, abs=1e-6)
@@ -303,10 +304,35 @@ def test_windows_give_intervals_and_one_run_none(tmp_path: Path) -> None:
     assert "95 % interval" not in command("simulate", str(path), "--window", "20", "--malleable", "0")
 
 
+def test_a_window_does_not_say_what_stood_still_of_its_machine() -> None:
+    """Nodes that jobs held are those up to the last submission, and what stood still is of those that count alone."""
+    load = "lublin:60,load=0.9"
+    part = pliant.simulate(
+        load, "malleable", 64, malleable=100, cost="blocked_s=3000", window="10", warm_up="all"
+    )
+    whole = pliant.simulate(load, "malleable", 64, malleable=100, cost="blocked_s=3000")
+    assert (part.metrics["paused_node_s"] or 0) > 0
+    assert part.metrics["useful_utilisation"] is None
+    assert "less what stood still" not in repr(part)
+    assert whole.metrics["useful_utilisation"] is not None
+    assert "less what stood still" in repr(whole)
+
+
 def test_a_report_of_a_window_says_so(tmp_path: Path) -> None:
     path, page = tmp_path / "x.swf", tmp_path / "r.html"
     path.write_text(trace(100))
     command("simulate", str(path), "--window", "20", "--report", str(page))
     assert "figures of 20 jobs (--window 20), and 4 around them" in page.read_text()
+    told = json.loads(command("simulate", str(path), "--window", "20", "--report", str(page), "--json"))
+    (run,) = json.loads(page.with_suffix(".json").read_text())["runs"]
+    assert run["ended"] == told["jobs"] == 20
+    shared = run.keys() & told.keys() - {"jobs", "nodes"}
+    assert {"wait_mean_s", "utilisation", "makespan_s", "classes", "goodput"} <= shared
+    for key in shared - {"classes"}:
+        assert run[key] == (
+            pytest.approx(told[key], abs=1e-6) if isinstance(told[key], float) else told[key]
+        ), key
+    assert run["classes"]["rigid"]["jobs"] == 20
+    assert len(run["jobs"]) == 24
     with pytest.raises(BatchError, match="--window asks for 2; give one window"):
         command("simulate", str(path), "--window", "2x20", "--report", str(page))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import ClassVar, NamedTuple
 
 from pliant.core import records as r
@@ -190,22 +191,34 @@ class Energy(Listener):
 
 
 class EnergyBetween(Energy):
-    """``use`` is what was used from the submission of the job with the specification ``first`` to that of ``last``, by
-    their identity; what begins with the one is in it, and what begins with the other is not."""
+    """``use`` is what was used from the first to the last submission of the jobs with the specifications ``counted``,
+    by their identity; what begins with the one is in it, and what begins with the other is not. Where they are all
+    submitted in one instant, it is up to their last end, as in ``MetricsWithin``.
+
+    Which of them is the first is known once it comes: jobs that follow others come in another order than in a trace.
+    """
 
     IGNORES: ClassVar[frozenset[str]] = Energy.IGNORES - {"submitted"}
 
-    def __init__(self, power: Power, first: JobSpec, last: JobSpec) -> None:
+    def __init__(self, power: Power, counted: Iterable[JobSpec]) -> None:
         super().__init__(power)
-        self._first, self._last = first, last
+        self._specs = {id(spec) for spec in counted}
+        self._first: float | None = None
+        self._last = 0.0
+        """When the first and the last of them were submitted."""
         self._before = self._after = super().use()
 
     def submitted(self, life: Life) -> None:
-        if life.again:
+        if life.again or id(life.spec) not in self._specs:
             return
-        if life.spec is self._first:
-            self._before = super().use()
-        if life.spec is self._last:
+        self._last = self.lives.now
+        self._after = super().use()
+        if self._first is None:
+            self._first, self._before = self._last, self._after
+
+    def ended(self, life: Life, end: r.JobEnded, size: int) -> None:
+        super().ended(life, end, size)
+        if not end.requeued and id(life.spec) in self._specs and self._last == self._first:
             self._after = super().use()
 
     def use(self) -> Use:

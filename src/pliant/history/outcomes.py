@@ -75,7 +75,7 @@ class RunMetrics(msgspec.Struct, kw_only=True):
       until it is lost, and again once it is back. While jobs are left, up to the last record.
     - utilisation: node-seconds that running jobs held, over the capacity. Nodes reserved for an expansion count
       from the moment they are the job's; a lost node counts no more, also if its job ends only later.
-      Useful utilisation is without paused_node_s; resizing_node_s is in neither of the two.
+      Useful utilisation is without paused_node_s, and None of a window; resizing_node_s is in neither of the two.
     - goodput: reference time times preferred nodes of completed jobs, over the capacity: work that was
       asked for and done, whatever size it was done at. Above 1 where small sizes are more efficient. None of a
       window of a longer run (``history/within.py``), which ends amid their work.
@@ -110,7 +110,7 @@ class RunMetrics(msgspec.Struct, kw_only=True):
     makespan_s: float
     capacity_node_s: float
     utilisation: float
-    useful_utilisation: float
+    useful_utilisation: float | None
     goodput: float | None
     wait_mean_s: float
     wait_median_s: float

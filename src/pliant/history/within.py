@@ -20,7 +20,8 @@ class MetricsWithin(Metrics):
 
     All that is said of jobs and resizes is said of these jobs, and the makespan is theirs. Utilisation and capacity are
     of the machine, with all jobs, from the first to the last submission of these; where they are all submitted in one
-    instant, up to their last end. There is no goodput: much of what they ask for is done after that.
+    instant, up to their last end. There is no goodput: much of what they ask for is done after that. Nor is there a
+    useful utilisation: what stood still is known of these jobs, and up to their last end.
     """
 
     IGNORES: ClassVar[frozenset[str]] = Metrics.IGNORES - {"submitted"}
@@ -39,7 +40,7 @@ class MetricsWithin(Metrics):
         self._their_end = 0.0
 
     def summary(self) -> RunMetrics:
-        return structs.replace(super().summary(), goodput=None)
+        return structs.replace(super().summary(), goodput=None, useful_utilisation=None)
 
     def spans(self) -> tuple[float, float, float]:
         makespan = self._their_end - self._first if self._first is not None else 0.0

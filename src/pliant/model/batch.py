@@ -67,8 +67,17 @@ def read_batch(data: Mapping[str, Any], source: str, nodes: int = 8) -> Batch:
     if not isinstance(entries, list) or not entries:
         raise BatchError(f"{source}: there are no jobs; add at least one [[jobs]] table")
     jobs: list[JobSpec] = []
+    arrays: dict[str, int] = {}
     for number, entry in enumerate(entries, 1):
-        jobs += _job(table_of(entry, f"{source}: job {number}"), number, source, cluster)
+        made = _job(table_of(entry, f"{source}: job {number}"), number, source, cluster)
+        array = made[0].array
+        if array is not UNSET and arrays.setdefault(array.name, number) != number:
+            # How many of an array run at once is counted by its name.
+            raise BatchError(
+                f"{source}: job {array.name!r}: name: jobs {arrays[array.name]} and {number} are arrays of that name; "
+                "names must differ"
+            )
+        jobs += made
         if len(jobs) > BATCH_JOBS:
             raise BatchError(
                 f"{source}: with job {number} there are {len(jobs):,} jobs; the most is {BATCH_JOBS:,}"

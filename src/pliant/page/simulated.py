@@ -18,7 +18,7 @@ from pliant.model.jobs import JobSpec
 from pliant.page.html import JOBS_HINT, NO_HOVER, chart_of, document, inline, no_chart, reading, resizes
 from pliant.page.tables import esc, job_rows
 from pliant.report.compare import METRICS, warnings
-from pliant.report.data import SCHEMA, report_data
+from pliant.report.data import SCHEMA, figures, report_data
 from pliant.report.runs import Run
 from pliant.report.words import count, percent, plain, seconds
 
@@ -52,6 +52,7 @@ class Picture:
 
     def __init__(self, jobs: int, counted: Iterable[JobSpec] | None = None) -> None:
         self.dense = Dense(counted)
+        self.window = counted is not None
         self._records: list[r.Record] | None = [] if jobs <= EVERY_JOB else None
         self.keep = self._records.append if self._records is not None else None
 
@@ -181,14 +182,16 @@ def _metric_rows(metrics: RunMetrics, dense: Dense) -> str:
 
 def json_of(picture: Picture, of: Simulated, metrics: RunMetrics) -> bytes:
     """report.json: that of a live run, with ``simulated`` beside its runs. Jobs are listed only where the page
-    shows them; bins and quantiles always are. Times in seconds."""
+    shows them; bins and quantiles always are. Of a window the figures are those of its jobs. Times in seconds."""
     run, dense = picture.run(of), picture.dense
     if run is not None:
         data = report_data([run], paced=False)
+        if picture.window:
+            data["runs"][0] |= figures(metrics)  # what its records alone tell is of all jobs
     else:
-        figures = msgspec.to_builtins(metrics, str_keys=True)
-        figures |= {"name": RUN, "policy": of.policy, "origin_s": dense.origin, "jobs": []}
-        data = {"schema": SCHEMA, "paced": False, "valid": True, "runs": [figures]}
+        found = msgspec.to_builtins(metrics, str_keys=True)
+        found |= {"name": RUN, "policy": of.policy, "origin_s": dense.origin, "jobs": []}
+        data = {"schema": SCHEMA, "paced": False, "valid": True, "runs": [found]}
     data["simulated"] = {
         "workload": plain(of.workload),
         "policy": of.policy,

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from pliant.history.metrics import JobOutcome, ResizeOutcome
+from pliant.history.metrics import JobOutcome, ResizeOutcome, RunMetrics
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Reason
 from pliant.report.runs import Run, is_paced
@@ -31,12 +31,14 @@ def report_json(runs: Sequence[Run], *, paced: bool | None = None) -> bytes:
     return msgspec.json.format(msgspec.json.encode(report_data(runs, paced=paced)), indent=2) + b"\n"
 
 
+def figures(metrics: RunMetrics) -> dict[str, Any]:
+    """The metrics of a run as plain data, without its jobs."""
+    return {key: _plain(getattr(metrics, key)) for key in metrics.__struct_fields__ if key != "jobs"}
+
+
 def _run_data(run: Run) -> dict[str, Any]:
-    metrics = run.metrics
     data: dict[str, Any] = {"name": run.name, "policy": run.policy, "nodes": run.hosts(_all(run))}
-    for key in metrics.__struct_fields__:
-        if key != "jobs":
-            data[key] = _plain(getattr(metrics, key))
+    data |= figures(run.metrics)
     data["predicted_makespan_s"] = _maybe(run.predicted_makespan_s)
     data["policy_failed"] = run.policy_failed
     data["origin_s"] = _rounded(run.origin_s)

@@ -44,7 +44,8 @@ class SwfSchedule(Listener):
         self._order: dict[int, int] = {}
         """Of jobs that have not ended, by number: as which of all they were submitted first."""
         self._held: dict[int, float] = {}
-        self._further = {job.spec.name: further(job, partitions) for job in jobs if job.after or partitions}
+        self._further = {id(job.spec): further(job, partitions) for job in jobs if job.after or partitions}
+        """By the identity of a job's specification: several may have one name."""
 
     def __enter__(self) -> Self:
         self._table.__enter__()
@@ -89,6 +90,6 @@ class SwfSchedule(Listener):
             requested_time=spec.walltime_s,
             status=STATUS.get(end.state, 0),
             user=self._numbers.user(spec.user),
-            **self._further.get(spec.name, NONE),
+            **self._further.get(id(spec), NONE),
         )
         self._table.put(count, words(job))

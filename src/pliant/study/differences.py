@@ -66,12 +66,16 @@ def later(before: Sequence[float], after: Sequence[float]) -> Later:
 def difference(
     units: Sequence[Sequence[Pair]], places: Sequence[Sequence[Collection[int]]] | None = None
 ) -> dict[str, Any]:
-    """The ratios of ``COMPARED`` and who ends later, of all jobs, or of those in ``places`` of each pair."""
+    """The ratios of ``COMPARED`` and who ends later, of all jobs, or of those in ``places`` of each pair. One without
+    such jobs has no ratio, and counts as 0 of them."""
     chosen = [
         [_common(pair, None if places is None else places[i][k]) for k, pair in enumerate(unit)]
         for i, unit in enumerate(units)
     ]
-    figures = [[(_figures(pair.before), _figures(pair.after)) for pair in unit] for unit in chosen]
+    figures = [
+        [(_figures(pair.before), _figures(pair.after)) for pair in unit if pair.before.turnarounds]
+        for unit in chosen
+    ]
     ratios = {
         key: ratio([[(before[key], after[key]) for before, after in unit] for unit in figures])
         for key in COMPARED
@@ -113,8 +117,6 @@ def _common(pair: Pair, places: Collection[int] | None) -> Pair:
 
 
 def _figures(times: Times) -> dict[str, float]:
-    if not times.turnarounds:
-        return dict.fromkeys(COMPARED, 0.0)
     ordered = sorted(times.turnarounds)
     slowdowns = [bounded_slowdown(turn, turn - wait) for turn, wait in zip(*times, strict=True)]
     return {

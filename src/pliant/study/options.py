@@ -215,7 +215,14 @@ def against_said(text: str, grid: Grid) -> Grid:
         raise BatchError(
             f"--against {text}: {share!r} is none of the percentages of --malleable (known: {known})"
         )
-    return grid._replace(against=Against(policy, percent))
+    grid = grid._replace(against=Against(policy, percent))
+    if all(grid.beside(row) == row for row in range(len(grid.rows))):
+        # Either there is one policy, and each row has its own percentage, or one percentage, and each its own policy.
+        other = f"{name or grid.policies[0].name}@{shares[0]:g}"
+        raise BatchError(
+            f"--against {text}: nothing is compared, as each row would be with itself; write {other}, or leave it out"
+        )
+    return grid
 
 
 def _policy_of(name: str, text: str, grid: Grid) -> int:

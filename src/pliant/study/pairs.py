@@ -34,7 +34,10 @@ def differs(units: Units) -> dict[str, Any]:
 
 
 def groups(units: Units, by: str) -> list[dict[str, Any]]:
-    """A row for each group of jobs, by what they are in the second of each pair: before, some may be rigid still."""
+    """A row for each group of jobs, by what they are in the second of each pair: before, some may be rigid still.
+
+    Pairs without jobs of a group count all the same in a unit that has some, so that the jobs of all groups add up.
+    """
     found: dict[str, dict[tuple[int, int], list[int]]] = {}
     for i, unit in enumerate(units):
         for k, (_, after) in enumerate(unit):
@@ -46,11 +49,12 @@ def groups(units: Units, by: str) -> list[dict[str, Any]]:
         theirs: list[list[Pair]] = []
         places: list[list[list[int]]] = []
         for i, unit in enumerate(units):
-            if having := [k for k in range(len(unit)) if (i, k) in there]:
-                theirs.append([_pair(unit[k]) for k in having])
-                places.append([there[i, k] for k in having])
+            of_pairs = [there.get((i, k), []) for k in range(len(unit))]
+            if any(of_pairs):
+                theirs.append([_pair(each) for each in unit])
+                places.append(of_pairs)
         about = _about(units) | {
-            "pairs": sum(map(len, theirs)),
+            "pairs": len(there),
             "units": len(theirs),
             "by": by,
             "group": name,

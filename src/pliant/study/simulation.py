@@ -160,10 +160,10 @@ class Simulation(NamedTuple):
 
     def _energy_between(self) -> EnergyBetween | None:
         """What is asked of a window's energy."""
-        power, counted = self.load.power, self.load.counts
+        power = self.load.power
         if self.load.counted is None or power is None:
             return None
-        return EnergyBetween(power, counted[0].spec, counted[-1].spec)
+        return EnergyBetween(power, [job.spec for job in self.load.counts])
 
     def _parts(self, partitions: Partitions, sink: Sink, metrics: dict[str, Metrics]) -> Iterator[Part]:
         """The partitions as they are simulated, whose metrics go to ``metrics``."""

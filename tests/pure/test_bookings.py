@@ -308,6 +308,10 @@ nodes = 3
         (FILE + "node = 3", "reservation 'upgrade': unknown key 'node'; did you mean 'nodes'?"),
         (FILE.replace("end = 20", ""), "reservation 'upgrade': end: missing"),
         (FILE.replace("20", "10"), "reservation 'upgrade': end: 10 s is no later than its start, 10 s"),
+        (
+            FILE.replace("20", "1e299"),
+            "reservation 'upgrade': end: 1e+299 s is too late; the latest is 1e+12 s",
+        ),
         (FILE.replace("10", "'10'"), "reservation 'upgrade': start: expected seconds, 0 or more, got '10'"),
         (FILE.replace("= 3", "= 0"), "reservation 'upgrade': nodes: expected a whole number of 1 or more"),
         (FILE.replace('"upgrade"', "7"), "reservation 1: name: expected a text"),

@@ -102,6 +102,11 @@ def test_what_is_no_conversion(text: str, message: str) -> None:
         ("lublin:9", {"conversion": "most=3"}, "--conversion changes nothing without --malleable"),
         ("lublin:9", {"conversion": "published", "compat": True, "malleable": 9}, "leave out --conversion"),
         ("paper2:1", {"conversion": "published", "malleable": 20}, "changes nothing for paper2"),
+        (
+            "paper3:9",
+            {"compat": True, "malleable": 20},
+            "--compat changes nothing for paper3, which makes its jobs",
+        ),
         ("lublin:9", {"conversion": 2, "malleable": 20}, "--conversion: 2 is no text"),
     ],
 )

@@ -368,6 +368,8 @@ def test_compare_takes_policies_and_jobs_of_ones_own() -> None:
         ({"policies": [Mine], "workers": 2}, "'Mine' is in this process alone"),
         ({"policies": ["easy"], "seeds": 0}, "--seeds: 0 is no whole number of 1 or more"),
         ({"policies": ["easy"], "malleable": [10, 200]}, "--malleable: 200 is no percentage"),
+        ({"policies": ["easy"], "malleable": [None, 50]}, "is no list of percentages: leave out None"),
+        ({"policies": ["easy"], "platform": Path("x.xml")}, "--platform, .* are for ElastiSim's jobs"),
         (
             {"policies": ["easy"], "belif": "exact"},
             r"compare: there is no option 'belif'; did you mean 'belief'",

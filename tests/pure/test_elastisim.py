@@ -23,7 +23,7 @@ from pliant.policy.fcfs import Fcfs
 from pliant.sim.simulator import Conditions
 from pliant.sim.simulator import simulate as run_simulation
 from pliant.study.library import Result
-from pliant.workloads.formats.elastisim import ElastiSim, read_elastisim
+from pliant.workloads.formats.elastisim import ElastiSim, named_files, read_elastisim
 from pliant.workloads.formats.elastisim_tasks import FLOWS, Machine, tasks_s
 from pliant.workloads.formats.simgrid import Platform, Route, Speeds, Storage, read_platform
 from pliant.workloads.job import SimJob
@@ -353,6 +353,16 @@ def test_speeds_are_for_elastisims_jobs() -> None:
         ({"arguments": {"rounds": True}}, r"job 1: arguments: rounds: True is no number"),
         ({"attributes": 5}, r"job 1: attributes: expected an object"),
         ({"num_gpus_per_node": -1}, r"job 1: num_gpus_per_node: expected a number"),
+        ({"num_gpus_per_node": 10**200}, r"job 1: num_gpus_per_node: 1e\+200 are too many"),
+        ({"num_nodes": 10**400}, r"job 1: num_nodes: 1\S*000,… nodes are too many; the most is 1,048,576"),
+        (
+            {"submit_time": 10**400},
+            r"job 1: submit_time: expected a number, 0 or more and below 1e\+300, got 10*…",
+        ),
+        ({"walltime": 1e300}, r"job 1: walltime: expected a number, 0 or more and below 1e\+300"),
+        ({"arguments": {"rounds": 10**400}}, r"job 1: arguments: rounds: 10*… is no number below 1e\+300"),
+        ({"arguments": {"rounds": 1e20, "load": 1}}, r"phase 1: iterations: 1e\+20 are too many"),
+        ({"application_model": 5000 * "x"}, r"application model x{59}… is not there"),
     ],
 )
 def test_jobs_that_cannot_be_read(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -379,6 +389,16 @@ def test_jobs_that_cannot_be_read(tmp_path: Path, change: dict[str, Any], messag
         ({"phases": ["x"]}, "phase 1: is no phase"),
         ({"phases": [{}]}, "phase 1: tasks: expected a list"),
         ({"phases": [{"tasks": [5]}]}, "phase 1: task 1: is no task"),
+        ({"phases": [{"tasks": [WAIT | {"iterations": 1e20}]}]}, r"task 1: iterations: 1e\+20 are too many"),
+        ({"phases": [{"tasks": [WAIT | {"delay": 1e299, "iterations": 1e17}]}]}, "task 1: it takes inf s"),
+        (
+            {"phases": [{"iterations": 1e17, "tasks": [WAIT | {"delay": 1e299}]}]},
+            "it takes inf s; give it less",
+        ),
+        (
+            {"phases": [{"tasks": [WAIT]}], "on_init": "x"},
+            "on_init: expected a phase or a list of tasks, got 'x'",
+        ),
     ],
 )
 def test_application_models_that_cannot_be_read(tmp_path: Path, model: dict[str, Any], message: str) -> None:
@@ -396,6 +416,23 @@ def test_requests_that_cannot_be_read(tmp_path: Path, request_: str, message: st
         read(tmp_path, MALLEABLE | {"type": "evolving"}, model=model)
 
 
+@pytest.mark.parametrize("request_", ["4", "num_nodes + 1"])
+def test_what_evolving_jobs_cannot_do(tmp_path: Path, request_: str) -> None:
+    job = MALLEABLE | {"type": "evolving"}
+    phase = {"iterations": 1e17, "evolving_request": request_, "tasks": [WAIT | {"delay": 1e299}]}
+    with pytest.raises(TraceError, match="phase 1: evolving_request: it takes inf s; give it less"):
+        read(tmp_path, job, model={"phases": [phase]})
+    with pytest.raises(TraceError, match="on_reconfiguration: expected a phase or a list of tasks, got 5"):
+        read(tmp_path, job, model={"phases": [{"tasks": [WAIT]}], "on_reconfiguration": 5})
+
+
+@pytest.mark.parametrize("kind", ["rigid", "evolving"])
+def test_what_goes_before_phases_that_are_none_remains(tmp_path: Path, kind: str) -> None:
+    model = {"on_init": [WAIT], "phases": [{"iterations": 0, "tasks": [WAIT]}]}
+    job = only(tmp_path, (RIGID if kind == "rigid" else MALLEABLE) | {"type": kind}, model)
+    assert job.time(4) == 10.0
+
+
 def test_lists_are_for_rigid_jobs(tmp_path: Path) -> None:
     model = {"phases": [{"tasks": [{"type": "idle", "delay": [1, 2, 3, 4], "pattern": "vector"}]}]}
     assert only(tmp_path, RIGID, model).time(4) == 4.0
@@ -411,8 +448,23 @@ def test_files_that_are_not_elastisims(tmp_path: Path) -> None:
     path.write_text("[]")
     with pytest.raises(TraceError, match="there are no jobs"):
         read_elastisim(path)
+    path.write_text(100_000 * "[")
+    with pytest.raises(TraceError, match=r"jobs\.json: cannot be read: it is nested too deeply"):
+        read_elastisim(path)
+    path.write_text(5_000 * "9")
+    with pytest.raises(TraceError, match=r"jobs\.json: cannot be read: a number in it has too many digits"):
+        read_elastisim(path)
     with pytest.raises(TraceError, match="cannot be read"):
         read_elastisim(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("jobs", [None, 5, "x", [5]])
+def test_jobs_that_are_none_name_no_files(tmp_path: Path, jobs: object) -> None:
+    path = tmp_path / "jobs.json"
+    path.write_text(json.dumps({"jobs": jobs}))
+    assert named_files(path) == []
+    with pytest.raises(TraceError, match=r"jobs\.json: (there are no jobs|job 1: is no job)"):
+        command("simulate", str(path))
 
 
 # ---- a configuration, and its platform ----
@@ -482,10 +534,27 @@ def test_what_of_a_platform_is_not_simulated(tmp_path: Path, old: str, new: str,
     ("old", "new", "message"),
     [
         ("<platform", "<platform <", "is no XML"),
+        (
+            "<?xml version='1.0'?>",
+            "<?xml version='1.0' encoding='foo'?>",
+            "unknown encoding: foo; write it in UTF-8",
+        ),
+        (
+            "<?xml version='1.0'?>",
+            "<?xml version='1.0' encoding='shift_jis'?>",
+            "multi-byte .*; write it in UTF-8",
+        ),
+        (
+            '<zone id="all"',
+            5000 * "<zone>" + 5000 * "</zone>" + '<zone id="all"',
+            "its zones are nested too deeply",
+        ),
         ('speed="2Gf"', 'speed="2Gb"', "nodes: speed: '2Gb' is not understood"),
+        ('speed="2Gf"', 'speed="1.2.3Gf"', "nodes: speed: '1.2.3Gf' is not understood"),
         ('bw="8Gbps"', 'bw="fast"', "nodes: bw: 'fast'"),
         ('bw="8Gbps"', 'bw="0Gbps"', "nodes: bw: '0Gbps' is nothing; it must be above 0"),
         ('radical="0-5,8,10-10"', 'radical="5-0"', "radical: '5-0'"),
+        ('radical="0-5,8,10-10"', f'radical="0-{5000 * "9"}"', "radical: '0-9*…' is not understood"),
         ('<link_ctn id="in"/>', '<link_ctn id="on"/>', "names the link on, which is not there"),
         ('"bb_read_bw" value="4GBps"', '"bb_read" value="4GBps"', "bb_read_bw: ''"),
     ],
@@ -515,6 +584,17 @@ def test_hosts_of_their_own_and_several_of_the_file_system(tmp_path: Path) -> No
         platform(tmp_path, "<platform/>")
     with pytest.raises(TraceError, match="cannot be read"):
         read_platform(tmp_path / "q.xml")
+
+
+def test_a_file_system_that_only_the_user_knows(tmp_path: Path) -> None:
+    made = platform(
+        tmp_path, '<platform><cluster id="n" radical="0-7" speed="1Gf" bw="8Gbps" lat="0s"/></platform>'
+    )
+    assert made.storage == Storage()
+    model = {"phases": [{"tasks": [{"type": "pfs_read", "bytes": 5e9, "pattern": "all_ranks"}]}]}
+    path = written(tmp_path, RIGID, model=model)
+    [job] = read_elastisim(path, Speeds(str(tmp_path / "p.xml"), pfs_read=1e9)).jobs
+    assert job.time(4) == 5.0
 
 
 def test_a_configuration_names_both(tmp_path: Path) -> None:

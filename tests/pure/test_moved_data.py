@@ -112,6 +112,13 @@ def test_resizes_that_take_longer_are_fewer() -> None:
         ),
         ({"data": "total=-1"}, "data: total=-1: '-1' is no number of megabytes, 0 or more"),
         ({"data": "per-node=inf"}, "'inf' is no number of megabytes"),
+        ({"data": "per-node=1e308"}, r"'1e308' is no number of megabytes, 0 or more and below 1e\+300"),
+        ({"data": "per-node=9e299"}, r"data: job '\d+' would have \S+ MB; give less than 1e\+300 MB a job"),
+        ({"data": "lognormal=9e299,10"}, r"data: job '\d+' would have \S+ MB"),
+        (
+            {"data": "total=1e299", "cost": "data_s=1e299"},
+            "lublin:5: no resize with the most data would ever end",
+        ),
         ({"data": "lognormal=5"}, "write lognormal=MEDIAN,SIGMA"),
         ({"data": "lognormal=x,1"}, "MEDIAN 'x' is no number of megabytes"),
         ({"data": "lognormal=5,y"}, "SIGMA 'y' is no number"),

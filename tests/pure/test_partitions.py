@@ -74,6 +74,7 @@ def test_a_file_of_partitions(tmp_path: Path) -> None:
         ("[[partition]]\nname = 'a'\nnods = 2", "partition 'a': unknown key 'nods'; did you mean 'nodes'?"),
         ("[[partition]]\nnodes = 2", "partition 1: name: give it one"),
         ("[[partition]]\nname = 3", "partition 1: name: expected a text"),
+        ("[[partition]]\nname = ' '\nnodes = 2", "partition ' ': name: give it one"),
         ("[[partition]]\nname = 'a'", "partition 'a': nodes: missing"),
         (
             "[[partition]]\nname = 'a'\nnodes = 0",

@@ -125,6 +125,12 @@ def test_windows_that_are_none(window: str, warm_up: str, message: str) -> None:
         found(100, window, warm_up)
 
 
+@pytest.mark.parametrize("window", ["3d", "5", "1d..2d", "1996-10-01..1996-10-11", ""])
+def test_no_jobs_have_no_window(window: str) -> None:
+    with pytest.raises(BatchError, match=r"x\.swf: .*: there are no jobs, and so none to count"):
+        found(0, window, "" if window else "2d")
+
+
 @given(
     times=st.lists(st.floats(0, 1e6), min_size=1, max_size=60),
     size=st.one_of(st.integers(1, 20), st.integers(1, 400_000).map("{}s".format)),

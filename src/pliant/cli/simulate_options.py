@@ -31,7 +31,11 @@ FROM_RECORDS = Annotated[
 NODES = Annotated[int, _workload(min=LEAST["nodes"], help="Nodes of the machine; 0: what the workload says.")]
 RIGID = Annotated[bool, _workload("--rigid", help="Fix every job at its preferred size.")]
 SEED = Annotated[
-    int, _workload(min=LEAST["seed"], help="Seed of generators, of --malleable, --estimates and --belief.")
+    int,
+    _workload(
+        min=LEAST["seed"],
+        help="Seed of generators, of --malleable, --estimates, --belief, --data lognormal and --failures.",
+    ),
 ]
 ESTIMATES = Annotated[
     str,

@@ -116,7 +116,10 @@ def _each(value: Any, name: str, what: str) -> list[Any]:
         return [value]
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise BatchError(f"--{name}: {value!r} is no list of {what}")
-    return list(value)
+    several = list(value)
+    if any(each is None for each in several):
+        raise BatchError(f"--{name}: {value!r} is no list of {what}: leave out None")
+    return several
 
 
 def _texts(value: Any, name: str) -> str:

@@ -143,7 +143,7 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
         seed=seed,
         estimates=estimates,
         belief=belief,
-        platform=os.fspath(platform) if isinstance(platform, os.PathLike) else platform,
+        platform=platform,
         node_flops=node_flops,
         pfs_read=pfs_read,
         pfs_write=pfs_write,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
@@ -13,6 +12,7 @@ from pliant.files.cost import read_cost
 from pliant.files.external import is_external
 from pliant.files.policy import PolicySpec
 from pliant.model.errors import BatchError
+from pliant.model.keys import LARGEST
 from pliant.model.nearest import nearest
 from pliant.policy.order import HALF_LIFE_S
 from pliant.sim.instant import Instant
@@ -64,7 +64,7 @@ def asked(  # noqa: PLR0913 -- as many as the command has options
     seed: int = 42,
     estimates: str = REQUESTED,
     belief: str = EXACT,
-    platform: str = "",
+    platform: str | os.PathLike[str] = "",
     node_flops: float | None = None,
     pfs_read: float | None = None,
     pfs_write: float | None = None,
@@ -100,11 +100,10 @@ def asked(  # noqa: PLR0913 -- as many as the command has options
         ("checkpoint", checkpoint),
         ("window", window),
         ("warm-up", warm_up),
-        ("platform", platform),
+        ("platform", platform := os.fspath(platform) if isinstance(platform, os.PathLike) else platform),
         ("energy", energy),
     ):
-        if not isinstance(text, str):
-            raise BatchError(f"--{option}: {text!r} is no text")
+        _check_text(text, option)
     overrides = Overrides(
         _seconds(pass_interval_s, "pass-interval"),
         _seconds(cooldown_s, "cooldown"),
@@ -150,6 +149,8 @@ def asked(  # noqa: PLR0913 -- as many as the command has options
         wish = _with_reservations(wish, reservations)
     if compat and malleable is None:
         raise BatchError("--compat changes nothing without --malleable")
+    if compat:
+        _check_converted(workload, "compat")
     return wish
 
 
@@ -182,10 +183,22 @@ def queue_said(
     half_life_s: float = HALF_LIFE_S,
 ) -> PolicySpec:
     """What is said of a policy beside its name. Raises BatchError."""
+    _check_text(start, "start")
+    _check_text(order, "order")
+    _check_weights({} if weights is None else weights)
     if weights and order not in ("fairshare", "weight") and (order or not workload.endswith(".toml")):
         raise BatchError("--weight changes nothing without --order fairshare or --order weight")
     half_life_s = _real(half_life_s, "half-life", "number of seconds")
     return PolicySpec("", start or None, order or None, weights or {}, half_life_s)
+
+
+def _check_weights(weights: object) -> None:
+    if not isinstance(weights, Mapping):
+        raise BatchError(f"--weight: {weights!r} is no mapping of users to their weights, as in {{'ann': 2}}")
+    for user, weight in weights.items():
+        number = isinstance(weight, Real) and not isinstance(weight, bool)
+        if not number or weight <= 0 or not weight < LARGEST:
+            raise BatchError(f"--weight: {user}: {weight!r} is no weight above 0")
 
 
 def instant_said(text: str) -> Instant:
@@ -261,7 +274,7 @@ def _whole(value: object, option: str) -> int:
 
 def _real(value: object, option: str, what: str) -> float:
     """Of whatever library the number is."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, Real) or not value < LARGEST:
         raise BatchError(f"--{option}: {value if isinstance(value, Real) else repr(value)} is no {what}")
     if value < LEAST[option]:
         raise BatchError(f"--{option}: {value} is too little; the least is {LEAST[option]:g}")
@@ -275,9 +288,18 @@ def _conversion(text: str, workload: str, malleable: float | None, *, compat: bo
         raise BatchError("--compat has the published conversion; leave out --conversion")
     if malleable is None:
         raise BatchError("--conversion changes nothing without --malleable")
-    if (name := workload.partition(":")[0]) in OWN_SHARES:
-        raise BatchError(f"--conversion changes nothing for {name}, which makes its jobs malleable itself")
+    _check_converted(workload, "conversion")
     return read_conversion(text)
+
+
+def _check_converted(workload: str, option: str) -> None:
+    if (name := workload.partition(":")[0]) in OWN_SHARES:
+        raise BatchError(f"--{option} changes nothing for {name}, which makes its jobs malleable itself")
+
+
+def _check_text(value: object, option: str) -> None:
+    if not isinstance(value, str):
+        raise BatchError(f"--{option}: {value!r} is no text")
 
 
 def _failures(text: str, *, requeue: bool) -> Failures | None:

@@ -17,6 +17,8 @@ from pliant.model.speedup import Phases
 from pliant.workloads.job import SimJob
 from pliant.workloads.partitions import Partitions
 
+LATEST_S = 1e12
+"""When a reservation may end at the latest: later, the times of jobs are no longer told apart to the millisecond."""
 KEYS = ("name", "start", "end", "nodes", "partition")
 
 
@@ -52,6 +54,8 @@ def _booking(data: Mapping[str, Any], number: str, where: str) -> Booking:
     start_s, end_s = (seconds_of(data, key, at, None) or 0.0 for key in ("start", "end"))
     if end_s <= start_s:
         raise BatchError(f"{at}: end: {end_s:g} s is no later than its start, {start_s:g} s")
+    if end_s > LATEST_S:
+        raise BatchError(f"{at}: end: {end_s:g} s is too late; the latest is {LATEST_S:g} s")
     nodes = count_of(data, "nodes", at, 1, MOST_NODES)
     return Booking(name, start_s, end_s, nodes, text_of(data, "partition", at, ""))
 

@@ -9,6 +9,7 @@ from random import Random
 import msgspec
 
 from pliant.model.errors import BatchError
+from pliant.model.keys import LARGEST
 from pliant.workloads.job import SimJob
 
 NONE = "none"
@@ -50,8 +51,8 @@ def _amount(text: str, where: str, what: str = "number of megabytes") -> float:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not 0 <= number < math.inf:
-        raise BatchError(f"{where} {text!r} is no {what}, 0 or more")
+    if not 0 <= number < LARGEST:
+        raise BatchError(f"{where} {text!r} is no {what}, 0 or more and below {LARGEST:g}")
     return number
 
 
@@ -64,4 +65,8 @@ def _loaded(job: SimJob, mb: float, sigma: float, seed: int, *, whole: bool) -> 
     if sigma:
         mb *= math.exp(sigma * Random(f"data {seed} {spec.name}").gauss(0.0, 1.0))  # noqa: S311 - no secret
     data_mb = mb if whole else mb * spec.nodes.preferred
+    if not data_mb < LARGEST:
+        raise BatchError(
+            f"data: job {spec.name!r} would have {data_mb:g} MB; give less than {LARGEST:g} MB a job"
+        )
     return msgspec.structs.replace(job, spec=msgspec.structs.replace(spec, data_mb=data_mb))

@@ -212,5 +212,5 @@ def _number(cell: Any) -> float:
     """NaN if it is none, of whatever library; a text is none, nor a truth."""
     try:
         return math.nan if isinstance(cell, str | bool) else float(cell)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return math.nan

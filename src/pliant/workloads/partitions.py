@@ -116,7 +116,7 @@ def _partition(data: Mapping[str, Any], number: int, where: str, fields: set[str
     name = text_of(data, "name", f"{where}: partition {number}", "")
     at = f"{where}: partition {name!r}" if name else f"{where}: partition {number}"
     known(data, KEYS, at)
-    if not name or not name.isprintable():
+    if not name.strip() or not name.isprintable():
         raise BatchError(f"{at}: name: give it one, of characters that can be printed")
     if "nodes" not in data:
         raise BatchError(f"{at}: nodes: missing; say how many it has")

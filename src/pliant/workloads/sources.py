@@ -19,6 +19,7 @@ from pliant.history.energy import Power
 from pliant.model.bookings import Booking
 from pliant.model.errors import BatchError, TraceError
 from pliant.model.jobs import JobClass, JobSpec
+from pliant.model.keys import LARGEST
 from pliant.model.limits import GENERATED_JOBS, MOST_NODES, whole
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.order import ORDERS
@@ -247,7 +248,12 @@ def _settings(load: Workload, jobs: Sequence[SimJob], wish: Wish) -> Settings:
     if wish.overrides.resize_deadline_s is not None or load.hurried:
         return settings
     boot_s = wish.power.boot_s if wish.power is not None else 0.0
-    return patient(settings, load.nodes, most_mb(job.spec for job in jobs), _longest_s(jobs) + boot_s)
+    settings = patient(settings, load.nodes, most_mb(job.spec for job in jobs), _longest_s(jobs) + boot_s)
+    if not settings.resize_deadline_s < LARGEST:
+        raise BatchError(
+            f"{wish.text}: no resize with the most data would ever end; give a lower --cost or less --data"
+        )
+    return settings
 
 
 def _windowed(load: Workload, wish: Wish, window: Window) -> Workload:

@@ -143,6 +143,8 @@ def _date(text: str) -> float | None:
 def cuts(jobs: Sequence[SimJob], window: Window, where: str, began: float | None = None) -> list[Cut]:
     """The windows of ``jobs``, which are in order of submission; ``began`` is what time 0 is, in seconds since 1970.
     BatchError if they do not fit, or nothing is in one."""
+    if not jobs:
+        raise BatchError(f"{where}: {window.text}: there are no jobs, and so none to count")
     times = [job.spec.submit_s for job in jobs]
     found = _cuts(times, window, where, began)
     return [cut._replace(low=0, high=len(jobs)) for cut in found] if window.whole else found

@@ -17,7 +17,6 @@ What does not map is collected and named, and the rest is read; what is no job f
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -25,8 +24,10 @@ from typing import Any, NamedTuple
 
 from pliant.model.errors import TraceError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.model.keys import LARGEST, cut
+from pliant.model.limits import MOST_NODES
 from pliant.workloads.formats.elastisim_models import Application, Named
-from pliant.workloads.formats.elastisim_tasks import Miss, number_of
+from pliant.workloads.formats.elastisim_tasks import Miss, number_of, whole_of
 from pliant.workloads.formats.expression import evaluate
 from pliant.workloads.formats.simgrid import Platform, Speeds, read_platform
 from pliant.workloads.job import SimJob
@@ -104,9 +105,9 @@ def named_files(path: Path) -> list[Path]:
             named += [(str(data["platform_file"]), "platform")] if "platform_file" in data else []
             files = [_find(path, name, what) for name, what in named]
             return [*files, *named_files(files[0])]
-        models = {
-            str(job.get("application_model")) for job in data.get("jobs", ()) if isinstance(job, Mapping)
-        }
+        jobs = data.get("jobs")
+        entries = [job for job in jobs if isinstance(job, Mapping)] if isinstance(jobs, list) else []
+        models = {str(job.get("application_model")) for job in entries}
         return [_find(path, name, "application model") for name in sorted(models)]
     except (TraceError, RecursionError, OSError):
         return []  # whoever simulates it is told
@@ -121,14 +122,21 @@ def _read(path: Path) -> Any:
         raise TraceError(f"{path}: is no text in UTF-8: {error}") from None
     except json.JSONDecodeError as error:
         raise TraceError(f"{path}:{error.lineno}: is no JSON: {error.msg}") from None
+    except RecursionError:
+        raise TraceError(f"{path}: cannot be read: it is nested too deeply") from None
+    except ValueError:
+        raise TraceError(f"{path}: cannot be read: a number in it has too many digits") from None
 
 
 def _find(file: Path, name: str, what: str) -> Path:
     """A file that another names: ElastiSim takes its path from where it was started."""
     for folder in (file.parent, *file.resolve().parent.parents, Path()):
-        if (folder / name).is_file():
-            return folder / name
-    raise TraceError(f"{file}: the {what} {name} is not there, neither beside this file nor above")
+        try:
+            if (folder / name).is_file():
+                return folder / name
+        except OSError:  # no file can be called so, or it cannot be looked at
+            continue
+    raise TraceError(f"{file}: the {what} {cut(name)} is not there, neither beside this file nor above")
 
 
 class _Reader:
@@ -214,6 +222,9 @@ def _sizes(entry: Mapping[str, Any], job_class: JobClass, where: str) -> Bounds:
     if not isinstance(low, int) or not isinstance(high, int):
         wanted = "num_nodes" if job_class is JobClass.RIGID else "num_nodes_min and num_nodes_max"
         raise TraceError(f"{where}: {wanted}: missing or no whole number")
+    if max(low, high) > MOST_NODES:
+        many = cut(f"{max(low, high):,}")
+        raise TraceError(f"{where}: num_nodes: {many} nodes are too many; the most is {MOST_NODES:,}")
     try:
         return Bounds(low, high, preferred=high)
     except ValueError as error:
@@ -223,7 +234,7 @@ def _sizes(entry: Mapping[str, Any], job_class: JobClass, where: str) -> Bounds:
 def _gpus(entry: Mapping[str, Any], where: str, miss: Miss) -> int:
     """Those of the job on each node."""
     each, low, high = (
-        int(number_of(entry.get(f"num_gpus_per_node{end}", 0), f"{where}: num_gpus_per_node{end}", {}))
+        whole_of(entry.get(f"num_gpus_per_node{end}", 0), f"{where}: num_gpus_per_node{end}", {})
         for end in ("", "_min", "_max")
     )
     if "num_gpus_per_node" in entry:
@@ -243,8 +254,8 @@ def _arguments(entry: Mapping[str, Any], where: str) -> dict[str, float]:
                 number = evaluate(value, {})
             except ValueError:
                 continue
-        if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
-            raise TraceError(f"{where}: arguments: {key}: {value!r} is no number")
+        if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) < LARGEST:
+            raise TraceError(f"{where}: arguments: {key}: {cut(repr(value))} is no number below {LARGEST:g}")
         arguments[key] = float(number)
     return arguments
 

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from pliant.model.errors import TraceError
 from pliant.model.jobs import Bounds, JobClass
+from pliant.model.keys import cut
 from pliant.model.speedup import Amdahl, Model, Phase, Phases, Simple, Table
-from pliant.workloads.formats.elastisim_tasks import Machine, Miss, list_of, number_of, tasks_s
+from pliant.workloads.formats.elastisim_tasks import Machine, Miss, finite, list_of, tasks_s, whole_of
 from pliant.workloads.formats.expression import evaluate, names
 from pliant.workloads.formats.simgrid import Platform
 from pliant.workloads.job import Adapting
@@ -82,7 +83,7 @@ class Application:
             times, each = self._iterations(where, phase), self._iteration(where, phase)
             for nodes in whole:
                 whole[nodes] += times * each[nodes]
-        return _fitted(whole)
+        return _fitted(whole, self.job.where)
 
     def adapting(self) -> Adapting | None:
         """What the job does itself at a resize."""
@@ -90,8 +91,10 @@ class Application:
             return None
         sizes = self.job.sizes
         new = _tabulated(Bounds(1, sizes.max - sizes.min)) if sizes.max > sizes.min else []
-        resized = _fitted(self._one_time("on_reconfiguration"))
-        grown = _fitted(self._one_time("on_expansion", new))
+        resized, grown = (
+            _fitted(self._one_time(key, on), f"{self.job.where}: {key}")
+            for key, on in (("on_reconfiguration", None), ("on_expansion", new))
+        )
         return None if resized is None and grown is None else Adapting(resized, grown)
 
     def _one_time(self, key: str, sizes: list[int] | None = None) -> dict[int, float]:
@@ -101,13 +104,15 @@ class Application:
             return dict.fromkeys(sizes, 0.0)
         where = f"{self.job.where}: {key}"
         phase = {"tasks": phase} if isinstance(phase, list) else phase
+        if not isinstance(phase, Mapping):
+            raise TraceError(f"{where}: expected a phase or a list of tasks, got {cut(repr(phase))}")
         times, each = self._iterations(where, phase), self._iteration(where, phase, sizes)
         return {nodes: times * seconds for nodes, seconds in each.items()}
 
     def _iterations(self, where: str, phase: Mapping[str, Any]) -> int:
         """How often; it may not depend on the nodes."""
         value = phase.get("iterations", 1)
-        return math.floor(number_of(value, f"{where}: iterations", self.job.arguments))
+        return whole_of(value, f"{where}: iterations", self.job.arguments)
 
     def _iteration(
         self, where: str, phase: Mapping[str, Any], sizes: list[int] | None = None
@@ -134,25 +139,28 @@ class Application:
             silent = times if request is None else min(times, int(not begun))
             if silent:
                 before = dict.fromkeys(each, 0.0) if begun else first
-                model = _fitted({n: before[n] + silent * each[n] for n in each})
+                model = _fitted({n: before[n] + silent * each[n] for n in each}, where)
                 begun = True
                 if model is not None:
                     yield Phase(model)
             if request is not None and times > silent:
                 at = f"{where}: evolving_request"
                 yield from self._asking(at, request, range(silent, times), each, once=once)
+        if not begun and (model := _fitted(first, self.job.where)) is not None:
+            yield Phase(model)
 
     def _asking(
         self, where: str, request: str, iterations: range, each: Mapping[int, float], *, once: bool
     ) -> Iterator[Phase]:
         """``iterations`` of a phase, which take ``each`` by nodes."""
         sizes, changing = self.job.sizes, names_in(request, where).intersection(CHANGING)
+        finite(len(iterations) * max(each.values()), where)
         if not changing and not once:
             size = self._size(where, request, sizes.min, iterations[0])
-            if (model := _fitted({n: len(iterations) * s for n, s in each.items()})) is not None:
+            if (model := _fitted({n: len(iterations) * s for n, s in each.items()}, where)) is not None:
                 yield Phase(model, 1.0, size, size)
             return
-        if (model := _fitted(each)) is None:
+        if (model := _fitted(each, where)) is None:
             return
         if len(iterations) > MOST_REQUESTS:
             self.job.miss(
@@ -196,11 +204,11 @@ def names_in(request: str, where: str) -> frozenset[str]:
         raise TraceError(f"{where}: {error}") from None
 
 
-def _fitted(times: Mapping[int, float]) -> Simple | None:
-    """Amdahl's law where it fits the times exactly, else a table of them; None if they are all 0."""
+def _fitted(times: Mapping[int, float], where: str) -> Simple | None:
+    """Amdahl's law where it fits the times exactly, else a table of them; None if they are all 0. TraceError."""
     if not any(times.values()):
         return None
-    times = {nodes: max(seconds, LEAST_S) for nodes, seconds in times.items()}
+    times = {nodes: max(finite(seconds, where), LEAST_S) for nodes, seconds in times.items()}
     return _amdahl(times) or Table(times)
 
 

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pliant.model.errors import TraceError
+from pliant.model.keys import LARGEST, cut
+from pliant.model.limits import DIGITS
 from pliant.workloads.formats.expression import evaluate
 from pliant.workloads.formats.simgrid import WINDOW_BYTES, Platform, Route
 
@@ -79,8 +81,8 @@ def tasks_s(tasks: Sequence[Any], where: str, known: Values, on: Machine) -> flo
         at = f"{where}: task {number}"
         if not isinstance(task, Mapping):
             raise TraceError(f"{at}: is no task, but {task!r}")
-        times = math.floor(number_of(task.get("iterations", 1), f"{at}: iterations", known))
-        seconds = times * _task_s(_Task(task, at, known, on))
+        times = whole_of(task.get("iterations", 1), f"{at}: iterations", known)
+        seconds = finite(times * _task_s(_Task(task, at, known, on)), at)
         last_s = max(last_s, at_s + seconds)
         if task.get("async") is not True:
             at_s += seconds
@@ -301,6 +303,23 @@ def number_of(value: Any, where: str, known: Values) -> float:
             value = evaluate(value, known)
         except ValueError as error:
             raise TraceError(f"{where}: {error}") from None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise TraceError(f"{where}: expected a number, 0 or more, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LARGEST:
+        raise TraceError(
+            f"{where}: expected a number, 0 or more and below {LARGEST:g}, got {cut(repr(value))}"
+        )
     return float(value)
+
+
+def whole_of(value: Any, where: str, known: Values) -> int:
+    """How many there are, as by ``number_of`` and rounded down. TraceError."""
+    number = math.floor(number_of(value, where, known))
+    if number >= 10**DIGITS:
+        raise TraceError(f"{where}: {number:g} are too many; give less than {10**DIGITS:g}")
+    return number
+
+
+def finite(seconds: float, where: str) -> float:
+    """The ``seconds`` that something takes; TraceError if no simulation can last so long."""
+    if not seconds < LARGEST:
+        raise TraceError(f"{where}: it takes {seconds:g} s; give it less than {LARGEST:g} s")
+    return seconds

@@ -14,6 +14,8 @@ from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
 from pliant.model.errors import TraceError
+from pliant.model.keys import cut
+from pliant.model.limits import DIGITS, whole
 from pliant.workloads.unmapped import Unmapped
 
 WINDOW_BYTES = 4194304.0
@@ -101,19 +103,23 @@ def read_platform(path: Path) -> Platform:
         raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None
     except ET.ParseError as error:
         raise TraceError(f"{path}: is no XML: {error}") from None
+    except (LookupError, ValueError) as error:  # of the encoding that it names
+        raise TraceError(f"{path}: cannot be read: {error}; write it in UTF-8") from None
     if root.tag != "platform":
         raise TraceError(f"{path}: is no platform of SimGrid, but <{root.tag}>")
     try:
         return _Reader(root).platform()
     except ValueError as error:
         raise TraceError(f"{path}: {error}") from None
+    except RecursionError:
+        raise TraceError(f"{path}: its zones are nested too deeply") from None
 
 
 def _number(text: str, units: Mapping[str, float], what: str) -> float:
     """``100Gf`` and the like; a number without unit counts as it is. ValueError."""
-    found = re.fullmatch(r"\s*([0-9.]+(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)\s*", text)
+    found = re.fullmatch(r"\s*((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)\s*", text)
     if found is None or found[2] not in units:
-        raise ValueError(f"{what}: {text!r} is not understood")
+        raise ValueError(f"{what}: {cut(text)!r} is not understood")
     number, unit = float(found[1]), units[found[2]]
     return number * unit if unit >= 1.0 else number / round(1.0 / unit)  # 50us is to be what 5e-05 is
 
@@ -207,9 +213,10 @@ class _Reader:
             storage=Storage(
                 self._way(storage, reads=True),
                 self._way(storage, reads=False),
-                sum(hosts.number for hosts in storage),
+                sum(hosts.number for hosts in storage)
+                or 1,  # users may say how quick one is that is not there
             ),
-            gpus=int(gpus) if gpus.isdecimal() else 0,
+            gpus=whole(gpus) or 0,
             gpu_flops=(_speed(flops, f"{like.name}: flops_per_gpu") or None) if flops else None,
             gpu_link=_bandwidth(gpu_link, f"{like.name}: gpu_to_gpu_bw") if gpu_link else None,
             buffer=_buffer(like),
@@ -298,8 +305,8 @@ def _count(radical: str, where: str) -> int:
     """How many numbers ``0-3,7`` has. ValueError."""
     count = 0
     for part in radical.split(","):
-        found = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        found = re.fullmatch(rf"\s*(\d{{1,{DIGITS}}})(?:-(\d{{1,{DIGITS}}}))?\s*", part)
         if found is None or int(found[2] or found[1]) < int(found[1]):
-            raise ValueError(f"{where}: {radical!r} is not understood")
+            raise ValueError(f"{where}: {cut(radical)!r} is not understood")
         count += int(found[2] or found[1]) - int(found[1]) + 1
     return count

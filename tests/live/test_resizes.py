@@ -57,6 +57,27 @@ def test_a_job_shrinks_for_the_one_that_waits_and_grows_again(start: Start, tmp_
 
 
 @pytest.mark.long
+def test_under_entitled_who_is_due_gets_what_the_other_has_beyond_its_own(
+    start: Start, tmp_path: Path
+) -> None:
+    """It begins on all that is idle, and is entitled to its preferred two; nobody waits, and nobody is behind."""
+    run = start(
+        'nodes = 4\npolicy = "entitled"\ncooldown_s = 0.1',
+        until_told("long", "{ min = 1, max = 4, preferred = 2 }", tmp_path / "flag", walltime=600),
+        heat("late", "2", submit=6.0, work_s=2.0),
+    )
+    run.wait_for(r.ResizeDone, partial(is_resize, 2))
+    (tmp_path / "flag").touch()
+    jobs = run.finish()
+    assert is_right(jobs["long"]["result"])
+    assert jobs["late"]["verified"] is True
+    [begun] = [each for each in run.records() if isinstance(each, r.JobStarted) and each.job == 1]
+    assert (len(begun.nodes), begun.reason.code) == (4, "entitled")
+    done = [(x["from"], x["to"], x["reason"]["code"]) for x in jobs["long"]["resizes"]]
+    assert done == [(4, 2, "lead_lent"), (2, 4, "best_use")]
+
+
+@pytest.mark.long
 def test_jobs_expand_while_others_queue_and_no_node_is_held_twice(start: Start) -> None:
     run = start(
         "nodes = 4\ncooldown_s = 0.2",

@@ -107,3 +107,15 @@ def test_who_may_not_grow_keeps_what_it_has_where_nobody_else_wants_it() -> None
     share.held, share.most, share.haste = 33, 33, 1.0
     assert give([share], 132) == 100
     assert share.size == 33
+
+
+def test_who_has_no_model_gets_idle_nodes_too_and_gives_them_back_at_once() -> None:
+    """They count as no lead: nobody knows what they gave."""
+    spec = JobSpec(name="a", nodes=Bounds(1, 8, preferred=4), job_class=JobClass.MALLEABLE, walltime_s=100.0)
+    records = records_of(
+        [SimJob(spec, 100.0), rigid("b", 4, 10.0, at=20.0)], Entitled(), nodes=8, settings=FREE
+    )
+    sizes = [(each.at, each.job, len(each.nodes)) for each in records if isinstance(each, r.JobStarted)]
+    resizes = [(each.at, each.before, each.after) for each in records if isinstance(each, r.ResizeOffered)]
+    assert sizes == [(0.0, 1, 8), (20.0, 2, 4)]
+    assert resizes == [(20.0, 8, 4), (30.0, 4, 8)]

@@ -79,7 +79,10 @@ class Terms:
         return step
 
     def part(self, size: int, more: int) -> Step:
-        """From ``size`` on to ``more``, which is less than a step."""
+        """From ``size`` on to ``more``, which may be less than a step. Without a model speed-up is linear: what more
+        nodes give is no lead, but who has no model may well make use of them."""
+        if self.spec.model is None:
+            return Step(more, 1.0 / self.nodes)
         return Step(more, (1.0 / self.ratio(more) - 1.0 / self.ratio(size)) / (more - size))
 
     def after(self, step: Step) -> Step:

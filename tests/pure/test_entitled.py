@@ -105,6 +105,7 @@ class Watched:
             end.job in self._ahead and end.worked_s > end.spec.walltime_s + ROUNDING_S for end in view.news
         )
         self._ahead.clear()
+        self._look_at_head(view, ledger)
         for _, number, job in view.running:
             entry = ledger.entries[number]
             early = number in ledger.kept and entry.began is None
@@ -114,7 +115,6 @@ class Watched:
             if entry.began is not None and not self.outrun:
                 lead_s = job.worked_s(view.now) - (view.now - entry.began)
                 assert lead_s >= -ROUNDING_S, (view.now, number)
-        self._look_at_head(view, ledger)
         for number, job in ledger.waiting.items():
             began = ledger.entries[number].began
             # It starts in this instant, when those who shrink for it have.
@@ -126,7 +126,12 @@ class Watched:
         head, reserved = ledger.schedule.head, ledger.schedule.reserved
         if head is not None and reserved is not None and head.id in ledger.kept:
             until = self._reserved.setdefault(head.id, reserved)
-            self.outrun |= view.now > until + ROUNDING_S or reserved > until + ROUNDING_S
+            self.outrun |= reserved > until + ROUNDING_S
+        self.outrun |= any(
+            self.begun.get(number, view.now) > until + ROUNDING_S
+            for number, until in self._reserved.items()
+            if number in ledger.entries
+        )
 
 
 def of_easy(jobs: list[SimJob]) -> tuple[dict[int, float], dict[int, float]]:

@@ -16,7 +16,7 @@ import pytest
 from harness import PROGRAMS, BatchRun, is_right, job, own_library, own_mpi, until, until_told
 
 from pliant.core import records as r
-from pliant.model.flavours import MPICH, OPEN, WAYS
+from pliant.model.flavours import INTEL, MPICH, OPEN, WAYS
 
 GOES_ON = own_library().mpi.flavour == OPEN
 """Whether MPI tells who waits in it that others are lost."""
@@ -72,6 +72,8 @@ def test_newcomers_that_die_or_stand_still_on_their_way_cost_the_job_nothing(
     }
     if OVER_OFI:
         cases = {words: phase for words, phase in cases.items() if phase in ("start", "synchronise")}
+    if own_library().mpi.flavour == INTEL:  # on busy processors it may not get out of these: docs/resizing.md
+        cases = {words: phase for words, phase in cases.items() if words not in ("1 merged 0", "all data 0")}
     for number, (words, phase) in enumerate(cases.items(), 1):
         plan.write_text(words)
         ordered(run, number)

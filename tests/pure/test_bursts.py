@@ -99,7 +99,8 @@ with (Path(__file__).parent / "bursts.csv").open(encoding="utf-8", newline="") a
 @pytest.mark.parametrize(("policy", "start", "known"), KNOWN)
 def test_decisions_are_those_of_a_look_at_all(policy: str, start: str | None, known: str) -> None:
     """As they were before there were indexes for more than EASY: bursts.csv is of that time, but for conservative, by
-    whose rules preferred and free jobs that are quicker on fewer nodes now start on these."""
+    whose rules preferred and free jobs that are quicker on fewer nodes now start on these, and for entitled, under which
+    those without a model grow beyond their preferred size."""
     assert digest(policy, start) == known
 
 

@@ -15,7 +15,7 @@ from pliant.policy.entitled.virtual import Entry, Schedule
 from pliant.policy.view import ClusterView, End, JobView
 
 PLACES = 5
-"""Of a second, to which work is rounded: the sum of what a job has done in parts is else not what it has done at once."""
+"""Of a second, to which work is rounded: what a job has done in parts adds up to what it has done at once."""
 
 
 class Ledger:

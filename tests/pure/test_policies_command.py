@@ -135,7 +135,7 @@ def test_a_policy_of_ones_own(files: Path) -> None:
         ("leaves.py", r"leaves\.py, line 1: SystemExit: 3"),
         ("more.py:Nothing", r"'nothing' at 0\.000 s decided None; decide\(view\) must return a list"),
         ("more.py:NoView", r"'noview' at 0\.000 s raised TypeError: .*decide\(\) takes 1 .* \(free 4 of 4"),
-        ("more.py:Forgets", r"'forgets' at 0\.000 s decided Remember\(memory=3\), whose fields are not of the types"),
+        ("more.py:Forgets", r"'forgets' at 0\.000 s decided Remember\(memory=3, merge=False\), whose fields are not of the types"),
         ("more.py:Zero", r"'zero' at 0\.000 s decided Start\(job=1, size=0.* allowed sizes are"),
         ("empty.py", r"empty\.py: has no policy"),
     ],

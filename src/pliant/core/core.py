@@ -445,7 +445,7 @@ class SchedulerCore(Losses):
             except (TypeError, ValueError, msgspec.MsgspecError) as error:
                 raise self._wrong(decision, f"only what JSON has can be remembered: {error}") from error
             # As it will be read from a journal: there lists are what tuples were, and texts the keys.
-            self._record(r.PolicyRemembers(self.state.now, memory))
+            self._record(r.PolicyRemembers(self.state.now, memory, decision.merge))
         else:
             raise self._wrong(decision, "there is no such job")
 

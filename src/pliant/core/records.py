@@ -217,9 +217,10 @@ class PolicyFailed(Record, frozen=True):
 
 
 class PolicyRemembers(Record, frozen=True):
-    """What the policy wants to find as ``ClusterView.memory`` from its next pass on."""
+    """What the policy wants to find as ``ClusterView.memory`` from its next pass on; changes to that with ``merge``."""
 
     memory: dict[str, Any]
+    merge: bool = False
 
 
 class NodesGranted(Record, frozen=True):

@@ -16,6 +16,7 @@ from pliant.model.groups import Group
 from pliant.model.jobs import JobClass, JobState
 from pliant.model.nodes import NodeSet, without
 from pliant.plan.cost import ResizeCost
+from pliant.policy.memory import merged
 from pliant.protocol import resizing
 from pliant.protocol.resizing import Effect
 
@@ -361,7 +362,7 @@ class State(Beside):
         self.memory = {}
 
     def _remembers(self, record: r.PolicyRemembers) -> None:
-        self.memory = record.memory
+        self.memory = merged(self.memory, record.memory) if record.merge else record.memory
 
     # ---- parts of it ---------------------------------------------------------------------------------
 

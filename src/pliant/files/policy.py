@@ -272,7 +272,7 @@ class Checked:
             if isinstance(decision, Wake):
                 sound = isinstance(decision.at, int | float)
             elif isinstance(decision, Remember):
-                sound = isinstance(decision.memory, dict)
+                sound = isinstance(decision.memory, dict) and isinstance(decision.merge, bool)
             elif isinstance(decision, Promise):
                 sound = isinstance(decision.job, int) and isinstance(decision.at, int | float)
             else:

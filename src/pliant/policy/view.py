@@ -64,10 +64,14 @@ class Remember(msgspec.Struct, frozen=True, gc=False):
     """Let ``ClusterView.memory`` be this from the next pass on: numbers, texts, lists and dicts of them, as
     JSON has them.
 
+    With ``merge`` these are changes to what it is: dicts are merged with those that are there, what is None is
+    forgotten, and all else takes the place of what had the same key (RFC 7396).
+
     It is recorded, so a policy that keeps nothing by itself decides after a restart as if there had been none.
     """
 
     memory: dict[str, Any]
+    merge: bool = False
     job: ClassVar[int] = 0
     """It concerns none."""
 
@@ -187,7 +191,7 @@ class ClusterView(Protocol):
 
     @property
     def memory(self) -> Mapping[str, Any]:
-        """What the policy has last asked to ``Remember``; empty at first."""
+        """What the policy has asked to ``Remember``; empty at first. It does not change: there is another one then."""
 
     def returning(self, job: int = 0) -> int:
         """Nodes on their way back: left by a job but not proved clean, or about to leave in a shrink.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pliant.model.errors import PolicyError
 from pliant.policy.entitled.ledger import Ledger
 from pliant.policy.entitled.orders import SOON_S, Beginning, Growth, Orders
@@ -11,7 +9,7 @@ from pliant.policy.entitled.room import Room, Span
 from pliant.policy.entitled.shares import NEVER, Share, give
 from pliant.policy.entitled.terms import SLACK_S, AllTerms, Terms, costs
 from pliant.policy.entitled.virtual import Entry
-from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Remember, Resize, Start, Wake
+from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Resize, Wake
 
 SMALL_LEAD_S = 60.0
 """A lead of so much is not lent while there are nodes enough: it is not worth two resizes."""
@@ -48,27 +46,27 @@ class Entitled:
             raise PolicyError(f"policy 'entitled': certain is {certain:g}; it must be above 0, and 1 at most")
         self._certain = certain
         self._ledger: Ledger | None = None
-        self._memory: dict[str, object] = {}
         self._terms = AllTerms()
 
     def decide(self, view: ClusterView) -> list[Decision]:
         ledger = self._ledger
-        if ledger is None or view.memory != self._memory:
+        if ledger is None or not ledger.notes.are(view.memory):
             ledger = self._ledger = Ledger.of(view)
-        ledger.follow(view)
         decisions: list[Decision] = []
+        if not ledger.follow(view) and ledger.orders is not None and not ledger.orders:
+            return decisions
         coming = view.returning()
         if (orders := ledger.orders) is None:
             self._terms.keep(ledger.entries, view.cost)
             plan = _Pass(view, ledger, self._terms, self._certain)
             orders = ledger.orders = plan.decide(decisions)
             coming += plan.given
-        decisions += orders.carry_out(view, ledger.waiting, coming, ledger.kept)
-        decisions += _promise(view, ledger, decisions)
-        memory = ledger.memory()
-        self._memory = memory
-        if memory != view.memory:
-            decisions.append(Remember(memory))
+        now = orders.carry_out(view, ledger.waiting, coming, ledger.kept)
+        ledger.start(now)
+        decisions += now
+        decisions += _promise(view, ledger)
+        if (remember := ledger.remember()) is not None:
+            decisions.append(remember)
         return decisions
 
 
@@ -296,13 +294,11 @@ class _Pass:
             decisions.append(Wake(max(wake, self.now + SOON_S)))
 
 
-def _promise(view: ClusterView, ledger: Ledger, starts: Iterable[Decision]) -> list[Decision]:
+def _promise(view: ClusterView, ledger: Ledger) -> list[Decision]:
     """To the head what EASY promises it; while it waits for jobs that have outrun their estimates, the present. Nodes
     may come late to it: who has them has to leave them first, or even to come to the end of a growth."""
     head, at = ledger.schedule.head, ledger.schedule.reserved
     if head is None or at is None or head.id not in ledger.waiting:
-        return []
-    if any(isinstance(each, Start) and each.job == head.id for each in starts):
         return []
     late_s = GROWTH_S + 3.0 * SLACK_S if costs(view.cost) else 0.0
     return [Promise(head.id, max(at, view.now) + late_s)]

@@ -5,14 +5,16 @@ All of it is remembered by the core, so that a controller that begins anew decid
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping, Sized
 from typing import Any
 
 from pliant.model.jobs import JobState
+from pliant.policy.entitled.notes import Notes, Row
 from pliant.policy.entitled.orders import Orders
 from pliant.policy.entitled.terms import virtual_s
 from pliant.policy.entitled.virtual import Entry, Schedule
-from pliant.policy.view import ClusterView, End, JobView
+from pliant.policy.view import ClusterView, Decision, End, JobView, Remember, Start
 
 PLACES = 5
 """Of a second, to which work is rounded: what a job has done in parts adds up to what it has done at once."""
@@ -33,9 +35,14 @@ class Ledger:
         self.waiting: dict[int, JobView] = {}
         self.last = 0
         self.orders: Orders | None = None
+        self.notes = Notes()
         self._at = 0.0
-        self._told: dict[int, Entry] = {}
-        """Those of the entries of which something is remembered: more than that they wait."""
+        self._due: dict[int, Entry] = {}
+        """Those that had begun virtually when last somebody looked, and waited."""
+        self._changed: dict[int, None] = {}
+        """The numbers of those of which something else may have to be remembered."""
+        self._young: deque[Entry] = deque()
+        """Those that came after the horizon, in this order."""
 
     @classmethod
     def of(cls, view: ClusterView) -> Ledger:
@@ -64,7 +71,6 @@ class Ledger:
         for job in view.queue:
             if job.id <= ledger.last and job.id not in ledger.entries:
                 ledger.entries[job.id] = _entry(job, view.total)
-        ledger._told.update(ledger.entries)
         ledger._take_up(memory, view.now)
         return ledger
 
@@ -80,11 +86,16 @@ class Ledger:
             entry = Entry(number, nodes, estimate_s, since)
             entry.began, entry.length_s = began, length_s
             schedule.recent.append(entry)
+        schedule.touched.clear()
+        self._due.update(self.entries)
+        self._changed.update(dict.fromkeys(self.entries))
+        late = [entry for entry in self.entries.values() if entry.since > schedule.horizon]
+        self._young.extend(sorted(late, key=lambda entry: entry.since))
 
-    def memory(self) -> dict[str, Any]:
-        """Of who waits in both nothing is kept: that is in the view."""
+    def remember(self) -> Remember | None:
+        """What has to be remembered. Of who waits in both nothing is kept: that is in the view."""
         schedule = self.schedule
-        return {
+        fields = {
             "total": schedule.total,
             "last": self.last,
             "head": schedule.head.id if schedule.head is not None else 0,
@@ -94,73 +105,81 @@ class Ledger:
             "passed": schedule.at,
             "horizon": schedule.horizon,
             "recent": [[entry.id, *_row(entry, schedule.horizon)] for entry in schedule.recent],
-            "jobs": self._rows(),
-        }  # fmt: skip
+        }
+        while self._young and self._young[0].since <= schedule.horizon:
+            self._changed[self._young.popleft().id] = None
+        rows = {number: self._row(number) for number in self._changed}
+        self._changed.clear()
+        return self.notes.tell(fields, rows)
 
-    def _rows(self) -> dict[str, list[float | None]]:
-        horizon, kept, waiting, told = self.schedule.horizon, self.kept, self.waiting, self._told
-        for number in kept:
-            told.setdefault(number, self.entries[number])
-        rows = {}
-        waits = []
-        for number, entry in told.items():
-            row = entry.row
-            if row is None:
-                begun = entry.began is not None
-                if not begun and entry.since <= horizon and number in waiting and number not in kept:
-                    waits.append(number)
-                    continue
-                row = [*_row(entry, horizon), kept.get(number, 0)]
-                if begun and entry.since <= horizon:
-                    entry.row = row
-            rows[str(number)] = row
-        for number in waits:
-            del told[number]
-        return rows
+    def _row(self, number: int) -> Row | None:
+        entry, horizon = self.entries.get(number), self.schedule.horizon
+        if entry is None:
+            return None
+        kept = self.kept.get(number, 0)
+        if entry.began is None and not kept and number in self.waiting and entry.since <= horizon:
+            return None
+        return [*_row(entry, horizon), kept]
 
     def due(self) -> list[tuple[float, int]]:
         """(when, number) of who has begun virtually and waits, in this order."""
-        waiting = self.waiting
-        return sorted(
+        due = [
             (entry.began, number)
-            for number, entry in self._told.items()
-            if entry.began is not None and number in waiting
-        )
+            for number, entry in self._due.items()
+            if entry.began is not None and number in self.waiting
+        ]
+        self._due = {number: self._due[number] for _, number in due}
+        return sorted(due)
 
-    def follow(self, view: ClusterView) -> None:
-        """Bring the virtual schedule to the present."""
-        schedule, now = self.schedule, view.now
-        happened = now > self._at or bool(view.news) or view.total != schedule.total
+    def start(self, decisions: Iterable[Decision]) -> None:
+        """Those that start no longer wait."""
+        for each in decisions:
+            if isinstance(each, Start):
+                del self.waiting[each.job]
+                self._changed[each.job] = None
+
+    def follow(self, view: ClusterView) -> bool:
+        """Bring the virtual schedule to the present. Whether something has happened since the last time."""
+        schedule, now, news, total = self.schedule, view.now, view.news, view.total
+        new = self._wait(view.queue, news)
+        if now <= self._at and not news and not new and total == schedule.total:
+            return False
         self._at = max(now, self._at)
-        new = self._wait(view)
-        for end in view.news:
+        for end in news:
             self._ended(end, now)
         back, over = schedule.catch_up(now)
         self.entries.update((entry.id, entry) for entry in back)
-        self._told.update((entry.id, entry) for entry in back)
+        self._changed.update((entry.id, None) for entry in back)
         self._over(over)
-        if view.total != schedule.total:
-            schedule.resize(view.total)
-            self._fit(view.total)
+        if total != schedule.total:
+            schedule.resize(total)
+            self._fit(total)
         for job in new:
-            entry = self.entries[job.id] = self._told[job.id] = _entry(job, view.total, now)
+            entry = self.entries[job.id] = _entry(job, total, now)
+            self._changed[job.id] = None
+            self._young.append(entry)
             schedule.submit(entry)
             self.last = job.id
         self._over(schedule.settle(now))
-        self._told.update((entry.id, entry) for entry in schedule.begun if entry.id in self.entries)
-        schedule.begun.clear()
-        if happened or new:
-            self.orders = None
+        for entry in schedule.touched:
+            self._changed[entry.id] = None
+            if entry.began is not None and entry.id in self.waiting:
+                self._due[entry.id] = entry
+        schedule.touched.clear()
+        self.orders = None
+        return True
 
-    def _wait(self, view: ClusterView) -> list[JobView]:
+    def _wait(self, queue: Iterable[JobView], news: Iterable[End]) -> list[JobView]:
         """Brings ``waiting`` up to date; those that are new in it, without a look at all others."""
-        waiting, queue = self.waiting, list(view.queue)
-        for _, number, _ in view.running:
-            waiting.pop(number, None)
-        for end in view.news:
+        waiting = self.waiting
+        if not isinstance(queue, Sized):
+            queue = list(queue)
+        for end in news:
             waiting.pop(end.job, None)
+        if len(waiting) == len(queue):
+            return []
         new: list[JobView] = []
-        for job in reversed(queue):
+        for job in reversed(list(queue)):
             if job.id <= self.last:
                 break
             new.append(job)
@@ -175,6 +194,7 @@ class Ledger:
         for number, entry in self.schedule.queue.items():
             if (job := self.waiting.get(number)) is not None:
                 entry.nodes, entry.estimate_s = _needs(job, total)
+                self._changed[number] = None
 
     def _ended(self, end: End, now: float) -> None:
         if (entry := self.entries.get(end.job)) is None:
@@ -191,11 +211,11 @@ class Ledger:
     def _over(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             self.entries.pop(entry.id, None)
-            self._told.pop(entry.id, None)
             self.kept.pop(entry.id, None)
+            self._changed[entry.id] = None
 
 
-def _row(entry: Entry, horizon: float) -> list[float | None]:
+def _row(entry: Entry, horizon: float) -> Row:
     """What is remembered of it: since when it waits only if the past may have to be gone through again."""
     since = entry.since if entry.since > horizon else 0.0
     return [entry.nodes, entry.estimate_s, entry.began, entry.length_s, since]

@@ -43,6 +43,10 @@ class Orders:
         self.starts = list(starts)
         self.growths = list(growths)
 
+    def __bool__(self) -> bool:
+        """Whether anything is still to be done."""
+        return bool(self.starts or self.growths)
+
     @classmethod
     def of(cls, memory: Sequence[Any]) -> Orders:
         starts, growths = memory

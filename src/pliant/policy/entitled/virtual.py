@@ -22,7 +22,7 @@ class Entry:
     """Job ``id`` of the virtual schedule, in which it waits from ``since`` on. ``began`` is when it started there,
     ``length_s`` how long it takes, each None until it is known."""
 
-    __slots__ = ("began", "estimate_s", "id", "length_s", "nodes", "row", "since")
+    __slots__ = ("began", "estimate_s", "id", "length_s", "nodes", "since")
 
     def __init__(self, number: int, nodes: int, estimate_s: float, since: float = 0.0) -> None:
         self.id = number
@@ -31,8 +31,6 @@ class Entry:
         self.since = since
         self.began: float | None = None
         self.length_s: float | None = None
-        self.row: list[float | None] | None = None
-        """How it is remembered, if that is still so."""
 
 
 class Schedule:
@@ -56,8 +54,8 @@ class Schedule:
         """Those that wait only later, while the past is gone through again."""
         self._due = False
         """Whether something has happened since the last pass."""
-        self.begun: list[Entry] = []
-        """Those that have begun, until somebody empties it."""
+        self.touched: list[Entry] = []
+        """Those that have begun, or have not after all, or whose length has become known, until somebody empties it."""
 
     # ---- what happens to it --------------------------------------------------------------------------
 
@@ -73,9 +71,12 @@ class Schedule:
     def ended(self, entry: Entry, length_s: float) -> None:
         """The job has really ended, and takes so long here."""
         entry.length_s = length_s
-        entry.row = None
+        self.touched.append(entry)
         if entry.began is not None:
-            heappush(self._ends, (entry.began + length_s, entry.id, entry))
+            self._will_end(entry, entry.began + length_s)
+
+    def _will_end(self, entry: Entry, at: float) -> None:
+        heappush(self._ends, (at, entry.id, entry))
 
     def resize(self, total: int) -> None:
         """There are ``total`` nodes from now on."""
@@ -91,7 +92,7 @@ class Schedule:
         insort(self._running, (entry.began + entry.estimate_s, entry.id, entry))
         self.free -= entry.nodes
         if entry.length_s is not None:
-            self.ended(entry, entry.length_s)
+            self._will_end(entry, entry.began + entry.length_s)
 
     # ---- time ----------------------------------------------------------------------------------------
 
@@ -135,7 +136,8 @@ class Schedule:
         for entry in running:
             self.free += entry.nodes
             if entry.began is not None and entry.began >= at - SAME_S:
-                entry.began = entry.row = None
+                entry.began = None
+                self.touched.append(entry)
                 waiting.append(entry)
             else:
                 self.place(entry)
@@ -200,8 +202,8 @@ class Schedule:
 
     def _start(self, entry: Entry, now: float) -> None:
         del self.queue[entry.id]
-        entry.began, entry.row = now, None
-        self.begun.append(entry)
+        entry.began = now
+        self.touched.append(entry)
         self.place(entry)
 
 

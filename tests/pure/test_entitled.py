@@ -18,7 +18,6 @@ from workloads import records_of, rigid
 from pliant.core import events as e
 from pliant.core import records as r
 from pliant.core.settings import Settings
-from pliant.core.state import State
 from pliant.model.errors import PolicyError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
@@ -32,7 +31,7 @@ from pliant.policy.entitled.room import Room
 from pliant.policy.entitled.virtual import Entry, Schedule
 from pliant.sim.simulator import Conditions, simulate
 from pliant.testing.policies.drawn import elastic_jobs, settings_
-from pliant.testing.policies.properties import Forgetful
+from pliant.testing.policies.properties import Forgetful, memories_whole
 from pliant.workloads.failures import Drawn, Failures
 from pliant.workloads.job import SimJob
 
@@ -301,18 +300,6 @@ def test_promises_are_those_of_easy_and_are_kept() -> None:
         assert [each.start_by for each in records if isinstance(each, r.JobPromised)] == [100.0]
 
 
-def with_memories(records: list[r.Record]) -> Iterator[object]:
-    """What is remembered from then on in place of what is told of it, where that is something else than before."""
-    state, before = State(), State().memory
-    for record in records:
-        state.apply(record)
-        if not isinstance(record, r.PolicyRemembers):
-            yield record
-        elif state.memory != before:
-            before = state.memory
-            yield before
-
-
 # ---- what a policy of its own makes of it --------------------------------------------------------------------
 
 
@@ -321,11 +308,11 @@ def with_memories(records: list[r.Record]) -> Iterator[object]:
 def test_a_restart_loses_nothing_where_nodes_are_lost(
     jobs: list[SimJob], options: Settings, requeue: Literal[True, False]
 ) -> None:
-    def told(policy: p.Policy) -> list[object]:
+    def told(policy: p.Policy) -> list[r.Record]:
         records: list[r.Record] = []
         failures = Failures(Drawn(400.0, 20.0, seed=3), requeue=requeue)
         simulate(jobs, 24, policy, Conditions(options, failures=failures), records.append)
-        return list(with_memories(records))
+        return list(memories_whole(records))
 
     assert told(Forgetful(Entitled)) == told(Entitled())
 

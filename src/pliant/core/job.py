@@ -11,6 +11,7 @@ from pliant.core.settings import NEVER
 from pliant.model.groups import kind_of
 from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.model.nodes import NodeSet
+from pliant.model.speedup import Model
 from pliant.model.wishes import Wish
 from pliant.protocol import resizing
 
@@ -79,7 +80,7 @@ class Job:
     groups of which ranks sleep, and how many do not; what sleeps holds its slots of the node like what computes.
     """
 
-    __slots__ = (*OF_JOB, "_paced", "_rate", "_sized", "_whole_s")
+    __slots__ = (*OF_JOB, "_paced", "_rate", "_sized", "_time_s", "_whole_s")
 
     def __init__(self, number: int, spec: JobSpec) -> None:
         self.id = number
@@ -119,7 +120,7 @@ class Job:
         self.why = ""
         self.wish: Wish | None = None
         self._paced = 0
-        self._rate = 0.0
+        self._rate = self._time_s = 0.0
         self._sized = 0
         self._whole_s = 0.0
 
@@ -133,13 +134,20 @@ class Job:
         model = self.spec.model
         if model is not None:
             if self._paced != self.size:
-                self._paced, self._rate = self.size, 1.0 / model.time(self.size)
+                self._model_s(model)
             return max(0.0, (1.0 - self.fraction) / self._rate - (now - self.fraction_at))
         if self.fraction > 0.0:
             # Without a model the past is the best guide: the same speed as on average so far.
             took = self.fraction_at - self.started
             return max(0.0, took * (1.0 - self.fraction) / self.fraction - (now - self.fraction_at))
         return max(0.0, self.expected_end - now)
+
+    def _model_s(self, model: Model) -> float:
+        """By the model, at its present size: kept as well."""
+        if self._paced != self.size:
+            self._paced, self._time_s = self.size, model.time(self.size)
+            self._rate = 1.0 / self._time_s
+        return self._time_s
 
     def done(self, now: float) -> float:
         """The share of the work that is done, 0 to 1: known from the same as ``remaining_s``."""
@@ -164,9 +172,9 @@ class Job:
         since = max(0.0, now - self.settled)
         if self.size == spec.nodes.preferred or spec.walltime_s <= 0.0:
             return self.used * spec.walltime_s + since
-        return spec.walltime_s * (self.used + since / self._estimate_s())
+        return spec.walltime_s * (self.used + since / self.estimate_s())
 
-    def _estimate_s(self) -> float:
+    def estimate_s(self) -> float:
         """By the user, at its present size: kept, as it is asked for again and again."""
         if self._sized != self.size:
             self._sized, self._whole_s = self.size, self.spec.estimate(self.size)
@@ -185,12 +193,12 @@ class Job:
         """Book the share of work done at the present size up to ``now``, before the size changes; in
         ``paused_s`` of the time nothing was done."""
         elapsed = max(0.0, now - self.settled - paused_s)
-        whole = self._estimate_s()
+        whole = self.estimate_s()
         self.used += elapsed / whole if whole > 0.0 else 1.0
         self.settled = now
         if self.spec.model is not None:
             computed = max(0.0, now - self.fraction_at - paused_s)
-            self.fraction = min(1.0, self.fraction + computed / self.spec.model.time(self.size))
+            self.fraction = min(1.0, self.fraction + computed / self._model_s(self.spec.model))
             self.fraction_at = now
 
     def sleep(self, slots: Mapping[int, int], of_nodes: Mapping[int, int]) -> None:

@@ -116,13 +116,16 @@ class State(Beside):
         return count
 
     def resizable(self, job: Any, *, grow: bool = False) -> bool:
+        mine: Job = (
+            job  # a policy has no others; compiled, what is known to be one of a class is asked in no time
+        )
         return (
-            job.on
-            and job.resize is None
-            and not job.pinned
-            and job.ending is None
-            and self.now >= job.not_before
-            and (not grow or self.now >= job.grow_from)
+            mine.on
+            and mine.resize is None
+            and not mine.pinned
+            and mine.ending is None
+            and self.now >= mine.not_before
+            and (not grow or self.now >= mine.grow_from)
         )
 
     # ---- groups --------------------------------------------------------------------------------------
@@ -398,7 +401,7 @@ class State(Beside):
         job.settle(now, blocked_s)
         job.nodes = mask
         job.size = mask.bit_count()
-        job.expected_end = now + max(0.0, 1.0 - job.used) * job.spec.estimate(job.size)
+        job.expected_end = now + max(0.0, 1.0 - job.used) * job.estimate_s()
         self.meet(job)
         insort(self.running, (job.expected_end, job.id, job))
 

@@ -52,8 +52,10 @@ class Sizes(dict[int, int]):
 
     def shrink(self, sizes: dict[int, int], other: JobView) -> None:
         """Let jobs go to smaller ``sizes`` for ``other``."""
-        self.update(sizes)
-        self.served.update(dict.fromkeys(sizes, other))
+        served = self.served
+        for number, size in sizes.items():
+            self[number] = size
+            served[number] = other
 
 
 class Head:

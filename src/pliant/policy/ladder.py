@@ -3,10 +3,9 @@ pass to pass is worked out once."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from pliant.model.jobs import Bounds, JobSpec
-from pliant.plan.cost import ResizeCost
+from pliant.model.speedup import Model
+from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.resizing import NO_GAIN, down, up
 from pliant.policy.view import JobView
 
@@ -14,62 +13,76 @@ LEAST_S = 10.0
 """Less time left than this counts as this, as in the bounded slowdown: else a job's last moments outweigh all."""
 
 
-class Step(NamedTuple):
+class Step:
     """``to`` the next size, 0 if there is none. ``worth`` is what each node between adds to the speed at which the job
     computes, that at its preferred size being 1."""
 
-    to: int
-    worth: float
+    __slots__ = ("to", "worth")
+
+    def __init__(self, to: int, worth: float) -> None:
+        self.to = to
+        self.worth = worth
 
 
 NOWHERE = Step(0, 0.0)
 
 
 class Ladder:
-    """The sizes of a job, and how long it still takes, as of the last ``look``: ``left`` seconds at its preferred size,
-    ``LEAST_S`` at least, and ``present`` at the one that it has, if it runs.
+    """The sizes of a job of this ``spec`` and these ``bounds``, which a live one may narrow, and how long it still
+    takes, as of the last ``look``: ``left`` seconds at its preferred size, ``LEAST_S`` at least, and ``present`` at the
+    one that it has, if it runs: ``size``, else 0.
 
     A step's worth over ``left`` is what each node adds to the rate at which jobs end, in 1 / s.
     """
 
     __slots__ = (
-        "_bounds",
+        "_any",
         "_cost",
+        "_costs",
         "_down",
         "_growth",
-        "_ratio",
-        "_spec",
-        "_speeds",
+        "_growths",
+        "_least",
+        "_model",
+        "_most",
+        "_preferred",
+        "_times",
         "_to_preferred",
         "_up",
         "above",
         "below",
+        "bounds",
         "job",
         "left",
+        "number",
         "present",
         "seen",
         "size",
+        "spec",
     )  # fmt: skip
 
     def __init__(self, job: JobView, cost: ResizeCost) -> None:
         self.job = job
+        self.number = job.id
         self.seen = 0
         self.size = 0
         self.above = self.below = NOWHERE
         self.left = self.present = 0.0
-        self._spec: JobSpec = job.spec
-        self._bounds: Bounds = job.bounds
+        self.spec: JobSpec = job.spec
+        self.bounds: Bounds = job.bounds
         self._cost = cost
-        self._ratio = job.spec.speed_ratios(job.bounds.preferred)
+        self._costs = cost != INSTANT
+        self._any: bool = job.bounds.factor == 1
+        self._least: int = job.bounds.min
+        self._most: int = job.bounds.max
         self._to_preferred = 1.0
-        self._speeds: dict[int, float] = {}
+        self._model: Model | None = job.spec.model
+        self._preferred: int = job.bounds.preferred
+        self._times: dict[int, float] = {}
         self._up: dict[int, Step] = {}
         self._down: dict[int, Step] = {}
-        self._growth: dict[int, tuple[float, float]] = {}
-
-    def fits(self, job: JobView, cost: ResizeCost) -> bool:
-        """Whether it is that of ``job``, whose bounds a live job may narrow, where resizes cost this."""
-        return self._spec is job.spec and self._bounds is job.bounds and self._cost is cost
+        self._growths: dict[int, dict[int, tuple[float, float]]] = {}
+        self._growth = self._growths.setdefault(0, {})
 
     def look(self, job: JobView, now: float, seen: int) -> None:
         """Note how far the job is at ``now``; ``seen`` is the number of this look."""
@@ -77,29 +90,39 @@ class Ladder:
         self.seen = seen
         size = job.size
         if not size:
-            self.left = max(LEAST_S, self._spec.estimate(self._bounds.preferred))
+            self.left = max(LEAST_S, self.spec.estimate(self._preferred))
             return
         if size != self.size:
             self.size = size
             self.above, self.below = self.up(size), self.down(size)
-            self._to_preferred = self._spec.speed_ratio(self._bounds.preferred, size)
-            self._growth = {}
+            self._to_preferred = self._ratio(self._preferred, size)
+            self._growth = self._growths.setdefault(size, {})
         self.present = present = job.remaining_s(now)
         left = present * self._to_preferred
-        self.left = max(LEAST_S, left)
+        self.left = left if left > LEAST_S else LEAST_S  # noqa: FURB136 - max would double what this costs
 
     def speed(self, size: int) -> float:
         """That at ``size`` nodes over that at the preferred ones."""
-        found = self._speeds.get(size)
+        return 1.0 / self._ratio(size, self._preferred)
+
+    def _ratio(self, nodes: int, base: int) -> float:
+        """``JobSpec.speed_ratio``."""
+        if self._model is None:
+            return base / nodes
+        return self._time(nodes) / self._time(base)
+
+    def _time(self, nodes: int) -> float:
+        found = self._times.get(nodes)
         if found is None:
-            found = self._speeds[size] = 1.0 / self._ratio(size)
+            model = self._model
+            found = self._times[nodes] = model.time(nodes) if model is not None else 0.0
         return found
 
     def up(self, size: int) -> Step:
         """The step up from ``size``."""
         found = self._up.get(size)
         if found is None:
-            to = up(self.job, size)
+            to = self._next(size) or up(self.job, size)
             worth = (self.speed(to) - self.speed(size)) / (to - size) if to else 0.0
             found = self._up[size] = Step(to, worth)
         return found
@@ -108,16 +131,25 @@ class Ladder:
         """The step down from ``size``."""
         found = self._down.get(size)
         if found is None:
-            to = down(self.job, size)
+            to = self._next(size, -1) or down(self.job, size)
             worth = (self.speed(size) - self.speed(to)) / (size - to) if to else 0.0
             found = self._down[size] = Step(to, worth)
         return found
+
+    def _next(self, size: int, way: int = 1) -> int:
+        """``resizing.up``, or ``down``, where that is a step to any number of nodes within bounds; else 0."""
+        to = size + way * max(1, size >> 4)
+        return to if self._any and self._least <= to <= self._most and size <= self._most else 0
+
+    def less(self, size: int, most: int) -> int:
+        """The size below ``size`` that gives ``most`` nodes, or fewer: ``resizing.down``."""
+        return self.down(size).to if most >= max(1, size >> 4) else down(self.job, size, most)
 
     def pays(self, more: int, payback: float) -> bool:
         """As ``resizing.pays``."""
         found = self._growth.get(more)
         if found is None:
-            cost_s = self._cost.expand_s(self.size, more, self._spec.data_mb)
-            found = self._growth[more] = cost_s, 1.0 - self._spec.speed_ratio(more, self.size)
+            cost_s = self._cost.expand_s(self.size, more, self.spec.data_mb) if self._costs else 0.0
+            found = self._growth[more] = cost_s, 1.0 - self._ratio(more, self.size)
         cost_s, saved = found
         return saved > NO_GAIN and (self.present - cost_s) * saved > payback * cost_s

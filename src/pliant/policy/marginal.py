@@ -14,11 +14,12 @@ from heapq import heapify, heappop, heappush
 
 from pliant.model.jobs import JobClass
 from pliant.model.speedup import falls
+from pliant.plan.cost import ResizeCost
 from pliant.policy.easy import BACKFILLED, NEVER, Reservation, earliest
 from pliant.policy.fcfs import FITS
 from pliant.policy.given import Head, Nodes, Sizes, after, anything, promising, quickest, shrink_s
 from pliant.policy.ladder import LEAST_S, Ladder
-from pliant.policy.resizing import down, up
+from pliant.policy.resizing import up
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Resize, Start
 
 DEPTH = 100
@@ -53,10 +54,13 @@ class Marginal:
     def __init__(self, payback: float = 2.0) -> None:
         self._payback = payback
         self._ladders: dict[int, Ladder] = {}
+        self._cost: ResizeCost | None = None
         self._passes = 0
 
     def decide(self, view: ClusterView) -> list[Decision]:
         self._passes += 1
+        if self._cost is not view.cost:
+            self._ladders, self._cost = {}, view.cost
         made = _Pass(view, self._payback, self._ladders, self._passes)
         decisions = made.decide()
         if len(self._ladders) > KEPT + 2 * made.looked_at:
@@ -72,6 +76,7 @@ class _Pass:
     def __init__(self, view: ClusterView, payback: float, ladders: dict[int, Ladder], number: int) -> None:
         self.view = view
         self.looked_at = 0
+        self._cost = view.cost
         self._number = number
         self._ladders = ladders
         self.now = view.now
@@ -79,7 +84,8 @@ class _Pass:
         self._sizes = Sizes()
         self._head = Head()
         self._payback = payback
-        self._able = {job.id: self._look(job) for job in view.elastic if view.resizable(job)}
+        resizable, look = view.resizable, self._look
+        self._able = {job.id: look(job) for job in view.elastic if resizable(job)}
         self._starts: list[tuple[JobView, Reason]] = []
         self._claims: list[JobView] = []
         self._by = NEVER
@@ -255,8 +261,8 @@ class _Pass:
     def _look(self, job: JobView) -> Ladder:
         """The ladder of ``job``, as of now."""
         ladder = self._ladders.get(job.id)
-        if ladder is None or not ladder.fits(job, self.view.cost):
-            ladder = self._ladders[job.id] = Ladder(job, self.view.cost)
+        if ladder is None or ladder.spec is not job.spec or ladder.bounds is not job.bounds:
+            ladder = self._ladders[job.id] = Ladder(job, self._cost)
         if ladder.seen != self._number:
             ladder.look(job, self.now, self._number)
             self.looked_at += 1
@@ -301,10 +307,7 @@ class _Pass:
         self._donors = heap
         self._in_vain.clear()
         self._nodes.expect(
-            sum(
-                self._sizes.get(number, self._able[number].job.size) - below
-                for number, below in sizes.items()
-            )
+            sum(self._sizes.get(number, self._able[number].size) - below for number, below in sizes.items())
         )
         self._sizes.shrink(sizes, waiting)
         return True
@@ -317,10 +320,9 @@ class _Pass:
             if not heap:
                 return None
             worth, number, ladder = heappop(heap)
-            job = ladder.job
-            have = sizes.get(number) or self._sizes.get(number, job.size)
-            below = down(job, have, lack)
-            if self._harms(job, below):
+            have = sizes.get(number) or self._sizes.get(number, ladder.size)
+            below = ladder.less(have, lack)
+            if self._harms(ladder.job, below):
                 continue
             gain -= worth * (have - below)
             if gain <= 0.0:
@@ -355,7 +357,7 @@ class _Pass:
 
     def _end(self, job: JobView, size: int) -> float:
         """When ``job`` would end on ``size`` nodes by the user's estimate; no earlier than with what it costs."""
-        cost, now = self.view.cost, self.now
+        cost, now = self._cost, self.now
         if not job.size:
             late = self._shrink_s if job.id in self._late else 0.0
             return now + late + job.spec.estimate(size)
@@ -388,9 +390,9 @@ class _Pass:
 
     # ---- what is left over ---------------------------------------------------------------------------
 
-    def _growable(self, job: JobView) -> bool:
+    def _growable(self, ladder: Ladder) -> bool:
         """Whether the job, one of the able, may grow and nothing has been decided for it."""
-        return job.id not in self._sizes and self.view.resizable(job, grow=True)
+        return ladder.number not in self._sizes and self.view.resizable(ladder.job, grow=True)
 
     def _grow(self) -> None:
         """Hand out the free nodes; if more are coming, only to those who start now: one resize for all."""
@@ -399,22 +401,22 @@ class _Pass:
             return
         takers = [self._look(job) for job, _ in self._starts if job.spec.job_class is JobClass.MALLEABLE]
         if nodes.coming <= 0:
-            takers += [ladder for ladder in self._able.values() if self._growable(ladder.job)]
+            takers += [ladder for ladder in self._able.values() if self._growable(ladder)]
         heap: list[Entry] = []
         for ladder in takers:
-            job = ladder.job
-            step = ladder.above if job.size else ladder.up(sizes[job.id])
+            step = ladder.above if ladder.size else ladder.up(sizes[ladder.number])
             if step.to:
-                heap.append((-step.worth / ladder.left, job.id, ladder))
+                heap.append((-step.worth / ladder.left, ladder.number, ladder))
         heapify(heap)
+        blocked = self._head.blocked
         while heap and nodes.free > 0:
             _, number, ladder = heappop(heap)
-            job = ladder.job
-            size = sizes.get(number, job.size)
+            size = sizes.get(number, ladder.size)
             more = ladder.up(size).to
             if more - size > nodes.free:
-                more = up(job, size, nodes.free)
-            if more and (not job.size or ladder.pays(more, self._payback)) and self._spares(job, size, more):
+                more = up(ladder.job, size, nodes.free)
+            pays = more and (not ladder.size or ladder.pays(more, self._payback))
+            if pays and (not blocked or self._spares(ladder.job, size, more)):
                 nodes.give(more - size)
                 sizes[number] = more
                 further = ladder.up(more)
@@ -424,7 +426,7 @@ class _Pass:
     def _move(self) -> None:
         """Nobody waits: nodes leave where they are worth least, for those to whom they are worth ``MARGIN`` times
         that; these get them in the next pass, once they are free."""
-        if self._nodes.free <= 0 and not self._worth_moving():
+        if not self._worth_moving():
             return
         takers = self._takers()
         donors = self.donors()
@@ -435,7 +437,7 @@ class _Pass:
         spare = self._nodes.free
         while takers:
             worth, number, taker = heappop(takers)
-            size = grown.get(number, taker.job.size)
+            size = grown.get(number, taker.size)
             more = taker.up(size).to
             if number not in grown and not taker.pays(more, self._payback):
                 continue
@@ -444,15 +446,16 @@ class _Pass:
             taken: dict[int, int] = {}
             while spare < 0 and donors and donors[0][1] not in grown and -worth >= MARGIN * donors[0][0]:
                 _, other, donor = heappop(donors)
-                have = taken.get(other) or self._sizes.get(other, donor.job.size)
-                below = taken[other] = down(donor.job, have, -spare)
+                have = taken.get(other) or self._sizes.get(other, donor.size)
+                below = taken[other] = donor.less(have, -spare)
                 spare += have - below
                 further = donor.down(below)
                 if further.to:
                     heappush(donors, (further.worth / donor.left, other, donor))
             if spare < 0:
                 return  # not enough for the whole step: then nobody gives anything for it
-            self._sizes.shrink(taken, taker.job)
+            if taken:
+                self._sizes.shrink(taken, taker.job)
             further = taker.up(more)
             if further.to:
                 heappush(takers, (-further.worth / taker.left, number, taker))
@@ -464,7 +467,7 @@ class _Pass:
             left = ladder.left
             if ladder.below.to:
                 loss = min(loss, ladder.below.worth / left)
-            if ladder.above.to and ladder.above.worth > gain * left and self._growable(ladder.job):
+            if ladder.above.to and ladder.above.worth > gain * left and self._growable(ladder):
                 gain = ladder.above.worth / left
         return gain >= MARGIN * loss
 
@@ -473,16 +476,14 @@ class _Pass:
         takers = [
             (-ladder.above.worth / ladder.left, number, ladder)
             for number, ladder in self._able.items()
-            if ladder.above.to and self._growable(ladder.job)
+            if ladder.above.to and self._growable(ladder)
         ]
         heapify(takers)
         return takers
 
     def _spares(self, job: JobView, size: int, more: int) -> bool:
-        """Whether the head can do without the nodes by which ``job`` grows; if so, they are booked."""
+        """Whether the head, which is blocked, can spare the nodes by which ``job`` grows; if so, they are booked."""
         head = self._head
-        if not head.blocked:
-            return True
         if head.soon is None:
             return False
         # Who has outrun its estimate holds what it is given for nobody knows how long.
@@ -499,12 +500,11 @@ class _Pass:
         if len(sizes) == len(self._starts):
             return decisions
         for number, ladder in self._able.items():
-            job = ladder.job
-            size = sizes.get(number, job.size)
-            if size > job.size:
-                left = {"remaining_s": job.remaining_s(self.now)}
+            size = sizes.get(number, ladder.size)
+            if size > ladder.size:
+                left = {"remaining_s": ladder.present}
                 decisions.append(Resize(number, size, Reason("best_use", figures=left)))
-            elif size < job.size:
+            elif size < ladder.size:
                 other = sizes.served[number]
                 code = "shrink_for_better_use" if other.size else "shrink_for_waiting"
                 decisions.append(Resize(number, size, Reason(code, for_job=other.id)))

@@ -51,7 +51,7 @@ DEADLINES = {
 
 def in_order(seconds: Mapping[str, float]) -> dict[str, float]:
     """Those of ``seconds`` that are of a phase, in the order of the phases."""
-    return {str(phase): seconds[phase] for phase in Phase if phase in seconds}
+    return {str(phase): seconds[phase] for phase in Phase if phase in seconds} if seconds else {}
 
 
 class Course:

@@ -3,7 +3,7 @@ AuditError or a PliantError where it does not hold."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import zip_longest
 from operator import attrgetter
 from typing import Any
@@ -17,6 +17,7 @@ from pliant.history.lives import Life, Listener, told
 from pliant.history.metrics import measure
 from pliant.model.jobs import JobState
 from pliant.plan.cost import INSTANT
+from pliant.policy.memory import Memory, merged
 from pliant.policy.view import ClusterView, Decision, Policy, half_life_s, rebalances
 from pliant.sim.simulator import Simulator
 from pliant.testing.policies.cases import Case
@@ -112,8 +113,22 @@ class Forgetful:
 
 
 def restart_loses_nothing(make: Make, case: Case) -> None:
-    """With a restart before each pass the records are those without."""
-    _alike(simulated(lambda: Forgetful(make), case), simulated(make, case), "with a restart before each pass")
+    """With a restart before each pass the records are those without, and so is what is remembered."""
+    found, known = simulated(lambda: Forgetful(make), case), simulated(make, case)
+    _alike(memories_whole(found), memories_whole(known), "with a restart before each pass")
+
+
+def memories_whole(records: Iterable[r.Record]) -> Iterator[r.Record]:
+    """The same with all that is remembered from then on in place of what has changed of it; without those that change
+    nothing."""
+    memory: Memory = {}
+    for record in records:
+        if type(record) is not r.PolicyRemembers:
+            yield record
+            continue
+        before, memory = memory, merged(memory, record.memory) if record.merge else record.memory
+        if memory != before:
+            yield r.PolicyRemembers(record.at, memory)
 
 
 def _alike(found: Iterable[r.Record], known: Iterable[r.Record], how: str) -> None:

@@ -109,25 +109,27 @@ class _Pass:
     def _reserve(self) -> None:
         """Each running job keeps what it is entitled to; the room that is left by others is counted."""
         view, ledger, now = self.view, self.ledger, self.now
-        entries, cost = ledger.entries, view.cost
+        entries, terms_of, left = ledger.entries, self._terms.of, self.left
         self._loans += ledger.schedule.ghosts()
         for _, number, job in view.running:
             if (entry := entries.get(number)) is None:
-                self.left -= job.target  # it has ended virtually, and outlives that by what resizes cost
+                left -= job.target  # it has ended virtually, and outlives that by what resizes cost
                 continue
-            terms = self._terms.of(job, entry.nodes, cost)
+            terms = terms_of(job, entry.nodes)
             lead_s = None
             if entry.began is None:
                 least = self._kept(job, entry, terms)
             else:
                 lead_s = job.worked_s(now) * terms.longer - (now - entry.began)
-                self._behind_s = min(self._behind_s, lead_s)
-                least = self._least(lead_s, terms) if terms.flexible else job.target
+                if lead_s < self._behind_s:  # noqa: PLR1730 - a call of min would double what this costs
+                    self._behind_s = lead_s
+                least = self._least(lead_s, terms) if terms.flexible else 0
             if not terms.flexible or not view.resizable(job):
-                self.left -= job.target
+                left -= job.target
                 continue
-            self.left -= least
+            left -= least
             self._flexible.append(Share(job, terms, least, lead_s))
+        self.left = left
 
     def _kept(self, job: JobView, entry: Entry, terms: Terms) -> int:
         """What a job that began early holds for the rest of its estimate or, as the head of the virtual queue, until
@@ -162,7 +164,7 @@ class _Pass:
         due = self.ledger.due()
         for _, number in due:
             job = self.ledger.waiting[number]
-            terms = self._terms.of(job, self.ledger.entries[number].nodes, self.view.cost)
+            terms = self._terms.of(job, self.ledger.entries[number].nodes)
             self._due.append(Share(job, terms, terms.preferred))
             self.left -= terms.preferred
         if due:
@@ -189,21 +191,17 @@ class _Pass:
 
     def _start_early(self) -> None:
         """Waiting jobs whose whole run fits, by the estimate, into room that nobody can claim before."""
-        schedule, waiting = self.ledger.schedule, self.ledger.waiting
+        if not (candidates := self._candidates()):
+            return
         room = Room(self._loans, self._commitments)
         if room.now <= 0:
             return
-        candidates: list[Entry] = []
-        for number, entry in schedule.queue.items():
-            if number in waiting:
-                candidates.append(entry)
-                if len(candidates) == DEPTH:
-                    break
-        candidates.sort(key=lambda entry: (entry.estimate_s * entry.nodes, entry.id))
-        for entry in candidates:
-            limit = self._reserved() if entry is schedule.head else NEVER
-            job = waiting[entry.id]
-            terms = self._terms.of(job, entry.nodes, self.view.cost)
+        candidates.sort()
+        head = self.ledger.schedule.head
+        for _, number, entry in candidates:
+            limit = self._reserved() if entry is head else NEVER
+            job = self.ledger.waiting[number]
+            terms = self._terms.of(job, entry.nodes)
             for size, needs_s in terms.tries(self._certain, entry.estimate_s):
                 if size > self.left or size > room.now:
                     break
@@ -215,6 +213,17 @@ class _Pass:
                     break
             if self.left <= 0 or room.now <= 0:
                 return
+
+    def _candidates(self) -> list[tuple[float, int, Entry]]:
+        """(node-seconds by the estimate, number, entry) of those who wait, the first of the virtual queue."""
+        waiting = self.ledger.waiting
+        found: list[tuple[float, int, Entry]] = []
+        for number, entry in self.ledger.schedule.queue.items():
+            if number in waiting:
+                found.append((entry.estimate_s * entry.nodes, number, entry))
+                if len(found) == DEPTH:
+                    break
+        return found
 
     def _keep_small_leads(self) -> None:
         for each in self._flexible:

@@ -101,7 +101,7 @@ class Ledger:
             "head": schedule.head.id if schedule.head is not None else 0,
             "reserved": schedule.reserved,
             "at": self._at,
-            "orders": self.orders.memory() if self.orders is not None else [[], []],
+            "orders": self.orders.memory() if self.orders else [[], []],
             "passed": schedule.at,
             "horizon": schedule.horizon,
             "recent": [[entry.id, *_row(entry, schedule.horizon)] for entry in schedule.recent],

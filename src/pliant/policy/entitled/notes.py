@@ -28,18 +28,24 @@ class Notes:
         """Whether this is what they have come to, by what was told last: a policy may be asked about another cluster
         meanwhile, or again from the start."""
         if memory is not self._seen:
-            jobs, rows = memory.get(JOBS, {}), self._last.get(JOBS, {})
-            if len(jobs) != len(self._numbers) or any(jobs.get(each) != row for each, row in rows.items()):
+            jobs = memory.get(JOBS, {})
+            if len(jobs) != len(self._numbers):
                 return False
-            if any(memory.get(name) != field for name, field in self._last.items() if name != JOBS):
-                return False
+            for name, field in self._last.items():
+                if name == JOBS:
+                    for number, row in field.items():
+                        if jobs.get(number) != row:
+                            return False
+                elif memory.get(name) != field:
+                    return False
             self._seen = memory
         return True
 
     def tell(self, fields: Memory, rows: Mapping[int, Row | None]) -> Remember | None:
         """``rows`` are those that may have changed, None for those that are no more. What has to be remembered for it:
         all, the first time."""
-        changes = {name: field for name, field in fields.items() if field != self._fields.get(name)}
+        before = self._fields
+        changes = {name: field for name, field in fields.items() if field != before.get(name)}
         jobs: dict[str, Row | None] = {}
         for number, row in rows.items():
             text = str(number)
@@ -50,7 +56,7 @@ class Notes:
             else:
                 continue
             jobs[text] = row
-        first = not self._fields
+        first = not before
         if jobs or first:
             changes[JOBS] = jobs
         if not changes:

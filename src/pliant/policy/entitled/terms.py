@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from pliant.model.jobs import JobClass, JobSpec
-from pliant.plan.cost import ResizeCost
+from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.resizing import up
 from pliant.policy.view import JobView
 
@@ -114,9 +114,9 @@ class AllTerms:
 
     def __init__(self) -> None:
         self._of: dict[int, Terms] = {}
-        self._cost: ResizeCost | None = None
+        self._cost = INSTANT
 
-    def of(self, job: JobView, nodes: int, cost: ResizeCost) -> Terms:
+    def of(self, job: JobView, nodes: int) -> Terms:
         """``nodes`` is what it has in the virtual schedule."""
         terms = self._of.get(job.id)
         if (
@@ -125,7 +125,7 @@ class AllTerms:
             or terms.spec is not job.spec
             or terms.nodes != nodes
         ):
-            terms = self._of[job.id] = Terms(job, nodes, cost)
+            terms = self._of[job.id] = Terms(job, nodes, self._cost)
         return terms
 
     def keep(self, jobs: Container[int], cost: ResizeCost) -> None:

@@ -119,7 +119,8 @@ class Schedule:
     def forget(self, before: float) -> None:
         """Nobody will turn out to have ended before this. What has been forgotten once stays so."""
         self.horizon = max(self.horizon, before)
-        self.recent = [entry for entry in self.recent if _end_of(entry) > self.horizon]
+        if self.recent:
+            self.recent = [entry for entry in self.recent if _end_of(entry) > self.horizon]
 
     def _next_arrival(self) -> float:
         return self._coming[-1].since if self._coming else float("inf")

@@ -145,7 +145,9 @@ def _asking(view: ClusterView) -> list[JobView]:
 def _waiting(view: ClusterView, decisions: Iterable[Decision]) -> Iterator[JobView]:
     """Who is still in the queue after the starts among ``decisions``."""
     started = {decision.job for decision in decisions if type(decision) is Start}
-    return (job for job in view.queue if job.id not in started)
+    for job in view.queue:
+        if job.id not in started:
+            yield job
 
 
 def _led_by(job: JobView, view: ClusterView) -> OtherQueue:

@@ -189,8 +189,9 @@ class Places:
             new = sum(1 for job in queue if job.id > self._last)
         else:
             coming = set(due)
-            stays = (job.id for job in view.queue if job.id <= self._last and job.id not in coming)
-            self.first = next(stays, 0)
+            last = self._last
+            # As one expression: compiled, a generator that has a name goes through the whole queue at once.
+            self.first = next((job.id for job in view.queue if job.id <= last and job.id not in coming), 0)
             newcomers = backlog.after(self._last)
             self.looking = [*filter(None, map(backlog.get, due)), *newcomers]
             waiting, new = len(backlog), len(newcomers)

@@ -231,6 +231,7 @@ def test_workloads_that_are_refused(workload: Any, message: str) -> None:
         ({"compat": True}, "--compat changes nothing without --malleable"),
         ({"requeue": False}, "--no-requeue changes nothing without --failures"),
         ({"weights": {"ann": 2}}, "--weight changes nothing without --order"),
+        ({"half_life_s": 60.0}, "--half-life changes nothing without --order fairshare"),
         ({"weights": [1], "order": "fairshare"}, r"--weight: \[1\] is no mapping of users to their weights"),
         ({"weights": {"ann": "x"}, "order": "weight"}, "--weight: ann: 'x' is no weight above 0"),
         ({"weights": {"ann": 0}, "order": "weight"}, "--weight: ann: 0 is no weight above 0"),

@@ -436,6 +436,14 @@ def test_nodes_may_be_said_as_they_are() -> None:
 
 
 @pytest.mark.usefixtures("there")
+def test_numbers_of_queues_are_for_traces() -> None:
+    with pytest.raises(
+        BatchError, match="swf_queue changes nothing for lublin:10: only a trace in SWF has such numbers"
+    ):
+        command("simulate", "lublin:10", "--partitions", "p.toml")
+
+
+@pytest.mark.usefixtures("there")
 def test_where_no_job_fits() -> None:
     Path("p.toml").write_text("[[partition]]\nname = 'a'\nnodes = 6\nmax_time = 1")
     with pytest.raises(TraceError, match="each of its 6 jobs takes longer than its partition allows"):

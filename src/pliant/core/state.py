@@ -43,7 +43,7 @@ class State(Beside):
         self.memory: dict[str, Any] = {}
         self.last_job = 0
         self.last_resize = 0
-        self._resize_step = 1
+        self._first_resize = self._resize_step = 1
         self._leaving = 0
         self.without_nodes()
         self._fold: dict[type[r.Record], Callable[[Any], None]] = {
@@ -105,6 +105,12 @@ class State(Beside):
     def number_resizes(self, index: int, count: int) -> None:
         """Of ``count`` states whose resizes are numbered, this is one: none gives a number that another gives."""
         self.last_resize, self._resize_step = index + 1 - count, count
+        self._first_resize = index + 1
+
+    @property
+    def resizes(self) -> int:
+        """How many have been offered."""
+        return (self.last_resize - self._first_resize) // self._resize_step + 1
 
     def returning(self, job: int = 0) -> int:
         if not job:

@@ -113,6 +113,6 @@ def restless(state: State, policy: str) -> PolicyError:
     """``policy`` resizes jobs to and fro while no time passes."""
     sizes = ", ".join(f"{job.spec.name} has {job.size}" for _, _, job in state.running[:5])
     return PolicyError(
-        f"policy {policy!r} makes no end of resizing at {state.now:.3f} s: {state.last_resize} resizes so far "
+        f"policy {policy!r} makes no end of resizing at {state.now:.3f} s: {state.resizes} resizes so far "
         f"({sizes}{', ...' if len(state.running) > 5 else ''}); what it gives it must not take back at once"
     )

@@ -189,6 +189,8 @@ def queue_said(
     if weights and order not in ("fairshare", "weight") and (order or not workload.endswith(".toml")):
         raise BatchError("--weight changes nothing without --order fairshare or --order weight")
     half_life_s = _real(half_life_s, "half-life", "number of seconds")
+    if half_life_s != HALF_LIFE_S and order != "fairshare" and (order or not workload.endswith(".toml")):
+        raise BatchError("--half-life changes nothing without --order fairshare")
     return PolicySpec("", start or None, order or None, weights or {}, half_life_s)
 
 

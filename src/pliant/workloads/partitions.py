@@ -146,6 +146,17 @@ def _numbers(value: Any, where: str) -> tuple[int, ...]:
     return tuple(listed)
 
 
+def check_named(jobs: Sequence[SimJob], partitions: Partitions | None, text: str) -> None:
+    """BatchError if partitions go by numbers that are in traces alone, and no job of ``text`` names its own."""
+    if partitions is None or not partitions.field:
+        return
+    if all(job.spec.partition is UNSET for job in jobs):
+        raise BatchError(
+            f"--partitions: {partitions.field} changes nothing for {text}: only a trace in SWF has such numbers, and "
+            "no job names its partition"
+        )
+
+
 def assigned(jobs: list[SimJob], partitions: Partitions | None, text: str) -> list[SimJob]:
     """The jobs of the workload ``text``, each with its partition if there are some. BatchError for one that is to run
     in none of these, and for run times that are not to be had at another speed."""

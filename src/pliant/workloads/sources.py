@@ -39,7 +39,15 @@ from pliant.workloads.generators.feitelson import LOAD, UNIT_S, Pace, feitelson_
 from pliant.workloads.generators.lublin import FITTED_NODES, lublin_jobs
 from pliant.workloads.job import SimJob, without
 from pliant.workloads.malleability import PUBLISHED, USUAL, Conversion, make_malleable
-from pliant.workloads.partitions import Partitions, assigned, at_speed, by_partition, in_time, unfit
+from pliant.workloads.partitions import (
+    Partitions,
+    assigned,
+    at_speed,
+    by_partition,
+    check_named,
+    in_time,
+    unfit,
+)
 from pliant.workloads.unmapped import Unmapped, listed
 from pliant.workloads.windows import Window, cut_out, cuts
 
@@ -178,13 +186,13 @@ class Wish(NamedTuple):
 def read_workload(wish: Wish) -> Workload:
     """The workload; BatchError or TraceError says what is wrong with it."""
     name, colon, rest = wish.text.partition(":")
-    if wish.dependencies and not set(SWF) & set(Path(wish.text).suffixes):
+    if wish.dependencies and not _is_trace(wish):
         raise BatchError("--dependencies changes nothing without a trace in SWF")
     if wish.speeds != Speeds() and not wish.text.endswith(ELASTISIM):
         raise BatchError(
             "--platform, --node-flops, --pfs-read, --pfs-write and --link are for ElastiSim's jobs (.json)"
         )
-    if wish.data == MEMORY and not set(SWF) & set(Path(wish.text).suffixes):
+    if wish.data == MEMORY and not _is_trace(wish):
         raise BatchError(f"--data {MEMORY}: only a trace in SWF says how much memory jobs have")
     _check_size(wish.nodes, "--nodes")
     if wish.jobs is not None:
@@ -198,6 +206,8 @@ def read_workload(wish: Wish) -> Workload:
         else load.jobs
     )
     partitions = wish.partitions
+    if not _is_trace(wish):
+        check_named(jobs, partitions, wish.text)
     jobs = assigned(jobs, partitions, wish.text)
     too_wide: list[JobSpec] = []
     leaves_out = not wish.strict and not wish.text.endswith(BATCH)
@@ -323,6 +333,10 @@ def _given(jobs: Sequence[SimJob], wish: Wish) -> Workload:
     if not wish.nodes:
         raise BatchError(f"{wish.text}: they do not say how large the machine is; give nodes")
     return Workload(list(jobs), wish.nodes, Settings(cost=INSTANT), starting=False)
+
+
+def _is_trace(wish: Wish) -> bool:
+    return wish.jobs is None and bool(set(SWF) & set(Path(wish.text).suffixes))
 
 
 def _from_file(wish: Wish) -> Workload:

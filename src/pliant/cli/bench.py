@@ -16,6 +16,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from pliant.cli import bench_bursts, bench_machines
+from pliant.cli.bench_bursts import BRIEF, BRIEF_S
 from pliant.core import core
 from pliant.core import records as r
 from pliant.core.settings import Settings
@@ -100,7 +101,10 @@ def simulator(
     *,
     traces: Annotated[Path | None, typer.Option(help=f"Where the traces are; else ${TRACES}.")] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help=f"At most {QUICK_JOBS:,} jobs of each workload, and once.")
+        bool,
+        typer.Option(
+            "--quick", help=f"At most {QUICK_JOBS:,} jobs of each workload, once, or {BRIEF} times if brief."
+        ),
     ] = False,
     repeat: Annotated[int, typer.Option(min=1, help="Runs; the median counts.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -182,14 +186,18 @@ def simulator(
 def measure_simulator(
     jobs: list[SimJob], nodes: int, policy: Callable[[], Policy], settings: Settings, repeat: int
 ) -> dict[str, Any]:
-    """Simulate ``jobs`` ``repeat`` times; CPU seconds are this process' own, without reading or drawing."""
+    """Simulate ``jobs`` ``repeat`` times, more often if that is brief; CPU seconds are this process' own, without
+    reading or drawing."""
     speeds: list[float] = []
     sink = Counting()
-    for _ in range(repeat):
+    while len(speeds) < repeat:
         sink = Counting()
         began = time.process_time()
         simulate(jobs, nodes, policy(), Conditions(settings), sink)
-        speeds.append(len(jobs) / (time.process_time() - began))
+        took = time.process_time() - began
+        if took < BRIEF_S:
+            repeat = max(repeat, BRIEF)
+        speeds.append(len(jobs) / took)
     return {
         "jobs": len(jobs),
         "jobs_per_cpu_s": statistics.median(speeds),

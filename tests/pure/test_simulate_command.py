@@ -299,7 +299,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / bench.TRACE).write_text(TRACE)
     figures = json.loads(command("bench", "simulator", "--traces", str(tmp_path), "--quick", "--json"))
-    assert (figures["jobs"], figures["nodes_placed"], len(figures["runs"])) == (3, 8, 1)
+    assert (figures["jobs"], figures["nodes_placed"], len(figures["runs"])) == (3, 8, bench_bursts.BRIEF)
     for key in ("easy_kth_jobs_per_cpu_s", "lublin_jobs_per_cpu_s", "malleable_jobs_per_cpu_s", "peak_mb"):
         assert figures[key] > 0
     for name, ratio in figures["burst_80_over_20"].items():

@@ -314,7 +314,9 @@ def test_a_restart_loses_nothing_where_nodes_are_lost(
         simulate(jobs, 24, policy, Conditions(options, failures=failures), records.append)
         return list(memories_whole(records))
 
-    assert told(Forgetful(Entitled)) == told(Entitled())
+    known = told(Entitled())
+    assert told(Forgetful(Entitled)) == known
+    assert told(Forgetful(Entitled, every=4)) == known
 
 
 @settings(max_examples=60)

@@ -7,15 +7,21 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from driving import Driven
 from workloads import records_of, rigid
 
+from pliant.cli.bench_bursts import NODES, burst
+from pliant.core import events as e
 from pliant.core import records as r
 from pliant.core.core import replay
+from pliant.core.settings import Settings
+from pliant.model.nodes import NodeSet
+from pliant.plan.cost import INSTANT
 from pliant.policy import view as p
 from pliant.policy.entitled.entitled import Entitled
 from pliant.policy.entitled.notes import Notes
 from pliant.policy.memory import merged
-from pliant.policy.registry import make
+from pliant.policy.registry import POLICIES, make
 
 
 @pytest.mark.parametrize(
@@ -76,17 +82,67 @@ def test_notes_tell_what_has_changed_alone() -> None:
     assert notes.tell({"a": 1, "b": None}, {2: None}) is None
     second = notes.tell({"a": 1, "b": 2.0}, {1: None, 3: [3.0]})
     assert second == p.Remember({"b": 2.0, "jobs": {"1": None, "3": [3.0]}}, merge=True)
-    assert not notes.are(dict(memory))
+    assert not notes.are(memory)
     assert notes.are(merged(memory, second.memory))
     assert not notes.are({})
 
 
-def test_a_policy_object_may_be_asked_about_two_clusters_in_turn() -> None:
-    """As if there were one for each."""
-    jobs = [
-        [rigid("a", 1, 30.0), rigid("b", 2, 30.0, at=1.0)],
-        [rigid("c", 2, 20.0), rigid("d", 1, 30.0, at=1.0)],
-    ]
-    alone = [records_of(each, Entitled(), nodes=2) for each in jobs]
-    policy = Entitled()
-    assert [records_of(each, policy, nodes=2) for each in jobs] == alone
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policy_object_may_be_used_again(name: str) -> None:
+    """Each time as if it were new."""
+    load = [burst(30, 50.0), burst(60, 100.0)[30:], burst(30, 50.0)]
+    policy = make(name)
+    for jobs in load:
+        assert records_of(jobs, policy, nodes=NODES) == records_of(jobs, make(name), nodes=NODES)
+
+
+class AskedTwice:
+    """As one who wonders what ``entitled`` would do, and asks again."""
+
+    name = "asked twice"
+    rebalances = True
+
+    def __init__(self) -> None:
+        self._policy = Entitled()
+
+    def decide(self, view: p.ClusterView) -> Iterable[p.Decision]:
+        self._policy.decide(view)
+        return self._policy.decide(view)
+
+
+def test_an_answer_that_is_not_taken_up_is_given_again() -> None:
+    jobs = burst(30, 50.0)
+    once, twice = (
+        [each for each in records_of(jobs, policy, nodes=NODES) if not isinstance(each, r.PolicyRemembers)]
+        for policy in (Entitled(), AskedTwice())
+    )
+    assert twice == once
+
+
+class Replaceable:
+    """Some policy object in the place of which another one may be put."""
+
+    name = "entitled"
+    rebalances = True
+
+    def __init__(self) -> None:
+        self.made = Entitled()
+
+    def decide(self, view: p.ClusterView) -> Iterable[p.Decision]:
+        return self.made.decide(view)
+
+
+@pytest.mark.parametrize("again", ["never", "before a pass in which nothing happens", "before the cancel"])
+def test_a_restart_does_not_hide_that_the_head_was_cancelled(again: str) -> None:
+    """c may start when b, which waits for all nodes, is no more: of b nothing is remembered."""
+    policy = Replaceable()
+    core = Driven(policy, Settings(cost=INSTANT))
+    a, b, c = (rigid("x", nodes, seconds).spec for nodes, seconds in ((3, 100.0), (4, 50.0), (1, 500.0)))
+    core.tell([e.Granted(NodeSet.first(4)), e.Submitted(1, a), e.Submitted(2, b), e.Submitted(3, c)], 0.0)
+    if again == "before a pass in which nothing happens":
+        policy.made = Entitled()
+    core.tell([e.Tick()], 0.0)
+    if again == "before the cancel":
+        policy.made = Entitled()
+    core.tell([e.Cancelled(2)], 10.0)
+    assert core.state.jobs[3].started == 10.0

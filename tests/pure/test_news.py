@@ -345,7 +345,10 @@ def test_what_a_policy_remembers_is_recorded_as_a_journal_has_it() -> None:
     assert [r.from_line(r.to_line(record)) for record in records] == records
 
 
-@pytest.mark.parametrize("memory", [{"a": object()}, [1], {"a": "\ud800"}])
+@pytest.mark.parametrize(
+    "memory",
+    [{"a": object()}, [1], {"a": "\ud800"}, {"a": [float("nan")], "b": None}, {1: {"c": float("inf")}}],
+)
 def test_what_cannot_be_recorded_cannot_be_remembered(memory: object) -> None:
     with pytest.raises(PolicyError, match="only what JSON has can be remembered"):
         records_of([rigid("a", 1, 3.0)], Remembering(memory))

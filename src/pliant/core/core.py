@@ -8,6 +8,7 @@ resize is absorbed.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -34,6 +35,14 @@ Outcome = tuple[list[r.Record], list[c.Command]]
 
 
 _MEMORY = msgspec.json.Decoder(dict[str, Any])
+
+
+def _as_json(memory: object) -> bytes:
+    """ValueError for a number that JSON has not: it would be null there, by which another is forgotten."""
+    text = msgspec.json.encode(memory)
+    if b"null" in text:
+        json.dumps(msgspec.to_builtins(memory, str_keys=True), allow_nan=False)
+    return text
 
 
 class SchedulerCore(Losses):
@@ -441,7 +450,7 @@ class SchedulerCore(Losses):
                 self._asked = decision.at
         elif isinstance(decision, p.Remember):
             try:
-                memory = _MEMORY.decode(msgspec.json.encode(decision.memory))
+                memory = _MEMORY.decode(_as_json(decision.memory))
             except (TypeError, ValueError, msgspec.MsgspecError) as error:
                 raise self._wrong(decision, f"only what JSON has can be remembered: {error}") from error
             # As it will be read from a journal: there lists are what tuples were, and texts the keys.

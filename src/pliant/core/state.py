@@ -122,9 +122,8 @@ class State(Beside):
         return count
 
     def resizable(self, job: Any, *, grow: bool = False) -> bool:
-        mine: Job = (
-            job  # a policy has no others; compiled, what is known to be one of a class is asked in no time
-        )
+        # Compiled, what is known to be of a class is asked in no time; a policy may have put something around it.
+        mine = job if isinstance(job, Job) else self.jobs[job.id]
         return (
             mine.on
             and mine.resize is None

@@ -90,6 +90,7 @@ class Ladder:
         self.seen = seen
         size = job.size
         if not size:
+            self.size = 0
             self.left = max(LEAST_S, self.spec.estimate(self._preferred))
             return
         if size != self.size:

@@ -50,10 +50,10 @@ class Entitled:
 
     def decide(self, view: ClusterView) -> list[Decision]:
         ledger = self._ledger
-        if ledger is None or not ledger.notes.are(view.memory):
+        if anew := ledger is None or not ledger.notes.are(view.memory):
             ledger = self._ledger = Ledger.of(view)
         decisions: list[Decision] = []
-        if not ledger.follow(view) and ledger.orders is not None and not ledger.orders:
+        if not ledger.follow(view) and not anew and ledger.orders is not None and not ledger.orders:
             return decisions
         coming = view.returning()
         if (orders := ledger.orders) is None:

@@ -80,7 +80,10 @@ class Ledger:
         for number in sorted(self.entries):
             if self.entries[number].began is None:
                 schedule.queue[number] = self.entries[number]
-        schedule.head, schedule.reserved = schedule.queue.get(memory.get("head", 0)), memory.get("reserved")
+        head = memory.get("head", 0)
+        schedule.head, schedule.reserved = schedule.queue.get(head), memory.get("reserved")
+        if head and schedule.head is None:
+            schedule.stir()  # it was cancelled, and nobody is told
         schedule.at, schedule.horizon = memory.get("passed", 0.0), memory.get("horizon", now)
         for number, nodes, estimate_s, began, length_s, since in memory.get("recent", ()):
             entry = Entry(number, nodes, estimate_s, since)
@@ -89,8 +92,8 @@ class Ledger:
         schedule.touched.clear()
         self._due.update(self.entries)
         self._changed.update(dict.fromkeys(self.entries))
-        late = [entry for entry in self.entries.values() if entry.since > schedule.horizon]
-        self._young.extend(sorted(late, key=lambda entry: entry.since))
+        late = [each for each in (*self.entries.values(), *schedule.recent) if each.since > schedule.horizon]
+        self._young.extend(sorted(late, key=lambda each: each.since))
 
     def remember(self) -> Remember | None:
         """What has to be remembered. Of who waits in both nothing is kept: that is in the view."""
@@ -198,6 +201,8 @@ class Ledger:
 
     def _ended(self, end: End, now: float) -> None:
         if (entry := self.entries.get(end.job)) is None:
+            if end.job <= self.last and end.state is JobState.CANCELLED and not end.worked_s:
+                self.schedule.stir()  # it waited in both when this ledger began
             return
         length_s = round(virtual_s(end.spec, entry.nodes, end.worked_s), PLACES)
         if end.state is JobState.CANCELLED and not length_s:

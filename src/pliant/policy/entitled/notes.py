@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pliant.policy.memory import Memory
+from pliant.policy.memory import Memory, merged
 from pliant.policy.view import Remember
 
 JOBS = "jobs"
@@ -19,26 +19,18 @@ class Notes:
     def __init__(self) -> None:
         self._fields: Memory = {}
         self._numbers: set[str] = set()
-        self._last: Memory = {}
-        """What was told last."""
-        self._seen: Mapping[str, Any] | None = None
-        """What was found to be these notes."""
+        self._whole: Mapping[str, Any] = {}
+        """What they have come to."""
 
     def are(self, memory: Mapping[str, Any]) -> bool:
-        """Whether this is what they have come to, by what was told last: a policy may be asked about another cluster
-        meanwhile, or again from the start."""
-        if memory is not self._seen:
-            jobs = memory.get(JOBS, {})
-            if len(jobs) != len(self._numbers):
+        """Whether this is what they have come to: a policy may be asked about another cluster meanwhile, again from the
+        start, or again for what it has been asked before."""
+        if memory is not self._whole:
+            if memory != self._whole:
                 return False
-            for name, field in self._last.items():
-                if name == JOBS:
-                    for number, row in field.items():
-                        if jobs.get(number) != row:
-                            return False
-                elif memory.get(name) != field:
-                    return False
-            self._seen = memory
+            self._whole = (
+                memory  # the next one has the same rows, not equal ones: they are compared in no time
+            )
         return True
 
     def tell(self, fields: Memory, rows: Mapping[int, Row | None]) -> Remember | None:
@@ -61,5 +53,5 @@ class Notes:
             changes[JOBS] = jobs
         if not changes:
             return None
-        self._fields, self._last = fields, changes
+        self._fields, self._whole = fields, merged(self._whole, changes)
         return Remember(changes, merge=not first)

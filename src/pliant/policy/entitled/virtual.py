@@ -68,6 +68,10 @@ class Schedule:
         del self.queue[entry.id]
         self._due = True
 
+    def stir(self) -> None:
+        """Something has happened that is not known any more: who waits may start now."""
+        self._due = True
+
     def ended(self, entry: Entry, length_s: float) -> None:
         """The job has really ended, and takes so long here."""
         entry.length_s = length_s

@@ -4,6 +4,7 @@ AuditError or a PliantError where it does not hold."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import zip_longest
 from operator import attrgetter
 from typing import Any
@@ -101,21 +102,28 @@ def decisions_repeat(make: Make, case: Case) -> None:
 
 
 class Forgetful:
-    """A policy that is made anew in each pass, as a restart would: all it knows is what the view tells."""
+    """A policy that is made anew before every so many passes, as by a restart: all it knows is what the view tells."""
 
-    def __init__(self, make: Make) -> None:
+    def __init__(self, make: Make, every: int = 1) -> None:
         self._make = make
-        made = make()
+        self._every = every
+        self._passes = 0
+        self._made = made = make()
         self.name, self.rebalances, self.half_life_s = made.name, rebalances(made), half_life_s(made)
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
-        return self._make().decide(view)
+        if self._passes % self._every == 0:
+            self._made = self._make()
+        self._passes += 1
+        return self._made.decide(view)
 
 
 def restart_loses_nothing(make: Make, case: Case) -> None:
-    """With a restart before each pass the records are those without, and so is what is remembered."""
-    found, known = simulated(lambda: Forgetful(make), case), simulated(make, case)
-    _alike(memories_whole(found), memories_whole(known), "with a restart before each pass")
+    """With a restart before each pass, or now and then, the records are those without, and so is what is remembered."""
+    known = simulated(make, case)
+    for every, how in ((1, "each pass"), (5, "each fifth pass")):
+        found = simulated(partial(Forgetful, make, every), case)
+        _alike(memories_whole(found), memories_whole(known), f"with a restart before {how}")
 
 
 def memories_whole(records: Iterable[r.Record]) -> Iterator[r.Record]:

@@ -143,7 +143,8 @@ def test_a_job_that_ends_has_said_in_which_phase(words: str, tmp_path: Path) -> 
     may be a phase ahead of the root."""
     began = time.monotonic()
     ran = fails(tmp_path, words)
-    assert ran.code != 0, ran
+    # Where Hydra's proxies crash behind a killed process its exit code is 0 now and then, whatever it prints.
+    assert ran.code != 0 or (words.endswith("die") and "BAD TERMINATION" in ran.out), ran
     assert ran.out.splitlines()[:1] != [solve_serial(64, 64, 40)]
     order = ["prepare", "start", "synchronise", "connect", "merge", "reorder", "redistribute", "commit"]
     assert ran.phases == order[: len(ran.phases)], ran

@@ -109,6 +109,7 @@ class Schedule:
         back: list[Entry] = []
         over: list[Entry] = []
         if (first := self.next_end()) < now - LATE_S and self.horizon - SAME_S <= first <= self.at + SAME_S:
+            first = max(first, self.horizon)  # who has come before that is not remembered
             back = self._rewind(first)
             if self.next_end() > first:  # it took no time, and began at its end
                 self._pass(first)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+
 import pytest
 from audits import audit
 from driving import Driven
@@ -22,9 +25,12 @@ from pliant.model.kinds import JobKind
 from pliant.model.nodes import NodeSet, lowest_bits
 from pliant.model.speedup import Amdahl
 from pliant.model.wishes import Wish
+from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.easy import Easy
 from pliant.policy.registry import POLICIES, make
+from pliant.policy.view import Policy
 from pliant.protocol import resizing
+from pliant.testing.policies.properties import Forgetful, memories_whole
 
 NODES = 12
 BOUNDS = [Bounds(1, 4), Bounds(1, 8, 2), Bounds(2, 12), Bounds(3, 9, 3), Bounds(12, 12), Bounds(1, 6, 1, 3)]
@@ -245,27 +251,60 @@ def test_nothing_that_a_job_or_a_node_does_upsets_the_core(
     records: list[r.Record] = []
     options = Settings(cooldown_s=cooldown, decline_backoff_s=1.0, offer_deadline_s=4.0, kill_grace_s=2.0)
     core = Driven(make(policy), options, records.append)
+    for i in gone_through(core, steps, together):
+        check(core.state)
+        if i % 16 == 0:
+            assert replay_equal(core.state, records, options)
+    finish(core, core.state.now)
+    checked = audit(records)
+    assert not checked.jobs
+    assert checked.nodes("free") == NodeSet(core.state.free_mask)
+    assert replay_equal(core.state, [r.from_line(r.to_line(record)) for record in records], options)
+
+
+def gone_through(core: Driven, steps: list[Step], together: int) -> Iterator[int]:
+    """Tell the core what happens, so many steps at once; after each time the number of steps."""
     world = World(core.state)
     now = 0.0
     core.tell([e.Granted(NodeSet.first(NODES), slots=tuple(1 + node % 4 for node in range(NODES)))], now)
+    yield 0
     for i in range(0, len(steps), together):
         now += steps[i][1] % 4 / 2
         events = [world.event(step) for step in steps[i : i + together] if step[0] != "submit"]
         events += [world.event(step) for step in steps[i : i + together] if step[0] == "submit"][:1]
         commands = core.tell(events, now)
-        check(core.state)
+        yield i
         if steps[i][2] % 5:  # most jobs come up and take part
             started = [each.job for each in commands if isinstance(each, Start) and not each.resize]
             core.tell([e.Hello(job) for job in started], now)
             core.tell([e.Malleable(job, on=True) for job in started], now)
-            check(core.state)
-        if i % 16 == 0:
-            assert replay_equal(core.state, records, options)
-    finish(core, now)
-    checked = audit(records)
-    assert not checked.jobs
-    assert checked.nodes("free") == NodeSet(core.state.free_mask)
-    assert replay_equal(core.state, [r.from_line(r.to_line(record)) for record in records], options)
+            yield i
+
+
+@settings(max_examples=60)
+@given(
+    steps_,
+    st.sampled_from(["entitled", "min-agreement", "average-pool"]),
+    st.sampled_from([0.0, 3.0]),
+    st.sampled_from([INSTANT, ResizeCost()]),
+    st.integers(1, 4),
+    st.integers(1, 5),
+)
+def test_a_policy_that_is_made_anew_now_and_then_decides_as_if_it_were_not(
+    steps: list[Step], policy: str, cooldown: float, cost: ResizeCost, together: int, every: int
+) -> None:
+    """All that it has to know is in what it remembers, whatever has happened: jobs are cancelled and lost here too."""
+    options = Settings(cooldown_s=cooldown, decline_backoff_s=1.0, offer_deadline_s=4.0, cost=cost)
+
+    def told(some: Policy) -> list[r.Record]:
+        records: list[r.Record] = []
+        core = Driven(some, options, records.append)
+        for _ in gone_through(core, steps, together):
+            pass
+        finish(core, core.state.now)
+        return list(memories_whole(records))
+
+    assert told(Forgetful(partial(make, policy), every)) == told(make(policy))
 
 
 def replay_equal(state: State, records: list[r.Record], options: Settings) -> bool:

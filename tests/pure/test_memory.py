@@ -15,6 +15,7 @@ from pliant.core import events as e
 from pliant.core import records as r
 from pliant.core.core import replay
 from pliant.core.settings import Settings
+from pliant.model.errors import PolicyError
 from pliant.model.nodes import NodeSet
 from pliant.plan.cost import INSTANT
 from pliant.policy import view as p
@@ -71,6 +72,20 @@ def test_what_was_remembered_before_stays_and_a_journal_tells_the_same() -> None
         "times": {str(i): each.at for i, each in enumerate(told)},
         "last": len(told) - 1,
     }
+
+
+class Careless:
+    """It remembers a time that never comes."""
+
+    name = "careless"
+
+    def decide(self, view: p.ClusterView) -> Iterable[p.Decision]:  # noqa: ARG002
+        return [p.Remember({"gone": None, "jobs": {5: {"until": float("inf")}}}, merge=True)]
+
+
+def test_a_number_that_json_has_not_makes_nothing_forgotten() -> None:
+    with pytest.raises(PolicyError, match="can be remembered: a number is not finite"):
+        records_of([rigid("a", 1, 3.0)], Careless())
 
 
 def test_notes_tell_what_has_changed_alone() -> None:

@@ -8,9 +8,8 @@ resize is absorbed.
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -37,12 +36,12 @@ Outcome = tuple[list[r.Record], list[c.Command]]
 _MEMORY = msgspec.json.Decoder(dict[str, Any])
 
 
-def _as_json(memory: object) -> bytes:
-    """ValueError for a number that JSON has not: it would be null there, by which another is forgotten."""
-    text = msgspec.json.encode(memory)
-    if b"null" in text:
-        json.dumps(msgspec.to_builtins(memory, str_keys=True), allow_nan=False)
-    return text
+def _loses(told: Mapping[Any, Any], read: Mapping[str, Any]) -> bool:
+    """Whether a number that JSON has not has become null, by which another would be forgotten."""
+    return any(
+        each is not None if found is None else isinstance(found, dict) and _loses(each, found)
+        for each, found in zip(told.values(), read.values(), strict=False)
+    )
 
 
 class SchedulerCore(Losses):
@@ -450,9 +449,11 @@ class SchedulerCore(Losses):
                 self._asked = decision.at
         elif isinstance(decision, p.Remember):
             try:
-                memory = _MEMORY.decode(_as_json(decision.memory))
+                memory = _MEMORY.decode(msgspec.json.encode(decision.memory))
             except (TypeError, ValueError, msgspec.MsgspecError) as error:
                 raise self._wrong(decision, f"only what JSON has can be remembered: {error}") from error
+            if decision.merge and _loses(decision.memory, memory):
+                raise self._wrong(decision, "only what JSON has can be remembered: a number is not finite")
             # As it will be read from a journal: there lists are what tuples were, and texts the keys.
             self._record(r.PolicyRemembers(self.state.now, memory, decision.merge))
         else:

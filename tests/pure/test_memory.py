@@ -105,7 +105,7 @@ def test_notes_tell_what_has_changed_alone() -> None:
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_policy_object_may_be_used_again(name: str) -> None:
     """Each time as if it were new."""
-    load = [burst(30, 50.0), burst(60, 100.0)[30:], burst(30, 50.0)]
+    load = [burst(20, 50.0), burst(40, 100.0)[20:], burst(20, 50.0)]
     policy = make(name)
     for jobs in load:
         assert records_of(jobs, policy, nodes=NODES) == records_of(jobs, make(name), nodes=NODES)

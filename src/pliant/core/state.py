@@ -16,7 +16,7 @@ from pliant.model.groups import Group
 from pliant.model.jobs import JobClass, JobState
 from pliant.model.nodes import NodeSet, without
 from pliant.plan.cost import ResizeCost
-from pliant.policy.memory import merged
+from pliant.policy.memory import remembered
 from pliant.protocol import resizing
 from pliant.protocol.resizing import Effect
 
@@ -370,7 +370,7 @@ class State(Beside):
         self.memory = {}
 
     def _remembers(self, record: r.PolicyRemembers) -> None:
-        self.memory = merged(self.memory, record.memory) if record.merge else record.memory
+        self.memory = remembered(self.memory, record.memory, merge=record.merge)
 
     # ---- parts of it ---------------------------------------------------------------------------------
 

@@ -108,15 +108,15 @@ class Ladder:
 
     def _ratio(self, nodes: int, base: int) -> float:
         """``JobSpec.speed_ratio``."""
-        if self._model is None:
+        model = self._model
+        if model is None:
             return base / nodes
-        return self._time(nodes) / self._time(base)
+        return self._time(model, nodes) / self._time(model, base)
 
-    def _time(self, nodes: int) -> float:
+    def _time(self, model: Model, nodes: int) -> float:
         found = self._times.get(nodes)
         if found is None:
-            model = self._model
-            found = self._times[nodes] = model.time(nodes) if model is not None else 0.0
+            found = self._times[nodes] = model.time(nodes)
         return found
 
     def up(self, size: int) -> Step:

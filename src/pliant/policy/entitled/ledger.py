@@ -89,7 +89,6 @@ class Ledger:
             entry = Entry(number, nodes, estimate_s, since)
             entry.began, entry.length_s = began, length_s
             schedule.recent.append(entry)
-        schedule.touched.clear()
         self._due.update(self.entries)
         self._changed.update(dict.fromkeys(self.entries))
         late = [each for each in (*self.entries.values(), *schedule.recent) if each.since > schedule.horizon]

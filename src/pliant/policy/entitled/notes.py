@@ -17,8 +17,6 @@ class Notes:
     """Fields, and a row for each of some jobs."""
 
     def __init__(self) -> None:
-        self._fields: Memory = {}
-        self._numbers: set[str] = set()
         self._whole: Mapping[str, Any] = {}
         """What they have come to."""
 
@@ -36,22 +34,13 @@ class Notes:
     def tell(self, fields: Memory, rows: Mapping[int, Row | None]) -> Remember | None:
         """``rows`` are those that may have changed, None for those that are no more. What has to be remembered for it:
         all, the first time."""
-        before = self._fields
+        before = self._whole
+        known = before.get(JOBS, {})
         changes = {name: field for name, field in fields.items() if field != before.get(name)}
-        jobs: dict[str, Row | None] = {}
-        for number, row in rows.items():
-            text = str(number)
-            if row is not None:
-                self._numbers.add(text)
-            elif text in self._numbers:
-                self._numbers.remove(text)
-            else:
-                continue
-            jobs[text] = row
-        first = not before
-        if jobs or first:
+        jobs = {text: row for number, row in rows.items() if row != known.get(text := str(number))}
+        if jobs or not before:
             changes[JOBS] = jobs
         if not changes:
             return None
-        self._fields, self._whole = fields, merged(self._whole, changes)
-        return Remember(changes, merge=not first)
+        self._whole = merged(before, changes)
+        return Remember(changes, merge=bool(before))

@@ -18,7 +18,7 @@ from pliant.history.lives import Life, Listener, told
 from pliant.history.metrics import measure
 from pliant.model.jobs import JobState
 from pliant.plan.cost import INSTANT
-from pliant.policy.memory import Memory, merged
+from pliant.policy.memory import Memory, remembered
 from pliant.policy.view import ClusterView, Decision, Policy, half_life_s, rebalances
 from pliant.sim.simulator import Simulator
 from pliant.testing.policies.cases import Case
@@ -134,7 +134,7 @@ def memories_whole(records: Iterable[r.Record]) -> Iterator[r.Record]:
         if type(record) is not r.PolicyRemembers:
             yield record
             continue
-        before, memory = memory, merged(memory, record.memory) if record.merge else record.memory
+        before, memory = memory, remembered(memory, record.memory, merge=record.merge)
         if memory != before:
             yield r.PolicyRemembers(record.at, memory)
 

@@ -154,3 +154,7 @@ class Ladder:
             found = self._growth[more] = cost_s, 1.0 - self._ratio(more, self.size)
         cost_s, saved = found
         return saved > NO_GAIN and (self.present - cost_s) * saved > payback * cost_s
+
+
+Entry = tuple[float, int, Ladder]
+"""What a job's next node is worth, its number and its ladder, ready for a heap."""

@@ -18,7 +18,8 @@ from pliant.plan.cost import ResizeCost
 from pliant.policy.easy import BACKFILLED, NEVER, Reservation, earliest
 from pliant.policy.fcfs import FITS
 from pliant.policy.given import Head, Nodes, Sizes, after, anything, promising, quickest, shrink_s
-from pliant.policy.ladder import LEAST_S, Ladder
+from pliant.policy.ladder import LEAST_S, Entry, Ladder
+from pliant.policy.moves import MARGIN, move
 from pliant.policy.resizing import up
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Resize, Start
 
@@ -26,10 +27,6 @@ DEPTH = 100
 """So many waiting jobs behind the head are tried in a pass once no node is free."""
 KEPT = 64
 """So many ladders are kept at least."""
-MARGIN = 2.0
-"""Nodes move between running jobs only if they are worth so many times more where they go."""
-Entry = tuple[float, int, Ladder]
-"""The ladder of a job and what its next node is worth, ready for a heap."""
 
 
 def _rounding(at: float) -> float:
@@ -424,41 +421,14 @@ class _Pass:
                     heappush(heap, (-further.worth / ladder.left, number, ladder))
 
     def _move(self) -> None:
-        """Nobody waits: nodes leave where they are worth least, for those to whom they are worth ``MARGIN`` times
-        that; these get them in the next pass, once they are free."""
+        """Nobody waits: nodes leave where they are worth least, for those to whom they are worth far more."""
         if not self._worth_moving():
             return
-        takers = self._takers()
         donors = self.donors()
         if self._sizes:
             donors = [entry for entry in donors if entry[1] not in self._sizes]
             heapify(donors)
-        grown: dict[int, int] = {}
-        spare = self._nodes.free
-        while takers:
-            worth, number, taker = heappop(takers)
-            size = grown.get(number, taker.size)
-            more = taker.up(size).to
-            if number not in grown and not taker.pays(more, self._payback):
-                continue
-            grown[number] = more
-            spare -= more - size
-            taken: dict[int, int] = {}
-            while spare < 0 and donors and donors[0][1] not in grown and -worth >= MARGIN * donors[0][0]:
-                _, other, donor = heappop(donors)
-                have = taken.get(other) or self._sizes.get(other, donor.size)
-                below = taken[other] = donor.less(have, -spare)
-                spare += have - below
-                further = donor.down(below)
-                if further.to:
-                    heappush(donors, (further.worth / donor.left, other, donor))
-            if spare < 0:
-                return  # not enough for the whole step: then nobody gives anything for it
-            if taken:
-                self._sizes.shrink(taken, taker.job)
-            further = taker.up(more)
-            if further.to:
-                heappush(takers, (-further.worth / taker.left, number, taker))
+        move(self._takers(), donors, self._sizes, self._nodes.free, self._payback)
 
     def _worth_moving(self) -> bool:
         """Whether a node is worth enough more to somebody than to somebody else: mostly it is not."""

@@ -16,7 +16,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from pliant.cli import bench_bursts, bench_machines
-from pliant.cli.bench_bursts import BRIEF, BRIEF_S
+from pliant.cli.bench_bursts import BRIEF
 from pliant.core import core
 from pliant.core import records as r
 from pliant.core.settings import Settings
@@ -195,8 +195,7 @@ def measure_simulator(
         began = time.process_time()
         simulate(jobs, nodes, policy(), Conditions(settings), sink)
         took = time.process_time() - began
-        if took < BRIEF_S:
-            repeat = max(repeat, BRIEF)
+        repeat = bench_bursts.runs(repeat, took)
         speeds.append(len(jobs) / took)
     return {
         "jobs": len(jobs),

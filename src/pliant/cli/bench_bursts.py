@@ -41,8 +41,12 @@ def bursts(repeat: int, told: Callable[[], object] = lambda: None) -> Seconds:
 
 def _median(policy: str, jobs: list[SimJob], repeat: int) -> float:
     first = seconds(policy, jobs)
-    more = (max(repeat, BRIEF) if first < BRIEF_S else repeat) - 1
-    return statistics.median([first, *(seconds(policy, jobs) for _ in range(more))])
+    return statistics.median([first, *(seconds(policy, jobs) for _ in range(runs(repeat, first) - 1))])
+
+
+def runs(repeat: int, first_s: float) -> int:
+    """How many runs are to be made of what took so long at first."""
+    return max(repeat, BRIEF) if first_s < BRIEF_S else repeat
 
 
 def figures(found: Seconds) -> dict[str, object]:

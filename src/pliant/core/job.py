@@ -133,7 +133,7 @@ class Job:
         """Seconds to the end at the present size: from progress, else the model, else the estimate."""
         model = self.spec.model
         if model is not None:
-            if self._paced != self.size:
+            if self._paced != self.size:  # asked in every pass: no call where it is known
                 self._model_s(model)
             return max(0.0, (1.0 - self.fraction) / self._rate - (now - self.fraction_at))
         if self.fraction > 0.0:
@@ -155,7 +155,7 @@ class Job:
             return 0.0
         since, before = self.fraction_at, self.fraction
         if self.spec.model is not None:
-            whole = self.spec.model.time(self.size)
+            whole = self._model_s(self.spec.model)
         elif before > 0.0:
             whole = (since - self.started) / before
         else:

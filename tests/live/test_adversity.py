@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -136,6 +137,20 @@ def test_a_signal_ends_with_the_table_and_the_report_of_what_ran(
     assert "exception" not in said
     assert "reset" not in said
     assert number.name in said
+
+
+@pytest.mark.parametrize(
+    ("event", "states"),
+    [("os.mkdir", []), pytest.param("shutil.rmtree", ["COMPLETED"], marks=pytest.mark.long)],
+)
+def test_a_signal_while_the_run_makes_or_removes_its_directory_leaves_nothing(
+    start: Start, event: str, states: list[str]
+) -> None:
+    prefix = (sys.executable, str(PROGRAMS / "signalled.py"), event)
+    run = start("nodes = 1", job("a", "true"), prefix=prefix)
+    jobs = run.finish(code=128 + signal.SIGTERM)
+    assert [one["state"] for one in jobs.values()] == states
+    assert not run.leftovers("")
 
 
 @pytest.mark.parametrize(

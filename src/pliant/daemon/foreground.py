@@ -90,7 +90,8 @@ def run_batch(  # noqa: PLR0913 - all but the first two have names
     """
     jobs, cluster = batch.jobs, batch.cluster
     output = output.absolute()  # jobs have directories of their own
-    with open_journal(output, jobs) as file:
+    signals = _Signals()
+    with open_journal(output, jobs) as file, _handled(signals.heard):
         run, runtime = control.new_runtime()
         try:
             timed = TimedPolicy(policy, cluster.pass_deadline_s or PASS_DEADLINE_S)
@@ -102,17 +103,39 @@ def run_batch(  # noqa: PLR0913 - all but the first two have names
             controller = Controller(timed, settings, nodes, output=output)
             display = display or _Nobody()
             display.begun(run, len(jobs))
-            foreground = _Foreground(controller, timed, JournalWriter(file), display)
-            return asyncio.run(foreground.run(jobs, runtime))
+            foreground = _Foreground(controller, timed, JournalWriter(file), display, signals)
+            finished = asyncio.run(foreground.run(jobs, runtime))
         finally:
             shutil.rmtree(runtime, ignore_errors=True)
+        late = Interrupted(signals.numbers[0]) if signals.numbers else None
+        return finished._replace(stopped=finished.stopped or late)
+
+
+class _Signals:
+    """Those that end a run: heard from before there is anything of it until nothing is left, also while a policy
+    decides, when handlers of the event loop would not run."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        """Those that came and that nobody has heeded yet."""
+        self.told: Callable[[], object] = lambda: None
+        """What is called for each."""
+
+    def heard(self, number: int, _frame: FrameType | None) -> None:
+        self.numbers.append(number)
+        self.told()
 
 
 class _Foreground:
     """A controller with its journal, its display and the signals that end it."""
 
     def __init__(
-        self, controller: Controller, policy: TimedPolicy, journal: JournalWriter, display: Display
+        self,
+        controller: Controller,
+        policy: TimedPolicy,
+        journal: JournalWriter,
+        display: Display,
+        signals: _Signals,
     ) -> None:
         self._controller = controller
         self._policy = policy
@@ -120,7 +143,8 @@ class _Foreground:
         self._display = display
         self._records: list[r.Record] = []
         self._problem = ""
-        self._signals: asyncio.Queue[int] = asyncio.Queue()
+        self._signals = signals
+        self._came = asyncio.Event()
         controller.sinks.append(self._keep)
 
     async def run(self, jobs: tuple[JobSpec, ...], runtime: Path) -> Finished:
@@ -132,7 +156,7 @@ class _Foreground:
         clock = asyncio.ensure_future(self._tick())
         stopped: PliantError | None = None
         why = ""
-        with self._signals_heard():
+        with self._heeding():
             try:
                 number = await self._unless_signalled(self._work(jobs, runtime))
                 if number:
@@ -199,25 +223,32 @@ class _Foreground:
     # ---- signals -------------------------------------------------------------------------------------
 
     @contextmanager
-    def _signals_heard(self) -> Iterator[None]:
-        """The signals that end a run, also while a policy decides: handlers of the event loop would not run then."""
-        loop = asyncio.get_running_loop()
+    def _heeding(self) -> Iterator[None]:
+        loop, signals = asyncio.get_running_loop(), self._signals
 
-        def heard(number: int, _frame: FrameType | None) -> None:
-            loop.call_soon_threadsafe(self._signals.put_nowait, number)
+        def told() -> None:
+            loop.call_soon_threadsafe(self._came.set)
             self._policy.abandon()
 
-        with _handled(heard):
+        nobody, signals.told = signals.told, told
+        if signals.numbers:
+            self._came.set()
+        try:
             yield
+        finally:
+            signals.told = nobody
 
     async def _unless_signalled(self, work: Coroutine[Any, Any, None]) -> int:
         """Do it, to the end or until a signal comes, whose number is returned; else 0."""
         task = asyncio.ensure_future(work)
-        heard = asyncio.ensure_future(self._signals.get())
+        heard = asyncio.ensure_future(self._came.wait())
         try:
             await asyncio.wait({task, heard}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
-                return heard.result()
+                number = self._signals.numbers.pop(0)
+                if not self._signals.numbers:
+                    self._came.clear()
+                return number
             await task
             return 0
         finally:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec import structs
 from rich.table import Table
@@ -26,22 +27,43 @@ POLICIES = {name: 0.0 if name in RIGID else 100.0 for name in policies.POLICIES}
 """With how many per cent of the jobs malleable."""
 BRIEF_S, BRIEF = 0.6, 5
 """Runs that take no longer are repeated so often at least: a ratio of two single ones would be of the machine."""
-Seconds = dict[str, dict[int, float]]
 
 
-def bursts(repeat: int, told: Callable[[], object] = lambda: None) -> Seconds:
-    """The medians of ``repeat`` runs, of brief ones of ``BRIEF`` at least, by policy and number of jobs, which all
-    arrive at once; ``told`` is called after each policy."""
-    found: Seconds = {}
+class Pair(NamedTuple):
+    """CPU seconds of a short burst and of the long one that was simulated just after it."""
+
+    short: float
+    long: float
+
+
+class Cost(NamedTuple):
+    """Medians of pairs: CPU seconds of either burst, and how many times as much the long one took."""
+
+    short: float
+    long: float
+    ratio: float
+
+
+def bursts(repeat: int, told: Callable[[], object] = lambda: None) -> dict[str, Cost]:
+    """By policy, of ``repeat`` pairs, of brief ones of ``BRIEF`` at least; ``told`` is called after each policy."""
+    found: dict[str, Cost] = {}
     for name, share in POLICIES.items():
-        found[name] = {count: _median(name, burst(count, share), repeat) for count in (SHORT, LONG)}
+        short, long = burst(SHORT, share), burst(LONG, share)
+        pairs: list[Pair] = []
+        while not pairs or len(pairs) < runs(repeat, pairs[0].long):
+            pairs.append(Pair(seconds(name, short), seconds(name, long)))
+        found[name] = cost(pairs)
         told()
     return found
 
 
-def _median(policy: str, jobs: list[SimJob], repeat: int) -> float:
-    first = seconds(policy, jobs)
-    return statistics.median([first, *(seconds(policy, jobs) for _ in range(runs(repeat, first) - 1))])
+def cost(pairs: Sequence[Pair]) -> Cost:
+    """What comes of them. The ratio is that of neighbours: a machine that is slower for a while slows both."""
+    return Cost(
+        statistics.median(each.short for each in pairs),
+        statistics.median(each.long for each in pairs),
+        statistics.median(each.long / each.short for each in pairs),
+    )
 
 
 def runs(repeat: int, first_s: float) -> int:
@@ -49,11 +71,12 @@ def runs(repeat: int, first_s: float) -> int:
     return max(repeat, BRIEF) if first_s < BRIEF_S else repeat
 
 
-def figures(found: Seconds) -> dict[str, object]:
+def figures(found: Mapping[str, Cost]) -> dict[str, object]:
     """As for ``--json``."""
     return {
-        **{f"{name}_burst_{count}_s": seconds for name, by in found.items() for count, seconds in by.items()},
-        f"burst_{LONG}_over_{SHORT}": {name: by[LONG] / by[SHORT] for name, by in found.items()},
+        **{f"{name}_burst_{SHORT}_s": each.short for name, each in found.items()},
+        **{f"{name}_burst_{LONG}_s": each.long for name, each in found.items()},
+        f"burst_{LONG}_over_{SHORT}": {name: each.ratio for name, each in found.items()},
     }
 
 
@@ -73,11 +96,10 @@ def seconds(policy: str, jobs: list[SimJob], nodes: int = NODES) -> float:
     return time.process_time() - began
 
 
-def table(found: Seconds) -> Table:
+def table(found: Mapping[str, Cost]) -> Table:
     drawn = Table(title=f"Bursts on {NODES} nodes, CPU seconds", title_justify="left")
     for heading in ("policy", f"{SHORT:,} jobs", f"{LONG:,} jobs", "times as much"):
         drawn.add_column(heading, justify="left" if heading == "policy" else "right")
-    for name, by in found.items():
-        short, long = by[SHORT], by[LONG]
-        drawn.add_row(name, f"{short:.3f}", f"{long:.3f}", f"{long / short:.1f}")
+    for name, each in found.items():
+        drawn.add_row(name, f"{each.short:.3f}", f"{each.long:.3f}", f"{each.ratio:.1f}")
     return drawn

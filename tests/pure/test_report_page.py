@@ -14,6 +14,7 @@ from pliant.charts import figures
 from pliant.charts.palette import COLOURS, contrast, fill, fills, rgb
 from pliant.core import records as r
 from pliant.model.jobs import Check
+from pliant.page import tables
 from pliant.page.html import page, write_report
 from pliant.report.data import report_data
 from pliant.report.runs import Run
@@ -184,6 +185,17 @@ def test_looks_differ_and_stay_with_their_jobs() -> None:
     assert fills(runs) == fills(reversed(runs))
     for look in looks:
         assert contrast(look.ink, look.colour) > 4.5
+
+
+def test_no_job_looks_like_nodes_that_nobody_computes_on() -> None:
+    """Slopes are on nodes that are reserved or lost, dots on those that are not there."""
+    assert not {letter for i in range(54) for letter in fill(i).hatch} & set("/\\x.")
+
+
+def test_a_look_with_a_pattern_has_one_beside_its_name_too() -> None:
+    patterns = [tables._swatch(fill(9 * i)) for i in range(6)]
+    assert ["gradient" in each for each in patterns] == [False] + [True] * 5
+    assert len(set(patterns)) == 6
 
 
 @pytest.mark.parametrize("kind", BLIND)

@@ -31,6 +31,8 @@ RUN_LINES = (
 WIDTH, RIGHT = 11.0, 0.12
 TOP, BOTTOM, GAP, CURVE_HEIGHT = 0.52, 0.52, 0.46, 1.25
 """Inches."""
+HELD = "//////"
+"""On nodes that are reserved for a job that grows; no job's look is like it."""
 FONT = 8.5
 CHAR_INCH = 0.60 * FONT / 72
 """Width of an average letter; an estimate, since the reader's font is not known."""
@@ -204,7 +206,7 @@ class _RunChart:
         origin = self.run.origin_s
         look = self.looks.get(self.run.job_name(stretch.job))
         style: dict[str, Any] = {
-            RESERVED: {"facecolor": "none", "edgecolor": look.colour if look else FAINT, "hatch": "//////"},
+            RESERVED: {"facecolor": "none", "edgecolor": look.colour if look else FAINT, "hatch": HELD},
             CLEANING: {"facecolor": SOILED, "edgecolor": "none"},
             LOST: {"facecolor": FAINT, "edgecolor": PAPER, "hatch": "xx"},
             AWAY: {"facecolor": "none", "edgecolor": FAINT, "hatch": "...."},
@@ -354,7 +356,7 @@ def _legend(figure: Any, total: float) -> None:
         Patch(
             facecolor="none",
             edgecolor=FAINT,
-            hatch="//////",
+            hatch=HELD,
             linewidth=0,
             label="reserved for a job that grows",
         ),

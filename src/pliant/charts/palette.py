@@ -12,7 +12,8 @@ from pliant.report.runs import Run
 COLOURS = (
     "#88ccee", "#cc6677", "#ddcc77", "#117733", "#c8a2d8", "#332288", "#44aa99", "#aa4466", "#999933",
 )  # fmt: skip
-HATCHES = ("", "////", "----", "\\\\\\\\", "||||", "xxxx")
+HATCHES = ("", "---", "|||", "oo", "+++", "**")
+"""No slopes and no dots: these say what nodes are that no job computes on (``figures``)."""
 
 
 class Fill(NamedTuple):

@@ -127,8 +127,9 @@ def _job_row(name: str, runs: Sequence[Run], by_name: list[dict[str, int]], look
     )
 
 
-# The slopes of matplotlib's hatches, for CSS.
-SLOPES = {"/": ("135deg",), "\\": ("45deg",), "-": ("180deg",), "|": ("90deg",), "x": ("45deg", "135deg")}
+# matplotlib's hatches, for CSS: the slopes of lines, and the radii in pixels of rings and stars.
+SLOPES = {"-": ("180deg",), "|": ("90deg",), "+": ("180deg", "90deg")}
+ROUND = {"o": (1.2, 2.0), "*": (0.0, 1.2)}
 
 
 def _swatch(look: Fill) -> str:
@@ -137,6 +138,10 @@ def _swatch(look: Fill) -> str:
         f"repeating-linear-gradient({slope},{look.ink}99 0 1px,transparent 1px 3.5px),"
         for slope in SLOPES.get(look.hatch[:1], ())
     )
+    if look.hatch[:1] in ROUND:
+        inner, outer = ROUND[look.hatch[:1]]
+        ring = f"transparent {inner}px,{look.ink}99 {inner}px {outer}px,transparent {outer}px"
+        stripes = f"radial-gradient(circle,{ring}) 0 0/5px 5px,"
     return f'<span class="swatch" style="background:{stripes}{look.colour}" aria-hidden="true"></span>'
 
 

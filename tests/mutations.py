@@ -144,7 +144,7 @@ def write(outcomes: list[Outcome], seed: int, worlds: int) -> None:
     survivors = [each.mutation for each in outcomes if not each.how]
     caught = len(outcomes) - len(survivors)
     rows = [
-        f"| `{each.name}` | `{each.shown}` | {REASONS.get(each.key, 'not explained yet')} |"
+        f"| `{each.place}` | `{each.shown}` | {REASONS.get(each.key, 'not explained yet')} |"
         for each in survivors
     ]
     REPORT.write_text(

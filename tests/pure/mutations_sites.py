@@ -49,9 +49,14 @@ class Mutation(NamedTuple):
     offset: int | None = None
 
     @property
+    def place(self) -> str:
+        """File and function, whatever line that is on."""
+        return self.name.rpartition(":")[0] or self.name
+
+    @property
     def key(self) -> str:
-        """What is changed where, whatever line that is on."""
-        return f"{self.name.rpartition(':')[0] or self.name}: {self.shown}"
+        """What is changed where."""
+        return f"{self.place}: {self.shown}"
 
     @property
     def shown(self) -> str:

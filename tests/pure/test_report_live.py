@@ -127,6 +127,15 @@ def test_only_what_is_wrong_has_a_cross(answers: list[r.Record], said: list[str]
     assert ('<span class="worse">' in page([run])) == failed
 
 
+def test_nodes_that_come_later_are_told_in_one_line() -> None:
+    told = Told(["n0"])
+    come = [
+        r.NodesGranted(at, NodeSet.of(numbers), tuple(f"n{i}" for i in numbers))
+        for at, numbers in ((0.0, [0]), (1.0, [1]), (2.0, [2, 3]))
+    ]
+    assert [said and said.text for said in map(told.tell, come)] == [None, "n1 is new", "n[2-3] are new"]
+
+
 def test_the_page_says_why_a_resize_came_to_nothing() -> None:
     withdrawn = r.ResizeWithdrawn(5.0, 1, 1, "not done in time")
     text = page([offered(withdrawn, r.ResizeFailed(5.5, 1, 1, "withdrawn", NodeSet()))])

@@ -54,7 +54,11 @@ def launch(  # noqa: PLR0913 - the options of a command
     *,
     nodes: Annotated[
         int | None,
-        typer.Option("-N", "--nodes", help="How many nodes; the first of those that there are."),
+        typer.Option(
+            "-N",
+            "--nodes",
+            help="The first so many of --hosts or of Slurm's, by default all; else virtual ones, by default one.",
+        ),
     ] = None,
     processes: Annotated[
         int | None, typer.Option("-n", "--processes", help="How many processes; one a node by default.")

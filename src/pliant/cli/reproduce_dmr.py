@@ -60,7 +60,7 @@ def dmr(  # noqa: PLR0913 - a command has its options as parameters
 ) -> None:
     """Paper 3: resizes of Flexible Sleep between powers of two nodes (Figure 3); batches of CG, Jacobi and N-body with
     real processes, fixed, flexible, and flexible without waiting for the scheduler's answers (Tables 2 and 3); and, by
-    simulation, its throughput evaluation (Table 4, Figures 4 to 8). Figures, tables, and a README.md (20 minutes;
+    simulation, its throughput evaluation (Table 4, Figures 4 to 8). Figures, tables, and a README.md (13 minutes;
     --quick: under three)."""
     if policy not in POLICIES:
         raise PliantError(f"--policy {policy}: there are {' and '.join(POLICIES)}")

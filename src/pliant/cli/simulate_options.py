@@ -115,12 +115,16 @@ COST = Annotated[
     str,
     _malleable(
         help="What resizes cost: a file by pliant calibrate --out, none, default, or some of its seconds, as in "
-        "start_s=60,blocked_s=2."
+        "start_s=60,blocked_s=2. Without it default for batches and journals, the articles' for paper2 and paper3, "
+        "else none."
     ),
 ]
 COOLDOWN = Annotated[
     float | None,
-    _malleable(min=LEAST["cooldown"], help="Least seconds between two resizes of a job; live 2."),
+    _malleable(
+        min=LEAST["cooldown"],
+        help="Least seconds between two resizes of a job; 2 unless the workload says another.",
+    ),
 ]
 OFFER_DEADLINE = Annotated[
     float | None,

@@ -184,7 +184,8 @@ class Told:
         """Those that the run begins with are told elsewhere."""
         self._names.update(zip(record.nodes, record.names, strict=False))
         began, self._begun = self._begun, True
-        return Sentence(record.at, "other", f"{self.hosts(record.nodes)} is new") if began else None
+        are = "is" if len(record.nodes) == 1 else "are"
+        return Sentence(record.at, "other", f"{self.hosts(record.nodes)} {are} new") if began else None
 
     def _nodes_ordered(self, record: r.NodesOrdered) -> Sentence:
         return Sentence(record.at, "other", f"{count(record.count, 'more node')} asked for", "dim")

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 from test_simulation import run
-from workloads import records_of, rigid
+from workloads import records_of, rigid, upper_bound_jobs
 
 from pliant.core import events as e
 from pliant.core import records as r
@@ -317,6 +317,20 @@ def test_a_restart_loses_nothing_where_nodes_are_lost(
     known = told(Entitled())
     assert told(Forgetful(Entitled)) == known
     assert told(Forgetful(Entitled, every=4)) == known
+
+
+@settings(max_examples=60)
+@given(upper_bound_jobs(moldable=False), st.integers(0, 999), st.booleans())
+def test_without_malleable_jobs_it_makes_easys_starts_where_nodes_are_lost_too(
+    jobs: list[SimJob], seed: int, requeue: Literal[True, False]
+) -> None:
+    def starts(policy: p.Policy) -> dict[int, float]:
+        records: list[r.Record] = []
+        failures = Failures(Drawn(200.0, 20.0, seed=seed), requeue=requeue)
+        simulate(jobs, 8, policy, Conditions(FREE, failures=failures), records.append)
+        return starts_and_ends(records)[0]
+
+    assert starts(Entitled()) == pytest.approx(starts(Easy()))
 
 
 @settings(max_examples=60)

@@ -4,6 +4,7 @@ policy object that is used again."""
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 from test_entitled import FREE, malleable
@@ -11,6 +12,8 @@ from workloads import records_of, rigid
 
 from pliant.core import records as r
 from pliant.core.job import Job
+from pliant.core.settings import Settings
+from pliant.model.errors import PolicyError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl
 from pliant.plan.cost import INSTANT
@@ -30,11 +33,12 @@ def starts(jobs: list[SimJob], policy: Policy, nodes: int) -> list[int]:
     return [each.job for each in records_of(jobs, policy, nodes=nodes) if isinstance(each, r.JobStarted)]
 
 
-def test_under_another_order_the_virtual_schedule_keeps_that_of_submission() -> None:
-    """All jobs are new at once, the last one first in the queue."""
-    jobs = [rigid("a", 4, 9.0), rigid("b", 4, 5.0), rigid("c", 4, 1.0)]
-    assert starts(jobs, make("entitled", order="shortest"), 4) == [1, 2, 3]
-    assert starts(jobs, Forgetful(lambda: make("entitled", order="shortest")), 4) == [1, 2, 3]
+def test_no_other_order_is_taken_as_it_would_change_nothing() -> None:
+    with pytest.raises(
+        PolicyError, match=r"'entitled' takes no order \(shortest\): jobs are entitled to what"
+    ):
+        make("entitled", order="shortest")
+    assert make("entitled", order="submission").name == "entitled"
 
 
 def test_a_job_that_takes_no_time_does_not_stop_the_virtual_schedule() -> None:
@@ -69,6 +73,37 @@ def test_where_nodes_are_gone_who_waits_is_content_with_what_there_is() -> None:
     simulate(jobs, 8, Entitled(), Conditions(FREE, failures=down), records.append)
     started = {each.job: (each.at, len(each.nodes)) for each in records if isinstance(each, r.JobStarted)}
     assert started[2] == (5.0, 2)
+
+
+@pytest.mark.parametrize("policy", [Entitled, lambda: Forgetful(Entitled)])
+def test_who_has_begun_virtually_on_nodes_that_are_lost_before_it_starts_waits_as_before(
+    policy: Callable[[], Policy],
+) -> None:
+    """The nodes of the first are clean a tenth of a second after it has ended; one of them is lost meanwhile."""
+    jobs = [
+        rigid("a", 4, 10.0),
+        rigid("b", 4, 10.0, at=1.0),
+        rigid("c", 1, 10.0, at=2.0),
+        rigid("d", 1, 10.0, at=500.0),
+    ]
+    down = Failures(listed=(Down(3, 10.05, 100000.0),))
+    records: list[r.Record] = []
+    simulate(jobs, 4, policy(), Conditions(Settings(), failures=down), records.append)
+    started = {each.job: each.at for each in records if isinstance(each, r.JobStarted)}
+    assert started[3] == pytest.approx(10.1, abs=0.2)
+    assert started[4] == pytest.approx(500.0, abs=0.2)
+    assert started[2] == pytest.approx(100000.0, abs=0.2)
+
+
+@pytest.mark.parametrize("policy", ["entitled", "easy"])
+def test_no_pass_is_made_between_the_loss_of_a_node_and_the_end_of_its_job(policy: str) -> None:
+    """Else the fourth starts on what is free in between, and so passes the third, for which there is room then."""
+    jobs = [rigid("a", 2, 100.0), rigid("b", 4, 10.0), rigid("c", 3, 200.0), rigid("d", 1, 200.0)]
+    down = Failures(listed=(Down(0, 10.0, 1000.0),), requeue=False)
+    records: list[r.Record] = []
+    simulate(jobs, 4, make(policy), Conditions(FREE, failures=down), records.append)
+    started = {each.job: each.at for each in records if isinstance(each, r.JobStarted)}
+    assert started == {1: 0.0, 3: 10.0, 4: 210.0, 2: 1000.0}
 
 
 def test_a_policy_that_is_used_again_knows_nothing_of_the_jobs_of_before() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 from test_core_fuzz import NODES, Step, World, check, finish, steps_
 from test_simulation import policies_
-from workloads import records_of, rigid
+from workloads import in_order, records_of, rigid
 
 from pliant.core import commands as c
 from pliant.core import events as e
@@ -124,7 +124,7 @@ def test_every_end_of_a_simulation_is_told_exactly_once(
     requeue: bool,  # noqa: FBT001 - Hypothesis passes it
 ) -> None:
     records: list[r.Record] = []
-    noting = Noting(ordered(make(*policy), "shortest"))
+    noting = Noting(in_order("shortest", *policy))
     failures = Failures(Drawn(1000.0, 1.0, seed=seed), requeue=requeue)
     simulate(jobs, 24, noting, Conditions(options, failures=failures), records.append)
     agree(noting.told, records)  # the last end frees nodes, so that a pass follows it

@@ -8,7 +8,7 @@ import pytest
 from driving import Driven
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from workloads import NODES, records_of, rigid, starts_of, upper_bound_jobs
+from workloads import NODES, in_order, records_of, rigid, starts_of, upper_bound_jobs
 
 from pliant.core import records as r
 from pliant.core.events import Granted, Lost, Submitted
@@ -252,7 +252,7 @@ def test_fair_share_forgets_and_weighs() -> None:
 @settings(max_examples=EXAMPLES)
 @given(upper_bound_jobs(), st.sampled_from(sorted(POLICIES)), st.sampled_from(sorted(ORDERS)))
 def test_every_job_ends_in_every_order(jobs: list[SimJob], name: str, order: str) -> None:
-    assert len(starts_of(records_of(jobs, make(name, order=order)))) == len(jobs)
+    assert len(starts_of(records_of(jobs, in_order(order, name)))) == len(jobs)
 
 
 @settings(max_examples=EXAMPLES)

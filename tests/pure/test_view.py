@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from workloads import records_of, rigid
+from workloads import in_order, records_of, rigid
 
 from pliant.core.settings import Settings
 from pliant.model.speedup import Table
 from pliant.policy.order import ORDERS
-from pliant.policy.registry import POLICIES, make
+from pliant.policy.registry import POLICIES
 from pliant.policy.view import ClusterView, Decision, JobView, Policy, half_life_s, rebalances
 from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
 from pliant.workloads.job import SimJob
@@ -111,8 +111,8 @@ def test_a_policy_touches_only_what_the_view_names(
     name: str, jobs: list[SimJob], options: Settings, order: str
 ) -> None:
     """Any other name raises; and it decides as it does when it is handed the state itself."""
-    watched = records_of(jobs, Watched(make(name, order=order)), nodes=NODES, settings=options)
-    assert watched == records_of(jobs, make(name, order=order), nodes=NODES, settings=options)
+    watched = records_of(jobs, Watched(in_order(order, name)), nodes=NODES, settings=options)
+    assert watched == records_of(jobs, in_order(order, name), nodes=NODES, settings=options)
 
 
 if TYPE_CHECKING:

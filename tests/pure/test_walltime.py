@@ -11,7 +11,7 @@ from audits import audit
 from commands import command
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from workloads import NODES, records_of
+from workloads import NODES, in_order, records_of
 
 from pliant.core import records as r
 from pliant.core.settings import Settings
@@ -87,7 +87,7 @@ class Watched:
 def test_who_outruns_an_estimate_completes_and_no_promise_lies_in_the_past(
     jobs: list[SimJob], policy: tuple[str, str | None], order: str, cost: ResizeCost, instant: Instant
 ) -> None:
-    watched = Watched(make(*policy, order=order))
+    watched = Watched(in_order(order, *policy))
     records = records_of(jobs, watched, instant=instant, settings=Settings(cost=cost))
     checked = audit(records)
     assert not checked.jobs

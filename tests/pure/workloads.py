@@ -12,6 +12,7 @@ from pliant.history.metrics import Metrics, RunMetrics
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl
 from pliant.plan.cost import INSTANT
+from pliant.policy.registry import POLICIES, make
 from pliant.policy.view import Policy
 from pliant.sim.instant import Instant
 from pliant.sim.references import reference_times
@@ -19,6 +20,12 @@ from pliant.sim.simulator import Conditions, simulate
 from pliant.workloads.job import SimJob
 
 NODES = 8
+OWN_ORDER = {name for name in POLICIES if getattr(make(name), "own_order", "")}
+
+
+def in_order(order: str, name: str, start: str | None = None) -> Policy:
+    """The policy with its queue in this order; in that of submission if it takes no other."""
+    return make(name, start, order="submission" if name in OWN_ORDER else order)
 
 
 def rigid(name: str, nodes: int, runtime_s: float, *, at: float = 0.0, user: str = "") -> SimJob:

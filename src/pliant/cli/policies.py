@@ -42,7 +42,7 @@ def policies(
     for entry in known:
         options = ", ".join(f"{key} = {value}" for key, value in entry["options"].items())
         table.add_row(entry["name"], entry["summary"], options)
-    orders = Table(title="Queue orders, with every policy: --order NAME", title_justify="left")
+    orders = Table(title="Queue orders, with every policy but entitled: --order NAME", title_justify="left")
     orders.add_column("order")
     orders.add_column("which goes first")
     for name, text in ORDERS.items():

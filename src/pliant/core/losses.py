@@ -29,6 +29,8 @@ class Losses(Resizes):
             newcomers = job.resize.nodes if job.resize is not None else 0
             if job.nodes & nodes.mask:
                 self._lose_nodes(job, nodes, event.over, restarts=job.id in event.restarting)
+                if job.ending is not None:
+                    self._expect_back(job)
             if newcomers & nodes.mask and job.ending is None:
                 self._withdraw(job, "a node of the expansion is lost")
         self._news = True

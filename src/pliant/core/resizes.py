@@ -35,7 +35,7 @@ class Resizes:
         self.patience: dict[int, float] = {}
         """Jobs that cannot be heard, or could not until lately: before this time none is stuck in a resize."""
         self._left: dict[int, float] = {}
-        """By job: until when the nodes that it has left are expected to be back at once."""
+        """By job: until when the nodes that it has left, or leaves as it ends, are expected to be back at once."""
         self._courses: dict[int, Course] = {}
         """By job: how far its open resize is, if it was offered since this core began."""
         self._policy = policy
@@ -232,9 +232,13 @@ class Resizes:
 
     def _leave(self, job: Job, nodes: NodeSet) -> None:
         """These nodes are to be proved clean of the job."""
+        self._expect_back(job)
+        self._commands.append(c.Release(job.id, nodes))
+
+    def _expect_back(self, job: Job) -> None:
+        """Its nodes are on their way back, and may be waited for."""
         if self.state.cost.leave_s <= AT_ONCE_S:
             self._left[job.id] = self.state.now + AT_ONCE_S
-        self._commands.append(c.Release(job.id, nodes))
 
     def _back_at_once(self) -> float:
         """Until when nodes that are on their way back may be waited for; 0 if there are none.
@@ -244,7 +248,9 @@ class Resizes:
         """
         state = self.state
         for number, until in list(self._left.items()):
-            if until <= state.now or not without(state.dirty.get(number, 0), state.reclaimed_mask):
+            job = state.jobs.get(number)
+            ends = job is not None and job.ending is not None
+            if until <= state.now or not (ends or without(state.dirty.get(number, 0), state.reclaimed_mask)):
                 del self._left[number]
         return max(self._left.values(), default=0.0)
 

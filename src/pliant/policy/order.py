@@ -108,9 +108,12 @@ def ordered(
     weights: Mapping[str, float] | None = None,
     half_life_s: float = HALF_LIFE_S,
 ) -> Policy:
-    """``policy`` in one of ``ORDERS``; a user without a weight has weight 1. PolicyError for another order."""
+    """``policy`` in one of ``ORDERS``; a user without a weight has weight 1. PolicyError for another order, and for a
+    policy that takes none."""
     if order not in ORDERS:
         raise PolicyError(f"there is no order {order!r}{nearest(order, ORDERS)}")
+    if order != "submission" and (why := getattr(policy, "own_order", "")):
+        raise PolicyError(f"policy {policy.name!r} takes no order ({order}): {why}; say --order submission")
     known = weights or {}
     by: QueueOrder
     match order:

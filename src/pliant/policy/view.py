@@ -218,7 +218,8 @@ class Policy(Protocol):
 
     One that moves nodes between running jobs although none is free and nobody waits says so by a third,
     ``rebalances = True``: else such passes are skipped. One that goes by what users have used states
-    ``half_life_s``, in seconds: else ``ClusterView.usage`` has no answer.
+    ``half_life_s``, in seconds: else ``ClusterView.usage`` has no answer. One that goes by the order of submission
+    whatever the order of the queue says why by ``own_order``, a text: then it is given no other.
     """
 
     @property

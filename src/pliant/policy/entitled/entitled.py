@@ -40,6 +40,7 @@ class Entitled:
 
     name = "entitled"
     rebalances = True
+    own_order = "jobs are entitled to what they would have in order of submission"
 
     def __init__(self, certain: float = 1.0) -> None:
         if not 0.0 < certain <= 1.0:

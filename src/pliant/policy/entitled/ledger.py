@@ -155,6 +155,8 @@ class Ledger:
         self._over(over)
         if total != schedule.total:
             schedule.resize(total)
+            self._over(schedule.end(now))
+            self._withdraw()
             self._fit(total)
         for job in new:
             entry = self.entries[job.id] = _entry(job, total, now)
@@ -163,13 +165,17 @@ class Ledger:
             schedule.submit(entry)
             self.last = job.id
         self._over(schedule.settle(now))
-        for entry in schedule.touched:
+        self._touched()
+        self.orders = None
+        return True
+
+    def _touched(self) -> None:
+        """What the virtual schedule has done is to be remembered, and who has begun there is due."""
+        for entry in self.schedule.touched:
             self._changed[entry.id] = None
             if entry.began is not None and entry.id in self.waiting:
                 self._due[entry.id] = entry
-        schedule.touched.clear()
-        self.orders = None
-        return True
+        self.schedule.touched.clear()
 
     def _wait(self, queue: Iterable[JobView], news: Iterable[End]) -> list[JobView]:
         """Brings ``waiting`` up to date; those that are new in it, without a look at all others."""
@@ -190,6 +196,15 @@ class Ledger:
             self.waiting = {job.id: job for job in queue}
             new = [job for job in queue if job.id > self.last]
         return sorted(new, key=lambda job: job.id)
+
+    def _withdraw(self) -> None:
+        """Nodes are lost, and more have been given away than there are: who has begun virtually and waits, as those
+        were not there yet, waits there too, the last first."""
+        self._touched()
+        for _, number in reversed(self.due()):
+            if self.schedule.free >= 0:
+                return
+            self.schedule.withdraw(self.entries[number])
 
     def _fit(self, total: int) -> None:
         """The machine has another size: who waits may have to be content with less than it prefers."""

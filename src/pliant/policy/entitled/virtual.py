@@ -89,6 +89,18 @@ class Schedule:
             self.total = total
             self._due = True
 
+    def withdraw(self, entry: Entry) -> None:
+        """It has begun, and has not after all: it waits again."""
+        if entry.began is None:
+            raise ValueError(f"job {entry.id} has not begun")
+        del self._running[bisect_left(self._running, (entry.began + entry.estimate_s, entry.id))]
+        self.free += entry.nodes
+        entry.began = None
+        self.touched.append(entry)
+        self.queue[entry.id] = entry
+        self.queue = dict(sorted(self.queue.items()))
+        self._due = True
+
     def place(self, entry: Entry) -> None:
         """It runs already."""
         if entry.began is None:
@@ -153,6 +165,12 @@ class Schedule:
             (entry for entry in waiting if entry.since > at), key=lambda entry: (-entry.since, -entry.id)
         )
         return back
+
+    def end(self, now: float) -> list[Entry]:
+        """Ends of this instant, before its pass. Those that have ended."""
+        over = self._end(now)
+        self._due = self._due or bool(over)
+        return over
 
     def settle(self, now: float) -> list[Entry]:
         """Ends of this instant, and a pass if anything has happened. Those that have ended."""

@@ -22,7 +22,9 @@ mpi4py.rc.initialize = mpi4py.rc.finalize = False
 from pliant.job import environment
 from pliant.model.errors import PliantError
 from pliant.mpi.data.boxes import boxes
+from pliant.mpi.data.delivery import BALANCED, TAGS_EACH, Stage, Tagged, unlike
 from pliant.mpi.data.fetching import Offer
+from pliant.mpi.data.movable import Parcel
 from pliant.mpi.data.shared import read_memory, runs_of
 from pliant.mpi.data.verify import checksum
 from pliant.plan.data.methods import MoveMethod, best
@@ -410,3 +412,60 @@ def test_ranks_whose_layouts_differ_are_told_so_each_of_them_before_the_first_st
     assert out == ""
     assert "those of rank 1 differ from those of rank 0; here, on rank " in errors
     assert "there are arrays [('rows', (5,), '<f8', Block(" in errors
+
+
+def test_what_a_rank_expects_is_what_the_other_sends_or_it_is_said_of_what_it_is_not() -> None:
+    def tagged(lengths: list[int], peer: int) -> list[Tagged]:
+        return [Tagged(TAGS_EACH, Parcel(peer, np.zeros(length, "u1"))) for length in lengths]
+
+    for mine, theirs, said in (
+        (([8, 3], [2]), ([2], [8, 3]), ""),
+        (
+            ([8, 3], [2]),
+            ([2], [3, 8]),
+            "of 'b' rank 0 sends 11 bytes in 2 parts to rank 1, which expects 11 bytes in 2",
+        ),
+        (
+            ([8], [2]),
+            ([3], [9]),
+            "of 'b' rank 0 sends 8 bytes in 1 parts to rank 1, which expects 9 bytes in 1",
+        ),
+        (([], []), ([7], []), "of 'b' rank 1 sends 7 bytes in 1 parts to rank 0, which expects 0 bytes in 0"),
+    ):
+        sends, receives = zip(mine, theirs, strict=True)
+        stages = [
+            Stage(tagged(sends[rank], 1 - rank), tagged(receives[rank], 1 - rank), []) for rank in (0, 1)
+        ]
+        balance = sum(each.balance(rank) for rank, each in enumerate(stages)) % BALANCED
+        assert (balance == 0) == (said == "")
+        assert unlike([each.lengths() for each in stages], ["a", "b"]) == said
+
+
+SHORTER = """
+from mpi4py import MPI
+from pliant import mpi
+from pliant.mpi.data.transport import redistribute
+from pliant.mpi.errors import Undone
+from pliant.mpi.wait import Wait
+
+with mpi.malleable() as job:
+    counts = [4, 5] if job.rank else [5, 4]
+    rows = job.array("rows", (9,), "f8", mpi.Irregular(counts))
+    for method in ("p2p", "alltoall", "rma", "shared"):
+        try:
+            redistribute([rows], MPI.COMM_WORLD, range(2), [0], Wait(20), method)
+        except Undone as error:
+            rows.undo()
+            said = str(error)
+        found = job.comm.gather((said, rows.local.size))
+        if found:
+            print(*found)
+"""
+
+
+@pytest.mark.long
+def test_a_message_that_is_shorter_than_its_receive_is_refused_before_anything_moves() -> None:
+    code, out, errors = run(SHORTER, 2)
+    assert code == 0, errors
+    said = "data cannot be moved: of 'rows' rank 1 sends 40 bytes in 1 parts to rank 0, which expects 32 bytes in 1"
+    assert out.splitlines() == [f"{(said, 5)} {(said, 5)}"] * 4

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -15,9 +16,13 @@ mpi4py.rc.initialize = mpi4py.rc.finalize = False
 
 from pliant.job.decisions import Action, Decision
 from pliant.job.errors import Stalled
+from pliant.model.jobs import Bounds
 from pliant.model.speedup import Amdahl
 from pliant.mpi.checks import MAX_LAG, better_lag
+from pliant.mpi.context import Context
+from pliant.mpi.loop import Loop
 from pliant.mpi.pace import Pace
+from pliant.mpi.team import Member, Team
 from pliant.mpi.wait import Wait
 from pliant.protocol.phases import Phase
 
@@ -88,3 +93,47 @@ def test_the_root_waits_shorter_for_newcomers_than_others_wait_for_the_root() ->
         wait.request(never(), "the data")
     with pytest.raises(Stalled, match=r"^waited 0\.03 s .* \(the limit is PLIANT_DEADLINE, "):
         wait.request(never(), "the data")
+
+
+class Root:
+    """The communicator of rank 0 of two; what it says has arrived at once."""
+
+    rank, size = 0, 2
+
+    def Ibcast(self, _buffer: object, root: int) -> Any:  # noqa: N802 - as MPI has it
+        assert root == 0
+        return never(0)
+
+
+@pytest.mark.parametrize("action", [Action.EXPAND, Action.SLOTS])
+def test_a_resize_that_leaves_the_job_as_it_is_does_not_count_as_the_cost_of_a_check(
+    action: Action, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 10e-6
+        return now
+
+    def perform(*_: object, **__: object) -> bool:
+        nonlocal now
+        now += 2.0
+        return False
+
+    comm: Any = Root()
+    somewhere: Any = object()
+    context = Context(Bounds(1, 4), Wait(1.0), place=somewhere)
+    context.team = Team(comm, comm, (Member(0, "n0", 2),))
+    monkeypatch.setattr(time, "perf_counter", clock)
+    monkeypatch.setattr("pliant.mpi.resizing.resize.perform", perform)
+    monkeypatch.setattr("pliant.mpi.resizing.slots.perform", perform)
+    loop = Loop(context, 100, None, None)
+    said, lags = {5: Decision(action)}, []
+    monkeypatch.setattr(loop, "_decide", lambda: said.pop(loop._step, Decision()))
+    for loop._step in range(40):
+        loop._turn()
+        lags.append(loop._lag)
+        now += 0.05
+    assert not said
+    assert lags == [1] * 40

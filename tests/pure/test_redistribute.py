@@ -272,4 +272,6 @@ def test_what_is_told_of_a_layout_is_short_and_tells_layouts_apart() -> None:
     assert repr(one) != repr(other)
     assert len(repr(one)) < 100
     assert repr(Irregular([1, 2])) == "Irregular(1, 2, axis=0, halo=0)"
+    assert repr(Irregular([1_000_000, 1_000_001])) != repr(Irregular([1_000_001, 1_000_000]))
+    assert repr(Weighted([1, 1.0000001, 2])) != repr(Weighted([1, 1, 2.0000001]))
     assert Span(2, 5).rows == 3

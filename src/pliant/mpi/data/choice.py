@@ -10,7 +10,7 @@ import numpy as np
 from mpi4py import MPI
 
 from pliant.mpi.data.alltoall import AllToAll
-from pliant.mpi.data.delivery import SLOWEST, Delivery, Stage, stage_of
+from pliant.mpi.data.delivery import BALANCED, SLOWEST, Delivery, Stage, stage_of, unlike
 from pliant.mpi.data.movable import Parcel, Parcels
 from pliant.mpi.data.onesided import OneSided
 from pliant.mpi.data.pointwise import PointToPoint
@@ -33,26 +33,32 @@ speeds: dict[MoveMethod, float] = {}
 
 class Choice:
     """The method of one redistribution, from ``sources`` to ``targets``, ranks of ``comm``. What the first source was
-    asked for counts."""
+    asked for counts. ``names`` are those of what moves, in the order of the tags."""
 
-    def __init__(
-        self, comm: MPI.Intracomm, sources: Sequence[int], targets: Sequence[int], wait: Wait, asked: str
+    def __init__(  # noqa: PLR0913, PLR0917 - what goes from where to where, and how
+        self,
+        comm: MPI.Intracomm,
+        sources: Sequence[int],
+        targets: Sequence[int],
+        wait: Wait,
+        asked: str,
+        names: Sequence[str],
     ) -> None:
         self._comm, self._sources, self._targets, self._wait = comm, sources, targets, wait
-        self._asked = asked
+        self._asked, self._names = asked, names
         self._neighbours: Neighbours | None = None
         self._looked = False
 
     def carry(self, stage: Stage, what: str, wrong: str) -> None:
-        """Carry a stage out; collective. ``wrong``: what this rank cannot move. If any rank cannot, Undone on all of
-        them, before anything has moved in this stage."""
+        """Carry a stage out; collective. ``wrong``: what this rank cannot move. If any rank cannot, or expects what
+        another does not send, Undone on all of them, before anything has moved in this stage."""
         method = self._agree(stage, wrong)
         delivery = self._make(method, stage)
         finish(delivery, self._wait, what, limited=True)
 
     def _agree(self, stage: Stage, wrong: str) -> MoveMethod:
-        mine = np.array([self._word(), stage.sent, bool(wrong)], "i8")
-        every = np.empty((self._comm.size, 3), "i8")
+        mine = np.array([self._word(), stage.sent, bool(wrong), stage.balance(self._comm.rank)], "i8")
+        every = np.empty((self._comm.size, mine.size), "i8")
         self._wait.request(self._comm.Iallgather(mine, every), "all ranks to say what they send")
         if every[:, 2].any():
             said = gather_all(self._comm, wrong, self._wait, "what ranks cannot move")
@@ -60,6 +66,9 @@ class Choice:
                 "data cannot be moved: "
                 + "; ".join(f"on rank {rank} {text}" for rank, text in enumerate(said) if text)
             )
+        if int(every[:, 3].sum()) % BALANCED:
+            lengths = gather_all(self._comm, stage.lengths(), self._wait, "what ranks send and expect")
+            raise Undone(f"data cannot be moved: {unlike(lengths, self._names)}")
         word, total = int(every[self._sources[0], 0]), int(every[:, 1].sum())
         if word != UNKNOWN:
             method = METHODS[word]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from mpi4py import MPI
 from numpy.typing import NDArray
@@ -21,6 +22,13 @@ PLAIN_CHUNK = 1 << 26
 """Of what needs no buffer on either side: it is cut only so that other work is looked after."""
 CHUNKS = 80
 """Of a message that may need buffers, where that makes them neither too small nor too large."""
+
+
+BALANCED = 1 << 62
+"""What :meth:`Stage.balance` is counted by: a sum of 64 bits that overflows is the same by it."""
+
+Lengths = dict[tuple[int, int], list[int]]
+"""By tag and peer, in the order of the messages."""
 
 
 class Tagged(NamedTuple):
@@ -46,6 +54,27 @@ class Stage(NamedTuple):
     def bytes(self) -> int:
         return self.sent + sum(parcel.view.nbytes for _, parcel in self.receives)
 
+    def balance(self, rank: int) -> int:
+        """Over all ranks this comes to 0, modulo :data:`BALANCED`, where each message is as long as its receiver
+        expects; else it hardly does. What is sent counts as much as is taken off where it is received."""
+        sent, received = self.lengths()
+        ways = [(1, tag, rank, peer, each) for (tag, peer), each in sent.items()]
+        ways += [(-1, tag, peer, rank, each) for (tag, peer), each in received.items()]
+        total = 0
+        for sign, tag, source, target, lengths in ways:
+            for number, length in enumerate(lengths):
+                total += sign * length * crc32(f"{tag} {source} {target} {number}".encode())
+        return total % BALANCED
+
+    def lengths(self) -> tuple[Lengths, Lengths]:
+        """The bytes of each message that is sent, and of each that is expected."""
+        sent: Lengths = {}
+        received: Lengths = {}
+        for found, parts in ((sent, self.sends), (received, self.receives)):
+            for tag, parcel in parts:
+                found.setdefault((tag, parcel.peer), []).append(parcel.view.nbytes)
+        return sent, received
+
 
 def stage_of(comm: MPI.Intracomm, every: Iterable[tuple[int, Parcels]]) -> Stage:
     """What moves, each with its tag, have to do at a time: one order of all messages on all ranks."""
@@ -57,6 +86,22 @@ def stage_of(comm: MPI.Intracomm, every: Iterable[tuple[int, Parcels]]) -> Stage
     stage.sends.sort(key=lambda each: (each.tag, (each.parcel.peer - rank) % size, rank))
     stage.receives.sort(key=lambda each: (each.tag, (rank - each.parcel.peer) % size, each.parcel.peer))
     return stage
+
+
+def unlike(said: Sequence[tuple[Lengths, Lengths]], names: Sequence[str]) -> str:
+    """Where the ranks, of which each has ``said`` the lengths of what it sends and expects, do not say the same of one
+    of the movables ``names``; empty if they do."""
+    for rank, (sent, received) in enumerate(said):
+        pairs = [(tag, rank, peer) for tag, peer in sent] + [(tag, peer, rank) for tag, peer in received]
+        for tag, source, target in pairs:
+            there = said[source][0].get((tag, target), [])
+            here = said[target][1].get((tag, source), [])
+            if there != here:
+                return (
+                    f"of {names[tag // TAGS_EACH]!r} rank {source} sends {sum(there)} bytes in {len(there)} parts to "
+                    f"rank {target}, which expects {sum(here)} bytes in {len(here)}"
+                )
+    return ""
 
 
 class Delivery(ABC):

@@ -42,10 +42,11 @@ def redistribute(  # noqa: PLR0913, PLR0917 - what goes from where to where, and
     """
     way, every = Way(comm.rank, sources, targets), list(movables)
     sums = Sums(every, way) if environment.verifies() else None
-    choice = Choice(comm, sources, targets, wait, method or environment.redistribution())
+    names = [each.name for each in every]
+    choice = Choice(comm, sources, targets, wait, method or environment.redistribution(), names)
     moves = [(number * TAGS_EACH, _begun(each, way, ahead)) for number, each in enumerate(every)]
     while True:
-        stage, why = _next(moves, [each.name for each in every])
+        stage, why = _next(moves, names)
         choice.carry(
             stage_of(comm, stage), WHAT, why
         )  # also where nothing is left: a rank may have failed at its end

@@ -175,7 +175,7 @@ def _at_least_one(parts: int) -> int:
 
 
 def _told(numbers: tuple[float, ...]) -> str:
-    """Equal for equal numbers, and short: it goes with each resize."""
+    """Equal for equal numbers and for no others, and short: it goes with each resize."""
     if len(numbers) <= LONGEST_TOLD:
-        return ", ".join(f"{number:g}" for number in numbers)
+        return ", ".join(map(repr, numbers))
     return f"{len(numbers)} numbers, checksum {crc32(repr(numbers).encode()):08x}"

@@ -469,3 +469,115 @@ def test_a_message_that_is_shorter_than_its_receive_is_refused_before_anything_m
     assert code == 0, errors
     said = "data cannot be moved: of 'rows' rank 1 sends 40 bytes in 1 parts to rank 0, which expects 32 bytes in 1"
     assert out.splitlines() == [f"{(said, 5)} {(said, 5)}"] * 4
+
+
+ODD = """
+import os
+import numpy as np
+from mpi4py import MPI
+from pliant import mpi
+from pliant.mpi.data.transport import redistribute
+from pliant.mpi.errors import Undone
+from pliant.mpi.wait import Wait
+
+class Own(mpi.Movable):
+    name, stage, sum = "own", mpi.Parcels(), 0
+    describe = lambda self: "own"
+    undo = lambda self: None
+    settle = lambda self: False
+    checksum = lambda self: self.sum
+    def move(self, way):
+        yield self.stage
+
+with mpi.malleable() as job:
+    rows, table = job.csr("rows", (6, 9)), job.array("table", (4, 6), "i8", mpi.Block(axis=1))
+    job.register(own := Own())
+
+    def tried(what):
+        count = len(range(*rows.owned_rows()))
+        rows.put(mpi.Csr(np.arange(count + 1) * 2, np.arange(2 * count) % 9, np.arange(2.0 * count)))
+        Own.stage, Own.sum = mpi.Parcels(), 0
+        kept = table._data.copy()
+        if job.rank == 1:
+            what()
+        try:
+            redistribute(job._context.arrays.values(), MPI.COMM_WORLD, range(2), [0], Wait(20))
+            said = "moved"
+        except Undone as error:
+            said = str(error)
+        for each in job._context.arrays.values():
+            each.undo()
+        table._data = kept
+        found = job.comm.gather(said)
+        if found:
+            print(*set(found))
+
+    def reversed_():
+        rows.local.indptr[:] = rows.local.indptr[::-1].copy()
+
+    def own(stage=mpi.Parcels(), sum=0):
+        Own.stage, Own.sum = stage, sum
+
+    tried(lambda: rows.local.data.resize(0, refcheck=False))
+    tried(lambda: rows.local.indices.resize(3, refcheck=False))
+    tried(lambda: rows.local.indptr.resize(0, refcheck=False))
+    tried(reversed_)
+    tried(lambda: table.local.resize(0, refcheck=False))
+    tried(lambda: own(5))
+    tried(lambda: own(mpi.Parcels([mpi.Parcel(2, np.zeros(3))])))
+    tried(lambda: own(mpi.Parcels([(0, [1, 2])])))
+    tried(lambda: own(mpi.Parcels(copies=[mpi.Copy(np.zeros(3), np.zeros(2))])))
+    if os.environ["PLIANT_VERIFY"]:
+        for sum in (-1, 1 << 64, 1.5):
+            tried(lambda: own(sum=sum))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("verify", ["", "1"])
+def test_data_that_the_program_has_broken_on_one_rank_fail_the_resize_on_all(verify: str) -> None:
+    code, out, errors = run(ODD, 2, {"PLIANT_VERIFY": verify})
+    assert code == 0, errors
+    said = [
+        "'rows' (ValueError: the program has given its memory back: .local of 6 elements has 6 indices and 0 data now)",
+        "'rows' (ValueError: the program has given its memory back: .local of 6 elements has 3 indices and 6 data now)",
+        "'rows' (ValueError: the program has changed its memory: .local of 3 rows has 0 row starts now, gone)",
+        "'rows' (ValueError: the program has changed its memory: .local of 3 rows has 4 row starts now, from 6 to 0)",
+        "'table' (ValueError: the program has given its memory back: .local of shape (4, 3) is (0,) now)",
+        "'own' (TypeError: move() made 5 where a stage is an mpi.Parcels)",
+        "'own' (ValueError: move() made a parcel for rank 2 of 2)",
+        "'own' (TypeError: move() made (0, [1, 2]) where an mpi.Parcel(peer, array) is sent or received)",
+        "'own' (ValueError: move() made a copy of shape (3,) and float64 into (2,) and float64)",
+    ]
+    if verify:
+        said += [
+            f"'own' cannot be summed up (ValueError: checksum() said {each}, and has to say a whole number from 0 to 2^64 - 1)"
+            for each in (-1, 1 << 64, 1.5)
+        ]
+    assert out.splitlines() == [f"data cannot be moved: on rank 1 {each}" for each in said]
+
+
+DROPS = """
+import numpy as np
+from mpi4py import MPI
+from pliant import mpi
+from pliant.mpi.data.transport import redistribute
+from pliant.mpi.wait import Wait
+
+with mpi.malleable() as job:
+    rows = job.csr("rows", (4, 9))
+    rows.put(mpi.Csr(np.arange(3) * 2, np.arange(4), np.array([1.0, 0.0, 0.0, 2.0])))
+    held = rows.matrix()
+    held.eliminate_zeros()
+    del held
+    redistribute([rows], MPI.COMM_WORLD, range(2), [0], Wait(20))
+    if job.rank == 0:
+        print([each.tolist() for each in rows.local])
+"""
+
+
+@pytest.mark.long
+def test_elements_that_scipy_drops_in_place_are_dropped() -> None:
+    pytest.importorskip("scipy")
+    code, out, errors = run(DROPS, 2, {"PLIANT_VERIFY": "1"})
+    assert (code, out) == (0, "[[0, 1, 2, 3, 4], [0, 3, 0, 3], [1.0, 2.0, 1.0, 2.0]]\n"), errors

@@ -11,7 +11,7 @@ from math import inf
 from mpi4py import MPI
 
 from pliant.mpi.data.delivery import SLOWEST, TAGS_EACH, Delivery, stage_of
-from pliant.mpi.data.movable import Movable, Parcels, Way
+from pliant.mpi.data.movable import Movable, Parcels, Way, checked
 from pliant.mpi.data.pointwise import PointToPoint
 from pliant.mpi.wait import Wait
 
@@ -63,7 +63,11 @@ class Ahead:
         return ""
 
     def _stage(self) -> list[tuple[int, Parcels]]:
-        return [(tag, parcels) for tag, move in self._moves if (parcels := next(move, None)) is not None]
+        return [
+            (tag, checked(parcels, self._comm.size))
+            for tag, move in self._moves
+            if (parcels := next(move, None)) is not None
+        ]
 
     def begin(self) -> None:
         """All ranks can."""

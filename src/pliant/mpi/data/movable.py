@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 SUM = 1 << 64
@@ -55,6 +56,23 @@ class Parcels(NamedTuple):
     copies: Sequence[Copy] = ()
 
 
+def checked(parcels: object, ranks: int) -> Parcels:
+    """A stage that a move has made, between so many ranks; TypeError or ValueError if it is none."""
+    if not isinstance(parcels, Parcels):
+        raise TypeError(f"move() made {parcels!r:.60} where a stage is an mpi.Parcels")
+    for each in (*parcels.sends, *parcels.receives):
+        if not isinstance(each, Parcel) or not isinstance(each.view, np.ndarray):
+            raise TypeError(f"move() made {each!r:.60} where an mpi.Parcel(peer, array) is sent or received")
+        if not 0 <= each.peer < ranks:
+            raise ValueError(f"move() made a parcel for rank {each.peer} of {ranks}")
+    for old, new in parcels.copies:
+        if (old.shape, old.dtype) != (new.shape, new.dtype):
+            raise ValueError(
+                f"move() made a copy of shape {old.shape} and {old.dtype} into {new.shape} and {new.dtype}"
+            )
+    return parcels
+
+
 class Movable(ABC):
     """Something that is registered under a name of its own, alike on all ranks, and redistributed at every resize.
 
@@ -102,7 +120,7 @@ class Movable(ABC):
 
     @abstractmethod
     def checksum(self) -> int:
-        """Of what this rank holds: 0 up to 2^64. Who holds what must not matter to :meth:`total`."""
+        """Of what this rank holds: 0 up to 2^64 - 1. Who holds what must not matter to :meth:`total`."""
 
     def total(self, checksums: Sequence[int]) -> object:
         """What the checksums of all ranks that hold a part come to."""

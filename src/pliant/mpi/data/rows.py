@@ -45,6 +45,22 @@ class Held(NamedTuple):
     part: int
     csr: Csr
 
+    def check(self) -> None:
+        """ValueError if the program has given some of it back, or made of it what is no matrix. Elements behind the
+        last row are let be: SciPy leaves them there when it drops some in place."""
+        indptr, indices, data = self.csr
+        rows = self.split.size(self.part)
+        if indptr.shape != (rows + 1,) or indptr[0] != 0 or (np.diff(indptr) < 0).any():
+            shown = f"from {indptr[0]} to {indptr[-1]}" if indptr.ndim == 1 and len(indptr) else "gone"
+            raise ValueError(
+                f"the program has changed its memory: .local of {rows} rows has {indptr.size} row starts now, {shown}"
+            )
+        if indices.ndim != 1 or data.ndim != 1 or min(len(indices), len(data)) < indptr[-1]:
+            raise ValueError(
+                f"the program has given its memory back: .local of {indptr[-1]} elements has {indices.size} indices "
+                f"and {data.size} data now"
+            )
+
 
 class Rows(Movable):
     """One distributed sparse matrix; made by ``job.csr``, never directly. It has no elements at first: see :meth:`put`.
@@ -185,6 +201,8 @@ class Rows(Movable):
 
     def _stages(self, held: Held | None, new_split: Cuts, way: Way, made: list[Csr]) -> Iterator[Parcels]:
         """First how long the rows are, then what is in them; targets find theirs in ``made``."""
+        if held is not None:
+            held.check()
         old_split = self._cut(len(way.sources))
         lengths = None if held is None else np.diff(held.csr.indptr)
         old = None if held is None or lengths is None else Part(lengths, old_split, held.part, 0)
@@ -249,7 +267,9 @@ class Rows(Movable):
         """Of all elements with row and column, and of where they are within their row."""
         if self._held is None:
             return 0
+        self._held.check()
         split, part, (indptr, indices, data) = self._held
+        indices, data = indices[: indptr[-1]], data[: indptr[-1]]
         lengths, rows = np.diff(indptr), row_numbers(split, part)
         within = np.arange(len(indices)) - np.repeat(indptr[:-1], lengths)
         place = (np.repeat(rows, lengths) * 0x1F123BB5 + within).astype("u8")

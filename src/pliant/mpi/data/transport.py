@@ -10,7 +10,7 @@ from pliant.job import environment
 from pliant.mpi.data.ahead import Ahead
 from pliant.mpi.data.choice import Choice, finish
 from pliant.mpi.data.delivery import TAGS_EACH, stage_of
-from pliant.mpi.data.movable import Movable, Parcels, Way
+from pliant.mpi.data.movable import Movable, Parcels, Way, checked
 from pliant.mpi.data.pointwise import PointToPoint
 from pliant.mpi.data.verify import Sums
 from pliant.mpi.wait import Wait
@@ -37,8 +37,8 @@ def redistribute(  # noqa: PLR0913, PLR0917 - what goes from where to where, and
     Behind that each of ``hooks`` is called with this rank's mapping and a communicator like ``comm``, on all ranks;
     they have a communicator for themselves, which is kept if the resize is undone, as messages may be under way in it.
 
-    With PLIANT_VERIFY=1, Undone on all ranks alike if something has not come to be what it was; and without, if
-    something cannot be moved on one of them, or a hook raises.
+    With PLIANT_VERIFY=1, Undone on all ranks alike if something has not come to be what it was, or cannot be summed up
+    on one of them; and without, if something cannot be moved on one of them, or a hook raises.
     """
     way, every = Way(comm.rank, sources, targets), list(movables)
     sums = Sums(every, way) if environment.verifies() else None
@@ -46,13 +46,16 @@ def redistribute(  # noqa: PLR0913, PLR0917 - what goes from where to where, and
     choice = Choice(comm, sources, targets, wait, method or environment.redistribution(), names)
     moves = [(number * TAGS_EACH, _begun(each, way, ahead)) for number, each in enumerate(every)]
     while True:
-        stage, why = _next(moves, names)
-        choice.carry(
-            stage_of(comm, stage), WHAT, why
-        )  # also where nothing is left: a rank may have failed at its end
+        stage, why = _next(moves, names, comm.size)
+        if sums is not None:
+            why = why or sums.wrong
+        # Also where nothing is left: a rank may have failed at its end.
+        choice.carry(stage_of(comm, stage), WHAT, why)
         if not stage:
             break
     if sums is not None:
+        sums.sum_up()
+        choice.carry(stage_of(comm, []), "all ranks to sum their data up", sums.wrong)
         sums.compare(comm, wait)
     if hooks:
         theirs, made = comm.Idup()
@@ -80,18 +83,17 @@ def _begun(movable: Movable, way: Way, ahead: Ahead | None) -> Iterator[Parcels]
 
 
 def _next(
-    moves: Sequence[tuple[int, Iterator[Parcels]]], names: Sequence[str]
+    moves: Sequence[tuple[int, Iterator[Parcels]]], names: Sequence[str], ranks: int
 ) -> tuple[list[tuple[int, Parcels]], str]:
-    """The next stage, and what is wrong with it on this rank. All moves come to it, so that all can be undone."""
+    """The next stage, between so many ``ranks``, and what is wrong with it here. All moves come to it, so that all can
+    be undone."""
     stage, wrong = [], []
     for (tag, move), name in zip(moves, names, strict=True):
         try:
-            parcels = next(move, None)
+            if (parcels := next(move, None)) is not None:
+                stage.append((tag, checked(parcels, ranks)))
         except Exception as error:  # noqa: BLE001 - a program's own movable may raise anything
             wrong.append(f"{name!r} ({type(error).__name__}: {error})")
-            continue
-        if parcels is not None:
-            stage.append((tag, parcels))
     return stage, ", ".join(wrong)
 
 

@@ -21,17 +21,32 @@ _MIX = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 class Sums:
-    """What all data come to before a redistribution, for the comparison when it is made."""
+    """What all data come to before a redistribution, for the comparison when it is made. ``wrong``: what could not be
+    summed up on this rank, and why; empty if all could."""
 
     def __init__(self, movables: Sequence[Movable], way: Way) -> None:
         self._movables, self._way = movables, way
-        held = way.old_part is not None
-        self._before = [each.checksum() if held else 0 for each in movables]
+        self.wrong = ""
+        self._before = self._sums(held=way.old_part is not None)
+        self._after: list[int] = []
+
+    def sum_up(self) -> None:
+        """What they have come to."""
+        self._after = self._sums(held=self._way.new_part is not None)
+
+    def _sums(self, *, held: bool) -> list[int]:
+        wrong, sums = [], [0] * len(self._movables)
+        for number, each in enumerate(self._movables if held else ()):
+            try:
+                sums[number] = _whole(each.checksum())
+            except Exception as error:  # noqa: BLE001 - a program's own movable may raise anything
+                wrong.append(f"{each.name!r} cannot be summed up ({type(error).__name__}: {error})")
+        self.wrong = ", ".join(wrong)
+        return sums
 
     def compare(self, comm: MPI.Intracomm, wait: Wait) -> None:
-        """Undone on all ranks of ``comm`` that names what is not what it was; collective."""
-        held = self._way.new_part is not None
-        mine = np.array([self._before, [each.checksum() if held else 0 for each in self._movables]], "u8")
+        """When it is summed up: Undone on all ranks of ``comm`` that names what is not what it was; collective."""
+        mine = np.array([self._before, self._after], "u8")
         every = np.empty((comm.size, *mine.shape), "u8")
         wait.request(comm.Iallgather(mine, every), "the checksums of the data")
         torn = [
@@ -45,6 +60,15 @@ class Sums:
                 f"PLIANT_VERIFY: {', '.join(map(repr, torn))} would not have been the same after the resize as before: "
                 "the checksums differ"
             )
+
+
+def _whole(checksum: object) -> int:
+    """It, if it is one; ValueError if not."""
+    if not isinstance(checksum, int | np.integer) or not 0 <= checksum < SUM:
+        raise ValueError(
+            f"checksum() said {checksum!r:.60}, and has to say a whole number from 0 to 2^64 - 1"
+        )
+    return int(checksum)
 
 
 def checksum(data: NDArray[Any], index: Sequence[NDArray[np.uint64]], shape: Sequence[int]) -> int:

@@ -273,6 +273,18 @@ with mpi.malleable() as job:
         lambda: job.array("a", (5,), "f8", mpi.Block(axis=1)),
         lambda: job.array("a", (5,), "f8", mpi.Block(halo=-1)),
         lambda: job.array("a", (5,), "O"),
+        lambda: job.array("a", (10.7,)),
+        lambda: job.array("a", "12"),
+        lambda: job.array("a", (5,), "f8", mpi.Block),
+        lambda: job.array("a", (5,), "f8", mpi.Block(axis=0.0)),
+        lambda: job.array("a", (5,), "f8", mpi.Block(halo=1.5)),
+        lambda: job.array("a", (5,), "f8", mpi.BlockCyclic(2.5)),
+        lambda: job.array(None, (5,)),
+        lambda: job.value(5),
+        lambda: job.register(object()),
+        lambda: job.before_resize(None),
+        lambda: job.during_resize(3),
+        lambda: job.csr("a", (5,)),
         lambda: job.csr("a", (5, 4), "f8", mpi.BlockCyclic()),
         lambda: job.csr("a", (5, 400), "f8", index="i1"),
         lambda: job.csr("b", (3, 3)).put(mpi.Csr(np.array([0, 1, 2]), np.zeros(2, "i4"), np.zeros(2))),
@@ -289,7 +301,14 @@ with mpi.malleable() as job:
         cyclic.owned_rows()
     except ValueError as error:
         print(error)
-    print(cyclic.row_numbers().tolist(), job.array("parts", (2,), ("i4", (3,))).local.shape)
+    print(cyclic.row_numbers().tolist(), job.array("parts", 2, ("i4", (3,))).local.shape)
+    job.during_resize(print)
+    for _ in job.steps(1):
+        job.after_resize(print)
+        try:
+            job.during_resize(print)
+        except Exception as error:
+            print(type(error).__name__, error)
 """
 
 
@@ -306,6 +325,18 @@ def test_what_cannot_be_registered_is_told_and_leaves_the_rest_as_it_was() -> No
         "ValueError array 'a' of shape (5,) has no axis 1",
         "ValueError array 'a' of shape (5,): a halo of -1 rows",
         "ValueError array 'a': dtype object holds Python objects",
+        "ValueError array 'a': (10.7,) is no shape, which has a whole number for each axis",
+        "ValueError array 'a': '12' is no shape, which has a whole number for each axis",
+        "TypeError array 'a': <class 'pliant.plan.data.layouts.Block'> is no layout; mpi.Block() is one",
+        "ValueError array 'a' of shape (5,) has no axis 0.0",
+        "ValueError array 'a' of shape (5,): a halo of 1.5 rows; it must be a whole number",
+        "ValueError array 'a' of shape (5,): a block of 2.5 rows cannot be dealt out",
+        "TypeError None is no name: an array of shape (5,) is registered under a text",
+        "TypeError 5 is no name: a value is registered under a text",
+        "TypeError job.register: <object object at ",
+        "TypeError job.before_resize: None cannot be called",
+        "TypeError job.during_resize: 3 cannot be called",
+        "ValueError matrix 'a': (5,) is no shape of a matrix",
         "ValueError matrix 'a': BlockCyclic(block=1, axis=0) spreads no rows; use Block()",
         "ValueError matrix 'a' has 400 columns, too many for int8",
         "ValueError matrix 'b': 2 rows were put where this rank owns 3",
@@ -314,6 +345,7 @@ def test_what_cannot_be_registered_is_told_and_leaves_the_rest_as_it_was() -> No
         "['b', 'taken'] [0, 0, 0, 0]",
         "the rows that a rank owns of array 'cyclic' are not consecutive: ask row_numbers()",
         "[0, 1, 2, 3, 4] (2, 3)",
+        "PliantError a function of job.during_resize is registered inside or after the steps() loop, where a newcomer",
     )
     for line, start in zip(out.splitlines(), said, strict=True):
         assert line.startswith(start), line
@@ -396,22 +428,37 @@ UNLIKE = """
 from mpi4py import MPI
 from pliant import mpi
 with mpi.malleable() as job:
-    job.array("rows", (5,), "f8", mpi.Block(halo=job.rank))
+    WHAT
     for step in job.steps(3):
         print("computed")
 """
 
 
 @pytest.mark.long
-def test_ranks_whose_layouts_differ_are_told_so_each_of_them_before_the_first_step(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        (
+            'job.array("rows", (5,), "f8", mpi.Block(halo=job.rank))',
+            "there are arrays [('rows', (5,), '<f8', Block(",
+        ),
+        (
+            "job.rank or job.during_resize(print)",
+            "there are arrays [] and values [] and functions of during_resize: 1",
+        ),
+    ],
+)
+def test_ranks_that_have_registered_others_are_told_so_each_of_them_before_the_first_step(
+    tmp_path: Path, what: str, said: str
+) -> None:
     program = tmp_path / "unlike.py"
-    program.write_text(UNLIKE)
+    program.write_text(UNLIKE.replace("WHAT", what))
     text = f"import pathlib; exec(pathlib.Path({str(program)!r}).read_text())"
     code, out, errors = run(text, 2, {"PLIANT_RESIZE_AT": "2:1"})
     assert code != 0
     assert out == ""
     assert "those of rank 1 differ from those of rank 0; here, on rank " in errors
-    assert "there are arrays [('rows', (5,), '<f8', Block(" in errors
+    assert said in errors
 
 
 def test_what_a_rank_expects_is_what_the_other_sends_or_it_is_said_of_what_it_is_not() -> None:

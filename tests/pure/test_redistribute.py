@@ -258,11 +258,14 @@ def test_what_cannot_be_is_named() -> None:
         (Weighted([1.0]), "1 weights for 9 rows"),
         (BlockCyclic(0), "a block of 0 rows cannot be dealt out"),
         (Block(halo=-1), "a halo of -1 rows"),
+        (Block(halo=1.5), "a halo of 1.5 rows"),  # type: ignore[arg-type]
+        (BlockCyclic(2.5), "a block of 2.5 rows"),  # type: ignore[arg-type]
     ):
         with pytest.raises(ValueError, match=said):
             layout.check(9)
-    with pytest.raises(ValueError, match="0 or more each"):
-        Irregular([2, -1])
+    for counts in ([2, -1], [2.9, 3.9], "23"):
+        with pytest.raises(ValueError, match="whole numbers, 0 or more each"):
+            Irregular(counts)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="finite numbers"):
         Weighted([float("nan")])
 

@@ -148,10 +148,12 @@ class Context:
         return self.connection is not None and self.team is not None and self.team.own.rank == 0
 
     def signature(self) -> str:
-        """The arrays and values of this program; equal on newcomers and on those they join."""
+        """The arrays and values of this program, and how many functions take part in its resizes; equal on newcomers
+        and on those they join."""
         arrays = [array.describe() for array in self.arrays.values()]
         verified = " with PLIANT_VERIFY" if environment.verifies() else ""
-        return f"arrays {arrays} and values {sorted(self.values)}{verified}"
+        hooks = f" and functions of during_resize: {len(self.during)}" if self.during else ""
+        return f"arrays {arrays} and values {sorted(self.values)}{hooks}{verified}"
 
     def most_nodes(self, ranks: int) -> int:
         """The most nodes of ``ranks`` ranks each that the job grows to: where the program states no ``max``, no more
@@ -209,15 +211,21 @@ class Context:
         for hook in self.after:
             hook()
 
-    def register(self, name: str, what: str, *, looping: bool) -> None:
-        """Check that ``name`` is free for ``what`` and that newcomers will register it as well."""
+    def before_loop(self, what: str, *, looping: bool) -> None:
+        """Check that newcomers will register it as well."""
         if self.released:
             raise Released
         if looping:
             raise PliantError(
-                f"{name!r} is registered inside or after the steps() loop, where a newcomer would not: "
+                f"{what} is registered inside or after the steps() loop, where a newcomer would not: "
                 "move it before the loop"
             )
+
+    def register(self, name: str, what: str, *, looping: bool) -> None:
+        """Check that ``name`` is free for ``what`` and that newcomers will register it as well."""
+        if not isinstance(name, str):
+            raise TypeError(f"{name!r} is no name: {what} is registered under a text of its own")
+        self.before_loop(repr(name), looping=looping)
         if name in self.arrays or name in self.values:
             has = "a value" if name in self.values else str(self.arrays[name].describe())
             raise PliantError(

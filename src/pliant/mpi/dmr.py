@@ -94,7 +94,7 @@ class Agreement:
             return int(self._every[0, 0])
         others = [rank for rank, each in enumerate(said) if (each != said[0]).any()]
         there = said[others[0]]
-        names = ("kind", "number of the call", "arguments", "registered arrays and values")
+        names = ("kind", "number of the call", "arguments", "registered arrays, values and functions")
         what = [name for name, one, other in zip(names, said[0], there, strict=True) if one != other]
         at = f"rank 0 is at {CALLS[Kind(said[0][0])]}, rank {others[0]} at {CALLS[Kind(there[0])]}"
         how = at if what[0] == "kind" else f"{CALLS[kind]} differs in its {' and '.join(what)}"

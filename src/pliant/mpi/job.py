@@ -96,7 +96,7 @@ class Job:
     def array(
         self,
         name: str,
-        shape: tuple[int, ...],
+        shape: tuple[int, ...] | int,
         dtype: DTypeLike = "f8",
         layout: Layout = Block(),  # noqa: B008 - immutable
         *,
@@ -108,8 +108,8 @@ class Job:
         array has rows may own none. ``constant``: the program does not change it in its loop. Raises ValueError if the
         layout does not cover the array, and PliantError if the name is taken.
         """
-        self._free(name, f"an array of shape {tuple(shape)}")
-        array = Array(name, tuple(shape), dtype, layout, self._context.seat(), constant=constant)
+        self._free(name, f"an array of shape {shape}")
+        array = Array(name, shape, dtype, layout, self._context.seat(), constant=constant)
         self._register(array)
         return array
 
@@ -125,18 +125,24 @@ class Job:
     ) -> Rows:
         """Register a sparse matrix in CSR form that is spread over all ranks by rows, as :meth:`array`; without
         elements until each rank has put its rows there. ``index`` is the dtype of its columns."""
-        self._free(name, f"a matrix of shape {tuple(shape)}")
+        self._free(name, f"a matrix of shape {shape}")
         rows = Rows(name, shape, dtype, index, layout, self._context.seat(), constant=constant)
         self._register(rows)
         return rows
 
     def register(self, movable: Movable) -> None:
         """Register something of the program's own that follows the ranks: what it does is said by ``mpi.Movable``."""
-        self._free(movable.name, "something of the program's own")
+        if not isinstance(movable, Movable):
+            raise TypeError(f"job.register: {movable!r} is no mpi.Movable: make its class from that")
+        self._free(getattr(movable, "name", None), "something of the program's own")
         self._register(movable)
 
-    def _free(self, name: str, what: str) -> None:
-        self._context.register(name, what, looping=self._loop is not None or self._own is not None)
+    def _free(self, name: Any, what: str) -> None:
+        self._context.register(name, what, looping=self._looping)
+
+    @property
+    def _looping(self) -> bool:
+        return self._loop is not None or self._own is not None
 
     def _register(self, movable: Movable) -> None:
         self._context.arrays[movable.name] = movable
@@ -145,6 +151,7 @@ class Job:
 
     def before_resize(self, hook: Hook) -> Hook:
         """``hook()`` is called on all ranks of the job when they have stopped for a resize, before anything moves."""
+        _check_callable(hook, "before_resize")
         self._context.before.append(hook)
         return hook
 
@@ -153,13 +160,17 @@ class Job:
         redistribution and before anybody goes: ``mapping.receivers`` and ``mapping.senders`` are the ranks of ``comm``
         with which this one exchanges what it moves by itself, see :class:`mpi.Mapping`. ``comm`` is for the hook alone.
         What it raises on any rank undoes the resize, so keep what was there before until ``after_resize``. It may take
-        two thirds of PLIANT_DEADLINE, and a rank that waits for one that raised is stuck until then."""
+        two thirds of PLIANT_DEADLINE, and a rank that waits for one that raised is stuck until then. All ranks name as
+        many such functions, before the loop."""
+        self._context.before_loop("a function of job.during_resize", looping=self._looping)
+        _check_callable(hook, "during_resize")
         self._context.during.append(hook)
         return hook
 
     def after_resize(self, hook: Hook) -> Hook:
         """``hook()`` is called on all ranks of the job after a resize, on those that have joined too, but not on those
         that left; and after one that failed, in the job as it was. Its first step after that follows."""
+        _check_callable(hook, "after_resize")
         self._context.after.append(hook)
         return hook
 
@@ -398,6 +409,11 @@ class Job:
                 connection.send(Error(text=text[-RESULT_BYTES:].encode(errors="replace").decode()))
         what = "its group" if alone is None else "the job"
         abort(f"the program failed; ending {what}", code or 1, alone=alone is not None)
+
+
+def _check_callable(hook: object, where: str) -> None:
+    if not callable(hook):
+        raise TypeError(f"job.{where}: {hook!r} cannot be called; pass a function")
 
 
 def malleable(  # noqa: PLR0913 - each has a default

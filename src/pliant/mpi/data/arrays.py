@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from operator import index
+from typing import Any, NamedTuple, SupportsIndex
 from weakref import WeakValueDictionary, ref
 
 import numpy as np
@@ -81,7 +82,7 @@ class Array(Movable):
     def __init__(  # noqa: PLR0913 - what an array is
         self,
         name: str,
-        shape: tuple[int, ...],
+        shape: Iterable[int] | int,
         dtype: DTypeLike,
         layout: Layout,
         seat: Seat,
@@ -90,7 +91,7 @@ class Array(Movable):
     ) -> None:
         self.name = name
         self.dtype = np.dtype(dtype)
-        self.shape = tuple(map(int, shape))
+        self.shape = shape_of(shape, f"array {name!r}")
         if self.dtype.subdtype is not None:
             self.dtype, more = self.dtype.subdtype
             self.shape += more
@@ -104,7 +105,9 @@ class Array(Movable):
         self._held: tuple[Split, int] | None = None
         if any(length < 0 for length in self.shape):
             raise ValueError(f"array {name!r}: {self.shape} is no shape")
-        if not 0 <= layout.axis < len(self.shape):
+        if not isinstance(layout, Layout):
+            raise TypeError(f"array {name!r}: {layout!r} is no layout; mpi.Block() is one")
+        if not isinstance(layout.axis, SupportsIndex) or not 0 <= layout.axis < len(self.shape):
             raise ValueError(f"array {name!r} of shape {self.shape} has no axis {layout.axis}")
         if self.dtype.hasobject:
             raise ValueError(f"array {name!r}: dtype {self.dtype} holds Python objects, which cannot be sent")
@@ -321,6 +324,18 @@ class Array(Movable):
     def total(self, checksums: Sequence[int]) -> object:
         """Of a replicated array each rank has to have the same."""
         return set(checksums) if isinstance(self.layout, Replicated) else super().total(checksums)
+
+
+def shape_of(shape: Iterable[int] | int, what: str) -> tuple[int, ...]:
+    """As NumPy takes it: one length, or one for each axis. ValueError if there is anything but whole numbers."""
+    if isinstance(shape, Iterable):
+        lengths: Iterable[int] = shape
+    else:
+        lengths = (shape,)
+    try:
+        return tuple(map(index, lengths))
+    except TypeError:
+        raise ValueError(f"{what}: {shape!r} is no shape, which has a whole number for each axis") from None
 
 
 def row_numbers(split: Split, part: int) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from pliant.model.errors import PliantError
-from pliant.mpi.data.arrays import Part, Seat, parcels, row_numbers, spoil
+from pliant.mpi.data.arrays import Part, Seat, parcels, row_numbers, shape_of, spoil
 from pliant.mpi.data.movable import SUM, Copy, Movable, Parcel, Parcels, Way
 from pliant.mpi.data.transport import deliver
 from pliant.mpi.data.verify import elements
@@ -82,15 +82,16 @@ class Rows(Movable):
         constant: bool = False,
     ) -> None:
         self.name = name
-        self.shape = (int(shape[0]), int(shape[1]))
+        lengths = shape_of(shape, f"matrix {name!r}")
+        if len(lengths) != 2 or min(lengths) < 0:
+            raise ValueError(f"matrix {name!r}: {shape} is no shape of a matrix")
+        self.shape = (lengths[0], lengths[1])
         self.dtype, self.index = np.dtype(dtype), np.dtype(index)
         self.layout = layout
         self.constant = constant
         self._seat = seat
         self._held: Held | None = None
         self._before: Held | None = None
-        if min(self.shape) < 0 or len(shape) != 2:
-            raise ValueError(f"matrix {name!r}: {tuple(shape)} is no shape of a matrix")
         if not hasattr(layout, "halo") or layout.halo or layout.axis or not isinstance(self._cut(1), Cuts):
             raise ValueError(
                 f"matrix {name!r}: {layout} spreads no rows; use Block(), Irregular(...) or Weighted(...), without halo"

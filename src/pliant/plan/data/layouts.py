@@ -9,7 +9,8 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import accumulate
-from typing import NamedTuple
+from operator import index
+from typing import NamedTuple, SupportsIndex
 from zlib import crc32
 
 from pliant.plan.data.splits import Copies, Cuts, Cycle, Span
@@ -47,8 +48,10 @@ class BlockCyclic(NamedTuple):
         return 0
 
     def check(self, rows: int) -> None:  # noqa: ARG002 - any number will do
-        if self.block < 1:
-            raise ValueError(f"a block of {self.block} rows cannot be dealt out; it must have 1 or more")
+        if not isinstance(self.block, SupportsIndex) or self.block < 1:
+            raise ValueError(
+                f"a block of {self.block} rows cannot be dealt out; it must have a whole number, 1 or more"
+            )
 
     def split(self, rows: int, parts: int) -> Cycle:
         return Cycle(rows, _at_least_one(parts), self.block)
@@ -62,11 +65,14 @@ class Irregular:
     """
 
     def __init__(self, counts: Iterable[int], axis: int = 0, halo: int = 0) -> None:
-        self.counts = tuple(map(int, counts))
+        try:
+            self.counts = tuple(map(index, counts))
+        except TypeError:
+            self.counts = ()
         self.axis, self.halo = axis, halo
         if not self.counts or min(self.counts) < 0:
             raise ValueError(
-                f"the counts of a layout are one or more numbers, 0 or more each, not {self.counts[:8]}"
+                f"the counts of a layout are one or more whole numbers, 0 or more each, not {counts!r:.80}"
             )
 
     def check(self, rows: int) -> None:
@@ -95,10 +101,15 @@ class Weighted:
     """
 
     def __init__(self, weights: Iterable[float], axis: int = 0, halo: int = 0) -> None:
-        self.weights = tuple(map(float, weights))
+        try:
+            self.weights = tuple(float(weight) for weight in weights)
+        except (TypeError, ValueError):
+            self.weights = (math.nan,)
         self.axis, self.halo = axis, halo
         if any(not 0 <= weight < math.inf for weight in self.weights):
-            raise ValueError("the weights of a layout are finite numbers, 0 or more each")
+            raise ValueError(
+                f"the weights of a layout are finite numbers, 0 or more each, not {weights!r:.80}"
+            )
         self._before = (0.0, *accumulate(self.weights))
 
     def check(self, rows: int) -> None:
@@ -164,8 +175,8 @@ def with_halo(owned: Span, halo: int, rows: int) -> Span:
 
 
 def _check_halo(halo: int) -> None:
-    if halo < 0:
-        raise ValueError(f"a halo of {halo} rows; it must be 0 or more")
+    if not isinstance(halo, SupportsIndex) or halo < 0:
+        raise ValueError(f"a halo of {halo} rows; it must be a whole number, 0 or more")
 
 
 def _at_least_one(parts: int) -> int:

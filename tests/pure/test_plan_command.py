@@ -275,6 +275,15 @@ def test_what_two_ranks_send_to_become_four() -> None:
     assert told["moved_bytes"] == told["lower_bound_bytes"] == 6_000_000
 
 
+def test_who_joins_takes_the_place_of_who_leaves_as_in_a_migration() -> None:
+    told = data("--rows", "4000", "--sources", "2", "--targets", "2", "--leave", "0")
+    assert told["targets"] == [2, 1]
+    assert [(m["source"], m["target"], m["rows"]) for m in told["moves"]] == [(0, 2, 2000)]
+    assert told["moved_bytes"] == told["lower_bound_bytes"] == 16_000
+    told = data("--rows", "40", "--sources", "3", "--targets", "4", "--leave", "1")
+    assert told["targets"] == [0, 3, 2, 4]
+
+
 def test_traffic_as_a_table() -> None:
     shown = command("plan", "data", "--rows", "12", "--layout", "cyclic:1", "--sources", "3", "--targets", "2", "--leave", "0")  # fmt: skip
     assert "cyclic:1 to cyclic:1: rows from each rank to each" in " ".join(shown.split())
@@ -294,8 +303,10 @@ def test_traffic_as_a_table() -> None:
         (("--rows", "x"), "--rows: 'x' is no number of rows"),
         (
             ("--rows", "9", "--layout", "diagonal"),
-            "--from: 'diagonal' is no layout; there are block, cyclic:ROWS",
+            "--layout: 'diagonal' is no layout; there are block, cyclic:ROWS",
         ),
+        (("--rows", "9", "--from", "cyclic"), "--from: 'cyclic' is no layout"),
+        (("--rows", "1" + 18 * "0"), "is no number of rows, which are 0 to 999,999,999,999,999,999"),
         (("--rows", "9", "--to", "cyclic:0"), "a block of 0 rows cannot be dealt out"),
         (("--rows", "9", "--to", "irregular:3+4"), "the counts of the layout cover 7 rows of 9"),
         (("--rows", "9", "--leave", "7"), "name ranks of 0 to 1, each once"),

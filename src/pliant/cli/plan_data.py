@@ -12,12 +12,13 @@ from rich.table import Table
 
 from pliant.cli import plan as p
 from pliant.model.errors import PliantError
-from pliant.model.limits import MOST_HOSTS, whole
+from pliant.model.limits import DIGITS, MOST_HOSTS, whole
 from pliant.plan.data.layouts import Block, BlockCyclic, Irregular, Layout, Replicated
 from pliant.plan.data.traffic import Traffic, lower_bound, traffic
+from pliant.plan.places import successors
 from pliant.report.words import count
 
-MOST_ROWS = 1 << 62
+MOST_ROWS = 10**DIGITS - 1
 MOST_PAIRS = 1 << 20
 WIDEST = 12
 """Ranks to which a table has a column each; of more of them there is a row for each pair that speaks."""
@@ -25,7 +26,8 @@ LAYOUTS = "block, cyclic:ROWS, irregular:COUNT+COUNT+... or replicated"
 
 
 class Ask(NamedTuple):
-    """What is to be planned. Ranks are counted as before the resize, those that join behind all of them."""
+    """What is to be planned. Ranks are counted as before the resize, those that join behind all of them. ``targets``
+    are in their new order: who joins takes the place of who leaves, as in a migration of nodes with a rank each."""
 
     rows: int
     old: str
@@ -62,7 +64,10 @@ def data(  # noqa: PLR0913 -- a command has its options as parameters
     """What a redistribution moves: the rows that each rank sends to each other one, and their bytes against the fewest
     that any way could do with. Who stays keeps what it is to have as well."""
     ask = Ask(_rows(rows), old or layout, new or layout, *_ranks(sources, targets, leave))
-    layouts = _layout("--from", ask.old), _layout("--to", ask.new)
+    layouts = (
+        _layout("--from" if old else "--layout", ask.old),
+        _layout("--to" if new else "--layout", ask.new),
+    )
     if sources * targets > MOST_PAIRS and any(isinstance(each, BlockCyclic | Replicated) for each in layouts):
         raise PliantError(
             f"--sources {sources} --targets {targets}: of cyclic or replicated rows each pair may have to speak, and "
@@ -90,7 +95,7 @@ def data(  # noqa: PLR0913 -- a command has its options as parameters
 
 def _rows(text: str) -> int:
     found = whole(text)
-    if found is None or found > MOST_ROWS:
+    if found is None:
         raise PliantError(f"--rows: {text[:40]!r} is no number of rows, which are 0 to {MOST_ROWS:,}")
     return found
 
@@ -120,14 +125,13 @@ def _ranks(sources: int, targets: int, leave: str) -> tuple[tuple[int, ...], tup
     before = [*range(sources)]
     if len(set(gone)) < len(gone) or any(rank not in before for rank in gone):
         raise PliantError(f"--leave {leave}: name ranks of 0 to {sources - 1}, each once")
-    stay = [rank for rank in before if rank not in gone]
     if gone and sources - len(gone) > targets:
         raise PliantError(
             f"--leave {leave}: {sources - len(gone)} ranks stay, and {targets} are afterwards: name all that leave"
         )
-    stay = stay[:targets]
-    joining = range(sources, sources + targets - len(stay))
-    return tuple(before), (*stay, *joining)
+    # Where none is named the last ones leave, and none joins.
+    stays = [rank not in gone and (bool(gone) or rank < targets) for rank in before]
+    return tuple(before), successors(stays, targets - sum(stays))
 
 
 # ---- what is told ---------------------------------------------------------------------------------------

@@ -172,6 +172,10 @@ class Rows(Movable):
     def gather(self) -> Csr | None:
         """The whole matrix on rank 0 of ``job.comm``, None elsewhere; collective over the job."""
         held, comm = self._mine(), self._seat.team(f"{self.name}.gather").own
+        try:
+            held.check()
+        except ValueError as error:
+            raise ValueError(f"matrix {self.name!r}: {error}") from None
         way, one = Way(comm.rank, range(comm.size), [0]), even(self.shape[0], 1)
         whole: list[Csr] = []
         moves = self._stages(held, one, way, whole)

@@ -148,10 +148,12 @@ class Loop:
         context, step = self._context, self._step
         team = context.joined("the job")
         self._pace.begin(step, team.nodes, time.perf_counter())
-        if (alone := context.bare) is None:
+        if context.place is not None:
             # For those of before it would be a check that has taken as long as this.
             self._checks = Checks(team.own, context.wait, step, self._lag)
-        elif alone.pending is None:
+        if (alone := context.bare) is None:
+            return
+        if alone.pending is None:
             self._checks = Known(context.source, step + 1)
         else:
             self._checks = Meanwhile(team.own, context.wait, step, alone.pending.last, alone.decision)

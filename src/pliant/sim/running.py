@@ -58,7 +58,7 @@ class RunningJob:
 
     def settle(self, now: float) -> None:
         """Book the work done up to ``now``."""
-        if self.whole is not None:
+        if self.whole:  # what takes no time at all has nothing left
             passed = now - self.since
             if self.saving is not None:
                 passed = self._save(self.saving, passed, self.whole)

@@ -12,7 +12,7 @@ from pliant.core.arrays import limited
 from pliant.core.journal import names_of
 from pliant.files.journal import read_records
 from pliant.model.errors import TraceError
-from pliant.model.jobs import JobSpec, JobState
+from pliant.model.jobs import JobSpec
 from pliant.model.speedup import scaled
 from pliant.workloads.job import SimJob
 
@@ -35,10 +35,10 @@ class _Ran:
         self._size = 0
         self._since: float | None = None
 
-    def compute(self, at: float, size: int) -> None:
-        """From ``at`` on, the job computes on ``size`` nodes."""
+    def compute(self, at: float, size: int, still_s: float = 0.0) -> None:
+        """From ``at`` on, the job computes on ``size`` nodes; before that it stood still for ``still_s``."""
         if self._since is not None and self._size:
-            self.done += (at - self._since) / self._time(self._size)
+            self.done += max(0.0, at - self._since - still_s) / self._time(self._size)
         self._since, self._size = at, size
 
     def _time(self, size: int) -> float:
@@ -50,9 +50,9 @@ class _Ran:
     def job(self) -> SimJob:
         """The job with the run time it turned out to have; the estimate where it did not complete a run."""
         model = self.spec.model
-        if not self.ended or self.done <= 0:
+        if not self.ended:
             return SimJob(self.spec, None if model else self.spec.walltime_s)
-        if model is None:
+        if model is None or self.done <= 0:  # no model has times of 0
             return SimJob(self.spec, self.done)
         return SimJob(msgspec.structs.replace(self.spec, model=scaled(model, self.done)))
 
@@ -60,9 +60,10 @@ class _Ran:
 def read_journal(path: Path) -> Recorded:
     """The jobs that a journal (records.ndjson) tells of; TraceError names file and line.
 
-    A job runs as long as it did, converted from the sizes it had: by its model, else by linear speed-up.
-    What it did not get to compute, because it was ended or the journal stops, is not made up for. One that lost a node
-    and was submitted again is the job of its first submission, with the run time of its last.
+    A job runs as long as it did, converted from the sizes it had: by its model, else by linear speed-up; but for the
+    time that it stood still in resizes, which these take again. What it did not get to compute, because it was ended or
+    the journal stops, is not made up for. One that lost a node and was submitted again is the job of its first
+    submission, with the run time of its last. No record tells of checkpoints.
     """
     header, records = read_records(path)
     ran: dict[int, _Ran] = {}
@@ -110,14 +111,14 @@ def _follow(record: r.AnyRecord, ran: dict[int, _Ran], sizes: dict[int, int]) ->
         case r.JobRunning(at=at, job=job):
             ran[job].compute(at, sizes[job])
             ran[job].done = 0.0  # what went before was starting
-        case r.ResizeDone(at=at, job=job, gained=gained, released=released):
+        case r.ResizeDone(at=at, job=job, gained=gained, released=released, blocked_s=still_s):
             sizes[job] += len(gained) - len(released)
-            ran[job].compute(at, sizes[job])
+            ran[job].compute(at, sizes[job], still_s)
         case r.GroupsLost(at=at, job=job, nodes=nodes):
             sizes[job] -= len(nodes)
             ran[job].compute(at, sizes[job])
-        case r.JobEnded(at=at, job=job, state=state):
-            ran[job].ended = state is not JobState.CANCELLED or job in sizes
+        case r.JobEnded(at=at, job=job):
+            ran[job].ended = job in sizes
             ran[job].compute(at, 0)
         case _:
             pass

@@ -194,7 +194,14 @@ def test_who_follows_a_job_that_is_left_out_comes_at_its_own_time(tmp_path: Path
         (line(1, 0, 1, 1, 2, 0) + line(2, 0, 1, 1), "field preceding is 2"),
         (line(1, 0, 1, 1, 1, 0), "field preceding is 1"),
         (line(1, 0, 1, 1) + line(2, 0, 1, 1, 1, float("inf")), r"job 2: field think is inf"),
-        (line(1, 0, 1, 1) + line(1, 0, 1, 1, 1, 0), "job '1': there are two of this name"),
+        (
+            line(1, 0, 1, 1) + line(1, 0, 1, 1, 1, 0),
+            r"x\.swf:2: field number is 1, as in line 1; with --dependencies",
+        ),
+        (
+            line(2, 0, -1, 1) + ";\n" + line(2, 0, 1, 1) + line(2, 0, 1, 1) + line(3, 0, 1, 1, 2),
+            r"x\.swf:4: field number is 2, as in line 3",
+        ),
         (line(1, 0, 1, 1), r"x\.swf: --dependencies changes nothing: no job follows another"),
     ],
 )

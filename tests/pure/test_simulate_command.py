@@ -168,6 +168,41 @@ def test_a_trace_with_jobs_too_wide_runs_and_says_so(tmp_path: Path) -> None:
         command(*asked, "--strict")
 
 
+PARTS = """\
+; MaxProcs: 8
+1 0 0 100 4 -1 -1 4 200 -1 1 1 1 1 0 1 -1 -1
+1 0 0 40 4 -1 -1 4 200 -1 2 1 1 1 0 1 -1 -1
+1 -1 60 60 4 -1 -1 4 200 -1 3 1 1 1 0 1 -1 -1
+2 5 0 10 4 -1 -1 4 200 -1 0 1 1 1 0 1 1 7
+2 5 0 4 4 -1 -1 4 200 -1 2 1 1 1 0 1 -1 -1
+2 -1 9 6 4 -1 -1 4 200 -1 4 1 1 1 0 1 -1 -1
+"""
+"""Two jobs that were swapped out in between, each with a line for all of it and then its two parts."""
+
+
+def test_lines_of_parts_of_jobs_are_left_out_and_it_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "x.swf"
+    file.write_text(PARTS)
+    asked = ["simulate", str(file), "--policy", "fcfs"]
+    done = CliRunner().invoke(made(), [*asked, "--json"])
+    what = "4 lines of parts of jobs, with a status of 2 to 4 (2 jobs, first 1)"
+    assert f"{what}: left out, as the job's own line has its whole run time\n--strict refuses" in done.stderr
+    figures = json.loads(done.stdout)
+    assert (figures["jobs"], figures["left_out"], figures["makespan_s"]) == (2, 0, 100.0)
+    assert [(row["jobs"], row["first"]) for row in figures["unmapped"]] == [(2, "1")]
+    assert json.loads(command(*asked, "--dependencies", "--json"))["makespan_s"] == 100 + 7 + 10
+    with pytest.raises(
+        TraceError, match=r"x\.swf: 1 thing is not simulated as it is meant:\n  4 lines of parts"
+    ):
+        command(*asked, "--strict")
+    file.write_text(
+        "".join(
+            line for line in PARTS.splitlines(keepends=True) if line[0] == ";" or line.split()[10] in "01"
+        )
+    )
+    assert "unmapped" not in json.loads(command(*asked, "--json"))
+
+
 def test_a_study_leaves_out_what_is_too_wide_before_it_makes_jobs_malleable(tmp_path: Path) -> None:
     """Half of 5 nodes would fit; but the job needed 5."""
     file = tmp_path / "x.swf"

@@ -67,6 +67,13 @@ def test_the_estimate_is_never_below_the_run_time() -> None:
     assert job.spec.walltime_s == 90.0
 
 
+def test_parts_of_a_job_may_stand_before_it() -> None:
+    """As they do in a file sorted by time of submission, which they have none of."""
+    trace = parse_swf([job_line(status="2", submit="-1"), job_line(status="4", submit="-1"), LINE], "x.swf")
+    assert trace.jobs == parse_swf([LINE], "x.swf").jobs
+    assert list(trace.parts) == [7, 7]
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
@@ -84,6 +91,10 @@ def test_the_estimate_is_never_below_the_run_time() -> None:
         (
             [job_line(submit="20"), "; a comment", job_line(submit="19")],
             r"x\.swf:3: field submit is 19, and the job before was submitted at 20; .*sort -s -n -k 2",
+        ),
+        (
+            [LINE, job_line(number="8", status="2")],
+            r"x\.swf:2: field status is 2, so it is a part of job 8, which has no line for all of it",
         ),
     ],
 )

@@ -361,6 +361,7 @@ def _from_file(wish: Wish) -> Workload:
     if not set(SWF) & set(file.suffixes):
         raise TraceError(f"{file}: neither {FORMS}")
     trace = _trace(file) if wish.window is not None else read_swf(file)
+    _check_mapped(trace.unmapped, wish)
     nodes = wish.nodes or trace.processors or 0
     if not nodes:
         raise BatchError(f"{file}: its header does not say how large the machine is; give --nodes")
@@ -377,7 +378,15 @@ def _from_file(wish: Wish) -> Workload:
     if wish.data == MEMORY and not any(job.spec.data_mb for job in jobs):
         raise BatchError(f"{file}: --data {MEMORY}: no job says how much memory it has (fields 7 and 10)")
     left_out = len(trace.jobs) - len(jobs)
-    return Workload(jobs, nodes, Settings(cost=INSTANT), starting=False, left_out=left_out, began=trace.began)
+    return Workload(
+        jobs,
+        nodes,
+        Settings(cost=INSTANT),
+        starting=False,
+        left_out=left_out,
+        unmapped=trace.unmapped,
+        began=trace.began,
+    )
 
 
 def _trace(file: Path) -> Trace:
@@ -394,10 +403,16 @@ def _kept(file: Path, _changed: int, _size: int) -> Trace:
     return read_swf(file)
 
 
+def _check_mapped(unmapped: Sequence[Unmapped], wish: Wish) -> None:
+    if unmapped and wish.strict:
+        raise TraceError(
+            f"{wish.text}: {_not_simulated(unmapped)}\nWithout --strict it is simulated like that."
+        )
+
+
 def _elastisim(file: Path, wish: Wish) -> Workload:
     jobs, nodes, unmapped = read_elastisim(file, wish.speeds)
-    if unmapped and wish.strict:
-        raise TraceError(f"{file}: {_not_simulated(unmapped)}\nWithout --strict it is simulated like that.")
+    _check_mapped(unmapped, wish)
     if not (nodes := wish.nodes or nodes):
         raise BatchError(f"{file}: it does not say how large the machine is; give --nodes, or --platform")
     return Workload(jobs, nodes, Settings(cost=INSTANT), starting=False, unmapped=unmapped)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from pliant.model.errors import TraceError
 from pliant.model.jobs import Bounds, JobSpec
 from pliant.model.limits import whole
 from pliant.workloads.job import SimJob
+from pliant.workloads.unmapped import Unmapped
 
 INFINITY = float("inf")
 
@@ -49,6 +51,11 @@ class SwfJob(NamedTuple):
         return int(max(self.requested, self.allocated))
 
     @property
+    def runs(self) -> bool:
+        """Whether it did: a run time of 0 is one."""
+        return self.run >= 0 and self.processors > 0
+
+    @property
     def memory_mb(self) -> float:
         """Of all its processors, used, or else requested: megabytes of 1,000 kilobytes; 0 where it is unknown."""
         known = [kb for kb in (self.memory, self.requested_memory) if 0 < kb < INFINITY]
@@ -56,11 +63,14 @@ class SwfJob(NamedTuple):
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """``header`` holds the ``; Key: value`` comments."""
+    """``header`` holds the ``; Key: value`` comments. Each job is in one of ``lines``. ``parts`` are the jobs, by their
+    numbers, of which other lines told parts."""
 
     source: str
     header: dict[str, str]
     jobs: list[SwfJob]
+    lines: Sequence[int] = ()
+    parts: Sequence[float] = ()
 
     @property
     def processors(self) -> int | None:
@@ -70,6 +80,16 @@ class Trace(msgspec.Struct, frozen=True):
             if words and (number := whole(words[0])):
                 return number
         return None
+
+    @property
+    def unmapped(self) -> tuple[Unmapped, ...]:
+        """What is in it and not simulated."""
+        if not self.parts:
+            return ()
+        lines = "1 line" if len(self.parts) == 1 else f"{len(self.parts):,} lines"
+        what = f"{lines} of parts of jobs, with a status of 2 to 4"
+        instead = "left out, as the job's own line has its whole run time"
+        return (Unmapped(what, instead, len(set(self.parts)), f"{self.parts[0]:.0f}"),)
 
     @property
     def began(self) -> float | None:
@@ -105,9 +125,15 @@ def read_swf(path: Path) -> Trace:
 
 
 def parse_swf(lines: Iterable[str], source: str) -> Trace:
-    """A trace from its lines. Numbers may be written with a fraction; fields may be missing at the end."""
+    """A trace from its lines. Times may have a fraction; fields may be missing at the end.
+
+    A job that was swapped out in between has a line for all of it, and may have further ones for its parts, which come
+    without a time of submission: they say how that system worked, and are left out.
+    """
     header: dict[str, str] = {}
     jobs: list[SwfJob] = []
+    numbers = array("I")
+    parts: dict[int, SwfJob] = {}
     latest = 0.0
     for at, line in enumerate(lines, 1):
         words = line.removeprefix(BOM).split() if at == 1 else line.split()
@@ -126,6 +152,9 @@ def parse_swf(lines: Iterable[str], source: str) -> Trace:
             job = SwfJob(*[COMMON.get(word) or float(word) for word in words])
         except ValueError:
             raise TraceError(f"{source}:{at}: {_culprit(words)}") from None
+        if 2 <= job.status <= 4:
+            parts[at] = job
+            continue
         if not (
             latest <= job.submit < INFINITY
             and -1 <= job.run < INFINITY
@@ -135,7 +164,21 @@ def parse_swf(lines: Iterable[str], source: str) -> Trace:
             raise TraceError(f"{source}:{at}: {_wrong(job, latest)}")
         latest = job.submit
         jobs.append(job)
-    return Trace(source, header, jobs)
+        numbers.append(at)
+    _check_parts(parts, jobs, source)
+    return Trace(source, header, jobs, numbers, [part.number for part in parts.values()])
+
+
+def _check_parts(parts: Mapping[int, SwfJob], jobs: Iterable[SwfJob], source: str) -> None:
+    """TraceError if one of ``parts``, by their lines, is of none of ``jobs``."""
+    told = {job.number for job in jobs} if parts else set()
+    for at, part in parts.items():
+        if part.number not in told:
+            raise TraceError(
+                f"{source}:{at}: field status is {part.status:g}, so it is a part of job {part.number:g}, which has no "
+                "line for all of it; give it one with status 0 or 1 and its whole run time, or give status -1 to what "
+                "is a job by itself"
+            )
 
 
 def _culprit(words: list[str]) -> str:
@@ -179,7 +222,8 @@ def rigid_jobs(
     is looked at elsewhere.
 
     With ``dependencies``, a job that has a preceding one is submitted its think time after that has ended (fields 17
-    and 18); where that was left out, at its own time. TraceError if it comes later in the trace, or is not there.
+    and 18); where that was left out, at its own time. TraceError if it comes later in the trace, or is not there, or if
+    two jobs have one number.
 
     With ``memory``, a resize of a job has to move what it used (field 7), or else requested (field 10); nothing where
     the trace has neither. ``partition_of`` tells the partition of a job, where there are some.
@@ -187,9 +231,11 @@ def rigid_jobs(
     earlier: dict[float, bool] = {}
     jobs: list[SimJob] = []
     for job in trace.jobs:
-        runs = job.run >= 0 and job.processors > 0
+        runs = job.runs
         after, think_s = "", 0.0
         if dependencies:
+            if runs and earlier.get(job.number):
+                raise TraceError(_again(trace, job.number))
             after, think_s = _preceding(job, earlier, trace.source)
             earlier[job.number] = runs
         if not runs:
@@ -212,6 +258,16 @@ def rigid_jobs(
     if not jobs:
         raise TraceError(f"{trace.source}: there is no job with a run time and processors in it")
     return jobs
+
+
+def _again(trace: Trace, number: float) -> str:
+    """That there are two jobs of this number."""
+    run = [(job, at) for job, at in zip(trace.jobs, trace.lines, strict=True) if job.runs]
+    first, second = [at for job, at in run if job.number == number][:2]
+    return (
+        f"{trace.source}:{second}: field number is {number:g}, as in line {first}; with --dependencies, "
+        "where jobs follow others by their numbers, each needs one of its own"
+    )
 
 
 def _preceding(job: SwfJob, earlier: Mapping[float, bool], source: str) -> tuple[str, float]:

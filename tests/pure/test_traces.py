@@ -89,6 +89,17 @@ def test_parts_of_a_job_may_stand_before_it() -> None:
         ([LINE, job_line(number="-inf")], r"x\.swf:2: field number is -inf"),
         ([LINE, job_line(submit="inf")], r"x\.swf:2: field submit is inf"),
         (
+            [LINE, job_line(submit="1700000000000000000")],
+            r"x\.swf:2: field submit is 1\.7e\+18; it must be .* at most 1e\+12 s",
+        ),
+        (
+            [LINE, job_line(allocated="2.7")],
+            r"x\.swf:2: field allocated is 2\.7; it must be a whole number, or -1",
+        ),
+        ([LINE, job_line(requested="8.5")], r"x\.swf:2: field requested is 8\.5"),
+        ([LINE, job_line(number="1.5")], r"x\.swf:2: field number is 1\.5"),
+        ([LINE, job_line(user="0.5")], r"x\.swf:2: field user is 0\.5"),
+        (
             [job_line(submit="20"), "; a comment", job_line(submit="19")],
             r"x\.swf:3: field submit is 19, and the job before was submitted at 20; .*sort -s -n -k 2",
         ),
@@ -126,8 +137,18 @@ def test_jobs_that_cannot_be_simulated_are_refused_before_the_start() -> None:
         simulate([wide], 4, Easy())
     with pytest.raises(BatchError, match="run time must be 0 seconds or more"):
         simulate([SimJob(JobSpec(name="a", nodes=Bounds.exactly(1)), -1.0)], 4, Easy())
+    late = JobSpec(name="late", nodes=Bounds.exactly(1), submit_s=2e12)
+    with pytest.raises(BatchError, match=r"job 'late': submit: 2e\+12 s; the latest is 1e\+12 s"):
+        simulate([SimJob(late, 1.0)], 4, Easy())
     with pytest.raises(BatchError, match="no jobs"):
         simulate([], 4, Easy())
+
+
+def test_whole_numbers_may_be_written_with_a_fraction_of_nothing() -> None:
+    line = job_line(number="7.0", allocated="8.0", user="3.00", submit="1e12")
+    assert rigid_jobs(parse_swf([line], "x.swf"), 8) == rigid_jobs(
+        parse_swf([job_line(submit="1000000000000")], "x.swf"), 8
+    )
 
 
 def test_jobs_of_no_length_run_and_let_others_start() -> None:

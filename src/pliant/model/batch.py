@@ -16,7 +16,7 @@ from pliant.model.flavours import named
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.keys import amount_of, count_of, cut, flag_of, known, seconds_of, table_of, text_of
 from pliant.model.kinds import JobKind
-from pliant.model.limits import BATCH_JOBS, LIVE_SLOTS, MOST_NODES, name_problem, whole
+from pliant.model.limits import BATCH_JOBS, LATEST_S, LIVE_SLOTS, MOST_NODES, name_problem, whole
 from pliant.model.speedup import Amdahl, Downey, Model, Phase, Phases, Simple, Table, check_model
 
 CLUSTER_KEYS = (
@@ -147,12 +147,15 @@ def _job(data: Mapping[str, Any], number: int, source: str, cluster: ClusterSpec
     )
     if walltime is None or walltime <= 0:
         raise BatchError(f"{where}: walltime: it must be above 0 seconds")
+    submit_s = seconds_of(data, "submit", where, 0.0) or 0.0
+    if submit_s > LATEST_S:
+        raise BatchError(f"{where}: submit: {submit_s:g} s are too many; the most is {LATEST_S:g}")
     env, kind = _env(data.get("env", {}), f"{where}: env"), _kind(data, where)
     spec = JobSpec(
         name=name,
         nodes=bounds,
         job_class=job_class,
-        submit_s=seconds_of(data, "submit", where, 0.0) or 0.0,
+        submit_s=submit_s,
         command=command,
         cwd=text_of(data, "cwd", where, ""),
         env=env,

@@ -26,6 +26,9 @@ LOG = ".log"
 """What the name of a job's output ends in, behind the job's name."""
 NAME_BYTES = 255 - len(LOG)
 """Of a job's name in UTF-8: it also names a file, and file systems allow 255."""
+LATEST_S = 1e12
+"""Of a time of submission: 30,000 years, and a double still tells a ten-thousandth of a second apart there. What is
+later is no number of seconds, but of nanoseconds since 1970, say."""
 DIGITS = 18
 """Of a number that a user writes: what has more is no count of anything."""
 

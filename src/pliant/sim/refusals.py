@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pliant.core.state import State
 from pliant.model.errors import BatchError, PolicyError
+from pliant.model.limits import LATEST_S
 from pliant.sim.breakdowns import Breakdowns
 from pliant.workloads.job import SimJob
 
@@ -53,6 +54,11 @@ def check_jobs(jobs: Sequence[SimJob], nodes: int, there: str = "there are") -> 
             )
         if spec.submit_s < 0:
             raise BatchError(f"job {spec.name!r}: submit: {spec.submit_s:g} s lies before the start")
+        if not spec.submit_s <= LATEST_S:
+            raise BatchError(
+                f"job {spec.name!r}: submit: {spec.submit_s:g} s; the latest is {LATEST_S:g} s, as there times can "
+                "still be told apart"
+            )
         if spec.nodes.min < spec.nodes.max and not spec.walltime_s > 0:
             raise BatchError(
                 f"job {spec.name!r}: walltime: a job with several sizes needs an estimate above 0 s"

@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from pliant.model.errors import TraceError
 from pliant.model.jobs import Bounds, JobSpec
-from pliant.model.limits import whole
+from pliant.model.limits import LATEST_S, whole
 from pliant.workloads.job import SimJob
 from pliant.workloads.unmapped import Unmapped
 
@@ -156,10 +156,10 @@ def parse_swf(lines: Iterable[str], source: str) -> Trace:
             parts[at] = job
             continue
         if not (
-            latest <= job.submit < INFINITY
+            latest <= job.submit <= LATEST_S
             and -1 <= job.run < INFINITY
             and -1 <= job.requested_time < INFINITY
-            and -INFINITY < job.number + job.allocated + job.requested + job.user < INFINITY
+            and not (job.number % 1 or job.allocated % 1 or job.requested % 1 or job.user % 1)
         ):
             raise TraceError(f"{source}:{at}: {_wrong(job, latest)}")
         latest = job.submit
@@ -192,16 +192,19 @@ def _culprit(words: list[str]) -> str:
 
 def _wrong(job: SwfJob, latest: float) -> str:
     """Which of a job's fields cannot be; -1 stands for unknown, but every job was submitted at some time."""
-    if not 0 <= job.submit < INFINITY:
-        return f"field submit is {job.submit:g}; it must be 0 s or more"
+    if not 0 <= job.submit <= LATEST_S:
+        return (
+            f"field submit is {job.submit:g}; it must be 0 s or more, and at most {LATEST_S:g} s, as there times can "
+            "still be told apart"
+        )
     if job.submit < latest:
         return (
             f"field submit is {job.submit:g}, and the job before was submitted at {latest:g}; "
             "SWF has jobs in order of submission: sort -s -n -k 2"
         )
     for name in ("number", "allocated", "requested", "user"):
-        if not -INFINITY < getattr(job, name) < INFINITY:
-            return f"field {name} is {getattr(job, name):g}; it must be a number, or -1 where it is unknown"
+        if getattr(job, name) % 1 != 0:
+            return f"field {name} is {getattr(job, name):g}; it must be a whole number, or -1 where it is unknown"
     field = "requested_time" if -1 <= job.run < INFINITY else "run"
     return f"field {field} is {getattr(job, field):g}; it must be 0 s or more, or -1 where it is unknown"
 
@@ -280,8 +283,9 @@ def _preceding(job: SwfJob, earlier: Mapping[float, bool], source: str) -> tuple
         raise TraceError(
             f"{source}: job {job.number:.0f}: field preceding is {preceding:g}, which is no job before it"
         )
-    if not think_s < INFINITY:
+    if not think_s <= LATEST_S:
         raise TraceError(
-            f"{source}: job {job.number:.0f}: field think is {job.think:g}; it must be a number of seconds"
+            f"{source}: job {job.number:.0f}: field think is {job.think:g}; it must be a number of seconds, at most "
+            f"{LATEST_S:g}"
         )
     return (f"{preceding:.0f}", think_s) if earlier[preceding] else ("", 0.0)

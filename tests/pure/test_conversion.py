@@ -15,7 +15,14 @@ from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.study.options import asked
 from pliant.workloads.job import SimJob
-from pliant.workloads.malleability import PUBLISHED, USUAL, Conversion, make_malleable, read_conversion
+from pliant.workloads.malleability import (
+    PUBLISHED,
+    USUAL,
+    Conversion,
+    make_malleable,
+    read_conversion,
+    serial_per_mille,
+)
 from pliant.workloads.sources import read_workload
 
 TRACE = "; MaxProcs: 8\n" + "".join(f"{i} {i} 0 20 {i % 8 + 1} -1 -1 {i % 8 + 1} 90\n" for i in range(1, 30))
@@ -39,6 +46,18 @@ def test_half_to_twice_the_request_and_serial_jobs_stay_rigid() -> None:
     assert [job.spec.job_class for job in made] == [JobClass.RIGID, JobClass.MALLEABLE, JobClass.MALLEABLE]
     assert made[0] == rigid(1)
     assert [job.time(job.spec.nodes.preferred) for job in made] == [100.0] * 3
+
+
+def test_efficiency_on_the_nodes_of_the_trace() -> None:
+    """As docs/simulating.md has it: above 80 % where one of the fractions leaves that, else with the smallest."""
+
+    def efficiency(nodes: int) -> float:
+        return 1 / (1 + (nodes - 1) * serial_per_mille(nodes) / 1000)
+
+    assert [round(efficiency(n), 3) for n in (1, 2, 5, 8)] == [1, 0.952, 0.833, 0.803]
+    assert all(efficiency(n) > 0.8 for n in range(1, 251))
+    assert efficiency(251) == 0.8
+    assert serial_per_mille(1000) == 1
 
 
 def test_bounds_are_parameters() -> None:

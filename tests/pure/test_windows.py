@@ -277,6 +277,14 @@ def test_the_command_and_the_function_count_the_same(tmp_path: Path) -> None:
         pliant.simulate(path, window="2x5")
 
 
+def test_each_run_of_a_study_has_those_that_count_and_all(tmp_path: Path) -> None:
+    path = tmp_path / "x.swf"
+    path.write_text(trace(60))
+    words = ("--window", "1996-09-25..1996-10-01", "--policy", "easy,fcfs", "--workers", "1")
+    runs = json.loads(command("simulate", str(path), *words, "--json"))["runs"]
+    assert [(run["jobs"], run["simulated"]) for run in runs] == [(24, 29)] * 2
+
+
 def test_what_is_written_of_a_trace_has_its_dates(tmp_path: Path) -> None:
     (tmp_path / "x.swf").write_text(trace(60))
     words = ("--swf", str(tmp_path / "y.swf"), "--convert", str(tmp_path / "z.swf"))

@@ -63,8 +63,8 @@ class Cell(NamedTuple):
     its policy is called: of two users' own, it may be the same. ``note``: which jobs were left out, and ``doubt``: why
     its figures are doubtful, for people. Of each
     job that counts, in order of submission, ``times`` has turnaround and wait and ``groups`` the name of its group, for
-    each of the names by which they are told apart. ``drawn``: another ``seed`` has other jobs. The ``jobs`` that count
-    were submitted from ``begin_s`` to ``end_s``."""
+    each of the names by which they are told apart. ``drawn``: another ``seed`` has other jobs. The ``jobs`` that count,
+    of those ``simulated``, were submitted from ``begin_s`` to ``end_s``."""
 
     row: int
     run: int
@@ -81,6 +81,7 @@ class Cell(NamedTuple):
     drawn: bool
     seed: int
     jobs: int
+    simulated: int
     begin_s: float
     end_s: float
 
@@ -121,6 +122,7 @@ def one(  # noqa: PLR0913, PLR0917 -- a task has its arguments in order
         load.drawn,
         wish.seed + wish.run,
         len(specs),
+        end.jobs,
         min(spec.submit_s for spec in specs),
         max(spec.submit_s for spec in specs),
     )

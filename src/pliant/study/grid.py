@@ -167,6 +167,7 @@ def _run(cell: Cell) -> dict[str, Any]:
         "begin_s": cell.begin_s,
         "end_s": cell.end_s,
         "jobs": cell.jobs,
+        "simulated": cell.simulated,
         **cell.figures,
     }
 

@@ -1,9 +1,9 @@
 """Makes a share of a rigid workload's jobs malleable.
 
-Every job gets an Amdahl speed-up under which the nodes it has in the trace are used with an efficiency of just over
-80 %, as Zojer et al. have it (arXiv 2602.17318) and the public programs of the follow-up study do it
-(github.com/FuldaHPC/ElastisimFulda). Which sizes it allows is said by a ``Conversion``: so many times its request, or
-as published there, from a fifth of it to where efficiency falls to one half.
+Every job gets an Amdahl speed-up, the most serial of some under which the nodes that it has in the trace are used with
+an efficiency above 80 %, as the public programs of the follow-up study (github.com/FuldaHPC/ElastisimFulda) have it of
+Zojer et al. (arXiv 2602.17318). Which sizes it allows is said by a ``Conversion``: so many times its request, or as
+published there, from a fifth of it to where efficiency falls to one half.
 """
 
 from __future__ import annotations

@@ -12,12 +12,13 @@ from msgspec import structs
 from workloads import measured, records_of, starts_of, upper_bound_jobs
 
 from pliant.core import records as r
+from pliant.core.job import Job
 from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl, Table
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.easy import Easy
-from pliant.policy.ladder import LEAST_S
+from pliant.policy.ladder import LEAST_S, Ladder
 from pliant.policy.marginal import Marginal
 from pliant.policy.view import ClusterView, Decision, JobView, Resize, Start
 from pliant.reproduce.runs import simulation_of
@@ -46,6 +47,20 @@ def malleable(name: str, low: int, preferred: int, high: int, runtime_s: float, 
 
 def rigid(name: str, nodes: int, runtime_s: float, *, at: float = 0.0) -> SimJob:
     spec = JobSpec(name=name, nodes=Bounds.exactly(nodes), submit_s=at, walltime_s=runtime_s)
+    return SimJob(spec, runtime_s)
+
+
+def without_model(
+    name: str, low: int, preferred: int, high: int, runtime_s: float, *, at: float = 0.0
+) -> SimJob:
+    """Its speed-up is linear, of which its estimate knows nothing above the preferred size."""
+    spec = JobSpec(
+        name=name,
+        nodes=Bounds(low, high, preferred=preferred),
+        job_class=JobClass.MALLEABLE,
+        submit_s=at,
+        walltime_s=runtime_s,
+    )
     return SimJob(spec, runtime_s)
 
 
@@ -234,3 +249,47 @@ def test_a_promise_is_kept_to_the_last_digit_of_an_end() -> None:
     found = simulation_of(malleable, 32, Marginal(), Settings(cost=INSTANT)).run().metrics
     assert found.promised > 0
     assert found.promises_broken == 0
+
+
+@pytest.mark.parametrize("cost", [INSTANT, ResizeCost()])
+@pytest.mark.parametrize("cooldown_s", [0.0, 1.0])
+@pytest.mark.parametrize("model", [None, Amdahl(1000.0)])
+def test_jobs_of_linear_speed_up_pass_no_nodes_back_and_forth(
+    model: Amdahl | None, cooldown_s: float, cost: ResizeCost
+) -> None:
+    """Two that are alike, and two nodes for one of them: it keeps them."""
+    twins = [without_model(name, 1, 1, 3, 1000.0) for name in ("one", "other")]
+    jobs = [SimJob(structs.replace(job.spec, model=model), 1000.0) for job in twins]
+    records = records_of(jobs, Marginal(), nodes=4, settings=Settings(cost=cost, cooldown_s=cooldown_s))
+    assert [x.after for x in records if isinstance(x, r.ResizeOffered)] == [3]
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.1, 0.2])
+@pytest.mark.parametrize("after", [1, 2, 8, 16])
+def test_what_a_job_without_a_model_has_left_at_its_preferred_size_is_the_same_after_a_resize(
+    fraction: float, after: int
+) -> None:
+    """By its estimate, or by the progress that it reported after 100 s."""
+    job = Job(1, without_model("job", 1, 4, 16, 1000.0).spec)
+    job.size, job.fraction, job.fraction_at = 4, fraction, 100.0
+    ladder = Ladder(job, INSTANT)
+    ladder.look(job, 100.0, 1)
+    before = ladder.left
+    assert before == pytest.approx(100.0 * (1.0 - fraction) / fraction if fraction else 900.0)
+    job.settle(100.0, 0.0)
+    job.size = after
+    job.expected_end = 100.0 + (1.0 - job.used) * job.estimate_s()
+    ladder.look(job, 100.0, 2)
+    assert ladder.left == pytest.approx(before)
+
+
+def test_growth_without_a_model_ends_no_sooner_by_an_estimate_that_promises_rest_on() -> None:
+    """The head is promised the nodes of the first job at 1,100 s, when that ends. Two nodes are spare: with a third the
+    last one would go on until 1,200 s by its estimate, and take from the head what it was promised."""
+    jobs = [
+        rigid("first", 3, 900.0, at=200.0),
+        rigid("head", 6, 300.0, at=300.0),
+        without_model("last", 1, 2, 3, 800.0, at=400.0),
+    ]
+    told = {x.start_by for x in records_of(jobs, Marginal()) if isinstance(x, r.JobPromised)}
+    assert told == {1100.0}

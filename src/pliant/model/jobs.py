@@ -225,6 +225,13 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             return self.walltime_s
         return self.walltime_s * self.speed_ratio(nodes, preferred)
 
+    def estimate_ratio(self, nodes: int, base: int) -> float:
+        """``estimate`` on ``nodes`` over that on ``base``."""
+        if self.model is None:
+            preferred = self.nodes.preferred
+            return max(1.0, preferred / nodes) / max(1.0, preferred / base)
+        return self.model.time(nodes) / self.model.time(base)
+
     def rigid(self) -> JobSpec:
         """The same job, rigid at its preferred size."""
         return msgspec.structs.replace(

@@ -99,8 +99,18 @@ class Ladder:
             self._to_preferred = self._ratio(self._preferred, size)
             self._growth = self._growths.setdefault(size, {})
         self.present = present = job.remaining_s(now)
-        left = present * self._to_preferred
+        left = present * self._to_preferred if self._model is not None else self._left_s(job, now)
         self.left = left if left > LEAST_S else LEAST_S  # noqa: FURB136 - max would double what this costs
+
+    def _left_s(self, job: JobView, now: float) -> float:
+        """Without a model, how long it still takes at its preferred size: by what it has done, and how long that took.
+        ``remaining_s`` is no guide: without a model it need not get less where the job grows, which would then seem to
+        have more left than before, and its nodes to be worth less: they would leave and come back, again and again."""
+        done = job.done(now)
+        if done <= 0.0:
+            return self.spec.estimate(self._preferred)
+        worked_s = job.worked_s(now) * self.spec.estimate_ratio(self._preferred, self.spec.nodes.preferred)
+        return worked_s * (1.0 - done) / done
 
     def speed(self, size: int) -> float:
         """That at ``size`` nodes over that at the preferred ones."""

@@ -367,7 +367,7 @@ class _Pass:
             # As it was to be expected then: nobody knows whether it stands still by now, and computes no more.
             now = begun
         left = max(0.0, job.expected_end - now)
-        return now + late + left * job.spec.speed_ratio(size, job.size)
+        return now + late + left * job.spec.estimate_ratio(size, job.size)
 
     def _first_time(self, need: int, *, shrinking: bool = False) -> Reservation | None:
         """When ``need`` nodes are there, after all that has been decided; ``shrinking``: if those go back that may."""

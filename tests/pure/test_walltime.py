@@ -148,6 +148,54 @@ def test_only_kill_ends_a_job_of_whatever_class(kind: JobClass, *, kill: bool) -
     assert (end.at, end.state) == ((10.0, JobState.TIMEOUT) if kill else (30.0, JobState.COMPLETED))
 
 
+def resized_at_limit(runtime_s: float) -> list[SimJob]:
+    """A job with a limit of 15.2 s on two nodes, which grows as others end."""
+    model = Amdahl(15.2, 0.05)
+    spec = JobSpec(
+        name="exact",
+        nodes=Bounds(1, 8, preferred=2),
+        job_class=JobClass.MALLEABLE,
+        walltime_s=15.2,
+        kill=True,
+        model=model,
+    )
+    others = [
+        SimJob(JobSpec(name=f"other {x}", nodes=Bounds.exactly(1), walltime_s=x), x) for x in (1.5, 1.3, 4.2)
+    ]
+    return [SimJob(spec, runtime_s), *others]
+
+
+@pytest.mark.parametrize("instant", Instant)
+def test_rounding_ends_no_job_that_was_resized_and_completes_at_its_limit(instant: Instant) -> None:
+    free = Settings(cost=INSTANT, cooldown_s=0.0)
+    records = records_of(resized_at_limit(15.2), make("entitled"), instant=instant, settings=free)
+    assert [x for x in records if isinstance(x, r.ResizeDone)]
+    assert [x.state for x in records if isinstance(x, r.JobEnded)] == [JobState.COMPLETED] * 4
+
+
+def test_who_outruns_a_limit_after_resizes_ends_at_it_and_is_told_so() -> None:
+    free = Settings(cost=INSTANT, cooldown_s=0.0)
+    exact, late = (
+        records_of(resized_at_limit(runtime_s), make("entitled"), settings=free)
+        for runtime_s in (15.2, 15.200001)
+    )
+    [done_s] = [x.at for x in exact if isinstance(x, r.JobEnded) and x.job == 1]
+    [end] = [x for x in late if isinstance(x, r.JobEnded) and x.job == 1]
+    [ending] = [x for x in late if isinstance(x, r.JobEnding)]
+    assert end.state is JobState.TIMEOUT
+    assert end.at == ending.at == pytest.approx(done_s, abs=1e-9)
+    assert ending.error == "walltime of 15.2 s on 2 nodes is over: 5.55629 s with the sizes that it had"
+
+
+@pytest.mark.parametrize("instant", Instant)
+def test_all_complete_who_do_so_at_their_limits_in_one_instant(instant: Instant) -> None:
+    spec = JobSpec(name="exact", nodes=Bounds.exactly(2), walltime_s=10.0, kill=True)
+    jobs = [SimJob(spec, runtime_s) for runtime_s in (10.0, 10.0, 10.1)]
+    records = records_of(jobs, make("easy"), instant=instant)
+    ends = [(x.at, x.state) for x in records if isinstance(x, r.JobEnded)]
+    assert sorted(ends) == [(10.0, JobState.COMPLETED)] * 2 + [(10.0, JobState.TIMEOUT)]
+
+
 BATCH = """
 [cluster]
 nodes = 2

@@ -351,7 +351,7 @@ class SchedulerCore(Losses):
             if end > now:
                 break
             if job.limited and job.ending is None:
-                self._end(job, JobState.TIMEOUT, f"walltime of {job.spec.estimate(job.size):.6g} s is over")
+                self._end(job, JobState.TIMEOUT, job.over_why(now))
         if not state.resizing:
             return
         for job in list(state.resizing.values()):

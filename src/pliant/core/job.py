@@ -180,6 +180,16 @@ class Job:
             self._sized, self._whole_s = self.size, self.spec.estimate(self.size)
         return self._whole_s
 
+    def over_why(self, now: float) -> str:
+        """Why its walltime is over."""
+        spec = self.spec
+        if not self.epoch:
+            return f"walltime of {spec.estimate(self.size):.6g} s is over"
+        return (
+            f"walltime of {spec.walltime_s:.6g} s on {spec.nodes.preferred} nodes is over: "
+            f"{now - self.started:.6g} s with the sizes that it had"
+        )
+
     def hear(self, now: float) -> None:
         """The job has reported from its loop: the longest gap between reports tells how long its steps are."""
         self.gap = max(self.gap, now - self.heard)

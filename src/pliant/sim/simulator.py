@@ -39,6 +39,9 @@ ELASTIC = (JobClass.MALLEABLE, JobClass.EVOLVING)
 KILLED = 143
 """Exit code of a job that was ended: 128 + SIGTERM, as a shell shows it."""
 
+ROUNDING_S, ROUNDING = 1e-9, 1e-12
+"""So many seconds, and such a share of the time that it is, are none."""
+
 
 class Simulator(Clock):
     """Runs ``jobs`` on ``nodes`` nodes; ``sink`` gets every record. It may be one of several beside each other
@@ -82,6 +85,7 @@ class Simulator(Clock):
         energy = (self._energy.add,) if self._energy is not None else ()
         self._sinks = (*energy, sink) if sink is not None else energy
         self._starting = starting
+        self._ending_s = settings.cost.end_s if starting else 0.0
         self._progress: Callable[[int], None] | None = None
         self._failures = failures
         outages = failures.outages(nodes, place.first) if failures is not None else ()
@@ -135,6 +139,7 @@ class Simulator(Clock):
     def go_on(self) -> None:
         """All that happens at ``next``. Raises PolicyError if this goes on for ever."""
         self._now = self.next
+        self._in_time = self._wake <= self._now and self.core.state.limited > 0 and self._is_in_time()
         self._happen()
         self._look_ahead()
 
@@ -329,8 +334,7 @@ class Simulator(Clock):
         run.since = now
         run.whole = run.time(run.mask.bit_count())
         run.turn += 1
-        ending = self._cost.end_s if self._starting else 0.0
-        self._at(now + run.lasts(run.whole) + ending, self._finish, run)
+        self._at(now + run.lasts(run.whole) + self._ending_s, self._finish, run)
 
     def _finish(self, run: RunningJob, turn: int) -> None:
         if turn != run.turn:
@@ -340,6 +344,23 @@ class Simulator(Clock):
             self._ask(run)
         else:
             self._over(run, 0)
+
+    def _is_in_time(self) -> bool:
+        """Whether somebody is done just when its walltime is over. Both are sums of the same times, each in an order of
+        its own: what differs by no more than rounding is one instant."""
+        now, found = self._now, False
+        for end, number, job in self.core.state.running:
+            if end > now:
+                break
+            run = self._runs.get(number)
+            if run is None or run.whole is None or not job.limited:
+                continue
+            done = run.since + run.lasts(run.whole) + self._ending_s
+            if done <= now + ROUNDING_S + ROUNDING * now:
+                found = True
+                if done > now:
+                    self._at(now, self._finish, run)
+        return found
 
     def _over(self, run: RunningJob, exit_code: int, *, requeue: bool = False) -> None:
         run.turn += 1

@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyss_loop import loop_starts, simulated_starts
+from workloads import records_of
 
-from pliant.model.jobs import Bounds, JobSpec
+from pliant.core import records as r
+from pliant.core.settings import Settings
+from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
+from pliant.model.speedup import Amdahl
+from pliant.plan.cost import INSTANT
+from pliant.policy.registry import make
+from pliant.sim.instant import Instant
 from pliant.workloads.job import SimJob
 
 PROCESSORS = 4
@@ -71,3 +78,15 @@ def test_each_end_has_its_pass_in_the_order_of_starts(
     starts = simulated_starts(jobs, 2, backfill=True)
     assert starts[2:4] == [wide_s, narrow_s]
     assert starts == loop_starts(jobs, 2, backfill=True)
+
+
+@pytest.mark.parametrize("policy", ["malleable", "entitled", "marginal"])
+def test_a_job_of_no_time_is_resized_in_the_instant_of_its_start_and_ends_there(policy: str) -> None:
+    spec = JobSpec(
+        name="none", nodes=Bounds(1, 5), job_class=JobClass.MALLEABLE, walltime_s=1.0, model=Amdahl(1.0)
+    )
+    jobs = [job("first", 0, 2, 10, 10), SimJob(spec, 0.0), job("last", 0, 2, 1, 1)]
+    free = Settings(cost=INSTANT, cooldown_s=0.0)
+    records = records_of(jobs, make(policy), instant=Instant.PYSS, settings=free)
+    ends = {x.job: (x.at, x.state) for x in records if isinstance(x, r.JobEnded)}
+    assert ends == {number: (at, JobState.COMPLETED) for number, at in ((1, 10.0), (2, 0.0), (3, 1.0))}

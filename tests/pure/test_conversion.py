@@ -99,6 +99,7 @@ def test_as_users_write_it() -> None:
         ("least=-1", "least is -1"),
         ("most=0.5", "most is 0.5; it must lie in 1 .. 1,048,576"),
         ("most=inf", "most is inf"),
+        ("least=1,most=1", "least=1,most=1: least and most are both 1: no job would allow another size"),
         ("most=two", "most: 'two' is no number; write least=0.5,most=2,serial=rigid"),
         ("most=", "most: '' is no number"),
         ("mots=2", "there is no 'mots'; did you mean 'most'?"),

@@ -108,6 +108,11 @@ def read_conversion(text: str) -> Conversion:
         raise BatchError(
             f"{wrong} most is {most:g}; it must lie in 1 .. {MOST_NODES:,}, as a job must allow its own size"
         )
+    if least == most:
+        raise BatchError(
+            f"{wrong} least and most are both 1: no job would allow another size than its own, and all stay rigid; "
+            "give a least below 1, or a most above 1"
+        )
     return Conversion(least, most, serial)
 
 

@@ -105,6 +105,7 @@ class Negotiation:
         self._committed = False
         self._ahead = False
         self._asked = False
+        self._unwanted = ""
 
     @property
     def asked(self) -> bool:
@@ -148,13 +149,14 @@ class Negotiation:
             self._fail(now.epoch, self._broken)
 
     def _take(self, message: SchedulerMessage, now: Situation) -> None:
+        unwanted = self._unwanted
         if isinstance(message, Offer | Drain | Stay):
-            self._asked = False
+            self._asked, self._unwanted = False, ""
         match message:
             case Offer() | Drain():
                 self._open, self._accepted, self._broken = message, False, ""
                 if isinstance(message, Offer):
-                    self._answer_offer(message, now)
+                    self._answer_offer(message, now, unwanted)
             case Withdraw(resize=resize) if self._open is not None and resize == self.resize:
                 if self._accepted:
                     self._broken = "withdrawn"
@@ -167,9 +169,9 @@ class Negotiation:
             case _:
                 pass
 
-    def _answer_offer(self, offer: Offer, now: Situation) -> None:
-        if objection := self._objection(offer, now):
-            self._decline(now.epoch, objection, late=now.late or bool(now.inhibited))
+    def _answer_offer(self, offer: Offer, now: Situation, unwanted: str) -> None:
+        if objection := unwanted or self._objection(offer, now):
+            self._decline(now.epoch, objection, late=now.late or bool(now.inhibited or unwanted))
         else:
             self._accept(now.epoch)
 
@@ -266,12 +268,21 @@ class Negotiation:
 
     def want(self, epoch: int, bounds: Bounds, keep: bool = False, prefers: bool = False) -> bool:  # noqa: FBT001, FBT002 - recorded by position
         """Ask for a size within ``bounds``, with ``prefers`` for the preferred one; where it cannot be had now,
-        ``keep`` leaves the wish open. False, and nothing is sent, while a resize is open: ask again after it."""
-        if self._open is not None or self._session.side.state not in {"ready", "offered"}:
+        ``keep`` leaves the wish open. False, and nothing is sent, while a resize is open, or a Want that was forgotten
+        has had no answer: ask again after it."""
+        if self._open is not None or self._unwanted or self._session.side.state not in {"ready", "offered"}:
             return False
         self._session.send(Want(epoch, bounds, keep, prefers))
         self._asked = True
         return True
+
+    def forget(self, why: str) -> None:
+        """What comes as the answer to a Want that is out is not wanted any more: it is declined, for that reason.
+
+        Nothing tells whose answer a message is, so the next Want is sent when that has come.
+        """
+        if self._asked:
+            self._unwanted = self._unwanted or why
 
     # ---- decisions ----------------------------------------------------------------------------------
 

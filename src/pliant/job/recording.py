@@ -165,6 +165,9 @@ class TapedNegotiation(Negotiation):
             lambda: super(TapedNegotiation, self).want(epoch, bounds, keep, prefers),
         )
 
+    def forget(self, why: str) -> None:
+        self._tape.call("forget", [why], lambda: super(TapedNegotiation, self).forget(why))
+
     def leaving(self, members: Sequence[int]) -> tuple[int, ...]:
         return self._tape.call("leaving", [members], lambda: super(TapedNegotiation, self).leaving(members))
 
@@ -201,6 +204,7 @@ _TYPES: dict[str, tuple[object, ...]] = {
     "confirm": (int, Situation, str),
     "leaving": (tuple[int, ...],),
     "want": (int, Bounds, bool, bool),
+    "forget": (str,),
     "done": (Done,),
     "begin": (int,),
     "end": (int,),

@@ -15,8 +15,9 @@ from zlib import crc32
 import numpy as np
 from mpi4py import MPI
 
+from pliant.job.asking import Asking
 from pliant.job.decisions import Action, Decision
-from pliant.job.negotiation import Negotiation, Situation
+from pliant.job.negotiation import Situation
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds
 from pliant.mpi.context import Context, Snapshot
@@ -300,24 +301,24 @@ class Own:
             if asking.negotiation.resize != before:  # accepted now, so that newcomers begin to come now
                 question.end = max(question.end, time.perf_counter() + question.timeout_s)
         if not over and time.perf_counter() > question.end:
-            asking.give_up(question.timeout_s)
+            late = "its newcomers did not come" if asking.negotiation.resize else "it was not answered"
+            asking.give_up(f"{late} within the {question.timeout_s:g} s of job.check()")
             over = True
         return asking.decision._replace(lag=int(not over))
 
     def _call_off(self, asking: Asking | None, why: str) -> None:
-        """On the root: what has been asked is not wanted; wait for the answer, so that it is not taken for another."""
+        """On the root: what has been asked is not wanted. Wait for the answer, as nodes are held back for it."""
         context = self._context
         if asking is None or context.connection is None:
             return
+        asking.give_up(why)
         negotiation, end = asking.negotiation, time.perf_counter() + TIMEOUT_S
+        inbox = context.connection.session.inbox
         context.connection.wait(
-            lambda: not negotiation.asked or bool(context.connection and context.connection.session.inbox)
-            or time.perf_counter() > end,
+            lambda: not negotiation.asked or bool(inbox) or time.perf_counter() > end,
             "the scheduler's answer", limited=False,
         )  # fmt: skip
         negotiation.answer(asking.now)
-        if negotiation.resize:
-            negotiation.confirm(negotiation.resize, asking.now, why)
 
     def _situation(self) -> Situation:
         return situation(self._context, ENDLESS, 1, self._signature, sleeps=False)
@@ -327,7 +328,10 @@ class Own:
     def resize(self, action: Action) -> Mapping:
         """Do what the last check said; collective. Released on ranks that leave."""
         context = self._context
+        asking = self._open.asking if self._open is not None else None
         self._came(dropped=True)
+        if asking is not None:  # the last check has said nothing yet, so this is an error
+            asking.give_up("job.resize() was called before job.icheck() had an answer")
         self._say(Kind.RESIZE, action).read(context.wait)
         decision = self._decision
         if action is Action.NO_ACTION or action is not decision.action:
@@ -361,36 +365,3 @@ class Own:
 def settle(context: Context) -> None:
     """All ranks have come to the end of the block, and none is in a check; collective."""
     Agreement(context.joined("the end of the job").own, Kind.END).read(context.wait)
-
-
-class Asking:
-    """A question to the scheduler, until it is ``answered``: by an action that can begin, or that nothing follows."""
-
-    def __init__(
-        self, negotiation: Negotiation, now: Situation, bounds: Bounds, *, prefers: bool = False
-    ) -> None:
-        self.now = now
-        self.decision = Decision()
-        self.negotiation = negotiation
-        self._bounds = bounds
-        self._prefers = prefers
-        self._sent = False
-
-    def ask(self) -> None:
-        """Send it, unless the scheduler has made an offer."""
-        if not self._sent:
-            self._sent = self.negotiation.want(self.now.epoch, self._bounds, prefers=self._prefers)
-
-    def answered(self) -> bool:
-        """Take in what has come; what the scheduler asks for by itself is an answer as well."""
-        negotiation = self.negotiation
-        negotiation.answer(self.now)
-        self.ask()
-        self.decision = negotiation.decide(self.now)
-        return self.decision.action is not Action.NO_ACTION or not (negotiation.asked or negotiation.resize)
-
-    def give_up(self, timeout_s: float) -> None:
-        """Call an expansion off whose newcomers have not come."""
-        if self.negotiation.resize:
-            why = f"its newcomers did not come within the {timeout_s:g} s of job.check()"
-            self.negotiation.confirm(self.negotiation.resize, self.now, why)

@@ -140,6 +140,20 @@ def test_a_question_that_nobody_gave_up_is_given_up_by_the_next(pair: Pair) -> N
     assert pair.negotiation.offer.size == 2
 
 
+def test_newcomers_that_a_question_before_has_asked_for_are_none_of_the_next(pair: Pair) -> None:
+    first = pair.ask(Bounds(6, 6))
+    pair.all()
+    assert not first.answered()
+    pair.all()
+    second = pair.ask(Bounds(1, 2))
+    assert not second.answered()
+    pair.all()
+    assert second.answered()
+    assert pair.negotiation.offer.size == 2
+    pair.all()
+    assert pair.words() == ["Want", "Accept", "Get", "Failed", "Want", "Accept"]
+
+
 def test_a_drain_is_followed_whatever_was_given_up(pair: Pair) -> None:
     pair.ask(Bounds(6, 6)).give_up("too late")
     pair.up.popleft()

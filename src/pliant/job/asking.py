@@ -23,7 +23,7 @@ class Asking:
         self._bounds = bounds
         self._prefers = prefers
         self._sent = False
-        negotiation.forget("the job asks for something else by now")
+        negotiation.forget(now, "the job asks for something else by now")
 
     def ask(self) -> None:
         """Send it, unless the scheduler has made an offer or owes the answer to a question before."""
@@ -43,6 +43,4 @@ class Asking:
     def give_up(self, why: str) -> None:
         """Nothing is to come of it any more: an expansion whose newcomers have not come is called off, and what the
         scheduler still answers is declined."""
-        if self.negotiation.resize:
-            self.negotiation.confirm(self.negotiation.resize, self.now, why)
-        self.negotiation.forget(why)
+        self.negotiation.forget(self.now, why)

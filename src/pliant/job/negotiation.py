@@ -276,13 +276,17 @@ class Negotiation:
         self._asked = True
         return True
 
-    def forget(self, why: str) -> None:
-        """What comes as the answer to a Want that is out is not wanted any more: it is declined, for that reason.
+    def forget(self, now: Situation, why: str) -> None:
+        """What was asked for is not wanted any more: an offer that was accepted and has not begun fails, for that
+        reason, and one that comes as the answer to a Want that is out is declined.
 
         Nothing tells whose answer a message is, so the next Want is sent when that has come.
         """
         if self._asked:
             self._unwanted = self._unwanted or why
+        elif isinstance(self._open, Offer) and not self._committed:
+            self._broken = self._broken or why
+            self.answer(now)
 
     # ---- decisions ----------------------------------------------------------------------------------
 

@@ -165,8 +165,8 @@ class TapedNegotiation(Negotiation):
             lambda: super(TapedNegotiation, self).want(epoch, bounds, keep, prefers),
         )
 
-    def forget(self, why: str) -> None:
-        self._tape.call("forget", [why], lambda: super(TapedNegotiation, self).forget(why))
+    def forget(self, now: Situation, why: str) -> None:
+        self._tape.call("forget", [now, why], lambda: super(TapedNegotiation, self).forget(now, why))
 
     def leaving(self, members: Sequence[int]) -> tuple[int, ...]:
         return self._tape.call("leaving", [members], lambda: super(TapedNegotiation, self).leaving(members))
@@ -204,7 +204,7 @@ _TYPES: dict[str, tuple[object, ...]] = {
     "confirm": (int, Situation, str),
     "leaving": (tuple[int, ...],),
     "want": (int, Bounds, bool, bool),
-    "forget": (str,),
+    "forget": (Situation, str),
     "done": (Done,),
     "begin": (int,),
     "end": (int,),

@@ -130,7 +130,7 @@ def test_an_expansion_beside_the_steps_is_done_while_there_are_steps_for_it(root
 
 def test_newcomers_with_other_arrays_are_not_joined(root: Root) -> None:
     root.hear(GROW, m.Value(1, "r1/joined", "nothing"))
-    assert root.negotiation.decide(now()).action is Action.NONE
+    assert root.negotiation.decide(now()).action is Action.NO_ACTION
     assert root.words() == ["Failed the newcomers registered nothing, the job has arrays"]
 
 
@@ -364,8 +364,8 @@ class Talk:
         negotiation, now = self.root.negotiation, self.now()
         negotiation.answer(now)
         beside = negotiation.finish(now, there=self.data.draw(st.booleans()))
-        decision = negotiation.decide(now) if beside.action is Action.NONE else beside
-        if decision.action is Action.NONE:
+        decision = negotiation.decide(now) if beside.action is Action.NO_ACTION else beside
+        if decision.action is Action.NO_ACTION:
             return
         self.deliver(self.data.draw(st.integers(0, len(self.down))))
         if not negotiation.confirm(decision.resize, self.now(), self.data.draw(st.sampled_from(["", "no"]))):
@@ -442,7 +442,7 @@ def test_nothing_that_comes_is_an_exception_and_no_offer_stays_without_an_answer
         root.negotiation.answer(where)
         if (
             decision := root.negotiation.decide(where)
-        ).action is not Action.NONE and root.negotiation.confirm(decision.resize, now(data.draw(left_))):
+        ).action is not Action.NO_ACTION and root.negotiation.confirm(decision.resize, now(data.draw(left_))):
             root.negotiation.leaving(MEMBERS)
             root.negotiation.done(m.Done(0, decision.resize, 0))
     root.negotiation.end(0)

@@ -12,7 +12,6 @@ _PACK = struct.Struct("<BxHI")
 class Action(IntEnum):
     """``FINISH``: what is left of an expansion whose constant data have moved beside the steps."""
 
-    NONE = 0
     NO_ACTION = 0
     EXPAND = 1
     SHRINK = 2
@@ -24,7 +23,7 @@ class Action(IntEnum):
 class Decision(NamedTuple):
     """What the root decided, the lag of the next check, and the resize it belongs to (0 for none)."""
 
-    action: Action = Action.NONE
+    action: Action = Action.NO_ACTION
     lag: int = 1
     resize: int = 0
 

@@ -183,7 +183,7 @@ class Loop:
         if due:
             decision = self._checks.read()
             self._lag = decision.lag
-            if decision.action is not Action.NONE:
+            if decision.action is not Action.NO_ACTION:
                 self._resize(decision)
             self._checks.post(self._step, self._lag, self._decide())
 

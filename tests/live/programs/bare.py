@@ -89,7 +89,7 @@ def lead(
         now = Situation(state.epoch, tuple(state.members), 100, 1, 8, f"at {state.epoch + 1}")
         negotiation.answer(now)
         decision = negotiation.decide(now)
-        if decision.action is not Action.NONE and negotiation.confirm(decision.resize, now):
+        if decision.action is not Action.NO_ACTION and negotiation.confirm(decision.resize, now):
             # The others have come to this epoch: none can miss what is left for the next.
             connection.fetch(state.epoch, [f"here/{each}" for each in state.members[1:]], "the others")
             gone = negotiation.leaving(state.members)

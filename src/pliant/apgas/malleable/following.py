@@ -291,7 +291,7 @@ class Following:
             self._change = _Change(self._prepared, decision.resize, count, now.time)
             self._change.places = negotiation.newcomers
             self._orders.append(PreGrow(decision.resize, count))
-        elif decision.action is not Action.NONE:
+        elif decision.action is not Action.NO_ACTION:
             self._begin_shrink(decision.resize, now)
 
     def _situation(self, _now: View) -> Situation:

@@ -335,7 +335,7 @@ class MalleableRank(Admitting):
             return
         decision = yield from self._read()
         self.lag = decision.lag
-        if decision.action is not Action.NONE:
+        if decision.action is not Action.NO_ACTION:
             yield from self._resize(decision)
             if self.released:
                 return

@@ -40,7 +40,13 @@ def test_newcomers_that_are_late_are_called_off_and_the_job_is_as_before(start: 
     ("how", "told"),
     [
         ("bounds", "job.check() differs in its arguments"),
-        ("action", "the last check said NONE"),
+        ("action", "the last check said NO_ACTION"),
+        pytest.param("time", "job.check() differs in its arguments", marks=pytest.mark.long),
+        pytest.param(
+            "nothing",
+            "job.resize(None): the last check said NO_ACTION; pass what job.check() returned",
+            marks=pytest.mark.long,
+        ),
         pytest.param("kinds", "rank 0 is at job.check(), rank 1 at job.icheck()", marks=pytest.mark.long),
         pytest.param(
             "forgotten",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from enum import IntEnum
-from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -19,7 +18,7 @@ from pliant.job.asking import Asking
 from pliant.job.decisions import Action, Decision
 from pliant.job.negotiation import Situation
 from pliant.model.errors import PliantError
-from pliant.model.jobs import Bounds
+from pliant.mpi.arguments import Wish
 from pliant.mpi.context import Context, Snapshot
 from pliant.mpi.errors import Released
 from pliant.mpi.inhibitor import Inhibitor
@@ -49,25 +48,6 @@ CALLS = {
     Kind.CHECK: "job.check()", Kind.RESIZE: "job.resize()", Kind.END: "the end of the block",
     Kind.ICHECK: "job.icheck()",
 }  # fmt: skip
-
-
-class Wish(NamedTuple):
-    """What a check was called with, in nodes; 0: what the job allows."""
-
-    min: int = 0
-    max: int = 0
-    factor: int = 0
-    preferred: int = 0
-
-    def within(self, allowed: Bounds) -> Bounds:
-        """The bounds to ask for. ValueError if none of the sizes that are ``allowed`` is in them."""
-        wish = Bounds(self.min or allowed.min, self.max or allowed.max, self.factor or 1, self.preferred)
-        if wish.intersect(allowed) is None:
-            by = f", by factor {wish.factor}" if wish.factor > 1 else ""
-            raise ValueError(
-                f"job.check: none of the job's sizes ({allowed.describe()}) is from {wish.min} to {wish.max} nodes{by}"
-            )
-        return wish
 
 
 class Agreement:
@@ -137,7 +117,7 @@ class Own:
         self._calls = begin.step - 1
         self._context.go_on()
 
-    def _say(self, kind: Kind, *arguments: int, word: int = 0) -> Agreement:
+    def _say(self, kind: Kind, *arguments: float, word: int = 0) -> Agreement:
         context = self._context
         details = (self._calls, crc32(repr(arguments).encode()), crc32(self._signature.encode()))
         return Agreement(context.joined("the job").own, kind, *details, word=word)
@@ -183,13 +163,14 @@ class Own:
         """Compare the call on all ranks, and ask the scheduler meanwhile: nothing comes of it where they differ."""
         context = self._context
         if self._decision.action is not Action.NO_ACTION:
-            self._unfollowed(kind, wish)
+            self._unfollowed(kind, wish, timeout_s)
         self._calls += 1
         now = time.perf_counter()
         word = self._inhibitor.look(now) if context.speaks else 0
-        agreement = self._say(kind, *wish, word=word)
+        agreement = self._say(kind, *wish, timeout_s, word=word)
+        allowed = context.bounds if context.agreed is None else context.agreed
         try:
-            bounds = wish.within(context.bounds if context.agreed is None else context.agreed)
+            bounds = wish.within(allowed, f"job.{kind.name.lower()}")
         except ValueError:
             self._compare(agreement)  # where others have asked for something else they are told that
             raise
@@ -218,10 +199,10 @@ class Own:
                 hold(context, self._situation(), self._inhibitor.rest_s(time.perf_counter()))
         return True
 
-    def _unfollowed(self, kind: Kind, wish: Wish) -> None:
+    def _unfollowed(self, kind: Kind, wish: Wish, timeout_s: float) -> None:
         """PliantError on all ranks: the resize that was said has not been done."""
         self._calls += 1
-        self._compare(self._say(kind, *wish))
+        self._compare(self._say(kind, *wish, timeout_s))
         raise PliantError(
             f"the check before said {self._decision.action.name}, and job.resize() was not called: call it "
             f"before the next {CALLS[kind]}"
@@ -335,8 +316,9 @@ class Own:
         self._say(Kind.RESIZE, action).read(context.wait)
         decision = self._decision
         if action is Action.NO_ACTION or action is not decision.action:
+            given = action.name if isinstance(action, Action) else repr(action)
             raise PliantError(
-                f"job.resize({action.name}): the last check said {decision.action.name}; pass what job.check() "
+                f"job.resize({given}): the last check said {decision.action.name}; pass what job.check() "
                 "returned, once, and nothing if that is NO_ACTION"
             )
         self._decision = Decision()

@@ -10,6 +10,7 @@ from math import ceil, inf
 from typing import NamedTuple
 
 from pliant.job import environment
+from pliant.mpi import arguments
 
 MOST = 1 << 20
 """Calls between two looks."""
@@ -23,11 +24,12 @@ class Period(NamedTuple):
 
 
 def period(seconds: float, steps: int) -> Period:
-    """What the program asked for, or what the environment says in its place. ValueError for what cannot be."""
-    if not 0 <= seconds < inf:
-        raise ValueError(f"inhibit={seconds}: it must be a number of seconds, 0 or more")
-    if steps < 0:
-        raise ValueError(f"inhibit_steps={steps}: it must be a whole number, 0 or more")
+    """What the program asked for, or what the environment says in its place. ValueError for what cannot be, TypeError
+    for what is no number."""
+    call = "mpi.malleable"
+    if (seconds := arguments.seconds(call, "inhibit", seconds)) == inf:
+        raise ValueError(f"{call}(inhibit={seconds}): it must be a number of seconds, not an endless one")
+    steps = arguments.count(call, "inhibit_steps", steps)
     told_s, told_steps = environment.inhibit_s(), environment.inhibit_steps()
     return Period(seconds if told_s is None else told_s, steps if told_steps is None else told_steps)
 

@@ -18,6 +18,7 @@ from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds
 from pliant.model.speedup import Model
 from pliant.mpi import dmr
+from pliant.mpi.arguments import Wish, seconds, whole
 from pliant.mpi.context import MAX_NODES, Context, Value
 from pliant.mpi.data.arrays import Array
 from pliant.mpi.data.movable import Movable
@@ -230,7 +231,7 @@ class Job:
 
     def request(self, *, min: int = 0, max: int = 0, keep: bool = False) -> None:  # noqa: A002 - the protocol's words
         """Ask the scheduler for at least ``min`` and at most ``max`` nodes (0: what the job allows), from within the
-        ``steps()`` loop; all ranks call it alike.
+        ``steps()`` loop; all ranks call it alike, and what rank 0 asks for counts: nobody compares.
 
         What is granted comes as any other resize, between two steps; where no agent is, nothing follows. The job goes
         to the allowed size within these bounds that is nearest to the present one: paper 3, section 4.1. Where that
@@ -248,11 +249,7 @@ class Job:
                 "job.request() asks for other nodes from within the steps() loop: call it there"
             )
         allowed = context.bounds if context.agreed is None else context.agreed
-        wish = Bounds(min or allowed.min, max or allowed.max)
-        if not allowed.nearest(allowed.min, wish.min, wish.max):
-            raise ValueError(
-                f"job.request: none of the job's sizes ({allowed.describe()}) is from {wish.min} to {wish.max} nodes"
-            )
+        wish = Wish.of("job.request", min, max).within(allowed, "job.request")
         self._loop.request(wish, keep=keep)
 
     # ---- a loop of the program's own ----------------------------------------------------------------
@@ -272,12 +269,13 @@ class Job:
         The bounds are in nodes (0: what the job allows). Waits for the answer for up to ``timeout_s`` seconds, and
         for an expansion until the newcomers are there: those that come later are called off. What is returned goes to
         :meth:`resize`, unless it is NO_ACTION, as it is at once where no agent is, and at a newcomer's first check.
-        Raises ValueError for bounds that hold no allowed size, and PliantError on all ranks if they do not call it
-        alike.
+        Raises ValueError for bounds that hold no allowed size, TypeError for what is no number, and PliantError on all
+        ranks if they do not call it alike.
         """
-        wish = dmr.Wish(min, max, factor, preferred)
-        own = self._asking(wish)
-        return Action.NO_ACTION if own is None else own.check(wish, timeout_s)
+        wish = Wish.of("job.check", min, max, factor, preferred)
+        limit_s = seconds("job.check", "timeout_s", timeout_s)
+        own = self._asking(wish, "job.check")
+        return Action.NO_ACTION if own is None else own.check(wish, limit_s)
 
     def icheck(
         self,
@@ -291,20 +289,21 @@ class Job:
         """As :meth:`check`, but ask and go on: what comes of it is returned by the next call of this or of
         :meth:`check`, or by a later one if it takes longer, an expansion when its newcomers are there. Nothing else is
         asked before that. At the first call it is NO_ACTION."""
-        wish = dmr.Wish(min, max, factor, preferred)
-        own = self._asking(wish)
-        return Action.NO_ACTION if own is None else own.icheck(wish, timeout_s)
+        wish = Wish.of("job.icheck", min, max, factor, preferred)
+        limit_s = seconds("job.icheck", "timeout_s", timeout_s)
+        own = self._asking(wish, "job.icheck")
+        return Action.NO_ACTION if own is None else own.icheck(wish, limit_s)
 
     @property
     def asked(self) -> bool:
         """Whether the last check was none that the inhibitor answered."""
         return self._own is None or self._own.asked
 
-    def _asking(self, wish: dmr.Wish) -> dmr.Own | None:
+    def _asking(self, wish: Wish, call: str) -> dmr.Own | None:
         if self._own is not None and self._context.team is not None:
             return self._own
         if self._context.place is None:
-            wish.within(self._context.bounds)
+            wish.within(self._context.bounds, call)
             self._alone()
             return None
         return self._loop_of_its_own()
@@ -430,16 +429,18 @@ def malleable(  # noqa: PLR0913 - each has a default
     ``preferred`` is the size it would rather have (0: ``min``); without ``max`` only the rows of its arrays
     limit it. What the submission allows is intersected with this. Without an agent the program runs at the size
     it was started with, alone or under mpiexec.
-    Raises ValueError for bounds that contradict each other, and PliantError in a program that has had a block:
-    one after it or inside it is refused, with an agent and without; and for variables that cannot be read.
+    Raises ValueError for bounds that contradict each other, TypeError for what is no number, and PliantError in a
+    program that has had a block: one after it or inside it is refused, with an agent and without; and for variables
+    that cannot be read.
     """
-    bounds = Bounds(min, MAX_NODES if max is None else max, factor, preferred)
+    given = {"min": min, "max": MAX_NODES if max is None else max, "factor": factor, "preferred": preferred}
+    bounds = Bounds(**{name: whole("mpi.malleable", name, value) for name, value in given.items()})
+    inhibits = period(inhibit, inhibit_steps)
     if _blocks:
         raise PliantError(ONE_BLOCK)
     _blocks.append(bounds)
     limit_s = environment.deadline_s()
     environment.redistribution()  # what is wrong there is told before anything has been computed
-    inhibits = period(inhibit, inhibit_steps)
     context = enter(bounds, limit_s)
     context.inhibit = inhibits
     return Job(context)

@@ -38,6 +38,10 @@ def main(how: str) -> None:
         try:
             if how == "bounds":
                 job.check(min=1 + rank)
+            elif how == "time":
+                job.check(timeout_s=1.0 + rank)
+            elif how == "nothing":
+                job.resize(None)  # type: ignore[arg-type]
             elif how == "action":
                 job.resize(mpi.Action.EXPAND)
             elif how == "kinds" and rank == 0:

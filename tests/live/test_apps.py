@@ -65,7 +65,7 @@ def test_the_results_are_right_when_the_scheduler_has_resized_the_jobs(
     lines = {app: f"{options} --min 1 --factor 1" for app, options in APPS.items()}
     jobs = [
         job(
-            app, f"python {PROGRAMS / 'held.py'} {app} {line}", "{ min = 1, max = 3 }", walltime=600,
+            app, f"env PLIANT_INHIBIT=0 python {PROGRAMS / 'held.py'} {app} {line}", "{ min = 1, max = 3 }", walltime=600,
             verify=f"python -m pliant.apps.{app} {line} --serial",
         )
         for app, line in lines.items()

@@ -88,8 +88,8 @@ def test_all_ways_have_the_same_jobs_at_the_same_times() -> None:
             assert ("--check" in job.command) is (way != FIXED)
             if way != FIXED:
                 assert job.command[job.command.index("--check") + 1] == way
-                period = {} if job.name.endswith("n-body") else {"PLIANT_INHIBIT": "0.15"}
-                assert job.env == period
+            period = {"PLIANT_INHIBIT": "0" if way == FIXED else "0.15"}
+            assert job.env == ({} if job.name.endswith("n-body") else period)
     programs = {job.name.partition("-")[2] for job in batches[FIXED].jobs}
     assert programs == set(measured.PROGRAMS)
     other = measured.batch(20, 8, Scale(0.01), FIXED, "dmr-wide")

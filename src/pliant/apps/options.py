@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pliant.apps import checked
 from pliant.model.speedup import Model, scaled
@@ -38,20 +38,21 @@ def parser(program: str, about: str | None) -> argparse.ArgumentParser:
         "--check",
         choices=checked.WAYS,
         default="",
-        help="a loop that asks the scheduler before each step, and waits "
-        "for the answer or uses it at the next",
+        help="a loop that asks the scheduler before each step that its inhibitor (Table 1's, or PLIANT_INHIBIT) lets, "
+        "and waits for the answer or uses it at the next",
     )
     add("--serial", action="store_true", help="compute with NumPy alone, without MPI")
     add("--min", type=int, default=row.min, help="fewest nodes (default %(default)s)")
     add("--max", type=int, default=row.max, help="most nodes (default %(default)s)")
     add("--factor", type=int, default=FACTOR, help="sizes are min * factor^k (default %(default)s); 1: all")
     add("--preferred", type=int, default=row.preferred, help="preferred nodes (default %(default)s; 0: min)")
+    made.set_defaults(inhibit=row.inhibit_s)  # PLIANT_INHIBIT says another
     return made
 
 
-def bounds(options: argparse.Namespace) -> dict[str, int]:
-    """What ``mpi.malleable`` takes."""
-    return {name: getattr(options, name) for name in ("min", "max", "factor", "preferred")}
+def bounds(options: argparse.Namespace) -> dict[str, Any]:
+    """What ``mpi.malleable`` takes: the sizes, and for how long the program does not look at the scheduler again."""
+    return {name: getattr(options, name) for name in ("min", "max", "factor", "preferred", "inhibit")}
 
 
 def turns(job: Job, options: argparse.Namespace) -> Iterator[int]:

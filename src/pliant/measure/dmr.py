@@ -73,7 +73,8 @@ def _job(number: int, program: str, at: float, scale: Scale, way: str) -> JobSpe
     words = ("python", "-m", f"pliant.apps.{name}", *size, "--steps", str(scale.steps(program)))
     sizes = [f"--{key}={getattr(bounds, key)}" for key in ("min", "max", "factor", "preferred")]
     check = () if way == FIXED else ("--check", way)
-    inhibit_s = TABLE1[program].inhibit_s * scale.times
+    row_s = TABLE1[program].inhibit_s
+    inhibit_s = 0.0 if way == FIXED else row_s * scale.times  # a fixed job has nothing to look for
     return JobSpec(
         name=f"{number}-{program}",
         nodes=Bounds.exactly(bounds.max) if way == FIXED else bounds,
@@ -81,7 +82,7 @@ def _job(number: int, program: str, at: float, scale: Scale, way: str) -> JobSpe
         submit_s=at,
         command=(*words, "--pace", f"{scale.times:g}/{NODE}", *sizes, *check),
         verify=(*words, "--serial"),
-        env={"PLIANT_INHIBIT": f"{inhibit_s:g}"} if inhibit_s and way != FIXED else {},
+        env={"PLIANT_INHIBIT": f"{inhibit_s:g}"} if row_s else {},
         walltime_s=WALLTIME_S,
     )
 

@@ -304,13 +304,13 @@ def test_promises_are_those_of_easy_and_are_kept() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(elastic_jobs, settings_, st.booleans())
+@given(elastic_jobs, settings_, st.booleans(), st.sampled_from([150.0, 400.0]), st.integers(0, 99))
 def test_a_restart_loses_nothing_where_nodes_are_lost(
-    jobs: list[SimJob], options: Settings, requeue: Literal[True, False]
+    jobs: list[SimJob], options: Settings, requeue: Literal[True, False], mtbf_s: float, seed: int
 ) -> None:
     def told(policy: p.Policy) -> list[r.Record]:
         records: list[r.Record] = []
-        failures = Failures(Drawn(400.0, 20.0, seed=3), requeue=requeue)
+        failures = Failures(Drawn(mtbf_s, 20.0, seed=seed), requeue=requeue)
         simulate(jobs, 24, policy, Conditions(options, failures=failures), records.append)
         return list(memories_whole(records))
 

@@ -24,7 +24,7 @@ from pliant.policy.entitled.terms import Terms
 from pliant.policy.registry import make
 from pliant.policy.view import Policy
 from pliant.sim.simulator import Conditions, simulate
-from pliant.testing.policies.properties import Forgetful
+from pliant.testing.policies.properties import Forgetful, memories_whole
 from pliant.workloads.failures import Down, Failures
 from pliant.workloads.job import SimJob
 
@@ -104,6 +104,23 @@ def test_no_pass_is_made_between_the_loss_of_a_node_and_the_end_of_its_job(polic
     simulate(jobs, 4, make(policy), Conditions(FREE, failures=down), records.append)
     started = {each.job: each.at for each in records if isinstance(each, r.JobStarted)}
     assert started == {1: 0.0, 3: 10.0, 4: 210.0, 2: 1000.0}
+
+
+def test_a_restart_between_a_loss_and_the_pass_that_follows_decides_alike() -> None:
+    """In that pass the first job has ended as well, before the second node was lost: who began virtually then had all
+    nodes, also for a policy that knows only what it remembers and the cluster as it is now."""
+    elastic = JobSpec(
+        name="b", nodes=Bounds(2, 6, preferred=6), job_class=JobClass.MALLEABLE, walltime_s=45.0
+    )
+    jobs = [SimJob(JobSpec(name="a", nodes=Bounds.exactly(3), walltime_s=90.0), 45.0), SimJob(elastic, 45.0)]
+    down = Failures(listed=(Down(2, 17.7, 1017.7), Down(1, 48.5, 1048.5)))
+
+    def told(policy: Policy) -> list[r.Record]:
+        records: list[r.Record] = []
+        simulate(jobs, 6, policy, Conditions(Settings(cooldown_s=0.0), failures=down), records.append)
+        return list(memories_whole(records))
+
+    assert told(Forgetful(Entitled)) == told(Entitled())
 
 
 def test_a_policy_that_is_used_again_knows_nothing_of_the_jobs_of_before() -> None:

@@ -24,7 +24,7 @@ from pliant.model.errors import PliantError
 from pliant.mpi.data.boxes import boxes
 from pliant.mpi.data.delivery import BALANCED, TAGS_EACH, Stage, Tagged, unlike
 from pliant.mpi.data.fetching import Offer
-from pliant.mpi.data.movable import Parcel
+from pliant.mpi.data.movable import Copy, Parcel, Parcels, checked
 from pliant.mpi.data.shared import read_memory, runs_of
 from pliant.mpi.data.verify import checksum
 from pliant.plan.data.methods import MoveMethod, best
@@ -478,6 +478,7 @@ def test_what_a_rank_expects_is_what_the_other_sends_or_it_is_said_of_what_it_is
             "of 'b' rank 0 sends 8 bytes in 1 parts to rank 1, which expects 9 bytes in 1",
         ),
         (([], []), ([7], []), "of 'b' rank 1 sends 7 bytes in 1 parts to rank 0, which expects 0 bytes in 0"),
+        (([0, 8], []), ([], [8, 0]), ""),  # what is empty need not be named on both sides
     ):
         sends, receives = zip(mine, theirs, strict=True)
         stages = [
@@ -486,6 +487,23 @@ def test_what_a_rank_expects_is_what_the_other_sends_or_it_is_said_of_what_it_is
         balance = sum(each.balance(rank) for rank, each in enumerate(stages)) % BALANCED
         assert (balance == 0) == (said == "")
         assert unlike([each.lengths() for each in stages], ["a", "b"]) == said
+
+
+@pytest.mark.parametrize("peer", [1, True, np.int64(1)])
+def test_a_stage_may_be_made_of_whatever_can_be_iterated_over_once(peer: int) -> None:
+    data = np.arange(4.0)
+    made = checked(
+        Parcels(
+            (Parcel(peer, each) for each in [data]),  # type: ignore[arg-type]
+            map(Parcel, [peer], [data]),  # type: ignore[arg-type]
+            (Copy(each, each) for each in [data]),  # type: ignore[arg-type]
+        ),
+        2,
+    )
+    assert [[each.peer for each in some] for some in (made.sends, made.receives)] == [[1], [1]]
+    assert [type(each.peer) for each in (*made.sends, *made.receives)] == [int, int]
+    assert [each.view is data for each in (*made.sends, *made.receives)] == [True, True]
+    assert [(old is data, new is data) for old, new in made.copies] == [(True, True)]
 
 
 SHORTER = """

@@ -213,6 +213,25 @@ def outcomes(report: str) -> list[tuple[str, str]]:
     return [(run["name"], run["jobs"][0]["state"]) for run in runs]
 
 
+@pytest.mark.parametrize("kill", [False, True])
+def test_a_pass_follows_each_end_also_behind_one_at_its_limit(*, kill: bool) -> None:
+    """c takes the two nodes that are free when one of the others has ended."""
+    shape = JobSpec(
+        name="c", nodes=Bounds(1, 4, preferred=4), job_class=JobClass.MOLDABLE, walltime_s=20.0, submit_s=1.0,
+        model=Amdahl(10.0),
+    )  # fmt: skip
+    b = JobSpec(name="b", nodes=Bounds.exactly(2), walltime_s=10.0, kill=kill)
+    jobs = [SimJob(b, 10.0), SimJob(JobSpec(name="a", nodes=Bounds.exactly(2), walltime_s=20.0), 10.0)]
+    found = records_of(
+        [*jobs, SimJob(shape)],
+        make("easy", "free"),
+        nodes=4,
+        instant=Instant.ELASTISIM,
+        settings=Settings(cost=INSTANT),
+    )
+    assert [len(each.nodes) for each in found if isinstance(each, r.JobStarted)] == [2, 2, 2]
+
+
 def test_both_runs_of_a_comparison_treat_a_walltime_alike(tmp_path: Path) -> None:
     path = tmp_path / "batch.toml"
     path.write_text(BATCH)

@@ -37,8 +37,8 @@ class Clock:
         ] = []
         self._order = 0
         self._events: list[e.Event] = []
-        self._in_time = False
-        """Whether somebody is done now who would be ended now."""
+        self._in_time: set[int] = set()
+        """Who would be ended now and is done now, but has not been told to be."""
         self._happen = {
             Instant.TOGETHER: self._together,
             Instant.PYSS: self._in_pyss_order,
@@ -106,7 +106,7 @@ class Clock:
         while heap and heap[0][0] <= now:
             _, _, happen, run, turn = heappop(heap)
             happen(run, turn)
-            if not self._in_time:  # else the first call would end those who are done a call later
+            if not self._in_time:  # else this call would end those who are done a call later
                 self._tell()
         if self._breakdowns.at <= now:
             self._break_down()

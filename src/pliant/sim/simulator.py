@@ -139,7 +139,8 @@ class Simulator(Clock):
     def go_on(self) -> None:
         """All that happens at ``next``. Raises PolicyError if this goes on for ever."""
         self._now = self.next
-        self._in_time = self._wake <= self._now and self.core.state.limited > 0 and self._is_in_time()
+        if self._wake <= self._now and self.core.state.limited:
+            self._in_time = self._are_in_time()
         self._happen()
         self._look_ahead()
 
@@ -345,10 +346,10 @@ class Simulator(Clock):
         else:
             self._over(run, 0)
 
-    def _is_in_time(self) -> bool:
-        """Whether somebody is done just when its walltime is over. Both are sums of the same times, each in an order of
-        its own: what differs by no more than rounding is one instant."""
-        now, found = self._now, False
+    def _are_in_time(self) -> set[int]:
+        """Who is done just when its walltime is over. Both are sums of the same times, each in an order of its own:
+        what differs by no more than rounding is one instant."""
+        now, found = self._now, set[int]()
         for end, number, job in self.core.state.running:
             if end > now:
                 break
@@ -357,13 +358,14 @@ class Simulator(Clock):
                 continue
             done = run.since + run.lasts(run.whole) + self._ending_s
             if done <= now + ROUNDING_S + ROUNDING * now:
-                found = True
+                found.add(number)
                 if done > now:
                     self._at(now, self._finish, run)
         return found
 
     def _over(self, run: RunningJob, exit_code: int, *, requeue: bool = False) -> None:
         run.turn += 1
+        self._in_time.discard(run.number)
         del self._runs[run.number]
         self._ended += not requeue
         if self._followers and not requeue:

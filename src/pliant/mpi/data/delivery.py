@@ -67,12 +67,13 @@ class Stage(NamedTuple):
         return total % BALANCED
 
     def lengths(self) -> tuple[Lengths, Lengths]:
-        """The bytes of each message that is sent, and of each that is expected."""
+        """The bytes of each message that is sent, and of each that is expected; empty ones are none."""
         sent: Lengths = {}
         received: Lengths = {}
         for found, parts in ((sent, self.sends), (received, self.receives)):
             for tag, parcel in parts:
-                found.setdefault((tag, parcel.peer), []).append(parcel.view.nbytes)
+                if length := parcel.view.nbytes:
+                    found.setdefault((tag, parcel.peer), []).append(length)
         return sent, received
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from operator import index
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -57,20 +58,29 @@ class Parcels(NamedTuple):
 
 
 def checked(parcels: object, ranks: int) -> Parcels:
-    """A stage that a move has made, between so many ranks; TypeError or ValueError if it is none."""
+    """A stage that a move has made, between so many ranks; TypeError or ValueError if it is none. What it iterates
+    over is gone through once."""
     if not isinstance(parcels, Parcels):
         raise TypeError(f"move() made {parcels!r:.60} where a stage is an mpi.Parcels")
-    for each in (*parcels.sends, *parcels.receives):
-        if not isinstance(each, Parcel) or not isinstance(each.view, np.ndarray):
-            raise TypeError(f"move() made {each!r:.60} where an mpi.Parcel(peer, array) is sent or received")
-        if not 0 <= each.peer < ranks:
-            raise ValueError(f"move() made a parcel for rank {each.peer} of {ranks}")
-    for old, new in parcels.copies:
+    copies = tuple(parcels.copies)
+    for old, new in copies:
         if (old.shape, old.dtype) != (new.shape, new.dtype):
             raise ValueError(
                 f"move() made a copy of shape {old.shape} and {old.dtype} into {new.shape} and {new.dtype}"
             )
-    return parcels
+    sends, receives = (
+        tuple([_parcel(each, ranks) for each in several]) for several in (parcels.sends, parcels.receives)
+    )
+    return Parcels(sends, receives, copies)
+
+
+def _parcel(parcel: object, ranks: int) -> Parcel:
+    if not isinstance(parcel, Parcel) or not isinstance(parcel.view, np.ndarray):
+        raise TypeError(f"move() made {parcel!r:.60} where an mpi.Parcel(peer, array) is sent or received")
+    peer = int(index(parcel.peer))
+    if not 0 <= peer < ranks:
+        raise ValueError(f"move() made a parcel for rank {peer} of {ranks}")
+    return parcel if type(parcel.peer) is int else parcel._replace(peer=peer)
 
 
 class Movable(ABC):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -64,11 +65,15 @@ class Sums:
 
 def _whole(checksum: object) -> int:
     """It, if it is one; ValueError if not."""
-    if not isinstance(checksum, int | np.integer) or not 0 <= checksum < SUM:
+    try:
+        whole = int(index(checksum))  # type: ignore[arg-type]  # whatever a program's own movable says
+    except TypeError:
+        whole = -1
+    if not 0 <= whole < SUM:
         raise ValueError(
             f"checksum() said {checksum!r:.60}, and has to say a whole number from 0 to 2^64 - 1"
         )
-    return int(checksum)
+    return whole
 
 
 def checksum(data: NDArray[Any], index: Sequence[NDArray[np.uint64]], shape: Sequence[int]) -> int:

@@ -70,7 +70,9 @@ class Ledger:
                 ledger.schedule.place(entry)
         for job in view.queue:
             if job.id <= ledger.last and job.id not in ledger.entries:
-                ledger.entries[job.id] = _entry(job, view.total)
+                ledger.entries[job.id] = _entry(
+                    job, ledger.schedule.total
+                )  # what has changed since is to come
         ledger._take_up(memory, view.now)
         return ledger
 

@@ -74,6 +74,20 @@ def test_parts_of_a_job_may_stand_before_it() -> None:
     assert list(trace.parts) == [7, 7]
 
 
+def test_parts_of_which_no_line_has_the_whole_are_jobs_in_their_places() -> None:
+    lines = [LINE, job_line(number="8", status="3"), job_line(number="9"), job_line(status="4", submit="-1")]
+    trace = parse_swf(lines, "x.swf")
+    assert [(job.number, at) for job, at in zip(trace.jobs, trace.lines, strict=True)] == [
+        (7, 1),
+        (8, 2),
+        (9, 3),
+    ]
+    assert [(row.jobs, row.first, row.instead.partition(" ")[0]) for row in trace.unmapped] == [
+        (1, "7", "left"),
+        (1, "8", "each"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
@@ -104,8 +118,12 @@ def test_parts_of_a_job_may_stand_before_it() -> None:
             r"x\.swf:3: field submit is 19, and the job before was submitted at 20; .*sort -s -n -k 2",
         ),
         (
-            [LINE, job_line(number="8", status="2")],
-            r"x\.swf:2: field status is 2, so it is a part of job 8, which has no line for all of it",
+            [LINE, job_line(number="8", status="2", submit="-1")],
+            r"x\.swf:2: field status is 2, so it is a part of job 8, which has no line for all of it; and .* submit",
+        ),
+        (
+            [LINE, job_line(number="8", status="2", submit="40"), job_line(submit="30")],
+            r"x\.swf:3: field submit is 30, and the job before was submitted at 40",
         ),
     ],
 )

@@ -236,8 +236,8 @@ class Resizes:
         self._commands.append(c.Release(job.id, nodes))
 
     def _expect_back(self, job: Job) -> None:
-        """Its nodes are on their way back, and may be waited for."""
-        if self.state.cost.leave_s <= AT_ONCE_S:
+        """Its nodes are on their way back, and may be waited for; where passes have times of their own they are not."""
+        if self.state.cost.leave_s <= AT_ONCE_S and not self.state.settings.pass_interval_s:
             self._left[job.id] = self.state.now + AT_ONCE_S
 
     def _back_at_once(self) -> float:

@@ -64,13 +64,15 @@ class SwfJob(NamedTuple):
 
 class Trace(msgspec.Struct, frozen=True):
     """``header`` holds the ``; Key: value`` comments. Each job is in one of ``lines``. ``parts`` are the jobs, by their
-    numbers, of which other lines told parts."""
+    numbers, of which other lines told parts, and ``alone`` those of which no line tells the whole: their parts are
+    among ``jobs``."""
 
     source: str
     header: dict[str, str]
     jobs: list[SwfJob]
     lines: Sequence[int] = ()
     parts: Sequence[float] = ()
+    alone: Sequence[float] = ()
 
     @property
     def processors(self) -> int | None:
@@ -84,12 +86,16 @@ class Trace(msgspec.Struct, frozen=True):
     @property
     def unmapped(self) -> tuple[Unmapped, ...]:
         """What is in it and not simulated."""
-        if not self.parts:
-            return ()
-        lines = "1 line" if len(self.parts) == 1 else f"{len(self.parts):,} lines"
-        what = f"{lines} of parts of jobs, with a status of 2 to 4"
-        instead = "left out, as the job's own line has its whole run time"
-        return (Unmapped(what, instead, len(set(self.parts)), f"{self.parts[0]:.0f}"),)
+        found: list[Unmapped] = []
+        for numbers, of, instead in (
+            (self.parts, "jobs", "left out, as the job's own line has its whole run time"),
+            (self.alone, "jobs that no line has as a whole", "each is simulated as a job by itself"),
+        ):
+            if numbers:
+                lines = "1 line" if len(numbers) == 1 else f"{len(numbers):,} lines"
+                what = f"{lines} of parts of {of}, with a status of 2 to 4"
+                found.append(Unmapped(what, instead, len(set(numbers)), f"{numbers[0]:.0f}"))
+        return tuple(found)
 
     @property
     def began(self) -> float | None:
@@ -128,7 +134,8 @@ def parse_swf(lines: Iterable[str], source: str) -> Trace:
     """A trace from its lines. Times may have a fraction; fields may be missing at the end.
 
     A job that was swapped out in between has a line for all of it, and may have further ones for its parts, which come
-    without a time of submission: they say how that system worked, and are left out.
+    without a time of submission: they say how that system worked, and are left out. Logs use the status of such parts
+    for other things too: where no line has the whole, they are jobs.
     """
     header: dict[str, str] = {}
     jobs: list[SwfJob] = []
@@ -155,30 +162,47 @@ def parse_swf(lines: Iterable[str], source: str) -> Trace:
         if 2 <= job.status <= 4:
             parts[at] = job
             continue
-        if not (
-            latest <= job.submit <= LATEST_S
-            and -1 <= job.run < INFINITY
-            and -1 <= job.requested_time < INFINITY
-            and not (job.number % 1 or job.allocated % 1 or job.requested % 1 or job.user % 1)
-        ):
+        if not _can_be(job, latest):
             raise TraceError(f"{source}:{at}: {_wrong(job, latest)}")
         latest = job.submit
         jobs.append(job)
         numbers.append(at)
-    _check_parts(parts, jobs, source)
-    return Trace(source, header, jobs, numbers, [part.number for part in parts.values()])
+    if not parts:
+        return Trace(source, header, jobs, numbers)
+    told = {job.number for job in jobs}
+    alone = {at: part for at, part in parts.items() if part.number not in told}
+    jobs, lines_of = _with(alone, dict(zip(numbers, jobs, strict=True)), source)
+    left_out = [part.number for part in parts.values() if part.number in told]
+    return Trace(source, header, jobs, lines_of, left_out, [part.number for part in alone.values()])
 
 
-def _check_parts(parts: Mapping[int, SwfJob], jobs: Iterable[SwfJob], source: str) -> None:
-    """TraceError if one of ``parts``, by their lines, is of none of ``jobs``."""
-    told = {job.number for job in jobs} if parts else set()
-    for at, part in parts.items():
-        if part.number not in told:
+def _can_be(job: SwfJob, latest: float) -> bool:
+    """Whether its fields say a job that was submitted at ``latest`` or later."""
+    return (
+        latest <= job.submit <= LATEST_S
+        and -1 <= job.run < INFINITY
+        and -1 <= job.requested_time < INFINITY
+        and not (job.number % 1 or job.allocated % 1 or job.requested % 1 or job.user % 1)
+    )
+
+
+def _with(
+    alone: Mapping[int, SwfJob], jobs: Mapping[int, SwfJob], source: str
+) -> tuple[list[SwfJob], list[int]]:
+    """The jobs by their lines, with parts that are jobs by themselves, and those lines. TraceError for a part that can
+    be no job."""
+    every = sorted([*jobs.items(), *alone.items()])
+    latest = 0.0
+    for at, job in every:
+        if not _can_be(job, latest):
             raise TraceError(
-                f"{source}:{at}: field status is {part.status:g}, so it is a part of job {part.number:g}, which has no "
-                "line for all of it; give it one with status 0 or 1 and its whole run time, or give status -1 to what "
-                "is a job by itself"
+                f"{source}:{at}: field status is {job.status:g}, so it is a part of job {job.number:g}, which has no "
+                f"line for all of it; and it can be no job by itself: {_wrong(job, latest)}"
+                if at in alone
+                else f"{source}:{at}: {_wrong(job, latest)}"
             )
+        latest = job.submit
+    return [job for _, job in every], [at for at, _ in every]
 
 
 def _culprit(words: list[str]) -> str:

@@ -141,7 +141,7 @@ def test_programs_are_forked_from_a_warm_process_and_what_they_leave_is_found(li
     groups = count(1)
 
     def start(*words: str) -> tuple[int, str]:
-        """A group of job 7 starts and says whether it was forked: its process."""
+        """A group of job 7 starts and says whether it was forked: its process, when the agent knows that it is up."""
         group, out = next(groups), link.place.parent / "said"
         argv = (sys.executable, str(PROGRAMS / "says_hello.py"), *words)
         order = m.StartGroup(
@@ -152,6 +152,9 @@ def test_programs_are_forked_from_a_warm_process_and_what_they_leave_is_found(li
         started = link.hear(m.Started)
         assert isinstance(started, m.Started)
         until(lambda: out.read_text().endswith("\n"), "its word")
+        # Before that a warm process that is found to have ended is replaced at once.
+        while isinstance(hello := link.hear(m.Relay), m.Relay) and hello.group != group:
+            pass
         return started.pids[0], out.read_text().strip()
 
     def warm_process() -> int:

@@ -181,8 +181,7 @@ FIXED: tuple[Mutation, ...] = (
     _timer("cluster: proof", "live/cluster/nodes.py",
            "self.send(node, m.Prove(job, tuple(keep)))\n        "
            'self.later(("proof", job, node), PROOF_S)')._replace(after="self.send(node, m.Prove(job, tuple(keep)))"),
-    _timer("core: walltime", "core/core.py",
-           'self._end(job, JobState.TIMEOUT, f"walltime of {job.spec.estimate(job.size):.6g} s is over")'),
+    _timer("core: walltime", "core/core.py", "self._end(job, JobState.TIMEOUT, job.over_why(now))"),
     _timer("core: a resize that does not end", "core/resizes.py", "self._end(job, JobState.FAILED, why)"),
     Mutation(
         "no deadline: core: an answer",

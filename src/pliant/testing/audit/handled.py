@@ -234,7 +234,7 @@ class Handled:
 
     def _policy_asked(self, records: Sequence[r.Record]) -> None:
         """What may let a job start or change its size makes a pass in the same call, where there is something to
-        decide, or soon after where jobs have just left nodes."""
+        decide, or soon after where jobs have just left nodes, or are about to."""
         asked, self._asked = self._asked, self._world.asked
         cluster, state = self._world.head.cluster, self._world.head.cluster.core.state
         held = cluster.core.held or cluster.resuming or state.policy_failed or state.settings.pass_interval_s
@@ -243,7 +243,7 @@ class Handled:
             self._owed_pass = None
         elif news and self._owed_pass is None:
             self._owed_pass = self._world.clock.now
-        may_wait_s = amid_s(state) + LATE_S if state.dirty else 0.0
+        may_wait_s = amid + LATE_S if (amid := amid_s(state)) else 0.0
         if self._owed_pass is not None and self._world.clock.now > self._owed_pass + may_wait_s:
             raise Violation("stuck", f"the policy is not asked after {self._owed_pass:.3f} s: {news[:1]}")
 

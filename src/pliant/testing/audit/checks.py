@@ -56,9 +56,9 @@ LOSSES = frozenset({"rank killed", "newcomer killed", "agent killed", "places", 
 LATE_S = 1.0
 KEPT_OF_RUN, KEPT_OF_A_NODE = 120, 8
 """What a controller remembers at most when all has ended, and of each node."""
-KEPT, KEPT_OF_A_GROUP = 90, 6
-"""What an agent remembers at most where nothing goes on, and of each group that it ever had: that it is over, and what
-its job used."""
+KEPT, KEPT_OF_A_GROUP = 150, 6
+"""What an agent remembers at most where nothing goes on, with some programs for which it has a warm process, or has
+tried to have one in vain; and of each group that it ever had: that it is over, and what its job used."""
 
 
 class Checks:

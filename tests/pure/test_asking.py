@@ -165,41 +165,6 @@ def test_a_drain_is_followed_whatever_was_given_up(pair: Pair) -> None:
     assert (second.decision.action, pair.negotiation.offer.size) == (Action.SHRINK, 3)
 
 
-@pytest.mark.parametrize(
-    ("size", "new", "leaves", "bounds", "action"),
-    [
-        (6, 2, (), Bounds(1, 2), Action.NO_ACTION),
-        (3, 0, (), Bounds(4, 6), Action.NO_ACTION),
-        (3, 0, (), Bounds(2, 8, factor=2), Action.NO_ACTION),
-        (2, 0, (), Bounds(2, 8, factor=2), Action.SHRINK),
-        (3, 0, (), Bounds(1, 3), Action.SHRINK),
-        (4, 1, (0,), Bounds(1, 2), Action.MIGRATE),  # its size stays as it is
-    ],
-)
-def test_what_the_scheduler_offers_by_itself_is_declined_outside_of_what_the_question_asks_for(
-    pair: Pair, size: int, new: int, leaves: tuple[int, ...], bounds: Bounds, action: Action
-) -> None:
-    asking = pair.ask(bounds)
-    pair.side.receive(0, pair.up.popleft())  # its hello
-    groups = tuple(m.NewGroup(10 + number, "n", 1) for number in range(new))
-    pair.send(m.Offer(1, 0, size, 30.0, groups, leaves))  # it crosses the Want, and is its answer
-    pair.all()
-    over = asking.answered()
-    while not over and pair.up:
-        pair.all()
-        over = asking.answered()
-    assert over
-    assert asking.decision.action is action
-    pair.all()
-    if action is Action.NO_ACTION:
-        why = f"the job asks for {bounds.describe()} nodes now, not for {size}"
-        assert pair.heard[-1] == m.Decline(0, 1, why, late=True)
-    assert pair.words() == [
-        "Want",
-        *(["Decline"] if action is Action.NO_ACTION else ["Accept", *["Get"] * new]),
-    ]
-
-
 def test_newcomers_that_have_not_come_are_called_off(pair: Pair) -> None:
     asking = pair.ask(Bounds(6, 6))
     while pair.up:

@@ -17,7 +17,7 @@ class Asking:
     def __init__(
         self, negotiation: Negotiation, now: Situation, bounds: Bounds, *, prefers: bool = False
     ) -> None:
-        self.now = now._replace(asks=bounds)
+        self.now = now
         self.decision = Decision()
         self.negotiation = negotiation
         self._bounds = bounds
@@ -31,8 +31,7 @@ class Asking:
             self._sent = self.negotiation.want(self.now.epoch, self._bounds, prefers=self._prefers)
 
     def answered(self) -> bool:
-        """Take in what has come; what the scheduler asks for by itself is an answer as well, if its size is in the
-        bounds."""
+        """Take in what has come; what the scheduler asks for by itself is an answer as well."""
         negotiation = self.negotiation
         negotiation.answer(self.now)
         self.ask()

@@ -34,7 +34,7 @@ class Situation(NamedTuple):
     steps from now, so as many must be ``left``. ``most_nodes`` is what the arrays can be spread over.
     ``signature`` names the arrays and values of the job; newcomers that have others cannot be joined.
     ``sleeps``: ranks may be put to sleep where the job is now. ``inhibited``: why offers are declined now; empty if
-    they are not. ``asks``: the job would go to no other sizes than these now.
+    they are not.
     """
 
     epoch: int
@@ -45,7 +45,6 @@ class Situation(NamedTuple):
     signature: str = ""
     sleeps: bool = True
     inhibited: str = ""
-    asks: Bounds | None = None
 
     @property
     def late(self) -> bool:
@@ -171,18 +170,10 @@ class Negotiation:
                 pass
 
     def _answer_offer(self, offer: Offer, now: Situation, unwanted: str) -> None:
-        unwanted = unwanted or self._unasked(offer, now)
         if objection := unwanted or self._objection(offer, now):
             self._decline(now.epoch, objection, late=now.late or bool(now.inhibited or unwanted))
         else:
             self._accept(now.epoch)
-
-    @staticmethod
-    def _unasked(offer: Offer, now: Situation) -> str:
-        """Why an offer that the scheduler has made by itself is none of the sizes that the job would go to now."""
-        if now.asks is None or offer.size == len(now.members) or now.asks.allows(offer.size):
-            return ""
-        return f"the job asks for {now.asks.describe()} nodes now, not for {offer.size}"
 
     def _objection(self, offer: Offer, now: Situation) -> str:
         if offer.epoch != now.epoch:

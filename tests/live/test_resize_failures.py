@@ -72,8 +72,9 @@ def test_newcomers_that_die_or_stand_still_on_their_way_cost_the_job_nothing(
     }
     if OVER_OFI:
         cases = {words: phase for words, phase in cases.items() if phase in ("start", "synchronise")}
-    if own_library().mpi.flavour == INTEL:  # on busy processors it may not get out of these: docs/resizing.md
-        cases = {words: phase for words, phase in cases.items() if words not in ("1 merged 0", "all data 0")}
+    # On busy processors Intel MPI may not get out of these, and Open MPI may crash in the first: docs/resizing.md.
+    behind = {INTEL: ("1 merged 0", "all data 0"), OPEN: ("1 merged 0",)}.get(own_library().mpi.flavour, ())
+    cases = {words: phase for words, phase in cases.items() if words not in behind}
     for number, (words, phase) in enumerate(cases.items(), 1):
         plan.write_text(words)
         ordered(run, number)

@@ -188,6 +188,7 @@ def test_a_runtime_that_cannot_declines_slots() -> None:
     ("offer", "at", "reason"),
     [
         (GROW, now(left=3), "only 3 steps are left (late)"),
+        (GROW, now(left=1), "only 1 step is left (late)"),
         (GROW, now(most=5), "the program's arrays have rows for 5 nodes, not for 6"),
         (m.Offer(1, 7, 1, 1.0), now(), "the offer is for epoch 7, the job is in epoch 0"),
         (m.Offer(1, 0, 9, 1.0, NEW), now(), "9 nodes are none of the sizes the program allows (1:8)"),
@@ -475,7 +476,7 @@ def test_a_recording_that_differs_is_told_and_one_that_is_none_is_an_error() -> 
     other = answer.replace(b"arrays", b"other arrays").replace(b"[[0,[0,1,2,3],100,", b"[[0,[0,1,2,3],1,")
     (found,) = replay([*begin, other, b'["decide",'])
     assert found == Difference(len(begin) + 1, other, found.now)
-    assert b"steps are left" in found.now
+    assert b"only 1 step is left" in found.now
     for line in (
         b"garbage\n",
         b'["explode",[],[],null]\n',

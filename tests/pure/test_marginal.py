@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
-from workloads import measured, records_of, starts_of, upper_bound_jobs
+from workloads import measured, records_of, rigid, starts_of, upper_bound_jobs
 
 from pliant.core import records as r
 from pliant.core.job import Job
@@ -45,23 +45,12 @@ def malleable(name: str, low: int, preferred: int, high: int, runtime_s: float, 
     return SimJob(spec)
 
 
-def rigid(name: str, nodes: int, runtime_s: float, *, at: float = 0.0) -> SimJob:
-    spec = JobSpec(name=name, nodes=Bounds.exactly(nodes), submit_s=at, walltime_s=runtime_s)
-    return SimJob(spec, runtime_s)
-
-
 def without_model(
     name: str, low: int, preferred: int, high: int, runtime_s: float, *, at: float = 0.0
 ) -> SimJob:
     """Its speed-up is linear, of which its estimate knows nothing above the preferred size."""
-    spec = JobSpec(
-        name=name,
-        nodes=Bounds(low, high, preferred=preferred),
-        job_class=JobClass.MALLEABLE,
-        submit_s=at,
-        walltime_s=runtime_s,
-    )
-    return SimJob(spec, runtime_s)
+    spec = malleable(name, low, preferred, high, runtime_s, at=at).spec
+    return SimJob(structs.replace(spec, model=None), runtime_s)
 
 
 @st.composite

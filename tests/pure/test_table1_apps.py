@@ -25,7 +25,7 @@ from pliant.apps import (  # noqa: E402
     nbody,
     nbody_rigid,
 )
-from pliant.apps.options import bounds  # noqa: E402
+from pliant.apps.options import terms  # noqa: E402
 from pliant.model.table1 import FACTOR, TABLE1, TIMES, model  # noqa: E402
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to-malleable.md"
@@ -62,7 +62,7 @@ def test_the_defaults_are_those_of_table_1() -> None:
     for program, row in TABLE1.items():
         options = parsers[program].parse_args(["--pace", "0.5"])
         assert (options.steps, options.min, options.max, options.preferred) == row[:4]
-        assert bounds(options) == {
+        assert terms(options) == {
             "min": row.min, "max": row.max, "factor": FACTOR, "preferred": row.preferred, "inhibit": row.inhibit_s
         }  # fmt: skip
         assert options.pace.time(row.max) == pytest.approx(model(program).time(row.max) / 2)

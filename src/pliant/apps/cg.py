@@ -93,7 +93,7 @@ def solve(given: argparse.Namespace) -> str | None:
     from pliant import mpi
 
     n = given.side**2
-    with mpi.malleable(**options.bounds(given)) as job:
+    with mpi.malleable(**options.terms(given)) as job:
         matrix = job.csr("matrix", (n, n), constant=True)
         x, r, p = (job.array(name, (n,), "f8", mpi.Replicated()) for name in ("x", "r", "p"))
         if job.fresh:

@@ -50,7 +50,7 @@ def solve(given: argparse.Namespace) -> str | None:
     """The malleable program; the result on rank 0, None elsewhere."""
     from pliant import mpi
 
-    with mpi.malleable(**options.bounds(given)) as job:
+    with mpi.malleable(**options.terms(given)) as job:
         data = job.array("data", (given.bytes,), "u1", mpi.Block())
         slept = job.value("slept", 0)
         if job.fresh:

@@ -21,7 +21,7 @@ def solve(given: argparse.Namespace) -> str | None:
     """The malleable solver; the result on rank 0, None elsewhere."""
     from pliant import mpi
 
-    with mpi.malleable(**options.bounds(given)) as job:
+    with mpi.malleable(**options.terms(given)) as job:
         grid = job.array("grid", (given.rows, given.cols), "f8", mpi.Block(axis=0, halo=1))
         if job.fresh:
             grid.local[...] = heat.initial(grid.index)

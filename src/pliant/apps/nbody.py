@@ -64,7 +64,7 @@ def solve(given: argparse.Namespace) -> str | None:
     """The malleable program; the result on rank 0, None elsewhere."""
     from pliant import mpi
 
-    with mpi.malleable(**options.bounds(given)) as job:
+    with mpi.malleable(**options.terms(given)) as job:
         bodies = job.array("bodies", (given.bodies, 6), "f8", mpi.Block())
         if job.fresh:
             bodies.owned[:] = initial(*bodies.owned_rows())

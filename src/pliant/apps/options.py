@@ -50,7 +50,7 @@ def parser(program: str, about: str | None) -> argparse.ArgumentParser:
     return made
 
 
-def bounds(options: argparse.Namespace) -> dict[str, Any]:
+def terms(options: argparse.Namespace) -> dict[str, Any]:
     """What ``mpi.malleable`` takes: the sizes, and for how long the program does not look at the scheduler again."""
     return {name: getattr(options, name) for name in ("min", "max", "factor", "preferred", "inhibit")}
 

@@ -25,7 +25,7 @@ SEED = 42
 RIGID = ("fcfs", "firstfit", "easy", "conservative")
 POLICIES = {name: 0.0 if name in RIGID else 100.0 for name in policies.POLICIES}
 """With how many per cent of the jobs malleable."""
-BRIEF_S, BRIEF = 0.6, 5
+BRIEF_S, BRIEF = 1.5, 5
 """Runs that take no longer are repeated so often at least: a ratio of two single ones would be of the machine."""
 
 

@@ -179,7 +179,7 @@ class Negotiation:
         if offer.epoch != now.epoch:
             return f"the offer is for epoch {offer.epoch}, the job is in epoch {now.epoch}"
         if now.late:
-            return f"only {now.left} steps are left"
+            return "only 1 step is left" if now.left == 1 else f"only {now.left} steps are left"
         if now.inhibited:
             return now.inhibited
         if not self._bounds.allows(offer.size):

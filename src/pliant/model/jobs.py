@@ -229,8 +229,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """``estimate`` on ``nodes`` over that on ``base``."""
         if self.model is None:
             preferred = self.nodes.preferred
-            return max(1.0, preferred / nodes) / max(1.0, preferred / base)
-        return self.model.time(nodes) / self.model.time(base)
+            nodes, base = min(nodes, preferred), min(base, preferred)
+        return self.speed_ratio(nodes, base)
 
     def rigid(self) -> JobSpec:
         """The same job, rigid at its preferred size."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
+from pliant.model.instants import rounding_s
 from pliant.model.jobs import JobClass
 from pliant.model.speedup import falls
 from pliant.plan.cost import ResizeCost
@@ -27,11 +28,6 @@ DEPTH = 100
 """So many waiting jobs behind the head are tried in a pass once no node is free."""
 KEPT = 64
 """So many ladders are kept at least."""
-
-
-def _rounding(at: float) -> float:
-    """So many seconds are none at this time."""
-    return 1e-9 + 1e-12 * abs(at)
 
 
 class Marginal:
@@ -155,7 +151,7 @@ class _Pass:
         spare, limit, quick_s = NEVER, NEVER, 0.0
         if reservation is not None:
             spare, limit = float(reservation.spare), reservation.at - self.now
-            limit += _rounding(reservation.at)
+            limit += rounding_s(reservation.at)
         if donors:
             loss = donors[0][0]
             quick_s = (1.0 + 1e-9) / loss if loss > 0.0 else NEVER
@@ -188,7 +184,7 @@ class _Pass:
     def _reserve(self, job: JobView, size: int) -> tuple[Reservation | None, Reservation | None]:
         """When the head gets its nodes, and by when it is promised them."""
         promised = NEVER if job.promised is None else job.promised
-        rounding = _rounding(promised)
+        rounding = rounding_s(promised)
         self._by = promised + rounding
         soon, promise = self._first_time(size), self._first_time(size, shrinking=True)
         if soon is None or promise is None:
@@ -337,7 +333,7 @@ class _Pass:
         if promise is None:
             return False
         # Two ends that are one may differ in their last digit, as the promise may be kept from an earlier pass.
-        by = promise.at + _rounding(promise.at)
+        by = promise.at + rounding_s(promise.at)
         if job.expected_end > by or self._end(job, size) <= by:
             return False
         return not self._goes_back(job, job.size) or self._end(job, job.bounds.preferred) <= by

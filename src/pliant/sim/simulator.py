@@ -17,6 +17,7 @@ from pliant.core.settings import NEVER
 from pliant.history.energy import Energy
 from pliant.model.bookings import check_bookings
 from pliant.model.errors import BatchError, PolicyError
+from pliant.model.instants import rounding_s
 from pliant.model.jobs import Bounds, JobClass, JobState
 from pliant.model.nodes import NodeSet, lowest_bits, without
 from pliant.model.wishes import Wish
@@ -38,9 +39,6 @@ ELASTIC = (JobClass.MALLEABLE, JobClass.EVOLVING)
 
 KILLED = 143
 """Exit code of a job that was ended: 128 + SIGTERM, as a shell shows it."""
-
-ROUNDING_S, ROUNDING = 1e-9, 1e-12
-"""So many seconds, and such a share of the time that it is, are none."""
 
 
 class Simulator(Clock):
@@ -357,7 +355,7 @@ class Simulator(Clock):
             if run is None or run.whole is None or not job.limited:
                 continue
             done = run.since + run.lasts(run.whole) + self._ending_s
-            if done <= now + ROUNDING_S + ROUNDING * now:
+            if done <= now + rounding_s(now):
                 found.add(number)
                 if done > now:
                     self._at(now, self._finish, run)

@@ -68,11 +68,10 @@ class Ledger:
                 entry = ledger.entries[number] = _entry(job, view.total)
                 entry.began = view.now - virtual_s(job.spec, entry.nodes, job.worked_s(view.now))
                 ledger.schedule.place(entry)
+        total = ledger.schedule.total  # of then: how it has changed since is still to come
         for job in view.queue:
             if job.id <= ledger.last and job.id not in ledger.entries:
-                ledger.entries[job.id] = _entry(
-                    job, ledger.schedule.total
-                )  # what has changed since is to come
+                ledger.entries[job.id] = _entry(job, total)
         ledger._take_up(memory, view.now)
         return ledger
 

@@ -195,12 +195,13 @@ def _with(
     latest = 0.0
     for at, job in every:
         if not _can_be(job, latest):
-            raise TraceError(
-                f"{source}:{at}: field status is {job.status:g}, so it is a part of job {job.number:g}, which has no "
-                f"line for all of it; and it can be no job by itself: {_wrong(job, latest)}"
-                if at in alone
-                else f"{source}:{at}: {_wrong(job, latest)}"
-            )
+            wrong = _wrong(job, latest)
+            if at in alone:
+                wrong = (
+                    f"field status is {job.status:g}, so it is a part of job {job.number:g}, which has no line for all "
+                    f"of it; and it can be no job by itself: {wrong}"
+                )
+            raise TraceError(f"{source}:{at}: {wrong}")
         latest = job.submit
     return [job for _, job in every], [at for at, _ in every]
 

@@ -231,17 +231,18 @@ class BatchRun:
         return processes.find(self.run, job=name_or_number)
 
     def agents(self) -> dict[str, int]:
-        """Pids of the agents by node."""
-        found: dict[str, int] = {}
+        """Pids of the agents by node; what an agent has forked looks like it until it executes its program."""
+        found: dict[int, tuple[str, int]] = {}
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
                     words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                    parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
                 except OSError:
                     continue
                 if "pliant.launch.agent" in words and self.run and self.run in words:
-                    found[words[words.index("--node") + 1]] = int(entry.name)
-        return found
+                    found[int(entry.name)] = (words[words.index("--node") + 1], parent)
+        return {node: pid for pid, (node, parent) in found.items() if parent not in found}
 
     def leftovers(self, run: str) -> list[str]:
         """Processes, runtime files and shared memory of the run that are still there."""

@@ -17,6 +17,7 @@ from harness import PROGRAMS, BatchRun, is_right, job, own_library, own_mpi, unt
 
 from pliant.core import records as r
 from pliant.model.flavours import INTEL, MPICH, OPEN, WAYS
+from pliant.protocol.phases import Phase
 
 GOES_ON = own_library().mpi.flavour == OPEN
 """Whether MPI tells who waits in it that others are lost."""
@@ -79,7 +80,7 @@ def test_newcomers_that_die_or_stand_still_on_their_way_cost_the_job_nothing(
         plan.write_text(words)
         ordered(run, number)
         record = failed(run, number)
-        assert record.phase == phase, (words, record)
+        assert record.phase in about(phase), (words, record)
         said = "waited 6 s" if words.endswith("stop") else r"signal 9|could not be connected|PROC_FAILED"
         assert re.search(said, record.error), (words, record)
     # One that is slow is waited for.
@@ -95,7 +96,15 @@ def test_newcomers_that_die_or_stand_still_on_their_way_cost_the_job_nothing(
     }  # fmt: skip
     flag.touch()
     hit = ended_well(run)
-    assert [each["phase"] for each in hit["resizes"]] == [*cases.values(), None]
+    *failures, done_at = [each["phase"] for each in hit["resizes"]]
+    assert all(found in about(phase) for found, phase in zip(failures, cases.values(), strict=True))
+    assert done_at is None
+
+
+def about(phase: str) -> list[str]:
+    """What the root may say where a newcomer has come to ``phase``: the newcomer may be the first to come there."""
+    phases = list(Phase)
+    return [phase, phases[phases.index(Phase(phase)) - 1]]
 
 
 def ended_well(run: BatchRun) -> dict[str, Any]:
@@ -124,7 +133,7 @@ def test_a_job_goes_on_whose_newcomer_dies_in_merge(start: Start, tmp_path: Path
     )
     run.wait_for(r.JobMalleable)
     ordered(run, 1)
-    assert failed(run, 1).phase == "merge"
+    assert failed(run, 1).phase in about("merge")
     flag.touch()
     ended_well(run)
 
@@ -145,6 +154,12 @@ def test_a_job_that_ends_in_merge_says_so(start: Start, tmp_path: Path) -> None:
     flag.touch()
     hit = run.finish(code=None)["hit"]
     [resize] = hit["resizes"]
+    if (
+        resize["phase"] == "connect"
+    ):  # the newcomer saw first that all were connected, and the job not in time
+        assert (resize["outcome"], hit["state"]) == ("failed", "COMPLETED"), run.story()
+        assert is_right(hit["result"]), run.story()
+        return
     assert resize["phase"] == "merge", run.story()
     if (
         OVER_OFI and resize["outcome"] == "failed"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from driving import Driven
 
+from pliant.core import commands as c
 from pliant.core import events as e
+from pliant.core import records as r
+from pliant.core.core import replay
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.registry import make
@@ -34,3 +38,25 @@ def test_a_hello_counts_before_and_after() -> None:
         core.tell([*events, e.Malleable(1, on=True)], 0.1)
         assert core.state.jobs[1].state is JobState.RUNNING
         assert core.refusal(1, 2, NodeSet()) is None
+
+
+@pytest.mark.parametrize(("most", "bounds"), [(3, Bounds(1, 3)), (0, Bounds(1, 8)), (9, Bounds(1, 8))])
+def test_a_job_is_not_offered_what_its_program_cannot_grow_to(most: int, bounds: Bounds) -> None:
+    records: list[r.Record] = []
+    core = Driven(make("malleable"), None, records.append)
+    spec = JobSpec(name="a", nodes=Bounds(1, 8), job_class=JobClass.MALLEABLE)
+    core.tell([e.Granted(NodeSet.first(2)), e.Submitted(1, spec)], 0.0)
+    commands = core.tell(
+        [e.Hello(1), e.Granted(NodeSet.parse("2-9")), e.Malleable(1, on=True, most=most)], 0.1
+    )
+    assert [each.size for each in commands if isinstance(each, c.Offer)] == [bounds.max]
+    assert core.state.jobs[1].bounds == bounds
+    assert replay(records).snapshot() == core.state.snapshot()
+
+
+def test_a_job_that_is_larger_than_its_program_could_grow_to_keeps_its_size() -> None:
+    core = Driven(make("fcfs"))
+    spec = JobSpec(name="a", nodes=Bounds(1, 8, preferred=4), job_class=JobClass.MALLEABLE)
+    core.tell([e.Granted(NodeSet.first(8)), e.Submitted(1, spec)], 0.0)
+    core.tell([e.Hello(1), e.Malleable(1, on=True, most=2)], 0.1)
+    assert core.state.jobs[1].bounds == Bounds(1, core.state.jobs[1].size, preferred=4)

@@ -100,6 +100,15 @@ def test_the_intersection_allows_what_both_allow(a: Bounds, b: Bounds) -> None:
         assert both.preferred in common
 
 
+@given(bounds_(), st.integers(0, 80))
+def test_the_sizes_up_to_a_number_of_nodes(bounds: Bounds, most: int) -> None:
+    fewer = bounds.up_to(most)
+    assert fewer.sizes() == ([n for n in bounds.sizes() if n <= most] or [bounds.min])
+    assert fewer.preferred == max(
+        n for n in fewer.sizes() if n <= max(bounds.min, min(bounds.preferred, most))
+    )
+
+
 @given(bounds_(), bounds_(), st.integers(1, 80))
 def test_the_nearest_size_within_a_wish(bounds: Bounds, wish: Bounds, nodes: int) -> None:
     size = bounds.floor(nodes) or bounds.min

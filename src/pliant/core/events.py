@@ -57,10 +57,11 @@ class Hello(Event, frozen=True):
 
 
 class Malleable(Event, frozen=True):
-    """The job can be offered resizes from now on, or no more."""
+    """The job can be offered resizes from now on, or no more; to more than ``most`` nodes never, if that is not 0."""
 
     job: int
     on: bool
+    most: int = 0
 
 
 class Wants(Event, frozen=True):

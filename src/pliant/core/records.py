@@ -63,8 +63,12 @@ class JobRunning(Record, frozen=True):
 
 
 class JobMalleable(Record, frozen=True):
+    """The job can be offered resizes from now on, or no more. To more than ``most`` nodes it cannot grow, if that is
+    not 0."""
+
     job: int
     on: bool
+    most: int = 0
 
 
 class JobPinned(Record, frozen=True):

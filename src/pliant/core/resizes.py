@@ -108,7 +108,7 @@ class Resizes:
     def _malleable(self, event: e.Malleable) -> None:
         job = self._live(event.job)
         if job is not None and job.on != event.on and job.greeted:
-            self._record(r.JobMalleable(self.state.now, job.id, event.on))
+            self._record(r.JobMalleable(self.state.now, job.id, event.on, event.most))
             if not event.on and job.resize is not None and job.resize.stage == resizing.OFFERED:
                 # They crossed: the job will read the offer when it next looks, at its very end perhaps.
                 self._withdraw(job, "its loop is over")

@@ -238,6 +238,8 @@ class State(Beside):
     def _malleable(self, record: r.JobMalleable) -> None:
         job = self.jobs[record.job]
         job.on, job.heard = record.on, record.at
+        if 0 < record.most < job.bounds.max:
+            job.bounds = job.bounds.up_to(max(record.most, job.size))
         if record.on and job.spec.job_class is JobClass.MALLEABLE:
             self._elastic[job.id] = job
         else:

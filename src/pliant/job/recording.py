@@ -177,8 +177,8 @@ class TapedNegotiation(Negotiation):
     def close(self) -> None:
         self._tape.call("close", [], super().close)
 
-    def begin(self, epoch: int) -> None:
-        self._tape.call("begin", [epoch], lambda: super(TapedNegotiation, self).begin(epoch))
+    def begin(self, epoch: int, most: int = 0) -> None:
+        self._tape.call("begin", [epoch, most], lambda: super(TapedNegotiation, self).begin(epoch, most))
 
     def end(self, epoch: int) -> None:
         self._tape.call("end", [epoch], lambda: super(TapedNegotiation, self).end(epoch))
@@ -206,7 +206,7 @@ _TYPES: dict[str, tuple[object, ...]] = {
     "want": (int, Bounds, bool, bool),
     "forget": (Situation, str),
     "done": (Done,),
-    "begin": (int,),
+    "begin": (int, int),
     "end": (int,),
 }
 """What the arguments of a call are; calls that are not here have none."""

@@ -117,6 +117,11 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
         size = self.above(low - 1) if nodes < low else self.floor(min(nodes, high))
         return size if low <= size <= high else 0
 
+    def up_to(self, most: int) -> Bounds:
+        """Its sizes of at most ``most`` nodes, or else its smallest; it prefers the nearest below that is left."""
+        top = max(self.min, self.floor(most))
+        return Bounds(self.min, top, self.factor, self.floor(min(self.preferred, top)))
+
     def intersect(self, other: Bounds) -> Bounds | None:
         """The sizes both allow, with this one's preferred size where it is left; None if there are none.
 

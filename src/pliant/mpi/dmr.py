@@ -22,7 +22,7 @@ from pliant.mpi.arguments import Wish
 from pliant.mpi.context import Context, Snapshot
 from pliant.mpi.errors import Released
 from pliant.mpi.inhibitor import Inhibitor
-from pliant.mpi.loop import arrive, can_grow, hold, situation
+from pliant.mpi.loop import arrive, hold, open_to_offers, situation
 from pliant.mpi.resizing import resize
 from pliant.mpi.wait import BRIEF_S, NAP_S, Wait
 from pliant.plan.data.mapping import Mapping, mapping
@@ -108,8 +108,8 @@ class Own:
         self._signature = context.signature()
         if self._joining:
             self._take_up(arrive(context))
-        elif context.speaks and context.negotiation is not None and can_grow():
-            context.negotiation.begin(context.epoch)
+        else:
+            open_to_offers(context)
         self._inhibitor = Inhibitor(context.inhibit, time.perf_counter())
 
     def _take_up(self, begin: Snapshot) -> None:

@@ -16,7 +16,7 @@ from pliant.model.jobs import Bounds
 from pliant.model.speedup import Model
 from pliant.mpi import abilities, bare, bare_slots, join
 from pliant.mpi.checks import Checks, Meanwhile
-from pliant.mpi.context import Context, Snapshot
+from pliant.mpi.context import MAX_NODES, Context, Snapshot
 from pliant.mpi.errors import Released
 from pliant.mpi.pace import Pace, Totals
 from pliant.mpi.resizing import resize, slots
@@ -79,14 +79,24 @@ def can_grow() -> bool:
     return True
 
 
+def open_to_offers(context: Context) -> None:
+    """On the root: the loop begins. The scheduler is told how far the job can grow, as its arrays are known by now; of
+    one that cannot be joined it is told nothing."""
+    if context.speaks and context.negotiation is not None and can_grow():
+        most = _most_nodes(context)
+        context.negotiation.begin(context.epoch, most if most < MAX_NODES else 0)
+
+
+def _most_nodes(context: Context) -> int:
+    # Newcomers have all slots of their nodes; of the root's group some may sleep.
+    first, *others = context.joined("the job").awake.values()
+    return context.most_nodes(max(first + len(context.sleepers), *others, 1))
+
+
 def situation(context: Context, left: int, lag: int, signature: str, *, sleeps: bool = True) -> Situation:
     """Where the job stands, for the root's answers, with so many steps ``left``."""
     team = context.joined("the job")
-    # Newcomers have all slots of their nodes; of the root's group some may sleep.
-    first, *others = team.awake.values()
-    ranks = max(first + len(context.sleepers), *others, 1)
-    most = context.most_nodes(ranks)
-    return Situation(context.epoch, team.groups, left, lag, most, signature, sleeps)
+    return Situation(context.epoch, team.groups, left, lag, _most_nodes(context), signature, sleeps)
 
 
 def hold(context: Context, now: Situation, rest_s: float) -> None:
@@ -125,8 +135,8 @@ class Loop:
         self._reported = self._look_at = time.perf_counter()
         self._signature = context.signature()
         self._start_epoch(self._step + (begin is not None))
-        if context.speaks and context.negotiation is not None and not begin and can_grow():
-            context.negotiation.begin(context.epoch)
+        if not begin:
+            open_to_offers(context)
 
     def _start_epoch(self, open_step: int) -> None:
         """``open_step``: the first at which something may still be decided where no agent is."""

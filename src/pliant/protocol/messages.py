@@ -47,10 +47,12 @@ class Ready(Message, frozen=True):
 
 
 class Malleable(Message, frozen=True):
-    """The root turns offers on (its loop begins) or off (its loop is over)."""
+    """The root turns offers on (its loop begins) or off (its loop is over). ``most``: to more nodes the program cannot
+    grow, whatever its bounds; 0 if nothing but these limits it."""
 
     epoch: int
     on: bool
+    most: int = 0
 
 
 class Want(Message, frozen=True):

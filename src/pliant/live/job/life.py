@@ -378,7 +378,7 @@ class JobLife(Members):
             case m.Hello():
                 self._welcome(group, message)
             case m.Malleable():
-                happened(e.Malleable(number, message.on))
+                happened(e.Malleable(number, message.on, message.most))
             case m.Want():
                 happened(e.Wants(number, message.wish, message.open))
             case m.Accept():

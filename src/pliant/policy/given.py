@@ -42,22 +42,6 @@ class Nodes:
         self.free -= size - back
 
 
-class Sizes(dict[int, int]):
-    """The sizes that jobs go to, by number, where it is not the one they have, and for whom those shrink that do."""
-
-    __slots__ = ("served",)
-
-    def __init__(self) -> None:
-        self.served: dict[int, JobView] = {}
-
-    def shrink(self, sizes: dict[int, int], other: JobView) -> None:
-        """Let jobs go to smaller ``sizes`` for ``other``."""
-        served = self.served
-        for number, size in sizes.items():
-            self[number] = size
-            served[number] = other
-
-
 class Head:
     """Whether the head of the queue is ``blocked``, and the reservations that nobody behind it may delay, None if
     nobody knows when enough nodes will be there: ``soon`` if all go on with the sizes that they have, and ``promise``,

@@ -3,13 +3,16 @@ pass to pass is worked out once."""
 
 from __future__ import annotations
 
+from heapq import heappop, heapreplace
+from typing import Final
+
 from pliant.model.jobs import Bounds, JobSpec
 from pliant.model.speedup import Model
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.resizing import NO_GAIN, down, up
 from pliant.policy.view import JobView
 
-LEAST_S = 10.0
+LEAST_S: Final = 10.0
 """Less time left than this counts as this, as in the bounded slowdown: else a job's last moments outweigh all."""
 
 
@@ -46,6 +49,7 @@ class Ladder:
         "_model",
         "_most",
         "_preferred",
+        "_speeds",
         "_times",
         "_to_preferred",
         "_up",
@@ -79,6 +83,7 @@ class Ladder:
         self._model: Model | None = job.spec.model
         self._preferred: int = job.bounds.preferred
         self._times: dict[int, float] = {}
+        self._speeds: dict[int, float] = {}
         self._up: dict[int, Step] = {}
         self._down: dict[int, Step] = {}
         self._growths: dict[int, dict[int, tuple[float, float]]] = {}
@@ -114,7 +119,10 @@ class Ladder:
 
     def speed(self, size: int) -> float:
         """That at ``size`` nodes over that at the preferred ones."""
-        return 1.0 / self._ratio(size, self._preferred)
+        found = self._speeds.get(size)
+        if found is None:
+            found = self._speeds[size] = 1.0 / self._ratio(size, self._preferred)
+        return found
 
     def _ratio(self, nodes: int, base: int) -> float:
         """``JobSpec.speed_ratio``."""
@@ -166,5 +174,14 @@ class Ladder:
         return saved > NO_GAIN and (self.present - cost_s) * saved > payback * cost_s
 
 
-Entry = tuple[float, int, Ladder]
-"""What a job's next node is worth, its number and its ladder, ready for a heap."""
+Entry = tuple[float, int, Ladder, Step]
+"""What a job's next node is worth, its number, its ladder and the step to it, ready for a heap."""
+
+
+def put_back(heap: list[Entry], step: Step, left: float, number: int, ladder: Ladder) -> None:
+    """The first of ``heap`` comes again for its next ``step``, if there is one: what that is worth over ``left``, which
+    is negative where the most comes first."""
+    if step.to:
+        heapreplace(heap, (step.worth / left, number, ladder, step))
+    else:
+        heappop(heap)

@@ -10,7 +10,7 @@ and starting are thus compared in one unit, and short jobs, and jobs that scale,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop
 
 from pliant.model.instants import rounding_s
 from pliant.model.jobs import JobClass
@@ -18,8 +18,8 @@ from pliant.model.speedup import falls
 from pliant.plan.cost import ResizeCost
 from pliant.policy.easy import BACKFILLED, NEVER, Reservation, earliest
 from pliant.policy.fcfs import FITS
-from pliant.policy.given import Head, Nodes, Sizes, after, anything, promising, quickest, shrink_s
-from pliant.policy.ladder import LEAST_S, Entry, Ladder
+from pliant.policy.given import Head, Nodes, after, anything, promising, quickest, shrink_s
+from pliant.policy.ladder import LEAST_S, Entry, Ladder, put_back
 from pliant.policy.moves import MARGIN, move
 from pliant.policy.resizing import up
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Resize, Start
@@ -74,11 +74,13 @@ class _Pass:
         self._ladders = ladders
         self.now = view.now
         self._nodes = Nodes(view.free, view.returning())
-        self._sizes = Sizes()
+        self._sizes: dict[int, int] = {}
+        self._served: dict[int, JobView] = {}
+        """By number, where a job goes to another size than it has, and for whom, if it shrinks."""
         self._head = Head()
         self._payback = payback
-        resizable, look = view.resizable, self._look
-        self._able = {job.id: look(job) for job in view.elastic if resizable(job)}
+        able = [self._look(job) for job in view.elastic if view.resizable(job)]
+        self._able = {ladder.number: ladder for ladder in able}
         self._starts: list[tuple[JobView, Reason]] = []
         self._claims: list[JobView] = []
         self._by = NEVER
@@ -254,7 +256,11 @@ class _Pass:
     def _look(self, job: JobView) -> Ladder:
         """The ladder of ``job``, as of now."""
         ladder = self._ladders.get(job.id)
-        if ladder is None or ladder.spec is not job.spec or ladder.bounds is not job.bounds:
+        if (
+            ladder is None
+            or ladder.bounds is not job.bounds
+            or (ladder.job is not job and ladder.spec is not job.spec)
+        ):
             ladder = self._ladders[job.id] = Ladder(job, self._cost)
         if ladder.seen != self._number:
             ladder.look(job, self.now, self._number)
@@ -267,7 +273,7 @@ class _Pass:
             self._donors = []
             for number, ladder in self._able.items():
                 if ladder.below.to:
-                    self._donors.append((ladder.below.worth / ladder.left, number, ladder))
+                    self._donors.append((ladder.below.worth / ladder.left, number, ladder, ladder.below))
             heapify(self._donors)
         return self._donors
 
@@ -302,7 +308,9 @@ class _Pass:
         self._nodes.expect(
             sum(self._sizes.get(number, self._able[number].size) - below for number, below in sizes.items())
         )
-        self._sizes.shrink(sizes, waiting)
+        self._sizes.update(sizes)
+        for number in sizes:
+            self._served[number] = waiting
         return True
 
     def _cheapest(self, heap: list[Entry], lack: int, gain: float) -> dict[int, int] | None:
@@ -312,19 +320,18 @@ class _Pass:
         while lack > 0:
             if not heap:
                 return None
-            worth, number, ladder = heappop(heap)
+            worth, number, ladder, _ = heap[0]
             have = sizes.get(number) or self._sizes.get(number, ladder.size)
             below = ladder.less(have, lack)
             if self._harms(ladder.job, below):
+                heappop(heap)
                 continue
             gain -= worth * (have - below)
             if gain <= 0.0:
                 return None
             lack -= have - below
             sizes[number] = below
-            further = ladder.down(below)
-            if further.to:
-                heappush(heap, (further.worth / ladder.left, number, ladder))
+            put_back(heap, ladder.down(below), ladder.left, number, ladder)
         return sizes
 
     def _harms(self, job: JobView, size: int) -> bool:
@@ -399,22 +406,21 @@ class _Pass:
         for ladder in takers:
             step = ladder.above if ladder.size else ladder.up(sizes[ladder.number])
             if step.to:
-                heap.append((-step.worth / ladder.left, ladder.number, ladder))
+                heap.append((-step.worth / ladder.left, ladder.number, ladder, step))
         heapify(heap)
         blocked = self._head.blocked
         while heap and nodes.free > 0:
-            _, number, ladder = heappop(heap)
-            size = sizes.get(number, ladder.size)
-            more = ladder.up(size).to
+            _, number, ladder, step = heap[0]
+            size, more = sizes.get(number, ladder.size), step.to
             if more - size > nodes.free:
                 more = up(ladder.job, size, nodes.free)
             pays = more and (not ladder.size or ladder.pays(more, self._payback))
             if pays and (not blocked or self._spares(ladder.job, size, more)):
                 nodes.give(more - size)
                 sizes[number] = more
-                further = ladder.up(more)
-                if further.to:
-                    heappush(heap, (-further.worth / ladder.left, number, ladder))
+                put_back(heap, ladder.up(more), -ladder.left, number, ladder)
+            else:
+                heappop(heap)
 
     def _move(self) -> None:
         """Nobody waits: nodes leave where they are worth least, for those to whom they are worth far more."""
@@ -424,7 +430,9 @@ class _Pass:
         if self._sizes:
             donors = [entry for entry in donors if entry[1] not in self._sizes]
             heapify(donors)
-        move(self._takers(), donors, self._sizes, self._nodes.free, self._payback)
+        sizes, served = move(self._takers(), donors, self._nodes.free, self._payback)
+        self._sizes.update(sizes)
+        self._served.update(served)
 
     def _worth_moving(self) -> bool:
         """Whether a node is worth enough more to somebody than to somebody else: mostly it is not."""
@@ -440,7 +448,7 @@ class _Pass:
     def _takers(self) -> list[Entry]:
         """A heap of the running jobs that may grow, the most by it first."""
         takers = [
-            (-ladder.above.worth / ladder.left, number, ladder)
+            (-ladder.above.worth / ladder.left, number, ladder, ladder.above)
             for number, ladder in self._able.items()
             if ladder.above.to and self._growable(ladder)
         ]
@@ -471,7 +479,7 @@ class _Pass:
                 left = {"remaining_s": ladder.present}
                 decisions.append(Resize(number, size, Reason("best_use", figures=left)))
             elif size < ladder.size:
-                other = sizes.served[number]
+                other = self._served[number]
                 code = "shrink_for_better_use" if other.size else "shrink_for_waiting"
                 decisions.append(Resize(number, size, Reason(code, for_job=other.id)))
         return decisions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heapreplace
+from typing import Final
 
 from pliant.model.speedup import falls
 from pliant.policy.view import ClusterView, JobView, Reason, Resize
@@ -11,7 +12,7 @@ from pliant.policy.view import ClusterView, JobView, Reason, Resize
 FEW = 4
 """With so many free nodes for each who may grow they are no longer handed out one by one."""
 
-NO_GAIN = 1e-12
+NO_GAIN: Final = 1e-12
 """A share of the time that a model only seems to save, by rounding: where a resize costs nothing, that would do."""
 
 Limit = Callable[[JobView], int]

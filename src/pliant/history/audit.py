@@ -48,7 +48,7 @@ class Audit:
     """
 
     IGNORES: ClassVar[r.Ignores] = frozenset({
-        r.JobPromised, r.JobLaunched, r.JobMalleable, r.JobPinned, r.JobWishes, r.JobProgressed, r.JobEnding,
+        r.JobPromised, r.JobLaunched, r.JobPinned, r.JobWishes, r.JobProgressed, r.JobEnding,
         r.ControllerResumed, r.PolicyFailed, r.PolicyRemembers, r.NodesOrdered, r.NodesRefused,
     })  # fmt: skip
 
@@ -63,6 +63,7 @@ class Audit:
             r.JobSubmitted: self._submitted,
             r.JobStarted: self._started,
             r.JobRunning: self._running,
+            r.JobMalleable: self._malleable,
             r.ResizeOffered: self._offered,
             r.ResizeAccepted: self._accepted,
             r.ResizeWithdrawn: self._withdrawn,
@@ -131,6 +132,11 @@ class Audit:
         job = self._job(record)
         job.bounds = record.bounds
         self._sized(record.job, job)
+
+    def _malleable(self, record: r.JobMalleable) -> None:
+        job = self._job(record)
+        if record.most:
+            job.bounds = job.bounds.up_to(max(record.most, len(job.nodes)))
 
     def _job_ended(self, record: r.JobEnded) -> None:
         job = self._job(record)

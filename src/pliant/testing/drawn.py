@@ -201,11 +201,13 @@ def _job(random: Random, name: str, nodes: int, at: float) -> JobSpec:
 
 def _malleable(random: Random, steps: int, step_s: float, most: int) -> tuple[object, ...]:
     words: tuple[object, ...] = ("malleable", steps, step_s, *_words(random, most))
-    # Both without a draw, so that each seed keeps its world.
+    # All without a draw, so that each seed keeps its world.
     if steps % 2:
         words += ("ahead=0.5",)
     if "wants=3" in words and steps % 3 == 0:
         words += ("once=1",)
+    if steps % 5 == 0:
+        words += (f"rows={1 + steps % most}",)
     return words
 
 

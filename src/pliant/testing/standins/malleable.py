@@ -13,7 +13,7 @@ exit code of ranks that were released, some seconds later), ``stay`` (seconds th
 which all groups but the first end in good order, and the others wait for them), ``migrates`` (1: groups may come and
 others leave in one resize), ``ahead`` (the chance that constant data move beside the steps of an expansion), ``hangs``
 (the chance that a redistribution never ends), ``deaf`` (1: SIGTERM is ignored),
-``tidy`` (seconds that its end takes after SIGTERM).
+``tidy`` (seconds that its end takes after SIGTERM), ``rows`` (to more nodes its arrays cannot be spread).
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ class MalleableRank(Admitting):
         self.spans: tuple[Span, ...] = ()
         low, _, high = self.program.words.get("bounds", f"1:{MOST_NODES}").partition(":")
         self.bounds = Bounds(int(low), int(high or low))
+        self.most = int(word("rows", MOST_NODES))
         odd = self.resize != 0 and host.random.random() < word("odd", 0)
         self.signature = "other arrays" if odd else SIGNATURE
         self._negotiation: Negotiation | None = None
@@ -159,7 +160,7 @@ class MalleableRank(Admitting):
             yield from self._arrive(world)
         self._start_epoch()
         if self.negotiates and not newcomer:
-            self.negotiation.begin(self.epoch)
+            self.negotiation.begin(self.epoch, self.most if self.most < MOST_NODES else 0)
         yield from self._loop()
         if self.released:
             self.let_go(RELEASED)
@@ -210,7 +211,7 @@ class MalleableRank(Admitting):
 
     def _situation(self) -> Situation:
         groups, left = self.joined.groups, self.total - self.step
-        return Situation(self.epoch, groups, left, self.lag, MOST_NODES, self.signature)
+        return Situation(self.epoch, groups, left, self.lag, self.most, self.signature)
 
     # ---- calls that wait -----------------------------------------------------------------------------
 

@@ -17,7 +17,6 @@ from harness import PROGRAMS, BatchRun, is_right, job, own_library, own_mpi, unt
 
 from pliant.core import records as r
 from pliant.model.flavours import INTEL, MPICH, OPEN, WAYS
-from pliant.protocol.phases import Phase
 
 GOES_ON = own_library().mpi.flavour == OPEN
 """Whether MPI tells who waits in it that others are lost."""
@@ -101,10 +100,11 @@ def test_newcomers_that_die_or_stand_still_on_their_way_cost_the_job_nothing(
     assert done_at is None
 
 
-def about(phase: str) -> list[str]:
-    """What the root may say where a newcomer has come to ``phase``: the newcomer may be the first to come there."""
-    phases = list(Phase)
-    return [phase, phases[phases.index(Phase(phase)) - 1]]
+def about(phase: str) -> set[str]:
+    """What the root may say where a newcomer has come to ``phase``: in what is common to both the newcomer may be the
+    first to come there."""
+    before = {"merge": "connect", "reorder": "merge", "redistribute": "reorder"}
+    return {phase, before.get(phase, phase)}
 
 
 def ended_well(run: BatchRun) -> dict[str, Any]:

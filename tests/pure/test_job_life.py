@@ -66,6 +66,12 @@ def growing() -> tuple[JobLife, Heard]:
     return life, heard
 
 
+def test_how_far_a_program_can_grow_is_told() -> None:
+    life, heard = growing()
+    said(life, 0, m.Malleable(0, on=True, most=3))
+    assert of(heard, e.Malleable) == [e.Malleable(1, on=True), e.Malleable(1, on=True, most=3)]
+
+
 def test_a_resize_that_is_taken_back_says_whose_newcomers_were_not_there_yet() -> None:
     life, heard = growing()
     said(life, 1, m.Hello(1, 1, 1, "token", 1))

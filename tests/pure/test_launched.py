@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from audits import audit
 from driving import Driven
 
 from pliant.core import commands as c
@@ -54,9 +55,20 @@ def test_a_job_is_not_offered_what_its_program_cannot_grow_to(most: int, bounds:
     assert replay(records).snapshot() == core.state.snapshot()
 
 
-def test_a_job_that_is_larger_than_its_program_could_grow_to_keeps_its_size() -> None:
-    core = Driven(make("fcfs"))
+def test_a_job_that_is_larger_than_its_program_could_grow_to_keeps_its_size_until_it_has_shrunk() -> None:
+    records: list[r.Record] = []
+    core = Driven(make("keep-preferred"), None, records.append)
     spec = JobSpec(name="a", nodes=Bounds(1, 8, preferred=4), job_class=JobClass.MALLEABLE)
     core.tell([e.Granted(NodeSet.first(8)), e.Submitted(1, spec)], 0.0)
     core.tell([e.Hello(1), e.Malleable(1, on=True, most=2)], 0.1)
-    assert core.state.jobs[1].bounds == Bounds(1, core.state.jobs[1].size, preferred=4)
+    job = core.state.jobs[1]
+    assert (job.size, job.bounds) == (4, Bounds(1, 4, preferred=4))
+    core.tell([e.ResizeOrdered(1, 1)], 1.0)
+    core.tell([e.Accepted(1, 1), e.Resized(1, 1, (1, 2, 3), 0.0), e.ResizeOrdered(1, 0)], 2.0)
+    assert (job.size, job.bounds) == (1, Bounds(1, 2, preferred=2))
+    assert "its program can grow to 2" in (core.refusal(1, 3, NodeSet()) or "")
+    core.tell([e.Clean(1, NodeSet.parse("1-3"))], 3.0)
+    core.tell([e.Tick()], 100.0)
+    assert [each.after for each in records if isinstance(each, r.ResizeOffered)] == [1, 2]
+    assert replay(records).snapshot() == core.state.snapshot()
+    audit(records)

@@ -25,7 +25,7 @@ OF_RESIZE = (
 )  # fmt: skip
 OF_JOB = (
     "awake", "bounds", "ending", "epoch", "expected_end", "failures", "fraction", "fraction_at", "gap", "greeted",
-    "groups", "grow_from", "heard", "id", "last_group", "limited", "losses", "nodes", "not_before", "on",
+    "groups", "grow_from", "heard", "id", "last_group", "limited", "losses", "most", "nodes", "not_before", "on",
     "one_world", "pinned", "promised", "resize", "root", "settled", "size", "spec", "started", "state",
     "stays_put", "target", "used", "why", "wish",
 )  # fmt: skip
@@ -72,6 +72,7 @@ class Job:
     ``limited`` jobs are ended when their walltime is over; to all others it is an estimate. ``greeted`` ones have
     said hello. ``failures`` are the resizes that failed in a row, which let it grow again only at ``grow_from``.
     ``stays_put``: it has declined to move, though not for want of time. ``wish``: the one of its own that is open.
+    ``most``: to more nodes its program cannot grow; 0 while nothing is known of that.
 
     Group ``root`` speaks for the job in ``epoch``, the number of its resizes that were done; ``last_group`` is the
     highest number that a group of it was given. ``groups`` are those that are there, each with its node, None
@@ -110,6 +111,7 @@ class Job:
         self.root = 0
         self.on = False
         self.pinned = False
+        self.most = 0
         self.not_before = 0.0
         self.failures = 0
         self.grow_from = 0.0
@@ -210,6 +212,11 @@ class Job:
             computed = max(0.0, now - self.fraction_at - paused_s)
             self.fraction = min(1.0, self.fraction + computed / self._model_s(self.spec.model))
             self.fraction_at = now
+
+    def narrow(self) -> None:
+        """Its bounds end where its program can grow no further, or at the size that it has."""
+        if 0 < self.most < self.bounds.max:
+            self.bounds = self.bounds.up_to(max(self.most, self.size))
 
     def sleep(self, slots: Mapping[int, int], of_nodes: Mapping[int, int]) -> None:
         """Of these groups so many ranks are awake from now on. Of those that have all the slots of their node nothing

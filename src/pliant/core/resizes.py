@@ -80,7 +80,8 @@ class Resizes:
         if job.resize is not None:
             return f"resize {job.resize.id} of job {number} is still under way"
         if not job.bounds.allows(size):
-            return f"{size} is no allowed size of job {number}; allowed: {job.bounds.describe()}"
+            rows = f"; its program can grow to {job.most}" if 0 < job.most < size else ""
+            return f"{size} is no allowed size of job {number}; allowed: {job.bounds.describe()}{rows}"
         if size == job.size and not leave:
             return f"job {number} has {size} nodes already"
         more = _arriving(job, size, leave.mask)

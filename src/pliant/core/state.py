@@ -238,8 +238,9 @@ class State(Beside):
     def _malleable(self, record: r.JobMalleable) -> None:
         job = self.jobs[record.job]
         job.on, job.heard = record.on, record.at
-        if 0 < record.most < job.bounds.max:
-            job.bounds = job.bounds.up_to(max(record.most, job.size))
+        if record.on:
+            job.most = record.most
+            job.narrow()
         if record.on and job.spec.job_class is JobClass.MALLEABLE:
             self._elastic[job.id] = job
         else:
@@ -408,6 +409,7 @@ class State(Beside):
         job.settle(now, blocked_s)
         job.nodes = mask
         job.size = mask.bit_count()
+        job.narrow()
         job.expected_end = now + max(0.0, 1.0 - job.used) * job.estimate_s()
         self.meet(job)
         insort(self.running, (job.expected_end, job.id, job))

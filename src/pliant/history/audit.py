@@ -38,6 +38,12 @@ class _Seen:
         self.groups: dict[int, int] = {}
         self.awake: dict[int, int] = {}
         self.root = 0
+        self.most = 0
+
+    def narrow(self) -> None:
+        """Its program can grow to ``most`` nodes, if that is not 0: more it may only keep."""
+        if self.most > 0:
+            self.bounds = self.bounds.up_to(max(self.most, len(self.nodes)))
 
 
 class Audit:
@@ -135,8 +141,9 @@ class Audit:
 
     def _malleable(self, record: r.JobMalleable) -> None:
         job = self._job(record)
-        if record.most:
-            job.bounds = job.bounds.up_to(max(record.most, len(job.nodes)))
+        if record.on:
+            job.most = record.most
+            job.narrow()
 
     def _job_ended(self, record: r.JobEnded) -> None:
         job = self._job(record)
@@ -211,6 +218,7 @@ class Audit:
             if self.use[node] == ("reserved", record.job):
                 self.use[node] = ("held", record.job)
         job.nodes = (job.nodes | set(gained)) - set(record.released)
+        job.narrow()
         self._abandon(record.released, record.job)
         job.awake = {group: n for group, n in (job.awake | offer.slots).items() if group in job.groups}
         job.offer = None
@@ -230,6 +238,7 @@ class Audit:
         if job.nodes - set(record.nodes) != set(job.groups.values()) or not set(record.nodes) <= job.nodes:
             raise AuditError(f"job {record.job} keeps or leaves other nodes than it has groups on: {record}")
         job.nodes -= set(record.nodes)
+        job.narrow()
         self._abandon(record.nodes, record.job)
         job.lost += len(gone)
         job.shrunk = True

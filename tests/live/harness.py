@@ -67,6 +67,11 @@ def job(name: str, command: str, nodes: str = "1", **keys: Any) -> str:
     )
 
 
+def parent(pid: int) -> int:
+    """The process that it was started by; OSError if it is gone."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def until(true: Callable[[], bool], what: str) -> None:
     """Wait for it; Failure if it does not come in time."""
     deadline = time.monotonic() + PATIENCE_S
@@ -237,12 +242,12 @@ class BatchRun:
             if entry.name.isdigit():
                 try:
                     words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-                    parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                    forked_by = parent(int(entry.name))
                 except OSError:
                     continue
                 if "pliant.launch.agent" in words and self.run and self.run in words:
-                    found[int(entry.name)] = (words[words.index("--node") + 1], parent)
-        return {node: pid for pid, (node, parent) in found.items() if parent not in found}
+                    found[int(entry.name)] = (words[words.index("--node") + 1], forked_by)
+        return {node: pid for pid, (node, forked_by) in found.items() if forked_by not in found}
 
     def leftovers(self, run: str) -> list[str]:
         """Processes, runtime files and shared memory of the run that are still there."""

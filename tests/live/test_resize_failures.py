@@ -154,9 +154,8 @@ def test_a_job_that_ends_in_merge_says_so(start: Start, tmp_path: Path) -> None:
     flag.touch()
     hit = run.finish(code=None)["hit"]
     [resize] = hit["resizes"]
-    if (
-        resize["phase"] == "connect"
-    ):  # the newcomer saw first that all were connected, and the job not in time
+    if resize["phase"] == "connect":
+        # The newcomer saw first that all were connected, and the job had not yet when it died.
         assert (resize["outcome"], hit["state"]) == ("failed", "COMPLETED"), run.story()
         assert is_right(hit["result"]), run.story()
         return

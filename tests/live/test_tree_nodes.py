@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import PROGRAMS, until
+from harness import PROGRAMS, parent, until
 from test_provider import Told
 
 from pliant.launch import processes
@@ -74,10 +74,6 @@ def agent_of(node: str, mark: str) -> int:
                 if opened(descriptor) == f"socket:[{inode}]":
                     return pid
     raise AssertionError(f"{node} has no agent")
-
-
-def parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 class Heard(Told):

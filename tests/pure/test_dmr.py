@@ -10,7 +10,7 @@ from statistics import mean
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from workloads import NODES, records_of, rigid, starts_of
+from workloads import NODES, malleable, records_of, rigid, starts_of
 
 from pliant.core import records as r
 from pliant.core.resizes import AT_ONCE_S
@@ -140,18 +140,6 @@ class WatchedWide(Watched):
                 assert not any(needs[n] > have and could_start(n) for n in earlier)
 
 
-def malleable(name: str, bounds: Bounds, submit_s: float, work_s: float) -> SimJob:
-    spec = JobSpec(
-        name=name,
-        nodes=bounds,
-        job_class=JobClass.MALLEABLE,
-        submit_s=submit_s,
-        walltime_s=work_s / bounds.preferred,
-        model=Amdahl(work_s),
-    )
-    return SimJob(spec)
-
-
 def back_together(records: Iterable[r.Record], at: float, leave_s: float) -> float:
     """When the nodes that were given back at ``at`` are there, with those that are on their way by then: a pass waits
     for them if they are back at once."""
@@ -166,11 +154,11 @@ def back_together(records: Iterable[r.Record], at: float, leave_s: float) -> flo
 @given(mixed_jobs(), st.sampled_from(START_RULES), costs, st.sampled_from([0.0, 5.0]))
 @example(
     [
-        malleable("grows", Bounds(1, 2), 2.0, 11.0),
-        malleable("a", Bounds(1, 1), 0.0, 1.0),
-        malleable("b", Bounds(1, 1), 3.0, 1.0),
-        malleable("ends as that one has shrunk", Bounds(3, 3), 0.0, 23.0),
-        malleable("waits", Bounds(3, 3), 2.0, 17.0),
+        malleable("grows", Bounds(1, 2), 11.0, at=2.0),
+        malleable("a", Bounds(1, 1), 1.0),
+        malleable("b", Bounds(1, 1), 1.0, at=3.0),
+        malleable("ends as that one has shrunk", Bounds(3, 3), 23 / 3),
+        malleable("waits", Bounds(3, 3), 17 / 3, at=2.0),
     ],
     "min",
     ResizeCost(),

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 from test_simulation import run
-from workloads import records_of, rigid, upper_bound_jobs
+from workloads import malleable, records_of, rigid, upper_bound_jobs
 
 from pliant.core import events as e
 from pliant.core import records as r
@@ -211,16 +211,6 @@ def test_without_malleable_jobs_it_is_easy(jobs: list[SimJob]) -> None:
         ]
 
     assert told(Entitled()) == told(Easy())
-
-
-def malleable(name: str, bounds: Bounds, runtime_s: float, *, at: float = 0.0) -> SimJob:
-    """Its speed-up is linear, and its estimate exact."""
-    model = Amdahl(runtime_s * bounds.preferred)
-    return SimJob(
-        JobSpec(
-            name=name, nodes=bounds, job_class=JobClass.MALLEABLE, submit_s=at, walltime_s=runtime_s, model=model
-        )
-    )  # fmt: skip
 
 
 def test_what_is_lent_and_taken_back_by_hand() -> None:

@@ -7,8 +7,8 @@ import random
 from collections.abc import Callable
 
 import pytest
-from test_entitled import FREE, malleable
-from workloads import records_of, rigid
+from test_entitled import FREE
+from workloads import malleable, records_of, rigid
 
 from pliant.core import records as r
 from pliant.core.job import Job

@@ -34,6 +34,16 @@ def rigid(name: str, nodes: int, runtime_s: float, *, at: float = 0.0, user: str
     return SimJob(spec, runtime_s)
 
 
+def malleable(name: str, bounds: Bounds, runtime_s: float, *, at: float = 0.0) -> SimJob:
+    """Its speed-up is linear, and its estimate exact."""
+    model = Amdahl(runtime_s * bounds.preferred)
+    return SimJob(
+        JobSpec(
+            name=name, nodes=bounds, job_class=JobClass.MALLEABLE, submit_s=at, walltime_s=runtime_s, model=model
+        )
+    )  # fmt: skip
+
+
 @st.composite
 def upper_bound_jobs(draw: st.DrawFn, *, moldable: bool = True) -> list[SimJob]:
     """Rigid and moldable jobs whose estimates are upper bounds; whole seconds, so that many things coincide."""

@@ -178,10 +178,10 @@ Entry = tuple[float, int, Ladder, Step]
 """What a job's next node is worth, its number, its ladder and the step to it, ready for a heap."""
 
 
-def put_back(heap: list[Entry], step: Step, left: float, number: int, ladder: Ladder) -> None:
-    """The first of ``heap`` comes again for its next ``step``, if there is one: what that is worth over ``left``, which
-    is negative where the most comes first."""
+def put_back(heap: list[Entry], ladder: Ladder, step: Step, left: float) -> None:
+    """The first of ``heap``, whose ``ladder`` it is, comes again for its next ``step``, if there is one: at what that
+    is worth over ``left``, which is negative where the most comes first."""
     if step.to:
-        heapreplace(heap, (step.worth / left, number, ladder, step))
+        heapreplace(heap, (step.worth / left, ladder.number, ladder, step))
     else:
         heappop(heap)

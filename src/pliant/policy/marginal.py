@@ -331,7 +331,7 @@ class _Pass:
                 return None
             lack -= have - below
             sizes[number] = below
-            put_back(heap, ladder.down(below), ladder.left, number, ladder)
+            put_back(heap, ladder, ladder.down(below), ladder.left)
         return sizes
 
     def _harms(self, job: JobView, size: int) -> bool:
@@ -418,7 +418,7 @@ class _Pass:
             if pays and (not blocked or self._spares(ladder.job, size, more)):
                 nodes.give(more - size)
                 sizes[number] = more
-                put_back(heap, ladder.up(more), -ladder.left, number, ladder)
+                put_back(heap, ladder, ladder.up(more), -ladder.left)
             else:
                 heappop(heap)
 

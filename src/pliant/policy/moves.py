@@ -37,11 +37,11 @@ def move(
             have = taken.get(other) or sizes.get(other, donor.size)
             below = taken[other] = donor.less(have, -spare)
             spare += have - below
-            put_back(donors, donor.down(below), donor.left, other, donor)
+            put_back(donors, donor, donor.down(below), donor.left)
         if spare < 0:
             break  # not enough for the whole step: then nobody gives anything for it
         sizes.update(taken)
         for other in taken:
             served[other] = taker.job
-        put_back(takers, taker.up(more), -taker.left, number, taker)
+        put_back(takers, taker, taker.up(more), -taker.left)
     return sizes, served

@@ -6,14 +6,13 @@ negotiation that are shipped, and the fabric in place of MPI.
 Words: ``late`` (seconds within which it starts, at random), ``never`` (the chance that a newcomer never comes to its
 session), ``odd`` (the chance that a newcomer has other arrays), ``uneven`` (how far a step's length is drawn from
 STEP_S, 0 to 1), ``sync`` (every so many steps the user's code waits for all ranks; 0 for never), ``lag`` (the most
-steps between two checks), ``move`` (seconds that redistribution takes at most), ``wants`` (every so many steps the
-root asks for a size, and often lets its wish stay open), ``bounds`` (MIN:MAX), ``exit`` (the exit code of a program
-that fails at its end), ``leave`` (the
-exit code of ranks that were released, some seconds later), ``stay`` (seconds that they stay for), ``quit`` (the step at
-which all groups but the first end in good order, and the others wait for them), ``migrates`` (1: groups may come and
-others leave in one resize), ``ahead`` (the chance that constant data move beside the steps of an expansion), ``hangs``
-(the chance that a redistribution never ends), ``deaf`` (1: SIGTERM is ignored),
-``tidy`` (seconds that its end takes after SIGTERM), ``rows`` (to more nodes its arrays cannot be spread).
+steps between two checks), ``move`` (seconds that redistribution takes at most), ``wants`` (every so many steps the root
+asks for a size, and often lets its wish stay open), ``bounds`` (MIN:MAX), ``rows`` (to more nodes its arrays cannot be
+spread), ``exit`` (the exit code of a program that fails at its end), ``leave`` (the exit code of ranks that were
+released, some seconds later), ``stay`` (seconds that they stay for), ``quit`` (the step at which all groups but the
+first end in good order, and the others wait for them), ``migrates`` (1: groups may come and others leave in one
+resize), ``ahead`` (the chance that constant data move beside the steps of an expansion), ``hangs`` (the chance that a
+redistribution never ends), ``deaf`` (1: SIGTERM is ignored), ``tidy`` (seconds that its end takes after SIGTERM).
 """
 
 from __future__ import annotations

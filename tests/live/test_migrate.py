@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -95,10 +96,12 @@ def test_a_node_that_is_asked_back_is_emptied(start: Start, tmp_path: Path) -> N
     )
     run.wait_for(r.JobMalleable)
     said = pliant(run, "nodes", "remove", "n0")
-    assert said == "n0 will be given back; job 1 (a) is asked to move from n0 to 1 node that is free\n"
+    emptied = "n0 will be given back; job 1 (a) is asked to move from n0 to 1 node that is free"
+    assert said == f"run {run.run}: {emptied}\n"
     run.wait_for(r.NodesReturned, lambda record: record.nodes == NodeSet.of([0]))
-    said = pliant(run, "nodes", "remove", "n1")
-    assert said == "n1 will be given back; job 1 (a) is asked to leave n1 and go from 2 to 1 node\n"
+    said = pliant(run, "nodes", "remove", "n1", "--json")
+    emptied = "n1 will be given back; job 1 (a) is asked to leave n1 and go from 2 to 1 node"
+    assert json.loads(said) == {"run": run.run, "nodes": ["n1"], "text": emptied}
     run.wait_for(r.NodesReturned, lambda record: record.nodes == NodeSet.of([1]))
     assert {each.reason.code for each in run.records() if isinstance(each, r.ResizeOffered)} == {ASKED_BACK}
     (tmp_path / "flag").touch()

@@ -56,15 +56,21 @@ def test_nodes_are_added_for_a_job_that_waits_and_given_back_when_they_are_free(
         until_told("second", "2", second, **{"class": "rigid"}),
     )
     run.wait_for(r.JobRunning)
-    assert nodes(run, "remove", "n1") == "pliant: job 2 (second) waits for 2 nodes, and 1 would be left\n"
-    assert nodes(run, "add", "1") == "1 node more asked for\n"
+    assert (
+        nodes(run, "remove", "n1")
+        == f"pliant: run {run.run}: job 2 (second) waits for 2 nodes, and 1 would be left\n"
+    )
+    assert nodes(run, "add", "1") == f"run {run.run}: 1 node more asked for\n"
     run.wait_for(r.NodesGranted, holds(2))
     run.wait_for(r.JobStarted, lambda record: record.job == 2 and record.nodes == NodeSet.of([1, 2]))
-    assert nodes(run, "add", "1") == "1 node more asked for\n"
+    assert nodes(run, "add", "1") == f"run {run.run}: 1 node more asked for\n"
     run.wait_for(r.NodesGranted, holds(3))
     assert set(run.agents()) == {"n0", "n1", "n2", "n3"}
     asked = nodes(run, "remove", "n[1,3]")
-    assert asked == "n[1,3] will be given back; n1 when job 2 (second) has left, which is rigid\n"
+    assert (
+        asked
+        == f"run {run.run}: n[1,3] will be given back; n1 when job 2 (second) has left, which is rigid\n"
+    )
     run.wait_for(r.NodesReturned, holds(3))
     assert set(run.agents()) == {"n0", "n1", "n2"}
     assert "no node 'n3'" in nodes(run, "remove", "n3")

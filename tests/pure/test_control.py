@@ -20,7 +20,8 @@ from commands import command
 
 from pliant.daemon import control
 from pliant.daemon.control import Answer, Request
-from pliant.launch.agent import CONTROL
+from pliant.daemon.listening import listen
+from pliant.launch import CONTROL
 from pliant.model.errors import PliantError
 
 
@@ -87,7 +88,7 @@ def test_a_busy_controller_is_a_run_and_gets_the_order_when_it_has_time(base: Pa
 
         controller = threading.Timer(0.2, wake_up)
         controller.start()
-        assert command("resize", "ocean", "2") == "done\n"
+        assert command("resize", "ocean", "2") == "run busy: done\n"
         controller.join()
     assert json.loads(got[0]) == {"verb": "resize", "job": "ocean", "size": 2}
 
@@ -102,7 +103,7 @@ def listening(base: Path, ask: Callable[[Path], None]) -> list[Request]:
         return Answer(text="heard")
 
     async def serve() -> None:
-        server = await control.listen(place, answer)
+        server = await listen(place, answer)
         await asyncio.to_thread(ask, place / CONTROL)
         # Whoever connected before has been accepted when the last is answered; then all are let finish.
         await asyncio.to_thread(exchange, place / CONTROL, b'{"verb":"the last"}\n')

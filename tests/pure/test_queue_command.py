@@ -16,7 +16,7 @@ import pytest
 from commands import command
 
 from pliant.daemon import control
-from pliant.launch.agent import CONTROL
+from pliant.launch import CONTROL
 from pliant.model.errors import PliantError
 
 
@@ -94,9 +94,23 @@ def test_one_run_is_chosen_by_its_id(going_on: Callable[..., None]) -> None:
         command("queue", "--run", "x")
 
 
-def test_where_nothing_answers_the_command_fails(going_on: Callable[..., None]) -> None:
+@pytest.mark.usefixtures("going_on")
+def test_no_run_is_an_empty_queue_and_an_order_without_one_is_an_error() -> None:
+    assert command("queue").startswith("No jobs: no run goes on")
+    assert json.loads(command("queue", "--json")) == []
     with pytest.raises(PliantError, match="no run goes on"):
-        command("queue")
+        command("queue", "--run", "x")
+    for order in (
+        ["resize", "ocean", "2"],
+        ["migrate", "ocean"],
+        ["nodes", "add", "1"],
+        ["nodes", "remove", "n1"],
+    ):
+        with pytest.raises(PliantError, match="no run goes on"):
+            command(*order)
+
+
+def test_where_no_run_answers_the_command_fails(going_on: Callable[..., None]) -> None:
     going_on("bbbbbbbb", None)
     with pytest.raises(PliantError, match="run bbbbbbbb does not answer"):
         command("queue")

@@ -6,10 +6,12 @@ import errno
 import io
 import sys
 from functools import cache
-from importlib import import_module
+from typing import Annotated
 
 import typer
 
+import pliant
+from pliant.cli.verbs import PANELS, add, loading
 from pliant.daemon.directory import current_directory
 from pliant.daemon.interrupted import Interrupted
 from pliant.launch.descriptors import open_standard
@@ -22,34 +24,37 @@ SHORTAGES = (
 )  # fmt: skip
 """Of disk, files, memory and processes: no defect of ours."""
 
-COMMANDS = (
-    "demo", "run", "launch", "simulate", "reproduce", "calibrate", "policies", "plan", "operate", "doctor", "bench",
-    "bench_live", "bench_launch", "bench_resize", "bench_agreement", "bench_places", "bench_world", "bench_apgas",
-    "bench_scaling", "bench_redistribute", "reproduce_apgas", "reproduce_dmr", "reproduce_launch", "reproduce_spawning",
-    "plan_spawn", "plan_shrink", "plan_data",
-)  # fmt: skip
-"""The modules of this package that add a command, in the order in which help shows them."""
-QUICK = "launch"
-"""A command that people wait for: the others are not loaded for it."""
+
+def _version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
+    if wanted:
+        typer.echo(f"pliant {pliant.__version__}")
+        raise typer.Exit
 
 
 @cache
-def made(verb: str = "") -> typer.Typer:
-    """The command, with all that it has; with one alone if that is the ``verb``."""
+def made() -> typer.Typer:
+    """The command, with all that it has. Each verb is loaded when it is called."""
+    verbs = {name: verb for panel in PANELS for name, verb in panel.verbs.items()}
     app = typer.Typer(
         name="pliant",
+        cls=loading(verbs),
         help="Parallel jobs that change size while they run, and the scheduler that makes use of it.",
         no_args_is_help=True,
-        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
         pretty_exceptions_enable=False,
     )
-    app.callback()(_verbs)
-    for name in [QUICK] if verb == QUICK else COMMANDS:
-        import_module(f"pliant.cli.{name}").register(app)
+    app.callback()(_pliant)
+    for panel in PANELS:
+        add(app, panel)
     return app
 
 
-def _verbs() -> None:
+def _pliant(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
     """Parallel jobs that change size while they run, and the scheduler that makes use of it."""
 
 
@@ -59,7 +64,7 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors=SPELLED)  # names and signs that a terminal has no letters for
     try:
-        made("".join(sys.argv[1:2]))()
+        made()()
     except Interrupted as interruption:
         sys.stderr.write(f"pliant: {interruption}\n")
         sys.exit(128 + interruption.number)

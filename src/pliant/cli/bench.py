@@ -34,8 +34,6 @@ from pliant.workloads.job import SimJob
 
 T = TypeVar("T")
 
-bench_app = typer.Typer(no_args_is_help=True, help="Measure Pliant on this machine.")
-
 TRACE = "KTH-SP2.filtered.swf.gz"
 PROCESSORS = 100
 LUBLIN_NODES = 1152
@@ -47,11 +45,6 @@ MALLEABLE_GAP_S = 8.0
 QUICK_JOBS = 5000
 COMPILED = not core.__file__.endswith(".py")
 """Whether this is the optional build, in which the pure modules are compiled."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add ``bench`` and its verbs to the command."""
-    app.add_typer(bench_app, name="bench")
 
 
 def over_seeds(
@@ -96,7 +89,6 @@ def tell_seeds(
         raise typer.Exit(1)
 
 
-@bench_app.command()
 def simulator(
     *,
     traces: Annotated[Path | None, typer.Option(help=f"Where the traces are; else ${TRACES}.")] = None,
@@ -109,14 +101,13 @@ def simulator(
     repeat: Annotated[int, typer.Option(min=1, help="Runs; the median counts.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Jobs per CPU second, with records, placement and every check of the core.
+    """Simulate: jobs per CPU second, with records and every check of the core.
 
     EASY on the KTH-SP2 trace with 100 processors; EASY on 100,000 jobs of the Lublin model on 1,152 nodes;
-    minimum agreement, the malleable and the marginal policy on 10,000 generated malleable jobs on 32 nodes,
-    with what resizes cost by default; marginal on 10,000 of the Lublin model, all malleable, on 128 nodes.
-    Then what bursts of 1,000 and 4,000 jobs cost under each policy, which all arrive at once, and what each costs
-    on 100,000 nodes.
-    """
+    minimum agreement, the malleable and the marginal policy on 10,000 generated malleable jobs on 32 nodes, with
+    what resizes cost by default; marginal on 10,000 of the Lublin model, all malleable, on 128 nodes. Then what
+    bursts of 1,000 and 4,000 jobs cost under each policy, which all arrive at once, and what each costs on
+    100,000 nodes."""
     path = find_trace(TRACE, traces)
     instant = Settings(cost=INSTANT)
     most = QUICK_JOBS if quick else 10**9

@@ -16,7 +16,6 @@ from rich.progress import Progress
 from rich.table import Table
 
 from pliant.cli import execute
-from pliant.cli.bench import bench_app
 from pliant.cli.demo import demo_batch
 from pliant.cli.execute import Variant
 from pliant.core import records as r
@@ -28,11 +27,6 @@ from pliant.sim import calibration
 POLICIES = ("easy", "malleable", "marginal")
 LIMIT = 0.05
 """How far a makespan may be off, as a share."""
-
-
-def register(_app: typer.Typer) -> None:
-    """Add the verb to ``bench``."""
-    bench_app.command()(agreement)
 
 
 class Lived(NamedTuple):
@@ -50,7 +44,8 @@ def agreement(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Run the demonstration's batch live, simulate it with the costs that these runs showed, and compare."""
+    """Run the demonstration's batch, simulate it, and compare. The simulation takes the resize costs that the
+    live runs showed."""
     runs = _recorded(records) if records else _run()
     cost = calibration.cost(calibration.fit(calibration.collect(run.records for run in runs)))
     rows = [_row(run, cost) for run in runs]

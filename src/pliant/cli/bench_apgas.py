@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from pliant.cli.bench import bench_app
 from pliant.measure import apgas as measured
 from pliant.measure.programs import Figures
 
@@ -31,18 +30,14 @@ MEANINGS = {
 }
 
 
-def register(_app: typer.Typer) -> None:
-    """Add the verb to ``bench``."""
-    bench_app.command()(apgas)
-
-
 def apgas(
     *,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter runs: under a minute.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Places and load balancing: what they cost beside bare kernels, what two of them give, and what their
-    resizes take (8 minutes). Without --quick also what it costs that a computation survives the death of places."""
+    """Run task programs beside their bare kernels, over places and workers. It measures what places and load
+    balancing cost, what two of them give, and what their resizes take (8 minutes). Without --quick it also
+    measures what surviving the death of places costs."""
     effort = measured.QUICK if quick else measured.FULL
     with Progress(console=Console(stderr=True)) as progress, tempfile.TemporaryDirectory() as place:
         bar = progress.add_task("runs", total=measured.steps(effort))

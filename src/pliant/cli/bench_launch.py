@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from pliant.cli.bench import bench_app
 from pliant.measure import launching
 from pliant.measure.programs import Figures, surroundings
 from pliant.measure.quiet import Quiet
@@ -19,11 +18,6 @@ from pliant.testing.cluster import virtual_cluster
 
 QUIET_S = 60.0
 """So long in all it is waited for others to leave the processors alone."""
-
-
-def register(_app: typer.Typer) -> None:
-    """Add the verb to ``bench``."""
-    bench_app.command()(launch)
 
 
 def launch(  # noqa: PLR0913 -- a command has its options as parameters
@@ -45,8 +39,9 @@ def launch(  # noqa: PLR0913 -- a command has its options as parameters
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """An empty command and an empty MPI program on all nodes of a virtual cluster, over ssh: `pliant launch`, MPICH's
-    hydra, a flat loop of ssh, pdsh and clush, as far as they are there. Needs root, and what virtual clusters need."""
+    """Launch empty programs on a virtual cluster: pliant, hydra, ssh, pdsh, clush. An empty command and an empty
+    MPI program run on all nodes, over ssh, by each launcher that is installed. It needs root, and what virtual
+    clusters need."""
     effort = launching.Effort(
         tuple(sorted(set(nodes or [16]))),
         tuple(sorted(set(degree or [8, 32]))),

@@ -16,7 +16,6 @@ from rich.progress import Progress
 from rich.table import Table
 
 from pliant.cli import execute
-from pliant.cli.bench import bench_app
 from pliant.cli.execute import Variant
 from pliant.daemon import control
 from pliant.launch import processes, shm
@@ -29,13 +28,6 @@ from pliant.workloads.generators.generate import Load, malleable_batch
 NODES = 8
 WORK_S = (5.0, 60.0)
 HEAT = ("python", "-m", "pliant.apps.heat", "--rows", "128", "--cols", "128", "--steps", "200")
-
-
-def register(_app: typer.Typer) -> None:
-    """Add the live verbs to ``bench``."""
-    bench_app.command()(batches)
-    bench_app.command()(leaks)
-    bench_app.command("cycles")(resize_cycles)
 
 
 def heat_batch(seed: int, jobs: int, gap_s: float = 2.0, start: str | None = None) -> Batch:
@@ -55,7 +47,8 @@ def batches(
     start: Annotated[str, typer.Option(help=f"Start rule: {', '.join(registry.START_RULES)}.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Malleable against rigid EASY on seeded batches of real MPI jobs (about 90 s a batch)."""
+    """Run batches of real MPI jobs, malleable and under rigid EASY. Each batch is drawn from a seed, and takes
+    about 90 s."""
     rows: list[dict[str, Any]] = []
     with Progress(console=Console(stderr=True)) as progress, tempfile.TemporaryDirectory() as place:
         bar = progress.add_task("batches", total=2 * seeds)
@@ -125,7 +118,7 @@ def leaks(
     runs: Annotated[int, typer.Option(min=1, help="How many runs of a batch of about 15 seconds.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """What is left after many runs: processes, runtime directories, shared memory."""
+    """Count what many runs leave: processes, directories, shared memory."""
     segments = {path.name for path in shm.SHM.iterdir()}
     places = {path.name for path in control.base().iterdir()}
     seconds = []
@@ -158,8 +151,9 @@ def resize_cycles(
     slots: Annotated[int, typer.Option(min=1, help="Ranks a node.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """What the processes of one MPI job, its agents and its controller hold more after each growth and shrink (half a
-    second a cycle). Exits with 1 where descriptors, processes or files in /dev/shm become more."""
+    """Grow and shrink one MPI job, and count what its processes keep. Its agents and its controller are counted
+    too; a cycle takes half a second. It exits with 1 where descriptors, processes or files in /dev/shm become
+    more."""
     with Progress(console=Console(stderr=True)) as progress, tempfile.TemporaryDirectory() as place:
         bar = progress.add_task("cycles", total=measured.SETTLE + cycles)
         figures = asyncio.run(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pliant.cli.bench import bench_app, over_seeds, tell_seeds
+from pliant.cli.bench import over_seeds, tell_seeds
 
 if TYPE_CHECKING:
     from pliant.testing.balanced import Trial
@@ -16,11 +16,6 @@ if TYPE_CHECKING:
 CHUNK = 5
 
 
-def register(_app: typer.Typer) -> None:
-    """Nothing to add: ``bench`` has been added to the command already."""
-
-
-@bench_app.command()
 def places(
     *,
     seeds: Annotated[
@@ -33,8 +28,8 @@ def places(
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one a processor.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
 ) -> None:
-    """Balance work over places in one process, in an order that each seed draws, while places come and go
-    (and die, where it is resilient), and hold the result against what one place alone finds."""
+    """Balance work over places that come, go and die, by seeds. All places are in one process, in an order that
+    each seed draws. The result is compared with what one place alone finds."""
     began = time.monotonic()
     trials: list[Trial] = []
     work = partial(attempts, deaths=deaths)

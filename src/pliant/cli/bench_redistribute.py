@@ -14,17 +14,11 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from pliant.cli.bench import bench_app
 from pliant.cli.outputs import check_output
 from pliant.measure import asking, redistributing
 from pliant.measure.programs import Figures, surroundings
 
 GIB = 1 << 30
-
-
-def register(_app: typer.Typer) -> None:
-    """Add the verb to ``bench``."""
-    bench_app.command()(redistribute)
 
 
 def redistribute(
@@ -39,10 +33,10 @@ def redistribute(
     out: Annotated[Path | None, typer.Option("--csv", help="Write the rows to this file too.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Data of a block layout that go from some ranks to others: each method against Isend and Irecv written by hand, in
-    the same processes and in turn, all into memory that nobody has touched; the most memory that takes; and the
-    resizes of a job that holds it, scheduling and resizing apart (paper 3, Figure 3); and what a check costs that
-    leads to no action, or is inhibited, and steps() in steps of a millisecond."""
+    """Redistribute an array by each method. Each runs beside Isend and Irecv written by hand, in the same
+    processes and in turn, into memory that nobody has touched. It also measures the most memory that takes,
+    resizes of a job that holds the array with scheduling and resizing apart (paper 3, Figure 3), a check that
+    leads to no action or is inhibited, and steps() in steps of a millisecond."""
     if out is not None:
         check_output("--csv", out)
     asked, around = redistributing.effort(size, quick=quick, constant=constant), surroundings()

@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from pliant.cli.bench import bench_app
 from pliant.cli.bench_flavours import compare, show
 from pliant.cli.hosts import hosts_named
 from pliant.cli.outputs import check_output
@@ -45,11 +44,6 @@ class Netmod(StrEnum):
 
     OFI = "ofi"
     UCX = "ucx"
-
-
-def register(_app: typer.Typer) -> None:
-    """Add the verb to ``bench``."""
-    bench_app.command()(resize)
 
 
 def resize(  # noqa: PLR0913 -- a command has its options as parameters
@@ -86,10 +80,10 @@ def resize(  # noqa: PLR0913 -- a command has its options as parameters
     to_csv: Annotated[Path | None, typer.Option("--csv", help="Write the rows to this file as well.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Resizes of MPI jobs, from each size to each other. Under mpiexec: plain Merge, Merge and Baseline with both
-    parallel strategies, and Merge while the job computes on (asynchronous); shrinks by termination (TS), zombies (ZS)
-    and respawn (SS). By agents: cold, from warm processes, and termination. In the table, * marks the quickest of a
-    size: those whose total a rank test cannot tell from the least."""
+    """Resize MPI jobs, from each size to each other, in each way there is. Under mpiexec: plain Merge, Merge and
+    Baseline with both parallel strategies, and Merge while the job computes on (asynchronous); shrinks by
+    termination (TS), zombies (ZS) and respawn (SS). By agents: cold, from warm processes, and termination. In the
+    table, * marks the quickest of a size: those whose total a rank test cannot tell from the least."""
     if to_csv is not None:
         check_output("--csv", to_csv)
     sizes = tuple(sorted(set(nodes or SIZES)))

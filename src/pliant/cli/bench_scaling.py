@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from pliant.cli.bench import bench_app
 from pliant.measure import scaling as measured
 from pliant.measure.programs import Figures
 from pliant.reproduce.folder import Folder
@@ -22,11 +21,6 @@ from pliant.reproduce.folder import Folder
 TABLES = {"programs": "scaling", "startup": "startup", "resizes": "resizes"}
 """What is measured, and the file that it goes to."""
 BATCH = "programs.toml"
-
-
-def register(_app: typer.Typer) -> None:
-    """Add the verb to ``bench``."""
-    bench_app.command()(scaling)
 
 
 def scaling(
@@ -41,8 +35,8 @@ def scaling(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Each task program over 1 and 2 places and workers, the start-up of places, and what growing and
-    shrinking consists of (10 minutes)."""
+    """Run each task program over 1 and 2 places and workers, and resize it. It measures the start of places too,
+    and the parts of growing and shrinking (10 minutes)."""
     effort = measured.QUICK if quick else measured.FULL
     with (
         nullcontext() if output is None else Folder(output) as folder,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pliant.cli.bench import bench_app, over_seeds, tell_seeds
+from pliant.cli.bench import over_seeds, tell_seeds
 from pliant.model.errors import PliantError
 
 if TYPE_CHECKING:
@@ -17,11 +17,6 @@ if TYPE_CHECKING:
 CHUNK = 10
 
 
-def register(app: typer.Typer) -> None:
-    """Nothing to add: ``bench`` has been added to the command already."""
-
-
-@bench_app.command()
 def world(  # noqa: PLR0913 -- a command has its options as parameters
     *,
     seeds: Annotated[int, typer.Option(min=1, max=10**7, help="How many worlds, from --first on.")] = 100,
@@ -34,8 +29,8 @@ def world(  # noqa: PLR0913 -- a command has its options as parameters
     stop: Annotated[bool, typer.Option("--stop", help="End at the first world that breaks.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Run the controller, the agents and their jobs in worlds of faults, each drawn from a seed, and check
-    that no job is lost or run twice, that nothing leaks, and that nothing waits for ever."""
+    """Run controller, agents and jobs under injected faults, by seeds. It checks that no job is lost or run
+    twice, that nothing leaks, and that nothing waits for ever."""
     # With all that the worlds are made of, which is slow to load, and of which places are an extra.
     from pliant.testing.world import World
     from pliant.testing.worlds import run_some, summed

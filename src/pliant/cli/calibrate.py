@@ -25,11 +25,6 @@ MEANING = {
 }
 
 
-def register(app: typer.Typer) -> None:
-    """Add ``calibrate`` to the command."""
-    app.command("calibrate")(calibrate)
-
-
 def calibrate(
     records: Annotated[list[Path], typer.Argument(help="Journals of live runs (records.ndjson).")],
     *,
@@ -38,7 +33,7 @@ def calibrate(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Fit the cost of resizes to recorded runs, and print each coefficient with its standard error."""
+    """Fit the cost of resizes to recorded runs. It prints each coefficient with its standard error."""
     fitted = fit(collect(read_records(path)[1] for path in records))
     if out is not None:
         try:

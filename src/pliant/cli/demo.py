@@ -22,12 +22,6 @@ from pliant.model.kinds import JobKind
 from pliant.report.runs import Run
 from pliant.terminal.console import console as steady_console
 
-
-def register(app: typer.Typer) -> None:
-    """Add ``demo`` to the command."""
-    app.command("demo")(demo)
-
-
 NEEDED = {"mpi": ("mpi4py", "numpy"), "apgas": ("cloudpickle", "numba", "zmq")}
 """What its jobs import, by the extra that brings it."""
 
@@ -57,7 +51,7 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print report.json instead of tables.")] = False,
     output: Annotated[Path, typer.Option(help="Directory for the jobs' output and the records.")] = OUTPUT,
 ) -> None:
-    """Run a batch of heat solvers twice on 8 virtual nodes: every job rigid, then every job malleable."""
+    """Run a batch twice on 8 virtual nodes: every job rigid, then every job malleable."""
     check_report(report)
     _check_there("mpi,apgas" if places else "mpi")
     console = steady_console(stderr=as_json)

@@ -54,15 +54,11 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-def register(app: typer.Typer) -> None:
-    """Add ``doctor`` to the command."""
-    app.command("doctor")(doctor)
-
-
 def doctor(
     *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False
 ) -> None:
-    """Check Python, MPI, shared memory, cores and directories; exit code 1 if something is missing."""
+    """Check what this machine offers, and say what is missing. It looks at Python, MPI, shared memory, cores and
+    directories, and exits with 1 if something is missing."""
     checks: tuple[Callable[[], Finding], ...] = (
         _python,
         _venv,

@@ -41,12 +41,6 @@ PHASES = {
 }
 
 
-def register(app: typer.Typer) -> None:
-    """Add ``launch`` to the command."""
-    settings = {"allow_interspersed_args": False}
-    app.command("launch", context_settings=settings)(launch)
-
-
 def launch(  # noqa: PLR0913 - the options of a command
     command: Annotated[
         list[str], typer.Argument(metavar="-- COMMAND", help="The program and its arguments.")
@@ -105,8 +99,8 @@ def launch(  # noqa: PLR0913 - the options of a command
         bool, typer.Option("--json", help="Print one JSON object at the end, output in it.")
     ] = False,
 ) -> None:
-    """Run a program on many nodes, over a tree of agents: on virtual nodes of this machine, on --hosts by ssh, or on
-    those of the Slurm allocation that this is called in."""
+    """Run a program on many nodes, over a tree of agents. The nodes are virtual ones of this machine, --hosts
+    reached by ssh, or those of the Slurm allocation that this is called in."""
     names, starting = _nodes(nodes, hosts, tuple(ssh_option or ()))
     sizes = _sizes(len(names), processes)
     _check_words(command)

@@ -17,22 +17,13 @@ from pliant.model.kinds import JobKind
 from pliant.model.limits import whole
 from pliant.report.words import plain
 
+NO_RUN = "no run goes on; start one with pliant run or pliant demo in another terminal"
 COLUMNS = ("job", "name", "kind", "state", "nodes", "nodelist", "awake", "sizes", "wish")
 RUN = Annotated[str, typer.Option("--run", help="Which run, if several go on (pliant queue lists them).")]
+JSON = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add ``resize``, ``migrate``, ``nodes`` and ``queue`` to the command."""
-    app.command("resize")(resize)
-    app.command("migrate")(migrate)
-    nodes = typer.Typer(help="Add nodes to a run that goes on, or remove some.", no_args_is_help=True)
-    nodes.command("add")(add)
-    nodes.command("remove")(remove)
-    app.add_typer(nodes, name="nodes")
-    app.command("queue")(queue)
-
-
-def resize(
+def resize(  # noqa: PLR0913 -- a command has its options as parameters
     job: Annotated[str, typer.Argument(help="Number or name of a running job.")],
     size: Annotated[str, typer.Argument(help="Nodes, or auto to hand the job back to the policy.")] = "",
     *,
@@ -42,6 +33,7 @@ def resize(
         typer.Option(help="In place of SIZE: ranks that stay awake on nodes, as n3=1 or n1=2,n[2-3]=1."),
     ] = "",
     run: RUN = "",
+    as_json: JSON = False,
 ) -> None:
     """Order a running job to another size. It keeps that size until it is ordered to another, or to auto. With --slots
     it keeps its nodes, and its last ranks there sleep, or wake up again."""
@@ -50,14 +42,14 @@ def resize(
             raise PliantError(
                 "--slots leaves the job on its nodes: order it alone, and SIZE or --leave before or after it"
             )
-        _order(run, control.Request("resize", job, slots=slots))
+        _order(run, control.Request("resize", job, slots=slots), as_json)
         return
     if not size:
         raise PliantError("say what the job is to have: a number of nodes, auto, or --slots n3=1")
     nodes = 0 if size == "auto" else whole(size)
     if nodes is None or (nodes == 0 and size != "auto"):
         raise PliantError(f"{size!r} is no number of nodes; give a whole number of 1 or more, or auto")
-    _order(run, control.Request("resize", job, nodes, leave))
+    _order(run, control.Request("resize", job, nodes, leave), as_json)
 
 
 def migrate(
@@ -65,37 +57,49 @@ def migrate(
     *,
     leave: Annotated[str, typer.Option(help="Nodes that it leaves, as n[0-1]; by default all.")] = "",
     run: RUN = "",
+    as_json: JSON = False,
 ) -> None:
     """Order a running job to other nodes. It takes its data along and keeps its size."""
-    _order(run, control.Request("migrate", job, leave=leave))
+    _order(run, control.Request("migrate", job, leave=leave), as_json)
 
 
 def add(
-    nodes: Annotated[str, typer.Argument(metavar="COUNT", help="How many more.")], *, run: RUN = ""
+    nodes: Annotated[str, typer.Argument(metavar="COUNT", help="How many more.")],
+    *,
+    run: RUN = "",
+    as_json: JSON = False,
 ) -> None:
     """Ask for more nodes. Jobs that wait start on them when they are there."""
     count = whole(nodes)
     if not count:
         raise PliantError(f"{nodes!r} is no number of nodes; give a whole number of 1 or more")
-    _order(run, control.Request("nodes", size=count))
+    _order(run, control.Request("nodes", size=count), as_json)
 
 
 def remove(
     nodes: Annotated[str, typer.Argument(metavar="NODES", help="Which ones, as n3 or n[3-4].")],
     *,
     run: RUN = "",
+    as_json: JSON = False,
 ) -> None:
     """Give nodes back. Nothing new starts on them; a job that is there and can change moves to free nodes or goes on
     with fewer, and others are waited for."""
-    _order(run, control.Request("nodes", leave=nodes))
+    _order(run, control.Request("nodes", leave=nodes), as_json)
 
 
-def _order(run: str, request: control.Request) -> None:
-    """Have the run carry it out, and print what it says."""
-    answer = control.ask(_the_run(run), request)
+def _order(run: str, request: control.Request, as_json: bool) -> None:  # noqa: FBT001 - a private helper
+    """Have the run carry it out, and print what it answers, with the run and the job or the nodes."""
+    run = _the_run(run)
+    answer = control.ask(run, request)
     if answer.error:
-        raise PliantError(answer.error)
-    Console().print(answer.text, highlight=False, markup=False)
+        raise PliantError(f"run {run}: {answer.error}")
+    if not as_json:
+        Console().print(f"run {run}: {answer.text}", highlight=False, markup=False, soft_wrap=True)
+        return
+    about = {"job": answer.job, "name": answer.name, "nodes": answer.nodes, "count": answer.count}
+    typer.echo(
+        json.dumps({"run": run, **{key: value for key, value in about.items() if value}, "text": answer.text})
+    )
 
 
 def queue(
@@ -103,15 +107,17 @@ def queue(
     run: RUN = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Pending and running jobs of all runs that go on, or of one."""
+    """List the pending and running jobs of all runs that go on, or of one."""
     found = _queues([_the_run(run)] if run else list(_runs()))
     errors = [str(answer) for answer in found.values() if isinstance(answer, PliantError)]
-    if len(errors) == len(found):
+    if errors and len(errors) == len(found):
         raise PliantError("; ".join(errors))
     if as_json:
         typer.echo(json.dumps([_plain(name, answer) for name, answer in found.items()]))
-    else:
+    elif found:
         Console().print(_table(found))
+    else:
+        typer.echo(f"No jobs: {NO_RUN}")
 
 
 def _queues(runs: list[str]) -> dict[str, control.Answer | PliantError]:
@@ -123,7 +129,7 @@ def _queues(runs: list[str]) -> dict[str, control.Answer | PliantError]:
         except PliantError as error:
             return error
 
-    with ThreadPoolExecutor(len(runs)) as pool:
+    with ThreadPoolExecutor(max(1, len(runs))) as pool:
         return dict(zip(runs, pool.map(ask, runs), strict=True))
 
 
@@ -165,14 +171,14 @@ def _runs() -> dict[str, str]:
     found = control.survey()
     runs = {run: run for run in found.answering}
     runs |= {run: f"{run} (no answer: {why})" for run, why in found.silent.items()}
-    if not runs:
-        raise PliantError("no run goes on; start one with pliant run or pliant demo in another terminal")
     return runs
 
 
 def _the_run(wanted: str) -> str:
     """The id of the run that is meant."""
     runs = _runs()
+    if not runs:
+        raise PliantError(NO_RUN)
     shown = ", ".join(runs.values())
     if wanted and wanted not in runs:
         raise PliantError(f"there is no run {wanted!r}; going on: {shown}")

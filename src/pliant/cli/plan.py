@@ -17,10 +17,6 @@ from pliant.model.limits import DIGITS, MOST_NODES, whole
 from pliant.plan.spawn import SpawnPlan
 from pliant.plan.spawn_cost import SpawnCosts, SpawnTimes
 
-plan_app = typer.Typer(
-    no_args_is_help=True, help="Plan the resize of an MPI job: print, draw and predict it."
-)
-
 PICTURES = (".svg", ".png")
 
 Draw = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it, as .svg or .png.")]
@@ -40,11 +36,6 @@ Processors = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add ``plan`` to the command."""
-    app.add_typer(plan_app, name="plan")
 
 
 def number(option: str, text: str, what: str) -> int:

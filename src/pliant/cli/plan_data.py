@@ -36,11 +36,6 @@ class Ask(NamedTuple):
     targets: tuple[int, ...]
 
 
-def register(_app: typer.Typer) -> None:
-    """Add the verb to ``plan``."""
-    p.plan_app.command()(data)
-
-
 def data(  # noqa: PLR0913 -- a command has its options as parameters
     *,
     rows: Annotated[str, typer.Option(metavar="N", help="Of the axis that the array is spread along.")],
@@ -61,8 +56,8 @@ def data(  # noqa: PLR0913 -- a command has its options as parameters
     row_bytes: Annotated[int, typer.Option(min=1, max=1 << 40, help="Of one row.")] = 8,
     as_json: p.AsJson = False,
 ) -> None:
-    """What a redistribution moves: the rows that each rank sends to each other one, and their bytes against the fewest
-    that any way could do with. Who stays keeps what it is to have as well."""
+    """Show what a redistribution moves: the rows that each rank sends to each other one. Their bytes stand beside
+    the fewest that any way could do with, where each rank keeps the rows that it has and needs."""
     ask = Ask(_rows(rows), old or layout, new or layout, *_ranks(sources, targets, leave))
     layouts = (
         _layout("--from" if old else "--layout", ask.old),

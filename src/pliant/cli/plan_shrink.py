@@ -58,11 +58,6 @@ class Job(NamedTuple):
         return hostlist(self.names[node] for node in nodes)
 
 
-def register(_app: typer.Typer) -> None:
-    """Add the verb to ``plan``."""
-    p.plan_app.command()(shrink)
-
-
 def shrink(  # noqa: PLR0913 -- a command has its options as parameters
     *,
     world: Annotated[
@@ -98,8 +93,8 @@ def shrink(  # noqa: PLR0913 -- a command has its options as parameters
     processors: p.Processors = 0,
     as_json: p.AsJson = False,
 ) -> None:
-    """What becomes of each rank of a job when it gives back nodes, or slots of nodes (paper 1, 4.6 and 4.7): a world
-    whose ranks all go ends, at next to no cost; of others ranks sleep, or they are started anew."""
+    """Show what becomes of each rank when a job gives back nodes or slots. A world whose ranks all leave ends, at
+    next to no cost. Where some stay, the others sleep, or all are started anew (paper 1, 4.6 and 4.7)."""
     costs = p.costs_named(cost or (), predict=predict)
     p.check_picture(draw)
     job = _job(world or (), groups or ())

@@ -18,11 +18,6 @@ from pliant.plan.spawn_cost import SpawnTimes, predict_spawn
 from pliant.report.words import count
 
 
-def register(_app: typer.Typer) -> None:
-    """Add the verb to ``plan``."""
-    p.plan_app.command()(spawn)
-
-
 def spawn(  # noqa: PLR0913 -- a command has its options as parameters
     *,
     cores: Annotated[
@@ -54,8 +49,9 @@ def spawn(  # noqa: PLR0913 -- a command has its options as parameters
     processors: p.Processors = 0,
     as_json: p.AsJson = False,
 ) -> None:
-    """Who starts which group of processes, in which step (paper 1): single and sequential are what there was before,
-    hypercube and diffusive start in parallel, each node in a world of its own, so that it can be given back."""
+    """Show which process starts which group, in which step (paper 1). Single and sequential are what there was
+    before. Hypercube and diffusive start groups in parallel, each node in a world of its own, so that it can be
+    given back."""
     costs = p.costs_named(cost or (), predict=predict)
     p.check_picture(draw)
     given = _counts("--cores", cores, "cores")

@@ -19,15 +19,10 @@ from pliant.policy.order import ORDERS
 from pliant.policy.view import Policy
 
 
-def register(app: typer.Typer) -> None:
-    """Add ``policies`` to the command."""
-    app.command("policies")(policies)
-
-
 def policies(
     *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False
 ) -> None:
-    """List the policies and the queue orders, a line each."""
+    """List the policies and the queue orders."""
     known = [_described(name, kind) for name, kind in registry.POLICIES.items()]
     if as_json:
         typer.echo(json.dumps({"policies": known, "orders": ORDERS, "start_rules": registry.START_RULES}))

@@ -17,20 +17,7 @@ from pliant.model.errors import TraceError
 from pliant.reproduce.scheduling import STUDIES, reproduce
 from pliant.reproduce.traces import FULL
 
-reproduce_app = typer.Typer(no_args_is_help=True, help="Run the papers' experiments again, with figures.")
 
-
-def register(app: typer.Typer) -> None:
-    """Add ``reproduce`` and its verbs to the command."""
-    app.add_typer(reproduce_app, name="reproduce")
-
-
-@reproduce_app.callback()
-def _verbs() -> None:
-    """One verb a subject."""
-
-
-@reproduce_app.command()
 def scheduling(  # noqa: PLR0913 -- a command has its options as parameters
     *,
     out: Annotated[
@@ -44,8 +31,8 @@ def scheduling(  # noqa: PLR0913 -- a command has its options as parameters
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one a processor.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Paper 2's and paper 3's experiments, and all policies on real traces: figures, tables, and a
-    README.md."""
+    """Simulate paper 2's and paper 3's experiments, and all policies on real traces. It writes figures, tables,
+    and a README.md."""
     try:
         found = find_trace(FULL[0].file, traces).parent
     except TraceError:

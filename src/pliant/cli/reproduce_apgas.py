@@ -15,15 +15,9 @@ from rich.progress import Progress
 from pliant.cli import execute
 from pliant.cli.demo import places_batch
 from pliant.cli.execute import Variant
-from pliant.cli.reproduce import reproduce_app
 from pliant.measure import scaling
 from pliant.reproduce import apgas as reproduced
 from pliant.reproduce.folder import Folder
-
-
-def register(_app: typer.Typer) -> None:
-    """Add the verb to ``reproduce``."""
-    reproduce_app.command()(apgas)
 
 
 def apgas(
@@ -34,8 +28,8 @@ def apgas(
     quick: Annotated[bool, typer.Option("--quick", help="Shorter runs, and each once.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Paper 2's task programs, run for real: scaling, resizes by their parts, and a batch of MPI jobs and
-    task programs with its offers; figures, tables, and a README.md (12 minutes)."""
+    """Run paper 2's task programs with real processes. It measures scaling, resizes by their parts, and a batch
+    of MPI jobs and task programs with its offers. It writes figures, tables, and a README.md (12 minutes)."""
     began = time.monotonic()
     effort = scaling.QUICK if quick else scaling.FULL
     with (

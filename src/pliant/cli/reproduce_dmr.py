@@ -15,7 +15,6 @@ from rich.progress import Progress
 
 from pliant.cli import execute
 from pliant.cli.execute import Variant
-from pliant.cli.reproduce import reproduce_app
 from pliant.measure import dmr as measured
 from pliant.measure import redistributing
 from pliant.measure.dmr import WAYS, Scale, WayRun
@@ -33,11 +32,6 @@ from pliant.study.workers import run_all
 GIB = 1 << 30
 POLICIES = ("dmr-wide", "dmr-preferred")
 SEED = 3
-
-
-def register(_app: typer.Typer) -> None:
-    """Add the verb to ``reproduce``."""
-    reproduce_app.command()(dmr)
 
 
 def dmr(  # noqa: PLR0913 - a command has its options as parameters
@@ -58,10 +52,10 @@ def dmr(  # noqa: PLR0913 - a command has its options as parameters
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Paper 3: resizes of Flexible Sleep between powers of two nodes (Figure 3); batches of CG, Jacobi and N-body with
-    real processes, fixed, flexible, and flexible without waiting for the scheduler's answers (Tables 2 and 3); and, by
-    simulation, its throughput evaluation (Table 4, Figures 4 to 8). Figures, tables, and a README.md (13 minutes;
-    --quick: under three)."""
+    """Run paper 3's experiments with real processes, and simulate its throughput. Flexible Sleep is resized
+    between powers of two nodes (Figure 3). Batches of CG, Jacobi and N-body run fixed, flexible, and flexible
+    without waiting for the scheduler's answers (Tables 2 and 3). The throughput evaluation is simulated (Table 4,
+    Figures 4 to 8). It writes figures, tables, and a README.md (13 minutes; --quick: under three)."""
     if policy not in POLICIES:
         raise PliantError(f"--policy {policy}: there are {' and '.join(POLICIES)}")
     began, there = time.monotonic(), surroundings()

@@ -11,7 +11,6 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from pliant.cli.reproduce import reproduce_app
 from pliant.measure import launching
 from pliant.measure.launch_model import SMALL, contact_cost
 from pliant.measure.programs import surroundings
@@ -27,11 +26,6 @@ WINDOW = 8
 MPI_DEGREE = 8
 QUIET_S = 120.0
 """So long in all it is waited for others to leave the processors alone."""
-
-
-def register(_app: typer.Typer) -> None:
-    """Add the verb to ``reproduce``."""
-    reproduce_app.command()(launch)
 
 
 def launch(
@@ -50,9 +44,9 @@ def launch(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Launches of an empty command over 1 to 128 nodes of a virtual cluster, and of an empty MPI program over fewer; a
-    model that is fitted to those of up to 8, and what it says of up to 100,000: figures, tables, and a README.md. Needs
-    root, and what virtual clusters need (10 minutes)."""
+    """Launch an empty program over 1 to 128 nodes of a virtual cluster. A model is fitted to the launches on up
+    to 8 nodes, and predicts those on up to 100,000. It writes figures, tables, and a README.md (10 minutes). It
+    needs root, and what virtual clusters need."""
     if from_folder is not None and quick:
         raise PliantError("--from measures nothing: leave out --quick")
     began = time.monotonic()

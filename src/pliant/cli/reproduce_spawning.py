@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.progress import Progress
 
 from pliant.cli.bench_resize import LIMIT_S, QUICK_LIMIT_S, QUICK_REPETITIONS, REPETITIONS, SIZES, Netmod
-from pliant.cli.reproduce import reproduce_app
 from pliant.measure import resizing
 from pliant.measure.programs import Figures, surroundings
 from pliant.measure.trials import Surface
@@ -60,11 +59,6 @@ def _word(kind: Kind) -> str:
     return f"{kind.netmod.value}:{','.join(map(str, kind.slots))}"
 
 
-def register(_app: typer.Typer) -> None:
-    """Add the verb to ``reproduce``."""
-    reproduce_app.command()(spawning)
-
-
 def spawning(  # noqa: PLR0913 - the options of a command
     *,
     out: Annotated[
@@ -93,9 +87,9 @@ def spawning(  # noqa: PLR0913 - the options of a command
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Resizes of MPI jobs between 1, 2, 4 and 8 virtual nodes, equal and different ones, over two network modules:
-    paper 1's claims with what was measured beside them, figures like its Figures 4 to 6, what the plans expect, tables,
-    and a README.md (an hour; --only and --from do it in parts)."""
+    """Resize MPI jobs between 1, 2, 4 and 8 virtual nodes (paper 1). Nodes are equal and different ones, over two
+    network modules. It writes paper 1's claims with the measurements beside them, figures like its Figures 4 to
+    6, what the plans predict, tables, and a README.md (an hour; --only and --from do it in parts)."""
     if from_folder is not None and (quick or (repetitions and not only)):
         raise PliantError("--from measures nothing without --only: leave out --quick and --repetitions")
     kinds = KINDS if not only else [_kind(word) for word in dict.fromkeys(only)]

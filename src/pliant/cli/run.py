@@ -40,11 +40,6 @@ NOT_WRITTEN = 2
 """The exit code if all went well but the report."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add ``run`` to the command."""
-    app.command("run")(run)
-
-
 def run(  # noqa: PLR0913 -- a command has its options as parameters
     batch_or_command: o.BATCH_OR_COMMAND = None,
     *,

@@ -40,11 +40,6 @@ QUIET_S = 2.0
 """Work that is over sooner shows no progress."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add ``simulate`` to the command."""
-    app.command("simulate")(simulate_file)
-
-
 def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
     context: typer.Context,
     workload: o.WORKLOAD = "",
@@ -97,7 +92,7 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
     report: o.REPORT = None,
     as_json: o.AS_JSON = False,
 ) -> None:
-    """Simulate a trace, a batch or a generated workload and show waits, utilisation and resizes."""
+    """Simulate a trace, a batch or a generated workload. It shows waits, utilisation and resizes."""
     workload = _workload(workload, from_records)
     said = queue_said(workload, start, order, weights_of(weight or ()), half_life_s)
     shares = percentages(malleable) if malleable else None

@@ -6,27 +6,22 @@ takes one line of JSON and answers with one.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import os
-import secrets
 import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from pliant.launch import processes, shm
-from pliant.launch.agent import CONTROL
+from pliant.launch import CONTROL
 from pliant.model.errors import PliantError
 
 ANSWER_S = 10.0
-DRAIN_S = 1.0
 RETRY_S = 0.05
 REQUEST_BYTES = 1 << 16
 ROOT_BYTES = 60
@@ -51,11 +46,16 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``error`` says why nothing was done, else ``text`` what was."""
+    """``error`` says why nothing was done, otherwise ``text`` says what was: of the ``job`` with its ``name``, of these
+    ``nodes``, or of ``count`` nodes more."""
 
     text: str = ""
     error: str = ""
     jobs: list[dict[str, object]] = []
+    job: int = 0
+    name: str = ""
+    nodes: list[str] = []
+    count: int = 0
 
 
 def base() -> Path:
@@ -85,49 +85,6 @@ def _root() -> Path:
         if root.is_absolute() and len(os.fsencode(root)) <= ROOT_BYTES and root.is_dir():
             return root
     return SHORT
-
-
-def new_runtime() -> tuple[str, Path]:
-    """A new run's id and directory; what runs that were killed have left behind is removed on the way."""
-    runs()
-    run = secrets.token_hex(4)
-    path = base() / run
-    path.mkdir(mode=0o700)
-    return run, path
-
-
-async def listen(runtime: Path, answer: Callable[[Request], Answer]) -> asyncio.Server:
-    """Answer requests on the run's control socket until the server is closed."""
-    decoder = msgspec.json.Decoder(Request)
-
-    async def reply(reader: asyncio.StreamReader) -> Answer:
-        try:
-            line = await reader.readline()
-        except ValueError:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(DRAIN_S):
-                    while await reader.read(REQUEST_BYTES):
-                        pass  # what is left unread when we close would take the answer with it
-            return Answer(error=f"a request is one line of at most {REQUEST_BYTES:,} bytes")
-        try:
-            return answer(decoder.decode(line))
-        except (msgspec.DecodeError, UnicodeDecodeError, PliantError) as error:
-            return Answer(error=str(error))
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(ANSWER_S):
-                writer.write(msgspec.json.encode(await reply(reader)) + b"\n")
-                await writer.drain()
-        except (ConnectionError, TimeoutError, asyncio.CancelledError):
-            pass  # the other end is gone, or says nothing, or the run ends
-        finally:
-            writer.close()
-
-    path = runtime / CONTROL
-    server = await asyncio.start_unix_server(serve, path=str(path), limit=REQUEST_BYTES)
-    path.chmod(0o600)
-    return server
 
 
 class Survey(NamedTuple):
@@ -189,7 +146,11 @@ def _sweep(path: Path) -> None:
         young = time.time() - path.stat().st_mtime < STARTING_S
     except FileNotFoundError:
         return
-    if not young and not processes.find(path.name):
+    if young:
+        return
+    from pliant.launch import processes, shm  # seldom needed, and slow to load
+
+    if not processes.find(path.name):
         shm.sweep(path, path.name)
         shutil.rmtree(path, ignore_errors=True)
 

@@ -12,14 +12,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
-from pliant.core import moving
 from pliant.core import records as r
-from pliant.core.job import Job
 from pliant.core.journal import Header, header_line
 from pliant.core.settings import Settings
-from pliant.core.slots import by_node
-from pliant.core.state import State
-from pliant.daemon import control
+from pliant.daemon import listening
+from pliant.daemon.answering import answer
 from pliant.daemon.controller import Controller
 from pliant.daemon.deadline import PASS_DEADLINE_S, TimedPolicy
 from pliant.daemon.interrupted import Interrupted
@@ -28,7 +25,6 @@ from pliant.live.cluster import orders as o
 from pliant.model.batch import Batch
 from pliant.model.errors import PliantError
 from pliant.model.jobs import JobSpec
-from pliant.model.nodes import NodeSet, hostlist, parse_counts, parse_hostlist
 from pliant.policy.view import Policy
 from pliant.providers import Provider
 from pliant.providers.local import LocalNodes
@@ -92,7 +88,7 @@ def run_batch(  # noqa: PLR0913 - all but the first two have names
     output = output.absolute()  # jobs have directories of their own
     signals = _Signals()
     with open_journal(output, jobs) as file, _handled(signals.heard):
-        run, runtime = control.new_runtime()
+        run, runtime = listening.new_runtime()
         try:
             timed = TimedPolicy(policy, cluster.pass_deadline_s or PASS_DEADLINE_S)
             nodes: Provider = (
@@ -175,7 +171,7 @@ class _Foreground:
         return Finished(self._records, stopped or self._unwritten())
 
     async def _work(self, jobs: tuple[JobSpec, ...], runtime: Path) -> None:
-        server = await control.listen(runtime, lambda request: answer(self._controller, request))
+        server = await listening.listen(runtime, lambda request: answer(self._controller, request))
         try:
             await self._controller.start()
             await self._controller.run(jobs)
@@ -282,164 +278,3 @@ def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]
     finally:
         for number, earlier in before.items():
             signal.signal(number, earlier)
-
-
-def describe(controller: Controller) -> list[dict[str, object]]:
-    """Pending and running jobs, for people."""
-    return [
-        {
-            "job": job.id, "name": job.spec.name, "kind": job.spec.kind.value, "state": job.state.value,
-            "nodes": job.size,
-            "nodelist": hostlist(controller.core.state.names[i] for i in NodeSet(job.nodes)),
-            "sizes": job.bounds.describe(),
-            **_awake(controller.core.state, job),
-            **({} if job.wish is None else {"wish": job.wish.describe()}),
-        }
-        for job in controller.core.state.jobs.values()
-    ]  # fmt: skip
-
-
-def _awake(state: State, job: Job) -> dict[str, object]:
-    """How many ranks are awake where some sleep, of a job of which some do."""
-    return (
-        {"awake": {state.names[node]: count for node, count in by_node(state, job).items()}}
-        if job.awake
-        else {}
-    )
-
-
-def answer(controller: Controller, request: control.Request) -> control.Answer:
-    """Carry out another terminal's request."""
-    match request.verb:
-        case "queue":
-            return control.Answer(jobs=describe(controller))
-        case "nodes":
-            return _nodes(controller, request)
-        case "resize":
-            return _resize(controller, request)
-        case "migrate":
-            return _migrate(controller, request)
-        case _:
-            return control.Answer(error=f"unknown verb {request.verb!r}")
-
-
-def _resize(controller: Controller, request: control.Request) -> control.Answer:
-    """An operator's order for the size of a job, or, with size 0, to leave that to the policy again."""
-    state = controller.core.state
-    try:
-        job = _job(state, request.job)
-        names, leave = _known(state, request.leave if request.size else "")
-        if request.slots:
-            return _resize_slots(controller, job, parse_counts(request.slots))
-    except ValueError as error:
-        return control.Answer(error=str(error))
-    if (why := controller.core.refusal(job.id, request.size, leave)) is not None:
-        return control.Answer(error=why)
-    controller.tell(o.Resize(job.id, request.size, tuple(names)))
-    if request.size == 0:
-        return control.Answer(text=f"job {job.id} ({job.spec.name}) is the policy's again")
-    return control.Answer(
-        text=f"job {job.id} ({job.spec.name}): ordered from {job.size} to {request.size} nodes"
-    )
-
-
-def _migrate(controller: Controller, request: control.Request) -> control.Answer:
-    """An operator's order to move a job off those of ``leave``, by default off all of its nodes."""
-    state = controller.core.state
-    try:
-        job = _job(state, request.job)
-        _, leave = _known(state, request.leave) if request.leave else ([], NodeSet(job.nodes))
-    except ValueError as error:
-        return control.Answer(error=str(error))
-    if (why := controller.core.refusal(job.id, 0, leave)) is not None:
-        return control.Answer(error=why)
-    names = tuple(state.names[node] for node in leave)
-    controller.tell(o.Resize(job.id, 0, names))
-    to = "1 other node" if len(names) == 1 else f"{len(names)} other nodes"
-    return control.Answer(
-        text=f"job {job.id} ({job.spec.name}): ordered to move from {hostlist(names)} to {to}"
-    )
-
-
-def _job(state: State, wanted: str) -> Job:
-    """The first job of this number or name; ValueError if there is none."""
-    for job in state.jobs.values():
-        if wanted in (str(job.id), job.spec.name):
-            return job
-    known = ", ".join(f"{job.id} ({job.spec.name})" for job in state.jobs.values()) or "none"
-    raise ValueError(f"no pending or running job {wanted!r}; there are: {known}")
-
-
-def _resize_slots(controller: Controller, job: Job, slots: dict[str, int]) -> control.Answer:
-    """An operator's order for how many ranks of a job are awake on some of its nodes; ValueError for other nodes."""
-    _, nodes = _known(controller.core.state, hostlist(slots))
-    numbers = {controller.core.state.names[number]: number for number in nodes}
-    wanted = {numbers[name]: count for name, count in slots.items()}
-    if (why := controller.core.refusal(job.id, 0, NodeSet(), wanted)) is not None:
-        return control.Answer(error=why)
-    controller.tell(o.Resize(job.id, 0, slots=slots))
-    said = ", ".join(f"{count} on {name}" for name, count in slots.items())
-    return control.Answer(text=f"job {job.id} ({job.spec.name}): ordered to have ranks awake: {said}")
-
-
-def _known(state: State, text: str) -> tuple[list[str], NodeSet]:
-    """The nodes of a hostlist; ValueError where it is none, or names a node that is not there."""
-    numbers = {state.names[number]: number for number in NodeSet(state.all_mask)}
-    names = parse_hostlist(text)
-    if unknown := [name for name in names if name not in numbers]:
-        raise ValueError(f"there is no node {unknown[0]!r}; there are {hostlist(numbers)}")
-    return names, NodeSet.of(numbers[name] for name in names)
-
-
-def _nodes(controller: Controller, request: control.Request) -> control.Answer:
-    """An operator's order for ``size`` nodes more, or to give back those of ``leave``."""
-    state = controller.core.state
-    if controller.core.held:
-        return control.Answer(error=f"no nodes come or go now: {controller.core.held}")
-    if request.size > 0:
-        controller.tell(o.Ask(request.size))
-        return control.Answer(text=f"{count_of(request.size)} more asked for")
-    try:
-        names, nodes = _known(state, request.leave)
-    except ValueError as error:
-        return control.Answer(error=str(error))
-    if not nodes:
-        return control.Answer(error="no nodes are named that could be given back")
-    left = (state.all_mask & ~state.reclaimed_mask & ~nodes.mask).bit_count()
-    if short := [job for job in state.queue if job.bounds.min > left]:
-        need = f"job {short[0].id} ({short[0].spec.name}) waits for {count_of(short[0].bounds.min)}"
-        return control.Answer(error=f"{need}, and {left} would be left")
-    controller.tell(o.Reclaim(tuple(names)))
-    used = nodes - NodeSet(state.free_mask)
-    first = "".join(f"; {said}" for said in _emptied(state, nodes))
-    # What runs there, and what is not yet proved clean.
-    when = f"; {count_of(len(used))} of them when what is there has ended" if used and not first else ""
-    return control.Answer(text=f"{hostlist(names)} will be given back{when}{first}")
-
-
-def _emptied(state: State, nodes: NodeSet) -> Iterator[str]:
-    """How jobs leave nodes that are asked back, as far as it can be told now."""
-    free = (state.free_mask & ~state.reclaimed_mask & ~nodes.mask).bit_count()
-    for _, _, job in state.running:
-        held, who = NodeSet(job.nodes & nodes.mask), f"job {job.id} ({job.spec.name})"
-        if not held:
-            continue
-        its = hostlist(state.names[node] for node in held)
-        why = moving.why_stays(state, job, held, free)
-        way = moving.way_off(state, job, held.mask, free)
-        if why or way is None:
-            yield f"{its} when {who} has left, which {why}"
-            continue
-        moved = max(0, way.size - job.size + len(way.leave))
-        free -= moved
-        off = hostlist(state.names[node] for node in way.leave)
-        if way.size == job.size:
-            yield f"{who} is asked to move from {off} to {count_of(moved)} that {'is' if moved == 1 else 'are'} free"
-        else:
-            yield f"{who} is asked to leave {off} and go from {job.size} to {count_of(way.size)}"
-        if rest := held - way.leave:
-            yield f"{hostlist(state.names[node] for node in rest)} when it has left"
-
-
-def count_of(nodes: int) -> str:
-    return "1 node" if nodes == 1 else f"{nodes} nodes"

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pliant import recorder
-from pliant.launch import pmix, processes, reading, shm
+from pliant.launch import CONTROL, pmix, processes, reading, shm
 from pliant.launch.descriptors import open_standard
 from pliant.launch.starter import ExecStarter, Starter, StartError, Streams, write_secret
 from pliant.live.node import messages as n
@@ -38,9 +38,6 @@ from pliant.recorder import Recorder
 
 if TYPE_CHECKING:
     from pliant.launch.warming import WarmProcess
-
-CONTROL = "control.sock"
-"""The controller's own socket in the run's directory: removed by the agents if it could not do that itself."""
 
 AGENTS = "agents.sock"
 """Where a controller listens for agents that may outlive it."""

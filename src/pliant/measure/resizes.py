@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pliant.core import records as r
 from pliant.core.settings import Settings
-from pliant.daemon import control
+from pliant.daemon import listening
 from pliant.daemon.controller import Controller
 from pliant.daemon.journal import log_file
 from pliant.live.cluster import orders as o
@@ -176,7 +176,7 @@ class Machine:
 @contextlib.asynccontextmanager
 async def machine(nodes: int, output: Path, slots: int = 1) -> AsyncIterator[Machine]:
     """Nodes of ``slots`` slots with their agents; nothing of them is left afterwards. Logs of jobs go to ``output``."""
-    run, runtime = control.new_runtime()
+    run, runtime = listening.new_runtime()
     controller = Controller(Easy(), Settings(), LocalNodes(nodes, slots, run, runtime), output=output)
     try:
         await controller.start()

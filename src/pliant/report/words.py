@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from pliant.policy.view import Reason
+if TYPE_CHECKING:  # what prints words alone need not load the scheduler's
+    from pliant.policy.view import Reason
 
 SENTENCES = {
     "fits": "its turn had come and enough nodes were free",

@@ -1,0 +1,168 @@
+"""What a controller answers to other terminals: its queue, and what it makes of an operator's order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pliant.core import moving
+from pliant.core.job import Job
+from pliant.core.slots import by_node
+from pliant.core.state import State
+from pliant.daemon.control import Answer, Request
+from pliant.daemon.controller import Controller
+from pliant.live.cluster import orders as o
+from pliant.model.errors import PliantError
+from pliant.model.nodes import NodeSet, hostlist, parse_counts, parse_hostlist
+
+
+def answer(controller: Controller, request: Request) -> Answer:
+    """Carry out another terminal's request; PliantError, with the reason, if that cannot be."""
+    try:
+        match request.verb:
+            case "queue":
+                return Answer(jobs=describe(controller))
+            case "resize":
+                return _resize(controller, request)
+            case "migrate":
+                return _migrate(controller, request)
+            case "nodes":
+                return _nodes(controller, request)
+            case _:
+                raise PliantError(f"unknown verb {request.verb!r}")
+    except ValueError as error:  # a malformed hostlist
+        raise PliantError(str(error)) from None
+
+
+def describe(controller: Controller) -> list[dict[str, object]]:
+    """Pending and running jobs, for people."""
+    return [
+        {
+            "job": job.id, "name": job.spec.name, "kind": job.spec.kind.value, "state": job.state.value,
+            "nodes": job.size,
+            "nodelist": hostlist(controller.core.state.names[i] for i in NodeSet(job.nodes)),
+            "sizes": job.bounds.describe(),
+            **_awake(controller.core.state, job),
+            **({} if job.wish is None else {"wish": job.wish.describe()}),
+        }
+        for job in controller.core.state.jobs.values()
+    ]  # fmt: skip
+
+
+def _awake(state: State, job: Job) -> dict[str, object]:
+    """How many ranks are awake where some sleep, of a job of which some do."""
+    return (
+        {"awake": {state.names[node]: count for node, count in by_node(state, job).items()}}
+        if job.awake
+        else {}
+    )
+
+
+def _resize(controller: Controller, request: Request) -> Answer:
+    """An operator's order for the size of a job, or, with size 0, to leave that to the policy again."""
+    state = controller.core.state
+    job = _job(state, request.job)
+    if request.slots:
+        slots = parse_counts(request.slots)
+        said = ", ".join(f"{count} on {name}" for name, count in slots.items())
+        return _ordered(
+            controller, job, o.Resize(job.id, 0, slots=slots), f"ordered to have ranks awake: {said}"
+        )
+    leave = tuple(parse_hostlist(request.leave)) if request.size else ()
+    said = (
+        f"ordered from {job.size} to {count_of(request.size)}" if request.size else "the policy decides again"
+    )
+    return _ordered(controller, job, o.Resize(job.id, request.size, leave), said)
+
+
+def _migrate(controller: Controller, request: Request) -> Answer:
+    """An operator's order to move a job off those of ``leave``, by default off all of its nodes."""
+    state = controller.core.state
+    job = _job(state, request.job)
+    held = [state.names[node] for node in NodeSet(job.nodes)]
+    leave = tuple(parse_hostlist(request.leave)) if request.leave else tuple(held)
+    to = "1 other node" if len(leave) == 1 else f"{len(leave)} other nodes"
+    return _ordered(
+        controller, job, o.Resize(job.id, 0, leave), f"ordered to move from {hostlist(leave)} to {to}"
+    )
+
+
+def _ordered(controller: Controller, job: Job, order: o.Resize, said: str) -> Answer:
+    """Give the order, and say so; PliantError if the core refuses it."""
+    state = controller.core.state
+    slots = dict(zip(_numbers(state, order.slots), order.slots.values(), strict=True))
+    if (
+        why := controller.core.refusal(job.id, order.size, NodeSet.of(_numbers(state, order.leave)), slots)
+    ) is not None:
+        raise PliantError(why)
+    controller.tell(order)
+    return Answer(f"job {job.id} ({job.spec.name}): {said}", job=job.id, name=job.spec.name)
+
+
+def _job(state: State, wanted: str) -> Job:
+    """The first job of this number or name; PliantError if there is none."""
+    for job in state.jobs.values():
+        if wanted in (str(job.id), job.spec.name):
+            return job
+    known = ", ".join(f"{job.id} ({job.spec.name})" for job in state.jobs.values()) or "none"
+    raise PliantError(f"no pending or running job {wanted!r}; there are: {known}")
+
+
+def _numbers(state: State, names: Iterable[str]) -> list[int]:
+    """The numbers of these nodes; PliantError for a node that is not there."""
+    numbers = {state.names[number]: number for number in NodeSet(state.all_mask)}
+    for name in names:
+        if name not in numbers:
+            raise PliantError(f"there is no node {name!r}; there are {hostlist(numbers)}")
+    return [numbers[name] for name in names]
+
+
+def _nodes(controller: Controller, request: Request) -> Answer:
+    """An operator's order for ``size`` nodes more, or to give back those of ``leave``."""
+    state = controller.core.state
+    if controller.core.held:
+        raise PliantError(f"no nodes come or go now: {controller.core.held}")
+    if request.size > 0:
+        controller.tell(o.Ask(request.size))
+        return Answer(f"{count_of(request.size)} more asked for", count=request.size)
+    names = parse_hostlist(request.leave)
+    nodes = NodeSet.of(_numbers(state, names))
+    if not nodes:
+        raise PliantError("no nodes are named that could be given back")
+    left = (state.all_mask & ~state.reclaimed_mask & ~nodes.mask).bit_count()
+    if short := [job for job in state.queue if job.bounds.min > left]:
+        need = f"job {short[0].id} ({short[0].spec.name}) waits for {count_of(short[0].bounds.min)}"
+        raise PliantError(f"{need}, and {left} would be left")
+    controller.tell(o.Reclaim(tuple(names)))
+    used = nodes - NodeSet(state.free_mask)
+    first = "".join(f"; {said}" for said in _emptied(state, nodes))
+    # What runs there, and what is not yet proved clean.
+    when = f"; {count_of(len(used))} of them when what is there has ended" if used and not first else ""
+    return Answer(f"{hostlist(names)} will be given back{when}{first}", nodes=names)
+
+
+def _emptied(state: State, nodes: NodeSet) -> Iterator[str]:
+    """How jobs leave nodes that are asked back, as far as it can be told now."""
+    free = (state.free_mask & ~state.reclaimed_mask & ~nodes.mask).bit_count()
+    for _, _, job in state.running:
+        held, who = NodeSet(job.nodes & nodes.mask), f"job {job.id} ({job.spec.name})"
+        if not held:
+            continue
+        its = hostlist(state.names[node] for node in held)
+        why = moving.why_stays(state, job, held, free)
+        way = moving.way_off(state, job, held.mask, free)
+        if why or way is None:
+            yield f"{its} when {who} has left, which {why}"
+            continue
+        moved = max(0, way.size - job.size + len(way.leave))
+        free -= moved
+        off = hostlist(state.names[node] for node in way.leave)
+        if way.size == job.size:
+            yield f"{who} is asked to move from {off} to {count_of(moved)} that {'is' if moved == 1 else 'are'} free"
+        else:
+            yield f"{who} is asked to leave {off} and go from {job.size} to {count_of(way.size)}"
+        if rest := held - way.leave:
+            yield f"{hostlist(state.names[node] for node in rest)} when it has left"
+
+
+def count_of(nodes: int) -> str:
+    return "1 node" if nodes == 1 else f"{nodes} nodes"

@@ -226,7 +226,7 @@ def test_mpi_over_nodes(launched: Launched) -> None:
         (["--hosts", "-oProxyCommand=x", "--", "true"], 2, "no node is called '-oProxyCommand=x'"),
         (["-N", "0", "--", "true"], 2, "--nodes 0: a machine has room for 1 to 512 virtual nodes"),
         (["-n", "0", "--", "true"], 2, "--processes 0: it is 1 or more"),
-        (["--patience", "nan", "--", "true"], 2, "--patience more than 0 seconds"),
+        (["--patience", "nan", "--", "true"], 2, "--patience: 'nan' is no time above 0"),
         (["--degre", "2", "--", "true"], 2, "No such option: --degre"),
         (["--timeline", "/no/such/trace.json", "--", "true"], 2, "--timeline /no/such/trace.json: there is no directory /no/such"),
         (["--timeline", "/", "--", "true"], 2, "--timeline /: it is a directory"),

@@ -312,7 +312,7 @@ nodes = 3
             FILE.replace("20", "1e299"),
             "reservation 'upgrade': end: 1e+299 s is too late; the latest is 1e+12 s",
         ),
-        (FILE.replace("10", "'10'"), "reservation 'upgrade': start: expected seconds, 0 or more, got '10'"),
+        (FILE.replace("10", "'soon'"), "reservation 'upgrade': start: 'soon' is no time of 0 or more"),
         (FILE.replace("= 3", "= 0"), "reservation 'upgrade': nodes: expected a whole number of 1 or more"),
         (FILE.replace('"upgrade"', "7"), "reservation 1: name: expected a text"),
         ("[[reservation", "is no TOML"),

@@ -35,7 +35,7 @@ nodes = {nodes}
         (["--order", "shortst", "--", "true"], "no order 'shortst'; did you mean 'shortest'"),
         (["--policy", "marginal", "--start", "min", "--", "true"], "'marginal' has no start rule"),
         (["-t", "5", "--time-limit", "5", "--", "true"], "-t and --time-limit: give one of them"),
-        (["--time-limit", "0", "--", "true"], "--time-limit 0: it must be above 0 seconds"),
+        (["--time-limit", "0", "--", "true"], "--time-limit: '0' is no time above 0"),
         (["-N", "2", "b.toml"], "-N is for a command; in b.toml, give each job its nodes"),
         (["-t", "5", "b.toml"], "-t is for a command; in b.toml, give each job its walltime"),
         (

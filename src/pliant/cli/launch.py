@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import os
 import select
 import shlex
@@ -22,6 +21,7 @@ from pliant.daemon.directory import current_directory
 from pliant.daemon.launcher import Launcher, Outcome, Plan, unwritten, unwritten_code
 from pliant.launch.tree.interfaces import controller_at
 from pliant.launch.tree.posting import Starting
+from pliant.model.durations import duration
 from pliant.model.errors import PliantError
 from pliant.model.limits import LIVE_NODES
 from pliant.model.nodes import hostlist
@@ -89,8 +89,12 @@ def launch(  # noqa: PLR0913 - the options of a command
     spill: Annotated[
         int, typer.Option(help="MiB of output that may wait in a file on each node; then its processes wait.")
     ] = 1024,
-    patience: Annotated[float, typer.Option(help="Seconds that one agent may take to start.")] = 30.0,
-    timeout: Annotated[float, typer.Option(help="End it after so many seconds; 0 is never.")] = 0.0,
+    patience: Annotated[
+        str, typer.Option(metavar="TIME", help="How long one agent may take to start; a number is seconds.")
+    ] = "30",
+    timeout: Annotated[
+        str, typer.Option(metavar="TIME", help="End it after so long, as 90, 30min or 1:30:00; 0 is never.")
+    ] = "0",
     trace: Annotated[Path | None, typer.Option("--timeline", help="A file for chrome://tracing.")] = None,
     summary: Annotated[
         bool, typer.Option("--summary", help="Say at the end how long each phase took.")
@@ -105,8 +109,10 @@ def launch(  # noqa: PLR0913 - the options of a command
     sizes = _sizes(len(names), processes)
     _check_words(command)
     _check_trees(degree, routing or degree)
-    if window < 1 or not 0 < patience < math.inf or not 0 <= timeout < math.inf:
-        raise PliantError("--window is 1 or more, --patience more than 0 seconds, --timeout 0 or more")
+    if window < 1:
+        raise PliantError(f"--window {window}: it is 1 or more")
+    patience_s = duration(patience, "--patience", plain=True)
+    timeout_s = duration(timeout, "--timeout", plain=True, or_none=True)
     if not 0 <= spill <= MOST_SPILLED:
         raise PliantError(f"--spill {spill}: it is 0 to {MOST_SPILLED} MiB")
     if not -1 <= stdin < sum(sizes):
@@ -127,8 +133,8 @@ def launch(  # noqa: PLR0913 - the options of a command
     listen = controller_at(names[0], interface, starting)
     plan = Plan(
         nodes=names, launch=what, listen=listen, starting=starting, interface=interface,
-        spawning=degree, routing=routing or degree, window=window, survive=survive, patience_s=patience,
-        timeout_s=timeout,
+        spawning=degree, routing=routing or degree, window=window, survive=survive, patience_s=patience_s,
+        timeout_s=timeout_s,
     )  # fmt: skip
     kept: dict[int, tuple[bytearray, bytearray]] = {}
     write = _keeper(kept) if as_json else _printer(tag=tag_output)

@@ -21,6 +21,7 @@ from pliant.files.cost import read_cost
 from pliant.files.policy import NOTHING_SAID, PolicySpec, inputs_of
 from pliant.launch.verify import unusable
 from pliant.model.batch import Batch, read_batch
+from pliant.model.durations import duration
 from pliant.model.errors import BatchError, PliantError
 from pliant.model.kinds import JobKind
 from pliant.model.limits import as_name
@@ -44,8 +45,8 @@ def run(  # noqa: PLR0913 -- a command has its options as parameters
     batch_or_command: o.BATCH_OR_COMMAND = None,
     *,
     size: o.SIZE = "",
-    walltime: o.WALLTIME = None,
-    time_limit: o.TIME_LIMIT = None,
+    walltime: o.WALLTIME = "",
+    time_limit: o.TIME_LIMIT = "",
     kind: o.KIND = None,
     mpi: o.MPI = "",
     nodes: o.NODES = 0,
@@ -72,7 +73,7 @@ def run(  # noqa: PLR0913 -- a command has its options as parameters
     said = PolicySpec(policy, start or None, order or None)
     where = hosts_of(provider, hosts, ssh_options=ssh_option or (), interface=interface, degree=degree)
     there = len(where.names) if where is not None else 0
-    batch = _batch(words, JobOptions(size, walltime, time_limit, kind, mpi), nodes, said, there)
+    batch = _batch(words, JobOptions(size, *_times(walltime, time_limit), kind, mpi), nodes, said, there)
     if not dry_run:
         _check_live(batch, rigid=rigid and not compare)
     malleable = Variant(batch, "", rigid=False, cost=costs, hosts=where)
@@ -90,6 +91,12 @@ def run(  # noqa: PLR0913 -- a command has its options as parameters
     if dry_run:
         console.print("Predicted by the simulator; nothing was started.")
     finish(runs, console, Outputs(report, as_json, output if not dry_run else None))
+
+
+def _times(walltime: str, time_limit: str) -> tuple[float | None, float | None]:
+    """The seconds of ``-t`` and ``--time-limit``, None where one is not given."""
+    estimate = duration(walltime, "-t", plain=True) if walltime else None
+    return estimate, duration(time_limit, "--time-limit", plain=True) if time_limit else None
 
 
 class JobOptions(NamedTuple):
@@ -134,8 +141,6 @@ class JobOptions(NamedTuple):
             return {"walltime": WALLTIME_S if self.walltime is None else self.walltime}
         if self.walltime is not None:
             raise BatchError("-t and --time-limit: give one of them; a limit is an estimate as well")
-        if not self.time_limit > 0:
-            raise BatchError(f"--time-limit {self.time_limit:g}: it must be above 0 seconds")
         return {"walltime": self.time_limit, "kill": True}
 
 

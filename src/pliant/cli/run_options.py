@@ -20,20 +20,21 @@ SIZE = Annotated[
     str, typer.Option("-N", help="Without a batch: nodes of the job, as 4 or 1:8 (min:max); else 1.")
 ]
 WALLTIME = Annotated[
-    float | None,
+    str,
     typer.Option(
         "-t",
         "--walltime",
-        help="Without a batch: estimate in seconds, else 3600. The queue is planned by it; a job that takes "
-        "longer goes on.",
+        metavar="TIME",
+        help="Without a batch: the job's estimate, as 90 (seconds), 30min, 1:30:00 or 2-00 (days-hours); default: 1h. "
+        "The queue is planned by it; a job that takes longer goes on.",
     ),
 ]
 TIME_LIMIT = Annotated[
-    float | None,
+    str,
     typer.Option(
-        metavar="SECONDS",
+        metavar="TIME",
         help="Without a batch: end the job after so long; its estimate, too. In a batch each job says so: "
-        "walltime = SECONDS and kill = true.",
+        "walltime = TIME and kill = true.",
     ),
 ]
 KIND = Annotated[

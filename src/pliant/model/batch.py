@@ -14,7 +14,7 @@ from pliant.model.arrays import INDEX, Array, Elements, read_elements
 from pliant.model.errors import BatchError
 from pliant.model.flavours import named
 from pliant.model.jobs import Bounds, JobClass, JobSpec
-from pliant.model.keys import amount_of, count_of, cut, flag_of, known, seconds_of, table_of, text_of
+from pliant.model.keys import amount_of, count_of, cut, flag_of, known, seconds_of, table_of, text_of, time_of
 from pliant.model.kinds import JobKind
 from pliant.model.limits import BATCH_JOBS, LATEST_S, LIVE_SLOTS, MOST_NODES, name_problem, whole
 from pliant.model.speedup import Amdahl, Downey, Model, Phase, Phases, Simple, Table, check_model
@@ -142,12 +142,12 @@ def _job(data: Mapping[str, Any], number: int, source: str, cluster: ClusterSpec
         if job_class is not JobClass.EVOLVING:
             raise BatchError(f"{where}: phases: a {job_class} job has none; write class = 'evolving'")
         model = _phases(data["phases"], whole, bounds, where)
-    walltime = seconds_of(
+    walltime = time_of(
         data, "walltime", where, model.time(bounds.preferred) * 1.5 + START_S if model else 3600.0
     )
-    if walltime is None or walltime <= 0:
+    if walltime <= 0:
         raise BatchError(f"{where}: walltime: it must be above 0 seconds")
-    submit_s = seconds_of(data, "submit", where, 0.0) or 0.0
+    submit_s = time_of(data, "submit", where, 0.0)
     if submit_s > LATEST_S:
         raise BatchError(f"{where}: submit: {submit_s:g} s are too many; the most is {LATEST_S:g}")
     env, kind = _env(data.get("env", {}), f"{where}: env"), _kind(data, where)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from pliant.model.durations import duration
 from pliant.model.errors import BatchError
 
 LARGEST = 1e300
@@ -56,6 +57,14 @@ def cut(text: str) -> str:
 
 def seconds_of(data: Mapping[str, Any], key: str, where: str, default: float | None) -> float | None:
     return amount_of(data, key, where, "seconds", default)
+
+
+def time_of(data: Mapping[str, Any], key: str, where: str, default: float) -> float:
+    """Seconds: a number of them, or a text such as 30min or 1:30:00."""
+    value = data.get(key, default)
+    if isinstance(value, str):
+        return duration(value, f"{where}: {key}", or_none=True, plain=True)
+    return amount_of(data, key, where, "seconds", default) or 0.0
 
 
 def amount_of(

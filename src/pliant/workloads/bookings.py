@@ -10,7 +10,7 @@ from pliant.files.batch import read_tables
 from pliant.model.bookings import Booking, check_bookings, in_order
 from pliant.model.errors import BatchError
 from pliant.model.jobs import JobClass
-from pliant.model.keys import count_of, known, seconds_of, table_of, text_of
+from pliant.model.keys import count_of, known, table_of, text_of, time_of
 from pliant.model.limits import MOST_NODES
 from pliant.model.nearest import nearest
 from pliant.model.speedup import Phases
@@ -50,8 +50,8 @@ def _booking(data: Mapping[str, Any], number: str, where: str) -> Booking:
     known(data, KEYS, at)
     for key in ("start", "end", "nodes"):
         if key not in data:
-            raise BatchError(f"{at}: {key}: missing; a reservation says start and end in seconds, and nodes")
-    start_s, end_s = (seconds_of(data, key, at, None) or 0.0 for key in ("start", "end"))
+            raise BatchError(f"{at}: {key}: missing; a reservation says start, end and nodes")
+    start_s, end_s = (time_of(data, key, at, 0.0) for key in ("start", "end"))
     if end_s <= start_s:
         raise BatchError(f"{at}: end: {end_s:g} s is no later than its start, {start_s:g} s")
     if end_s > LATEST_S:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pliant.workloads.durations import duration
+from pliant.model.durations import duration
 from pliant.workloads.keyed import keyed
 
 FORM = "interval=30min,cost=20s[,restart=1min]"

@@ -12,9 +12,9 @@ from random import Random
 from typing import NamedTuple
 
 from pliant.core.settings import NEVER
+from pliant.model.durations import duration
 from pliant.model.errors import BatchError
 from pliant.model.limits import whole
-from pliant.workloads.durations import duration
 
 FORM = "mtbf=1000h,repair=30min[,seed=N], or a CSV file of node,fail_s,return_s"
 FIXED = "fixed:"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from pliant.history.energy import Power
+from pliant.model.durations import duration
 from pliant.model.errors import BatchError
 from pliant.model.nearest import nearest
-from pliant.workloads.durations import duration
 from pliant.workloads.keyed import keyed
 
 FORM = "idle=100,busy=200[,off=5,after=10min,boot=2min]"

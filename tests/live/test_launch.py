@@ -57,6 +57,12 @@ class Launched:
         assert not self.alive()
         return self.started[-1].returncode, out.decode(), err.decode()
 
+    def run_beside(self, *words: str, **env: str) -> int:
+        """The exit code of one that has nobody else's end to wait for."""
+        process = self.start(*words, **env)
+        process.communicate(timeout=PATIENCE_S)
+        return process.returncode
+
     def alive(self) -> dict[int, list[str]]:
         """All processes of it, by their command lines."""
         found = {}
@@ -271,6 +277,29 @@ def test_an_environment_that_is_too_large_is_refused(launched: Launched) -> None
     code, _, err = launched.run("--", "true", **big, LONGEST="x" * 120_000)
     assert code == 2
     assert "is the most; the longest variable is LONGEST" in err
+
+
+def test_what_agents_leave_that_are_killed_with_all_they_have_started_the_next_one_there_removes(
+    launched: Launched, tmp_path: Path
+) -> None:
+    """As Slurm kills on a node that it takes out of a job. An agent that lives keeps what it has."""
+    env = {"TMPDIR": str(tmp_path)}
+
+    def folders() -> set[Path]:
+        return {each for run in tmp_path.glob("pliant-*-*") for each in run.iterdir()}
+
+    killed = launched.start("-N", "1", "--", "sleep", "600", **env)
+    until(lambda: launched.programs("sleep") == 1, "the program")
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # at once: nobody has time to clean up
+        for pid in launched.alive():
+            os.kill(pid, number)
+    killed.wait(PATIENCE_S)
+    left = folders()
+    assert {each.name for each in left} == {"n0", "n0.io"}
+    launched.start("-N", "1", "--", "sleep", "600", **env)
+    until(lambda: not folders() & left, "what was left being removed")
+    assert launched.run_beside("-N", "1", "--", "true", **env) == 0
+    assert {each.name for each in folders()} == {"n0", "n0.io"}, "those of the launch that goes on"
 
 
 def test_nothing_is_left_when_the_launcher_is_killed(launched: Launched) -> None:

@@ -66,6 +66,21 @@ def inside(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
         )  # fmt: skip
 
 
+def allocation() -> str:
+    """The number of the one that there is, if there is one."""
+    listed = subprocess.run(
+        ["squeue", "-h", "-o", "%i"], capture_output=True, text=True, timeout=60, check=True
+    )
+    return listed.stdout.strip()
+
+
+def until(true: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
 class Run:
     """A batch in an allocation of all nodes, looked at and commanded from another terminal."""
 
@@ -190,3 +205,42 @@ walltime = 60
     [job] = json.loads((tmp_path / "stdout").read_text())["runs"][0]["jobs"]
     steps, found = job["result"].split()
     assert solve_serial(64, 64, int(steps)) == found
+
+
+@pytest.mark.parametrize("taken_away", [["scancel"], ["scontrol", "update", "NumNodes=2"]])
+def test_nothing_is_left_on_nodes_that_slurm_has_taken_away_once_a_next_run_is_there(
+    slurm: Path, tmp_path: Path, taken_away: list[str]
+) -> None:
+    """Of a job that ends Slurm asks the agents to end. On nodes that a job loses it kills them at once."""
+    out = tmp_path / "out"
+    words = [
+        "run",
+        "--provider",
+        "slurm",
+        "--interface",
+        "lo",
+        "--output",
+        str(out),
+        "-N",
+        "4",
+        "--kind",
+        "tasks",
+    ]
+    with nothing_left() as mine:
+        env = {**mine, "TMPDIR": str(tmp_path)}
+        process = subprocess.Popen(
+            [*ALLOCATION, PLIANT, *words, "--", "sh", "-c", "echo up; sleep 600"],
+            env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        log = out / "sh.log"
+        until(lambda: log.exists() and log.read_text() == "up\n" * 4, "four of them")
+        job = allocation()
+        order = [*taken_away, job] if taken_away == ["scancel"] else [*taken_away, f"JobId={job}"]
+        subprocess.run(order, check=True, timeout=60, stdout=subprocess.DEVNULL)
+        if taken_away != ["scancel"]:
+            until(lambda: b"NodesLost" in (out / "records.ndjson").read_bytes(), "a loss")
+            subprocess.run(["scancel", job], check=True, timeout=60)
+        process.wait(PATIENCE_S)
+        until(lambda: not allocation(), "the end of the allocation")
+        assert inside("launch", "--interface", "lo", "--", "true", TMPDIR=str(tmp_path)).returncode == 0
+    assert not list(tmp_path.glob("pliant-*"))

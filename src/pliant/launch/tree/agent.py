@@ -40,6 +40,11 @@ GRACE_S = 5.0
 """After a stop of this very process what the agent has sent meanwhile waits in the socket."""
 GIVEN_BACK = "it was given back"
 BURIALS = 20
+YOUNG_S = 10.0
+"""A directory so young may belong to an agent that does not listen yet."""
+
+
+SOCKET = "agent.sock"
 
 
 class _Tagged(msgspec.Struct):
@@ -68,6 +73,40 @@ def _leave_no_folder(posting: Posting) -> None:
         runtime(posting).parent.rmdir()  # the last one out succeeds
 
 
+def sweep_dead(posting: Posting) -> None:
+    """Remove what earlier agents of this node have left that were killed with all that they had started, as by Slurm on
+    a node that it takes out of a job: nobody could do that then. Nobody listens at their sockets."""
+    node = posting.node
+    for of_run in _temporary().glob(f"pliant-{os.getuid()}-*"):
+        run, folder = of_run.name.rpartition("-")[2], of_run / node
+        if (
+            run != posting.run
+            and of_run.lstat().st_uid == os.getuid()
+            and folder.is_dir()
+            and _is_dead(folder)
+        ):
+            shm.sweep(folder, run, node)
+            shm.remove(folder)
+            shm.remove(folder.with_name(f"{node}.io"))
+            with suppress(OSError):
+                of_run.rmdir()  # the last one out succeeds
+
+
+def _is_dead(folder: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as link:
+        link.setblocking(False)
+        try:
+            link.connect(str(folder / SOCKET))
+        except ConnectionRefusedError:
+            return True
+        except FileNotFoundError:
+            with suppress(OSError):
+                return time.time() - folder.stat().st_mtime > YOUNG_S
+        except OSError:
+            pass  # it may only be busy
+    return False
+
+
 def home(posting: Posting) -> Home:
     folder = runtime(posting)
     return Home(
@@ -77,7 +116,7 @@ def home(posting: Posting) -> Home:
         pid=os.getpid(),
         uid=os.getuid(),
         runtime=str(folder),
-        socket=str(folder / "agent.sock"),  # short: it may have 107 letters in all
+        socket=str(folder / SOCKET),  # short: it may have 107 letters in all
         shm=str(shm.directory(posting.run, posting.node)),
         warm=posting.warm,
         programs={"pmix": pmix.command()},
@@ -129,6 +168,8 @@ class NodeHouse:
         await self._tree.begin(host, parent)
         listening = asyncio.ensure_future(self._listen(reader))
         self._repeat()
+        with suppress(OSError):
+            sweep_dead(self._posting)
         await self._left
         if self._again is not None:
             self._again.cancel()

@@ -110,7 +110,7 @@ class Told:
 def named(event: Event) -> tuple[str, ...]:
     if isinstance(event, o.Granted | o.Returned):
         return event.names
-    return () if isinstance(event, o.Refused) else (event.node,)
+    return () if isinstance(event, o.Refused | o.EndAll) else (event.node,)
 
 
 def agent_of(run: str, node: str) -> int:

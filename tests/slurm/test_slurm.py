@@ -244,3 +244,84 @@ def test_nothing_is_left_on_nodes_that_slurm_has_taken_away_once_a_next_run_is_t
         until(lambda: not allocation(), "the end of the allocation")
         assert inside("launch", "--interface", "lo", "--", "true", TMPDIR=str(tmp_path)).returncode == 0
     assert not list(tmp_path.glob("pliant-*"))
+
+
+ENDS = """
+[cluster]
+nodes = 2
+[[jobs]]
+name = "runs"
+command = ["sh", "-c", "trap 'echo in order; exit 3' TERM; echo up; while :; do sleep 0.1; done"]
+kind = "tasks"
+[[jobs]]
+name = "needs-more"
+command = "true"
+walltime = 600
+[[jobs]]
+name = "waits"
+command = "true"
+kind = "tasks"
+nodes = 2
+"""
+
+
+def ended(out: Path) -> dict[str, tuple[str, str]]:
+    """State and error of each job that has ended, by name."""
+    lines = (out / "records.ndjson").read_bytes().split(b"\n")[1:-1]
+    records = [r.from_line(line) for line in lines]
+    names = {each.job: each.spec.name for each in records if isinstance(each, r.JobSubmitted)}
+    return {names[e.job]: (e.state.value, e.error) for e in records if isinstance(e, r.JobEnded)}
+
+
+def test_jobs_are_ended_in_good_order_before_the_time_limit_of_the_allocation(
+    slurm: Path, tmp_path: Path
+) -> None:
+    """The least that Slurm gives is a minute."""
+    (tmp_path / "batch.toml").write_text(ENDS)
+    words = [
+        "--interface",
+        "lo",
+        "--output",
+        str(tmp_path / "out"),
+        "--report",
+        str(tmp_path / "report.html"),
+    ]
+    with nothing_left() as mine:
+        done = subprocess.run(
+            [*ALLOCATION, "--time=1", PLIANT, "run", "--provider", "slurm", *words, str(tmp_path / "batch.toml")],
+            env=mine, capture_output=True, text=True, timeout=100, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    found = ended(tmp_path / "out")
+    assert found["runs"] == ("TIMEOUT", "the time of the nodes is over")
+    assert found["waits"][0] == found["needs-more"][0] == "CANCELLED"
+    assert "it needs 600 s by its estimate" in found["needs-more"][1]
+    assert (tmp_path / "out/runs.log").read_text().split("\n")[0] == "up"
+    assert "in order" in (tmp_path / "out/runs.log").read_text()
+    assert "the nodes are there for " in done.stdout
+    assert "Slurm" not in done.stdout + done.stderr, "it has had nothing to end"
+    assert (tmp_path / "report.html").exists()
+
+
+def test_jobs_of_a_cancelled_allocation_are_told_as_cancelled_and_not_as_failed(
+    slurm: Path, tmp_path: Path
+) -> None:
+    """In a job script, which Slurm tells to end as well."""
+    out, script = tmp_path / "out", tmp_path / "script"
+    script.write_text(
+        f"#!/bin/sh\nexec {PLIANT} run --provider slurm --interface lo --output {out} --report {tmp_path}/report.html "
+        "-N 3 --kind tasks -- sh -c 'echo up; exec sleep 600'\n"
+    )
+    with nothing_left() as mine:
+        submit = ["sbatch", "--parsable", "--nodes=3", f"--output={tmp_path}/said", str(script)]
+        job = subprocess.run(
+            submit, env=mine, capture_output=True, text=True, timeout=60, check=True
+        ).stdout.strip()
+        log = out / "sh.log"
+        until(lambda: log.exists() and log.read_text() == "up\n" * 3, "three of them")
+        subprocess.run(["scancel", job], check=True, timeout=60)
+        until(lambda: not allocation(), "the end of the allocation")
+    assert ended(out) == {"sh": ("CANCELLED", f"Slurm job {job} was cancelled")}
+    assert (tmp_path / "report.html").exists()
+    said = (tmp_path / "said").read_text()
+    assert "ended by signal" not in said

@@ -13,6 +13,7 @@ from pliant.live.node.warmth import SWITCH
 from pliant.model.errors import PliantError
 from pliant.model.nodes import hostlist, parse_hostlist
 from pliant.plan import tree
+from pliant.providers.slurm import JOB
 from pliant.providers.tree import Hosts
 
 ALLOCATED = "SLURM_JOB_NODELIST"
@@ -116,4 +117,5 @@ def hosts_of(
         degree=degree or ("32" if by_ssh else "direct"),
         env=passed_on(),
         warm=os.environ.get(SWITCH) != "0",
+        allocation="" if by_ssh else os.environ.get(JOB, ""),
     )

@@ -35,8 +35,6 @@ from pliant.terminal.failures import told
 from pliant.terminal.tables import compare_table, job_table
 
 OUTPUT = Path("pliant-runs")
-WALLTIME_S = 3600.0
-"""What a command is taken to need if nobody says."""
 NOT_WRITTEN = 2
 """The exit code if all went well but the report."""
 
@@ -138,7 +136,7 @@ class JobOptions(NamedTuple):
     def _walltime(self) -> dict[str, Any]:
         """What ``-t`` or ``--time-limit`` says, as keys of a job; BatchError."""
         if self.time_limit is None:
-            return {"walltime": WALLTIME_S if self.walltime is None else self.walltime}
+            return {} if self.walltime is None else {"walltime": self.walltime}
         if self.walltime is not None:
             raise BatchError("-t and --time-limit: give one of them; a limit is an estimate as well")
         return {"walltime": self.time_limit, "kill": True}

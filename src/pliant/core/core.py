@@ -22,6 +22,7 @@ from pliant.core.job import Job
 from pliant.core.losses import Losses
 from pliant.core.settings import NEVER, Settings
 from pliant.core.state import State
+from pliant.core.term import Term
 from pliant.model.errors import PolicyError
 from pliant.model.jobs import JobState
 from pliant.model.nodes import EMPTY, NodeSet, lowest_bits, without
@@ -63,6 +64,7 @@ class SchedulerCore(Losses):
         self._asked = NEVER
         self._called = False
         self._given_back = 0
+        self._term = Term(self.state)
         self._handlers: dict[type[e.Event], Callable[[Any], None]] = {
             e.Submitted: self._submitted,
             e.Cancelled: self._cancelled,
@@ -107,6 +109,8 @@ class SchedulerCore(Losses):
             core.state.apply(record)
         if core.state.policy_failed and fallback is not None:
             core._policy = fallback
+        if core.state.until != NEVER:
+            core._term.begin()
         core._news = True
         return core
 
@@ -159,6 +163,8 @@ class SchedulerCore(Losses):
 
     def _settle(self, now: float) -> None:
         state = self.state
+        if state.until != NEVER:
+            self._heed_term()
         if state.limited or state.resizing:
             self._expire(now)
         if now >= self._woken:
@@ -216,6 +222,8 @@ class SchedulerCore(Losses):
         if event.job <= self.state.last_job:
             raise ValueError(f"job number {event.job} is not above {self.state.last_job}")
         self._record(r.JobSubmitted(self.state.now, event.job, event.spec, event.requeue_of))
+        if self.state.until != NEVER:
+            self._term.waits(self.state.jobs[event.job])
         if event.requeue_of:
             self.state.over.again(event.requeue_of, event.job)
         self._news = True
@@ -230,7 +238,7 @@ class SchedulerCore(Losses):
             self.state.over.ends.append((job, record, 0))
             self._news = True
         else:
-            self._end(job, JobState.CANCELLED, event.why or "cancelled")
+            self._end(job, event.state, event.why or "cancelled")
 
     def _launched(self, event: e.Launched) -> None:
         job = self._live(event.job)
@@ -290,7 +298,10 @@ class SchedulerCore(Losses):
         self._news = True
 
     def _granted(self, event: e.Granted) -> None:
-        self._record(r.NodesGranted(self.state.now, event.nodes, event.names, event.slots))
+        endless = self.state.until == NEVER
+        self._record(r.NodesGranted(self.state.now, event.nodes, event.names, event.slots, event.until))
+        if endless and event.until is not None:
+            self._term.begin()
         self._news = True
 
     def _clean(self, event: e.Clean) -> None:
@@ -341,6 +352,13 @@ class SchedulerCore(Losses):
         if self.state.now >= self._asked:
             self._called, self._asked = True, NEVER
         self._woken = NEVER  # it may have come a hair too early: then it is asked for again
+
+    def _heed_term(self) -> None:
+        for job, why in list(self._term.due()):
+            if job.state is JobState.PENDING:
+                self._cancelled(e.Cancelled(job.id, why))
+            else:
+                self._end(job, JobState.TIMEOUT, why)
 
     # ---- deadlines -----------------------------------------------------------------------------------
 

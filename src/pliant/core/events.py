@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pliant.model.jobs import Bounds, JobSpec
+from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.model.wishes import Wish
 from pliant.protocol.phases import Phase
@@ -24,10 +24,12 @@ class Submitted(Event, frozen=True):
 
 
 class Cancelled(Event, frozen=True):
-    """A job is taken back, by its user or because it cannot be run any more; ``why`` is for people."""
+    """A job is taken back, by its user or because it cannot be run any more; ``why`` is for people. One that runs ends
+    in ``state``."""
 
     job: int
     why: str = ""
+    state: JobState = JobState.CANCELLED
 
 
 class ResizeOrdered(Event, frozen=True):
@@ -154,6 +156,7 @@ class Granted(Event, frozen=True):
     nodes: NodeSet
     names: tuple[str, ...] = ()
     slots: tuple[int, ...] = ()
+    until: float | None = None
 
 
 class Clean(Event, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pliant.core import records as r
+from pliant.core.settings import NEVER
 from pliant.model.nodes import without
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ class Nodes:
     """A part of the state. Nodes are free, a job's, or ``dirty``: to be proved clean of the job that had them.
 
     Nodes of ``reclaimed_mask`` are to be given back; those of them that nobody uses any more are in ``parked_mask``.
-    ``awaited`` nodes were asked for.
+    ``awaited`` nodes were asked for. ``until``: when all of them are taken back.
     """
 
     running: list[tuple[float, int, Job]]
@@ -28,6 +29,7 @@ class Nodes:
         self.reclaimed_mask = 0
         self.parked_mask = 0
         self.awaited = 0
+        self.until = NEVER
         self.dirty: dict[int, int] = {}
         self.names: dict[int, str] = {}
         self.slots: dict[int, int] = {}
@@ -41,6 +43,8 @@ class Nodes:
         if record.slots:
             self.slots.update(zip(record.nodes, record.slots, strict=True))
         self.awaited = max(0, self.awaited - (record.nodes.mask & ~self.all_mask).bit_count())
+        if record.until is not None:
+            self.until = record.until
         self._there(record)
 
     def _there(self, record: r.NodesGranted | r.NodesBack) -> None:

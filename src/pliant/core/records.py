@@ -229,11 +229,13 @@ class PolicyRemembers(Record, frozen=True):
 
 class NodesGranted(Record, frozen=True):
     """The provider hands over nodes, with their names and the slots of each in ascending order of ``nodes``. Without
-    names they go by their numbers, without slots they have one each."""
+    names they go by their numbers, without slots they have one each. ``until``: when all nodes of the run are taken
+    back, those that it has already too; with no ``nodes`` it says that alone."""
 
     nodes: NodeSet
     names: tuple[str, ...] = ()
     slots: tuple[int, ...] = ()
+    until: float | None = None
 
 
 class NodesClean(Record, frozen=True):

@@ -196,6 +196,7 @@ class State(Beside):
                 self._leaving,
                 self._dirty,
                 self.awaited,
+                self.until,
             ),
         }
 

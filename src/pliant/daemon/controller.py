@@ -25,7 +25,7 @@ from pliant.daemon.deadline import TimedPolicy
 from pliant.live.cluster import orders as o
 from pliant.live.cluster import recording
 from pliant.live.cluster.cluster import Cluster, Surroundings
-from pliant.model.jobs import JobSpec
+from pliant.model.jobs import JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Policy
 from pliant.providers import Provider
@@ -73,6 +73,8 @@ class Controller:
         begin = recording.Head(home, settings, policy.name, began, grace_s)
         self._recorder.write(recording.head(begin, records))
         self.sinks: list[Callable[[r.Record], None]] = []
+        self.watchers: list[Callable[[str], None]] = []
+        """They get what no record tells."""
         self._inputs: list[o.AnyInput] = []
         self._due = False
         self._timers: dict[o.Key, asyncio.TimerHandle] = {}
@@ -114,11 +116,11 @@ class Controller:
         if self._crash is not None:
             raise self._crash
 
-    async def end_jobs(self, why: str, patience_s: float) -> None:
-        """End all jobs, in good order if that takes no longer than ``patience_s``."""
+    async def end_jobs(self, why: str, patience_s: float, state: JobState = JobState.CANCELLED) -> None:
+        """End all jobs, in good order if that takes no longer than ``patience_s``; those that run end in ``state``."""
         self._idle.clear()
         self._crash = None
-        self.tell(o.EndAll(why))
+        self.tell(o.EndAll(why, state))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._idle.wait(), patience_s)
 
@@ -197,6 +199,9 @@ class Controller:
                 self.provider.give_back(output.nodes)
             case o.SetTimer():
                 self._set_timer(output)
+            case o.Notice():
+                for watcher in self.watchers:
+                    watcher(output.text)
             case o.ReadTail():
                 self.tell(o.Tail(output.job, end_of(Path(output.path))))
             case o.Log():

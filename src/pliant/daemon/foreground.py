@@ -22,12 +22,13 @@ from pliant.daemon.deadline import PASS_DEADLINE_S, TimedPolicy
 from pliant.daemon.interrupted import Interrupted
 from pliant.daemon.journal import JournalWriter, open_journal
 from pliant.live.cluster import orders as o
-from pliant.model.batch import Batch
+from pliant.model.batch import Batch, ClusterSpec
 from pliant.model.errors import PliantError
-from pliant.model.jobs import JobSpec
+from pliant.model.jobs import JobSpec, JobState
 from pliant.policy.view import Policy
 from pliant.providers import Provider
 from pliant.providers.local import LocalNodes
+from pliant.providers.slurm import Allocated, Over
 from pliant.providers.tree import Hosts, TreeNodes
 
 TICK_S = 0.2
@@ -91,11 +92,7 @@ def run_batch(  # noqa: PLR0913 - all but the first two have names
         run, runtime = listening.new_runtime()
         try:
             timed = TimedPolicy(policy, cluster.pass_deadline_s or PASS_DEADLINE_S)
-            nodes: Provider = (
-                LocalNodes(cluster.nodes, cluster.slots, run, runtime)
-                if hosts is None
-                else TreeNodes(hosts, cluster.nodes, cluster.slots, run)
-            )
+            nodes = _provider(hosts, cluster, run, runtime)
             controller = Controller(timed, settings, nodes, output=output)
             display = display or _Nobody()
             display.begun(run, len(jobs))
@@ -105,6 +102,18 @@ def run_batch(  # noqa: PLR0913 - all but the first two have names
             shutil.rmtree(runtime, ignore_errors=True)
         late = Interrupted(signals.numbers[0]) if signals.numbers else None
         return finished._replace(stopped=finished.stopped or late)
+
+
+def _provider(hosts: Hosts | None, cluster: ClusterSpec, run: str, runtime: Path) -> Provider:
+    if hosts is None:
+        return LocalNodes(cluster.nodes, cluster.slots, run, runtime)
+    there = TreeNodes(hosts, cluster.nodes, cluster.slots, run)
+    return Allocated(there, hosts.allocation) if hosts.allocation else there
+
+
+async def _over(provider: Provider) -> Over | None:
+    """Whether a signal came as the nodes are being taken back."""
+    return await provider.over() if isinstance(provider, Allocated) else None
 
 
 class _Signals:
@@ -142,6 +151,7 @@ class _Foreground:
         self._signals = signals
         self._came = asyncio.Event()
         controller.sinks.append(self._keep)
+        controller.watchers.append(display.notice)
 
     async def run(self, jobs: tuple[JobSpec, ...], runtime: Path) -> Finished:
         """All of it; raises what is a defect of ours, after everything has been cleaned up."""
@@ -151,19 +161,20 @@ class _Foreground:
         self._journal.write(header_line(Header(began=began, policy=self._policy.name, settings=settings)))
         clock = asyncio.ensure_future(self._tick())
         stopped: PliantError | None = None
-        why = ""
+        why, state = "", JobState.CANCELLED
         with self._heeding():
             try:
                 number = await self._unless_signalled(self._work(jobs, runtime))
                 if number:
-                    stopped = interrupted = Interrupted(number)
-                    why = interrupted.why
+                    over = await _over(controller.provider)
+                    stopped = interrupted = Interrupted(number, over.why if over else "")
+                    why, state = interrupted.why, over.state if over else state
             except PliantError as error:
                 stopped, why = error, f"the run was ended: {error}"
             finally:
                 try:
                     if stopped is not None:
-                        await self._unless_signalled(controller.end_jobs(why, END_S))
+                        await self._unless_signalled(controller.end_jobs(why, END_S, state))
                 finally:
                     clock.cancel()
                     controller.end_now()

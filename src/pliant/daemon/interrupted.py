@@ -8,10 +8,10 @@ from pliant.model.errors import PliantError
 
 
 class Interrupted(PliantError):  # noqa: N818 - no error of anybody's
-    """A signal ended the run; ``number`` is the signal's."""
+    """A signal ended the run; ``number`` is the signal's, and ``why`` says what is behind it, where that is known."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, why: str = "") -> None:
         name = signal.Signals(number).name
-        super().__init__(f"ended by {name}; all jobs were ended and cleaned up")
+        super().__init__(f"ended by {name}{why and f', as {why}'}; all jobs were ended and cleaned up")
         self.number = number
-        self.why = f"the run was ended by {name}"
+        self.why = why or f"the run was ended by {name}"

@@ -169,6 +169,7 @@ def _job(data: Mapping[str, Any], number: int, source: str, cluster: ClusterSpec
         kind=kind,
         mpi=_mpi(data, kind, where),
         partition=text_of(data, "partition", where, "") if "partition" in data else UNSET,
+        unestimated=UNSET if model or "walltime" in data else True,
     )
     if array is not None:
         return [_element(spec, index, array.limit) for index in array.indices]

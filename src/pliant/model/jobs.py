@@ -168,7 +168,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``mpi`` is which MPI it loads, where that is known (``model/flavours.py``).
     ``verify`` is a command whose last line of output must equal the job's result. A higher ``priority``
     goes first, where the policy's order is by priority. ``data_mb`` megabytes are redistributed at a resize.
-    ``array`` is said of jobs of an array alone, and ``partition`` where a simulated machine has some, in a journal too.
+    ``array`` is said of jobs of an array alone, and ``partition`` where a simulated machine has some, in a journal too;
+    ``unestimated`` where nobody has said how long the job takes, and its walltime is a default.
     """
 
     name: str
@@ -189,6 +190,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     mpi: str = ""
     array: Array | UnsetType = UNSET
     partition: str | UnsetType = UNSET
+    unestimated: bool | UnsetType = UNSET
 
     @property
     def dialect(self) -> str:

@@ -8,7 +8,7 @@ from typing import Protocol
 from pliant.live.cluster import orders as o
 from pliant.protocol import messages as m
 
-Event = o.Granted | o.Refused | o.Returned | o.Lost | o.Back | o.Unlinked | o.Said
+Event = o.Granted | o.EndAll | o.Refused | o.Returned | o.Lost | o.Back | o.Unlinked | o.Said
 """What a provider tells. It speaks of a node from when it is granted until it is returned or lost for good."""
 Tell = Callable[[Event], object]
 

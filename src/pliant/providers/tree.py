@@ -33,7 +33,8 @@ RETURN_S = 30.0
 class Hosts(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes that there are, by name, and how agents are started there; ``degree`` is that of the tree, and
     ``patience_s`` how long one agent may take. ``interface``: where agents listen, if not where they face each other.
-    ``env`` is what ranks find in their environment: that of the nodes themselves is not this machine's."""
+    ``env`` is what ranks find in their environment: that of the nodes themselves is not this machine's. ``allocation``
+    is the Slurm job that they are of, if they are of one."""
 
     names: tuple[str, ...]
     starting: Starting
@@ -42,6 +43,7 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str] = {}
     patience_s: float = 30.0
     warm: bool = False
+    allocation: str = ""
 
 
 class _Stage(Enum):

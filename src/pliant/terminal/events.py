@@ -182,6 +182,8 @@ class Told:
 
     def _granted(self, record: r.NodesGranted) -> Sentence | None:
         """Those that the run begins with are told elsewhere."""
+        if not record.nodes:
+            return None  # more time, or less
         self._names.update(zip(record.nodes, record.names, strict=False))
         began, self._begun = self._begun, True
         are = "is" if len(record.nodes) == 1 else "are"

@@ -20,6 +20,7 @@ from pliant.core.core import Outcome, SchedulerCore
 from pliant.core.job import Job
 from pliant.core.settings import Settings
 from pliant.live.cluster import orders as o
+from pliant.live.cluster import term
 from pliant.live.cluster.beginnings import Beginnings
 from pliant.live.cluster.nodes import Nodes
 from pliant.live.job import resuming
@@ -27,7 +28,7 @@ from pliant.live.job.groups import Place
 from pliant.live.job.life import KILLED, LINGER_S, SESSION_S, START_S, JobLife
 from pliant.live.job.members import GONE_S
 from pliant.model.errors import ProtocolError
-from pliant.model.jobs import JobSpec
+from pliant.model.jobs import JobSpec, JobState
 from pliant.model.limits import LOG
 from pliant.model.nodes import NodeSet
 from pliant.policy.fcfs import Fcfs
@@ -181,6 +182,7 @@ class Cluster(Nodes):
                 self.lives[record.job].committed(record)
             elif isinstance(record, r.ResizeFailed | r.JobEnded) and record.job in self.lives:
                 self.lives[record.job].failed(record)
+            self._outputs += term.doubts(self.core.state, record)
             if isinstance(record, r.JobEnded):
                 self._submit(self._turns.ended(self._specs.pop(record.job)))
         for command in commands:
@@ -250,7 +252,7 @@ class Cluster(Nodes):
             case o.Resumed():
                 self._take_up(given.why) if self._grace else self._begin_again(given.why)
             case o.EndAll():
-                self._end_all(given.why)
+                self._end_all(given.why, given.state)
             case o.EndNow():
                 self._end_now()
 
@@ -265,7 +267,8 @@ class Cluster(Nodes):
 
     def _submit_due(self) -> None:
         waiting = self._unsubmitted
-        while waiting and waiting[0].submit_s <= self.now:
+        over = term.is_over(self.core.state, self.now)
+        while waiting and (over or waiting[0].submit_s <= self.now):
             job = waiting.popleft()
             self._submit(self._turns.come(job, job))
         if waiting:
@@ -290,17 +293,17 @@ class Cluster(Nodes):
             if isinstance(command, c.Acquire):
                 self._carry_out(command)
 
-    def _cancel(self, number: int, why: str) -> None:
+    def _cancel(self, number: int, why: str, state: JobState = JobState.CANCELLED) -> None:
         """What has ended, and is only not told yet, has not been cancelled."""
         if number in self.lives:
             self.lives[number].tell_end()
-        self.happened(e.Cancelled(number, why))
+        self.happened(e.Cancelled(number, why, state))
 
-    def _end_all(self, why: str) -> None:
+    def _end_all(self, why: str, state: JobState) -> None:
         self._hold("end", why)
         self._submit_no_more()
         for number in self.core.state.jobs:
-            self._cancel(number, why)
+            self._cancel(number, why, state)
 
     def _submit_no_more(self) -> None:
         self._unsubmitted.clear()
@@ -323,6 +326,9 @@ class Cluster(Nodes):
             self.happened(e.Tick())
         elif what == "submit":
             self._submit_due()
+        elif what == term.KEY:
+            self._outputs += term.fired(self.core.state, self.now)
+            self._submit_due()  # what comes later comes in vain, and is told that
         elif what == "grace":
             if (node := int(key[1])) in self._links and not self._links[node].here:
                 self._lost(self._names[node], final=False)

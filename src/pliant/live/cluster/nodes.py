@@ -9,6 +9,7 @@ from pliant.core import events as e
 from pliant.core.core import SchedulerCore
 from pliant.core.settings import NEVER
 from pliant.live.cluster import orders as o
+from pliant.live.cluster import term
 from pliant.live.cluster.links import Links
 from pliant.live.cluster.orders import SIGKILL
 from pliant.live.job.life import JobLife
@@ -64,7 +65,10 @@ class Nodes:
             self._begin_link(number)
         order = sorted(zip(given.names, given.slots, strict=True), key=lambda each: self._numbers[each[0]])
         names, slots = tuple(name for name, _ in order), tuple(count for _, count in order)
-        self.happened(e.Granted(self._set(names), names, slots))
+        until = None if given.left_s is None else self.now + given.left_s
+        self.happened(e.Granted(self._set(names), names, slots, until))
+        if until is not None:
+            self._outputs += term.granted(until, self.now, self.core.state.settings)
 
     def _set(self, names: Iterable[str]) -> NodeSet:
         return NodeSet.of(self._numbers[name] for name in names if name in self._numbers)

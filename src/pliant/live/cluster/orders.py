@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pliant.model.jobs import JobSpec
+from pliant.model.jobs import JobSpec, JobState
 from pliant.protocol.messages import ControllerMessage
 
 SIGTERM, SIGKILL = 15, 9
@@ -19,10 +19,12 @@ class Input(msgspec.Struct, frozen=True, tag=True):
 
 
 class Granted(Input, frozen=True):
-    """The provider hands over nodes of these names, with so many slots each."""
+    """The provider hands over nodes of these names, with so many slots each. ``left_s``: when this comes, so many
+    seconds are left until it takes all nodes of the run back; without names it says that alone."""
 
     names: tuple[str, ...]
     slots: tuple[int, ...]
+    left_s: float | None = None
 
 
 class Lost(Input, frozen=True):
@@ -132,9 +134,10 @@ class Resumed(Input, frozen=True):
 
 
 class EndAll(Input, frozen=True):
-    """End all jobs, in good order where that is possible, and begin no other."""
+    """End all jobs, in good order where that is possible, and begin no other. Those that run end in ``state``."""
 
     why: str
+    state: JobState = JobState.CANCELLED
 
 
 class EndNow(Input, frozen=True):
@@ -177,6 +180,12 @@ class Log(Output, frozen=True):
     """Add a line of ours to a job's output."""
 
     path: str
+    text: str
+
+
+class Notice(Output, frozen=True):
+    """Tell people who watch the run."""
+
     text: str
 
 

@@ -1,0 +1,220 @@
+"""The nodes of a Slurm allocation. Slurm takes them back: at a time that it tells, or when the allocation is cancelled.
+What follows from that for jobs must not look like a failure of theirs, so that Slurm is asked before it is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+import msgspec
+
+from pliant.live.cluster import orders as o
+from pliant.model.jobs import JobState
+from pliant.protocol import messages as m
+from pliant.providers import Event, Provider, Tell
+
+JOB, END_TIME = "SLURM_JOB_ID", "SLURM_JOB_END_TIME"
+ASK_S = 5.0
+"""How long Slurm may take to answer."""
+EARLY_S = (330.0, 30.0)
+"""So long before the time is over, Slurm is asked whether it gives more: ahead of the warning, and of the end."""
+LEAST_S = 30.0
+"""A change of less than that is none: Slurm counts in minutes."""
+FOREVER_S = 365 * 86400.0
+"""Of a limit that was lifted."""
+ALIVE = ("RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "CONFIGURING", "PENDING")
+
+
+class Status(NamedTuple):
+    """What Slurm says of an allocation: its state, the reason for that, and the seconds that are left of it, None
+    without a limit."""
+
+    state: str
+    reason: str = ""
+    left_s: float | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.state not in ALIVE
+
+
+class Over(NamedTuple):
+    """An allocation has ended: ``why``, and what becomes of jobs that ran there."""
+
+    why: str
+    state: JobState
+
+
+def question(job: str) -> list[str]:
+    """The command that asks for an allocation's status."""
+    return ["squeue", "--noheader", f"--jobs={job}", "--format=%T|%r|%L"]
+
+
+def status_of(answer: str) -> Status | None:
+    """What its first line says; None if nothing."""
+    words = answer.strip().split("\n")[0].split("|")
+    if len(words) != 3 or not words[0]:
+        return None
+    state, reason, left = (word.strip() for word in words)
+    return Status(state, "" if reason == "None" else reason, seconds_of(left))
+
+
+def seconds_of(text: str) -> float | None:
+    """Of a time as Slurm writes it, ``[days-][hours:]minutes:seconds``; none of ``UNLIMITED``."""
+    if text == "INVALID":
+        return 0.0  # what is past
+    if not re.fullmatch(r"(\d+-)?\d+(:\d+){1,2}", text):
+        return None
+    days, _, clock = text.rpartition("-")
+    seconds = 0
+    for part in clock.split(":"):
+        seconds = seconds * 60 + int(part)
+    return float(int(days or 0) * 86400 + seconds)
+
+
+def how_ended(job: str, status: Status) -> Over:
+    """How an allocation has ended, in words."""
+    match status.state, status.reason:
+        case ("TIMEOUT", _) | (_, "TimeLimit"):
+            return Over(f"Slurm job {job} has come to its time limit", JobState.TIMEOUT)
+        case ("COMPLETING" | "CANCELLED", ""):
+            return Over(f"Slurm job {job} was cancelled", JobState.CANCELLED)
+        case state, reason:
+            return Over(f"Slurm has ended job {job}: {reason or state}", JobState.CANCELLED)
+
+
+async def ask(job: str) -> Status | None:
+    """The allocation's status now; None if Slurm does not say it."""
+    try:
+        asked = await asyncio.create_subprocess_exec(
+            *question(job), stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+    except OSError:
+        return None
+    try:
+        async with asyncio.timeout(ASK_S):
+            answer, error = await asked.communicate()
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            asked.kill()
+        return None
+    if b"Invalid job id" in error:
+        return Status("CANCELLED")  # it has been forgotten
+    return status_of(answer.decode(errors="replace"))
+
+
+class _Exit(msgspec.Struct):
+    """Of a message of an agent, as much as tells whether a rank has failed."""
+
+    type: str
+    code: int = 0
+
+
+class Allocated:
+    """``nodes`` of the allocation ``job``, until it ends. What may come of its end is told when Slurm has been asked
+    whether it has ended: so its jobs are ended for that first."""
+
+    def __init__(self, nodes: Provider, job: str, environ: Mapping[str, str] = os.environ) -> None:
+        self.env = nodes.env
+        self._nodes = nodes
+        self._job = job
+        self._environ = environ
+        self._tell: Tell = _nobody
+        self._held: deque[Event] = deque()
+        self._asking: asyncio.Task[None] | None = None
+        self._until: float | None = None
+        self._renewing: asyncio.Task[None] | None = None
+        self._over: Over | None = None
+
+    async def start(self, tell: Tell) -> None:
+        self._tell = tell
+        await self._nodes.start(self._hear)
+        status = await ask(self._job)
+        left_s = status.left_s if status is not None else self._told_at_start()
+        if left_s is not None:
+            self._until = self._now() + left_s
+            tell(o.Granted((), (), left_s))
+            self._renewing = asyncio.ensure_future(self._renew())
+
+    def request(self, count: int) -> None:
+        self._nodes.request(count)
+
+    def give_back(self, nodes: Iterable[str]) -> None:
+        self._nodes.give_back(nodes)
+
+    def send(self, nodes: Iterable[str], message: m.ControllerMessage, order: int = 0) -> None:
+        self._nodes.send(nodes, message, order)
+
+    async def stop(self) -> None:
+        for task in (self._asking, self._renewing):
+            if task is not None:
+                task.cancel()
+        await self._nodes.stop()
+
+    async def over(self) -> Over | None:
+        """How the allocation has ended, if it has."""
+        if self._over is None and (status := await ask(self._job)) is not None and status.is_over:
+            self._over = how_ended(self._job, status)
+        return self._over
+
+    def _told_at_start(self) -> float | None:
+        """Newer versions of Slurm say in the environment when the time is over."""
+        try:
+            return max(0.0, float(self._environ[END_TIME]) - time.time())
+        except (KeyError, ValueError):
+            return None
+
+    async def _renew(self) -> None:
+        """Somebody may have given the allocation more time, or less: that is looked at before it is over."""
+        while self._until is not None:
+            left_s = self._until - self._now()
+            early = [each for each in EARLY_S if each < left_s]
+            if not early:
+                return
+            await asyncio.sleep(left_s - max(early))
+            status = await ask(self._job)
+            if status is None or status.is_over:
+                continue
+            until = None if status.left_s is None else self._now() + status.left_s
+            if until is None or abs(until - self._until) > LEAST_S:
+                self._until = until
+                self._tell(o.Granted((), (), FOREVER_S if status.left_s is None else status.left_s))
+
+    def _hear(self, event: Event) -> None:
+        if self._asking is None and (self._over is not None or not _may_be_its_end(event)):
+            self._tell(event)
+            return
+        self._held.append(event)
+        if self._asking is None:
+            self._asking = asyncio.ensure_future(self._ask())
+
+    async def _ask(self) -> None:
+        if (end := await self.over()) is not None:
+            self._tell(o.EndAll(end.why, end.state))
+        self._asking = None
+        while self._held:
+            self._tell(self._held.popleft())
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _may_be_its_end(event: Event) -> bool:
+    """Whether it may have come of the allocation's end: a node is lost, or a rank has failed."""
+    if isinstance(event, o.Said):
+        said = msgspec.json.decode(event.message, type=_Exit)
+        return said.type == "exited" and said.code != 0
+    return isinstance(event, o.Lost)
+
+
+def _nobody(_event: Event) -> None:
+    """Before the start."""

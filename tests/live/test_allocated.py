@@ -1,0 +1,106 @@
+"""Nodes of a Slurm allocation, where ``squeue`` is a script: what is told when Slurm takes them back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from pliant.live.cluster import orders as o
+from pliant.model.jobs import JobState
+from pliant.protocol import codec
+from pliant.protocol import messages as m
+from pliant.providers import Event, Tell
+from pliant.providers.slurm import Allocated
+
+LOST = o.Lost("n1", final=True)
+
+
+class TwoNodes:
+    """A provider of which the test tells what happens."""
+
+    def __init__(self) -> None:
+        self.env: dict[str, str] = {}
+
+    async def start(self, tell: Tell) -> None:
+        self.tell = tell
+        tell(o.Granted(("n0", "n1"), (1, 1)))
+
+    def request(self, count: int) -> None: ...
+
+    def give_back(self, nodes: Iterable[str]) -> None: ...
+
+    def send(self, nodes: Iterable[str], message: m.ControllerMessage, order: int = 0) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+def said(message: m.AgentMessage) -> o.Said:
+    return o.Said("n0", codec.raw(message))
+
+
+class Slurm:
+    """Its answer, a file."""
+
+    def __init__(self, place: Path, patch: pytest.MonkeyPatch) -> None:
+        self.answer = place / "answer"
+        script = place / "squeue"
+        script.write_text(f'#!/bin/sh\necho "$@" >> {place}/asked\ncat {self.answer}\n')
+        script.chmod(0o755)
+        self.asked = place / "asked"
+        patch.setenv("PATH", f"{place}:/usr/bin:/bin")
+
+    def says(self, status: str) -> None:
+        self.answer.write_text(f"{status}\n")
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slurm:
+    return Slurm(tmp_path, monkeypatch)
+
+
+async def told_of(answers: Iterable[tuple[str, tuple[Event, ...]]], slurm: Slurm, count: int) -> list[Event]:
+    """What is told, ``count`` events in all, where Slurm answers so before these happen."""
+    nodes, told, enough = TwoNodes(), list[Event](), asyncio.Event()
+    allocated = Allocated(nodes, "7", {})
+
+    def tell(event: Event) -> None:
+        told.append(event)
+        if len(told) == count:
+            enough.set()
+
+    for number, (answer, events) in enumerate(answers):
+        slurm.says(answer)
+        if not number:
+            await allocated.start(tell)
+        for event in events:
+            nodes.tell(event)
+    async with asyncio.timeout(10):
+        await enough.wait()
+    await allocated.stop()
+    return told
+
+
+GRANTED: list[Event] = [o.Granted(("n0", "n1"), (1, 1)), o.Granted((), (), 120.0)]
+
+
+def test_a_failure_is_told_behind_the_end_of_the_allocation_and_so_is_what_follows(slurm: Slurm) -> None:
+    failed, beat = said(m.Exited(1, 0, 0, -15)), said(m.Heartbeat())
+    over = ("COMPLETING|TimeLimit|INVALID", (failed, beat, LOST))
+    told = asyncio.run(told_of([("RUNNING|None|2:00", ()), over], slurm, 6))
+    ended = o.EndAll("Slurm job 7 has come to its time limit", JobState.TIMEOUT)
+    assert told == [*GRANTED, ended, failed, beat, LOST]
+
+
+def test_a_failure_in_an_allocation_that_goes_on_is_a_failure(slurm: Slurm) -> None:
+    failed, ended = said(m.Exited(1, 0, 0, 1)), said(m.Exited(2, 0, 0, 0))
+    told = asyncio.run(told_of([("RUNNING|None|2:00", (ended, failed, LOST))], slurm, 5))
+    assert told == [*GRANTED, ended, failed, LOST]
+    assert len(slurm.asked.read_text().splitlines()) == 2, "at the start, and once for both"
+
+
+def test_where_slurm_says_nothing_all_is_told_as_it_happens(slurm: Slurm) -> None:
+    told = asyncio.run(told_of([("squeue: error: no controller", (LOST,))], slurm, 2))
+    assert told == [GRANTED[0], LOST]

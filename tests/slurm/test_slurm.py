@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,11 +59,12 @@ def nothing_left() -> Iterator[dict[str, str]]:
     assert not [each for each in left if b"pliant" in each]
 
 
-def inside(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+def inside(*words: str, stdin: Any = None, **env: str) -> subprocess.CompletedProcess[str]:
     """``pliant`` in an allocation of all nodes; nothing of it is left."""
     with nothing_left() as mine:
         return subprocess.run(
-            [*ALLOCATION, PLIANT, *words], env={**mine, **env}, capture_output=True, text=True, timeout=60, check=False
+            [*ALLOCATION, PLIANT, *words], env={**mine, **env}, stdin=stdin, capture_output=True, text=True, timeout=60,
+            check=False,
         )  # fmt: skip
 
 
@@ -325,3 +327,31 @@ def test_jobs_of_a_cancelled_allocation_are_told_as_cancelled_and_not_as_failed(
     assert (tmp_path / "report.html").exists()
     said = (tmp_path / "said").read_text()
     assert "ended by signal" not in said
+
+
+def test_a_command_reads_a_file_and_of_a_pipe_it_is_told_that_nobody_does(
+    slurm: Path, tmp_path: Path
+) -> None:
+    words = [
+        "run",
+        "--provider",
+        "slurm",
+        "--interface",
+        "lo",
+        "--output",
+        str(tmp_path / "out"),
+        "--",
+        "cat",
+    ]
+    given = tmp_path / "given"
+    given.write_text("from a file\n")
+    with given.open() as file:
+        assert inside(*words, stdin=file).returncode == 0
+    assert (tmp_path / "out/cat.log").read_text() == "from a file\n"
+    read, write = os.pipe()
+    os.write(write, b"from a pipe\n")
+    os.close(write)
+    done = inside(*words, stdin=read)
+    os.close(read)
+    assert (done.returncode, (tmp_path / "out/cat.log").read_text()) == (0, "")
+    assert done.stderr.count("pliant: the job does not get what is on standard input: ") == 1

@@ -16,6 +16,7 @@ from pliant.cli import run_options as o
 from pliant.cli.execute import Variant
 from pliant.cli.hosts import hosts_of
 from pliant.cli.outputs import check_report
+from pliant.cli.run_input import Input, of_command
 from pliant.files.batch import read_batch_file
 from pliant.files.cost import read_cost
 from pliant.files.policy import NOTHING_SAID, PolicySpec, inputs_of
@@ -64,7 +65,10 @@ def run(  # noqa: PLR0913 -- a command has its options as parameters
     as_json: o.AS_JSON = False,
     output: o.OUTPUT = OUTPUT,
 ) -> None:
-    """Run a batch of jobs, or one command, and show what became of it."""
+    """Run a batch of jobs, or one command, and show what became of it.
+
+    Rank 0 of a command reads standard input, a pipe or a file; with --hosts or --provider slurm a file alone.
+    """
     words = batch_or_command or []
     check_report(report, [text for text in (*words[:1], cost, *inputs_of(policy)) if text])
     costs = read_cost(cost)
@@ -74,6 +78,7 @@ def run(  # noqa: PLR0913 -- a command has its options as parameters
     batch = _batch(words, JobOptions(size, *_times(walltime, time_limit), kind, mpi), nodes, said, there)
     if not dry_run:
         _check_live(batch, rigid=rigid and not compare)
+    batch, given = _with_input(batch, words, elsewhere=where is not None, once=not compare, live=not dry_run)
     malleable = Variant(batch, "", rigid=False, cost=costs, hosts=where)
     malleable = malleable._replace(name=malleable.policy().name)
     fixed = malleable._replace(name="rigid", rigid=True)
@@ -86,6 +91,7 @@ def run(  # noqa: PLR0913 -- a command has its options as parameters
         elif not runs or runs[-1].stopped is None:
             place = output / variant.name if compare else output
             runs.append(execute.live(variant, output=place, console=console))
+    given.tell_unread()
     if dry_run:
         console.print("Predicted by the simulator; nothing was started.")
     finish(runs, console, Outputs(report, as_json, output if not dry_run else None))
@@ -222,7 +228,7 @@ def _batch(
     takes all unless it says how many."""
     if not words:
         raise BatchError("nothing to run: name a BATCH.toml, or give a command after --")
-    if len(words) == 1 and words[0].endswith(".toml"):
+    if _is_batch(words):
         job.check_unsaid(words[0])
         batch = read_batch_file(Path(words[0]), hosts or 8)
     else:
@@ -252,6 +258,21 @@ def _batch(
                 f"and the cluster has {cluster.nodes}; it could never start"
             )
     return msgspec.structs.replace(batch, cluster=cluster)
+
+
+def _with_input(
+    batch: Batch, words: list[str], *, elsewhere: bool, once: bool, live: bool
+) -> tuple[Batch, Input]:
+    """The one job of a command reads our standard input, if it can."""
+    if not live or _is_batch(words):
+        return batch, Input()
+    given = of_command(elsewhere=elsewhere, once=once).tell_unread()
+    jobs = tuple(msgspec.structs.replace(job, stdin=given.path or UNSET) for job in batch.jobs)
+    return msgspec.structs.replace(batch, jobs=jobs), given
+
+
+def _is_batch(words: list[str]) -> bool:
+    return len(words) == 1 and words[0].endswith(".toml")
 
 
 def _name(command: list[str]) -> str:

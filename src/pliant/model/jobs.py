@@ -169,7 +169,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``verify`` is a command whose last line of output must equal the job's result. A higher ``priority``
     goes first, where the policy's order is by priority. ``data_mb`` megabytes are redistributed at a resize.
     ``array`` is said of jobs of an array alone, and ``partition`` where a simulated machine has some, in a journal too;
-    ``unestimated`` where nobody has said how long the job takes, and its walltime is a default.
+    ``unestimated`` where nobody has said how long the job takes, and its walltime is a default. ``stdin`` is the file
+    that rank 0 of its first node reads.
     """
 
     name: str
@@ -191,6 +192,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     array: Array | UnsetType = UNSET
     partition: str | UnsetType = UNSET
     unestimated: bool | UnsetType = UNSET
+    stdin: str | UnsetType = UNSET
 
     @property
     def dialect(self) -> str:

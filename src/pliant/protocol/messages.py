@@ -243,7 +243,8 @@ class Value(Message, frozen=True):
 class StartGroup(Message, frozen=True):
     """Start the processes of one group, its part of ``world``; ``output`` is the file that their output is
     appended to. ``dialect`` is how they are launched: by which MPI's rules, or by none. ``modules`` are what a Python
-    program of this kind of job imports: with them, its processes may be forked from one that has done that.
+    program of this kind of job imports: with them, its processes may be forked from one that has done that. ``stdin``:
+    the file that the first of them reads; the others, or all, have nothing to read.
 
     With ``streams`` each process has files of its own: ``output`` and its rank, then ``.out``, ``.err`` and ``.in``."""
 
@@ -258,6 +259,7 @@ class StartGroup(Message, frozen=True):
     dialect: str = "pmi1"
     modules: tuple[str, ...] = ()
     streams: bool = False
+    stdin: str = ""
 
 
 class Signal(Message, frozen=True):

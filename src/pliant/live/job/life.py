@@ -114,7 +114,7 @@ class JobLife(Members):
         order = m.StartGroup(
             self.number, group.number, group.world, self.spec.command, env,
             self.spec.cwd or self._place.cwd, self._place.output, group.token, self.spec.dialect,
-            self._kind.modules,
+            self._kind.modules, stdin="" if group.number else self.spec.stdin or "",
         )  # fmt: skip
         self._effects.send(group.node, order)
 

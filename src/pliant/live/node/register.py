@@ -173,7 +173,7 @@ class NodeGroup:
             )  # fmt: skip
         return Spawn(
             self.job, self.number, self.starting, order.argv, env, dialect.defaults, dialect.without, order.cwd, output,
-            connect, modules=order.modules,
+            connect, modules=order.modules, stdin=order.stdin if self.starting == self.world.ranks.start else "",
         )  # fmt: skip
 
 

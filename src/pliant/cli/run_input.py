@@ -1,0 +1,78 @@
+"""Standard input of ``pliant run -- COMMAND``: its one job reads it by itself, where that can be."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import os
+import stat
+import sys
+import termios
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Input(NamedTuple):
+    """At ``path`` the job opens our standard input; without one it has none, and ``why`` says why not."""
+
+    path: str = ""
+    why: str = ""
+
+    def tell_unread(self) -> Input:
+        """Say on standard error that there is something that nobody reads; once."""
+        if not self.why or not _has_data():
+            return self
+        sys.stderr.write(f"pliant: the job does not get what is on standard input: {self.why}\n")
+        return Input()
+
+
+def of_command(*, elsewhere: bool, once: bool) -> Input:
+    """What the one job of a command reads. ``elsewhere``: its nodes are other machines, with the same files. ``once``:
+    it runs once. A terminal is left to its shell: nobody may take from it what is typed for others, or be stopped."""
+    mode = os.fstat(0).st_mode
+    if stat.S_ISREG(mode):
+        return _file(elsewhere=elsewhere)
+    if stat.S_ISFIFO(mode):
+        if elsewhere:
+            return Input(why="on other machines it can read a file, as by -- COMMAND < FILE, and no pipe")
+        if not once:
+            return Input(
+                why="a pipe is read once, and the job runs twice: give it a file, as by -- COMMAND < FILE"
+            )
+        return _opened()
+    return Input(why="" if stat.S_ISCHR(mode) else "it is neither a file nor a pipe")
+
+
+def _file(*, elsewhere: bool) -> Input:
+    """From its beginning: it is opened once more."""
+    if os.lseek(0, 0, os.SEEK_CUR):
+        return Input(
+            why="somebody has read the first part of that file, and the job would read it from its beginning"
+        )
+    if not elsewhere:
+        return _opened()
+    path = Path("/proc/self/fd/0").readlink()
+    with suppress(OSError):
+        if os.path.samestat(path.stat(), os.fstat(0)):
+            return Input(str(path))
+    return Input(why=f"the file {path} cannot be found by its name any more")
+
+
+def _opened() -> Input:
+    path = f"/proc/{os.getpid()}/fd/0"
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+    except OSError as error:
+        return Input(why=f"it cannot be opened: {error.strerror}")
+    return Input(path)
+
+
+def _has_data() -> bool:
+    with suppress(OSError):
+        if stat.S_ISREG((status := os.fstat(0)).st_mode):
+            return status.st_size > os.lseek(0, 0, os.SEEK_CUR)
+        waiting = array.array("i", [0])
+        fcntl.ioctl(0, termios.FIONREAD, waiting)
+        return waiting[0] > 0
+    return False

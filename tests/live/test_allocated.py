@@ -13,7 +13,7 @@ from pliant.model.jobs import JobState
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant.providers import Event, Tell
-from pliant.providers.slurm import Allocated
+from pliant.providers.slurm import PAUSE_S, Allocated
 
 LOST = o.Lost("n1", final=True)
 
@@ -99,6 +99,44 @@ def test_a_failure_in_an_allocation_that_goes_on_is_a_failure(slurm: Slurm) -> N
     told = asyncio.run(told_of([("RUNNING|None|2:00", (ended, failed, LOST))], slurm, 5))
     assert told == [*GRANTED, ended, failed, LOST]
     assert len(slurm.asked.read_text().splitlines()) == 2, "at the start, and once for both"
+
+
+def test_slurm_is_asked_once_a_second_however_many_ranks_fail(slurm: Slurm) -> None:
+    failed = tuple(said(m.Exited(number, 0, 0, 1)) for number in range(5))
+
+    async def told() -> None:
+        nodes, heard, news = TwoNodes(), list[Event](), asyncio.Event()
+        slurm.says("RUNNING|None|UNLIMITED")
+
+        def tell(event: Event) -> None:
+            heard.append(event)
+            news.set()
+
+        allocated = Allocated(nodes, "7", {})
+        await allocated.start(tell)
+        began = asyncio.get_running_loop().time()
+        async with asyncio.timeout(10):
+            for number, event in enumerate(failed, 2):
+                nodes.tell(event)
+                if number in (2, 4):  # the answer has come: the next one is a question of its own
+                    while len(heard) < number:
+                        news.clear()
+                        await news.wait()
+            while len(heard) < 6:
+                news.clear()
+                await news.wait()
+        assert heard == [GRANTED[0], *failed]
+        assert asyncio.get_running_loop().time() - began >= 2 * PAUSE_S
+        await allocated.stop()
+
+    asyncio.run(told())
+    assert len(slurm.asked.read_text().splitlines()) == 4, "at the start, and three times"
+
+
+def test_more_time_that_slurm_gives_is_told_before_the_end(slurm: Slurm) -> None:
+    answers = [("RUNNING|None|0:31", ()), ("RUNNING|None|5:00", ())]
+    told = asyncio.run(told_of(answers, slurm, 3))
+    assert told == [GRANTED[0], o.Granted((), (), 31.0), o.Granted((), (), 300.0)]
 
 
 def test_where_slurm_says_nothing_all_is_told_as_it_happens(slurm: Slurm) -> None:

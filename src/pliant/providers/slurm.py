@@ -23,6 +23,8 @@ from pliant.providers import Event, Provider, Tell
 JOB, END_TIME = "SLURM_JOB_ID", "SLURM_JOB_END_TIME"
 ASK_S = 5.0
 """How long Slurm may take to answer."""
+PAUSE_S = 1.0
+"""Slurm is not asked more often than that, however many ranks fail."""
 EARLY_S = (330.0, 30.0)
 """So long before the time is over, Slurm is asked whether it gives more: ahead of the warning, and of the end."""
 LEAST_S = 30.0
@@ -133,6 +135,7 @@ class Allocated:
         self._until: float | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._over: Over | None = None
+        self._asked_at = -PAUSE_S
 
     async def start(self, tell: Tell) -> None:
         self._tell = tell
@@ -197,6 +200,8 @@ class Allocated:
             self._asking = asyncio.ensure_future(self._ask())
 
     async def _ask(self) -> None:
+        await asyncio.sleep(self._asked_at + PAUSE_S - self._now())
+        self._asked_at = self._now()
         if (end := await self.over()) is not None:
             self._tell(o.EndAll(end.why, end.state))
         self._asking = None

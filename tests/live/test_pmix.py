@@ -113,7 +113,7 @@ def test_a_rank_that_leaves_without_finalize_is_named(start: Start, tmp_path: Pa
     program.write_text(LEAVE)
     run = start("nodes = 1\nslots = 2", job("leave", f"{PYTHON} {program}", "1"))
     assert run.finish(None)["leave"]["state"] == "FAILED", run.story()
-    assert "rank 1 has ended, and others wait for it" in run.story()
+    assert "rank 1 on n0 ended with exit code 0 before MPI_Finalize" in run.story()
 
 
 def test_the_job_ends_when_a_server_is_killed(start: Start, tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_a_rank_that_has_ended_without_mpi_is_missed_by_those_that_have_begun_wi
         group.receive(0, "cmd=init")
     group = PmiGroup(World(0, (3,)), "kvs")
     group.receive(0, "cmd=init")
-    group.left(0)  # without MPI_Finalize: nobody has to wait for it any more
+    group.left(0)
     with pytest.raises(PmiError, match="rank 2 has ended"):
         group.left(2)
 

@@ -182,6 +182,44 @@ def test_a_killed_rank_is_named_though_others_had_complained_before_it_was_heard
     ]
 
 
+def test_a_rank_that_ends_with_0_before_mpi_finalize_is_named_though_others_had_complained() -> None:
+    life, heard = three(JobKind.MPI)
+    life.heard(1, m.Relay(1, 1, 0, msgspec.Raw(codec.encode(m.Error("rank 0 called MPI_Abort")))))
+    life.heard(0, m.Exited(1, 0, 1, 0, early=True))
+    assert killed(heard) == {0, 2}, "it does not take the rest of its group with it"
+    ends(life, 0, 1, 2, code=-9)
+    life.tail("")
+    [end] = of(heard, e.Ended)
+    assert isinstance(end, e.Ended)
+    assert end.exit_code == 1
+    assert end.error == (
+        "rank 1 of group 0 on n0 ended with exit code 0 before MPI_Finalize; rank 0 called MPI_Abort"
+    )
+
+
+def test_a_program_that_ends_with_0_in_its_block_has_failed() -> None:
+    for kind, byes, code in (
+        (JobKind.MPI, (0, 1), 1),
+        (JobKind.MPI, (0, 1, 2), 0),
+        (JobKind.TASKS, (0, 1), 0),
+    ):
+        life, heard = three(kind)
+        for group in range(3):
+            said(life, group, m.Hello(1, group, 0, "token", 2))
+        for group in byes:
+            said(life, group, m.Bye(0))
+        ends(life, 2)
+        assert killed(heard) == ({0, 1} if code else set())
+        ends(life, 0, 1, code=-9 if code else 0)
+        life.tail("")
+        [end] = of(heard, e.Ended)
+        assert isinstance(end, e.Ended)
+        assert end.exit_code == code
+        assert ("group 2 on n2 ended with exit code 0 before the end of its block" in end.error) == (
+            code == 1
+        )
+
+
 def test_tasks_of_one_node_do_not_need_each_other_and_a_place_is_one_process() -> None:
     life, heard = three(JobKind.TASKS)
     life.heard(1, m.Exited(1, 1, 0, 3))

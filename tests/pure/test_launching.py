@@ -113,6 +113,15 @@ def test_one_world_goes_on_together_or_not_at_all() -> None:
     assert (life.is_over, life.code) == (True, 5), "how we have ended the others says nothing"
 
 
+def test_a_process_that_ends_with_0_before_mpi_finalize_ends_the_world() -> None:
+    life = launching(1, 1, dialect="pmi1")
+    note, kill = life.arrived(said("n1", m.Exited(JOB, 1, 1, 0, early=True)))
+    assert note == Note("process 1 on n1 ended with exit code 0 before MPI_Finalize, and the others with it")
+    assert isinstance(kill, ForAll)
+    life.arrived(said("n0", m.Exited(JOB, 0, 0, -9)))
+    assert (life.code, life.why) == (1, "process 1 on n1 ended with exit code 0 before MPI_Finalize")
+
+
 def test_a_fence_that_is_never_passed_ends_the_world() -> None:
     life = launching(1, 1, dialect="pmi1")
     life.gathered((0,), 0, {})

@@ -131,7 +131,7 @@ def test_a_task_without_mpi_finds_none_of_it() -> None:
     [
         (
             start_order(dialect="pmix"),
-            "'pmix' is not known here; known are intel, launch, none, openmpi, pmi1, pmi1-ofi",
+            "'pmix' is not known here; known are intel, intel-rigid, launch, none, openmpi, pmi1, pmi1-ofi",
         ),
         (start_order(sizes=(1,), part=1), "no part 1"),
         (start_order(sizes=(), part=0), "no part 0"),
@@ -282,6 +282,8 @@ def test_a_fence_over_nodes_opens_once_the_controller_has_sent_all_of_it() -> No
     [
         (b"cmd=abort exitcode=7\n", 7, "rank 0 called MPI_Abort"),
         (b"cmd=put key=a\n", 1, "put without key or value"),
+        (b"cmd=spawn\n", 1, "rank 0 called MPI_Comm_spawn"),
+        (b"mcmd=spawn\nnprocs=2\nexecname=python\n", 1, "rank 0 called MPI_Comm_spawn"),
         (b"x" * 70000, 1, "a line of more than 65536 bytes"),
     ],
 )
@@ -305,6 +307,36 @@ def test_a_rank_that_ends_while_others_wait_for_it_ends_the_group() -> None:
     assert told(out)[0] == m.Exited(1, 0, 1, 0, 0.5)
     assert b"wait for it in MPI_Init" in bytes(told(out)[1].message)  # type: ignore[union-attr]
     assert only(out, n.Kill) == [n.Kill((101,))]
+
+
+@pytest.mark.parametrize(
+    ("said", "early"),
+    [((), False), (("init",), True), (("init", "finalize"), False), (("finalize", "init"), True)],
+)
+def test_a_rank_that_ends_with_0_between_mpi_init_and_mpi_finalize_ends_its_group(
+    said: tuple[str, ...],
+    early: bool,  # noqa: FBT001
+) -> None:
+    """One that says nothing uses no MPI; one that begins anew is a second program of the same script."""
+    driver = started()
+    for command in said:
+        driver.say(f"cmd={command}", rank=0)
+        driver.say(f"cmd={command}", rank=1)
+    assert driver.exit(102) == [
+        n.Tell(m.Exited(1, 0, 1, 0, 0.5, early)),
+        *([n.Kill((101,))] if early else []),
+    ]
+
+
+def test_ranks_of_groups_that_intel_mpi_joins_end_without_mpi_finalize() -> None:
+    driver = started(dialect="intel", sizes=(1,))  # type: ignore[arg-type]
+    driver.say("cmd=init")
+    assert driver.exit(101) == [n.Tell(m.Exited(1, 0, 0, 0, 0.5))]
+    driver = started(dialect="intel")
+    for rank in (0, 1):
+        driver.say("cmd=init", rank=rank)
+    driver.put(n.SessionOpened(5, 1000), n.SessionSaid(5, hello()))
+    assert only(driver.exit(102), n.Tell) == [n.Tell(m.Exited(1, 0, 1, 0, 0.5, early=True))]
 
 
 def test_a_connection_that_is_closed_is_told_nothing_more() -> None:

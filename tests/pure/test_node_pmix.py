@@ -142,13 +142,34 @@ def test_a_fence_brings_all_blobs_in_order(blobs: list[bytes]) -> None:
     [
         (pmix.Aborted(1, 7), "rank 1 called MPI_Abort", 7),
         (pmix.Aborted(1, 256), "rank 1 called MPI_Abort", 1),
-        (pmix.Missing((0,)), "rank 0 has ended", 1),
+        (pmix.Spawning(1), "rank 1 called MPI_Comm_spawn", 1),
     ],
 )
 def test_what_a_group_cannot_survive(said: pmix.ServerMessage, why: str, code: int) -> None:
     with pytest.raises(PmiError, match=why) as caught:
         PmixGroup(World(0, (2,)), "ns").receive(SERVER, codec.encode(said).decode())
     assert caught.value.code == code
+
+
+def test_a_rank_that_never_comes_is_missed_by_those_in_mpi_init() -> None:
+    group = PmixGroup(World(0, (2,)), "ns")
+    group.left(0)
+    with pytest.raises(PmiError, match="rank 0 has ended"):
+        group.receive(SERVER, codec.encode(pmix.Initialized(1)).decode())
+
+
+@pytest.mark.parametrize("finalizes", [False, True])
+def test_a_rank_that_ends_with_0_before_mpi_finalize_ends_its_group(finalizes: bool) -> None:  # noqa: FBT001
+    driver_ = driver()
+    _server, *ranks = started(driver_)
+    driver_.put(
+        n.RankSaid(1, 0, SERVER, codec.encode(pmix.Initialized(0)) + codec.encode(pmix.Initialized(1)))
+    )
+    if finalizes:
+        driver_.put(n.RankSaid(1, 0, SERVER, codec.encode(pmix.Finalized(1))))
+    asked = driver_.put(n.Exited(ranks[1], 0))
+    assert told(asked, m.Exited) == [m.Exited(1, 0, 1, 0, early=not finalizes)]
+    assert killed(asked) == (set() if finalizes else {ranks[0]})
 
 
 def test_a_server_is_up_for_all_ranks_or_none() -> None:

@@ -81,7 +81,7 @@ def dialect_of(command: Sequence[str], said: str) -> tuple[str, dict[str, str]]:
         raise BatchError(f"--mpi-is: {error}") from None
     if way.refused:
         raise BatchError(f"the program loads {mpi.name}: {way.refused}")
-    return way.dialect, {way.library: library} if way.library and library else {}
+    return way.dialect_of(one_world=True), {way.library: library} if way.library and library else {}
 
 
 def _mpi_of(command: Sequence[str], said: str, environ: Mapping[str, str], cwd: str) -> tuple[Mpi, Way, str]:

@@ -330,16 +330,17 @@ class Agent:
         warm.close()
         del self._warm[warm.pid]
 
-    def _read_rank(self, rank: Rank, connection: socket.socket) -> None:
+    def _read_rank(self, rank: Rank, connection: socket.socket) -> bool:
+        """Take in what has come; whether there may be more."""
         try:
             data = connection.recv(65536)
         except BlockingIOError:
-            return
+            return False
         except OSError:
             data = b""
         if data:
             self._happened(n.RankSaid(*rank, data))
-            return
+            return True
         asyncio.get_running_loop().remove_reader(connection)
         if self._connections.get(rank) is connection:
             self._stop_sending(rank, connection)
@@ -347,6 +348,7 @@ class Agent:
         if self._connections.get(rank) is connection:
             del self._connections[rank]
             self._happened(n.RankClosed(*rank))
+        return False
 
     def _say_to_rank(self, output: n.SayToRank) -> None:
         rank = (output.job, output.group, output.rank)
@@ -384,6 +386,9 @@ class Agent:
                 code = os.waitstatus_to_exitcode(status)
                 ended.append(n.Exited(pid, code, usage.ru_utime + usage.ru_stime))
         if ended:
+            for rank, connection in list(self._connections.items()):
+                while self._read_rank(rank, connection):  # what was said before an end is told before it
+                    pass
             self._happened(*ended)
 
     # ---- sessions ------------------------------------------------------------------------------------

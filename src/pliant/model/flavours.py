@@ -81,7 +81,8 @@ class Way(NamedTuple):
     It is for versions from ``since`` on, and up to ``before``; with a ``netmod`` for those that have it, where the user
     does not want another. ``keeps`` says why such jobs keep the size that they are started with; nothing if they can be
     resized. With a ``refused`` they cannot be started at all, and this is why. ``test`` shows it. ``library`` is the
-    variable that tells the launcher which file the program loads.
+    variable that tells the launcher which file the program loads. ``rigid`` is the dialect of jobs with one world, if
+    that is another.
     """
 
     flavour: str
@@ -93,6 +94,10 @@ class Way(NamedTuple):
     test: str
     refused: str = ""
     library: str = ""
+    rigid: str = ""
+
+    def dialect_of(self, *, one_world: bool) -> str:
+        return self.rigid if one_world and self.rigid else self.dialect
 
     def is_for(self, mpi: Mpi, environ: Mapping[str, str]) -> bool:
         """Whether it is the way of this library, for a job with this environment."""
@@ -119,7 +124,7 @@ WAYS = (
     Way(MPICH, (4,), LAST, "", "pmi1", f"{PORTS} before 4.3 but with its netmod ofi", RIGID),
     Way(MPICH, (), (4,), "ucx", "pmi1", f"{PORTS} before 4.0", RIGID),
     Way(MPICH, (), (4,), "", "pmi1-ofi", f"{PORTS} before 4.0", RIGID),
-    Way(INTEL, (2021,), LAST, "", "intel", "", RESIZES),
+    Way(INTEL, (2021,), LAST, "", "intel", "", RESIZES, rigid="intel-rigid"),
     Way(INTEL, (), (2021,), "", "pmi1", "older than 2021, which is the first that was tried", ""),
     Way(OPEN, (5, 0, 8), LAST, "", "openmpi", "", RESIZES, library="PLIANT_LIBMPI"),
     Way(OPEN, (), (5, 0, 8), "", "", "", "", "Open MPI before 5.0.8 has not been tried; 5.0.8 and later is launched"),

@@ -197,7 +197,9 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def dialect(self) -> str:
         """How its groups are launched: a name in ``live/node/dialects.py``."""
-        return way_of(named(self.mpi), self.env).dialect if self.mpi else KINDS[self.kind].dialect
+        if not self.mpi:
+            return KINDS[self.kind].dialect
+        return way_of(named(self.mpi), self.env).dialect_of(one_world=self.one_world)
 
     @property
     def keeps_size(self) -> bool:

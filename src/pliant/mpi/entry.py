@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import select
 import sys
 import traceback
 from collections.abc import Callable
 from functools import partial
 
+import mpi4py
 from mpi4py import MPI
 
 from pliant.job import environment
@@ -78,6 +81,16 @@ def abort(text: str, code: int = 1, *, alone: bool = False) -> None:
     if alone:
         spawning.end_job(code)
     MPI.COMM_WORLD.Abort(code)
+
+
+def say_through(limit_s: float) -> None:
+    """This rank is at the end of its block. Where nothing will call MPI_Finalize, tell the launcher in its place, which
+    takes a rank that ends before for one that has left the others."""
+    pmi = os.environ.get("PMI_FD", "")
+    if mpi4py.rc.finalize is False and pmi.isdecimal():
+        os.write(int(pmi), b"cmd=finalize\n")
+        if select.select([int(pmi)], [], [], limit_s)[0]:
+            os.read(int(pmi), 4096)
 
 
 def _pass_on(text: str) -> None:

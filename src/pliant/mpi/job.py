@@ -23,7 +23,7 @@ from pliant.mpi.context import MAX_NODES, Context, Value
 from pliant.mpi.data.arrays import Array
 from pliant.mpi.data.movable import Movable
 from pliant.mpi.data.rows import Rows
-from pliant.mpi.entry import abort, enter
+from pliant.mpi.entry import abort, enter, say_through
 from pliant.mpi.errors import Released
 from pliant.mpi.inhibitor import period
 from pliant.mpi.loop import Loop, agree, arrive
@@ -367,17 +367,18 @@ class Job:
         if connection is not None:
             # In the epoch this rank lived in: the one before the shrink.
             connection.send(Bye(self._context.epoch - 1))
+        say_through(self._context.wait.limit_s)
 
     def _finish(self) -> None:
         context = self._context
         team = context.joined("the end of the job without a steps() loop")
-        if self._loop is not None:
-            self._loop.settle()
-        elif context.place is not None:
-            try:
+        try:
+            if self._loop is not None:
+                self._loop.settle()
+            elif context.place is not None:
                 dmr.settle(context) if self._own is None else self._own.settle()
-            except PliantError as error:
-                self._fail(error)  # a rank that takes its own for done would wait for this one
+        except PliantError as error:
+            self._fail(error)  # a rank that takes its own for done would wait for this one
         # Rank 0 may write results while the others are here already: no limit.
         barrier(team.own, context.wait, "the end of the job", limited=False)
         context.sleepers.release()
@@ -386,6 +387,8 @@ class Job:
         if context.bare is not None:
             context.bare.finish(team.own, context.wait)
         team.leave(context.wait)
+        if context.place is not None:
+            say_through(context.wait.limit_s)
 
     def _fail(self, error: BaseException) -> None:
         alone = self._context.bare

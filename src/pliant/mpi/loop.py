@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from zlib import crc32
 
 import numpy as np
+from mpi4py import MPI
 
 from pliant.job.decisions import Action, Decision, Known
 from pliant.job.negotiation import Situation
@@ -18,6 +20,7 @@ from pliant.mpi import abilities, bare, bare_slots, join
 from pliant.mpi.checks import Checks, Meanwhile
 from pliant.mpi.context import MAX_NODES, Context, Snapshot
 from pliant.mpi.errors import Released
+from pliant.mpi.leaving import Leaving
 from pliant.mpi.pace import Pace, Totals
 from pliant.mpi.resizing import resize, slots
 from pliant.mpi.team import broadcast, count_members, gather_all
@@ -132,6 +135,8 @@ class Loop:
         self._speaks = context.speaks
         if begin:
             self._pace.totals = Totals(begin.should_s, begin.paced_s)
+        self._left: Leaving | None = None
+        self._begun = self._step, time.perf_counter()
         self._reported = self._look_at = time.perf_counter()
         self._signature = context.signature()
         self._start_epoch(self._step + (begin is not None))
@@ -293,16 +298,30 @@ class Loop:
     def _end(self) -> None:
         """No step will come: what is open fails, and the scheduler learns that it need not ask. Of a job that fails in
         a resize its end says so."""
-        if self._resizing:
+        if self._resizing or MPI.Is_finalized():
             return
         context = self._context
+        if context.team is not None:
+            with suppress(MPI.Exception):  # the communicator may be broken: the end of the block tells
+                self._leave()
         context.abandon()
         if context.speaks and context.connection is not None and context.negotiation is not None:
             self._progress(time.perf_counter())
             context.connection.poll()
             context.negotiation.end(context.epoch)
 
+    def _leave(self) -> Leaving:
+        """Tell others, once, that this rank has left the loop."""
+        if self._left is None:
+            first, since = self._begun
+            step_s = (time.perf_counter() - since) / max(1, self._step - first)
+            own = self._context.joined("the job").own
+            self._left = Leaving(own, self._step, self._total, step_s)
+        return self._left
+
     def settle(self) -> None:
-        """Complete the check that is under way; collective, so only where the block ends without error."""
+        """Complete the check that is under way; collective, so only where the block ends without error. PliantError on
+        some ranks if they have not left the loop in the same step."""
         if not self._context.released:
+            self._leave().check(self._context.wait)
             self._checks.drain()

@@ -372,13 +372,22 @@ class StartFailed(Message, frozen=True):
 
 
 class Exited(Message, frozen=True):
-    """A rank has ended, by its number in its world; a negative code is the signal that ended it."""
+    """A rank has ended, by its number in its world; a negative code is the signal that ended it. ``early``: with 0, but
+    it had called MPI_Init and not MPI_Finalize."""
 
     job: int
     group: int
     rank: int
     code: int
     cpu_s: float = 0.0
+    early: bool = False
+
+    @property
+    def how(self) -> str:
+        """For people."""
+        if self.early:
+            return "ended with exit code 0 before MPI_Finalize"
+        return f"was ended by signal {-self.code}" if self.code < 0 else f"exited with {self.code}"
 
 
 class Proof(Message, frozen=True):

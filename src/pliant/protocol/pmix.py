@@ -68,10 +68,22 @@ class Aborted(Message, frozen=True):
     text: str = ""
 
 
-class Missing(Message, frozen=True):
-    """These ranks have ended, and others wait for them in MPI_Init or MPI_Finalize."""
+class Initialized(Message, frozen=True):
+    """A rank is in MPI_Init."""
 
-    ranks: tuple[int, ...]
+    rank: int
+
+
+class Finalized(Message, frozen=True):
+    """A rank has called MPI_Finalize, which returns only when this has been said."""
+
+    rank: int
+
+
+class Spawning(Message, frozen=True):
+    """A rank has called MPI_Comm_spawn, and waits."""
+
+    rank: int
 
 
 class Fence(Message, frozen=True):
@@ -88,7 +100,7 @@ class Ask(Message, frozen=True):
     ask: msgspec.Raw
 
 
-ServerMessage = Opened | Failed | Aborted | Missing | Fence | Ask
+ServerMessage = Opened | Failed | Aborted | Initialized | Finalized | Spawning | Fence | Ask
 
 # ---- the server asks the controller ------------------------------------------------------------------
 
@@ -161,9 +173,3 @@ class Gone(Message, frozen=True):
     """This world is over: nothing of it has to be known any more."""
 
     world: int
-
-
-class Left(Message, frozen=True):
-    """A rank has ended, and well."""
-
-    rank: int

@@ -77,7 +77,7 @@ _CALLS = (
     ("publish", c.CFUNCTYPE(_I, _PROCS, _INFOS, _N, _V, _V)),
     ("lookup", c.CFUNCTYPE(_I, _PROCS, _KEYS, _INFOS, _N, _V, _V)),
     ("unpublish", c.CFUNCTYPE(_I, _PROCS, _KEYS, _INFOS, _N, _V, _V)),
-    ("spawn", None),
+    ("spawn", c.CFUNCTYPE(_I, _PROCS, _V, _N, _V, _N, _V, _V)),
     ("connect", c.CFUNCTYPE(_I, _PROCS, _N, _INFOS, _N, _V, _V)),
     ("disconnect", c.CFUNCTYPE(_I, _PROCS, _N, _INFOS, _N, _V, _V)),
     ("register_events", c.CFUNCTYPE(_I, _V, _N, _V, _N, _V, _V)),

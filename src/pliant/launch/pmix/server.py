@@ -15,6 +15,7 @@ import queue
 import select
 import socket
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,10 +36,7 @@ class Server:
         self._awake, self._wake = os.pipe()
         self._asked: dict[int, Finish] = {}
         self._last = 0
-        self._there: set[int] = set()
-        self._through: set[int] = set()
-        self._ended: set[int] = set()
-        """Ranks that have called MPI_Init, MPI_Finalize, and that have ended."""
+        self._saying = threading.Lock()
         self._others = Others(space, part, self._ask_others)
         self._lib = self._load()
 
@@ -57,6 +55,7 @@ class Server:
             "publish": lambda *a: others.publish(self._lib, *a),
             "lookup": lambda *a: others.look_up(self._lib, *a),
             "unpublish": lambda *a: others.unpublish(self._lib, *a),
+            "spawn": self._spawning,
             "connect": lambda *a: self._meet("connect", *a),
             "disconnect": lambda *a: self._meet("disconnect", *a),
             "register_events": lambda *_: b.DONE,
@@ -85,12 +84,18 @@ class Server:
                 while not self._todo.empty():
                     self._todo.get()()
             if self._agent.fileno() in ready:
-                data = self._agent.recv(1 << 18)
+                data = self._read()
                 if not data:
                     return
                 *lines, unread = (unread + data).split(b"\n")
                 for line in lines:
                     self._told(json.loads(line))
+
+    def _read(self) -> bytes:
+        try:
+            return self._agent.recv(1 << 18)
+        except ConnectionResetError:  # it has not read all that we have said
+            return b""
 
     def _told(self, order: Answer) -> None:
         kind = order["type"]
@@ -101,14 +106,12 @@ class Server:
             self._others.want(self._lib, order["rank"])
         elif kind == "gone":
             self._others.gone(self._lib, order["world"])
-        elif kind == "left":
-            self._ended.add(order["rank"])
-            self._check_ended()
 
     # ---- to the agent --------------------------------------------------------------------------------
 
     def _say(self, kind: str, **fields: Any) -> None:
-        self._agent.sendall(json.dumps({"type": kind, **fields}).encode() + b"\n")
+        with self._saying:
+            self._agent.sendall(json.dumps({"type": kind, **fields}).encode() + b"\n")
 
     def _later(self, what: Callable[[], None]) -> int:
         """Do it in our own thread."""
@@ -132,26 +135,16 @@ class Server:
     # ---- what libpmix calls, in its own thread -------------------------------------------------------
 
     def _connected(self, proc: Any, *_: Any) -> int:
-        rank = proc[0].rank
-
-        def there() -> None:
-            self._there.add(rank)
-            self._check_ended()
-
-        self._later(there)
+        self._say("initialized", rank=proc[0].rank)
         return b.DONE
 
     def _finalized(self, proc: Any, *_: Any) -> int:
-        self._through.add(proc[0].rank)  # at once: the rank may end before our thread has its turn
+        self._say("finalized", rank=proc[0].rank)  # at once: the rank may end before our thread has its turn
         return b.DONE
 
-    def _check_ended(self) -> None:
-        """Whoever has ended in between, or never came, is waited for in vain."""
-        missing = (self._ended & self._there) - self._through
-        if self._there:
-            missing |= self._ended - self._there - self._through
-        if missing:
-            self._say("missing", ranks=sorted(missing))
+    def _spawning(self, proc: Any, *_: Any) -> int:
+        self._say("spawning", rank=proc[0].rank)
+        return b.OK  # it is never answered: the agent ends the group
 
     def _aborted(self, proc: Any, _object: Any, status: int, text: bytes, *_: Any) -> int:
         rank, said = proc[0].rank, (text or b"").decode(errors="replace")

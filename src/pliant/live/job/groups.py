@@ -43,6 +43,10 @@ class LiveGroup:
         self.ready = False
         self.killed = False
         self.session = 0
+        self.in_block = False
+        """Whether its program has said Hello, and not Bye."""
+        self.early = False
+        """Whether it has ended with exit code 0 where it should not have."""
         self.joined = resize == 0
         self.released = False
         self.said = ""
@@ -80,7 +84,7 @@ def exception_in(output: str) -> str:
     found = ""
     for rest in output.split("Traceback (most recent call last):\n")[1:]:
         line = next((line for line in rest.splitlines() if line and not line[0].isspace()), "")
-        if EXCEPTION.match(line) and not (found and "MPI_ERR_PROC_FAILED" in line):
+        if EXCEPTION.match(line) and "MPI_ERR_PROC_FAILED" not in line:
             found = line[:WHY_CHARACTERS]
     return found
 

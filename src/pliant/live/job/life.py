@@ -37,6 +37,7 @@ LINGER_S = 30.0
 START_S = 60.0
 """An agent that has not said by then that it started a group, or could not, never will."""
 TAIL_S = 5.0
+BLOCK = "its block `with mpi.malleable(...) as job:`"
 KILLED = 128 + SIGKILL
 
 
@@ -240,14 +241,21 @@ class JobLife(Members):
             return
         group.alive.discard(message.rank)
         self.cpu_s += message.cpu_s
-        if message.code != 0:
-            how = (
-                f"was ended by signal {-message.code}" if message.code < 0 else f"exited with {message.code}"
-            )
+        if message.code != 0 or message.early:
             of = "" if self._one_world else f" of group {group.number}"
-            error = f"rank {message.rank}{of} on {self._name(group.node)} {how}"
-            self._rank_failed(group, message.code if message.code > 0 else 128 - message.code, error)
+            group.early = message.early
+            self._rank_failed(
+                group,
+                1 if message.early else message.code if message.code > 0 else 128 - message.code,
+                f"rank {message.rank}{of} on {self._name(group.node)} {message.how}",
+            )
         elif not group.alive:
+            if group.in_block and not group.released and self._kind.loss is Loss.ENDS_JOB:
+                where = f"group {group.number} on {self._name(group.node)}"
+                group.early, group.end = (
+                    True,
+                    (1, f"{where} ended with exit code 0 before the end of {BLOCK}"),
+                )
             self._group_gone(group, *group.end)
 
     def _rank_failed(self, group: LiveGroup, code: int, error: str) -> None:
@@ -334,6 +342,7 @@ class JobLife(Members):
                         f"the program speaks version {said.version} of the protocol, this scheduler {VERSION}"
                     )
                 group.session = relay.session  # the latest speaks for the group
+            group.in_block = not isinstance(said, m.Bye) and (group.in_block or isinstance(said, m.Hello))
             self._take(group, said)
         except ProtocolError as error:
             if not self.quiet:

@@ -55,7 +55,8 @@ class Members:
     def _fail_with(self, group: LiveGroup, code: int, error: str) -> None:
         """Book that a group is lost. If that was none of our doing, what others have complained of before it was heard
         follows from it: an MPI may tell a rank that its peer is gone before the peer's own agent does."""
-        if self._cause and not self._exit_code and code > SIGNALLED and not group.killed:
+        unasked = (code > SIGNALLED and not group.killed) or group.early
+        if self._cause and not self._exit_code and unasked:
             self._cause = f"{error}; {self._cause}"
         self.fail(code, error)
 

@@ -1,7 +1,7 @@
 """Launch dialects: what the ranks of a group find when they start, whom they can ask, what they leave behind.
 
 A dialect is data and a few functions. ``pmi1`` is MPICH's PMI-1: a connection and a server for each group; ``pmi1-ofi``
-and ``intel`` are the same with other settings. Which MPI has which is told in ``model/flavours.py``. ``none`` is for
+and Intel MPI's are the same with other settings. Which MPI has which is told in ``model/flavours.py``. ``none`` is for
 jobs that need no MPI: their ranks learn their numbers from the environment.
 """
 
@@ -39,7 +39,8 @@ class Dialect(NamedTuple):
     ``defaults`` are for what the user's environment says nothing of. ``places`` on a node go over that, unless the job
     itself says another; ``settings`` of a rank are what they are. ``server`` answers what the ranks say over their
     connections; with none they get no connection. ``files`` are what dead ranks may have
-    left, by their run, job and world. ``together``: when one rank fails, the others cannot go on. With a
+    left, by their run, job and world. ``together``: when one rank fails, the others cannot go on. ``finalizes``: a rank
+    that ends has called MPI_Finalize; else one of pliant.mpi says that it is through. With a
     ``program`` the server is a process of the group's own, which is started first: the agent knows it by this name.
     """
 
@@ -50,6 +51,7 @@ class Dialect(NamedTuple):
     server: Callable[[World, str], PmiGroup | PmixGroup] | None
     files: Callable[[str, int, World], tuple[str, ...]]
     together: bool
+    finalizes: bool = True
     without: tuple[str, ...] = LAUNCHERS
     program: str = ""
 
@@ -89,15 +91,24 @@ PMI1 = Dialect(
 PMI1_OFI = PMI1._replace(name="pmi1-ofi", defaults={NETMOD: "ofi", **PLAIN})
 
 INTEL = PMI1._replace(
-    name="intel",
+    name="intel-rigid",
     defaults={
         "I_MPI_SPAWN": "on",  # without, MPI_Open_port ends the process
         "I_MPI_SHM_SPIN_RATIO": "1",  # or it looks for messages of other nodes so rarely that a barrier takes seconds
         "I_MPI_PIN": "off",
         "I_MPI_THREAD_YIELD": "2",
-        "MPI4PY_RC_FINALIZE": "0",  # who has accepted waits in MPI_Finalize for who connected, alive or not
         **PLAIN,
     },
+)
+"""For jobs with one world."""
+
+INTEL_GROUPS = INTEL._replace(
+    name="intel",
+    defaults={
+        **INTEL.defaults,
+        "MPI4PY_RC_FINALIZE": "0",  # who has accepted waits in MPI_Finalize for who connected, alive or not
+    },
+    finalizes=False,
 )
 
 OPENMPI = Dialect(
@@ -136,4 +147,4 @@ LAUNCH = NONE._replace(
 )
 """For ``pliant launch``: any programs, numbered through."""
 
-DIALECTS = {dialect.name: dialect for dialect in (PMI1, PMI1_OFI, INTEL, OPENMPI, NONE, LAUNCH)}
+DIALECTS = {dialect.name: dialect for dialect in (PMI1, PMI1_OFI, INTEL, INTEL_GROUPS, OPENMPI, NONE, LAUNCH)}

@@ -348,8 +348,9 @@ class NodeLife:
         code = end.code
         if group.broken and code == -SIGKILL:
             code = group.broken  # ended by us because of an abort: that is the group's own failure
-        self._tell(m.Exited(group.job, group.number, rank, code, end.cpu_s))
-        if code != 0 and group.dialect.together:
+        early = code == 0 and self._servers.is_early(group, rank)
+        self._tell(m.Exited(group.job, group.number, rank, code, end.cpu_s, early))
+        if group.dialect.together and (code != 0 or early):
             self._end_group(group)  # as mpiexec does: a group cannot go on without a rank
         elif code == 0:
             self._servers.left(group, rank)

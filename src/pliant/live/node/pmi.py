@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
+from pliant.live.node.attendance import Attendance
 from pliant.model.world import World
 from pliant.protocol.fence import Entries
 
@@ -25,6 +26,15 @@ class PmiError(Exception):
     def __init__(self, message: str, code: int = 1) -> None:
         super().__init__(message)
         self.code = code
+
+
+def refuse_to_spawn(rank: int) -> PmiError:
+    """Nothing is gained by an error that MPI returns: a pool of mpi4py waits for its workers all the same."""
+    return PmiError(
+        f"rank {rank} called MPI_Comm_spawn, which is not supported under pliant run and pliant launch: give the job "
+        "all its ranks at the start; a pool of mpi4py.futures uses them with: "
+        "pliant run -N 3 -- python -m mpi4py.futures SCRIPT"
+    )
 
 
 class Reply(NamedTuple):
@@ -54,8 +64,7 @@ class PmiGroup:
         self._new: Entries = {}
         self._characters = 0
         self._at_barrier: set[int] = set()
-        self._initialized: set[int] = set()
-        self._ended: set[int] = set()
+        self.attendance = Attendance()
         self._round = 0
         self._commands: dict[str, Callable[[int, Mapping[str, str]], Answers]] = {
             "init": self._init,
@@ -68,7 +77,7 @@ class PmiGroup:
             "put": self._put,
             "get": self._get,
             "barrier_in": self._barrier,
-            "finalize": lambda rank, _: _reply(rank, "finalize_ack"),
+            "finalize": self._finalize,
         }
 
     def receive(self, rank: int, line: str) -> Answers:
@@ -79,6 +88,8 @@ class PmiGroup:
             text = words.get("exitcode", "")
             code = int(text) % 256 if text.isdecimal() and len(text) < 10 else 1
             raise PmiError(f"rank {rank} called MPI_Abort", code or 1)
+        if "spawn" in (command, words.get("mcmd")):
+            raise refuse_to_spawn(rank)
         handler = self._commands.get(command)
         if handler is None:
             return _reply(rank, command or "unknown", rc="-1", msg="unknown_command")
@@ -98,26 +109,23 @@ class PmiGroup:
         self._at_barrier.clear()
         return [reply for rank in self._world.ranks for reply in _lines(rank, "barrier_out")]
 
-    def left(self, rank: int) -> list[Reply]:
-        """``rank`` has ended; PmiError if others wait for it, who would do so for ever."""
-        self._ended.add(rank)
+    def left(self, rank: int) -> None:
+        """``rank`` has ended well; PmiError if others wait for it, who would do so for ever."""
+        self.attendance.ended(rank)
         self._check_ended()
-        return []
 
     def _check_ended(self) -> None:
-        """Before they come to a barrier here, ranks of one node wait for each other in memory that they share."""
-        never = self._ended - self._initialized if self._initialized else set()
-        if missed := self._ended if self._at_barrier else never:
-            missing = ", ".join(map(str, sorted(missed)))
-            raise PmiError(
-                f"rank {missing} has ended, and others wait for it in MPI_Init or MPI_Finalize: "
-                "all ranks of a world have to call both, or none"
-            )
+        if why := self.attendance.missing(at_barrier=bool(self._at_barrier)):
+            raise PmiError(why)
 
     def _init(self, rank: int, _words: Mapping[str, str]) -> Answers:
-        self._initialized.add(rank)
+        self.attendance.initialized(rank)
         self._check_ended()
         return _reply(rank, "response_to_init", pmi_version="1", pmi_subversion="1")
+
+    def _finalize(self, rank: int, _words: Mapping[str, str]) -> Answers:
+        self.attendance.finalized(rank)
+        return _reply(rank, "finalize_ack")
 
     def _put(self, rank: int, words: Mapping[str, str]) -> Answers:
         if "key" not in words or "value" not in words:

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from pliant.live.node.pmi import AtFence, PmiError, Reply
+from pliant.live.node.attendance import Attendance
+from pliant.live.node.pmi import AtFence, PmiError, Reply, refuse_to_spawn
 from pliant.model.world import World
 from pliant.protocol import codec, pmix
 from pliant.protocol.fence import Entries
@@ -45,6 +46,7 @@ class PmixGroup:
     def __init__(self, world: World, nspace: str) -> None:
         self._world = world
         self._nspace = nspace
+        self.attendance = Attendance()
         self._decoder: codec.Decoder[pmix.ServerMessage] = codec.Decoder(pmix.ServerMessage)
         self._round = 0
         self._asked: int | None = None
@@ -67,12 +69,15 @@ class PmixGroup:
                 raise PmiError(failed.error)
             case pmix.Aborted() as aborted:
                 raise PmiError(f"rank {aborted.rank} called MPI_Abort", aborted.code % 256 or 1)
-            case pmix.Missing() as missing:
-                ranks = ", ".join(map(str, missing.ranks))
-                raise PmiError(
-                    f"rank {ranks} has ended, and others wait for it in MPI_Init or MPI_Finalize: "
-                    "all ranks of a world have to call both, or none"
-                )
+            case pmix.Spawning() as spawning:
+                raise refuse_to_spawn(spawning.rank)
+            case pmix.Initialized() as came:
+                self.attendance.initialized(came.rank)
+                self._check_ended()
+                return []
+            case pmix.Finalized() as through:
+                self.attendance.finalized(through.rank)
+                return []
             case pmix.Fence() as fence:
                 return self._fence(fence)
             case pmix.Ask() as ask:
@@ -98,9 +103,14 @@ class PmixGroup:
         """What the server is told by others; it may be nothing."""
         return [Reply(SERVER, bytes(answer) + b"\n")] if bytes(answer) != b"null" else []
 
-    def left(self, rank: int) -> list[Reply]:
-        """``rank`` has ended well; the server knows whether others wait for it."""
-        return [Reply(SERVER, codec.encode(pmix.Left(rank)))]
+    def left(self, rank: int) -> None:
+        """``rank`` has ended well; PmiError if others wait for it, who would do so for ever."""
+        self.attendance.ended(rank)
+        self._check_ended()
+
+    def _check_ended(self) -> None:
+        if why := self.attendance.missing():
+            raise PmiError(why)
 
     def _fence(self, fence: pmix.Fence) -> list[AtFence | Begin | Asking]:
         if self._asked is not None:

@@ -60,6 +60,8 @@ class NodeGroup:
         self.broken = 0
         """The exit code of a group that we had to end, 0 for any other."""
         self.sessions: set[int] = set()
+        self.greeted = False
+        """Whether it has had a session: its ranks say then that they are through, also those that do not finalize."""
         self.told: deque[tuple[int, str]] = deque(maxlen=TOLD)
         """What its sessions were told that is told only once."""
         self.server = (

@@ -78,11 +78,17 @@ class Servers:
         if group is not None and isinstance(group.server, PmixGroup):
             self._reply(group, group.server.answered(order.answer))
 
+    @staticmethod
+    def is_early(group: NodeGroup, rank: int) -> bool:
+        """Whether a rank that has ended has called MPI_Init and not MPI_Finalize, as it should have."""
+        finalizes = group.dialect.finalizes or group.greeted
+        return group.server is not None and finalizes and group.server.attendance.is_early(rank)
+
     def left(self, group: NodeGroup, rank: int) -> None:
         """The rank has ended well, unless others wait for it."""
         if group.server is not None:
             try:
-                self._reply(group, group.server.left(rank))
+                group.server.left(rank)
             except PmiError as error:
                 self._break(group, error)
 

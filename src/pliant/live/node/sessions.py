@@ -67,6 +67,7 @@ class Sessions:
                 if session.group is None:
                     session.group = self._admit(message)
                     session.group.sessions.add(number)
+                    session.group.greeted = True
                     self._do(n.CancelTimer(_timer(number)))
                 # As it came: written anew it could be longer than the controller takes, or lose what is new in it.
                 group = session.group

@@ -174,7 +174,9 @@ class Launching:
                     self._errors[rank] = f"was not started: {message.error}"
                     self._end(node, rank, message.code, 0.0)
             case m.Exited():
-                self._end(node, message.rank, message.code, message.cpu_s)
+                if message.early:
+                    self._errors.setdefault(message.rank, message.how)
+                self._end(node, message.rank, 1 if message.early else message.code, message.cpu_s)
             case m.Relay() | m.Error():
                 self._out.append(Note(f"{node}: {_words(message)}"))
             case _:

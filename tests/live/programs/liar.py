@@ -42,4 +42,5 @@ assert say({**hello, "version": 2}, expect=1) == ["error"]
 for _ in range(20):
     assert say(hello, *lies[:1], expect=1)[0] == "welcome"
 assert say(hello, *lies, expect=4) == ["welcome"] + ["error"] * 3
+say(hello, {"type": "bye", "epoch": 0}, expect=1)  # it ends in good order all the same
 print("held")

@@ -220,6 +220,20 @@ def test_a_program_that_ends_with_0_in_its_block_has_failed() -> None:
         )
 
 
+def test_a_place_that_ends_before_it_has_come_is_lost_whether_its_root_has_come_or_not() -> None:
+    for first in (True, False):
+        life, heard = three(JobKind.PLACES)
+        hello = m.Hello(1, 0, 0, "token", 1)
+        if first:
+            said(life, 0, hello)
+        life.heard(1, m.Exited(1, 1, 0, 0))
+        if not first:
+            said(life, 0, hello)
+        why = "group 1 on n1 ended with exit code 0 before it came to run()"
+        assert told(heard, 0) == [m.GroupLost(1, why)]
+        assert of(heard, e.GroupsLost) == [e.GroupsLost(1, (1,), why)]
+
+
 def test_tasks_of_one_node_do_not_need_each_other_and_a_place_is_one_process() -> None:
     life, heard = three(JobKind.TASKS)
     life.heard(1, m.Exited(1, 1, 0, 3))

@@ -70,6 +70,17 @@ def test_what_is_unknown_or_out_of_place_is_answered_and_changes_nothing() -> No
         it.session.send(m.Accept(0, 2))
 
 
+def test_who_listens_late_hears_what_has_come_with_the_welcome() -> None:
+    open_ = Open()
+    lost = m.GroupLost(2, "gone")
+    open_.session.receive(codec.encode(WELCOME) + codec.encode(lost))
+    open_.session.welcome()
+    heard: list[m.SchedulerMessage] = []
+    open_.session.listen(heard.append)
+    open_.session.receive(codec.encode(m.Withdraw(3)))
+    assert heard == [lost, m.Withdraw(3)]
+
+
 def test_before_hello_nothing_is_answered() -> None:
     written: list[bytes] = []
     lost: list[str] = []

@@ -472,6 +472,7 @@ def test_a_root_that_leaves_while_an_offer_is_open_harms_nobody(restart: bool) -
         agents.hello(0, held(0), repeats=agents.numbers["n0"] + 1)
         agents.says(0, m.Bye(0, "42"))
     agents.say(0, m.Exited(1, 0, 0, 0))
+    agents.says(1, m.Bye(0))
     agents.say(1, m.Exited(1, 1, 0, 0))
     [end] = agents.made(r.JobEnded)
     assert isinstance(end, r.JobEnded)

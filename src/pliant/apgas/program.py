@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import atexit
 import io
 import ipaddress
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
-from pliant.apgas.malleable.following import MOST_PLACES, named
+from pliant.apgas import local
+from pliant.apgas.malleable.following import MOST_PLACES
 from pliant.apgas.malleable.handler import of
 from pliant.apgas.place.machine import GIVEN_UP
 from pliant.apgas.place.messages import Hello
@@ -26,8 +25,6 @@ from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds
 
 T = TypeVar("T")
-END_S = 10.0
-"""How long the other places may take to end."""
 
 
 def run(
@@ -50,12 +47,9 @@ def run(
     environ = os.environ
     where = environment.read()
     workers = workers or _number(environ, "PLIANT_WORKERS") or len(os.sched_getaffinity(0))
-    if "PLIANT_PLACE" in environ:
-        number, link = int(environ["PLIANT_PLACE"]), int(environ["PLIANT_PLACE_FD"])
-        with os.fdopen(link, "r", encoding="ascii") as given:
-            contact = Contact.read(given.read())
+    if (place := local.begin()) is not None:
         _write_whole_lines()
-        serve(number, contact, workers)
+        serve(*place, workers)
     if where is not None:
         return _as_job(main, where, workers, bounds or Bounds(1, MOST_PLACES))
     return _alone(main, places or _number(environ, "PLIANT_PLACES") or 1, workers)
@@ -78,48 +72,17 @@ def serve(number: int, contact: Contact, workers: int, leave: Callable[[], objec
     sys.exit(0)
 
 
-class LocalPlaces:
-    """Places as processes of this machine, with the command line of this one."""
-
-    def __init__(self, contact: Contact) -> None:
-        self._contact = contact
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        atexit.register(self.end, 0.0)
-
-    def start(self, number: int) -> None:
-        reading, writing = os.pipe()
-        try:
-            environ = {**os.environ, "PLIANT_PLACE": str(number), "PLIANT_PLACE_FD": str(reading)}
-            command = [sys.executable, *sys.orig_argv[1:]]
-            self._processes[number] = subprocess.Popen(command, env=environ, pass_fds=(reading,))
-        finally:
-            os.close(reading)
-            with os.fdopen(writing, "w", encoding="ascii") as given:
-                given.write(self._contact.text())
-
-    def end(self, within_s: float = END_S) -> None:
-        """Wait for all to end, and kill those that do not."""
-        for process in self._processes.values():
-            try:
-                process.wait(within_s)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        self._processes.clear()
-        atexit.unregister(self.end)
-
-
 def _alone(main: Callable[[], T], places: int, workers: int) -> T:
     runtime = Runtime(0, SystemThreads(), workers)
     if places == 1:
         return runtime.main(main)
     _write_whole_lines()
     sockets = runtime.transport = Sockets(runtime, Keys.make(), _host())
-    others = LocalPlaces(sockets.contact)
+    others = local.LocalPlaces(sockets.contact)
     try:
         for number in range(1, places):
             others.start(number)
-        _gather(runtime, range(1, places), deadline_s())
+        others.gather(runtime, deadline_s())
         return runtime.main(main)
     finally:
         runtime.stop_all()
@@ -162,7 +125,7 @@ def _as_job(main: Callable[[], T], where: Environment, workers: int, bounds: Bou
 def _gather(runtime: Runtime, places: Collection[int], limit_s: float) -> None:
     """Take in the places of the start; PliantError if they do not come in time."""
     if missing := runtime.await_arrival(places, limit_s):
-        raise PliantError(f"{named(missing)} did not come within {limit_s:.0f} s (PLIANT_DEADLINE)")
+        raise local.late(missing, limit_s)
     runtime.admit(places)
 
 

@@ -69,8 +69,7 @@ class Root(Member):
 
     def __init__(self, where: Environment, bounds: Bounds, limit_s: float) -> None:
         super().__init__(where, bounds, limit_s)
-        self._following = f.Following(self.connection.session, bounds, limit_s, _pass_on)
-        self._following.groups = set(self.welcome.groups)
+        self._following = f.Following(self.connection.session, bounds, limit_s, _pass_on, self.welcome.groups)
         self._lock = threading.Lock()
         self._closing = False
 
@@ -157,9 +156,9 @@ class _Listener:
         try:
             with self._runtime.within(None):
                 while not root.closing:
-                    self._pause()
                     while orders := root.look(self._view()):
                         self._carry_out(orders)
+                    self._pause()
         except (OSError, ValueError, PliantError) as error:
             if not root.closing:
                 _say(f"place(0) has lost its scheduler: {error}")

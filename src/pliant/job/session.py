@@ -44,6 +44,13 @@ class Session:
         self._lines = Lines()
         self._decoder = from_scheduler()
 
+    def listen(self, on_message: Callable[[SchedulerMessage], object]) -> None:
+        """From now on ``on_message`` sees what comes, and first what is in the inbox: that may have come with the
+        welcome."""
+        self.on_message = on_message
+        for message in tuple(self.inbox):
+            on_message(message)
+
     @property
     def closed(self) -> bool:
         """Whether Bye has been said."""

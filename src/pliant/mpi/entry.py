@@ -64,7 +64,8 @@ def _register(context: Context, place: environment.Environment) -> None:
         connection = Connection.open(place, wait.limit_s, idle=world.Iprobe, on_lost=_orphaned(place))
         welcome = connection.greet(world.size, context.bounds)
         wait.idle = connection.poll
-        connection.session.on_message = _watch(context)
+        context.started = welcome.groups
+        connection.session.listen(_watch(context))
         context.connection = connection
         context.negotiation = negotiation(connection.session, context.bounds, _pass_on, migrates=True)
         news = (welcome.groups, welcome.model, welcome.bounds)

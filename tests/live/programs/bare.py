@@ -39,7 +39,7 @@ def main(flag: pathlib.Path) -> None:
     welcome = connection.greet(1, BOUNDS)
     negotiation = Negotiation(connection.session, BOUNDS, print)
     lost: set[int] = set()
-    connection.session.on_message = lambda said: lost.add(said.group) if isinstance(said, GroupLost) else None
+    connection.session.listen(lambda said: lost.add(said.group) if isinstance(said, GroupLost) else None)
     if place.resize:
         state = arrive(connection, place, welcome.groups)
     else:

@@ -168,14 +168,14 @@ class Following:
         bounds: Bounds,
         limit_s: float,
         say: Callable[[str], object] = nothing,
+        groups: Iterable[int] = (),
     ) -> None:
         self.epoch = 0
         self.contact = ""
-        self.groups: set[int] = set()
+        self.groups = set(groups)
         """The places that the job has by what the scheduler knows: one that has just died may still be among them."""
         self._limit_s = limit_s
         self._session = session
-        session.on_message = self._hear
         self._negotiation = negotiation(session, bounds, say)
         self._change: _Change | None = None
         self._lost: dict[int, str] = {}
@@ -183,6 +183,7 @@ class Following:
         self._keep = False
         self._closed = False
         self._orders: list[Order] = []
+        session.listen(self._hear)
 
     # ---- what the program says -------------------------------------------------------------------------
 

@@ -43,8 +43,8 @@ class LiveGroup:
         self.ready = False
         self.killed = False
         self.session = 0
-        self.in_block = False
-        """Whether its program has said Hello, and not Bye."""
+        self.words: set[str] = set()
+        """Which of Hello and Bye its program has said, by what is known here."""
         self.early = False
         """Whether it has ended with exit code 0 where it should not have."""
         self.joined = resize == 0

@@ -250,13 +250,20 @@ class JobLife(Members):
                 f"rank {message.rank}{of} on {self._name(group.node)} {message.how}",
             )
         elif not group.alive:
-            if group.in_block and not group.released and self._kind.loss is Loss.ENDS_JOB:
-                where = f"group {group.number} on {self._name(group.node)}"
-                group.early, group.end = (
-                    True,
-                    (1, f"{where} ended with exit code 0 before the end of {BLOCK}"),
-                )
+            if why := self._too_early(group):
+                group.early, group.end = True, (1, why)
             self._group_gone(group, *group.end)
+
+    def _too_early(self, group: LiveGroup) -> str:
+        """Why a group should not have ended though its ranks have with 0; nothing if it may."""
+        loss, words = self._kind.loss, group.words
+        if group.released or loss is Loss.FAILS_JOB or "Bye" in words:
+            return ""
+        ended = f"group {group.number} on {self._name(group.node)} ended with exit code 0 before"
+        if "Hello" in words:
+            return f"{ended} the end of {BLOCK if loss is Loss.ENDS_JOB else 'run()'}"
+        awaited = loss is Loss.IS_TOLD and self._in_session() and group.number != self.side.root
+        return f"{ended} it came to run()" if awaited else ""
 
     def _rank_failed(self, group: LiveGroup, code: int, error: str) -> None:
         """As the first rank to fail did, its group does: at once, or, where ranks do not need each other, when all have
@@ -293,8 +300,12 @@ class JobLife(Members):
 
     def _linger_anew(self) -> None:
         """The job's session is open: groups that had ended before it was are waited for from now on."""
-        for group in self.groups.values():
-            if group.is_over and not group.released:
+        for group in list(self.groups.values()):
+            if not group.is_over or group.released:
+                continue
+            if why := self._too_early(group):
+                self._group_gone(group, 1, why)
+            else:
                 self._linger(group)
 
     def _lingers(self) -> bool:
@@ -342,7 +353,8 @@ class JobLife(Members):
                         f"the program speaks version {said.version} of the protocol, this scheduler {VERSION}"
                     )
                 group.session = relay.session  # the latest speaks for the group
-            group.in_block = not isinstance(said, m.Bye) and (group.in_block or isinstance(said, m.Hello))
+            if isinstance(said, m.Hello | m.Bye):
+                group.words.add(type(said).__name__)
             self._take(group, said)
         except ProtocolError as error:
             if not self.quiet:

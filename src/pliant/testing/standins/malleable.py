@@ -133,7 +133,7 @@ class MalleableRank(Admitting):
         allowed = self.fabric.allowed
         if allowed is not None and welcome.bounds != allowed.intersect(self.bounds):
             self.fabric.problem(f"{self.name} is told that it may have {welcome.bounds}, and may {allowed}")
-        session.on_message = self._watch
+        session.listen(self._watch)
         self._negotiation = Negotiation(
             session,
             self.bounds,

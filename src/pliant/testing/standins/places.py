@@ -139,8 +139,8 @@ class Places(Place):
 
     def _main(self, session: Session, groups: tuple[int, ...]) -> Script[None]:
         self.fabric.speakers[0] = self
-        following = self.following = f.Following(session, self.bounds, self.limit_s, self.fabric.tell)
-        following.contact, following.groups = "place 0", set(groups)
+        following = self.following = f.Following(session, self.bounds, self.limit_s, self.fabric.tell, groups)
+        following.contact = "place 0"
         session.send(m.Put(0, CONTACT, following.contact))
         self._listen()
         machine, others = self.machine, set(groups[1:])

@@ -400,6 +400,46 @@ def test_a_wish_below_all_allowed_sizes_is_answered_by_stay() -> None:
     assert [type(command).__name__ for command in commands] == ["Stay"]
 
 
+def test_only_what_became_true_is_recorded() -> None:
+    """Nodes that are lost or come twice, more that are refused than were asked for, a job that is let go and was never
+    pinned, a fraction that cannot be."""
+    core, records = running()
+    events: list[tuple[e.Event, r.Record | None]] = [
+        (e.ResizeOrdered(1, 0), None),
+        (e.Progressed(1, 7.0), r.JobProgressed(1.0, 1, 1.0)),
+        (e.Lost(NodeSet.of([3])), r.NodesLost(1.0, NodeSet.of([3]))),
+        (e.Lost(NodeSet.of([2, 3])), r.NodesLost(1.0, NodeSet.of([2]))),
+        (e.Back(NodeSet.of([0, 2])), r.NodesBack(1.0, NodeSet.of([2]))),
+        (e.Back(NodeSet.of([2])), None),
+        (
+            e.Granted(NodeSet.of([0, 4]), ("n0", "n4"), (1, 2)),
+            r.NodesGranted(1.0, NodeSet.of([4]), ("n4",), (2,)),
+        ),
+        (e.Granted(NodeSet.of([0])), None),
+        (e.Refused(1, "none"), None),
+        (e.NodesOrdered(2), r.NodesOrdered(1.0, 2)),
+        (e.Refused(3, "none"), r.NodesRefused(1.0, 2, "none")),
+    ]
+    for event, expected in events:
+        made, _ = core.note(event, 1.0)
+        assert made == ([] if expected is None else [expected])
+        records += made
+    audit(records)
+
+
+def test_a_drain_that_is_declined_stays_open() -> None:
+    core, records = running()
+    core.tell([e.ResizeOrdered(1, 4), e.Accepted(1, 1), core.resized(1, 1)], 1.0)
+    core.tell([e.ResizeOrdered(1, 2)], 20.0)
+    made = len(records)
+    core.tell([e.Declined(1, 2, "no")], 21.0)
+    assert not records[made:]
+    assert core.state.jobs[1].resize is not None
+    core.tell([e.Accepted(1, 2), core.resized(1, 2, 2, 3)], 22.0)
+    assert core.state.jobs[1].size == 2
+    audit(records)
+
+
 # ---- nodes that come and go --------------------------------------------------------------------------
 
 

@@ -24,6 +24,7 @@ from pliant.history.metrics import measure
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.kinds import JobKind
+from pliant.model.speedup import Amdahl
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.registry import make
 from pliant.sim.breakdowns import MOST_REQUEUES
@@ -66,6 +67,23 @@ def test_a_job_that_is_not_requeued_has_failed() -> None:
     end, records = run([rigid("a", 2, 10.0), rigid("b", 1, 3.0, at=5.0)], 2, failures)
     assert end == SimEnd(8.0, 2, end.calls, 1, 0, 8.0)
     assert [job.state for job in measure(records).jobs] == [JobState.NODE_FAIL, JobState.COMPLETED]
+
+
+def test_only_nodes_that_a_job_has_left_are_told_clean_of_it() -> None:
+    """A growth from one node to three fails with node 2, which is back at 15. Job 2 has it from 16 on, and the job that
+    grew leaves its nodes at 14: it is said to be clean of nodes 1 and 2 at 34."""
+    grow = JobSpec(name="grow", nodes=Bounds(1, 3), job_class=JobClass.MALLEABLE, model=Amdahl(1000.0))
+    pair = JobSpec(name="pair", nodes=Bounds.exactly(2), submit_s=16.0, model=Amdahl(200.0))
+    cost = ResizeCost(start_s=10.0, leave_s=20.0)
+    failures = Failures(listed=(Down(2, 14.0, 15.0),))
+    records: list[r.Record] = []
+    conditions = Conditions(Settings(cost=cost), starting=True, failures=failures)
+    simulate([SimJob(grow), SimJob(pair)], 4, make("malleable"), conditions, records.append)
+    checked = audit(())
+    for record in records:
+        if isinstance(record, r.NodesClean):
+            assert {checked.use[node] for node in record.nodes} == {("dirty", record.job)}
+        checked.add(record)
 
 
 def test_failures_after_the_last_end_do_not_matter() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from itertools import compress
 from typing import Any
 
 import msgspec
@@ -232,13 +233,14 @@ class SchedulerCore(Losses):
         job = self.state.jobs.get(event.job)
         if job is None:
             return
+        why = event.why or "cancelled"
         if job.state is JobState.PENDING:
-            record = r.JobEnded(self.state.now, job.id, JobState.CANCELLED, 0, NodeSet(), None, event.why)
+            record = r.JobEnded(self.state.now, job.id, JobState.CANCELLED, 0, NodeSet(), None, why)
             self._record(record)
             self.state.over.ends.append((job, record, 0))
             self._news = True
         else:
-            self._end(job, event.state, event.why or "cancelled")
+            self._end(job, event.state, why)
 
     def _launched(self, event: e.Launched) -> None:
         job = self._live(event.job)
@@ -264,7 +266,8 @@ class SchedulerCore(Losses):
     def _progressed(self, event: e.Progressed) -> None:
         job = self._live(event.job)
         if job is not None:
-            self._record(r.JobProgressed(self.state.now, job.id, event.fraction, event.pace_s, event.paced_s))
+            fraction = min(1.0, max(0.0, event.fraction))  # a program may say what it likes
+            self._record(r.JobProgressed(self.state.now, job.id, fraction, event.pace_s, event.paced_s))
 
     def _ended(self, event: e.Ended) -> None:
         job = self.state.jobs.get(event.job)
@@ -298,22 +301,37 @@ class SchedulerCore(Losses):
         self._news = True
 
     def _granted(self, event: e.Granted) -> None:
-        endless = self.state.until == NEVER
-        self._record(r.NodesGranted(self.state.now, event.nodes, event.names, event.slots, event.until))
-        if endless and event.until is not None:
-            self._term.begin()
-        self._news = True
+        state = self.state
+        there = state.all_mask & ~state.lost_mask
+        nodes, names, slots = event.nodes, event.names, event.slots
+        if nodes.mask & there:
+            new = [not there >> node & 1 for node in nodes]
+            nodes, names, slots = (
+                NodeSet(nodes.mask & ~there),
+                (*compress(names, new),),
+                (*compress(slots, new),),
+            )
+        if nodes or event.until is not None:
+            endless = state.until == NEVER
+            self._record(r.NodesGranted(state.now, nodes, names, slots, event.until))
+            if endless and event.until is not None:
+                self._term.begin()
+            self._news = True
 
     def _clean(self, event: e.Clean) -> None:
-        if not self.state.dirty.get(event.job, 0) & event.nodes.mask:
+        mask = event.nodes.mask
+        clean = mask & self.state.dirty.get(event.job, 0)
+        if not clean:
             return  # lost meanwhile, or proved twice
-        self._record(r.NodesClean(self.state.now, event.job, event.nodes))
+        # Those that were lost and came back have been free since, and may be another job's.
+        nodes = event.nodes if clean == mask else NodeSet(clean)
+        self._record(r.NodesClean(self.state.now, event.job, nodes))
         self._news = True
 
     def _back(self, event: e.Back) -> None:
-        nodes = NodeSet(event.nodes.mask & self.state.all_mask)
+        nodes = NodeSet(event.nodes.mask & self.state.lost_mask)
         if not nodes:
-            return  # they were returned meanwhile
+            return  # they were returned meanwhile, or are back already
         self._record(r.NodesBack(self.state.now, nodes))
         self._news = True
 
@@ -323,8 +341,9 @@ class SchedulerCore(Losses):
             self._commands.append(c.Acquire(event.count))
 
     def _refused(self, event: e.Refused) -> None:
-        self._record(r.NodesRefused(self.state.now, event.count, event.why))
-        self._news = True
+        if count := min(event.count, self.state.awaited):
+            self._record(r.NodesRefused(self.state.now, count, event.why))
+            self._news = True
 
     def _reclaim(self, event: e.Reclaim) -> None:
         state = self.state

@@ -20,9 +20,9 @@ class Losses(Resizes):
     _given_back: int
 
     def _lost(self, event: e.Lost) -> None:
-        nodes = NodeSet(event.nodes.mask & self.state.all_mask)
+        nodes = NodeSet(event.nodes.mask & self.state.all_mask & ~self.state.lost_mask)
         if not nodes:
-            return  # they were returned meanwhile
+            return  # they were returned meanwhile, or lost already
         self._given_back &= ~nodes.mask
         self._record(r.NodesLost(self.state.now, nodes))
         for _, _, job in list(self.state.running):

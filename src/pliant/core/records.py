@@ -239,15 +239,21 @@ class NodesGranted(Record, frozen=True):
 
 
 class NodesClean(Record, frozen=True):
+    """All of these were dirty of the job, and nothing of it is left there: nobody has them now."""
+
     job: int
     nodes: NodeSet
 
 
 class NodesLost(Record, frozen=True):
+    """Nodes that were there are gone, with all that ran on them."""
+
     nodes: NodeSet
 
 
 class NodesBack(Record, frozen=True):
+    """Nodes that were lost can be used again."""
+
     nodes: NodeSet
 
 

@@ -101,8 +101,9 @@ class Resizes:
         if event.leave and not event.size:
             self._offer(job, job.size, ORDERED, event.leave)
             return
-        self._record(r.JobPinned(self.state.now, job.id, event.size != 0))
-        self._news = True
+        if event.size or job.pinned:
+            self._record(r.JobPinned(self.state.now, job.id, event.size != 0))
+            self._news = True
         if event.size:
             self._offer(job, event.size, ORDERED, event.leave)
 
@@ -167,7 +168,8 @@ class Resizes:
         return None if job.resize is None or course is None else course.phase
 
     def _declined(self, event: e.Declined) -> None:
-        if self._answered(event.job, event.resize, "Decline") is not None:
+        found = self._answered(event.job, event.resize, "Decline")
+        if found is not None and not (found[1].must and found[1].stage == resizing.OFFERED):
             self._courses.pop(event.job, None)
             self._record(r.ResizeDeclined(self.state.now, event.job, event.resize, event.reason, event.late))
             self._news = True

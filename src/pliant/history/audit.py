@@ -5,16 +5,28 @@ Used by the tests, and on a journal that someone doubts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
+import msgspec
+
 from pliant.core import records as r
-from pliant.model.jobs import Bounds, JobSpec
+from pliant.model.jobs import ENDED, Bounds, JobClass, JobSpec, JobState
+from pliant.model.kinds import JobKind
 from pliant.model.nodes import NodeSet
+from pliant.model.wishes import Wish
+from pliant.protocol.phases import Phase
 
 FREE = ("free", 0)
 GOING = ("going", 0)
 LOST = ("lost", 0)
+BY_FORCE = ENDED - {JobState.COMPLETED}
+"""The states of jobs that the scheduler ends."""
+BY_ITSELF = (JobState.COMPLETED, JobState.FAILED, JobState.NODE_FAIL)
+"""The states of jobs that it does not end."""
+OWN = ("ordered", "wanted")
+"""The reasons of resizes that a policy has no part in."""
 
 
 class AuditError(Exception):
@@ -24,11 +36,22 @@ class AuditError(Exception):
 class _Seen:
     """What the records have said of a job that has not ended. ``lost`` groups since the offer, so many may be
     missing when it is done; ``shrunk``: its size is what losses have left, whatever it allows. ``awake``: the ranks of
-    groups of which some sleep."""
+    groups of which some sleep. ``answered``: it has accepted its offer, in time or not. ``last``: the highest number
+    that a group of it was given."""
 
     def __init__(self, spec: JobSpec) -> None:
+        self.spec = spec
         self.bounds: Bounds = spec.nodes
         self.started = False
+        self.launched = False
+        self.greeted = False
+        self.on = False
+        self.pinned = False
+        self.wish: Wish | None = None
+        self.ending: JobState | None = None
+        self.node_failed = False
+        self.answered = False
+        self.last = -1
         self.nodes: set[int] = set()
         self.offer: r.ResizeOffered | None = None
         self.accepted = False
@@ -45,18 +68,21 @@ class _Seen:
         if self.most > 0:
             self.bounds = self.bounds.up_to(max(self.most, len(self.nodes)))
 
+    def meet(self) -> None:
+        """Its wish is over if it has such a size."""
+        if self.wish is not None and self.wish.met(self.bounds, len(self.nodes)):
+            self.wish = None
+
 
 class Audit:
-    """Add every record in order; AuditError if a node is held twice or given away before it is clean, a size
-    is not allowed, a job has two resizes outstanding or ends twice, or time runs backwards.
+    """Add every record in order; AuditError where one says what is not so, by those before it: a node held twice or
+    given away before it is clean, a size that is not allowed, two resizes of a job outstanding, a node lost that was
+    lost already, time that runs backwards.
 
     ``use`` maps each node to (use, job): free, held, reserved, dirty, lost, or going (back to its provider, and free).
     """
 
-    IGNORES: ClassVar[r.Ignores] = frozenset({
-        r.JobPromised, r.JobLaunched, r.JobPinned, r.JobWishes, r.JobProgressed, r.JobEnding,
-        r.ControllerResumed, r.PolicyFailed, r.PolicyRemembers, r.NodesOrdered, r.NodesRefused,
-    })  # fmt: skip
+    IGNORES: ClassVar[r.Ignores] = frozenset()
 
     def __init__(self) -> None:
         self.use: dict[int, tuple[str, int]] = {}
@@ -64,12 +90,22 @@ class Audit:
         self.ended: dict[int, r.JobEnded] = {}
         self._reclaimed: set[int] = set()
         self._slots: dict[int, int] = {}
+        self._names: dict[int, str] = {}
+        self._resizes: set[int] = set()
+        self._requeued: set[int] = set()
+        self._awaited = 0
+        self._failed_policy = ""
         self._now = 0.0
         self._fold: dict[type[r.Record], Callable[[Any], None]] = {
             r.JobSubmitted: self._submitted,
+            r.JobPromised: self._promised,
             r.JobStarted: self._started,
+            r.JobLaunched: self._launched,
             r.JobRunning: self._running,
             r.JobMalleable: self._malleable,
+            r.JobPinned: self._pinned,
+            r.JobWishes: self._wishes,
+            r.JobProgressed: self._progressed,
             r.ResizeOffered: self._offered,
             r.ResizeAccepted: self._accepted,
             r.ResizeWithdrawn: self._withdrawn,
@@ -77,22 +113,26 @@ class Audit:
             r.ResizeDeclined: self._declined,
             r.ResizeFailed: self._failed,
             r.GroupsLost: self._groups_lost,
+            r.JobEnding: self._ending,
             r.JobEnded: self._job_ended,
+            r.ControllerResumed: self._resumed,
+            r.PolicyFailed: self._policy_failed,
+            r.PolicyRemembers: self._remembers,
             r.NodesGranted: self._granted,
             r.NodesClean: self._clean,
             r.NodesLost: self._lost,
             r.NodesBack: self._back,
+            r.NodesOrdered: self._ordered,
+            r.NodesRefused: self._refused,
             r.NodesReclaimed: self._to_go,
             r.NodesReturned: self._returned,
         }
 
     def add(self, record: r.Record) -> None:
-        if record.at < self._now:
+        if not record.at >= self._now:
             raise AuditError(f"time runs backwards, from {self._now} to {record.at}: {record}")
         self._now = record.at
-        fold = self._fold.get(type(record))
-        if fold is not None:
-            fold(record)
+        self._fold[type(record)](record)
 
     def awake(self, number: int) -> dict[int, int]:
         """How many ranks are awake of each group of the job of which some sleep."""
@@ -120,30 +160,93 @@ class Audit:
     # ---- jobs ----------------------------------------------------------------------------------------
 
     def _submitted(self, record: r.JobSubmitted) -> None:
-        if record.job in self.jobs or record.job in self.ended:
-            raise AuditError(f"job {record.job} is submitted twice")
+        if record.job in self.jobs or record.job in self.ended or record.job < 1:
+            raise AuditError(f"job {record.job} is submitted twice, or has no number")
+        if before := record.requeue_of:
+            ended = self.ended.get(before)
+            if ended is None or not ended.requeued or before in self._requeued:
+                raise AuditError(f"job {before} does not wait to be submitted again: {record}")
+            self._requeued.add(before)
         self.jobs[record.job] = _Seen(record.spec)
+
+    def _promised(self, record: r.JobPromised) -> None:
+        if self._job(record).started or not record.start_by >= record.at:
+            raise AuditError(f"only a job that waits can be promised a start, in the future: {record}")
 
     def _started(self, record: r.JobStarted) -> None:
         job = self._job(record)
         if job.started:
             raise AuditError(f"job {record.job} starts twice")
+        if record.one_world != job.spec.one_world:
+            raise AuditError(
+                f"a {job.spec.job_class} job of kind {job.spec.kind} has no such world: {record}"
+            )
         job.started = True
         self._turn(record.nodes, FREE, ("held", record.job))
         job.nodes = set(record.nodes)
         job.groups = dict(enumerate(record.nodes))
+        job.last = len(job.groups) - 1
         self._sized(record.job, job)
 
+    def _launched(self, record: r.JobLaunched) -> None:
+        job = self._live(record)
+        if job.launched:
+            raise AuditError(f"job {record.job} runs already: {record}")
+        job.launched = True
+
     def _running(self, record: r.JobRunning) -> None:
-        job = self._job(record)
+        job = self._live(record)
+        both = record.bounds.intersect(job.bounds)
+        if both is None or msgspec.structs.replace(record.bounds, preferred=both.preferred) != both:
+            raise AuditError(f"the submission allows {job.bounds.describe()} nodes alone: {record}")
+        if job.greeted:
+            raise AuditError(f"job {record.job} says hello twice: {record}")
+        job.launched = job.greeted = True
         job.bounds = record.bounds
         self._sized(record.job, job)
 
     def _malleable(self, record: r.JobMalleable) -> None:
-        job = self._job(record)
+        job = self._live(record)
+        if not job.greeted or job.on == record.on:
+            raise AuditError(f"job {record.job} has said no hello, or that already: {record}")
+        job.on = record.on
         if record.on:
             job.most = record.most
             job.narrow()
+        else:
+            job.wish = None
+
+    def _pinned(self, record: r.JobPinned) -> None:
+        job = self._live(record)
+        if not record.on and not job.pinned:
+            raise AuditError(f"nobody has ordered the size of job {record.job}: {record}")
+        job.pinned = record.on
+
+    def _wishes(self, record: r.JobWishes) -> None:
+        job, wish = self._live(record), record.wish
+        if wish == job.wish:
+            raise AuditError(f"job {record.job} has that wish already: {record}")
+        able = job.on and job.spec.job_class is not JobClass.RIGID
+        if wish is not None and (not able or wish.met(job.bounds, len(job.nodes))):
+            raise AuditError(f"job {record.job} cannot have what it wishes, or has it: {record}")
+        job.wish = wish
+
+    def _progressed(self, record: r.JobProgressed) -> None:
+        self._live(record)
+        if not (0.0 <= record.fraction <= 1.0 and record.pace_s >= 0.0 and record.paced_s >= 0.0):
+            raise AuditError(f"no job can have got so far: {record}")
+
+    def _ending(self, record: r.JobEnding) -> None:
+        job = self._live(record)
+        if record.state not in BY_FORCE or not record.error:
+            raise AuditError(f"no job is ended so, or without a reason: {record}")
+        self._node_fail(record, job)
+        job.ending = record.state
+
+    def _node_fail(self, record: r.JobEnding | r.JobEnded, job: _Seen) -> None:
+        gone = job.node_failed or any(self.use.get(node) == LOST for node in job.nodes)
+        if record.state is JobState.NODE_FAIL and not gone:
+            raise AuditError(f"job {record.job} has lost no node: {record}")
 
     def _job_ended(self, record: r.JobEnded) -> None:
         job = self._job(record)
@@ -152,18 +255,66 @@ class Audit:
         self._turn_back(reserved - started, record.job)
         if set(record.nodes) != job.nodes | started:
             raise AuditError(f"job {record.job} ended on {record.nodes}, but holds {NodeSet.of(job.nodes)}")
+        if not job.started:
+            self._never_started(record)
+        else:
+            self._ended_so(record, job)
         self._abandon(record.nodes, record.job)
         self.ended[record.job] = record
         del self.jobs[record.job]
 
+    def _never_started(self, record: r.JobEnded) -> None:
+        nothing = r.JobEnded(record.at, record.job, JobState.CANCELLED, 0, NodeSet(), None, record.error)
+        if record != nothing or not record.error:
+            raise AuditError(f"a job that never started is cancelled, for a reason: {record}")
+
+    def _ended_so(self, record: r.JobEnded, job: _Seen) -> None:
+        """It got the state that was said before, and what is said of it is possible for its kind."""
+        state = record.state
+        if state is not job.ending and (job.ending is not None or state not in BY_ITSELF):
+            raise AuditError(f"job {record.job} was being ended as {job.ending}: {record}")
+        if job.ending is None:
+            self._node_fail(record, job)
+        if (record.exit_code != 0 and state is JobState.COMPLETED) or (
+            not record.exit_code and not record.error and state is not JobState.COMPLETED
+        ):
+            raise AuditError(f"that is no {state}: {record}")
+        if record.requeued and state is not JobState.NODE_FAIL:
+            raise AuditError(f"only a job that has lost a node is submitted again: {record}")
+        if record.places and job.spec.kind is not JobKind.PLACES:
+            raise AuditError(f"a job of kind {job.spec.kind} has no places: {record}")
+        if not record.cpu_s >= 0.0 or (record.phase is not None and not job.answered):
+            raise AuditError(f"it took less than no time, or was in no resize: {record}")
+
+    # ---- who decides ---------------------------------------------------------------------------------
+
+    def _resumed(self, record: r.ControllerResumed) -> None:
+        if not self.use:
+            raise AuditError(f"there was no controller that another one could follow: {record}")
+
+    def _policy_failed(self, record: r.PolicyFailed) -> None:
+        if self._failed_policy or not record.error:
+            raise AuditError(f"policy {self._failed_policy!r} has failed, or no reason is given: {record}")
+        self._failed_policy = record.policy
+
+    def _remembers(self, record: r.PolicyRemembers) -> None:
+        """Whoever reads it from a journal finds the same."""
+        try:
+            read = msgspec.json.decode(msgspec.json.encode(record.memory))
+        except (TypeError, ValueError, msgspec.MsgspecError):
+            read = None
+        if read != record.memory:
+            raise AuditError(f"a journal cannot keep what the policy remembers: {record}")
+
     # ---- resizes -------------------------------------------------------------------------------------
 
     def _offered(self, record: r.ResizeOffered) -> None:
-        job = self._job(record)
+        job = self._live(record)
         if job.offer is not None:
             raise AuditError(f"job {record.job} has resize {job.offer.resize} outstanding: {record}")
         if record.before != len(job.nodes) or not job.bounds.allows(record.after):
             raise AuditError(f"job {record.job} on {len(job.nodes)} nodes cannot be offered {record}")
+        self._offerable(record, job)
         self._turn(record.nodes, FREE, ("reserved", record.job))
         if [group.node for group in record.arriving if group.node not in job.nodes] != list(record.nodes):
             raise AuditError(f"the arriving groups are not on the nodes reserved for them: {record}")
@@ -172,7 +323,30 @@ class Audit:
         if record.after > record.before + len(record.nodes):
             raise AuditError(f"{len(record.nodes)} more nodes cannot make {record.after}: {record}")
         self._slots_offered(record, job)
+        self._groups_offered(record, job)
         job.offer, job.accepted, job.withdrawn, job.lost = record, False, False, 0
+        job.answered = False
+
+    def _offerable(self, record: r.ResizeOffered, job: _Seen) -> None:
+        """The job takes offers, and this is a new one by somebody who may make it."""
+        if not job.on or job.spec.job_class is JobClass.RIGID or record.resize in self._resizes:
+            raise AuditError(f"job {record.job} takes no offers, or this resize was offered before: {record}")
+        self._resizes.add(record.resize)
+        own = record.reason.code in OWN
+        if job.pinned and not own and record.after != record.before:
+            raise AuditError(f"an operator has ordered the size of job {record.job}: {record}")
+        if record.must and (record.reason.code != OWN[0] or record.after >= record.before):
+            raise AuditError(f"only an ordered shrink cannot be declined: {record}")
+
+    def _groups_offered(self, record: r.ResizeOffered, job: _Seen) -> None:
+        """Groups that arrive have new numbers and all slots of their nodes; no more have to leave than may."""
+        for group in record.arriving:
+            if group.id <= job.last or group.slots != self._slots.get(group.node, 1):
+                raise AuditError(f"group {group.id} is not new, or has other slots than its node: {record}")
+            job.last = group.id
+        left = {job.groups[number] for number in record.leaving}
+        if len(left) > record.before + len(record.nodes) - record.after:
+            raise AuditError(f"more nodes are to be left than the size allows: {record}")
 
     def _slots_offered(self, record: r.ResizeOffered, job: _Seen) -> None:
         """So many ranks are to be awake: no more than there are, and all groups and nodes stay."""
@@ -188,9 +362,9 @@ class Audit:
     def _accepted(self, record: r.ResizeAccepted) -> None:
         self._offer(record)
         job = self._job(record)
-        if job.accepted:
+        if job.answered:
             raise AuditError(f"a resize is accepted twice: {record}")
-        job.accepted = not job.withdrawn
+        job.answered, job.accepted = True, not job.withdrawn
 
     def _withdrawn(self, record: r.ResizeWithdrawn) -> None:
         job, offer = self._job(record), self._offer(record)
@@ -207,8 +381,9 @@ class Audit:
         groups = job.groups | {group.id: group.node for group in offer.arriving}
         if not set(record.left) <= set(job.groups) or record.root not in groups.keys() - set(record.left):
             raise AuditError(f"groups left the job or speak for it that it does not have: {record}")
-        if offer.arriving and not job.accepted:
-            raise AuditError(f"groups have joined the job that were never started: {record}")
+        if not job.answered or (offer.arriving and not job.accepted):
+            raise AuditError(f"the job has not accepted that, or its groups were never started: {record}")
+        self._timed(record)
         job.groups = {number: node for number, node in groups.items() if number not in record.left}
         if (job.nodes | set(gained)) - set(record.released) != set(job.groups.values()):
             raise AuditError(f"job {record.job} has groups on other nodes than it holds: {record}")
@@ -228,11 +403,20 @@ class Audit:
             )
         job.shrunk = job.lost > 0
         self._sized(record.job, job)
+        job.meet()
+
+    def _timed(self, record: r.ResizeDone) -> None:
+        times = (record.blocked_s, *record.phases.values())
+        if not all(0.0 <= took < math.inf for took in times) or not set(record.phases) <= set(Phase):
+            raise AuditError(f"no resize has such phases: {record}")
 
     def _groups_lost(self, record: r.GroupsLost) -> None:
-        job, gone = self._job(record), set(record.groups)
+        job, gone = self._live(record), set(record.groups)
         if not gone or not gone <= set(job.groups) or record.root not in job.groups.keys() - gone:
             raise AuditError(f"groups are lost or speak for the job that it does not have: {record}")
+        if record.node and all(self.use[job.groups[number]] != LOST for number in gone):
+            raise AuditError(f"none of these groups has lost its node: {record}")
+        job.node_failed |= record.node
         job.groups = {number: node for number, node in job.groups.items() if number not in gone}
         job.awake = {number: count for number, count in job.awake.items() if number not in gone}
         if job.nodes - set(record.nodes) != set(job.groups.values()) or not set(record.nodes) <= job.nodes:
@@ -242,11 +426,18 @@ class Audit:
         self._abandon(record.nodes, record.job)
         job.lost += len(gone)
         job.shrunk = True
+        job.meet()
 
     def _declined(self, record: r.ResizeDeclined) -> None:
+        job, offer = self._job(record), self._offer(record)
+        if job.answered or (offer.must and not job.withdrawn):
+            raise AuditError(f"the job has accepted that, or cannot decline it: {record}")
         self._drop(record, NodeSet())
 
     def _failed(self, record: r.ResizeFailed) -> None:
+        self._offer(record)
+        if not self._job(record).answered:
+            raise AuditError(f"the job has not accepted what has failed: {record}")
         self._drop(record, record.dirty)
 
     def _drop(self, record: r.ResizeDeclined | r.ResizeFailed, dirty: NodeSet) -> None:
@@ -271,9 +462,19 @@ class Audit:
     # ---- nodes ---------------------------------------------------------------------------------------
 
     def _back(self, record: r.NodesBack) -> None:
-        if unknown := record.nodes - NodeSet.of(self.use):
-            raise AuditError(f"nodes {unknown} are back that the cluster does not have: {record}")
-        self._granted(record)
+        if not record.nodes or record.nodes - self.nodes("lost"):
+            raise AuditError(f"nodes are back that were not lost: {record}")
+        self._there(record.nodes)
+
+    def _ordered(self, record: r.NodesOrdered) -> None:
+        if record.count < 1:
+            raise AuditError(f"no node is asked for: {record}")
+        self._awaited += record.count
+
+    def _refused(self, record: r.NodesRefused) -> None:
+        if not 0 < record.count <= self._awaited:
+            raise AuditError(f"{self._awaited} nodes were asked for and have not come: {record}")
+        self._awaited -= record.count
 
     def _to_go(self, record: r.NodesReclaimed) -> None:
         for node in record.nodes:
@@ -294,26 +495,38 @@ class Audit:
     def _nobodys(self, node: int) -> tuple[str, int]:
         return GOING if node in self._reclaimed else FREE
 
-    def _granted(self, record: r.NodesGranted | r.NodesBack) -> None:
+    def _granted(self, record: r.NodesGranted) -> None:
+        nodes = list(record.nodes)
+        if not nodes or any(self.use.get(node, LOST) != LOST for node in nodes):
+            raise AuditError(f"nodes are handed over that are there already: {record}")
+        if any(each and len(each) != len(nodes) for each in (record.names, record.slots)):
+            raise AuditError(f"each of the nodes has a name and slots, or none has: {record}")
+        self._names |= zip(nodes, record.names, strict=False)
+        self._slots |= zip(nodes, record.slots, strict=False)
+        if len(set(self._names.values())) < len(self._names) or min(record.slots, default=1) < 1:
+            raise AuditError(f"two nodes have one name, or one has no slot: {record}")
+        self._awaited = max(0, self._awaited - sum(node not in self.use for node in nodes))
+        self._there(record.nodes)
+
+    def _there(self, nodes: NodeSet) -> None:
         """New or back: free, unless a job that lost it has not ended, which then has it still."""
-        if isinstance(record, r.NodesGranted):
-            self._slots |= zip(record.nodes, record.slots, strict=False)
         holder = {node: ("held", number) for number, job in self.jobs.items() for node in job.nodes}
         for number, job in self.jobs.items():
             holder |= dict.fromkeys(self._reserved(job), ("reserved", number))
-        for node in record.nodes:
-            if self.use.get(node, LOST) == LOST:
-                self.use[node] = holder.get(node, self._nobodys(node))
+        for node in nodes:
+            self.use[node] = holder.get(node, self._nobodys(node))
 
     def _clean(self, record: r.NodesClean) -> None:
+        if not record.nodes:
+            raise AuditError(f"no node is clean: {record}")
         for node in record.nodes:
-            if self.use.get(node) == ("dirty", record.job):
-                self.use[node] = self._nobodys(node)
+            self._turn([node], ("dirty", record.job), self._nobodys(node))
 
     def _lost(self, record: r.NodesLost) -> None:
+        if not record.nodes or any(self.use.get(node, LOST) == LOST for node in record.nodes):
+            raise AuditError(f"nodes are lost that the cluster does not have: {record}")
         for node in record.nodes:
-            if node in self.use:
-                self.use[node] = LOST
+            self.use[node] = LOST
 
     # ---- parts of it ---------------------------------------------------------------------------------
 
@@ -323,8 +536,15 @@ class Audit:
             raise AuditError(f"job {record.job} is not there: {record}")
         return job
 
+    def _live(self, record: Any) -> _Seen:
+        """A job that runs, and is not being ended: nothing is told of it then but its end."""
+        job = self._job(record)
+        if not job.started or job.ending is not None:
+            raise AuditError(f"job {record.job} does not run, or is being ended: {record}")
+        return job
+
     def _offer(self, record: Any) -> r.ResizeOffered:
-        offer = self._job(record).offer
+        offer = self._live(record).offer
         if offer is None or offer.resize != record.resize:
             raise AuditError(f"job {record.job} has no such resize outstanding: {record}")
         return offer

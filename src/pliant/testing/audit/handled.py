@@ -65,7 +65,7 @@ class Handled:
         self._signalled: set[tuple[int, int, int]] = set()
         self._heard_at: dict[int, float] = {}
         self._step_s: dict[int, float] = {}
-        self._orders: list[tuple[o.Resize, bool]] = []
+        self._orders: list[tuple[o.Resize, bool, bool]] = []
         self._owed: dict[int, bool] = {}
         """The jobs that have yet to hear of an offer; whether that was made before this call."""
         self._dirty: dict[tuple[int, int], float] = {}
@@ -155,12 +155,13 @@ class Handled:
                 "wrong", f"{given} is answered by {said!r}, and there is this against it: {expected!r}"
             )
         head.tell(given)
-        self._orders.append((given, not expected))
+        job = self._audit.jobs.get(given.job)
+        self._orders.append((given, not expected, job is not None and job.pinned))
 
     def _orders_followed(self, records: Sequence[r.Record]) -> None:
         orders, self._orders = self._orders, []
-        for given, may in orders:
-            followed(given, records, may=may)
+        for given, may, pinned in orders:
+            followed(given, records, may=may, pinned=pinned)
 
     # ---- what a controller is told, and what it does ------------------------------------------------
 

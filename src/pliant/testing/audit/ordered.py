@@ -60,24 +60,25 @@ def objection_to_moving(  # noqa: PLR0911 - each supposes that those before it d
     return "missing" if len(leave) > len(audit.nodes("free")) else ""
 
 
-def followed(given: o.Resize, records: Sequence[r.Record], *, may: bool) -> None:
-    """The job is offered what was ordered, if it ``may`` be, and keeps its size until the next order."""
+def followed(given: o.Resize, records: Sequence[r.Record], *, may: bool, pinned: bool) -> None:
+    """The job is offered what was ordered, if it ``may`` be, and keeps its size until the next order; ``pinned``: it
+    did so before."""
     if given.slots:
         _slots_followed(given, records, may=may)
         return
     mine = [each for each in records if getattr(each, "job", 0) == given.job]
-    pinned = [each.on for each in mine if isinstance(each, r.JobPinned)]
+    pins = [each.on for each in mine if isinstance(each, r.JobPinned)]
     offered = [
         each.after for each in mine if isinstance(each, r.ResizeOffered) and each.reason.code == "ordered"
     ]
     if given.leave and not given.size:
         moved = [each for each in mine if isinstance(each, r.ResizeOffered) and each.kind == "migrate"]
-        if bool(moved) != may or len(offered) != len(moved) or pinned:
+        if bool(moved) != may or len(offered) != len(moved) or pins:
             raise Violation("wrong", f"{given} {'may' if may else 'must not'} be followed: {mine}")
         return
     wanted = ([given.size] if given.size else []) if may else []
-    if offered != wanted or pinned != ([bool(given.size)] if may else []):
-        raise Violation("wrong", f"{given} {'may' if may else 'must not'} be followed: {offered}, {pinned}")
+    if offered != wanted or pins != ([bool(given.size)] if may and (given.size or pinned) else []):
+        raise Violation("wrong", f"{given} {'may' if may else 'must not'} be followed: {offered}, {pins}")
 
 
 def _slots_followed(given: o.Resize, records: Sequence[r.Record], *, may: bool) -> None:

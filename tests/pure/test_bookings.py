@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from audits import audit
-from commands import command
+from commands import command, simulated
 from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
@@ -346,10 +346,10 @@ def test_a_trace_with_a_reservation() -> None:
     assert "│ reserved in advance │ 30 node s │" in said
     assert [line.split(",")[6] for line in Path("j.csv").read_text().splitlines()[1:]] == ["0.0", "20.0"]
     assert "reservation upgrade: 3 nodes from 10 to 20 s" in Path("r.html").read_text()
-    figures = json.loads(command("simulate", "t.swf", "--reservations", "r.toml", "--json"))
+    figures = simulated("t.swf", "--reservations", "r.toml")
     assert (figures["reserved_node_s"], figures["reserved_late_node_s"]) == (30.0, 0.0)
     assert figures["capacity_node_s"] == 4 * 32.0 - 30.0
-    assert json.loads(command("simulate", "t.swf", "--json"))["reserved_node_s"] == 0
+    assert simulated("t.swf")["reserved_node_s"] == 0
     rows = json.loads(
         command("simulate", "t.swf", *words[:2], "--policy", "easy,fcfs", "--workers", "1", "--json")
     )

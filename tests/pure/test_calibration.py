@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import command
+from commands import command, simulated
 from msgspec import structs
 
 from pliant.core import records as r
@@ -95,8 +95,8 @@ def test_what_runs_have_cost_is_written_and_simulated(tmp_path: Path) -> None:
     (tmp_path / "b.toml").write_text(BATCH)
 
     def end(cost: str) -> float:
-        command_line = ("simulate", str(tmp_path / "b.toml"), "--cost", cost, "--json")
-        return float(json.loads(command(*command_line))["makespan_s"])
+        command_line = (str(tmp_path / "b.toml"), "--cost", cost)
+        return float(simulated(*command_line)["makespan_s"])
 
     # One node at first. A group starts in 0.7 + 0.3 s; then the offer at once is answered after 0.1 s, done
     # 0.7 + 3 * 0.3 + 0.05 s later; until 0.05 s before, the job computes on one node.

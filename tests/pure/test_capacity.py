@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from audits import gantt
-from commands import command
+from commands import command, simulated
 from hypothesis import given, settings
 from test_node_failures import drawn_
 from test_simulation import policies_, run
@@ -109,8 +109,7 @@ def test_a_lost_node_is_not_being_cleaned_when_its_job_ends() -> None:
 def test_the_command_divides_by_what_was_there(tmp_path: Path) -> None:
     (tmp_path / "x.swf").write_text("; MaxProcs: 2\n1 0 0 10 2\n")
     (tmp_path / "f.csv").write_text("1,4,6\n")
-    text = command("simulate", str(tmp_path / "x.swf"), "--failures", str(tmp_path / "f.csv"), "--json")
-    figures = json.loads(text)
+    figures = simulated(str(tmp_path / "x.swf"), "--failures", str(tmp_path / "f.csv"))
     assert figures["capacity_node_s"] == 2 * 16 - 1 * 2
     assert figures["utilisation"] == (2 * 4 + 2 * 10) / 30
     assert figures["lost_node_s"] == 8.0

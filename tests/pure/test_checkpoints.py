@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 from audits import audit
-from commands import command
+from commands import command, run_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
@@ -213,9 +212,9 @@ def test_the_command_takes_checkpoints_and_its_report_says_so(tmp_path: Path) ->
     (tmp_path / "f.csv").write_text("1,27,40\n")
     report = tmp_path / "r.html"
     words = ("simulate", str(tmp_path / "x.swf"), "--checkpoint", "interval=10s,cost=1s")
-    assert json.loads(command(*words, "--json"))["makespan_s"] == 109.0
+    assert run_of(command(*words, "--json"))["makespan_s"] == 109.0
     lost = ("--failures", str(tmp_path / "f.csv"), "--report", str(report), "--json")
-    figures = json.loads(command(*words, *lost))
+    figures = run_of(command(*words, *lost))
     assert [figures[name] for name in ("makespan_s", "requeued", "lost_node_s")] == [127.0, 1, 10.0]
     assert "a checkpoint after each 10.0 s of computing, written in 1.00 s" in report.read_text()
     with pytest.raises(BatchError, match="cost is missing"):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import msgspec
 import pytest
-from commands import command
+from commands import command, simulated
 from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
@@ -143,18 +142,18 @@ def test_every_follower_comes_its_think_time_after_the_end(
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("x.swf").write_text(TRACE)
-    asked = ("simulate", "x.swf", "--policy", "fcfs", "--json")
-    plain, figures = (json.loads(command(*asked, *more)) for more in ((), ("--dependencies",)))
+    asked = ("x.swf", "--policy", "fcfs")
+    plain, figures = (simulated(*asked, *more) for more in ((), ("--dependencies",)))
     assert plain["wait_mean_s"] == (0 + 9 + 25 + 27) / 4
     assert figures["wait_mean_s"] == (0 + 9 + 13 + 0) / 4
     # What is written keeps who follows whom, and is simulated alike.
-    command(*asked, "--dependencies", "--convert", "c.swf", "--swf", "s.swf")
+    command("simulate", *asked, "--dependencies", "--convert", "c.swf", "--swf", "s.swf")
     jobs = rigid_jobs(read_swf(Path("x.swf")), 4, dependencies=True)
     assert rigid_jobs(read_swf(Path("c.swf")), 4, dependencies=True) == jobs
     assert [(job.submit, job.preceding, job.think) for job in read_swf(Path("s.swf")).jobs] == [
         (0, -1, -1), (1, -1, -1), (17, 1, 7), (33, 3, 0),
     ]  # fmt: skip
-    again = json.loads(command("simulate", "s.swf", "--policy", "fcfs", "--dependencies", "--json"))
+    again = simulated("s.swf", "--policy", "fcfs", "--dependencies")
     assert again["wait_mean_s"] == figures["wait_mean_s"]
 
 

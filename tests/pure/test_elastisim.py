@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import command
+from commands import command, run_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -117,8 +117,8 @@ def test_evolving_jobs_ask_for_what_their_phases_request(tmp_path: Path) -> None
     assert isinstance(made.spec.model, Phases)
     assert [(part.min, part.max) for part in made.spec.model.phases] == [(1, None), (8, 8), (1, 1)]
     assert [part.time(8) for part in made.spec.model.phases] == [10.0, 1.0, 4.0]
-    options = ("--nodes", "8", "--node-flops", "1e9", "--start", "min", "--json")
-    figures = json.loads(command("simulate", str(tmp_path / "jobs.json"), *options))
+    options = ("--nodes", "8", "--node-flops", "1e9", "--start", "min")
+    figures = run_of(command("simulate", str(tmp_path / "jobs.json"), *options, "--json"))
     assert figures["makespan_s"] == 10.0 + 1.0 + 4.0
     assert (figures["expands"], figures["shrinks"]) == (1, 1)
     model["phases"][2]["evolving_request"] = "x / 8"  # clipped
@@ -283,7 +283,7 @@ def test_what_does_not_map_is_one_list(tmp_path: Path) -> None:
     assert "\n".join(f"  {row.says()}" for row in rows) == LIST.replace(
         "  a choice of GPUs on a node (1 job, first big): each job has the most\n", ""
     )
-    figures = json.loads(command("simulate", str(path), "--nodes", "16", "--json"))
+    figures = run_of(command("simulate", str(path), "--nodes", "16", "--json"))
     assert figures["jobs"] == 3
     assert figures["unmapped"][0] == {
         "what": "'deadline' of a job", "instead": "it is not looked at", "jobs": 1, "first": "1",
@@ -304,8 +304,8 @@ def test_a_choice_of_gpus(tmp_path: Path) -> None:
 def test_a_job_that_maps_is_no_news(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, RIGID)
     assert read_elastisim(path, SPEEDS).unmapped == ()
-    options = ("--nodes", "16", "--node-flops", "1e9", "--json")
-    assert "unmapped" not in json.loads(command("simulate", str(path), *options, "--strict"))
+    options = ("--nodes", "16", "--node-flops", "1e9")
+    assert run_of(command("simulate", str(path), *options, "--strict", "--json"))["unmapped"] == []
 
 
 def test_nothing_maps(tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_a_report_says_what_does_not_map(tmp_path: Path) -> None:
 
 def test_jobs_are_simulated(tmp_path: Path) -> None:
     path = written(tmp_path, RIGID, MALLEABLE)
-    figures = json.loads(command("simulate", str(path), "--nodes", "16", "--node-flops", "1e9", "--json"))
+    figures = run_of(command("simulate", str(path), "--nodes", "16", "--node-flops", "1e9", "--json"))
     assert (figures["jobs"], figures["failed"]) == (2, 0)
     with pytest.raises(BatchError, match="give --nodes, or --platform"):
         command("simulate", str(path), "--node-flops", "1e9")
@@ -602,7 +602,7 @@ def test_a_configuration_names_both(tmp_path: Path) -> None:
     written(tmp_path, RIGID)
     says: dict[str, Any] = {"jobs_file": "jobs.json", "platform_file": "p.xml", "zmq_url": "ipc:///x"}
     (tmp_path / "c.json").write_text(json.dumps(says))
-    figures = json.loads(command("simulate", str(tmp_path / "c.json"), "--json"))
+    figures = run_of(command("simulate", str(tmp_path / "c.json"), "--json"))
     assert figures["makespan_s"] == pytest.approx(2 * (8 / 4 / 2 + 3))
     (tmp_path / "c.json").write_text(
         json.dumps(says | {"allow_oversubscription": True, "scheduling_interval": 5})

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from commands import command
+from commands import command, run_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_node_failures import drawn_
@@ -286,7 +286,7 @@ def test_command_report_and_function(tmp_path: Path) -> None:
     (tmp_path / "x.swf").write_text("; MaxProcs: 4\n1 0 -1 100 2\n2 200 -1 50 4\n")
     energy = "idle=100,busy=200,off=10,after=60s,boot=30s"
     words = ("simulate", str(tmp_path / "x.swf"), "--energy", energy)
-    figures = json.loads(command(*words, "--json", "--report", str(tmp_path / "x.html")))
+    figures = run_of(command(*words, "--json", "--report", str(tmp_path / "x.html")))
     known = {"energy_kwh": pytest.approx(131_600 / KWH), "off_node_h": pytest.approx(0.1), "boots": 4}
     assert {key: figures[key] for key in known} == known
     assert "10 W when it is off, 60.0 s after its last use" in (tmp_path / "x.html").read_text(
@@ -297,7 +297,7 @@ def test_command_report_and_function(tmp_path: Path) -> None:
     assert "switched on again" in shown
     metrics = pliant.simulate(tmp_path / "x.swf", energy=energy).metrics
     assert {key: metrics[key] for key in known} == known
-    plain = json.loads(command(*words[:2], "--json"))
+    plain = run_of(command(*words[:2], "--json"))
     assert {plain[key] for key in known} == {None}
     [row] = json.loads(command(*words, "--malleable", "0", "--json"))["rows"]
     assert row["energy_kwh"]["mean"] == known["energy_kwh"]

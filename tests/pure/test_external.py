@@ -20,7 +20,7 @@ from typing import get_args
 
 import msgspec
 import pytest
-from commands import command
+from commands import command, run_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_evolving import evolving_jobs
@@ -132,7 +132,7 @@ def test_the_commands_of_the_page_do_what_it_says(place: Path) -> None:
     easy, compared, patient = (shlex.split(line) for line in lines)
     assert all(words[0] == "pliant" for words in (easy, compared, patient))
     waits = [
-        json.loads(command(*words[1:], "--json"))["wait_mean_s"]
+        run_of(command(*words[1:], "--json"))["wait_mean_s"]
         for words in (easy, patient, [*easy[:-1], "easy"])
     ]
     assert waits[0] == waits[1] == waits[2]
@@ -526,7 +526,7 @@ def test_the_policy_of_a_batch(place: Path) -> None:
         """read hello; echo '{"protocol":1}'; read pass; echo '{"decisions":[%s]}'
            while read pass; do echo '{"decisions":[]}'; done""".replace("%s", START)
     )  # fmt: skip
-    assert json.loads(command("simulate", "b.toml", "--json"))["makespan_s"] == pytest.approx(25.95)
+    assert run_of(command("simulate", "b.toml", "--json"))["makespan_s"] == pytest.approx(25.95)
     assert "Predicted by the simulator" in command("run", "b.toml", "--dry-run")
     for more in ([], ["--compare"]):
         with pytest.raises(

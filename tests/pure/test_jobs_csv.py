@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
-from commands import command
+from commands import command, simulated, told
 from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
@@ -49,7 +47,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 def test_a_line_for_each_job(tmp_path: Path) -> None:
     out = tmp_path / "jobs.csv"
-    figures = json.loads(command("simulate", trace(tmp_path), "--jobs-csv", str(out), "--json"))
+    figures = simulated(trace(tmp_path), "--jobs-csv", str(out))
     header, first, second, third = out.read_text().splitlines()
     assert header == ",".join(COLUMNS)
     # Job 3 ends with job 1, and before job 2 has started.
@@ -199,24 +197,19 @@ def _malleable(spec: JobSpec) -> JobSpec:
 # ---- several policies ----
 
 
-def compared(*arguments: str) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads(command("simulate", *arguments, "--json"))
-    return result
-
-
 def test_policies_side_by_side(tmp_path: Path) -> None:
     file = trace(tmp_path)
-    result = compared(file, "--policy", "fcfs,easy,fcfs", "--workers", "1")
+    result = told(file, "--policy", "fcfs,easy,fcfs", "--workers", "1")
     assert (result["policy"], result["nodes"]) == ("fcfs, easy", 4)
     assert [(row["policy"], row["malleable_percent"], row["runs"]) for row in result["rows"]] == [
         ("fcfs", None, 1), ("easy", None, 1),
     ]  # fmt: skip
     for row in result["rows"]:
-        single = compared(file, "--policy", row["policy"])
+        single = told(file, "--policy", row["policy"])
         for key in ("wait_mean_s", "makespan_s", "utilisation", "bounded_slowdown_preferred_mean"):
-            assert row[key] == {"mean": single[key], "half": None}
+            assert row[key] == single["rows"][0][key] == {"mean": single["runs"][0][key], "half": None}
         assert row["malleable_to_rigid_turnaround"] == {"mean": None, "half": None}
-    assert compared(file, "--policy", "fcfs,easy", "--workers", "2") == result
+    assert told(file, "--policy", "fcfs,easy", "--workers", "2") == result
     shown = command("simulate", file, "--policy", "fcfs,easy", "--workers", "1")
     assert "x.swf: 4 nodes" in shown
     assert "fcfs" in shown
@@ -225,11 +218,11 @@ def test_policies_side_by_side(tmp_path: Path) -> None:
 
 def test_policies_by_shares_and_seeds() -> None:
     options = ("lublin:40", "--nodes", "64", "--malleable", "0,50", "--seeds", "2", "--workers", "1")
-    result = compared(*options, "--policy", "easy,malleable")
+    result = told(*options, "--policy", "easy,malleable")
     assert [(row["malleable_percent"], row["policy"], row["runs"]) for row in result["rows"]] == [
         (0, "easy", 2), (0, "malleable", 2), (50, "easy", 2), (50, "malleable", 2),
     ]  # fmt: skip
-    assert result["rows"][1::2] == compared(*options, "--policy", "malleable")["rows"]
+    assert result["rows"][1::2] == told(*options, "--policy", "malleable")["rows"]
     assert result["rows"][3]["malleable_to_rigid_turnaround"]["mean"] > 0
 
 

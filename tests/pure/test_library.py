@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 import polars as pl
 import pytest
-from commands import command
+from commands import ITS_OWN, command, simulated
 from test_public import ROOT, blocks
 
 import pliant
@@ -24,6 +24,7 @@ from pliant import Amdahl, ClusterView, Decision, Job, PliantError, PolicyError,
 from pliant.model.errors import BatchError, TraceError
 from pliant.policy.marginal import Marginal
 from pliant.sim.job_rows import COLUMNS
+from pliant.study.simulation import NO_NUMBERS
 from pliant.workloads.given import given_jobs
 
 TRACE = "; MaxProcs: 4\n1 0 0 10 3 -1 -1 3 10\n2 0 0 5 4 -1 -1 4 5\n3 0 0 10 1 -1 -1 1 10\n"
@@ -49,8 +50,6 @@ command = "true"
 nodes = 5
 model = { work_s = 300 }
 """
-ITS_OWN = ("cpu_s", "jobs_per_cpu_s", "peak_mb")
-"""What differs from one simulation to the next."""
 
 
 class Mine:
@@ -97,10 +96,12 @@ def test_metrics_and_jobs_are_those_of_the_command(
     Path("x.swf").write_text(TRACE)
     Path("b.toml").write_text(BATCH)
     Path("after.swf").write_text(AFTER)
-    told = json.loads(command("simulate", workload, *words, "--json", "--jobs-csv", "jobs.csv"))
+    told = simulated(workload, *words, "--jobs-csv", "jobs.csv")
     result = pliant.simulate(workload, **options)
-    assert set(told) == {*result.metrics, "classes"}
-    assert numbers(result) == {key: value for key, value in told.items() if key not in ITS_OWN}
+    about = {"malleable_percent", "policy", "seed", "window", "begin_s", "end_s"}
+    assert set(told) == {*result.metrics, *NO_NUMBERS, *about}
+    left_out = {*ITS_OWN, *about, "partitions", "unmapped"}
+    assert numbers(result) == {key: value for key, value in told.items() if key not in left_out}
     assert all(value is None or isinstance(value, int | float) for value in result.metrics.values())
     with Path("jobs.csv").open(newline="") as file:
         header, *lines = csv.reader(file)

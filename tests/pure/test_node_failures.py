@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from audits import audit
-from commands import command
+from commands import command, simulated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_simulation import policies_
@@ -220,10 +220,10 @@ def test_the_command_shows_failures(tmp_path: Path) -> None:
     (tmp_path / "x.swf").write_text("; MaxProcs: 2\n1 0 0 10 2\n")
     (tmp_path / "f.csv").write_text("1,4,6\n")
     trace, listed = str(tmp_path / "x.swf"), str(tmp_path / "f.csv")
-    figures = json.loads(command("simulate", trace, "--failures", listed, "--json"))
+    figures = simulated(trace, "--failures", listed)
     names = ("jobs", "failed", "node_failures", "requeued", "lost_node_s", "makespan_s")
     assert [figures[name] for name in names] == [1, 0, 1, 1, 8.0, 16.0]
-    figures = json.loads(command("simulate", trace, "--failures", listed, "--no-requeue", "--json"))
+    figures = simulated(trace, "--failures", listed, "--no-requeue")
     assert [figures[name] for name in names] == [1, 1, 1, 0, 8.0, 4.0]
     assert "node failures" in command("simulate", trace, "--failures", listed)
     assert "node failures" not in command("simulate", trace)

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from audits import audit
-from commands import command
+from commands import command, simulated
 from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
@@ -394,7 +394,7 @@ def test_a_trace_on_two_partitions() -> None:
 
 @pytest.mark.usefixtures("there")
 def test_the_figures_of_each_partition() -> None:
-    figures = json.loads(command("simulate", "t.swf", "--partitions", "p.toml", "--policy", "easy", "--json"))
+    figures = simulated("t.swf", "--partitions", "p.toml", "--policy", "easy")
     assert (figures["too_wide"], figures["too_long"], figures["jobs"]) == (1, 1, 4)
     assert figures["capacity_node_s"] == 6 * 110.0
     assert figures["wait_mean_s"] == (0 + 0 + 98 + 18) / 4

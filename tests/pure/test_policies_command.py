@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import command
+from commands import command, simulated
 
 from pliant.model.errors import PolicyError
 from pliant.policy.order import ORDERS
@@ -106,7 +106,7 @@ def test_every_policy_has_a_line() -> None:
 
 
 def test_a_policy_of_ones_own(files: Path) -> None:
-    figures = json.loads(command("simulate", "x.swf", "--policy", "own.py:Widest", "--json"))
+    figures = simulated("x.swf", "--policy", "own.py:Widest")
     assert figures["wait_mean_s"] == pytest.approx((5 + 0 + 15) / 3)
     assert "widest on 4 nodes" in command("simulate", "x.swf", "--policy", f"{files}/own.py:Widest")
     command("simulate", "x.swf", "--policy", "own.py:Widest", "--start", "free", "--order", "shortest")

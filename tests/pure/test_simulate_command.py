@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from commands import command
+from commands import command, run_of, simulated
 from typer.testing import CliRunner
 from workloads import measured
 
@@ -41,7 +41,7 @@ model = {work_s = 100}
 
 def test_a_trace_as_json(tmp_path: Path) -> None:
     (tmp_path / "x.swf").write_text(TRACE)
-    figures = json.loads(command("simulate", str(tmp_path / "x.swf"), "--json"))
+    figures = simulated(str(tmp_path / "x.swf"))
     assert (figures["jobs"], figures["failed"]) == (3, 0)
     assert figures["wait_mean_s"] == pytest.approx(10 / 3)
     assert figures["makespan_s"] == 15.0
@@ -54,8 +54,8 @@ def test_a_trace_as_json(tmp_path: Path) -> None:
 def test_a_batch_as_a_table_and_rigid(tmp_path: Path) -> None:
     (tmp_path / "b.toml").write_text(BATCH)
     assert "malleable on 4 nodes" in command("simulate", str(tmp_path / "b.toml"))
-    malleable = json.loads(command("simulate", str(tmp_path / "b.toml"), "--json"))
-    rigid = json.loads(command("simulate", str(tmp_path / "b.toml"), "--rigid", "--policy", "easy", "--json"))
+    malleable = simulated(str(tmp_path / "b.toml"))
+    rigid = simulated(str(tmp_path / "b.toml"), "--rigid", "--policy", "easy")
     assert malleable["expands"] == 1
     assert malleable["makespan_s"] < 30
     assert rigid["makespan_s"] > 100
@@ -65,13 +65,13 @@ def test_passes_at_multiples_of_an_interval(tmp_path: Path) -> None:
     """The second job is there at 0, waits for a node until 5, and for the pass until 8; the third until 16."""
     path = tmp_path / "x.swf"
     path.write_text("; MaxProcs: 1\n1 0 0 5 1\n2 0 0 5 1\n3 3 0 5 1\n")
-    waits = [json.loads(command("simulate", str(path), *more, "--json"))["wait_mean_s"] for more in PASSES]
+    waits = [simulated(str(path), *more)["wait_mean_s"] for more in PASSES]
     assert waits == [pytest.approx((0 + 5 + 7) / 3), pytest.approx((0 + 8 + 13) / 3)]
     (tmp_path / "b.toml").write_text(
         "[cluster]\nnodes = 1\npass_interval_s = 8\n"
         '[[jobs]]\ncount = 2\ncommand = "true"\nmodel = {work_s = 5}\n'
     )
-    figures = json.loads(command("simulate", str(tmp_path / "b.toml"), "--cost", "none", "--json"))
+    figures = simulated(str(tmp_path / "b.toml"), "--cost", "none")
     assert figures["wait_mean_s"] == 4.0
     with pytest.raises(BatchError, match="--pass-interval: inf is no number of seconds"):
         command("simulate", str(path), "--pass-interval", "inf")
@@ -150,10 +150,10 @@ def test_a_trace_with_jobs_too_wide_runs_and_says_so(tmp_path: Path) -> None:
         "pliant simulate: left out 7 of 10 jobs, too wide for 4 nodes: "
         "5 (5), 6 (6), 7 (7), 8 (8), 9 (9), ...; --strict refuses them\n"
     )
-    figures = json.loads(done.stdout)
+    figures = run_of(done.stdout)
     assert (figures["jobs"], figures["left_out"], figures["too_wide"]) == (3, 1, 7)
     file.write_text(TRACE)
-    without = json.loads(command(*asked, "--json"))
+    without = run_of(command(*asked, "--json"))
     assert (without["left_out"], without["too_wide"]) == (0, 0)
     assert all(figures[key] == without[key] for key in ("makespan_s", "wait_mean_s", "utilisation"))
     file.write_text(TRACE + "4 5 0 -1 4\n" + wide)
@@ -187,10 +187,10 @@ def test_lines_of_parts_of_jobs_are_left_out_and_it_is_said(tmp_path: Path) -> N
     done = CliRunner().invoke(made(), [*asked, "--json"])
     what = "4 lines of parts of jobs, with a status of 2 to 4 (2 jobs, first 1)"
     assert f"{what}: left out, as the job's own line has its whole run time\n--strict refuses" in done.stderr
-    figures = json.loads(done.stdout)
+    figures = run_of(done.stdout)
     assert (figures["jobs"], figures["left_out"], figures["makespan_s"]) == (2, 0, 100.0)
     assert [(row["jobs"], row["first"]) for row in figures["unmapped"]] == [(2, "1")]
-    assert json.loads(command(*asked, "--dependencies", "--json"))["makespan_s"] == 100 + 7 + 10
+    assert run_of(command(*asked, "--dependencies", "--json"))["makespan_s"] == 100 + 7 + 10
     with pytest.raises(
         TraceError, match=r"x\.swf: 1 thing is not simulated as it is meant:\n  4 lines of parts"
     ):
@@ -200,7 +200,7 @@ def test_lines_of_parts_of_jobs_are_left_out_and_it_is_said(tmp_path: Path) -> N
             line for line in PARTS.splitlines(keepends=True) if line[0] == ";" or line.split()[10] in "01"
         )
     )
-    assert "unmapped" not in json.loads(command(*asked, "--json"))
+    assert run_of(command(*asked, "--json"))["unmapped"] == []
 
 
 def test_a_study_leaves_out_what_is_too_wide_before_it_makes_jobs_malleable(tmp_path: Path) -> None:
@@ -224,9 +224,9 @@ def test_an_unbounded_preference_is_no_width(tmp_path: Path) -> None:
     header = header_line(Header(began="", policy="easy"))
     file.write_bytes(header + b"".join(map(r.to_line, lines)))
     asked = ["simulate", "--from-records", str(file), "--nodes", "4", "--json"]
-    assert (whole := json.loads(command(*asked)))["jobs"] == 2
+    assert (whole := run_of(command(*asked)))["jobs"] == 2
     assert whole["too_wide"] == 0
-    assert (rigid := json.loads(command(*asked, "--rigid")))["jobs"] == 1
+    assert (rigid := run_of(command(*asked, "--rigid")))["jobs"] == 1
     assert rigid["too_wide"] == 1
 
 
@@ -243,9 +243,7 @@ def test_a_report_of_a_simulation(tmp_path: Path) -> None:
 
 def test_a_report_of_many_jobs_stays_small(tmp_path: Path) -> None:
     file = tmp_path / "out.html"
-    figures = json.loads(
-        command("simulate", "lublin:500", "--malleable", "50", "--report", str(file), "--json")
-    )
+    figures = simulated("lublin:500", "--malleable", "50", "--report", str(file))
     assert figures["jobs"] == 500
     text = file.read_text(encoding="utf-8")
     assert "policy malleable" in text

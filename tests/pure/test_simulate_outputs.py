@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from commands import command
+from commands import command, simulated
 from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
@@ -143,8 +142,8 @@ def test_a_journal_has_every_record_and_gives_the_same_metrics(tmp_path: Path, p
 
 
 def test_a_replayed_journal_gives_the_same_waits(trace: str) -> None:
-    first = json.loads(command("simulate", trace, "--order", "shortest", "--records", "r.ndjson", "--json"))
-    again = json.loads(command("simulate", "--from-records", "r.ndjson", "--cost", "none", "--json"))
+    first = simulated(trace, "--order", "shortest", "--records", "r.ndjson")
+    again = simulated("--from-records", "r.ndjson", "--cost", "none")
     for key in (
         "jobs",
         "wait_mean_s",
@@ -193,8 +192,8 @@ def test_the_schedule_of_a_trace(trace: str, tmp_path: Path) -> None:
 def test_generated_jobs_are_simulated_alike_when_they_are_read_again(tmp_path: Path) -> None:
     out = tmp_path / "jobs.swf"
     asked = ["lublin:150", "--nodes", "64", "--estimates", "factor:3", "--policy", "easy"]
-    first = json.loads(command("simulate", *asked, "--convert", str(out), "--json"))
-    again = json.loads(command("simulate", str(out), "--policy", "easy", "--json"))
+    first = simulated(*asked, "--convert", str(out))
+    again = simulated(str(out), "--policy", "easy")
     own = {"cpu_s", "jobs_per_cpu_s", "peak_mb"}
     assert {key: first[key] for key in first.keys() - own} == {key: again[key] for key in again.keys() - own}
 

@@ -47,6 +47,9 @@ def plain(text: str) -> list[str]:
 def run(line: str) -> str:
     first, *words = shlex.split(line)
     if first == "pliant":
+        if words[-2:-1] == [">"]:
+            Path(words[-1]).write_text(command(*words[:-2]))
+            return ""
         return command(*words)
     return subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True).stdout
 

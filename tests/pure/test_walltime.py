@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from audits import audit
-from commands import command
+from commands import command, simulated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from workloads import NODES, in_order, records_of
@@ -242,5 +242,5 @@ def test_both_runs_of_a_comparison_treat_a_walltime_alike(tmp_path: Path) -> Non
 def test_a_simulated_batch_goes_on_past_its_walltimes(tmp_path: Path) -> None:
     path = tmp_path / "batch.toml"
     path.write_text(BATCH.replace("{ min = 1, max = 2 }", "1"))
-    figures = json.loads(command("simulate", str(path), "--json"))
+    figures = simulated(str(path))
     assert (figures["makespan_s"] > 40.0, figures["failed"]) == (True, 0)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import command
+from commands import command, simulated
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -266,7 +266,7 @@ def test_a_requeued_job_counts_once() -> None:
 def test_the_command_and_the_function_count_the_same(tmp_path: Path) -> None:
     path = tmp_path / "x.swf"
     path.write_text(trace(60))
-    told = json.loads(command("simulate", str(path), "--window", "1996-09-25..1996-10-01", "--json"))
+    told = simulated(str(path), "--window", "1996-09-25..1996-10-01")
     result = pliant.simulate(path, window="1996-09-25..1996-10-01")
     assert (told["jobs"], told["simulated"]) == (24, 29)
     assert {key: told[key] for key in ("wait_mean_s", "utilisation", "jobs", "simulated")} == {
@@ -337,7 +337,7 @@ def test_a_report_of_a_window_says_so(tmp_path: Path) -> None:
     path.write_text(trace(100))
     command("simulate", str(path), "--window", "20", "--report", str(page))
     assert "figures of 20 jobs (--window 20), and 4 around them" in page.read_text()
-    told = json.loads(command("simulate", str(path), "--window", "20", "--report", str(page), "--json"))
+    told = simulated(str(path), "--window", "20", "--report", str(page))
     (run,) = json.loads(page.with_suffix(".json").read_text())["runs"]
     assert run["ended"] == told["jobs"] == 20
     shared = run.keys() & told.keys() - {"jobs", "nodes"}

@@ -24,8 +24,9 @@ from pliant.page.simulated import Picture, Simulated
 from pliant.policy.order import HALF_LIFE_S
 from pliant.report.words import count, plain
 from pliant.sim.instant import Instant
+from pliant.study.cells import cell
 from pliant.study.files import Files
-from pliant.study.grid import Grid, study
+from pliant.study.grid import Grid, study, told
 from pliant.study.groups import read_by
 from pliant.study.options import against_said, asked, queue_said
 from pliant.study.simulation import Sink, simulation
@@ -190,14 +191,12 @@ def _single(grid: Grid, outputs: Outputs) -> None:
         said = f"report: {report}, data: {report.with_suffix('.json')}"
         Console(stderr=outputs.as_json).print(said, markup=False)
     _doubt(ended.doubt(load))
-    figures = ended.figures(load)
-    if load.unmapped:
-        figures["unmapped"] = [row._asdict() for row in load.unmapped]
+    result = told(grid, [cell(0, wish, made, ended)])
     if outputs.as_json:
-        typer.echo(json.dumps(figures))
+        typer.echo(json.dumps(result))
     else:
         title = f"{name}: {made.policy.name} on {count(load.nodes, 'node')}"
-        Console().print(simulation_table(title, figures))
+        Console().print(simulation_table(title, result["runs"][0]))
 
 
 def _both(one: Sink | None, other: Sink | None) -> Sink | None:

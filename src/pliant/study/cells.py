@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from pliant.files.policy import PolicySpec
 from pliant.history.turnarounds import Turnarounds
@@ -10,7 +11,7 @@ from pliant.sim.instant import Instant
 from pliant.study.differences import Times
 from pliant.study.files import Files
 from pliant.study.groups import LABELS
-from pliant.study.simulation import simulation
+from pliant.study.simulation import Ended, Simulation, simulation
 from pliant.workloads.sources import Wish
 
 FIGURES = (
@@ -47,7 +48,7 @@ FIGURES = (
     "off_node_h",
     "boots",
 )
-"""What is kept of each run, and a row has the means of."""
+"""What a row has the means of."""
 NO_FILES = Files()
 
 
@@ -60,11 +61,11 @@ class Kept(NamedTuple):
 
 class Cell(NamedTuple):
     """One simulation of a ``row`` of the grid; ``fixed`` says that other seeds would give the same. ``policy`` is what
-    its policy is called: of two users' own, it may be the same. ``note``: which jobs were left out, and ``doubt``: why
-    its figures are doubtful, for people. Of each
+    its policy is called: of two users' own, it may be the same. ``figures`` are those of ``Ended.figures``. ``note``:
+    which jobs were left out, and ``doubt``: why its figures are doubtful, for people. Of each
     job that counts, in order of submission, ``times`` has turnaround and wait and ``groups`` the name of its group, for
-    each of the names by which they are told apart. ``drawn``: another ``seed`` has other jobs. The ``jobs`` that count,
-    of those ``simulated``, were submitted from ``begin_s`` to ``end_s``."""
+    each of the names by which they are told apart. ``drawn``: another ``seed`` has other jobs. The jobs that count
+    were submitted from ``begin_s`` to ``end_s``."""
 
     row: int
     run: int
@@ -73,15 +74,13 @@ class Cell(NamedTuple):
     policy: str
     nodes: int
     fixed: bool
-    figures: dict[str, float | None]
+    figures: dict[str, Any]
     note: str
     doubt: str
     times: Times
     groups: dict[str, list[str]]
     drawn: bool
     seed: int
-    jobs: int
-    simulated: int
     begin_s: float
     end_s: float
 
@@ -91,21 +90,23 @@ def one(  # noqa: PLR0913, PLR0917 -- a task has its arguments in order
 ) -> Cell:
     """A simulation of the workload, in this process."""
     made = simulation(wish, chosen, instant)
-    load = made.load
-    specs = [job.spec for job in load.counts]
-    turns = Turnarounds(specs if kept.turnarounds else [])
+    turns = Turnarounds([job.spec for job in made.load.counts] if kept.turnarounds else [])
     with files.opened(made, wish.text) as (listeners, keep):
         ended = made.run(*listeners, *([turns] if kept.turnarounds else []), keep=keep)
-    end = ended.end
-    out = {
-        "left_out": load.left_out,
-        "too_wide": len(load.too_wide),
-        "too_long": len(load.too_long),
-    }
-    figures = {
-        key: out[key] if key in out else getattr(end if key in end._fields else ended.metrics, key)
-        for key in FIGURES
-    }
+    return cell(row, wish, made, ended, Times(turns.turnarounds, turns.waits), kept.by)
+
+
+def cell(  # noqa: PLR0913, PLR0917 -- what there is of a simulation
+    row: int,
+    wish: Wish,
+    made: Simulation,
+    ended: Ended,
+    times: Times = Times([], []),  # noqa: B008 -- nobody changes it
+    by: Sequence[str] = (),
+) -> Cell:
+    """What is kept of a simulation that was made."""
+    load = made.load
+    specs = [job.spec for job in load.counts]
     return Cell(
         row,
         wish.run,
@@ -114,15 +115,13 @@ def one(  # noqa: PLR0913, PLR0917 -- a task has its arguments in order
         made.policy.name,
         load.nodes,
         load.fixed,
-        figures,
+        ended.figures(load),
         load.note,
         ended.doubt(load),
-        Times(turns.turnarounds, turns.waits),
-        {by: [LABELS[by](spec) for spec in specs] for by in kept.by},
+        times,
+        {name: [LABELS[name](spec) for spec in specs] for name in by},
         load.drawn,
         wish.seed + wish.run,
-        len(specs),
-        end.jobs,
         min(spec.submit_s for spec in specs),
         max(spec.submit_s for spec in specs),
     )

@@ -35,7 +35,8 @@ class Comparison:
     ``_half`` behind its name. ``differences`` has a row for each that is compared with another, ``against_policy`` at
     ``against_malleable_percent``: geometric means of ratios with their intervals, ``turnaround_mean_s_ratio``, ``_low``
     and ``_high``, and how many of the jobs ended later. ``groups`` has the same of groups of jobs: those of
-    which ``by`` is ``group``. None is what there is nothing of, as the interval of a single run.
+    which ``by`` is ``group``. ``runs`` has each simulation by itself, with the numbers that ``pliant.simulate`` gives.
+    None is what there is nothing of, as the interval of a single run.
     """
 
     workload: str
@@ -72,6 +73,7 @@ def compare(  # noqa: PLR0913 -- as many as a study has
     from pliant.study.groups import read_by
     from pliant.study.library import simulate
     from pliant.study.options import against_said, asked, instant_said, queue_said, whole_said
+    from pliant.study.simulation import NO_NUMBERS
     from pliant.workloads.given import given_jobs
 
     known = [name for name in signature(simulate).parameters if name not in (*_OWN, "policy")]
@@ -101,11 +103,11 @@ def compare(  # noqa: PLR0913 -- as many as a study has
         note=lambda text: warnings.warn(refused(text, "strict=True"), stacklevel=4),
         doubt=lambda text: warnings.warn(text, stacklevel=4),
     )
-    return Comparison(
-        Path(wish.text).name,
-        result["nodes"],
-        *(_columns([_flat(row) for row in result[key]]) for key in ("rows", "differences", "groups", "runs")),
+    runs = [{key: value for key, value in run.items() if key not in NO_NUMBERS} for run in result["runs"]]
+    rows, differences, groups = (
+        _columns([_flat(row) for row in result[key]]) for key in ("rows", "differences", "groups")
     )
+    return Comparison(Path(wish.text).name, result["nodes"], rows, differences, groups, _columns(runs))
 
 
 def _each(value: Any, name: str, what: str) -> list[Any]:

@@ -113,9 +113,7 @@ def study(  # noqa: PLR0913 -- who is told what
 ) -> dict[str, Any]:
     """Its simulations in ``workers`` processes (0: one a processor). ``files`` are for a grid of one.
 
-    What no seed changes runs once. The result has a row for each percentage and policy, with means and half
-    the width of their 95 % confidence intervals, None if there was one; ``differences`` for each row that is compared
-    with another (``Grid.beside``), ``groups`` with the same of groups of jobs, and ``runs`` with each by itself.
+    What no seed changes runs once. The result is that of ``told``.
     At the end ``note`` is told which jobs the first simulation that left some out left out, and ``doubt`` why figures
     are doubtful. PolicyError before
     anything is simulated if a policy is unknown, or its process does not greet.
@@ -134,6 +132,16 @@ def study(  # noqa: PLR0913 -- who is told what
         note(notes[0])
     if doubts := [cell.doubt for cell in cells if cell.doubt]:
         doubt(f"{len(doubts):,} of {len(cells):,} simulations: {doubts[0]}" if len(cells) > 1 else doubts[0])
+    return told(grid, cells)
+
+
+def told(grid: Grid, cells: Sequence[Cell]) -> dict[str, Any]:
+    """What ``pliant simulate --json`` gives, of one simulation as of many.
+
+    ``rows`` has a row for each percentage and policy, with means and half the width of their 95 % confidence
+    intervals, None if there was one; ``differences`` has one for each row that is compared with another
+    (``Grid.beside``), and ``groups`` the same of groups of jobs. ``runs`` has each simulation by itself.
+    """
     of_rows = [[cell for cell in cells if cell.row == row] for row in range(len(grid.rows))]
     rows = [_row(grid, each) for each in of_rows]
     compared = [
@@ -166,8 +174,6 @@ def _run(cell: Cell) -> dict[str, Any]:
         "window": cell.cut,
         "begin_s": cell.begin_s,
         "end_s": cell.end_s,
-        "jobs": cell.jobs,
-        "simulated": cell.simulated,
         **cell.figures,
     }
 

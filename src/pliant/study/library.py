@@ -27,10 +27,10 @@ from pliant.workloads.unmapped import refused
 class Result:
     """What a simulation of ``workload`` under ``policy`` on ``nodes`` nodes came to.
 
-    ``metrics`` are the numbers of ``pliant simulate --json``, by the same names; ``RunMetrics`` in
+    ``metrics`` are the numbers of a run of ``pliant simulate --json``, by the same names; ``RunMetrics`` in
     ``pliant.history.outcomes`` says what each is. Times are in seconds; None is what there was nothing to count of.
-    ``classes`` has the numbers of each class of jobs, which that JSON has there too, and ``partitions`` those of each
-    partition, if the machine has some.
+    ``classes`` has the numbers of each class of jobs, and ``partitions`` those of each partition, if the machine has
+    some, as in that run. A warning tells what its ``unmapped`` lists.
 
     ``jobs`` is the table that ``--jobs-csv`` writes, column by column, as ``pandas.DataFrame(result.jobs)`` and
     ``polars.DataFrame(result.jobs)`` take it: a row for each job, in order of submission; None where the file has an
@@ -126,7 +126,7 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
     from pliant.files.policy import spec_of
     from pliant.sim.job_rows import JobTable
     from pliant.study.options import asked, instant_said, queue_said
-    from pliant.study.simulation import simulation
+    from pliant.study.simulation import NO_NUMBERS, simulation
     from pliant.workloads.given import given_jobs
 
     named = os.fspath(workload) if isinstance(workload, str | os.PathLike) else ""
@@ -177,6 +177,6 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
     if doubt := ended.doubt(made.load):
         warnings.warn(doubt, stacklevel=2)
     figures = ended.figures(made.load)
-    classes, of_each = figures.pop("classes"), figures.pop("partitions", {})
+    classes, of_each, _ = (figures.pop(key) for key in NO_NUMBERS)
     name = Path(wish.text).name
     return Result(name, made.policy.name, made.load.nodes, figures, classes, table.columns(), of_each)

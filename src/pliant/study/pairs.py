@@ -22,7 +22,7 @@ def paired(unit: Unit, first: Sequence[Cell], row: Sequence[Cell]) -> Units:
     units: dict[Hashable, list[tuple[Cell, Cell]]] = {}
     for key in sorted(before.keys() | after.keys()):
         one, other = before.get(key) or before[0, key[1]], after.get(key) or after[0, key[1]]
-        if one.jobs != other.jobs:
+        if one.figures["jobs"] != other.figures["jobs"]:
             return []
         units.setdefault(unit(one if key in before else other), []).append((one, other))
     return list(units.values())

@@ -125,8 +125,9 @@ def _worth_showing(figures: Mapping[str, Any]) -> dict[str, Any]:
     if len(figures["classes"]) > 1:
         for name, each in figures["classes"].items():
             values[f"class_{name}"] = f"{each['wait_mean_s']:,.2f}, {each['turnaround_mean_s']:,.2f} s"
-    if figures["users"] < 2:
-        del values["users"], values["users_jain"]
+    alone = {"simulated": figures["simulated"] == figures["jobs"], "users": figures["users"] < 2}
+    alone["users_jain"] = alone["users"]
+    values = {key: value for key, value in values.items() if not alone.get(key)}
     if not figures["expands"] + figures["shrinks"]:
         resizing = {key for key, _, _ in _RESIZES} - {"expands", "shrinks"}
         values = {key: value for key, value in values.items() if key not in resizing or figures[key]}

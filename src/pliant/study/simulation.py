@@ -31,6 +31,8 @@ from pliant.workloads.sources import Wish, Workload, read_workload
 Sink = Callable[[r.Record], None]
 NOT_SHOWN = ("jobs", "ended", "pace_overrun")
 """Metrics of no interest here: jobs are not kept, all of them end, and none is paced."""
+NO_NUMBERS = ("classes", "partitions", "unmapped")
+"""Of the figures of a simulation, those that have several of each."""
 
 
 class Ended(NamedTuple):
@@ -53,18 +55,17 @@ class Ended(NamedTuple):
         )
 
     def figures(self, load: Workload) -> dict[str, Any]:
-        """What the command gives as JSON: the metrics of ``RunMetrics``, and what the simulator adds to them. All are
-        numbers, None where there is nothing to count, but for ``classes``, which has the numbers of each, and where
-        there are partitions for ``partitions``. Of a window they are those of the jobs in it, and ``simulated`` are
-        these with those around them."""
+        """The metrics of ``RunMetrics``, and what the simulator adds to them. All are numbers, None where there is
+        nothing to count, but for ``classes`` and ``partitions``, which have the numbers of each by its name, and
+        ``unmapped``, a list of what is not simulated. Of a window they are those of the ``jobs`` in it; ``simulated``
+        are these with those around them."""
         end, cpu_s = self.end, self.cpu_s
-        within = {} if load.counted is None else {"simulated": end.jobs}
         return {
             "left_out": load.left_out,
             "too_wide": len(load.too_wide),
             "too_long": len(load.too_long),
             "jobs": end.jobs if load.counted is None else len(load.counts),
-            **within,
+            "simulated": end.jobs,
             **_shown(self.metrics),
             "node_failures": end.node_failures,
             "requeued": end.requeued,
@@ -77,13 +78,14 @@ class Ended(NamedTuple):
             "cpu_s": cpu_s,
             "jobs_per_cpu_s": end.jobs / cpu_s if cpu_s > 0 else None,
             "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-            **self._of_partitions(load),
+            "partitions": self._of_partitions(load),
+            "unmapped": [row._asdict() for row in load.unmapped],
         }
 
     def _of_partitions(self, load: Workload) -> dict[str, Any]:
         if load.partitions is None:
             return {}
-        of_each = {
+        return {
             partition.name: {
                 "nodes": partition.nodes,
                 "too_wide": sum(spec.partition == partition.name for spec in load.too_wide),
@@ -93,7 +95,6 @@ class Ended(NamedTuple):
             }
             for partition in load.partitions.each
         }
-        return {"partitions": of_each}
 
 
 def _shown(metrics: RunMetrics) -> dict[str, Any]:

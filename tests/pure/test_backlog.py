@@ -18,7 +18,7 @@ from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.nodes import NodeSet
 from pliant.model.speedup import Amdahl, Downey, Model, Table, falls
 from pliant.policy.backlog import BLOCK, LONG_S, Backlog, Like, Measure, Span
-from pliant.policy.easy import at_least, at_most, at_preferred
+from pliant.policy.easy import at_least, at_one_size, at_preferred
 from pliant.policy.given import quickest
 from pliant.policy.registry import POLICIES, START_RULES, has_start_rule, make
 from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
@@ -93,7 +93,7 @@ def unlimited() -> float:
     indexes_(),
     st.integers(0, 130),
     st.integers(0, 9),
-    st.sampled_from([at_least, at_preferred, quickest, at_most(7)]),
+    st.sampled_from([at_least, at_preferred, quickest, at_one_size("max", 7), at_one_size("exact", 7)]),
     st.data(),
 )
 def test_it_finds_whom_a_look_at_all_finds(

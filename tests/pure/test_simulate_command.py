@@ -21,7 +21,7 @@ from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.nodes import NodeSet
 from pliant.plan.cost import ResizeCost
 from pliant.policy.malleable import Malleable
-from pliant.policy.registry import POLICIES
+from pliant.policy.registry import KEEPING, POLICIES
 from pliant.policy.view import ClusterView, Decision, Reason, Start
 from pliant.sim.simulator import simulate as run_simulation
 from pliant.workloads.job import SimJob
@@ -228,6 +228,50 @@ def test_an_unbounded_preference_is_no_width(tmp_path: Path) -> None:
     assert whole["too_wide"] == 0
     assert (rigid := run_of(command(*asked, "--rigid")))["jobs"] == 1
     assert rigid["too_wide"] == 1
+
+
+RESIZED = """\
+[cluster]
+nodes = 4
+policy = "malleable"
+[[jobs]]
+name = "long"
+command = "true"
+nodes = { min = 1, max = 4, preferred = 3 }
+model = { work_s = 30 }
+[[jobs]]
+name = "wide"
+submit = 1
+command = "true"
+nodes = { min = 1, max = 4, preferred = 4 }
+model = { work_s = 40 }
+"""
+
+
+def test_a_what_if_under_a_policy_that_resizes_nothing_is_rigid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the one node that is free the wide job would run for 40 s, as nobody would ever let it grow."""
+    monkeypatch.chdir(tmp_path)
+    Path("b.toml").write_text(RESIZED)
+    command("simulate", "b.toml", "--cost", "none", "--records", "r.ndjson")
+
+    def end(*more: str, journal: str = "r.ndjson") -> float:
+        return float(simulated("--from-records", journal, "--cost", "none", *more)["makespan_s"])
+
+    for policy in KEEPING:
+        assert end("--policy", policy) == end("--policy", policy, "--rigid") == pytest.approx(20.0)
+        assert end("--policy", policy, "--start", "preferred") == pytest.approx(41.0)
+        kept = simulated("--from-records", "r.ndjson", "--policy", policy, "--start", "preferred")
+        assert kept["expands"] + kept["shrinks"] == 0
+    assert end("--policy", "easy:start=preferred") == pytest.approx(41.0)
+    assert end() == end("--policy", "malleable") < 19.0
+    # A run that resized nothing chose sizes at the start, and does so again.
+    command("simulate", "b.toml", "--cost", "none", "--policy", "easy", "--records", "easy.ndjson")
+    assert end(journal="easy.ndjson") == end("--policy", "easy", journal="easy.ndjson") == pytest.approx(41.0)
+    assert end("--policy", "easy", "--nodes", "2") == end(
+        "--policy", "easy", "--nodes", "2", "--start", "max"
+    )
 
 
 def test_a_report_of_a_simulation(tmp_path: Path) -> None:

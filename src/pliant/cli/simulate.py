@@ -34,7 +34,7 @@ from pliant.workloads.beliefs import EXACT
 from pliant.workloads.data import NONE
 from pliant.workloads.estimates import REQUESTED
 from pliant.workloads.formats.elastisim import named_files
-from pliant.workloads.sources import ELASTISIM
+from pliant.workloads.sources import ELASTISIM, JOURNAL
 from pliant.workloads.unmapped import refused
 
 QUIET_S = 2.0
@@ -149,7 +149,7 @@ def _workload(workload: str, from_records: str) -> str:
         raise BatchError(
             "name one workload to simulate, or a journal by --from-records (pliant simulate --help)"
         )
-    if from_records and Path(from_records).suffix != ".ndjson":
+    if from_records and Path(from_records).suffix != JOURNAL:
         raise BatchError(f"--from-records {from_records}: a journal is called records.ndjson")
     return workload or from_records
 

@@ -26,7 +26,11 @@ _file = partial(typer.Option, rich_help_panel="Output")
 
 WORKLOAD = Annotated[str, typer.Argument(help=f"One of: {FORMS}.", show_default=False)]
 FROM_RECORDS = Annotated[
-    str, _workload(help="What a live run was given (its records.ndjson), under --policy: what if?")
+    str,
+    _workload(
+        help="What a live run was given (its records.ndjson), under --policy: what if? Under easy and the like, which "
+        "resize nothing, jobs start at their preferred size (--start exact)."
+    ),
 ]
 NODES = Annotated[int, _workload(min=LEAST["nodes"], help="Nodes of the machine; 0: what the workload says.")]
 RIGID = Annotated[bool, _workload("--rigid", help="Fix every job at its preferred size.")]
@@ -63,7 +67,13 @@ POLICY = Annotated[
         "own, easy, or with --malleable malleable. Several, as in easy,malleable, are compared."
     ),
 ]
-START = Annotated[str, _policy(help=f"Start rule of jobs with a choice: {', '.join(registry.START_RULES)}.")]
+START = Annotated[
+    str,
+    _policy(
+        help=f"Start rule of jobs with a choice: {', '.join(registry.START_RULES)}. By preferred a job starts on fewer "
+        "nodes where no more are free; by exact it waits for those that it prefers."
+    ),
+]
 ORDER = Annotated[str, _policy(help=f"Queue order: {', '.join(ORDERS)}.")]
 WEIGHT = Annotated[
     list[str] | None, _policy(help="USER=WEIGHT, for the orders fairshare and weight; repeatable.")

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pliant.model.jobs import JobClass
 from pliant.model.speedup import falls
 from pliant.policy.backlog import ANYBODY, INDEXES, LONG_S, NONE_S, Backlog, Like, Measure, Span
-from pliant.policy.fcfs import FITS, least_size, start_size
+from pliant.policy.fcfs import FITS, ONE_SIZE, least_size, start_size
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Start
 
 BACKFILLED = Reason("backfilled")
@@ -57,7 +57,7 @@ def earliest(now: float, have: int, need: int, entries: Iterable[tuple[float, in
 class Easy:
     """EASY backfilling: others may pass the head of the queue where that does not delay it by the estimates.
 
-    Jobs with a choice start by rule ``start`` (min, preferred, free or max).
+    Jobs with a choice start by rule ``start`` (min, preferred, free, max or exact).
     """
 
     name = "easy"
@@ -122,7 +122,9 @@ def easy_pass(
     while found := next(queue, None) if behind is None else behind.next(free, reservation):
         best = resizes and starts_best(found, rule)
         size = _best_size(view, found, rule, free, started) if best else start_size(found, rule, free, total)
-        if size and (size := _harmless(found, size, now, reservation, size if rule == "max" or best else 0)):
+        if size and (
+            size := _harmless(found, size, now, reservation, size if rule in ONE_SIZE or best else 0)
+        ):
             decisions.append(Start(found.id, size, BACKFILLED))
             free -= size
             if free == 0:
@@ -254,11 +256,11 @@ def at_preferred(job: JobView) -> tuple[int, float]:
 
 
 @lru_cache(maxsize=INDEXES)
-def at_most(total: int) -> Measure:
-    """What a job needs, and how long it takes, that starts with all it may have of ``total`` nodes."""
+def at_one_size(rule: str, total: int) -> Measure:
+    """What a job needs, and how long it takes, that waits for one size of ``total`` nodes."""
 
     def measure(job: JobView) -> tuple[int, float]:
-        need = least_size(job, "max", total)
+        need = least_size(job, rule, total)
         return need, job.spec.estimate(need)
 
     return measure
@@ -266,8 +268,8 @@ def at_most(total: int) -> Measure:
 
 def measure_of(rule: str, total: int) -> Measure:
     """What jobs need that start by ``rule``, and the least time that they may take; not where that is free."""
-    if rule == "max":
-        return at_most(total)
+    if rule in ONE_SIZE:
+        return at_one_size(rule, total)
     return at_least if rule == "min" else at_preferred
 
 

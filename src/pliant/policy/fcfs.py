@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pliant.policy.view import ClusterView, Decision, JobView, Reason, Start
 
 FITS = Reason("fits")
+ONE_SIZE = ("exact", "max")
+"""By these start rules a job waits for one size, which the machine says with it."""
 
 
 def start_size(job: JobView, rule: str, free: int, total: int) -> int:
@@ -14,15 +16,15 @@ def start_size(job: JobView, rule: str, free: int, total: int) -> int:
 
     Rigid jobs have one size. ``min``, ``preferred`` (or the largest below it that fits), ``free`` (as many
     as are free): the start rules of notes on paper 2; the paper's text says min, its program used free.
-    ``max`` is paper 3's: the largest size that the machine has, or wait.
+    ``max`` is paper 3's: the largest size that the machine has, or wait; ``exact`` the preferred size, or wait.
     """
     bounds = job.bounds
     if bounds.min > free:
         return 0
     if rule == "min" or bounds.min == bounds.max:
         return bounds.min
-    if rule == "max":
-        size = bounds.floor(total)
+    if rule in ONE_SIZE:
+        size = least_size(job, rule, total)
         return size if size <= free else 0
     return bounds.floor(min(free, bounds.preferred) if rule == "preferred" else free)
 
@@ -30,7 +32,9 @@ def start_size(job: JobView, rule: str, free: int, total: int) -> int:
 def least_size(job: JobView, rule: str, total: int) -> int:
     """The fewest nodes with which ``rule`` lets a job start on a machine of ``total`` nodes."""
     bounds = job.bounds
-    return (bounds.floor(total) or bounds.min) if rule == "max" else bounds.min
+    if rule not in ONE_SIZE:
+        return bounds.min
+    return bounds.floor(total if rule == "max" else min(bounds.preferred, total)) or bounds.min
 
 
 class Fcfs:

@@ -25,7 +25,10 @@ from pliant.policy.parameters import Told, split, values
 from pliant.policy.sizing import AVERAGE, MIN, PREFERRED, Sizing
 from pliant.policy.view import Policy
 
-START_RULES = ("min", "preferred", "free", "max")
+START_RULES = ("min", "preferred", "free", "max", "exact")
+
+KEEPING = ("fcfs", "firstfit", "easy", "conservative")
+"""They choose a job's size when it starts, and never resize it."""
 
 SIZINGS = {
     MIN: "Starts at min; who has most above min shrinks for others",
@@ -122,6 +125,11 @@ def booked(name: str, calendar: Calendar) -> Callable[..., Policy]:
         return kind(calendar, start)
 
     return made
+
+
+def keeps_sizes(name: str) -> bool:
+    """Whether the policy ``name``, which may have parameters, never resizes a job."""
+    return name.partition(":")[0] in KEEPING
 
 
 def has_start_rule(kind: Callable[..., Policy]) -> bool:

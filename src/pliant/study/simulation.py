@@ -18,6 +18,7 @@ from pliant.history.lives import Listener, Lives
 from pliant.history.metrics import Metrics, RunMetrics
 from pliant.history.within import MetricsWithin
 from pliant.policy.booked import Calendar
+from pliant.policy.registry import keeps_sizes
 from pliant.policy.view import Policy
 from pliant.sim.beside import Beside, Part
 from pliant.sim.instant import Instant
@@ -26,7 +27,7 @@ from pliant.sim.simulator import Conditions, SimEnd, Simulator
 from pliant.workloads.bookings import of_partition
 from pliant.workloads.job import SimJob
 from pliant.workloads.partitions import Partitions
-from pliant.workloads.sources import Wish, Workload, read_workload
+from pliant.workloads.sources import JOURNAL, Wish, Workload, read_workload
 
 Sink = Callable[[r.Record], None]
 NOT_SHOWN = ("jobs", "ended", "pace_overrun")
@@ -179,8 +180,19 @@ def simulation(wish: Wish, policy: PolicySpec, instant: Instant = Instant.TOGETH
     the malleable one. BatchError, TraceError or PolicyError."""
     load = read_workload(wish)
     default = "easy" if wish.percent is None else "malleable"
-    first, *others = policy.over(load.own, default).make_each(_calendars(load))
+    chosen = policy.over(load.own, default)
+    if wish.text.endswith(JOURNAL):
+        chosen = _what_if(chosen, load.own)
+    first, *others = chosen.make_each(_calendars(load))
     return Simulation(load, first, instant, others)
+
+
+def _what_if(chosen: PolicySpec, own: PolicySpec) -> PolicySpec:
+    """The policy for the jobs of a journal. Those that could be resized are rigid without that: under a policy that
+    keeps sizes each waits for its preferred one, if nobody says otherwise and the journal's own policy resized jobs."""
+    unsaid = chosen.start is None and chosen.own is None and ":" not in chosen.name
+    rigid = unsaid and keeps_sizes(chosen.name) and not keeps_sizes(own.name)
+    return chosen._replace(start="exact") if rigid else chosen
 
 
 def _calendars(load: Workload) -> list[Calendar | None]:

@@ -61,6 +61,7 @@ FORMS = (
 
 BATCH = ".toml"
 ELASTISIM = ".json"
+JOURNAL = ".ndjson"
 SWF = (".swf", ".txt")
 FEW = 5
 
@@ -352,7 +353,7 @@ def _from_file(wish: Wish) -> Workload:
             own=PolicySpec.of(cluster),
             hurried=cluster.resize_deadline_s is not None,
         )
-    if file.suffix == ".ndjson":
+    if file.suffix == JOURNAL:
         recorded = read_journal(file)
         own = _recorded(recorded.policy)
         return Workload(recorded.jobs, wish.nodes or recorded.nodes, Settings(), starting=True, own=own)

@@ -15,17 +15,22 @@ from workloads import measured
 from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.history.distribution import jain_index, percentile, spread
+from pliant.history.gantt import Gantt, Segment
+from pliant.history.lives import told
 from pliant.history.metrics import Metrics, RunMetrics, measure
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.model.speedup import Amdahl
 from pliant.plan.cost import ResizeCost
 from pliant.policy.malleable import Malleable
+from pliant.policy.registry import make
 from pliant.policy.view import Reason
 from pliant.report.data import report_data
 from pliant.report.runs import Run
 from pliant.sim.references import reference_times
 from pliant.sim.simulator import Conditions, simulate
+from pliant.workloads.checkpoints import Checkpoints
+from pliant.workloads.failures import Down, Failures
 from pliant.workloads.job import SimJob
 
 WHY = Reason("fits")
@@ -206,11 +211,13 @@ def test_metrics_agree_with_the_kept_jobs(jobs: list[SimJob], cost: ResizeCost) 
         light.add(record)
     figures = kept.summary()
     assert light.summary() == msgspec.structs.replace(figures, jobs=[])
-    agrees_with_jobs(figures, sorted(jobs, key=lambda job: job.spec.submit_s))
+    gantt = Gantt()
+    told(records, gantt)
+    agrees_with_jobs(figures, sorted(jobs, key=lambda job: job.spec.submit_s), gantt.segments)
 
 
-def agrees_with_jobs(figures: RunMetrics, jobs: list[SimJob]) -> None:
-    """The same from what was kept of the jobs, the long way."""
+def agrees_with_jobs(figures: RunMetrics, jobs: list[SimJob], segments: list[Segment]) -> None:
+    """The same from what was kept of the jobs, and from the ``segments`` in which they held nodes, the long way."""
     ran = [
         (job, sim.spec, sim.time(sim.spec.nodes.preferred))
         for job, sim in zip(figures.jobs, jobs, strict=True)
@@ -237,5 +244,55 @@ def agrees_with_jobs(figures: RunMetrics, jobs: list[SimJob]) -> None:
     assert figures.useful_utilisation is not None
     assert 0 <= figures.useful_utilisation <= figures.utilisation
     assert figures.thrash <= len(resizes)
-    good = sum(t * spec.nodes.preferred for job, spec, t in ran if job.state is JobState.COMPLETED)
+    held = {
+        name: sum(len(each.nodes) * (each.to_s - each.from_s) for each in segments if each.name == name)
+        for _, spec, _ in ran
+        for name in [spec.name]
+    }
+    good = sum(
+        min(t * spec.nodes.preferred, held[spec.name])
+        for job, spec, t in ran
+        if job.state is JobState.COMPLETED
+    )
     assert figures.goodput == pytest.approx(good / (8 * figures.makespan_s))
+
+
+def test_a_job_on_fewer_nodes_is_no_more_good_than_the_nodes_that_it_held() -> None:
+    """It prefers 4 nodes, where it takes 13 s, and runs on 1 for 40 s: 52 node-seconds would be more than all."""
+    spec = JobSpec(
+        name="a", nodes=Bounds(1, 4, preferred=4), job_class=JobClass.MOLDABLE, model=Amdahl(40.0, 0.1)
+    )
+    figures = measured([SimJob(spec)], 1, Malleable("max"))
+    assert figures.makespan_s == 40.0
+    assert (figures.utilisation, figures.goodput) == (1.0, 1.0)
+
+
+losses = st.lists(
+    st.builds(Down, st.integers(0, 7), st.floats(0.0, 300.0), st.floats(301.0, 600.0)),
+    unique_by=lambda down: down.node,
+    max_size=5,
+)
+
+
+@limits(max_examples=60)
+@given(
+    mixed_jobs(),
+    st.sampled_from(["malleable", "marginal", "easy", "dmr-wide"]),
+    losses,
+    st.sampled_from([None, Checkpoints(10.0, 1.0)]),
+)
+def test_goodput_is_part_of_what_was_used(
+    jobs: list[SimJob], policy: str, down: list[Down], saved: Checkpoints | None
+) -> None:
+    """Whatever jobs are lost, begun anew, more efficient on fewer nodes or resized for nothing."""
+    metrics = Metrics(reference=reference_times(jobs))
+    conditions = Conditions(
+        Settings(cooldown_s=0.0),
+        failures=Failures(listed=tuple(down)),
+        checkpoints=saved,
+    )
+    simulate(jobs, 8, make(policy), conditions, metrics.add)
+    figures = metrics.summary()
+    assert figures.goodput is not None
+    assert 0.0 <= figures.goodput <= figures.utilisation * (1 + 1e-12) + 1e-12
+    assert figures.utilisation <= 1.0 + 1e-12

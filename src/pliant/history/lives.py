@@ -36,21 +36,23 @@ class Life:
     """A job that has not ended, through all its requeues: then it is waiting again, and has another number.
 
     It was submitted at ``submit``, under its present number at ``queued``, and started at ``start`` on ``first`` nodes.
-    It has held ``size`` nodes, ``mask``, since ``since``. ``promised`` is what it was promised first; ``resized`` is
+    It has held ``size`` nodes, ``mask``, since ``since``, and ``node_s`` node-seconds of nodes that were not lost up to
+    ``counted``. ``promised`` is what it was promised first; ``resized`` is
     kind and time of the last resize that was done, ``pace`` what it has said of its pace (planned, taken).
     ``again``: it was requeued. Times in seconds.
     """
 
     __slots__ = (
-        "again", "first", "job", "mask", "offer", "pace", "promised", "queued", "requeue_of", "resized", "since",
-        "size", "spec", "start", "submit",
+        "again", "counted", "first", "job", "mask", "node_s", "offer", "pace", "promised", "queued", "requeue_of",
+        "resized", "since", "size", "spec", "start", "submit",
     )  # fmt: skip
 
     def __init__(self, record: r.JobSubmitted) -> None:
         self.job = record.job
         self.requeue_of = record.requeue_of
         self.spec: JobSpec = record.spec
-        self.submit = self.queued = self.since = record.at
+        self.submit = self.queued = self.since = self.counted = record.at
+        self.node_s = 0.0
         self.start: float | None = None
         self.promised: float | None = None
         self.again = False
@@ -354,8 +356,8 @@ class Lives:
         self._tell.nodes_lost(mask)
         if new := mask & ~self._gone:
             self._lost.append((new, record.at))
-            self._gone |= new
             self._recount(new, -1)
+            self._gone |= new
 
     def _nodes_back(self, record: r.NodesBack) -> None:
         self._there(record.nodes.mask)
@@ -377,8 +379,8 @@ class Lives:
         """What of it was lost is so no more."""
         if found := mask & self._gone:
             self._lost = self._over(self._lost, LOST, found)
-            self._gone &= ~found
             self._recount(found, 1)
+            self._gone &= ~found
 
     def _nodes_returned(self, record: r.NodesReturned) -> None:
         mask = record.nodes.mask
@@ -399,18 +401,28 @@ class Lives:
         size = mask.bit_count()
         grown = size - life.size
         self.held += grown
+        self._count(life)
         if gone := self._gone:
             grown -= (mask & gone).bit_count() - (life.mask & gone).bit_count()
         self.in_use += grown
         life.mask, life.size, life.since = mask, size, now
 
     def _recount(self, mask: int, sign: int) -> None:
-        """These are lost or there again: perhaps some that a job holds."""
-        count = sum((life.mask & mask).bit_count() for life in self.jobs.values())
+        """These are about to be lost or there again: perhaps some that a job holds."""
+        holders = [life for life in self.jobs.values() if life.mask & mask]
+        for life in holders:
+            self._count(life)
+        count = sum((life.mask & mask).bit_count() for life in holders)
         if count and self.now > self.since:
             self._tell.used(self.held, self.in_use, self.since, self.now)
             self.since = self.now
         self.in_use += sign * count
+
+    def _count(self, life: Life) -> None:
+        """What it has held up to now."""
+        size = life.size if not self._gone else (life.mask & ~self._gone).bit_count()
+        life.node_s += size * (self.now - life.counted)
+        life.counted = self.now
 
     def _unreserve(self, job: int, mask: int) -> None:
         """Of what is reserved for the job, these nodes are so no more."""

@@ -52,7 +52,7 @@ class Metrics(Listener):
         self._counted = self._ended = self._failed = 0
         self._wait = self._turnaround = self._slowdown = 0.0
         self._over = EndedJobs()
-        self._asked = 0.0
+        self._good = 0.0
         self._promised = self._broken = 0
         self._delay_max = 0.0
         self._done = {"expand": 0, "shrink": 0, "migrate": 0, "slots": 0}
@@ -80,7 +80,7 @@ class Metrics(Listener):
             capacity_node_s=capacity,
             utilisation=area / whole,
             useful_utilisation=(area - self._paused) / whole,
-            goodput=self._asked / whole,
+            goodput=self._good / whole,
             wait_mean_s=self._wait / jobs,
             wait_median_s=waits.median,
             wait_p95_s=waits.p95,
@@ -194,7 +194,7 @@ class Metrics(Listener):
                 reference = spec.model.time(spec.nodes.preferred) if spec.model is not None else run
             self._over.add(spec, wait, turnaround, reference)
             if end.state is JobState.COMPLETED:
-                self._asked += reference * spec.nodes.preferred
+                self._good += min(reference * spec.nodes.preferred, life.node_s)
         if life.pace is not None:
             self._pace += life.pace[0]
             self._paced += life.pace[1]

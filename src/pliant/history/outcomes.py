@@ -76,8 +76,9 @@ class RunMetrics(msgspec.Struct, kw_only=True):
     - utilisation: node-seconds that running jobs held, over the capacity. Nodes reserved for an expansion count
       from the moment they are the job's; a lost node counts no more, also if its job ends only later.
       Useful utilisation is without paused_node_s, and None of a window; resizing_node_s is in neither of the two.
-    - goodput: reference time times preferred nodes of completed jobs, over the capacity: work that was
-      asked for and done, whatever size it was done at. Above 1 where small sizes are more efficient. None of a
+    - goodput: node-seconds that completed jobs held, of each no more than its reference time times its preferred
+      nodes, over the capacity: work that was asked for and done, without what losses and larger sizes cost more.
+      A job that is more efficient on fewer nodes counts with what it held. Never above utilisation. None of a
       window of a longer run (``history/within.py``), which ends amid their work.
     - reference time: of a job at its preferred size all the way; what ``Metrics`` was told, else by the job's
       model, else its actual run time. Stretch is turnaround over reference time, of jobs where that is above 0.

@@ -132,10 +132,6 @@ def test_errors_name_file_and_line(lines: list[str], message: str) -> None:
         parse_swf(lines, "x.swf")
 
 
-def test_a_byte_order_mark_is_no_field() -> None:
-    assert parse_swf(["\xef\xbb\xbf" + LINE], "x.swf").jobs == parse_swf([LINE], "x.swf").jobs
-
-
 def test_files_may_be_zipped_and_may_be_missing(tmp_path: Path) -> None:
     (tmp_path / "a.swf").write_text("\n".join([*HEADER, LINE]))
     (tmp_path / "b.swf.gz").write_bytes(gzip.compress((tmp_path / "a.swf").read_bytes()))

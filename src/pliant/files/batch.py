@@ -19,7 +19,7 @@ def read_batch_file(path: Path, nodes: int = 8) -> Batch:
 def read_tables(path: Path, where: str) -> dict[str, Any]:
     """What a TOML file says; BatchError begins with ``where``, which names it."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise BatchError(f"{where}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:

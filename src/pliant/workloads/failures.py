@@ -119,7 +119,7 @@ def _parse(text: str) -> Drawn:
 def _read(path: Path) -> tuple[Down, ...]:
     """The outages listed in ``path``; BatchError names file and line."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
         raise BatchError(
             f"failures: {path}: cannot be read: {error.strerror or error}; give {FORM}"

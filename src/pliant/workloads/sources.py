@@ -31,7 +31,9 @@ from pliant.workloads.estimates import REQUESTED, with_estimates
 from pliant.workloads.failures import Failures
 from pliant.workloads.formats.batches import batch_jobs
 from pliant.workloads.formats.elastisim import read_elastisim
+from pliant.workloads.formats.foreign import foreign
 from pliant.workloads.formats.journals import read_journal
+from pliant.workloads.formats.opening import opened
 from pliant.workloads.formats.simgrid import Speeds
 from pliant.workloads.formats.swf import Trace, read_swf, rigid_jobs
 from pliant.workloads.generators import paper2, paper3
@@ -52,8 +54,8 @@ from pliant.workloads.unmapped import Unmapped, listed
 from pliant.workloads.windows import Window, cut_out, cuts
 
 FORMS = (
-    "a trace in SWF (.swf, .swf.gz), a batch (.toml), ElastiSim's jobs or configuration (.json), the journal of a live "
-    "run (.ndjson), or a generator: lublin:JOBS, "
+    "a trace in SWF (.swf; also .gz, .bz2, .xz), a batch (.toml), ElastiSim's jobs or configuration (.json), the "
+    "journal of a live run (.ndjson), or a generator: lublin:JOBS, "
     "feitelson:JOBS, paper2:SEED or paper3:JOBS, with options as in lublin:10000,load=0.8 "
     "(lublin: load, kinds=1|2; feitelson: load, gap, unit; paper2: window; paper3: seed)"
 )
@@ -337,7 +339,7 @@ def _given(jobs: Sequence[SimJob], wish: Wish) -> Workload:
 
 
 def _is_trace(wish: Wish) -> bool:
-    return wish.jobs is None and bool(set(SWF) & set(Path(wish.text).suffixes))
+    return wish.jobs is None and _named_swf(Path(wish.text))
 
 
 def _from_file(wish: Wish) -> Workload:
@@ -359,10 +361,11 @@ def _from_file(wish: Wish) -> Workload:
         return Workload(recorded.jobs, wish.nodes or recorded.nodes, Settings(), starting=True, own=own)
     if file.suffix == ELASTISIM:
         return _elastisim(file, wish)
-    if not set(SWF) & set(file.suffixes):
-        raise TraceError(f"{file}: neither {FORMS}")
+    if not _named_swf(file):
+        raise TraceError(f"{file}: {_other(file)}")
     trace = _trace(file) if wish.window is not None else read_swf(file)
-    _check_mapped(trace.unmapped, wish)
+    unmapped = trace.unmapped if wish.nodes else (*trace.doubtful, *trace.unmapped)
+    _check_mapped(unmapped, wish)
     nodes = wish.nodes or trace.processors or 0
     if not nodes:
         raise BatchError(f"{file}: its header does not say how large the machine is; give --nodes")
@@ -385,9 +388,22 @@ def _from_file(wish: Wish) -> Workload:
         Settings(cost=INSTANT),
         starting=False,
         left_out=left_out,
-        unmapped=trace.unmapped,
+        unmapped=unmapped,
         began=trace.began,
     )
+
+
+def _named_swf(file: Path) -> bool:
+    return bool(set(SWF) & {suffix.lower() for suffix in file.suffixes})
+
+
+def _other(file: Path) -> str:
+    """What a file is that no name of a workload is given to."""
+    what = ""
+    if file.is_file():
+        with opened(file) as (_, begins):
+            what = foreign(begins)
+    return what or f"neither {FORMS}"
 
 
 def _trace(file: Path) -> Trace:

@@ -29,6 +29,7 @@ from pliant.model.limits import MOST_NODES
 from pliant.workloads.formats.elastisim_models import Application, Named
 from pliant.workloads.formats.elastisim_tasks import Miss, number_of, whole_of
 from pliant.workloads.formats.expression import evaluate
+from pliant.workloads.formats.foreign import foreign_json
 from pliant.workloads.formats.simgrid import Platform, Speeds, read_platform
 from pliant.workloads.job import SimJob
 from pliant.workloads.unmapped import Collected, Unmapped, listed
@@ -79,6 +80,8 @@ def read_elastisim(path: Path, speeds: Speeds = Speeds()) -> ElastiSim:  # noqa:
             platform_file = str(_find(path, str(data["platform_file"]), "platform"))
         file = _find(path, str(data["jobs_file"]), "job file")
         data = _read(file)
+    if what := foreign_json(data):
+        raise TraceError(f"{file}: {what}")
     entries = data.get("jobs") if isinstance(data, Mapping) else None
     if not isinstance(entries, list) or not entries:
         raise TraceError(f"{file}: there are no jobs; ElastiSim's job file has them in a list named jobs")
@@ -115,7 +118,7 @@ def named_files(path: Path) -> list[Path]:
 
 def _read(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:

@@ -5,8 +5,7 @@ Definition: Chapin et al., Benchmarks and Standards for the Evaluation of Parall
 
 from __future__ import annotations
 
-import gzip
-import zlib
+import re
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,8 @@ from msgspec import UNSET, UnsetType
 from pliant.model.errors import TraceError
 from pliant.model.jobs import Bounds, JobSpec
 from pliant.model.limits import LATEST_S, whole
+from pliant.workloads.formats.foreign import foreign
+from pliant.workloads.formats.opening import opened
 from pliant.workloads.job import SimJob
 from pliant.workloads.unmapped import Unmapped
 
@@ -63,9 +64,9 @@ class SwfJob(NamedTuple):
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """``header`` holds the ``; Key: value`` comments. Each job is in one of ``lines``. ``parts`` are the jobs, by their
-    numbers, of which other lines told parts, and ``alone`` those of which no line tells the whole: their parts are
-    among ``jobs``."""
+    """``header`` holds the ``; Key: value`` comments, of several with one key the first: the others are ``again``. Each
+    job is in one of ``lines``. ``parts`` are the jobs, by their numbers, of which other lines told parts, and ``alone``
+    those of which no line tells the whole: their parts are among ``jobs``."""
 
     source: str
     header: dict[str, str]
@@ -73,15 +74,22 @@ class Trace(msgspec.Struct, frozen=True):
     lines: Sequence[int] = ()
     parts: Sequence[float] = ()
     alone: Sequence[float] = ()
+    again: Mapping[str, Sequence[str]] = {}
 
     @property
     def processors(self) -> int | None:
         """The size of the machine by the header, if it says."""
-        for key in ("MaxProcs", "MaxNodes"):
-            words = self.header.get(key, "").split()
-            if words and (number := whole(words[0])):
-                return number
-        return None
+        return next((size for key in SIZES if (size := _count(self.header.get(key, "")))), None)
+
+    @property
+    def doubtful(self) -> tuple[Unmapped, ...]:
+        """What else the header says of the size of the machine, by the same key."""
+        key = next((key for key in SIZES if _count(self.header.get(key, ""))), "")
+        others = dict.fromkeys(each for each in self.again.get(key, ()) if _count(each) != self.processors)
+        if not others:
+            return ()
+        what = f"{key}: {', '.join(others)} of the header, which says {key}: {self.header[key]} before"
+        return (Unmapped(what, f"the machine has {self.processors:,} processors; --nodes says another size"),)
 
     @property
     def unmapped(self) -> tuple[Unmapped, ...]:
@@ -105,8 +113,9 @@ class Trace(msgspec.Struct, frozen=True):
         return float(number) if number else None
 
 
-BOM = "\xef\xbb\xbf"
-"""A UTF-8 byte order mark, as some editors write it, read as Latin-1."""
+SIZES = ("MaxProcs", "MaxNodes")
+"""Keys of the header that say how large the machine is: the first goes before the second."""
+_COUNT = re.compile(r"(\d{1,3}(?:,\d{3})+|\d+)(?![.,]?\d)")
 LEAST_FIELDS = 5
 """A line may end early, but without submission, run time and processors it describes no job."""
 
@@ -115,19 +124,18 @@ COMMON = {str(number): float(number) for number in range(-1, 1025)}
 """Most fields of most jobs are unknown or small: shared numbers halve the memory of a trace."""
 
 
+def _count(value: str) -> int | None:
+    """The number that a value of the header begins with, as in ``1,024 processors``."""
+    found = _COUNT.match(value)
+    return whole(found[1].replace(",", "")) if found else None
+
+
 def read_swf(path: Path) -> Trace:
-    """The trace in ``path``, plain or gzipped; TraceError names file and line of what is wrong."""
-    try:
-        with path.open("rb") as file:
-            zipped = file.read(2) == b"\x1f\x8b"
-        if zipped:
-            with gzip.open(path, "rt", encoding="latin-1") as lines:
-                return parse_swf(lines, str(path))
-        with path.open(encoding="latin-1") as lines:
-            return parse_swf(lines, str(path))
-    except (OSError, EOFError, zlib.error) as error:
-        why = (error.strerror if isinstance(error, OSError) else None) or error
-        raise TraceError(f"{path}: cannot be read: {why}") from None
+    """The trace in ``path``, plain or compressed; TraceError names file and line of what is wrong."""
+    with opened(path) as (lines, begins):
+        if what := foreign(begins, ".swf"):
+            raise TraceError(f"{path}: {what}")
+        return parse_swf(lines, str(path))
 
 
 def parse_swf(lines: Iterable[str], source: str) -> Trace:
@@ -138,18 +146,17 @@ def parse_swf(lines: Iterable[str], source: str) -> Trace:
     for other things too: where no line has the whole, they are jobs.
     """
     header: dict[str, str] = {}
+    again: dict[str, list[str]] = {}
     jobs: list[SwfJob] = []
     numbers = array("I")
     parts: dict[int, SwfJob] = {}
     latest = 0.0
     for at, line in enumerate(lines, 1):
-        words = line.removeprefix(BOM).split() if at == 1 else line.split()
+        words = line.split()
         if not words:
             continue
         if words[0].startswith(";"):
-            key, colon, value = line.strip().lstrip("; ").partition(":")
-            if colon:
-                header.setdefault(key.strip(), value.strip())
+            _note(line, header, again)
             continue
         if not LEAST_FIELDS <= len(words) <= len(SwfJob._fields):
             raise TraceError(
@@ -168,12 +175,19 @@ def parse_swf(lines: Iterable[str], source: str) -> Trace:
         jobs.append(job)
         numbers.append(at)
     if not parts:
-        return Trace(source, header, jobs, numbers)
+        return Trace(source, header, jobs, numbers, again=again)
     told = {job.number for job in jobs}
     alone = {at: part for at, part in parts.items() if part.number not in told}
     jobs, lines_of = _with(alone, dict(zip(numbers, jobs, strict=True)), source)
     left_out = [part.number for part in parts.values() if part.number in told]
-    return Trace(source, header, jobs, lines_of, left_out, [part.number for part in alone.values()])
+    return Trace(source, header, jobs, lines_of, left_out, [part.number for part in alone.values()], again)
+
+
+def _note(line: str, header: dict[str, str], again: dict[str, list[str]]) -> None:
+    """What a comment says as ``; Key: value``."""
+    key, colon, value = (each.strip() for each in line.strip().lstrip("; ").partition(":"))
+    if colon and header.setdefault(key, value) != value:
+        again.setdefault(key, []).append(value)
 
 
 def _can_be(job: SwfJob, latest: float) -> bool:

@@ -291,10 +291,32 @@ def test_the_tables_show_ratios_and_harm(monkeypatch: pytest.MonkeyPatch) -> Non
     for width in ("80", "120"):
         monkeypatch.setenv("COLUMNS", width)
         text = command("simulate", *words, "--seeds", "2", "--workers", "1")
-        assert "Ratios to easy at 0 %, with 95 % intervals" in " ".join(text.split())
-        assert "Ratios to easy at 0 %, by width, with 95 % intervals" in " ".join(text.split())
+        assert "Ratios to easy at 0 % (rigid jobs), with 95 % intervals" in " ".join(text.split())
+        assert "Ratios to easy at 0 % (rigid jobs), by width, with 95 % intervals" in " ".join(text.split())
         assert "…" not in text
         assert max(len(line.rstrip()) for line in text.splitlines()) <= int(width)
+
+
+LATER = "in % of the jobs: a job's turnaround is longer, by more than 60 s too."
+AT_0 = ["--malleable", "0,50", "--against", "easy@0"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (AT_0, f"Later than under easy at 0 % (rigid jobs), {LATER} Resizes take no time."),
+        ([*AT_0, "--cost", "start_s=2"], f"{LATER} What resizes and ends take holds for both: start_s=2, "),
+        (
+            ["--malleable", "50"],
+            f"Later than under easy, {LATER} There too not all jobs are rigid; for rigid",
+        ),
+        (["--malleable", "50"], "rigid ones: --malleable 0,... --against easy@0. Resizes take no time."),
+        ([], f"Later than under easy (rigid jobs), {LATER} Resizes take no time."),
+    ],
+)
+def test_the_tables_name_than_when_jobs_are_later(words: list[str], said: str) -> None:
+    text = command("simulate", *LUBLIN, "--policy", "easy,marginal", *words, "--workers", "1")
+    assert said in " ".join(text.split())
 
 
 # ---- as a function -------------------------------------------------------------------------------------------

@@ -172,7 +172,9 @@ def test_harm_by_hand() -> None:
     def outcome(by: dict[int, float], slowdown: float, broken: int) -> Outcome:
         return Outcome(4, 0.0, 0.0, 0.0, mean(by.values()), slowdown, 0.0, 0.0, 7, broken, 0.0, 0.0)
 
-    found = harm.compared(outcome(before, 4.0, 0), before, outcome(after, 3.0, 2), after)
+    costed = {1: 3570.0, 2: 177.0, 3: 100.0, 4: 1000.0}
+    found = harm.compared(outcome(before, 4.0, 0), before, outcome(after, 3.0, 2), after, costed)
+    assert (found.costed_1, found.costed_10, found.costed_worst_s) == (25.0, 25.0, 100.0)
     assert (found.jobs, found.later_1, found.later_10, found.worst_s) == (4, 50.0, 25.0, 100.0)
     assert (found.broken, found.promised) == (2, 7)
     assert (found.slowdown, found.most) == pytest.approx((-25.0, 2.0))
@@ -198,12 +200,17 @@ def test_on_the_trace_entitled_harms_nobody_and_the_others_do(tmp_path: Path) ->
             assert each.mean < 0.0
         elif case.policy in harm.POLICIES[1:]:
             assert each.later_10 > 0.0
+        if case.policy == traces.BASE:
+            assert (each.costed_1, each.costed_worst_s) == (0.0, 0.0)  # it is that
+        if not case.costly:
+            assert (each.costed_1, each.costed_worst_s) == (each.later_1, each.worst_s)
     with Folder(tmp_path / "out") as out:
         text = harm.write(out, [trace], results)
         out.readme(text)
         assert out.files == ["harm.csv", "harm.png", "harm.svg"]
     assert text.count("| entitled, ") == 6
-    assert "later by 1 %" in text
+    assert text.count("later than rigid EASY at no cost by 1 %") == 2
+    assert text.count("later than rigid EASY at that cost") == 1
 
 
 def fail(number: int) -> int:

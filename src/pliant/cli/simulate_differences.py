@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich import box
 from rich.console import Console
@@ -32,17 +32,27 @@ MANY = 20
 """Of more groups only those with the most jobs are shown."""
 
 
+class _About(NamedTuple):
+    """What the rows of a table are compared with, and by what groups they are told apart; empty if they are not."""
+
+    baseline: str
+    by: str
+
+
 def differences_tables(result: Mapping[str, Any], console: Console) -> list[Table]:
     """A table of all jobs, and one for each name by which they are told apart; none where nothing is compared."""
     differences: Sequence[Mapping[str, Any]] = result["differences"]
     if not differences:
         return []
-    tables = [_fitting(differences, ROOM, "", console)]
+    baseline = _baseline(result)
+    tables = [_fitting(differences, ROOM, _About(baseline, ""), console)]
+    tables[0].caption = _later(result)
+    tables[0].caption_justify = "left"
     groups: Sequence[Mapping[str, Any]] = result["groups"]
     for by in dict.fromkeys(row["by"] for row in groups):
         rows = [row for row in groups if row["by"] == by]
         shown = _largest(rows)
-        table = _fitting(shown, ROOM[1:], by, console)
+        table = _fitting(shown, ROOM[1:], _About(baseline, by), console)
         if len(shown) < len(rows):
             table.caption = f"The {MANY} with the most jobs; --json has all."
             table.caption_justify = "left"
@@ -51,15 +61,15 @@ def differences_tables(result: Mapping[str, Any], console: Console) -> list[Tabl
 
 
 def _fitting(
-    rows: Sequence[Mapping[str, Any]], room: Sequence[Sequence[str]], by: str, console: Console
+    rows: Sequence[Mapping[str, Any]], room: Sequence[Sequence[str]], about: _About, console: Console
 ) -> Table:
     """The first that the console has room for: numbers cut short would mislead."""
     wide = console.options.update(max_width=1000)
     for keys in room[:-1]:
-        table = _table(rows, keys, by)
+        table = _table(rows, keys, about)
         if Measurement.get(console, wide, table).maximum <= console.width:
             return table
-    return _table(rows, room[-1], by)
+    return _table(rows, room[-1], about)
 
 
 def _largest(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -70,9 +80,10 @@ def _largest(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [row for row in rows if row["group"] in kept]
 
 
-def _table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str], by: str) -> Table:
+def _table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str], about: _About) -> Table:
+    by = about.by
     table = Table(
-        title=Text(_title(rows, by), style="table.title"),
+        title=Text(_title(rows, about), style="table.title"),
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         padding=(0, 1, 0, 0),
@@ -88,30 +99,53 @@ def _table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str], by: str) -> T
     for row in rows:
         percent = row["malleable_percent"]
         share = "as is" if percent is None else f"{percent:g} %"
-        about = (share, row["policy"], row.get("group", "") or "-", f"{row['jobs']:,}")
-        cells = [cell for cell, (_, wanted) in zip(about, heads, strict=True) if wanted]
+        first = (share, row["policy"], row.get("group", "") or "-", f"{row['jobs']:,}")
+        cells = [cell for cell, (_, wanted) in zip(first, heads, strict=True) if wanted]
         cells += [_ratio(row[key]) for key in keys]
         cells += [_share(row["later_1_percent"]), _share(row["later_10_percent"]), _time(row["worst_s"])]
         table.add_row(*map(Text, cells))
-    if not by:
-        table.caption = (
-            f"Later, in % of the jobs: a job's turnaround is longer, by more than {LATER_S:g} s too."
-        )
-        table.caption_justify = "left"
     return table
 
 
-def _title(rows: Sequence[Mapping[str, Any]], by: str) -> str:
+def _baseline(result: Mapping[str, Any]) -> str:
+    """With what the rows are compared."""
+    rows = result["differences"]
+    policies = {row["against"]["policy"] for row in rows}
+    at = {row["against"]["malleable_percent"] for row in rows}
+    share = f" at {max(at) or 0:g} %" if len(at) == 1 and any(_moved(row) for row in rows) else ""
+    rigid = " (rigid jobs)" if _is_rigid(result) else ""
+    return (policies.pop() if len(policies) == 1 else "each policy's own") + share + rigid
+
+
+def _is_rigid(result: Mapping[str, Any]) -> bool:
+    """Whether all jobs are rigid in what the rows are compared with."""
+    rows = result["differences"]
+    beside = {(row["against"]["policy"], row["against"]["malleable_percent"]) for row in rows}
+    runs = [run for run in result["runs"] if (run["policy"], run["malleable_percent"]) in beside]
+    return all(run["classes"].keys() == {"rigid"} for run in runs)
+
+
+def _later(result: Mapping[str, Any]) -> str:
+    """Than when jobs are later, and what both have in common."""
+    first = result["differences"][0]["against"]
+    text = (
+        f"Later than under {_baseline(result)}, in % of the jobs: a job's turnaround is longer, by more than "
+        f"{LATER_S:g} s too."
+    )
+    if first["malleable_percent"] is not None and not _is_rigid(result):
+        text += f" There too not all jobs are rigid; for rigid ones: --malleable 0,... --against {first['policy']}@0."
+    taken = ", ".join(f"{name}={seconds:g}" for name, seconds in result["cost"].items() if seconds)
+    return text + (
+        f" What resizes and ends take holds for both: {taken}." if taken else " Resizes take no time."
+    )
+
+
+def _title(rows: Sequence[Mapping[str, Any]], about: _About) -> str:
     """What is compared with what."""
     policies = {row["policy"] for row in rows}
-    others = {row["against"]["policy"] for row in rows}
-    at = {row["against"]["malleable_percent"] for row in rows}
-    share = f" at {at.pop() or 0:g} %" if len(at) == 1 and any(_moved(row) for row in rows) else ""
-    other = others.pop() if len(others) == 1 else "each policy's own"
     what = f"Ratios of {policies.pop()} to " if len(policies) == 1 else "Ratios to "
-    what += other + share
     interval = ", with 95 % intervals" if any(row["pairs"] > 1 for row in rows) else ""
-    return what + (f", by {by}" if by else "") + interval
+    return what + about.baseline + (f", by {about.by}" if about.by else "") + interval
 
 
 def _moved(row: Mapping[str, Any]) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from pliant.files.policy import PolicySpec
 from pliant.history.turnarounds import Turnarounds
 from pliant.sim.instant import Instant
@@ -65,7 +67,7 @@ class Cell(NamedTuple):
     which jobs were left out, and ``doubt``: why its figures are doubtful, for people. Of each
     job that counts, in order of submission, ``times`` has turnaround and wait and ``groups`` the name of its group, for
     each of the names by which they are told apart. ``drawn``: another ``seed`` has other jobs. The jobs that count
-    were submitted from ``begin_s`` to ``end_s``."""
+    were submitted from ``begin_s`` to ``end_s``. ``cost`` are the coefficients of what resizes take."""
 
     row: int
     run: int
@@ -83,6 +85,7 @@ class Cell(NamedTuple):
     seed: int
     begin_s: float
     end_s: float
+    cost: dict[str, float]
 
 
 def one(  # noqa: PLR0913, PLR0917 -- a task has its arguments in order
@@ -124,4 +127,5 @@ def cell(  # noqa: PLR0913, PLR0917 -- what there is of a simulation
         wish.seed + wish.run,
         min(spec.submit_s for spec in specs),
         max(spec.submit_s for spec in specs),
+        msgspec.structs.asdict(load.settings.cost),
     )

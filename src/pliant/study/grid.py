@@ -156,6 +156,7 @@ def told(grid: Grid, cells: Sequence[Cell]) -> dict[str, Any]:
         "nodes": cells[0].nodes,
         "policy": ", ".join(dict.fromkeys(row["policy"] for row in rows)),
         "seed": grid.wish.seed,
+        "cost": cells[0].cost,
         "window": None if window is None else window.text,
         "windows": grid.windows,
         "rows": rows,

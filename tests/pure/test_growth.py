@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl, Downey
@@ -26,6 +27,7 @@ class Running:
     spec: JobSpec
     size: int
     left_s: float
+    fraction: float = 0.0
 
     @property
     def bounds(self) -> Bounds:
@@ -72,9 +74,10 @@ def running(draw: st.DrawFn, number: int) -> Running:
         nodes=bounds,
         job_class=JobClass.MALLEABLE,
         walltime_s=100.0,
+        unestimated=draw(st.sampled_from([True, UNSET])),
         model=draw(MODELS),
     )
-    return Running(number, spec, size, draw(st.floats(0.0, 1e5)))
+    return Running(number, spec, size, draw(st.floats(0.0, 1e5)), draw(st.sampled_from([0.0, 0.0, 0.5])))
 
 
 @st.composite
@@ -102,6 +105,15 @@ def test_many_steps_at_once_are_the_same_steps(
     assert _grown(0, *given, payback) == one_by_one
     assert _grown(4, *given, payback) == one_by_one
     assert sum(each.size - takers[each.job - 1].size for each in one_by_one) <= free
+    for each in one_by_one:
+        assert each.reason.figures == known(takers[each.job - 1])
+
+
+def known(job: Running) -> dict[str, float]:
+    """What anybody knows of how long it still takes."""
+    if job.spec.model is None and not job.fraction:
+        return {} if job.spec.unestimated is True else {"estimated_s": job.left_s}
+    return {"remaining_s": job.left_s}
 
 
 def test_what_rounding_seems_to_save_is_no_gain() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from driving import Driven
@@ -18,7 +19,7 @@ from pliant.model.batch import read_batch
 from pliant.model.errors import BatchError, PolicyError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
-from pliant.model.speedup import Table
+from pliant.model.speedup import Amdahl, Table
 from pliant.plan.cost import ResizeCost
 from pliant.policy.conservative import Conservative
 from pliant.policy.easy import Easy
@@ -294,3 +295,26 @@ def test_what_the_registry_refuses() -> None:
         if not has_start_rule(kind):
             with pytest.raises(PolicyError, match="has no start rule"):
                 make(name, "min")
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+@pytest.mark.parametrize(
+    ("said", "figures"),
+    [
+        ({"unestimated": True}, set()),
+        ({"walltime_s": 500.0}, {"estimated_s"}),
+        ({"model": Amdahl(400.0)}, {"remaining_s"}),
+    ],
+)
+def test_a_reason_to_grow_tells_how_long_a_job_takes_as_far_as_anybody_knows(
+    name: str, said: dict[str, Any], figures: set[str]
+) -> None:
+    spec = JobSpec(name="a", nodes=Bounds(1, 8, preferred=2), job_class=JobClass.MALLEABLE, **said)
+    records = records_of([SimJob(spec, None if "model" in said else 200.0)], make(name), nodes=8)
+    grown = [
+        each.reason.figures
+        for each in records
+        if isinstance(each, r.ResizeOffered) and each.reason.code in ("idle_nodes", "best_use")
+    ]
+    told = [set(each) & {"estimated_s", "remaining_s"} for each in grown]
+    assert all(each == figures for each in told if name != "equipartition")  # whose reason is its share

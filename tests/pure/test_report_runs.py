@@ -211,6 +211,14 @@ def test_words() -> None:
     )
     assert why(Reason("shrink_for_head", 7, {"wait_saved_s": float("inf")}), name) == "job7 could then start"
     assert why(Reason("my_own_rule", 3), name) == "my own rule (for job3)"
+    idle = "nobody was waiting for the free nodes"
+    assert why(Reason("idle_nodes"), name) == idle
+    assert why(Reason("idle_nodes", 0, {"remaining_s": 20.0}), name) == f"{idle}, and it had 20.0 s to go"
+    estimated = why(Reason("best_use", 0, {"estimated_s": 3600.0}), name)
+    assert (
+        estimated
+        == "nobody could make better use of the free nodes, and by its estimate it had 1 h 00 min to go"
+    )
     for code in ("fits", "backfilled", "idle_nodes", "ordered", "wanted"):
         assert "_" not in why(Reason(code), name)
     assert [seconds(t) for t in (0, 0.0301, 0.9996, 4.266, 62.04, 567.1, 1980, 3780, 400000)] == [

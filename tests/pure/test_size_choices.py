@@ -39,7 +39,9 @@ def jobs_(draw: st.DrawFn, number: int = 1) -> Any:
     )
     left = draw(st.sampled_from([0.0, 1.0, 5.0, 50.0]))
     size = draw(st.sampled_from(sizes))
-    return SimpleNamespace(id=number, spec=spec, bounds=bounds, size=size, remaining_s=lambda _now: left)
+    return SimpleNamespace(
+        id=number, spec=spec, bounds=bounds, size=size, remaining_s=lambda _now: left, fraction=0.0
+    )
 
 
 def stepwise(job: Any, size: int, now: float, reservation: Reservation) -> int:

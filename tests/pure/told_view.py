@@ -36,6 +36,11 @@ class ToldJob:
         self.wish = msgspec.convert(event["wish"], Wish | None)
         self.told_at, self.told_s = now, event["remaining_s"]
 
+    @property
+    def fraction(self) -> float:
+        """What jobs report themselves is not told."""
+        return 0.0
+
     def remaining_s(self, now: float) -> float:
         assert self.told_s is not None
         return max(0.0, self.told_s - (now - self.told_at))

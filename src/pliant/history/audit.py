@@ -497,7 +497,9 @@ class Audit:
 
     def _granted(self, record: r.NodesGranted) -> None:
         nodes = list(record.nodes)
-        if not nodes or any(self.use.get(node, LOST) != LOST for node in nodes):
+        if not nodes and record.until is None:
+            raise AuditError(f"neither nodes are handed over nor their end is told: {record}")
+        if any(self.use.get(node, LOST) != LOST for node in nodes):
             raise AuditError(f"nodes are handed over that are there already: {record}")
         if any(each and len(each) != len(nodes) for each in (record.names, record.slots)):
             raise AuditError(f"each of the nodes has a name and slots, or none has: {record}")

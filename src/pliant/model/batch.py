@@ -13,7 +13,7 @@ from msgspec import UNSET
 from pliant.model.arrays import INDEX, Array, Elements, read_elements
 from pliant.model.errors import BatchError
 from pliant.model.flavours import named
-from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.model.jobs import NO_ESTIMATE_S, Bounds, JobClass, JobSpec
 from pliant.model.keys import amount_of, count_of, cut, flag_of, known, seconds_of, table_of, text_of, time_of
 from pliant.model.kinds import JobKind
 from pliant.model.limits import BATCH_JOBS, LATEST_S, LIVE_SLOTS, MOST_NODES, name_problem, whole
@@ -143,7 +143,7 @@ def _job(data: Mapping[str, Any], number: int, source: str, cluster: ClusterSpec
             raise BatchError(f"{where}: phases: a {job_class} job has none; write class = 'evolving'")
         model = _phases(data["phases"], whole, bounds, where)
     walltime = time_of(
-        data, "walltime", where, model.time(bounds.preferred) * 1.5 + START_S if model else 3600.0
+        data, "walltime", where, model.time(bounds.preferred) * 1.5 + START_S if model else NO_ESTIMATE_S
     )
     if walltime <= 0:
         raise BatchError(f"{where}: walltime: it must be above 0 seconds")

@@ -14,6 +14,9 @@ from pliant.model.flavours import named, way_of
 from pliant.model.kinds import KINDS, JobKind
 from pliant.model.speedup import Model
 
+NO_ESTIMATE_S = 3600.0
+"""A job is taken to need so long if its user says nothing of it."""
+
 
 class JobClass(StrEnum):
     """Feitelson and Rudolph's classes: who chooses the size, and when."""
@@ -180,7 +183,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     command: tuple[str, ...] = ()
     cwd: str = ""
     env: Mapping[str, str] = {}
-    walltime_s: float = 3600.0
+    walltime_s: float = NO_ESTIMATE_S
     kill: bool = False
     model: Model | None = None
     verify: tuple[str, ...] = ()

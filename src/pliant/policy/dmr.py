@@ -17,6 +17,7 @@ from pliant.policy.backlog import LONG_S, NONE_S, Rest, named
 from pliant.policy.easy import easy_pass, measure_of
 from pliant.policy.fcfs import least_size, start_size
 from pliant.policy.order import OtherQueue
+from pliant.policy.resizing import left_figures
 from pliant.policy.view import ClusterView, Decision, JobView, Reason, Resize, Start
 
 TO_PREFERRED = Reason("to_preferred")
@@ -168,4 +169,4 @@ def _grow(view: ClusterView, asking: Iterable[JobView], free: int) -> list[Decis
 
 
 def _idle(view: ClusterView, job: JobView) -> Reason:
-    return Reason("idle_nodes", figures={"remaining_s": job.remaining_s(view.now)})
+    return Reason("idle_nodes", figures=left_figures(job, job.remaining_s(view.now)))

@@ -21,7 +21,7 @@ from pliant.policy.fcfs import FITS
 from pliant.policy.given import Head, Nodes, after, anything, promising, quickest, shrink_s
 from pliant.policy.ladder import LEAST_S, Entry, Ladder, put_back
 from pliant.policy.moves import MARGIN, move
-from pliant.policy.resizing import up
+from pliant.policy.resizing import left_figures, up
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Resize, Start
 
 DEPTH = 100
@@ -476,8 +476,8 @@ class _Pass:
         for number, ladder in self._able.items():
             size = sizes.get(number, ladder.size)
             if size > ladder.size:
-                left = {"remaining_s": ladder.present}
-                decisions.append(Resize(number, size, Reason("best_use", figures=left)))
+                figures = left_figures(ladder.job, ladder.present)
+                decisions.append(Resize(number, size, Reason("best_use", figures=figures)))
             elif size < ladder.size:
                 other = self._served[number]
                 code = "shrink_for_better_use" if other.size else "shrink_for_waiting"

@@ -82,10 +82,18 @@ def grow(
     growth = _Growth(view, jobs, ceiling, payback)
     sizes = growth.hand_out(free)
     return [
-        Resize(job.id, sizes[job.id], Reason("idle_nodes", figures={"remaining_s": growth.left_s(job)}))
+        Resize(job.id, sizes[job.id], Reason("idle_nodes", figures=left_figures(job, growth.left_s(job))))
         for job in jobs
         if job.id in sizes
     ]
+
+
+def left_figures(job: JobView, left_s: float) -> dict[str, float]:
+    """What a reason tells of the ``left_s`` that ``job`` still takes: whether that is known, or by the user's estimate
+    alone; nothing if nobody has estimated it."""
+    if job.spec.model is not None or job.fraction > 0.0:
+        return {"remaining_s": left_s}
+    return {} if job.spec.unestimated is True else {"estimated_s": left_s}
 
 
 class _Growth:

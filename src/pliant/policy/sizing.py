@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from pliant.policy.resizing import Limit, largest, pays, preferred, smallest
+from pliant.policy.resizing import Limit, largest, left_figures, pays, preferred, smallest
 from pliant.policy.view import ClusterView, JobView, Reason, Resize
 
 
@@ -111,7 +111,7 @@ def _may_pay(view: ClusterView, job: JobView, payback: float) -> bool:
 
 
 def _idle(view: ClusterView, job: JobView) -> Reason:
-    return Reason("idle_nodes", figures={"remaining_s": job.remaining_s(view.now)})
+    return Reason("idle_nodes", figures=left_figures(job, job.remaining_s(view.now)))
 
 
 def _above_min(job: JobView, size: int) -> float:

@@ -130,6 +130,10 @@ class JobView(Protocol):
         """What it has asked for itself and would still have: it is granted when the policy has decided, from what is
         free while no job waits. A policy may do more for it."""
 
+    @property
+    def fraction(self) -> float:
+        """The share of its work that it has reported as done, 0 to 1; 0 if it reports nothing."""
+
     def remaining_s(self, now: float) -> float:
         """Seconds to its end at its present size: from progress, else the model, else the estimate."""
 

@@ -47,15 +47,23 @@ def why(reason: Reason, name_of: Callable[[int], str]) -> str:
         return f"{name_of(reason.for_job)} {waiting}could make better use of the nodes"
     if reason.code == "shrink_for_agreement":
         return f"{name_of(reason.for_job)} waits for the nodes that this frees"
-    if reason.code in ("idle_nodes", "best_use") and "remaining_s" in reason.figures:
-        left = seconds(reason.figures["remaining_s"])
-        return f"{SENTENCES[reason.code]}, and it had {left} to go"
+    if reason.code in ("idle_nodes", "best_use"):
+        return SENTENCES[reason.code] + _left(reason.figures)
     known = SENTENCES.get(reason.code)
     if known is not None:
         return known
     # A policy of the user's own: its code is all there is to say.
     text = plain(reason.code.replace("_", " "))
     return f"{text} (for {name_of(reason.for_job)})" if reason.for_job else text
+
+
+def _left(figures: Mapping[str, float]) -> str:
+    """How long the job still took, as far as anybody knew."""
+    if "remaining_s" in figures:
+        return f", and it had {seconds(figures['remaining_s'])} to go"
+    if "estimated_s" in figures:
+        return f", and by its estimate it had {seconds(figures['estimated_s'])} to go"
+    return ""
 
 
 def cause(error: str, exit_code: int | None = None) -> str:

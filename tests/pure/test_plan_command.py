@@ -207,6 +207,9 @@ def test_the_tree_as_a_picture_has_each_group_and_step(tmp_path: Path) -> None:
     assert "group 5: 3, by group 0 rank 1" in words
     assert "sources: 2 processes" in words
     assert {f"n{node}" for node in range(10)} <= set(words)
+    assert words.count("n0") == 2, (
+        "what ran on n0 and what is started there: the name of each row is at the row"
+    )
     assert "step 3, 426 ms" in words
     before = file.read_bytes()
     command("plan", "spawn", *TABLE_2, "--draw", str(file), "--predict")

@@ -262,16 +262,12 @@ def _axes(rows: float, names: Sequence[str]) -> tuple[Any, Any, float]:
 
 
 def _lay_rows(axes: Any, lanes: Sequence[Lane], names: Sequence[str], inches: float) -> None:
-    """A name at each node's rows, and a ground that shows where they are."""
-    ticks: list[float] = []
-    shown: list[str] = []
-    for name, here in groupby(zip(lanes, names, strict=True), key=lambda pair: pair[1]):
-        tops = [lane.top for lane, _ in here]
-        ticks.append((tops[0] + tops[-1] + LANE) / 2)
-        shown.append(name)
+    """A name at each row, and a ground that shows which rows are of one node."""
+    for _, here in groupby(lanes, key=lambda lane: lane.node):
+        tops = [lane.top for lane in here]
         axes.broken_barh(
             [(0, inches)], (tops[0], tops[-1] + LANE - tops[0]), facecolor=IDLE, linewidth=0, zorder=-1
         )
-    axes.set_yticks(ticks, shown, fontsize=FONT, color=INK)
+    axes.set_yticks([lane.top + LANE / 2 for lane in lanes], names, fontsize=FONT, color=INK)
     for label in axes.get_yticklabels():
         label.set_parse_math(False)

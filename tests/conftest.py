@@ -4,7 +4,10 @@ that starts the tests in the background has them, and what they start, ignore SI
 
 import os
 import signal
+from collections.abc import Iterator
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -17,3 +20,21 @@ settings.register_profile(
     max_examples=int(os.environ.get("PLIANT_EXAMPLES", "60")),
 )
 settings.load_profile("pliant")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _figures_can_be_read() -> Iterator[None]:
+    """Whatever a study leaves in a test can be read: no text of its figures is cut off or upon other text."""
+    from pliant.reproduce.folder import Folder
+
+    kept = Folder.figure
+
+    def checked(self: Folder, name: str, figure: Any) -> None:
+        from pictures import faults
+
+        assert faults(figure) == [], name
+        kept(self, name, figure)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Folder, "figure", checked)
+        yield

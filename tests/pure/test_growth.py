@@ -74,7 +74,7 @@ def running(draw: st.DrawFn, number: int) -> Running:
         nodes=bounds,
         job_class=JobClass.MALLEABLE,
         walltime_s=100.0,
-        unestimated=draw(st.sampled_from([True, UNSET])),
+        unestimated=draw(st.booleans()) or UNSET,
         model=draw(MODELS),
     )
     return Running(number, spec, size, draw(st.floats(0.0, 1e5)), draw(st.sampled_from([0.0, 0.0, 0.5])))

@@ -78,32 +78,32 @@ def _by_shape(rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]
 
 def _scaling(folder: Folder, rows: Sequence[dict[str, Any]]) -> None:
     found = _by_shape(rows)
-    made, (axes,) = charts.figure(1, wide=7.4, high=4.4)
+    made, (axes,) = charts.figure(1, high=4.2)
     series = [
         charts.Series(label, (), [each[i]["speedup"] for each in found.values()], look=i)
         for i, label in enumerate(SHAPES, 1)
     ]
     charts.bars(axes, list(found), series)
     axes.set_ylabel("speed, of the bare kernel's on one core")
-    charts.legend(made, axes, 3)
+    charts.legend(made, axes)
     folder.figure(FIGURES[0], made)
 
 
 def _resizes(folder: Folder, rows: Sequence[dict[str, Any]]) -> None:
-    made, (axes,) = charts.figure(1, wide=8.4, high=4.4)
+    made, (axes,) = charts.figure(1, high=4.2)
     groups = [f"{row['kind']} by {row['nodes']}" for row in rows]
     charts.bars(
         axes, groups,
         [charts.Series(name[:-2], (), [row[name] for row in rows], look=i) for i, name in enumerate(PHASES)],
     )  # fmt: skip
     axes.set_ylabel("seconds")
-    charts.legend(made, axes, 5)
+    charts.legend(made, axes)
     folder.figure(FIGURES[1], made)
 
 
 def _offers(folder: Folder, run: Run) -> None:
     jobs = run.metrics.jobs
-    made, (axes,) = charts.figure(1, wide=8.4, high=4.0)
+    made, (axes,) = charts.figure(1, high=4.0)
     charts.bars(
         axes, [job.name for job in jobs],
         [
@@ -111,7 +111,7 @@ def _offers(folder: Folder, run: Run) -> None:
             for i, (kind, word) in enumerate(((EXPAND, "grow"), (SHRINK, "shrink")))
         ],
     )  # fmt: skip
-    charts.legend(made, axes, 2)
+    charts.legend(made, axes)
     folder.figure(FIGURES[2], made)
     folder.table(
         FIGURES[2],

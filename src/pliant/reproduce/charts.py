@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pliant.charts.palette import ink_on
 
@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#aa3377", "#66aabb", "#997700", "#332288", "#888888")
 MARKERS = "osD^vPXh"
 DASHES = ("-", "--", "-.", ":")
+HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "||||", "oooo")
+"""Of bars: no two of them differ by their hue alone."""
+WIDE = 6.6
+"""Inches of every figure: its letters can be read where it is 400 pixels wide."""
+FONT = 9
 
 
 class Series(NamedTuple):
@@ -31,14 +36,15 @@ class Series(NamedTuple):
     look: int = 0
 
 
-def figure(columns: int, rows: int = 1, *, wide: float = 5.2, high: float = 3.9) -> tuple[Figure, list[Axes]]:
-    """An empty figure with its axes, row by row."""
+def figure(panels: int, *, across: int = 1, high: float = 3.4) -> tuple[Figure, list[Axes]]:
+    """An empty figure with its axes, row by row: ``across`` beside one another, each ``high`` inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    made = Figure(figsize=(wide * columns, high * rows), layout="constrained")
+    rows = -(-panels // across)
+    made = Figure(figsize=(WIDE, high * rows), layout="constrained")
     FigureCanvasAgg(made)
-    axes = made.subplots(rows, columns, squeeze=False)
+    axes = made.subplots(rows, across, squeeze=False)
     return made, list(axes.flat)
 
 
@@ -72,26 +78,43 @@ def lines(
 
 
 def bars(axes: Axes, groups: Sequence[str], series: Sequence[Series], tops: Sequence[Series] = ()) -> None:
-    """Bars side by side in ``groups``; ``tops`` are stacked upon them, lighter and hatched."""
+    """Bars side by side in ``groups``; ``tops`` are stacked upon them, lighter."""
     width = 0.8 / len(series)
     for i, each in enumerate(series):
         at = [x + (i - (len(series) - 1) / 2) * width for x in range(len(groups))]
-        colour = COLOURS[each.look % len(COLOURS)]
-        axes.bar(at, each.y, width * 0.92, color=colour, label=each.label)
+        look: dict[str, Any] = {
+            "color": COLOURS[each.look % len(COLOURS)],
+            "hatch": HATCHES[each.look % len(HATCHES)],
+            "edgecolor": "white",
+            "linewidth": 0,
+        }
+        axes.bar(at, each.y, width * 0.92, label=each.label, **look)
         if tops:
-            axes.bar(
-                at, tops[i].y, width * 0.92, bottom=list(each.y), color=colour, alpha=0.45, hatch="////",
-                edgecolor="white", linewidth=0,
-            )  # fmt: skip
+            axes.bar(at, tops[i].y, width * 0.92, bottom=list(each.y), alpha=0.45, **look)
     axes.set_xticks(range(len(groups)), groups)
     axes.grid(visible=True, axis="y", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def legend(made: Figure, axes: Axes, columns: int = 4) -> None:
-    """One legend for all axes, below them."""
+def legend(made: Figure, axes: Axes, *, within: bool = False) -> None:
+    """What the looks of ``axes`` mean, in as many columns as the figure has room for: below all axes, or, ``within``
+    them, below these."""
     handles, labels = axes.get_legend_handles_labels()
-    made.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=8.5)
+    place: dict[str, Any] = {"loc": "outside lower center"}
+    if within:
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22)}
+    for rows in range(1, len(labels) + 1):
+        shown = (axes if within else made).legend(
+            handles, labels, ncols=-(-len(labels) // rows), frameon=False, fontsize=FONT, **place
+        )
+        if shown.get_window_extent().width <= made.bbox.width:
+            return
+        shown.remove()
+
+
+def title(made: Figure, text: str) -> None:
+    """What all axes show, in as many lines as it needs."""
+    made.suptitle(text, fontsize=FONT + 1.5, wrap=True)
 
 
 def heat(
@@ -107,4 +130,6 @@ def heat(
         for j, value in enumerate(row):
             red, green, blue, _ = shown.cmap((value + limit) / (2 * limit))
             ground = f"#{int(red * 255):02x}{int(green * 255):02x}{int(blue * 255):02x}"
-            axes.text(j, i, f"{value:+.0f}", ha="center", va="center", fontsize=7.5, color=ink_on(ground))
+            axes.text(
+                j, i, f"{round(value):+d}", ha="center", va="center", fontsize=FONT - 1, color=ink_on(ground)
+            )

@@ -151,7 +151,7 @@ def _resizes(folder: Folder, found: Measured) -> str:
 
 
 def _draw_resizes(folder: Folder, rows: Sequence[Figures]) -> None:
-    made, axes = charts.figure(2, wide=4.8, high=0.9 + 0.45 * len(rows))
+    made, axes = charts.figure(2, high=1.0 + 0.3 * len(rows))
     labels, places = [f"{row['before']} to {row['after']}" for row in rows], range(len(rows))
     for look, (ax, name) in enumerate(zip(axes, ("scheduling_s", "resize_s"), strict=True)):
         ax.barh(places, [row[name] for row in rows], 0.7, color=charts.COLOURS[look], label="mean")
@@ -164,8 +164,8 @@ def _draw_resizes(folder: Folder, rows: Sequence[Figures]) -> None:
         ax.set_xlabel(f"{'scheduling' if look == 0 else 'resize'}, s")
         ax.grid(visible=True, axis="x", alpha=0.3)
         ax.spines[["top", "right"]].set_visible(False)
-    axes[0].set_ylabel("nodes")
-    axes[1].legend(frameon=False, fontsize=8.5)
+        ax.set_ylabel("nodes")
+    charts.legend(made, axes[0])
     folder.figure(FIGURES[0], made)
 
 
@@ -301,7 +301,7 @@ def _came(runs: Sequence[WayRun]) -> list[str]:
 
 
 def _draw_actions(folder: Folder, ours: dict[tuple[str, str], Statistic]) -> None:
-    made, (axes,) = charts.figure(1, wide=7.4, high=4.2)
+    made, (axes,) = charts.figure(1, high=4.2)
     for look, way in enumerate(FLEXIBLE):
         for x, action in enumerate(ACTIONS):
             for side, each, face in ((-0.09, ours[action, way], None), (0.09, TABLE2[action, way], "white")):
@@ -458,7 +458,7 @@ def _tails(runs: Sequence[WayRun]) -> list[str]:
 
 
 def _draw_measures(folder: Folder, used: dict[str, Spread], gained: dict[tuple[str, str], Spread]) -> None:
-    made, axes = charts.figure(2, wide=5.2, high=4.0)
+    made, axes = charts.figure(2, high=3.6)
     for ax, groups, ours, theirs in (
         (axes[0], [NAMES[way] for way in WAYS], list(used.values()), [UTILISATION[way] for way in WAYS]),
         (
@@ -481,8 +481,7 @@ def _draw_measures(folder: Folder, used: dict[str, Spread], gained: dict[tuple[s
         ax.axhline(0.0, color="#444444", linewidth=0.9)
     axes[0].set_ylabel("utilisation, %")
     axes[1].set_ylabel("gain against fixed jobs, %")
-    axes[1].tick_params(axis="x", labelsize=7, rotation=40)
-    charts.legend(made, axes[0], 2)
+    charts.legend(made, axes[0])
     folder.figure(FIGURES[2], made)
 
 

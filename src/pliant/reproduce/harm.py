@@ -246,7 +246,7 @@ def _table(trace: Trace, by: dict[Case, Harm], *, costly: bool) -> list[str]:
 
 
 def _curve(folder: Folder, found: Sequence[Trace], by: dict[Case, Harm]) -> None:
-    made, axes = charts.figure(len(found))
+    made, axes = charts.figure(len(found), high=3.8)
     for ax, trace in zip(axes, found, strict=True):
         harms = {
             policy: [by[Case(trace, policy, share, costly=False)] for share in SHARES]
@@ -261,6 +261,6 @@ def _curve(folder: Folder, found: Sequence[Trace], by: dict[Case, Harm]) -> None
         )
         ax.set_title(trace.name)
         ax.set_xlabel("jobs later than under rigid EASY at no cost, %")
-    axes[0].set_ylabel("change of the mean turnaround, %")
+    made.supylabel("change of the mean turnaround, %", fontsize=charts.FONT + 1)
     charts.legend(made, axes[0])
     folder.figure("harm", made)

@@ -125,7 +125,7 @@ def _large(costs: LaunchCosts, window: int) -> dict[str, list[tuple[int, LaunchP
 
 def _measured(folder: Folder, told: Sequence[Compared]) -> None:
     delays = sorted({each.point.delay_s for each in told})
-    made, axes = charts.figure(len(delays), wide=5.6, high=4.2)
+    made, axes = charts.figure(len(delays))
     for delay, place in zip(delays, axes, strict=True):
         series, stars = [], {}
         for look, degree in enumerate(sorted({each.point.degree for each in told})):
@@ -144,12 +144,12 @@ def _measured(folder: Folder, told: Sequence[Compared]) -> None:
         place.set_xlabel("nodes")
         place.set_ylabel("seconds until the program runs on all")
         place.set_ylim(bottom=0)
-    charts.legend(made, axes[0], 3)
+    charts.legend(made, axes[0])
     folder.figure(FIGURES[0], made)
 
 
 def _model(folder: Folder, large: dict[str, list[tuple[int, LaunchPhases]]]) -> None:
-    made, (left, right) = charts.figure(2, wide=5.6, high=4.2)
+    made, (left, right) = charts.figure(2)
     for place, phase in ((left, "started"), (right, "contacts")):
         series = [
             charts.Series(
@@ -163,7 +163,7 @@ def _model(folder: Folder, large: dict[str, list[tuple[int, LaunchPhases]]]) -> 
         place.set_xlabel("nodes")
     left.set_ylabel("seconds until the program runs on all")
     right.set_ylabel("seconds until all know how all are reached")
-    charts.legend(made, left, 4)
+    charts.legend(made, left)
     folder.figure(FIGURES[1], made)
 
 

@@ -142,7 +142,7 @@ UTILISATION = Figure(FIGURES[2], "node utilisation, %", "utilisation", 100.0)
 
 
 def _over_shares(folder: Folder, runs: Runs, of: Figure) -> None:
-    made, (axes,) = charts.figure(1, wide=7.4, high=4.8)
+    made, (axes,) = charts.figure(1, high=4.6)
     found = {
         each.label: [runs.figure(each.label, percent, of.value) for percent in runs.percentages]
         for each in ALGORITHMS
@@ -166,7 +166,7 @@ def _over_shares(folder: Folder, runs: Runs, of: Figure) -> None:
     axes.set_xlabel("malleable (moldable) jobs, %")
     axes.set_ylabel(of.title)
     axes.set_title("mean of the batches with 95 % intervals; stars: the article", fontsize=9)
-    charts.legend(made, axes, 3)
+    charts.legend(made, axes)
     folder.figure(of.name, made)
     folder.table(
         of.name,
@@ -184,7 +184,7 @@ def _orders(folder: Folder, runs: Runs) -> None:
     shares = [percent for percent in runs.percentages if percent]
     labels = [each.label for each in ALGORITHMS if each.policy.name in ("malleable", "marginal")]
     rows = []
-    made, pair = charts.figure(2)
+    made, pair = charts.figure(2, high=3.2)
     for axes, what, value, column in (
         (pair[0], "shrink orders", lambda o: o.shrinks_per_malleable, 0),
         (pair[1], "grow orders", lambda o: o.expands_per_malleable, 1),
@@ -205,7 +205,7 @@ def _orders(folder: Folder, runs: Runs) -> None:
         axes.set_title(f"{what} per malleable job", fontsize=10)
         axes.set_xlabel("malleable jobs, %")
         axes.set_ylim(bottom=0)
-    charts.legend(made, pair[0], 3)
+    charts.legend(made, pair[0])
     folder.figure(FIGURES[0], made)
     folder.table(
         FIGURES[0],
@@ -216,7 +216,7 @@ def _orders(folder: Folder, runs: Runs) -> None:
 
 def _turnaround(folder: Folder, runs: Runs) -> None:
     """Figure 11: waiting and computing."""
-    made, (axes,) = charts.figure(1, wide=9.0, high=4.8)
+    made, (axes,) = charts.figure(1, high=4.2)
     waits, computes, rows = [], [], []
     for each in ALGORITHMS:
         wait = [runs.figure(each.label, p, lambda o: o.wait_mean_s) for p in runs.percentages]
@@ -241,8 +241,8 @@ def _turnaround(folder: Folder, runs: Runs) -> None:
             )
     charts.bars(axes, [f"{p} %" for p in runs.percentages], computes, waits)
     axes.set_xlabel("malleable (moldable) jobs")
-    axes.set_ylabel("mean turnaround, s: run (full) and wait (hatched)")
-    charts.legend(made, axes, 6)
+    axes.set_ylabel("mean turnaround, s: run, and wait (lighter)")
+    charts.legend(made, axes)
     folder.figure(FIGURES[3], made)
     folder.table(
         FIGURES[3],

@@ -125,7 +125,10 @@ class _Follower(Listener):
         self._step()
 
     def _step(self) -> None:
+        """One an instant: what lasted for no time would be a line down and up again."""
         lives = self.lives
+        if self.steps and self.steps[-1].at == lives.now:
+            self.steps.pop()
         self.steps.append(Step(lives.now, lives.held, len(lives.jobs) - lives.waiting, self._completed))
 
 
@@ -167,7 +170,7 @@ def write(folder: Folder, runs: Runs) -> str:
 
 def _bars(folder: Folder, runs: Runs, name: str, title: str, value: Callable[[Outcome], float]) -> None:
     """Figures 4 and 5: bars, with the gain against the fixed version upon them."""
-    made, (axes,) = charts.figure(1, wide=7.4, high=4.4)
+    made, (axes,) = charts.figure(1, high=4.2)
     values = {version: [value(runs[count, version].outcome) for count in COUNTS] for version in VERSIONS}
     charts.bars(
         axes,
@@ -182,7 +185,7 @@ def _bars(folder: Folder, runs: Runs, name: str, title: str, value: Callable[[Ou
             at = x + (i - 1) * 0.8 / 3
             axes.text(at, ours, f"{ours / fixed - 1:+.0%}", ha="center", va="bottom", fontsize=8)
     axes.set_ylabel(title)
-    charts.legend(made, axes, 3)
+    charts.legend(made, axes)
     folder.figure(name, made)
     folder.table(
         name,
@@ -196,20 +199,30 @@ def _bars(folder: Folder, runs: Runs, name: str, title: str, value: Callable[[Ou
 
 
 def _evolution(folder: Folder, runs: Runs) -> None:
-    """Figure 6: allocated nodes and running jobs above, completed jobs below, over time."""
-    made, axes = charts.figure(1, 3, wide=9.0, high=2.3)
-    for i, version in enumerate(VERSIONS):
-        steps = runs[DETAILED, version].steps
-        x = [step.at for step in steps]
-        look: dict[str, Any] = {"color": charts.COLOURS[i], "linestyle": charts.DASHES[i], "linewidth": 1.3}
-        for ax, what in zip(axes, ("nodes", "running", "completed"), strict=True):
+    """Figure 6: allocated nodes, running jobs and completed jobs over time. Each version has nodes of its own: their
+    lines would hide one another."""
+    found = {version: runs[DETAILED, version].steps for version in VERSIONS}
+    end = max(steps[-1].at for steps in found.values())
+    made, axes = charts.figure(len(VERSIONS) + 2, high=1.5)
+    of_nodes, (running, completed) = axes[: len(VERSIONS)], axes[len(VERSIONS) :]
+    for i, (version, steps) in enumerate(found.items()):
+        colour, x = charts.COLOURS[i], [step.at for step in steps]
+        nodes = [step.nodes for step in steps]
+        of_nodes[i].fill_between(x, nodes, step="post", color=colour, alpha=0.25, linewidth=0)
+        of_nodes[i].step(x, nodes, where="post", color=colour, linewidth=0.8)
+        of_nodes[i].set_ylim(0, NODES * 1.06)
+        of_nodes[i].set_title(f"nodes allocated, {LABELS[version]}", fontsize=charts.FONT, loc="left")
+        look: dict[str, Any] = {"color": colour, "linestyle": charts.DASHES[i], "linewidth": 1.4}
+        for ax, what in ((running, "running"), (completed, "completed")):
             ax.step(x, [getattr(step, what) for step in steps], where="post", label=LABELS[version], **look)
-    for ax, title in zip(axes, ("allocated nodes", "running jobs", "completed jobs"), strict=True):
-        ax.set_ylabel(title)
+            ax.set_title(f"jobs {what}", fontsize=charts.FONT, loc="left")
+    for ax in axes:
+        ax.set_xlim(0, 1.02 * end)
+        ax.tick_params(labelbottom=ax is completed)
         ax.grid(visible=True, alpha=0.3)
         ax.spines[["top", "right"]].set_visible(False)
-    axes[-1].set_xlabel(f"time, s ({DETAILED} jobs)")
-    charts.legend(made, axes[0], 3)
+    completed.set_xlabel(f"time, s ({DETAILED} jobs)")
+    charts.legend(made, completed)
     folder.figure(FIGURES[2], made)
     folder.table(
         FIGURES[2],
@@ -219,9 +232,9 @@ def _evolution(folder: Folder, runs: Runs) -> None:
 
 
 def _jobs(folder: Folder, runs: Runs) -> None:
-    """Figure 7: execution above and waiting below, of each job by program."""
-    made, axes = charts.figure(len(TABLE1), 2, wide=4.2, high=2.8)
-    for column, program in enumerate(TABLE1):
+    """Figure 7: execution and waiting of each job, a row a program."""
+    made, axes = charts.figure(2 * len(TABLE1), across=2, high=2.3)
+    for program, row in zip(TABLE1, zip(axes[::2], axes[1::2], strict=True), strict=True):
         for i, version in enumerate(VERSIONS):
             mine = [job for job in runs[DETAILED, version].jobs if job.program == program]
             look: dict[str, Any] = {
@@ -230,16 +243,15 @@ def _jobs(folder: Folder, runs: Runs) -> None:
                 "markersize": 4,
                 "linestyle": "none",
             }
-            axes[column].plot([job.run_s for job in mine], label=LABELS[version], **look)
-            axes[len(TABLE1) + column].plot([job.wait_s for job in mine], label=LABELS[version], **look)
-        axes[column].set_title(program, fontsize=10)
-        axes[len(TABLE1) + column].set_xlabel("job, in order of submission")
-    axes[0].set_ylabel("execution, s")
-    axes[len(TABLE1)].set_ylabel("wait, s")
-    for ax in axes:
-        ax.locator_params(axis="x", integer=True)
-        ax.grid(visible=True, alpha=0.3)
-    charts.legend(made, axes[0], 3)
+            row[0].plot([job.run_s for job in mine], label=LABELS[version], **look)
+            row[1].plot([job.wait_s for job in mine], label=LABELS[version], **look)
+        for ax, what in zip(row, ("execution", "wait"), strict=True):
+            ax.set_title(f"{program}: {what}, s", fontsize=charts.FONT + 1)
+            ax.locator_params(axis="x", integer=True)
+            ax.grid(visible=True, alpha=0.3)
+    for ax in axes[-2:]:
+        ax.set_xlabel("job, in order of submission")
+    charts.legend(made, axes[0])
     folder.figure(FIGURES[3], made)
     folder.table(
         FIGURES[3],
@@ -250,7 +262,7 @@ def _jobs(folder: Folder, runs: Runs) -> None:
 
 def _differences(folder: Folder, runs: Runs) -> None:
     """Figure 8: what each job gains as a flexible one; above 0 it is quicker than as a fixed one."""
-    made, axes = charts.figure(len(TABLE1), wide=4.2, high=3.4)
+    made, axes = charts.figure(len(TABLE1), high=2.8)
     rows = []
     for ax, program in zip(axes, TABLE1, strict=True):
         pairs = [
@@ -275,8 +287,8 @@ def _differences(folder: Folder, runs: Runs) -> None:
         ax.axhline(0.0, color="#444444", linewidth=0.9)
         ax.set_title(program, fontsize=10)
         ax.set_xlabel("job, in order of submission")
-    axes[0].set_ylabel("fixed minus flexible, s")
-    charts.legend(made, axes[0], 3)
+    made.supylabel("fixed minus flexible, s", fontsize=charts.FONT + 1)
+    charts.legend(made, axes[0])
     folder.figure(FIGURES[4], made)
     folder.table(FIGURES[4], ("program", "job", "execution_s", "wait_s", "completion_s"), rows)
 

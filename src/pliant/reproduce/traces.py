@@ -282,7 +282,7 @@ def write(folder: Folder, study: Study) -> str:
 
 
 def _heat(folder: Folder, study: Study) -> None:
-    made, axes = charts.figure(len(study.sources), wide=4.6, high=0.34 * len(POLICIES) + 1.2)
+    made, axes = charts.figure(len(study.sources), high=0.24 * len(POLICIES) + 1.0)
     columns = [f"{share:g} %" for share in study.shares]
     for ax, source in zip(axes, study.sources, strict=True):
         values = [
@@ -292,12 +292,12 @@ def _heat(folder: Folder, study: Study) -> None:
         charts.heat(ax, list(POLICIES), columns, values, 100.0)
         ax.set_title(source.name, fontsize=10)
         ax.set_xlabel("malleable jobs")
-    made.suptitle("Mean turnaround against rigid EASY, change in per cent (less is better)", fontsize=11)
+    charts.title(made, "Mean turnaround against rigid EASY, change in per cent (less is better)")
     folder.figure("traces-turnaround-all", made)
 
 
 def _lines(folder: Folder, study: Study, metric: str, name: str) -> None:
-    made, axes = charts.figure(len(study.sources), wide=4.6, high=4.2)
+    made, axes = charts.figure(len(study.sources))
     shown = [policy for policy in LINES if policy in POLICIES]
     for ax, source in zip(axes, study.sources, strict=True):
         series = []
@@ -317,8 +317,8 @@ def _lines(folder: Folder, study: Study, metric: str, name: str) -> None:
         ax.set_ylim(-100.0, LIMIT)  # what is worse than that leaves the picture, but not the tables
         ax.set_title(source.name, fontsize=10)
         ax.set_xlabel("malleable jobs, %")
-    axes[0].set_ylabel(f"change of the {name} against rigid EASY, %")
-    charts.legend(made, axes[0], 6)
+    made.supylabel(f"change of the {name} against rigid EASY, %", fontsize=charts.FONT + 1)
+    charts.legend(made, axes[0])
     folder.figure(f"traces-{name}", made)
 
 

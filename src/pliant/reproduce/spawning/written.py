@@ -121,7 +121,7 @@ def _groups_name(netmod: str) -> str:
 def _bars(folder: Folder, told: Told) -> None:
     """Like Figures 4 and 6: expansions above, shrinks below."""
     table = told.table
-    made, axes = charts.figure(1, 2, wide=11.0, high=4.3)
+    made, axes = charts.figure(2, high=3.8)
     for place, grows in zip(axes, (True, False), strict=True):
         ways, cells = table.ways(grows=grows), table.cells(grows=grows)
         place.set_ylabel("milliseconds until the job goes on")
@@ -140,8 +140,8 @@ def _bars(folder: Folder, told: Told) -> None:
         _logarithmic(place, [*(y for each in series for y in each.y), *expected])
         place.set_xlabel("nodes")
         place.set_title("expansions" if grows else "shrinks")
-        place.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8.5)
-    made.suptitle(f"{table.netmod}, {_kind(table)}: medians")
+        charts.legend(made, place, within=True)
+    charts.title(made, f"{table.netmod}, {_kind(table)}: medians")
     folder.figure(_bars_name(table), made)
 
 
@@ -175,7 +175,7 @@ def _marks(place: Axes, cells: Sequence[Cell], ways: Sequence[str], expected: Pr
 
 def _groups(folder: Folder, tables: Sequence[Table]) -> None:
     """Like Figure 5: the quickest ways of each pair of sizes."""
-    made, axes = charts.figure(len(tables), wide=5.6, high=4.6)
+    made, axes = charts.figure(len(tables), high=4.2)
     for place, table in zip(axes, tables, strict=True):
         sizes = sorted({size for row in table.rows for size in row.cell})
         for y, before in enumerate(sizes):
@@ -196,7 +196,7 @@ def _groups(folder: Folder, tables: Sequence[Table]) -> None:
         place.set_xlabel("resulting nodes")
         place.set_ylabel("initial nodes")
         place.set_title(_kind(table))
-    made.suptitle(f"{tables[0].netmod}: the quickest, which a rank test cannot tell apart")
+    charts.title(made, f"{tables[0].netmod}: the quickest, which a rank test cannot tell apart")
     folder.figure(_groups_name(tables[0].netmod), made)
 
 

@@ -8,12 +8,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from pictures import faults
 from report_runs import finished, one_resize, realistic
 
 from pliant.charts import figures
 from pliant.charts.palette import COLOURS, contrast, fill, fills, rgb
 from pliant.core import records as r
 from pliant.model.jobs import Check
+from pliant.model.nodes import NodeSet
 from pliant.page import tables
 from pliant.page.html import page, write_report
 from pliant.report.data import report_data
@@ -142,7 +144,8 @@ def test_a_wrong_result_is_loud() -> None:
         ]
     )
     assert "✗ result is WRONG" in text
-    assert "✓ verified" in text
+    assert "✓ result as expected" in text
+    assert "<small>2</small>" not in text  # the right result need not be read
     assert "1 of 2 checked results differ" in text
     assert text.count('class="alarm"') == 1
 
@@ -190,6 +193,22 @@ def test_looks_differ_and_stay_with_their_jobs() -> None:
 def test_no_job_looks_like_nodes_that_nobody_computes_on() -> None:
     """Slopes are on nodes that are reserved or lost, dots on those that are not there."""
     assert not {letter for i in range(54) for letter in fill(i).hatch} & set("/\\x.")
+
+
+def test_the_legend_has_whatever_nodes_can_be_of_which_nobody_computes() -> None:
+    base = one_resize()
+    gone = [
+        r.NodesLost(13.0, NodeSet.of([2])),
+        r.NodesReturned(13.5, NodeSet.of([0])),
+        r.NodesOrdered(14.0, 1),
+    ]
+    chart = figures.build([Run(base.name, base.policy, base.names, [*base.records, *gone])]).figure
+    (legend,) = chart.legends
+    entries = [text.get_text() for text in legend.get_texts()]
+    assert entries[2:] == ["reserved for a job that grows", "being cleaned", "lost", "not there", "idle"]
+    assert faults(chart) == []
+    (legend,) = figures.build([base]).figure.legends
+    assert len(legend.get_texts()) == 5
 
 
 def test_a_look_with_a_pattern_has_one_beside_its_name_too() -> None:

@@ -9,7 +9,7 @@ import io
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from pliant.charts.palette import Fill, fills
@@ -33,6 +33,13 @@ TOP, BOTTOM, GAP, CURVE_HEIGHT = 0.52, 0.52, 0.46, 1.25
 """Inches."""
 HELD = "//////"
 """On nodes that are reserved for a job that grows; no job's look is like it."""
+NOBODY: dict[str, tuple[str, dict[str, Any]]] = {
+    RESERVED: ("reserved for a job that grows", {"facecolor": "none", "edgecolor": FAINT, "hatch": HELD}),
+    CLEANING: ("being cleaned", {"facecolor": SOILED, "edgecolor": "none"}),
+    LOST: ("lost", {"facecolor": FAINT, "edgecolor": PAPER, "hatch": "xx"}),
+    AWAY: ("not there", {"facecolor": "none", "edgecolor": FAINT, "hatch": "...."}),
+}
+"""Nodes on which nobody computes, though they are not idle: what the legend calls them, and how they look."""
 FONT = 8.5
 CHAR_INCH = 0.60 * FONT / 72
 """Width of an average letter; an estimate, since the reader's font is not known."""
@@ -88,7 +95,7 @@ def build(runs: Sequence[Run]) -> Chart:
         top += height + GAP
     axes = figure.add_axes((left, BOTTOM / total, wide, CURVE_HEIGHT / total))
     _curves(axes, runs, span)
-    _legend(figure, total)
+    _legend(figure, total, {stretch.kind for run in runs for stretch in run.idle})
     return Chart(figure, panels, span)
 
 
@@ -205,12 +212,9 @@ class _RunChart:
 
         origin = self.run.origin_s
         look = self.looks.get(self.run.job_name(stretch.job))
-        style: dict[str, Any] = {
-            RESERVED: {"facecolor": "none", "edgecolor": look.colour if look else FAINT, "hatch": HELD},
-            CLEANING: {"facecolor": SOILED, "edgecolor": "none"},
-            LOST: {"facecolor": FAINT, "edgecolor": PAPER, "hatch": "xx"},
-            AWAY: {"facecolor": "none", "edgecolor": FAINT, "hatch": "...."},
-        }[stretch.kind]
+        style = NOBODY[stretch.kind][1]
+        if look and stretch.kind == RESERVED:
+            style = style | {"edgecolor": look.colour}
         boxes = [
             Box(stretch.from_s - origin, stretch.to_s - origin, low, high)
             for low, high in stretch.nodes.ranges()
@@ -339,8 +343,8 @@ _TIME_UNITS = (
 )  # fmt: skip
 
 
-def _legend(figure: Any, total: float) -> None:
-    """What the signs mean, above everything."""
+def _legend(figure: Any, total: float, there: Collection[str]) -> None:
+    """What the signs mean, above everything; of nodes that are lost or not there only where some are."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -353,18 +357,15 @@ def _legend(figure: Any, total: float) -> None:
     handles = [
         Line2D([], [], marker="^", label="nodes joined a job", **mark),
         Line2D([], [], marker="v", label="nodes left a job", **mark),
-        Patch(
-            facecolor="none",
-            edgecolor=FAINT,
-            hatch=HELD,
-            linewidth=0,
-            label="reserved for a job that grows",
+        *(
+            Patch(linewidth=0, label=label, **style)
+            for kind, (label, style) in NOBODY.items()
+            if kind in {RESERVED, CLEANING, *there}
         ),
-        Patch(facecolor=SOILED, linewidth=0, label="being cleaned"),
         Patch(facecolor=IDLE, linewidth=0, label="idle"),
     ]
     figure.legend(
-        handles=handles, loc="upper right", bbox_to_anchor=(1 - RIGHT / WIDTH, 1 - 0.01 / total), ncols=5,
+        handles=handles, loc="upper right", bbox_to_anchor=(1 - RIGHT / WIDTH, 1 - 0.01 / total), ncols=len(handles),
         frameon=False, fontsize=FONT - 0.5, labelcolor=FAINT, handlelength=1.6, columnspacing=1.6, borderaxespad=0,
     )  # fmt: skip
 

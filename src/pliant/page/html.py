@@ -175,8 +175,9 @@ def reading(runs: Sequence[Run]) -> str:
     return (
         '<p class="hint">How to read it: a row is a node, a coloured shape is a job on the nodes it held. '
         "▲ marks nodes that joined a job, ▼ nodes that left it. Hatched without a fill: reserved for a job that is to "
-        "grow and not yet computing; grey: left by a job and not yet proved clean. Hatched over a fill is a colour "
-        "used again, for another job. Point at anything to learn more."
+        "grow and not yet computing; grey: left by a job and not yet proved clean; crossed: lost; dotted: not there, "
+        "not yet granted or given back. A pattern over a fill is a colour used again, for another job. Point "
+        "at anything to learn more."
         f"{scale}</p>"
     )
 

@@ -175,7 +175,7 @@ def _metric_rows(metrics: RunMetrics, dense: Dense) -> str:
         for label, value, note in rows
     )
     return (
-        '<div class="scroll"><table class="compare"><thead><tr><th scope="col">metric</th><th scope="col" '
+        '<div class="scroll"><table class="compare lone"><thead><tr><th scope="col">metric</th><th scope="col" '
         f'class="number">value</th></tr></thead><tbody>\n{cells}</tbody></table></div>'
     )
 

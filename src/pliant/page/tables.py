@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
 
@@ -153,7 +154,8 @@ def _job_cells(run: Run, number: int, job: JobOutcome) -> str:
         seconds(end - run.origin_s) if end is not None else "-",
     )
     numbers = "".join(f'<td class="number">{time}</td>' for time in times)
-    return f'{numbers}<td class="sizes">{esc(sizes_text(run, number))}</td><td>{_state(job)}</td>'
+    steps = re.sub(rf"([{''.join(SIGNS.values())}]) ", "\\1\N{NO-BREAK SPACE}", esc(sizes_text(run, number)))
+    return f'{numbers}<td class="history">{steps}</td><td>{_state(job)}</td>'
 
 
 def _state(job: JobOutcome) -> str:
@@ -168,7 +170,7 @@ def _state(job: JobOutcome) -> str:
     elif job.unchecked:
         text += f'<br><span class="wrong">result not checked</span><br><small>{esc(job.unchecked)}</small>'
     elif job.verified:
-        text += f"<br><small>✓ verified: {_result(job.result)}</small>"
+        text += "<br><small>✓ result as expected</small>"
     elif job.result is not None:
         text += f"<br><small>{_result(job.result)}</small>"
     return text

@@ -9,6 +9,7 @@ from pliant.report.runs import Run
 SIGNS = {"expand": "▲", "shrink": "▼", "migrate": "⇄", "slots": "◐"}
 """Of the kinds of resizes."""
 RESULT_WIDTH = 24
+"""Of a result that is shown; report.json has all of it."""
 
 
 def state_text(job: JobOutcome) -> str:

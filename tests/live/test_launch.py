@@ -138,6 +138,19 @@ def test_processes_are_numbered_and_their_ends_told(launched: Launched, tmp_path
     assert rows == set(range(6))
 
 
+def test_how_far_the_start_has_come_is_told_and_then_the_program_alone() -> None:
+    soon = "from pliant.terminal import working; working.FIRST_S = working.EVERY_S = 0.0; working.LOOK_S = 0.01; "
+    ran = subprocess.run(
+        [sys.executable, "-c", f"{soon}from pliant.cli import main; main()", "launch", "-N", "2", "--", "sleep", "0.5"],
+        capture_output=True, text=True, timeout=PATIENCE_S, check=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    lines = [re.sub(r",.*", "", line) for line in ran.stderr.splitlines()]
+    assert "pliant: starting: 0 of 2 nodes" in lines
+    assert set(lines) <= {f"pliant: starting: {i} of 2 nodes" for i in (0, 1)} | {
+        line for line in lines if line.startswith("pliant: cleaning up: ")
+    }
+
+
 def test_lines_are_whole_and_none_is_lost(launched: Launched) -> None:
     """More than is kept anywhere, while nobody reads."""
     count = 60_000

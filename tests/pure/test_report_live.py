@@ -16,6 +16,7 @@ from pliant.policy.view import Reason
 from pliant.report.runs import Run
 from pliant.terminal.events import Told
 from pliant.terminal.progress import LiveView, done_share
+from pliant.terminal.working import FIRST_S
 
 IDLE = "nobody was waiting for the free nodes, and it had 20.0 s to go"
 HEAD = "head could then start, up to 3.00 s sooner"
@@ -46,6 +47,22 @@ def test_plain_lines_tell_what_happened_and_nothing_else() -> None:
         "    12.0 s  ✗ head ended as FAILED (exit code 3) after 2.50 s: ValueError: no; rank 0 of group 0 on n1 exited with 3",
         "    13.0 s  ✓ solver completed after 11.0 s",
         "✗ malleable: done after 13.0 s, 2 jobs ended, 1 of them not completed, 2 resizes",
+    ]
+
+
+def test_after_some_silence_a_plain_line_says_how_things_stand() -> None:
+    out = io.StringIO()
+    base = one_resize()
+    with LiveView(base.name, base.policy, base.names, Console(file=out, width=60)) as view:
+        view.tick(FIRST_S)
+        for record in base.records[:4]:
+            view.record(record)
+        for now in range(3, 40):
+            view.tick(float(now))
+    assert out.getvalue().splitlines()[:-1] == [
+        "     4.0 s  · waiting for 3 nodes",
+        "     2.0 s  ▶ solver started on 1 node, n0",
+        *(f"    {at}.0 s  · 1 job running, 0 waiting, 0 ended; 1 of 3 nodes in use" for at in (14, 24, 34)),
     ]
 
 

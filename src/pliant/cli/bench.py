@@ -12,7 +12,6 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from pliant.cli import bench_bursts, bench_machines
@@ -27,6 +26,7 @@ from pliant.policy.registry import POLICIES
 from pliant.policy.view import Policy
 from pliant.sim.simulator import Conditions, simulate
 from pliant.study.workers import Workers
+from pliant.terminal.working import Working
 from pliant.workloads.formats.swf import read_swf, rigid_jobs
 from pliant.workloads.generators.generate import Load, malleable_batch
 from pliant.workloads.generators.lublin import lublin_jobs
@@ -53,10 +53,9 @@ def over_seeds(
     """``work`` done for all seeds, ``chunk`` at a time, in so many processes; the results of each chunk, in order. How
     far it has come is shown, counted in ``what``."""
     chunks = [list(seeds[i : i + chunk]) for i in range(0, len(seeds), chunk)]
-    with Progress(console=Console(stderr=True), transient=True) as progress, Workers(workers) as several:
-        task = progress.add_task(what, total=len(seeds))
+    with Working("trying", len(seeds), what) as progress, Workers(workers) as several:
         for some in several.each([(work, (each,)) for each in chunks]):
-            progress.advance(task, len(some))
+            progress.advance(len(some))
             yield some
 
 
@@ -114,17 +113,13 @@ def simulator(
     if quick:
         repeat = 1
     steps = 6 + len(bench_bursts.POLICIES) + len(POLICIES)
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("measuring", total=steps)
-
-        def told() -> None:
-            progress.advance(task)
+    with Working("measuring", steps, "workloads") as progress:
 
         def measured(
             jobs: list[SimJob], nodes: int, policy: Callable[[], Policy], settings: Settings
         ) -> dict[str, Any]:
             found = measure_simulator(jobs, nodes, policy, settings, repeat)
-            told()
+            progress.advance()
             return found
 
         kth = measured(rigid_jobs(read_swf(path), PROCESSORS)[:most], PROCESSORS, Easy, instant)
@@ -137,8 +132,8 @@ def simulator(
         }
         workload = bench_machines.lublin(min(10_000, most), malleable=True)
         marginal = measured(workload, bench_machines.SMALL, POLICIES["marginal"], instant)
-        at_once = bench_bursts.bursts(repeat, told)
-        large = bench_machines.machines(repeat, told)
+        at_once = bench_bursts.bursts(repeat, progress.advance)
+        large = bench_machines.machines(repeat, progress.advance)
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     if as_json:
         figures = {

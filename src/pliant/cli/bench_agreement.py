@@ -12,7 +12,6 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import typer
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from pliant.cli import execute
@@ -23,6 +22,7 @@ from pliant.files.journal import read_records
 from pliant.history.metrics import measure
 from pliant.plan.cost import ResizeCost
 from pliant.sim import calibration
+from pliant.terminal.working import Working
 
 POLICIES = ("easy", "malleable", "marginal")
 LIMIT = 0.05
@@ -69,14 +69,15 @@ def _recorded(place: Path) -> list[Lived]:
 def _run() -> list[Lived]:
     batch = demo_batch()
     runs = []
-    with Progress(console=Console(stderr=True)) as progress, tempfile.TemporaryDirectory() as place:
-        for policy in progress.track(POLICIES, description="live runs"):
+    with Working("running", len(POLICIES), "batches") as progress, tempfile.TemporaryDirectory() as place:
+        for policy in POLICIES:
             chosen = msgspec.structs.replace(
                 batch, cluster=msgspec.structs.replace(batch.cluster, policy=policy, start=None)
             )
             rigid = policy == "easy"
             execute.whole(Variant(chosen, policy, rigid), output=Path(place) / policy)
             runs.append(Lived(policy, read_records(Path(place) / policy / "records.ndjson")[1]))
+            progress.advance()
     return runs
 
 

@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from pliant.measure import apgas as measured
 from pliant.measure.programs import Figures
+from pliant.terminal.working import Working
 
 MEANINGS = {
     "uts_ratio_1": "UTS: work per worker CPU second, of the kernel's",
@@ -39,9 +39,9 @@ def apgas(
     balancing cost, what two of them give, and what their resizes take (8 minutes). Without --quick it also
     measures what surviving the death of places costs."""
     effort = measured.QUICK if quick else measured.FULL
-    with Progress(console=Console(stderr=True)) as progress, tempfile.TemporaryDirectory() as place:
-        bar = progress.add_task("runs", total=measured.steps(effort))
-        figures = measured.measure(effort, Path(place), lambda: progress.advance(bar))
+    steps = measured.steps(effort)
+    with Working("measuring", steps, "runs") as progress, tempfile.TemporaryDirectory() as place:
+        figures = measured.measure(effort, Path(place), progress.advance)
     if as_json:
         typer.echo(json.dumps(figures))
     else:

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from pliant.daemon.detect import Found, installed, of_library
 from pliant.measure import flavours
 from pliant.measure.programs import Figures, surroundings
 from pliant.model.errors import PliantError
+from pliant.terminal.working import Working
 
 ALL = "all"
 COLUMNS = ("grow_blocked_s", "grow_total_s", "shrink_blocked_s", "shrink_freed_s")
@@ -40,19 +40,8 @@ def compare(words: Sequence[str], asked: flavours.Cycles) -> Figures:
     """Rows of all MPIs that were named, and where they were measured."""
     found = named(words)
     around = surroundings()
-    with (
-        tempfile.TemporaryDirectory() as place,
-        Progress(console=Console(stderr=True), transient=True) as progress,
-    ):
-        bar = progress.add_task("resizes", total=None)
-        rows = asyncio.run(
-            flavours.measure(
-                found,
-                asked,
-                Path(place),
-                lambda done, total: progress.update(bar, completed=done, total=total),
-            )
-        )
+    with tempfile.TemporaryDirectory() as place, Working("measuring", unit="resizes") as progress:
+        rows = asyncio.run(flavours.measure(found, asked, Path(place), progress.reach))
     return {"sizes": list(asked.sizes), "slots": asked.slots, **around, "rows": rows}
 
 

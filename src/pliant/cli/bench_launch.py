@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from pliant.measure import launching
 from pliant.measure.programs import Figures, surroundings
 from pliant.measure.quiet import Quiet
+from pliant.terminal.working import Working
 from pliant.testing.cluster import virtual_cluster
 
 QUIET_S = 60.0
@@ -52,11 +52,11 @@ def launch(  # noqa: PLR0913 -- a command has its options as parameters
     around, quiet = surroundings(), Quiet(QUIET_S)
     with (
         virtual_cluster(max(effort.nodes)) as cluster,
-        Progress(console=Console(stderr=True), transient=True) as progress,
+        Working("measuring", unit="launches") as progress,
     ):
         there, left_out = launching.contenders(effort, mpi=mpi)
-        bar = progress.add_task("launches", total=launching.steps(effort, there))
-        rows = launching.measure(cluster, effort, there, quiet, lambda: progress.advance(bar))
+        progress.reach(0, launching.steps(effort, there))
+        rows = launching.measure(cluster, effort, there, quiet, progress.advance)
     figures = {
         "window": window, "ssh_delay_s": ssh_delay, "repetitions": repetitions, "loud": quiet.loud, **around
     }  # fmt: skip

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from pliant.cli import execute
@@ -23,6 +22,7 @@ from pliant.measure import cycles as measured
 from pliant.model.batch import Batch, ClusterSpec
 from pliant.policy import registry
 from pliant.report.runs import Run
+from pliant.terminal.working import Working
 from pliant.workloads.generators.generate import Load, malleable_batch
 
 NODES = 8
@@ -50,14 +50,13 @@ def batches(
     """Run batches of real MPI jobs, malleable and under rigid EASY. Each batch is drawn from a seed, and takes
     about 90 s."""
     rows: list[dict[str, Any]] = []
-    with Progress(console=Console(stderr=True)) as progress, tempfile.TemporaryDirectory() as place:
-        bar = progress.add_task("batches", total=2 * seeds)
+    with Working("running", 2 * seeds, "batches") as progress, tempfile.TemporaryDirectory() as place:
         for seed in range(1, seeds + 1):
             batch = heat_batch(seed, jobs, start=start or None)
             runs = []
             for rigid in (True, False):
                 runs.append(execute.whole(Variant(batch, f"seed {seed}", rigid), output=Path(place)))
-                progress.advance(bar)
+                progress.advance()
             rows.append(_row(seed, *runs))
     figures = {"seeds": rows, **_summary(rows)}
     if as_json:
@@ -123,12 +122,13 @@ def leaks(
     places = {path.name for path in control.base().iterdir()}
     seconds = []
     failed = 0
-    with Progress(console=Console(stderr=True)) as progress, tempfile.TemporaryDirectory() as place:
-        for seed in progress.track(range(1, runs + 1), description="runs"):
+    with Working("running", runs, "batches") as progress, tempfile.TemporaryDirectory() as place:
+        for seed in range(1, runs + 1):
             batch = heat_batch(seed, 4, gap_s=1.0)
             run = execute.whole(Variant(batch, f"run {seed}", rigid=False), output=Path(place))
             seconds.append(run.metrics.makespan_s)
             failed += execute.exit_code([run])
+            progress.advance()
     figures = {
         "runs": runs,
         "makespan_median_s": round(statistics.median(seconds), 2),
@@ -154,11 +154,9 @@ def resize_cycles(
     """Grow and shrink one MPI job, and count what its processes keep. Its agents and its controller are counted
     too; a cycle takes half a second. It exits with 1 where descriptors, processes or files in /dev/shm become
     more."""
-    with Progress(console=Console(stderr=True)) as progress, tempfile.TemporaryDirectory() as place:
-        bar = progress.add_task("cycles", total=measured.SETTLE + cycles)
-        figures = asyncio.run(
-            measured.measure(cycles, nodes, slots, Path(place), lambda: progress.advance(bar))
-        )
+    steps = measured.SETTLE + cycles
+    with Working("resizing", steps, "cycles") as progress, tempfile.TemporaryDirectory() as place:
+        figures = asyncio.run(measured.measure(cycles, nodes, slots, Path(place), progress.advance))
     _print(figures, as_json=as_json)
     if any(figures[key] > 0 for key in ("processes_more", "descriptors_more", "shm_files_more")):
         raise typer.Exit(1)

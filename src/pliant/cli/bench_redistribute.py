@@ -11,12 +11,12 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from pliant.cli.outputs import check_output
 from pliant.measure import asking, redistributing
 from pliant.measure.programs import Figures, surroundings
+from pliant.terminal.working import Working
 
 GIB = 1 << 30
 
@@ -40,14 +40,13 @@ def redistribute(
     if out is not None:
         check_output("--csv", out)
     asked, around = redistributing.effort(size, quick=quick, constant=constant), surroundings()
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        cases = asking.cases(quick=quick)
-        total = 1 + asked.passes * len(asked.sizes) + len(asking.RANKS) * len(cases)
-        bar = progress.add_task("moves, resizes, then checks", total=total)
+    cases = asking.cases(quick=quick)
+    total = 1 + asked.passes * len(asked.sizes) + len(asking.RANKS) * len(cases)
+    with Working("moves, resizes, then checks", total) as progress:
         rows = redistributing.table(redistributing.moves(asked), asked.bytes)
-        progress.advance(bar)
-        resizes = redistributing.resized(asked, lambda: progress.advance(bar))
-        checks = asking.asked(cases, lambda: progress.advance(bar))
+        progress.advance()
+        resizes = redistributing.resized(asked, progress.advance)
+        checks = asking.asked(cases, progress.advance)
     figures = {**redistributing.summary(rows), **checks, "bytes": asked.bytes, **around}
     if out is not None:
         write_csv(out, rows, resizes)

@@ -12,7 +12,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from pliant.cli.bench_flavours import compare, show
@@ -25,6 +24,7 @@ from pliant.measure.programs import Figures, surroundings
 from pliant.measure.trials import Surface
 from pliant.measure.ways import BESIDE, RATIOS, WAYS
 from pliant.model.errors import PliantError
+from pliant.terminal.working import Working
 
 SIZES = (1, 2, 4, 8)
 REPETITIONS = 5
@@ -101,11 +101,8 @@ def resize(  # noqa: PLR0913 -- a command has its options as parameters
         _compare(mpi, setting, sizes, repetitions or REPETITIONS, quick=quick, as_json=as_json)
         return
     around = surroundings()
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("resizes", total=None)
-        series = resizing.measure(
-            effort, setting, lambda done, total: progress.update(bar, completed=done, total=total)
-        )
+    with Working("measuring", unit="resizes") as progress:
+        series = resizing.measure(effort, setting, progress.reach)
     rows = resizing.rows_of(series)
     figures = {
         "netmod": netmod.value, "slots": list(setting.slots), "virtual": hosts is None, "quick": quick,

@@ -11,12 +11,12 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from pliant.measure import scaling as measured
 from pliant.measure.programs import Figures
 from pliant.reproduce.folder import Folder
+from pliant.terminal.working import Working
 
 TABLES = {"programs": "scaling", "startup": "startup", "resizes": "resizes"}
 """What is measured, and the file that it goes to."""
@@ -40,11 +40,10 @@ def scaling(
     effort = measured.QUICK if quick else measured.FULL
     with (
         nullcontext() if output is None else Folder(output) as folder,
-        Progress(console=Console(stderr=True)) as progress,
+        Working("measuring", measured.steps(effort), "runs") as progress,
         tempfile.TemporaryDirectory() as place,
     ):
-        bar = progress.add_task("runs", total=measured.steps(effort))
-        figures = measured.measure(effort, Path(place), lambda: progress.advance(bar))
+        figures = measured.measure(effort, Path(place), progress.advance)
         if folder is not None:
             write(folder, figures)
     if as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,9 +11,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from pliant.core.records import AnyRecord
 from pliant.files.journal import read_records
 from pliant.model.errors import BatchError
 from pliant.sim.calibration import collect, fit, to_json
+from pliant.terminal.working import Working
 
 MEANING = {
     "start_s": "start of a group, until it can be joined",
@@ -25,6 +28,12 @@ MEANING = {
 }
 
 
+def _read(paths: Sequence[Path], progress: Working) -> Iterator[Sequence[AnyRecord]]:
+    for path in paths:
+        yield read_records(path)[1]
+        progress.advance()
+
+
 def calibrate(
     records: Annotated[list[Path], typer.Argument(help="Journals of live runs (records.ndjson).")],
     *,
@@ -34,7 +43,8 @@ def calibrate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Fit the cost of resizes to recorded runs. It prints each coefficient with its standard error."""
-    fitted = fit(collect(read_records(path)[1] for path in records))
+    with Working("reading", len(records), "journals") as progress:
+        fitted = fit(collect(_read(records, progress)))
     if out is not None:
         try:
             out.write_bytes(to_json(fitted) + b"\n")

@@ -20,6 +20,7 @@ from pliant.cli import doctor_mpi
 from pliant.cli.doctor_mpi import Finding
 from pliant.daemon import control
 from pliant.model.errors import PliantError
+from pliant.terminal.working import Working
 
 SHM = Path("/dev/shm")
 SHM_BYTES = 256 << 20
@@ -38,7 +39,8 @@ def doctor(
         _shm,
         _runtime,
     )
-    findings = [*(check() for check in checks), *doctor_mpi.findings()]
+    with Working("trying what is here"):
+        findings = [*(check() for check in checks), *doctor_mpi.findings()]
     if as_json:
         typer.echo(json.dumps([finding._asdict() for finding in findings]))
     else:

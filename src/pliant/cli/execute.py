@@ -27,8 +27,9 @@ from pliant.policy.view import Policy
 from pliant.providers.tree import Hosts
 from pliant.report.runs import Run
 from pliant.report.words import count
-from pliant.sim.simulator import Conditions, simulate
+from pliant.sim.simulator import Conditions, Simulator
 from pliant.terminal.progress import LiveView
+from pliant.terminal.working import Working
 from pliant.workloads.formats.batches import batch_jobs
 
 
@@ -103,9 +104,9 @@ def _checked(
     """What came of the checks of its jobs' results by name, and what ended them early."""
     results = {job.name: job.result for job in run.metrics.jobs if job.state is JobState.COMPLETED}
     try:
-        with signals_raised(), console.status("checking the results"):
-            if not console.is_terminal:
-                console.print(f"checking {count(len(results), 'result')}", highlight=False)
+        if not console.is_terminal:
+            console.print(f"checking {count(len(results), 'result')}", highlight=False)
+        with signals_raised(), Working("checking results", console=console):
             return verify(jobs, results), None
     except Interrupted as interrupted:
         why = interrupted.why
@@ -127,8 +128,9 @@ def predicted(variant: Variant) -> Run:
     records: list[r.Record] = []
     jobs = batch_jobs(variant.batch, rigid=variant.rigid)
     conditions = Conditions(variant.settings, starting=True)
-    with at_work(policy):
-        simulate(jobs, variant.batch.cluster.nodes, policy, conditions, records.append)
+    with at_work(policy), Working("simulating", len(jobs), "jobs") as progress:
+        nodes = variant.batch.cluster.nodes
+        Simulator(jobs, nodes, policy, conditions, records.append).run(progress.reach)
     return Run(variant.name, policy.name, variant.nodes, records)
 
 

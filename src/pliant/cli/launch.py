@@ -29,6 +29,7 @@ from pliant.plan import tree
 from pliant.protocol import codec
 from pliant.protocol import launching as t
 from pliant.report.timeline import timeline
+from pliant.terminal.working import Working
 
 MOST_SPILLED = 1 << 30
 """MiB."""
@@ -152,7 +153,19 @@ def launch(  # noqa: PLR0913 - the options of a command
 
 
 async def _run(plan: Plan, write: Callable[[str, t.Output], object]) -> Outcome:
-    return await Launcher(plan, write, lambda text: sys.stderr.write(f"pliant: {text}\n")).run()
+    """In silence while the program runs: then it is heard itself."""
+    count = len(plan.nodes)
+    with Working("starting", count, "nodes", bar=False) as progress:
+
+        def reached(phase: str, nodes: int) -> None:
+            if phase != "starting":
+                progress.begin(phase)
+            elif nodes < count:
+                progress.reach(nodes)
+            else:
+                progress.pause()
+
+        return await Launcher(plan, write, lambda text: sys.stderr.write(f"pliant: {text}\n"), reached).run()
 
 
 def _check_words(command: list[str]) -> None:

@@ -17,6 +17,7 @@ from pliant.plan.data.layouts import Block, BlockCyclic, Irregular, Layout, Repl
 from pliant.plan.data.traffic import Traffic, lower_bound, traffic
 from pliant.plan.places import successors
 from pliant.report.words import count
+from pliant.terminal.working import Working
 
 MOST_ROWS = 10**DIGITS - 1
 MOST_PAIRS = 1 << 20
@@ -73,9 +74,10 @@ def data(  # noqa: PLR0913 -- a command has its options as parameters
             each.check(ask.rows)
     except ValueError as error:
         raise PliantError(f"--rows {ask.rows}: {error}") from None
-    splits = layouts[0].split(ask.rows, sources), layouts[1].split(ask.rows, targets)
-    plan = traffic(*splits, ask.sources, ask.targets)
-    bound = lower_bound(*splits, ask.sources, ask.targets)
+    with Working("planning"):
+        splits = layouts[0].split(ask.rows, sources), layouts[1].split(ask.rows, targets)
+        plan = traffic(*splits, ask.sources, ask.targets)
+        bound = lower_bound(*splits, ask.sources, ask.targets)
     if as_json:
         typer.echo(json.dumps(_told(ask, plan, bound, row_bytes)))
         return

@@ -29,6 +29,7 @@ from pliant.plan.shrink import (
 )
 from pliant.plan.spawn_cost import ShrinkTimes, predict_shrink
 from pliant.report.words import count
+from pliant.terminal.working import Working
 
 WORDS = {
     Case.KEPT: "stays as it is",
@@ -101,11 +102,12 @@ def shrink(  # noqa: PLR0913 -- a command has its options as parameters
     if bool(give_back) == (nodes is not None):
         raise PliantError("say what is given back, by one of --give-back and --nodes")
     try:
-        if nodes is None:
-            choice, slots = None, _slots(give_back, job)
-        else:
-            choice, slots = choose_nodes(job.worlds, nodes)
-        plan = shrink_plan(job.worlds, slots, method)
+        with Working("planning"):
+            if nodes is None:
+                choice, slots = None, _slots(give_back, job)
+            else:
+                choice, slots = choose_nodes(job.worlds, nodes)
+            plan = shrink_plan(job.worlds, slots, method)
     except ValueError as error:
         raise PliantError(_with_names(str(error), job.names)) from None
     times = predict_shrink(plan, costs, processors=processors) if predict else None

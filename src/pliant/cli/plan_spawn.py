@@ -16,6 +16,7 @@ from pliant.plan.connect import connection_plan, first_ranks
 from pliant.plan.spawn import Method, SpawnPlan, Strategy, spawn_plan
 from pliant.plan.spawn_cost import SpawnTimes, predict_spawn
 from pliant.report.words import count
+from pliant.terminal.working import Working
 
 
 def spawn(  # noqa: PLR0913 -- a command has its options as parameters
@@ -56,10 +57,11 @@ def spawn(  # noqa: PLR0913 -- a command has its options as parameters
     p.check_picture(draw)
     given = _counts("--cores", cores, "cores")
     try:
-        plan = spawn_plan(
-            given, _running(running, given, oversubscribe), method, strategy,
-            oversubscription=oversubscribe, one=one,
-        )  # fmt: skip
+        with Working("planning"):
+            plan = spawn_plan(
+                given, _running(running, given, oversubscribe), method, strategy,
+                oversubscription=oversubscribe, one=one,
+            )  # fmt: skip
     except ValueError as error:
         raise PliantError(f"--cores, --running: {error}") from None
     times = predict_spawn(plan, costs, processors=processors) if predict else None

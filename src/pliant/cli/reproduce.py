@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pliant.files.traces import TRACES, find_trace
 from pliant.model.errors import TraceError
 from pliant.reproduce.scheduling import STUDIES, reproduce
 from pliant.reproduce.traces import FULL
+from pliant.terminal.working import Working
 
 
 def scheduling(  # noqa: PLR0913 -- a command has its options as parameters
@@ -41,24 +40,14 @@ def scheduling(  # noqa: PLR0913 -- a command has its options as parameters
         found = None
         sys.stderr.write("pliant: no traces found: the study of traces takes Lublin's model only\n")
     began = time.monotonic()
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn("simulating"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as bar:
-        task = bar.add_task("", total=None)
+    with Working("simulating", unit="simulations") as progress:
         files = reproduce(
             out,
             studies=tuple(only) if only else STUDIES,
             trace_folder=found,
             quick=quick,
             workers=workers,
-            progress=lambda done, count: bar.update(task, completed=done, total=count),
+            progress=progress.reach,
         )
     took = time.monotonic() - began
     if as_json:

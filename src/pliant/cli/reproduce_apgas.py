@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from pliant.cli import execute
 from pliant.cli.demo import places_batch
@@ -18,6 +16,7 @@ from pliant.cli.execute import Variant
 from pliant.measure import scaling
 from pliant.reproduce import apgas as reproduced
 from pliant.reproduce.folder import Folder
+from pliant.terminal.working import Working
 
 
 def apgas(
@@ -34,13 +33,12 @@ def apgas(
     effort = scaling.QUICK if quick else scaling.FULL
     with (
         Folder(out) as folder,
-        Progress(console=Console(stderr=True)) as progress,
+        Working("measuring", scaling.steps(effort) + 1, "runs") as progress,
         tempfile.TemporaryDirectory() as place,
     ):
-        bar = progress.add_task("runs", total=scaling.steps(effort) + 1)
         run = execute.whole(Variant(places_batch(), "mixed", rigid=False), output=Path(place) / "mixed")
-        progress.advance(bar)
-        figures = scaling.measure(effort, Path(place), lambda: progress.advance(bar))
+        progress.advance()
+        figures = scaling.measure(effort, Path(place), progress.advance)
         reproduced.write(folder, figures, run, quick=quick)
     took = time.monotonic() - began
     if as_json:

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from pliant.cli import execute
 from pliant.cli.execute import Variant
@@ -28,6 +26,7 @@ from pliant.reproduce import paper3
 from pliant.reproduce.dmr import Measured
 from pliant.reproduce.folder import Folder
 from pliant.study.workers import run_all
+from pliant.terminal.working import Working
 
 GIB = 1 << 30
 POLICIES = ("dmr-wide", "dmr-preferred")
@@ -63,21 +62,17 @@ def dmr(  # noqa: PLR0913 - a command has its options as parameters
     count, batches = jobs or (12 if quick else 30), repetitions or (1 if quick else 2)
     scale, sleep = Scale(0.008 if quick else 0.02), _sleep(size, quick=quick)
     tasks = paper3.tasks()
-    with Folder(out) as folder, Progress(console=Console(stderr=True)) as progress:
-        bar = progress.add_task(
-            "measuring", total=sleep.passes * len(sleep.sizes) + batches * len(WAYS) + len(tasks)
-        )
-
-        def advance() -> None:
-            progress.advance(bar)
-
-        rows, why = _resizes(sleep, advance)
+    steps = sleep.passes * len(sleep.sizes) + batches * len(WAYS) + len(tasks)
+    with Folder(out) as folder, Working("measuring", steps, "runs") as progress:
+        rows, why = _resizes(sleep, progress.advance)
         runs = [
-            _run(measured.batch(count, SEED + number, scale, way, policy), way, SEED + number, advance)
+            _run(
+                measured.batch(count, SEED + number, scale, way, policy), way, SEED + number, progress.advance
+            )
             for number in range(batches)
             for way in WAYS
         ]
-        simulated = paper3.collect(run_all(tasks, 0, lambda _done: advance()))
+        simulated = paper3.collect(run_all(tasks, 0, lambda _done: progress.advance()))
         found = Measured(
             **there,
             quick=quick,

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from pliant.measure import launching
 from pliant.measure.launch_model import SMALL, contact_cost
@@ -19,6 +17,7 @@ from pliant.model.errors import PliantError
 from pliant.reproduce import launch as reproduced
 from pliant.reproduce.folder import Folder
 from pliant.reproduce.launch import Measured, load
+from pliant.terminal.working import Working
 from pliant.testing.cluster import virtual_cluster
 
 DELAYS = (0.0, 0.5)
@@ -50,8 +49,9 @@ def launch(
     if from_folder is not None and quick:
         raise PliantError("--from measures nothing: leave out --quick")
     began = time.monotonic()
-    with Folder(out) as folder:
-        measured = load(from_folder) if from_folder is not None else _measure(quick=quick)
+    with Folder(out) as folder, Working("measuring", unit="launches") as progress:
+        measured = load(from_folder) if from_folder is not None else _measure(progress, quick=quick)
+        progress.begin("modelling and drawing")
         reproduced.write(folder, measured)
     took = time.monotonic() - began
     if as_json:
@@ -61,7 +61,7 @@ def launch(
         typer.echo(f"{out / 'README.md'}: measured and drawn on; {len(folder.files)} files, {took:.0f} s")
 
 
-def _measure(*, quick: bool) -> Measured:
+def _measure(progress: Working, *, quick: bool) -> Measured:
     sizes = (*SMALL, 16, 32) if quick else (*SMALL, 16, 32, 64, 128)
     degrees, repetitions = ((8,), 1) if quick else ((2, 8, 32), 3)
     effort = launching.Effort(sizes, degrees, WINDOW, DELAYS, repetitions)
@@ -69,12 +69,9 @@ def _measure(*, quick: bool) -> Measured:
     there = [launching.ours(degree, WINDOW) for degree in degrees]
     if launching.MPI.exists():
         there += [launching.ours(MPI_DEGREE, WINDOW, mpi=True), launching.hydra(mpi=True)]
-    with (
-        Progress(console=Console(stderr=True), transient=True) as progress,
-        virtual_cluster(max(sizes)) as cluster,
-    ):
-        bar = progress.add_task("launches", total=launching.steps(effort, there))
-        rows = launching.measure(cluster, effort, there, quiet, lambda: progress.advance(bar))
+    progress.reach(0, launching.steps(effort, there))
+    with virtual_cluster(max(sizes)) as cluster:
+        rows = launching.measure(cluster, effort, there, quiet, progress.advance)
     return Measured(
         **around, window=WINDOW, repetitions=repetitions, loud=quiet.loud, contact_s=contact_cost(),
         rows=reproduced.rows_of(rows),

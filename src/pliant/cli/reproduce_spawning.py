@@ -11,8 +11,6 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from pliant.cli.bench_resize import LIMIT_S, QUICK_LIMIT_S, QUICK_REPETITIONS, REPETITIONS, SIZES, Netmod
 from pliant.measure import resizing
@@ -33,6 +31,7 @@ from pliant.reproduce.spawning.rows import (
     Table,
     load,
 )
+from pliant.terminal.working import Working
 
 EQUAL, DIFFERENT = (1,), (1, 3)
 QUICK_SIZES = (1, 4)
@@ -96,10 +95,11 @@ def spawning(  # noqa: PLR0913 - the options of a command
     if find_spec("matplotlib") is None:
         raise PliantError("reproduce spawning needs matplotlib: pip install 'pliant[report]'")
     began = time.monotonic()
-    with Folder(out) as folder:
+    with Folder(out) as folder, Working("measuring") as progress:
         measured = load(from_folder) if from_folder is not None else None
         if measured is None or only:
-            measured = together(measured, _measure(kinds, repetitions, quick=quick))
+            measured = together(measured, _measure(kinds, repetitions, progress, quick=quick))
+        progress.begin("modelling and drawing")
         reproduced.write(folder, measured)
     took = time.monotonic() - began
     if as_json:
@@ -133,27 +133,25 @@ def together(before: Measured | None, now: Measured) -> Measured:
     )
 
 
-def _measure(kinds: Sequence[Kind], repetitions: int | None, *, quick: bool) -> Measured:
+def _measure(kinds: Sequence[Kind], repetitions: int | None, progress: Working, *, quick: bool) -> Measured:
     """Table by table; in a quick run each gets its share of what is left, and none is begun when nothing is."""
     around, began = surroundings(), time.monotonic()
     tables: list[Table] = []
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("resizes", total=None)
-        for number, kind in enumerate(kinds):
-            left_s = QUICK_BUDGET_S - (time.monotonic() - began)
-            if quick and tables and left_s <= 0:
-                break
-            progress.update(bar, description=str(kind))
-            share_s = left_s / (len(kinds) - number) if quick else None
-            series = resizing.measure(
-                _effort(repetitions, share_s),
-                resizing.Setting(
-                    tuple(f"n{node}" for node in range(SIZES[-1])), kind.slots, Surface(kind.netmod.value),
-                    QUICK_LIMIT_S if quick else LIMIT_S,
-                ),
-                lambda done, total: progress.update(bar, completed=done, total=total),
-            )  # fmt: skip
-            tables.append(_table(kind, resizing.rows_of(series)))
+    for number, kind in enumerate(kinds):
+        left_s = QUICK_BUDGET_S - (time.monotonic() - began)
+        if quick and tables and left_s <= 0:
+            break
+        progress.begin(f"measuring {kind}", unit="resizes")
+        share_s = left_s / (len(kinds) - number) if quick else None
+        series = resizing.measure(
+            _effort(repetitions, share_s),
+            resizing.Setting(
+                tuple(f"n{node}" for node in range(SIZES[-1])), kind.slots, Surface(kind.netmod.value),
+                QUICK_LIMIT_S if quick else LIMIT_S,
+            ),
+            progress.reach,
+        )  # fmt: skip
+        tables.append(_table(kind, resizing.rows_of(series)))
     return Measured(**around, quick=quick, seconds=round(time.monotonic() - began, 1), tables=tables)
 
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from pliant.cli import simulate_options as o
 from pliant.cli import simulated
@@ -30,15 +26,13 @@ from pliant.study.grid import Grid, study, told
 from pliant.study.groups import read_by
 from pliant.study.options import against_said, asked, queue_said
 from pliant.study.simulation import Sink, simulation
+from pliant.terminal.working import Working
 from pliant.workloads.beliefs import EXACT
 from pliant.workloads.data import NONE
 from pliant.workloads.estimates import REQUESTED
 from pliant.workloads.formats.elastisim import named_files
 from pliant.workloads.sources import ELASTISIM, JOURNAL
 from pliant.workloads.unmapped import refused
-
-QUIET_S = 2.0
-"""Work that is over sooner shows no progress."""
 
 
 def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
@@ -171,8 +165,10 @@ def percentages(text: str) -> list[float]:
 def _single(grid: Grid, outputs: Outputs) -> None:
     """One simulation, with all its figures; files get its records too."""
     wish, report = grid.wish, outputs.report
-    made = simulation(wish, grid.policies[0], grid.instant)
-    load, name = made.load, Path(wish.text).name
+    name = Path(wish.text).name
+    with Working(f"reading {name}"):
+        made = simulation(wish, grid.policies[0], grid.instant)
+    load = made.load
     _note(load.note)
     counted = None if load.counted is None else [job.spec for job in load.counts]
     picture = Picture(len(load.jobs), counted) if report is not None else None
@@ -181,12 +177,13 @@ def _single(grid: Grid, outputs: Outputs) -> None:
         if picture is not None:
             listeners.append(picture.dense)
             keep = _both(kept, picture.keep)
-        with _Progress(len(load.jobs)) as progress:
-            ended = made.run(*listeners, keep=keep, progress=progress.show)
+        with Working("simulating", len(load.jobs), "jobs") as progress:
+            ended = made.run(*listeners, keep=keep, progress=progress.reach)
         if report is not None and picture is not None:
             facts = simulated.facts(wish, load, grid.policies[0].start, grid.instant, ended.end)
             of = Simulated(name, made.policy.name, load.nodes, facts, load.left_out, len(load.too_wide))
-            simulated.write(report, picture, of, ended.metrics)
+            with Working("drawing the report"):
+                simulated.write(report, picture, of, ended.metrics)
     if report is not None:
         said = f"report: {report}, data: {report.with_suffix('.json')}"
         Console(stderr=outputs.as_json).print(said, markup=False)
@@ -226,9 +223,9 @@ def _doubt(text: str) -> None:
 
 def _study(grid: Grid, workers: int, outputs: Outputs) -> None:
     """Several simulations, and a row for each share of malleable jobs and policy."""
-    with _Progress(grid.most, "simulations") as progress:
+    with Working("simulating", grid.most, "simulations") as progress:
         result = study(
-            grid, workers=workers, files=outputs.files, progress=progress.show, note=_note, doubt=_doubt
+            grid, workers=workers, files=outputs.files, progress=progress.reach, note=_note, doubt=_doubt
         )
     if outputs.as_json:
         typer.echo(json.dumps(result))
@@ -236,40 +233,3 @@ def _study(grid: Grid, workers: int, outputs: Outputs) -> None:
         console = Console()
         for table in (study_table(result, console), *differences_tables(result, console)):
             console.print(table)
-
-
-class _Progress:
-    """A bar on standard error, if that is a terminal, for work of more than ``QUIET_S`` seconds."""
-
-    def __init__(self, count: int, what: str = "jobs") -> None:
-        self._count = count
-        self._what = what
-        self._console = Console(stderr=True)
-        self._began = time.monotonic()
-        self._bar: Progress | None = None
-        self._task = TaskID(0)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def show(self, ended: int) -> None:
-        if self._bar is not None:
-            self._bar.update(self._task, completed=ended)
-        elif self._console.is_terminal and time.monotonic() - self._began > QUIET_S:
-            self._bar = Progress(
-                TextColumn("simulating"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn(self._what),
-                TimeRemainingColumn(),
-                console=self._console,
-                transient=True,
-            )
-            self._task = self._bar.add_task("", total=self._count, completed=ended)
-            self._bar.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()

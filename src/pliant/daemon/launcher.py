@@ -83,14 +83,19 @@ class Outcome(msgspec.Struct, frozen=True):
 
 class Launcher:
     """One launch. ``write`` gets what processes write, in a thread of its own, and may take its time; ``note`` gets
-    lines for people."""
+    lines for people; ``reached`` is told on how many nodes the program has started, and when cleaning up begins."""
 
     def __init__(
-        self, plan: Plan, write: Callable[[str, t.Output], object], note: Callable[[str], object]
+        self,
+        plan: Plan,
+        write: Callable[[str, t.Output], object],
+        note: Callable[[str], object],
+        reached: Callable[[str, int], object] = lambda _phase, _nodes: None,
     ) -> None:
         self._plan = plan
         self._write = write
         self._note = note
+        self._reached = reached
         self._loop = asyncio.get_running_loop()
         secret, run = secrets.token_hex(32), secrets.token_hex(4)
         seat = b.Seat(
@@ -241,13 +246,17 @@ class Launcher:
         launching = self._launching
         if self._reader in launching.started and not self._typed.begun:
             self._typed.begin()
-        if "started" not in self._phases and all(map(self._has_begun, self._plan.nodes)):
-            self._phase("started")
+        if "started" not in self._phases:
+            begun = sum(map(self._has_begun, self._plan.nodes))
+            self._reached("starting", begun)
+            if begun == len(self._plan.nodes):
+                self._phase("started")
         if launching.fences > self._fences:
             self._fences = launching.fences
             self._phases["fence"] = time.time() - self._began  # the last one
         if launching.is_over and self._counting is None:
             self._phase("ended")
+            self._reached("cleaning up", 0)
             self._counting = self._loop.call_later(COUNT_S, self._finish, "")
             self._timers.append(self._counting)
             self._tree.happened(b.Announce(codec.raw(t.Tally())))

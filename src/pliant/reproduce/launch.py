@@ -140,7 +140,7 @@ def _measured(folder: Folder, told: Sequence[Compared]) -> None:
             )
             stars[label] = [(float(each.point.nodes), each.point.seconds) for each in rows]
         charts.lines(place, series, stars)
-        place.set_title(f"each ssh {delay:g} s longer")
+        place.set_title(f"each ssh {delay:g} s longer; stars: measured", fontsize=charts.FONT + 1)
         place.set_xlabel("nodes")
         place.set_ylabel("seconds until the program runs on all")
         place.set_ylim(bottom=0)

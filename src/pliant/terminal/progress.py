@@ -21,6 +21,7 @@ from pliant.protocol import resizing
 from pliant.report.words import count, plain, shorten
 from pliant.terminal.events import Sentence, Told
 from pliant.terminal.glyphs import glyphs, spelled
+from pliant.terminal.working import FIRST_S, silence_s
 
 REFRESH_S = 0.2
 PASSING_SHOWN = 2
@@ -53,7 +54,8 @@ class LiveView:
 
     On a terminal the display is drawn at most five times a second, from ``tick`` alone; events of interest are
     printed above it, where they stay, and at the end it makes way for one closing line. Elsewhere each event of
-    interest is one plain line. ``names`` are the nodes' names.
+    interest is one plain line, and after some time without any a line says how things stand. ``names`` are the nodes'
+    names.
     """
 
     def __init__(self, title: str, policy: str, names: Sequence[str], console: Console | None = None) -> None:
@@ -73,6 +75,7 @@ class LiveView:
         self._next_letter = 0
         self._now = 0.0
         self._drawn = -REFRESH_S
+        self._due = FIRST_S
         self._ended = self._failed = self._resizes = 0
         self._live: Live | None = None
         self.stopped = False
@@ -111,7 +114,11 @@ class LiveView:
         elif self._live is not None:
             self._untold.append(event)
         else:
-            self.console.print(Text(self._line(event)), highlight=False, soft_wrap=True)
+            self._say(event)
+
+    def _say(self, event: Sentence) -> None:
+        self.console.print(Text(self._line(event)), highlight=False, soft_wrap=True)
+        self._due = self._now + silence_s(self._now)
 
     def begun(self, run: str, jobs: int) -> None:
         """Say by which id other commands know the run."""
@@ -131,6 +138,16 @@ class LiveView:
             self._drawn = self._now
             self._tell()
             self._live.update(self.render(), refresh=True)
+        elif self._live is None and self._now >= self._due:
+            self._say(Sentence(self._now, "other", self._standing()))
+
+    def _standing(self) -> str:
+        """How things are, while nothing happens."""
+        state = self.state
+        if not state.total:
+            return f"waiting for {count(len(self._names), 'node')}"
+        jobs = f"{count(len(state.running), 'job')} running, {state.waiting} waiting, {self._ended} ended"
+        return f"{jobs}; {state.total - state.free} of {count(state.total, 'node')} in use"
 
     def _note(self, record: r.Record) -> None:
         if isinstance(record, r.JobStarted):

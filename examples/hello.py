@@ -1,0 +1,10 @@
+from pliant.apgas import async_at, finish, places, run
+
+
+def main():  # at place 0; the others do what tasks tell them
+    with finish():
+        for place in places():
+            async_at(place, print, "here I am")
+
+
+run(main)

@@ -30,12 +30,12 @@ class Mark(NamedTuple):
 
 class Gantt(Listener):
     """``segments``, ``stretches`` and ``marks`` are in order of time (of their end); ``curve`` is the step function
-    of nodes in use: (time, nodes from then on), one step an instant.
+    of nodes in use: (time, nodes from then on), one step an instant; ``there`` is that of the nodes that there are,
+    which are granted and neither lost nor given back.
     """
 
     IGNORES: ClassVar[frozenset[str]] = frozenset({
-        "began", "submitted", "launched", "offered", "accepted", "withdrawn", "settled", "used", "nodes_there",
-        "nodes_lost", "nodes_returned",
+        "began", "submitted", "launched", "offered", "accepted", "withdrawn", "settled", "used",
     })  # fmt: skip
 
     def __init__(self) -> None:
@@ -43,7 +43,9 @@ class Gantt(Listener):
         self.stretches: list[Stretch] = []
         self.marks: list[Mark] = []
         self.curve: list[tuple[float, int]] = []
+        self.there: list[tuple[float, int]] = []
         self._in_use = 0
+        self._there = 0
 
     def running(self) -> list[Segment]:
         """The segments that are still open, as if they ended with the last record."""
@@ -71,15 +73,23 @@ class Gantt(Listener):
     def ended(self, _life: Life, _end: r.JobEnded, _size: int) -> None:
         self._step()
 
+    def nodes_there(self, mask: int) -> None:
+        self._recount(self._there | mask)
+
+    def nodes_lost(self, mask: int) -> None:
+        self._recount(self._there & ~mask)
+
+    def nodes_returned(self, mask: int) -> None:
+        self._recount(self._there & ~mask)
+
+    def _recount(self, there: int) -> None:
+        self._there = there
+        _note(self.there, self.lives.now, there.bit_count())
+
     def _step(self) -> None:
-        now, in_use = self.lives.now, self.lives.held
-        if in_use == self._in_use:
-            return
-        self._in_use = in_use
-        if self.curve and self.curve[-1][0] == now:
-            self.curve[-1] = (now, in_use)
-        else:
-            self.curve.append((now, in_use))
+        if self.lives.held != self._in_use:
+            self._in_use = self.lives.held
+            _note(self.curve, self.lives.now, self._in_use)
 
     def resized(self, life: Life, done: r.ResizeDone, _kind: str, _before: int) -> None:
         if done.gained:
@@ -90,3 +100,10 @@ class Gantt(Listener):
 
     def _segment(self, life: Life) -> Segment:
         return Segment(life.job, life.spec.name, NodeSet(life.mask), life.since, self.lives.now)
+
+
+def _note(steps: list[tuple[float, int]], now: float, value: int) -> None:
+    """One step an instant."""
+    if steps and steps[-1][0] == now:
+        steps.pop()
+    steps.append((now, value))

@@ -16,7 +16,7 @@ from pliant.page.hover import hover_data
 from pliant.page.tables import compare_rows, esc, job_rows, place_rows, resize_rows
 from pliant.report.compare import headline, pacing_note, warnings
 from pliant.report.data import report_json
-from pliant.report.runs import Run, is_paced
+from pliant.report.runs import Run, alike_in_nodes, is_paced
 from pliant.report.words import count
 
 NO_CHART = "The chart needs matplotlib, which is not installed: pip install 'pliant[report]'."
@@ -145,13 +145,13 @@ def _sentence(text: str) -> str:
 def _about(runs: Sequence[Run]) -> str:
     if not runs:
         return ""
-    nodes = {len(run.names) for run in runs}
     jobs = {len(run.jobs) for run in runs}
     parts = [
-        count(nodes.pop(), "node") if len(nodes) == 1 else "different numbers of nodes",
+        *([count(runs[0].nodes_there[0], "node")] if alike_in_nodes(runs) else []),
         count(jobs.pop(), "job") if len(jobs) == 1 else "different numbers of jobs",
     ]
-    parts += [f"{run.name}: policy {run.policy}" for run in runs]
+    unlike = not alike_in_nodes(runs)
+    parts += [f"{run.name}: policy {run.policy}" + f", {run.nodes_text} nodes" * unlike for run in runs]
     return " · ".join(parts)
 
 

@@ -12,7 +12,7 @@ from pliant.model.jobs import ENDED, JobState
 from pliant.model.kinds import JobKind
 from pliant.report.compare import Cell, Row, change_text, compare
 from pliant.report.outcomes import RESULT_WIDTH, SIGNS, sizes_text, state_text
-from pliant.report.runs import Run
+from pliant.report.runs import Run, alike_in_nodes
 from pliant.report.words import awake, cause, percent, plain, seconds, shorten
 
 MOST_ROWS = 400
@@ -31,7 +31,7 @@ def compare_rows(runs: Sequence[Run]) -> str:
         for i, run in enumerate(runs)
     )
     body = "\n".join(_compare_row(row) for row in compare(runs))
-    body += _policy_row(runs) + _pace_row(runs)
+    body = _nodes_row(runs) + body + _policy_row(runs) + _pace_row(runs)
     return (
         '<div class="scroll"><table class="compare"><thead><tr><th scope="col">metric</th>'
         f"{head}</tr></thead><tbody>\n{body}</tbody></table></div>"
@@ -65,6 +65,16 @@ def _verdict(cell: Cell) -> str:
     arrow = "↑" if (cell.change or 0.0) > 0 else "↓"
     said = f", {cell.verdict}" if cell.verdict else ""
     return f'<td class="verdict {cell.verdict}">{arrow} {esc(text)}{said}</td>'
+
+
+def _nodes_row(runs: Sequence[Run]) -> str:
+    unlike = "" if alike_in_nodes(runs) else "not the same"
+    cells = "".join(
+        f"<td>{run.nodes_text}</td>" + (f'<td class="verdict worse">{unlike}</td>' if i else "")
+        for i, run in enumerate(runs)
+    )
+    note = "<small>fewest and most, where that changed</small>"
+    return f'<tr><th scope="row">nodes{note}</th>{cells}</tr>\n'
 
 
 def _policy_row(runs: Sequence[Run]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from pliant.report.runs import PACE_LIMIT, Run
+from pliant.report.runs import PACE_LIMIT, Run, alike_in_nodes
 from pliant.report.words import alike, count, percent, plain, seconds
 
 SAME = 0.005
@@ -138,20 +138,39 @@ def _versus(base: Run, run: Run) -> str:
         return f"{names} did not finish: {run.name} and {base.name} cannot be compared"
     before, after = alike(a, b)
     if a <= 0 or abs(b - a) <= SAME * a:
-        return f"{run.name} and {base.name} took the same time, {after} and {before}"
+        unlike = "" if alike_in_nodes((base, run)) else f", on {_nodes(run)} and {_nodes(base)}"
+        return f"{run.name} and {base.name} took the same time, {after} and {before}{unlike}"
     change = percent(b / a - 1.0)
+    if not alike_in_nodes((base, run)):
+        after, before = f"{after} on {_nodes(run)}", f"{before} on {_nodes(base)}"
+        change = f"not on the same nodes, {change}"
     if b < a:
         return f"{run.name} finished in {after} where {base.name} took {before}: {change} sooner"
     return f"{run.name} took {after} where {base.name} finished in {before}: {change} later"
+
+
+def _nodes(run: Run) -> str:
+    least, most = run.nodes_there
+    return count(most, "node") if least == most else f"{run.nodes_text} nodes"
 
 
 def _plain(run: Run) -> str:
     return seconds(run.metrics.makespan_s)
 
 
+def unlike_nodes(runs: Sequence[Run]) -> str:
+    """That runs that are compared had different numbers of nodes; empty if they had not."""
+    if len(runs) < 2 or alike_in_nodes(runs):
+        return ""
+    each = ", ".join(f"{plain(run.name)} {run.nodes_text}" for run in runs)
+    return f"The runs did not have the same nodes ({each}): the figures do not compare like with like."
+
+
 def warnings(runs: Sequence[Run]) -> list[str]:
     """What a reader has to know before believing any figure; empty if all is well."""
     found: list[str] = []
+    if said := unlike_nodes(runs):
+        found.append(said)
     for run in runs:
         overrun = run.metrics.pace_overrun
         if overrun is not None and overrun > PACE_LIMIT:

@@ -38,6 +38,7 @@ def figures(metrics: RunMetrics) -> dict[str, Any]:
 
 def _run_data(run: Run) -> dict[str, Any]:
     data: dict[str, Any] = {"name": run.name, "policy": run.policy, "nodes": run.hosts(_all(run))}
+    data["nodes_min"], data["nodes_max"] = run.nodes_there
     data |= figures(run.metrics)
     data["predicted_makespan_s"] = _maybe(run.predicted_makespan_s)
     data["policy_failed"] = run.policy_failed

@@ -114,6 +114,21 @@ class Run(Facts, eq=False, dict=True):
         """The last end (while jobs are left: the last record), in journal time."""
         return self.origin_s + self.metrics.makespan_s
 
+    @cached_property
+    def nodes_there(self) -> tuple[int, int]:
+        """The fewest and the most nodes that there were from the first submission to the end: some may have been added,
+        given back or lost."""
+        steps = self.chart.there
+        before = [nodes for at, nodes in steps if at <= self.origin_s][-1:]
+        counts = before + [nodes for at, nodes in steps if self.origin_s < at < self.end_s]
+        return (min(counts), max(counts)) if counts else (0, 0)
+
+    @property
+    def nodes_text(self) -> str:
+        """``8``, or ``8 to 10``."""
+        least, most = self.nodes_there
+        return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
     @property
     def pace_valid(self) -> bool:
         overrun = self.metrics.pace_overrun
@@ -155,6 +170,11 @@ class Run(Facts, eq=False, dict=True):
 
     def why(self, reason: Reason) -> str:
         return why(reason, self.job_name)
+
+
+def alike_in_nodes(runs: Sequence[Run]) -> bool:
+    """Whether all had the same number of nodes, all the time."""
+    return len({nodes for run in runs for nodes in run.nodes_there}) <= 1
 
 
 def is_paced(runs: Sequence[Run]) -> bool:

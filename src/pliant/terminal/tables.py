@@ -10,9 +10,9 @@ from rich.text import Text
 from pliant.history.metrics import JobOutcome
 from pliant.model.jobs import JobState
 from pliant.model.kinds import JobKind
-from pliant.report.compare import Cell, change_text, compare
+from pliant.report.compare import Cell, change_text, compare, unlike_nodes
 from pliant.report.outcomes import RESULT_WIDTH, sizes_text, state_text
-from pliant.report.runs import Run
+from pliant.report.runs import Run, alike_in_nodes
 from pliant.report.words import cause, percent, plain, seconds, shorten
 
 # Blue and yellow are told apart in every common kind of colour blindness; red and green are not.
@@ -30,6 +30,7 @@ def compare_table(runs: Sequence[Run]) -> Table:
         if i:
             table.add_column("", no_wrap=True)
     table.add_row("policy", *_policy_cells(runs))
+    table.add_row("nodes", *_nodes_cells(runs))
     for row in compare(runs):
         cells: list[Text] = []
         for i, cell in enumerate(row.cells):
@@ -39,6 +40,8 @@ def compare_table(runs: Sequence[Run]) -> Table:
         table.add_row(Text(row.metric.label), *cells)
     if any(run.metrics.pace_overrun is not None for run in runs):
         table.add_row("pace overrun", *_pace_cells(runs))
+    if said := unlike_nodes(runs):
+        table.title, table.title_justify, table.title_style = Text(f"! {said}"), "left", "bold yellow"
     return table
 
 
@@ -58,6 +61,14 @@ def _policy_cells(runs: Sequence[Run]) -> list[Text]:
     cells: list[Text] = []
     for i, run in enumerate(runs):
         cells += [Text(plain(run.policy))] + ([Text()] if i else [])
+    return cells
+
+
+def _nodes_cells(runs: Sequence[Run]) -> list[Text]:
+    unlike = Text() if alike_in_nodes(runs) else Text("! not the same", style="bold yellow")
+    cells: list[Text] = []
+    for i, run in enumerate(runs):
+        cells += [Text(run.nodes_text)] + ([unlike] if i else [])
     return cells
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 import pytest
@@ -392,3 +393,11 @@ def test_slots_that_sleep_are_those_that_wake(slots: list[int], data: st.DataObj
     assert kept == [*awake_ranks(after)]
     with pytest.raises(ValueError, match="are to wake up, and"):
         waking(again, {node: slots[node] for node in back})
+
+
+def test_a_job_of_thousands_of_nodes_is_planned_in_seconds() -> None:
+    worlds = tuple(World(node, (node,) * 4) for node in range(4000))
+    began = time.process_time()
+    plan = shrink_plan(worlds, dict.fromkeys(range(2000), 4), ShrinkMethod.TERMINATION)
+    assert time.process_time() - began < 3.0
+    assert len(plan.free) == 2000

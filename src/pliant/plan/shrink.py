@@ -8,7 +8,7 @@ started anew on the nodes that stay (SS), each node for itself; or its ranks the
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
@@ -211,17 +211,23 @@ def _going(
     """The ranks awake that are given back. Of a node that stays: worlds that have none elsewhere and go as a whole,
     for these really end; then the last ranks."""
     goes: set[Process] = set()
+    on: dict[int, list[tuple[int, list[Process]]]] = defaultdict(list)
+    """Of each node the worlds there, in order: how many ranks each has awake in all, and which of them there."""
+    for world in worlds:
+        there: dict[int, list[Process]] = defaultdict(list)
+        every = world.awake
+        for rank in every:
+            there[world.nodes[rank]].append(Process(world.id, rank))
+        for node, ranks in there.items():
+            on[node].append((len(every), ranks))
     for node, slots in give_back.items():
-        here = [
-            [Process(world.id, rank) for rank in world.awake if world.nodes[rank] == node] for world in worlds
-        ]
         left = slots
         if slots < awake[node]:
-            for world, ranks in reversed([*zip(worlds, here, strict=True)]):
-                if 0 < len(ranks) == len(world.awake) <= left:
+            for size, ranks in reversed(on[node]):
+                if len(ranks) == size <= left:
                     goes.update(ranks)
                     left -= len(ranks)
-        rest = [process for ranks in here for process in ranks if process not in goes]
+        rest = [process for _, ranks in on[node] for process in ranks if process not in goes]
         goes.update(rest[len(rest) - left :])
     return frozenset(goes)
 

@@ -5,7 +5,8 @@ What users import is here, and stays here; everything below may move.
 - Programs: ``mpi`` for ranks, ``apgas`` for tasks, and ``Amdahl`` and ``Downey``, models by which their steps
   can be paced.
 - Policies: a ``Policy`` sees a ``ClusterView`` with a ``JobView`` for each job, and news of each ``End``. A
-  ``Decision`` is a ``Start`` or a ``Resize``, with its ``Reason``, a ``Promise``, a ``Wake`` or a ``Remember``.
+  ``Decision`` is a ``Start`` or a ``Resize``, with its ``Reason``, a ``Promise``, a ``Wake`` or a ``Remember``; or
+  of nodes that come and go an ``Acquire`` or a ``Return``.
   ``Bounds``, ``JobSpec``, ``JobClass``, ``JobKind`` and ``JobState`` are what is known of a job.
 - Simulations: ``simulate`` runs a workload under a policy and gives a ``Result``, with metrics and a table of jobs.
   ``compare`` runs it under several, and gives a ``Comparison``: their figures, and what differs, job by job.
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pliant.model.kinds import JobKind as JobKind
     from pliant.model.speedup import Amdahl as Amdahl
     from pliant.model.speedup import Downey as Downey
+    from pliant.policy.view import Acquire as Acquire
     from pliant.policy.view import ClusterView as ClusterView
     from pliant.policy.view import Decision as Decision
     from pliant.policy.view import End as End
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from pliant.policy.view import Reason as Reason
     from pliant.policy.view import Remember as Remember
     from pliant.policy.view import Resize as Resize
+    from pliant.policy.view import Return as Return
     from pliant.policy.view import Start as Start
     from pliant.policy.view import Wake as Wake
     from pliant.study.comparison import Comparison as Comparison
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Acquire",
     "Amdahl",
     "Bounds",
     "ClusterView",
@@ -71,6 +75,7 @@ __all__ = [
     "Remember",
     "Resize",
     "Result",
+    "Return",
     "Start",
     "Wake",
     "compare",

@@ -55,6 +55,7 @@ class ToldJob:
 class ToldView:
     cost = INSTANT
     backlog = None
+    pool = None
     served = 0
     memory: dict[str, Any] = {}  # noqa: RUF012 - empty for ever
     news: Sequence[End] = ()

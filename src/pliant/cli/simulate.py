@@ -71,6 +71,7 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
     requeue: o.REQUEUE = True,
     checkpoint: o.CHECKPOINT = "",
     energy: o.ENERGY = "",
+    elastic: o.ELASTIC = "",
     strict: o.STRICT = False,
     dependencies: o.DEPENDENCIES = False,
     window: o.WINDOW = "",
@@ -120,6 +121,7 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
         window=window,
         warm_up=warm_up,
         energy=energy,
+        elastic=elastic,
         partitions=partitions,
         reservations=reservations,
     )

@@ -181,6 +181,13 @@ ENERGY = Annotated[
         "and what starts on these waits for them)."
     ),
 ]
+ELASTIC = Annotated[
+    str,
+    _machine(
+        help="Nodes come by request and go when nobody needs them, as in min=4,max=64,delay=90s,idle=5min: so many of "
+        "them, each so long after it was asked for, and back after so long without use."
+    ),
+]
 PLATFORM = Annotated[
     str,
     _elastisim(help="The machine of ElastiSim's jobs, its speeds and its size: a SimGrid platform in XML."),

@@ -48,6 +48,7 @@ TITLES = {
     "requeued": ("re-\nqueued", 1.0),
     "lost_node_s": ("lost,\nnode-s", 1.0),
     "energy_kwh": ("energy,\nkWh", 1.0),
+    "node_hours": ("node-\nhours", 1.0),
     "off_node_h": ("off,\nnode-h", 1.0),
     "boots": ("boots", 1.0),
 }
@@ -69,6 +70,7 @@ OFTEN_EMPTY = (
     "requeued",
     "malleable_to_rigid_turnaround",
     "energy_kwh",
+    "node_hours",
 )
 """Shown only if some row has it."""
 DISPENSABLE = (

@@ -493,8 +493,31 @@ class SchedulerCore(Losses):
                 raise self._wrong(decision, "only what JSON has can be remembered: a number is not finite")
             # As it will be read from a journal: there lists are what tuples were, and texts the keys.
             self._record(r.PolicyRemembers(self.state.now, memory, decision.merge))
+        elif isinstance(decision, p.Acquire | p.Return):
+            self._ask_for_nodes(decision)
         else:
             raise self._wrong(decision, "there is no such job")
+
+    def _ask_for_nodes(self, decision: p.Acquire | p.Return) -> None:
+        """Ask for nodes, or give free ones back, within the limits of the pool: the highest numbers go first."""
+        state, count = self.state, decision.count
+        pool = state.settings.pool
+        if pool is None:
+            raise self._wrong(decision, "no nodes come and go here")
+        if count < 1:
+            raise self._wrong(decision, "the count is 1 or more")
+        have = state.total + state.awaited
+        if isinstance(decision, p.Acquire):
+            if have + count > pool.max:
+                raise self._wrong(decision, f"{have} nodes are there or awaited, and the most is {pool.max}")
+            self._record(r.NodesOrdered(state.now, count, decision.reason))
+            self._commands.append(c.Acquire(count))
+            return
+        if count > state.free or state.total - count < pool.min:
+            left = f"{state.free} of {state.total} nodes are free, and the least is {pool.min}"
+            raise self._wrong(decision, left)
+        going = without(state.free_mask, lowest_bits(state.free_mask, state.free - count, state.free))
+        self._record(r.NodesReclaimed(state.now, NodeSet(going), decision.reason))
 
     def _start(self, job: Job, decision: p.Start) -> None:
         if job.state is not JobState.PENDING:

@@ -258,9 +258,10 @@ class NodesBack(Record, frozen=True):
 
 
 class NodesOrdered(Record, frozen=True):
-    """The provider is asked for so many nodes more."""
+    """The provider is asked for so many nodes more: by the policy, which gives its reason, or by an operator."""
 
     count: int
+    reason: Reason | None = None
 
 
 class NodesRefused(Record, frozen=True):
@@ -271,9 +272,11 @@ class NodesRefused(Record, frozen=True):
 
 
 class NodesReclaimed(Record, frozen=True):
-    """These nodes are to be given back: nothing new starts on them, and they go when they are free and clean."""
+    """These nodes are to be given back: nothing new starts on them, and they go when they are free and clean.
+    A policy that gives them back says why."""
 
     nodes: NodeSet
+    reason: Reason | None = None
 
 
 class NodesReturned(Record, frozen=True):

@@ -8,6 +8,7 @@ import msgspec
 
 from pliant.model.batch import ClusterSpec
 from pliant.model.jobs import JobSpec
+from pliant.model.pool import Pool
 from pliant.plan.cost import ResizeCost
 
 NEVER = float("inf")
@@ -26,7 +27,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     the job's longest so far. ``kill_grace_s`` is what a job that is ended gets between SIGTERM and SIGKILL.
     Scheduling passes are made at multiples of ``pass_interval_s`` only; 0 makes one whenever one may matter.
     What users have used is halved every ``half_life_s``; 0 leaves that to the policy, and none is followed if it does
-    not ask (``policy.view.half_life_s``).
+    not ask (``policy.view.half_life_s``). With a ``pool`` the policy may ask for nodes and give them back.
     """
 
     cooldown_s: float = 2.0
@@ -36,6 +37,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kill_grace_s: float = 5.0
     pass_interval_s: float = 0.0
     half_life_s: float = 0.0
+    pool: Pool | None = None
     cost: ResizeCost = ResizeCost()
 
 

@@ -12,11 +12,14 @@ from pliant.core import records as r
 from pliant.core.beside import Beside
 from pliant.core.job import Job, Resize
 from pliant.core.settings import DOUBLINGS, NEVER, Settings
+from pliant.core.unused import FewestFree
+from pliant.core.usage import both
 from pliant.model.groups import Group
 from pliant.model.jobs import JobClass, JobState
 from pliant.model.nodes import NodeSet, without
 from pliant.plan.cost import ResizeCost
 from pliant.policy.memory import remembered
+from pliant.policy.view import PoolView
 from pliant.protocol import resizing
 from pliant.protocol.resizing import Effect
 
@@ -78,6 +81,11 @@ class State(Beside):
             r.NodesReturned: self._returned,
         }
         self.follow(self.settings.half_life_s, self._fold)
+        self._fewest: FewestFree | None = None
+        if self.settings.pool is not None:
+            self._fewest = FewestFree(self.settings.pool.idle_s)
+            for kind, fold in self._fold.items():
+                self._fold[kind] = both(fold, self._watch_free)
 
     # ---- what a policy sees --------------------------------------------------------------------------
 
@@ -96,6 +104,18 @@ class State(Beside):
     @property
     def cost(self) -> ResizeCost:
         return self.settings.cost
+
+    @property
+    def pool(self) -> PoolView | None:
+        if self._fewest is None or (pool := self.settings.pool) is None:
+            return None
+        now, fewest = self.now, self._fewest
+        unused, more_at = fewest.of(now), fewest.more_at(now)
+        return PoolView(pool.min, pool.max, pool.price, pool.idle_s, self.awaited, unused, more_at)
+
+    def _watch_free(self, record: r.Record) -> None:
+        if self._fewest is not None:
+            self._fewest.note(record.at, self.free)
 
     @property
     def next_resize(self) -> int:
@@ -187,6 +207,7 @@ class State(Beside):
             "slots": dict(self.slots),
             "policy_failed": self.policy_failed,
             "memory": self.memory,
+            "fewest free": self._fewest.snapshot() if self._fewest is not None else None,
             **self.beside(),
             "counts": (
                 self.free,

@@ -21,7 +21,19 @@ from pliant.policy import registry
 from pliant.policy.booked import Calendar, keeps_none
 from pliant.policy.order import HALF_LIFE_S, ordered
 from pliant.policy.parameters import split
-from pliant.policy.view import ClusterView, Decision, Policy, Promise, Reason, Remember, Wake, rebalances
+from pliant.policy.view import (
+    Acquire,
+    ClusterView,
+    Decision,
+    Policy,
+    Promise,
+    Reason,
+    Remember,
+    Return,
+    Wake,
+    provisions,
+    rebalances,
+)
 from pliant.policy.view import half_life_s as asked_half_life_s
 
 
@@ -252,6 +264,7 @@ class Checked:
         self._called = called or file.name
         self.name = str(policy.name)
         self.rebalances = rebalances(policy)
+        self.provisions = provisions(policy)
         self.half_life_s = asked_half_life_s(policy)
         self._policy = policy
 
@@ -273,6 +286,8 @@ class Checked:
                 sound = isinstance(decision.at, int | float)
             elif isinstance(decision, Remember):
                 sound = isinstance(decision.memory, dict) and isinstance(decision.merge, bool)
+            elif isinstance(decision, Acquire | Return):
+                sound = isinstance(decision.count, int) and isinstance(decision.reason, Reason)
             elif isinstance(decision, Promise):
                 sound = isinstance(decision.job, int) and isinstance(decision.at, int | float)
             else:

@@ -10,7 +10,17 @@ from pliant.model.errors import PolicyError
 from pliant.model.nearest import nearest
 from pliant.plan.cost import ResizeCost
 from pliant.policy.backlog import Backlog
-from pliant.policy.view import ClusterView, Decision, End, JobView, Policy, half_life_s, rebalances
+from pliant.policy.view import (
+    ClusterView,
+    Decision,
+    End,
+    JobView,
+    Policy,
+    PoolView,
+    half_life_s,
+    provisions,
+    rebalances,
+)
 
 DAY_S = 86400.0
 HALF_LIFE_S = 7 * DAY_S
@@ -62,6 +72,7 @@ class OtherQueue:
         self.cost: ResizeCost = view.cost
         self.returning = view.returning
         self.usage = view.usage
+        self.pool: PoolView | None = view.pool
         self.served: int = view.served
         self.resizable = view.resizable
         self._view = view
@@ -86,6 +97,7 @@ class Ordered:
         self.name = f"{policy.name} by {name}"
         self.rebalances = rebalances(policy)
         self.half_life_s = order.half_life_s if isinstance(order, FairShare) else half_life_s(policy)
+        self.provisions = provisions(policy)
         self._policy = policy
         self._order = order
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pliant.model.errors import PolicyError
 from pliant.model.nearest import nearest
-from pliant.policy.view import Policy, half_life_s, rebalances
+from pliant.policy.view import Policy, half_life_s, provisions, rebalances
 
 
 def split(text: str) -> tuple[str, dict[str, str]]:
@@ -45,6 +45,7 @@ class Told:
         self.name = name
         self.rebalances = rebalances(policy)
         self.half_life_s = half_life_s(policy)
+        self.provisions = provisions(policy)
         self.decide = policy.decide
 
 

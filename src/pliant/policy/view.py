@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
 
@@ -76,7 +76,41 @@ class Remember(msgspec.Struct, frozen=True, gc=False):
     """It concerns none."""
 
 
-Decision = Start | Resize | Promise | Wake | Remember
+class Acquire(msgspec.Struct, frozen=True, gc=False):
+    """Ask for ``count`` nodes more, on a machine whose nodes come and go (``ClusterView.pool``)."""
+
+    count: int
+    reason: Reason
+    job: ClassVar[int] = 0
+    """It concerns none."""
+
+
+class Return(msgspec.Struct, frozen=True, gc=False):
+    """Give ``count`` free nodes back. The core chooses which ones."""
+
+    count: int
+    reason: Reason
+    job: ClassVar[int] = 0
+    """It concerns none."""
+
+
+Decision = Start | Resize | Promise | Wake | Remember | Acquire | Return
+
+
+class PoolView(NamedTuple):
+    """A machine whose nodes come and go: it has ``min`` to ``max`` of them, and a node-hour costs ``price``.
+
+    ``awaited`` nodes were asked for and have not come yet. ``unused`` were free at every moment of the last
+    ``idle_s`` seconds; at ``more_at`` seconds there will be more of them if nothing happens until then.
+    """
+
+    min: int
+    max: int
+    price: float
+    idle_s: float
+    awaited: int
+    unused: int
+    more_at: float
 
 
 class End(msgspec.Struct, frozen=True, gc=False):
@@ -181,6 +215,10 @@ class ClusterView(Protocol):
     def cost(self) -> ResizeCost: ...
 
     @property
+    def pool(self) -> PoolView | None:
+        """What is known of nodes that come and go; None where the policy can ask for none."""
+
+    @property
     def served(self) -> int:
         """The waiting job for which another was last asked to shrink (its reason's ``for_job``); 0 if that came to
         nothing, and once it has started or was cancelled."""
@@ -223,7 +261,8 @@ class Policy(Protocol):
     One that moves nodes between running jobs although none is free and nobody waits says so by a third,
     ``rebalances = True``: else such passes are skipped. One that goes by what users have used states
     ``half_life_s``, in seconds: else ``ClusterView.usage`` has no answer. One that goes by the order of submission
-    whatever the order of the queue says why by ``own_order``, a text: then it is given no other.
+    whatever the order of the queue says why by ``own_order``, a text: then it is given no other. One that asks for
+    nodes itself, where these come and go, says so by ``provisions = True``: else ``policy.elastic`` does it.
     """
 
     @property
@@ -236,6 +275,11 @@ class Policy(Protocol):
 def rebalances(policy: Policy) -> bool:
     """Whether it wants passes in which nothing is free and nobody waits."""
     return bool(getattr(policy, "rebalances", False))
+
+
+def provisions(policy: Policy) -> bool:
+    """Whether it asks for nodes and gives them back itself."""
+    return bool(getattr(policy, "provisions", False))
 
 
 def half_life_s(policy: Policy) -> float:

@@ -12,7 +12,10 @@ from pliant.core.settings import NEVER
 from pliant.sim.booked import Held
 from pliant.sim.breakdowns import Breakdowns
 from pliant.sim.instant import Instant
-from pliant.sim.running import Follower, Former, RunningJob
+from pliant.sim.running import Follower, Former, Requested, RunningJob
+
+Happens = RunningJob | Former | Follower | Requested | Held
+"""To whom, or to which nodes, something happens at a time."""
 
 
 class Clock:
@@ -32,9 +35,7 @@ class Clock:
         self._now = 0.0
         self._wake = self.next = NEVER
         """When something happens next, as far as it is known from what has happened here."""
-        self._heap: list[
-            tuple[float, int, Callable[[Any, int], None], RunningJob | Former | Follower | Held, int]
-        ] = []
+        self._heap: list[tuple[float, int, Callable[[Any, int], None], Happens, int]] = []
         self._order = 0
         self._events: list[e.Event] = []
         self._in_time: set[int] = set()
@@ -48,9 +49,7 @@ class Clock:
     def _hear(self, event: e.Event) -> None:
         self._events.append(event)
 
-    def _at(
-        self, time: float, happen: Callable[[Any, int], None], run: RunningJob | Former | Follower | Held
-    ) -> None:
+    def _at(self, time: float, happen: Callable[[Any, int], None], run: Happens) -> None:
         self._order += 1
         heappush(self._heap, (time, self._order, happen, run, run.turn))
 

@@ -139,6 +139,14 @@ class Follower(NamedTuple):
     turn: int = 0
 
 
+class Requested(NamedTuple):
+    """Nodes that were asked for and are on their way."""
+
+    nodes: int
+    number: int = 0
+    turn: int = 0
+
+
 def leaving(state: State, number: int, offer: c.Offer, released: int) -> tuple[tuple[int, ...], int]:
     """The groups that leave a job with these nodes, and the one that speaks for it then."""
     job = state.jobs[number]

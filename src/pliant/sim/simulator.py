@@ -29,7 +29,7 @@ from pliant.sim.clock import Clock
 from pliant.sim.conditions import PLAIN, Conditions, Place, SimEnd
 from pliant.sim.evolving import new_run
 from pliant.sim.refusals import Watch, check_dependencies, check_jobs, stuck
-from pliant.sim.running import Follower, Former, RunningJob, leaving
+from pliant.sim.running import Follower, Former, Requested, RunningJob, leaving
 from pliant.workloads.job import SimJob
 
 __all__ = ["PLAIN", "Conditions", "SimEnd", "Simulator", "simulate"]
@@ -77,6 +77,10 @@ class Simulator(Clock):
         self._place = place
         self._policy = policy
         self._cost = settings.cost
+        self._pool = settings.pool
+        self._away = 0
+        """Nodes that were not granted, or were given back, where they come and go."""
+        self._delay_s = 0.0 if settings.pool is None else settings.pool.delay_s
         self.core = SchedulerCore(policy, settings)
         self.core.state.number_resizes(place.index, place.count)
         self._energy = Energy(power) if power is not None else None
@@ -109,7 +113,10 @@ class Simulator(Clock):
             c.Kill: self._kill,
             c.WakeAt: self._wake_at,
             c.Stay: lambda _command: None,
-            c.GiveBack: lambda command: self._hear(e.Returned(command.nodes)),
+            c.GiveBack: self._give_back,
+            c.Acquire: lambda command: self._at(
+                self._now + self._delay_s, self._grant, Requested(command.count)
+            ),
         }
         self._booked = Booked(bookings, self._at, self._hear) if bookings else None
 
@@ -130,7 +137,9 @@ class Simulator(Clock):
     def begin(self, progress: Callable[[int], None] | None = None) -> None:
         """All that happens at the start."""
         self._progress = progress
-        self._events.append(e.Granted(NodeSet(((1 << self._nodes) - 1) << self._place.first)))
+        there = self._nodes if self._pool is None else self._pool.min
+        self._away = ((1 << self._nodes) - 1) >> there << there
+        self._events.append(e.Granted(NodeSet(((1 << there) - 1) << self._place.first)))
         self._happen()
         self._look_ahead()
 
@@ -255,6 +264,16 @@ class Simulator(Clock):
             self._at(up, self._begin, run)
         else:
             self._begin(run, 0)
+
+    def _grant(self, requested: Requested, _turn: int) -> None:
+        """The nodes that were asked for come: the lowest numbers that are not in use."""
+        coming = lowest_bits(self._away, requested.nodes)
+        self._away = without(self._away, coming)
+        self._events.append(e.Granted(NodeSet(coming)))
+
+    def _give_back(self, command: c.GiveBack) -> None:
+        self._away |= command.nodes.mask
+        self._events.append(e.Returned(command.nodes))
 
     def _up(self, mask: int) -> float:
         """When these nodes are up: now, but for those that had been switched off."""

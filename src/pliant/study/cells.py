@@ -47,6 +47,7 @@ FIGURES = (
     "requeued",
     "lost_node_s",
     "energy_kwh",
+    "node_hours",
     "off_node_h",
     "boots",
 )

@@ -21,6 +21,7 @@ from pliant.workloads.beliefs import EXACT
 from pliant.workloads.bookings import bookings_of, read_bookings
 from pliant.workloads.checkpoints import read_checkpoints
 from pliant.workloads.data import NONE
+from pliant.workloads.elastic import read_pool
 from pliant.workloads.estimates import REQUESTED
 from pliant.workloads.failures import Failures, read_failures
 from pliant.workloads.formats.simgrid import Speeds
@@ -79,6 +80,7 @@ def asked(  # noqa: PLR0913 -- as many as the command has options
     requeue: bool = True,
     checkpoint: str = "",
     energy: str = "",
+    elastic: str = "",
     strict: bool = False,
     dependencies: bool = False,
     window: str = "",
@@ -102,6 +104,7 @@ def asked(  # noqa: PLR0913 -- as many as the command has options
         ("warm-up", warm_up),
         ("platform", platform := os.fspath(platform) if isinstance(platform, os.PathLike) else platform),
         ("energy", energy),
+        ("elastic", elastic),
     ):
         _check_text(text, option)
     overrides = Overrides(
@@ -143,6 +146,11 @@ def asked(  # noqa: PLR0913 -- as many as the command has options
         raise BatchError(
             "--energy: it is not known of --partitions, whose simulations end at different times"
         )
+    if elastic:
+        beside = {
+            "--failures": failures, "--energy": energy, "--partitions": partitions, "--reservations": reservations
+        }  # fmt: skip
+        wish = _with_pool(wish, elastic, [option for option, said in beside.items() if said])
     if partitions:
         wish = _with_partitions(wish, partitions)
     if reservations:
@@ -162,6 +170,20 @@ def _with_reservations(wish: Wish, said: Described) -> Wish:
         )
     bookings = read_bookings(Path(said)) if isinstance(said, str | os.PathLike) else bookings_of(said)
     return wish._replace(bookings=bookings)
+
+
+def _with_pool(wish: Wish, said: str, beside: Sequence[str]) -> Wish:
+    """On a machine whose nodes come and go."""
+    if beside:
+        raise BatchError(
+            f"--elastic and {beside[0]}: nodes that come and go are not simulated together with that yet"
+        )
+    pool = read_pool(said)
+    if wish.nodes not in (0, pool.max):
+        raise BatchError(
+            f"--nodes {wish.nodes}: --elastic says that there are at most {pool.max}; leave out --nodes"
+        )
+    return wish._replace(nodes=pool.max, pool=pool)
 
 
 def _with_partitions(wish: Wish, said: Described) -> Wish:

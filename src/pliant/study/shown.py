@@ -40,6 +40,7 @@ _SECTIONS: tuple[tuple[tuple[str, str, str], ...], ...] = (
         ("reserved_node_s", "reserved in advance", "{:,.0f} node s"),
         ("reserved_late_node_s", "  late, as jobs ran on there", "{:,.0f} node s"),
         ("makespan_s", "makespan", _SECONDS),
+        ("node_hours", "node-hours held", "{:,.1f}"),
         ("utilisation", "utilisation", "{:.2%}"),
         ("useful_utilisation", "  less what stood still", "{:.2%}"),
         ("goodput", "goodput", "{:.2%}"),

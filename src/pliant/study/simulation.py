@@ -18,8 +18,9 @@ from pliant.history.lives import Listener, Lives
 from pliant.history.metrics import Metrics, RunMetrics
 from pliant.history.within import MetricsWithin
 from pliant.policy.booked import Calendar
+from pliant.policy.elastic import Elastic
 from pliant.policy.registry import keeps_sizes
-from pliant.policy.view import Policy
+from pliant.policy.view import Policy, provisions
 from pliant.sim.beside import Beside, Part
 from pliant.sim.instant import Instant
 from pliant.sim.references import reference_times
@@ -55,6 +56,10 @@ class Ended(NamedTuple):
             "queue from before that is missing; give a longer --warm-up, or --warm-up all"
         )
 
+    def node_hours(self, load: Workload) -> float | None:
+        """The node-hours held, where nodes come and go."""
+        return None if load.settings.pool is None else self.metrics.capacity_node_s / 3600.0
+
     def figures(self, load: Workload) -> dict[str, Any]:
         """The metrics of ``RunMetrics``, and what the simulator adds to them. All are numbers, None where there is
         nothing to count, but for ``classes`` and ``partitions``, which have the numbers of each by its name, and
@@ -68,6 +73,7 @@ class Ended(NamedTuple):
             "jobs": end.jobs if load.counted is None else len(load.counts),
             "simulated": end.jobs,
             **_shown(self.metrics),
+            "node_hours": self.node_hours(load),
             "node_failures": end.node_failures,
             "requeued": end.requeued,
             "lost_node_s": end.lost_node_s,
@@ -184,6 +190,8 @@ def simulation(wish: Wish, policy: PolicySpec, instant: Instant = Instant.TOGETH
     if wish.text.endswith(JOURNAL):
         chosen = _what_if(chosen, load.own)
     first, *others = chosen.make_each(_calendars(load))
+    if wish.pool is not None and not provisions(first):
+        first = Elastic(first)
     return Simulation(load, first, instant, others)
 
 

@@ -21,6 +21,7 @@ from pliant.model.errors import BatchError, TraceError
 from pliant.model.jobs import JobClass, JobSpec
 from pliant.model.keys import LARGEST
 from pliant.model.limits import GENERATED_JOBS, MOST_NODES, whole
+from pliant.model.pool import Pool
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.order import ORDERS
 from pliant.workloads.beliefs import EXACT, with_beliefs
@@ -158,7 +159,7 @@ class Wish(NamedTuple):
     So is then what a workload has that is not simulated.
     ``dependencies``: jobs of a trace wait for those that they follow. ``data`` is what jobs have to move at a resize.
     ``window``: what of it is simulated and counted, and with several windows which, from 0, is ``cut``.
-    ``partitions``: the machine has these. ``bookings``: nodes are reserved in advance.
+    ``pool``: nodes come and go. ``partitions``: the machine has these. ``bookings``: nodes are reserved in advance.
     """
 
     text: str
@@ -175,6 +176,7 @@ class Wish(NamedTuple):
     overrides: Overrides = Overrides()
     failures: Failures | None = None
     jobs: Sequence[SimJob] | None = None
+    pool: Pool | None = None
     strict: bool = False
     dependencies: bool = False
     checkpoints: Checkpoints | None = None
@@ -257,7 +259,7 @@ def _fixed(load: Workload, wish: Wish, failures: Failures | None) -> bool:
 
 def _settings(load: Workload, jobs: Sequence[SimJob], wish: Wish) -> Settings:
     """Those of the workload with what the user wants. No resize is called off before it has taken what it takes."""
-    settings = wish.overrides.settings(load.settings)
+    settings = msgspec.structs.replace(wish.overrides.settings(load.settings), pool=wish.pool)
     if wish.overrides.resize_deadline_s is not None or load.hurried:
         return settings
     boot_s = wish.power.boot_s if wish.power is not None else 0.0

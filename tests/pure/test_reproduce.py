@@ -15,7 +15,7 @@ from pliant.core.settings import Settings
 from pliant.model.errors import BatchError
 from pliant.plan.cost import INSTANT
 from pliant.policy.registry import POLICIES, make
-from pliant.reproduce import harm, paper2, paper3, traces
+from pliant.reproduce import elastic, harm, paper2, paper3, traces
 from pliant.reproduce.folder import MARK, Folder
 from pliant.reproduce.runs import Outcome, with_turnarounds
 from pliant.reproduce.scheduling import reproduce
@@ -89,6 +89,7 @@ def test_paper_3_stays_near_its_table_and_leaves_its_figures(
     assert "| 50 | fixed (EASY) |" in text
 
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL = (Source("Lublin-Feitelson", "", 64, 2, 60),)
 
 
@@ -250,3 +251,23 @@ def test_a_folder_is_written_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(BatchError, match="cannot be written"):
         Folder(Path("/proc/nowhere/out"))
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_nodes_that_come_and_go_hold_fewer_node_hours_for_longer_waits(tmp_path: Path) -> None:
+    """On our own trace: the fixed machine waits least and holds most, and what is always there is held more."""
+    trace = harm.Trace("ours", "trace.swf.gz", 100)
+    results = run_all(elastic.tasks([trace], EXAMPLES), 1, lambda _done: None)
+    by = dict(zip(elastic.cases([trace]), results, strict=True))
+    fixed = by[elastic.Case(trace)]
+    for idle_s in elastic.IDLE_S:
+        held = [by[elastic.Case(trace, idle_s, least)].node_hours for least in elastic.LEAST]
+        assert held == sorted(held)
+        assert held[-1] < fixed.node_hours
+    assert min(results, key=lambda each: each.wait_mean_s) == fixed
+    assert fixed.broken == 0
+    with Folder(tmp_path / "out") as out:
+        out.readme(text := elastic.write(out, [trace], results))
+        assert out.files == ["elastic.csv", "elastic.png", "elastic.svg"]
+    assert text.count("| 5 min, ") == len(elastic.LEAST)
+    assert elastic.missing([], quick=True) == list(elastic.QUICK)
+    assert elastic.write(out, [], []) == ""

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from pliant.model.errors import BatchError
-from pliant.reproduce import harm, paper2, paper3, traces
+from pliant.reproduce import elastic, harm, paper2, paper3, traces
 from pliant.reproduce.folder import Folder
 from pliant.study.workers import run_all
 
-STUDIES = ("paper2", "paper3", "traces", "harm")
+STUDIES = ("paper2", "paper3", "traces", "harm", "elastic")
 
 
 def reproduce(  # noqa: PLR0913 -- what, where from, where to and how: each with a default
@@ -34,11 +34,13 @@ def reproduce(  # noqa: PLR0913 -- what, where from, where to and how: each with
     with Folder(path) as folder:
         found = traces.sources(trace_folder, quick=quick)
         whole = harm.traces_there(trace_folder, quick=quick)
+        pooled = elastic.traces_there(trace_folder, quick=quick)
         tasks = {
             "paper2": paper2.tasks() if "paper2" in studies else [],
             "paper3": paper3.tasks() if "paper3" in studies else [],
             "traces": traces.tasks(found, trace_folder, quick=quick) if "traces" in studies else [],
             "harm": harm.tasks(whole, trace_folder) if "harm" in studies else [],
+            "elastic": elastic.tasks(pooled, trace_folder) if "elastic" in studies else [],
         }
         count = sum(len(each) for each in tasks.values())
         results = run_all(
@@ -58,6 +60,9 @@ def reproduce(  # noqa: PLR0913 -- what, where from, where to and how: each with
         if "harm" in studies:
             sections += _left_out(harm.missing(whole, quick=quick))
             sections.append(harm.write(folder, whole, parts["harm"]))
+        if "elastic" in studies:
+            sections += _left_out(elastic.missing(pooled, quick=quick))
+            sections.append(elastic.write(folder, pooled, parts["elastic"]))
         sections.append("## Files\n\n" + "\n".join(f"- [{name}]({name})" for name in folder.files) + "\n")
         folder.readme("\n".join(sections))
     return folder.files

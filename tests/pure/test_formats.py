@@ -45,19 +45,20 @@ def test_what_a_trace_is_packed_in_and_called(name: str, packed: str, mark: str,
     assert simulated(str(path))["makespan_s"] == 15.0
 
 
-@pytest.mark.parametrize(
-    ("first", "message"),
-    [
-        (b"\x28\xb5\x2f\xfd\x04\x00\x00\x00", r"x\.swf: is compressed .*: zstd -d .*x\.swf"),
-        (b"PK\x03\x04\x14\x00\x00\x00", "unzip"),
-        (gzip.compress(TRACE.encode())[:-9], "cannot be read"),
-        (lzma.compress(TRACE.encode())[:-9], "cannot be read"),
-        (bz2.compress(TRACE.encode())[:-9], "cannot be read"),
-        (b"\xfd7zXZ\x00" + bytes(20), "cannot be read"),
-        (b"\xff\xfe" + TRACE.encode("utf-16-le")[:-1], "cannot be read"),
-    ],
-)
-def test_what_cannot_be_unpacked_is_named(first: bytes, message: str, tmp_path: Path) -> None:
+BROKEN: dict[str, tuple[bytes, str]] = {
+    "zstd": (b"\x28\xb5\x2f\xfd\x04\x00\x00\x00", r"x\.swf: is compressed .*: zstd -d .*x\.swf"),
+    "zip": (b"PK\x03\x04\x14\x00\x00\x00", "unzip"),
+    "gzip, cut short": (gzip.compress(TRACE.encode())[:-9], "cannot be read"),
+    "xz, cut short": (lzma.compress(TRACE.encode())[:-9], "cannot be read"),
+    "bzip2, cut short": (bz2.compress(TRACE.encode())[:-9], "cannot be read"),
+    "xz by its first bytes alone": (b"\xfd7zXZ\x00" + bytes(20), "cannot be read"),
+    "UTF-16, cut short": (b"\xff\xfe" + TRACE.encode("utf-16-le")[:-1], "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_cannot_be_unpacked_is_named(name: str, tmp_path: Path) -> None:
+    first, message = BROKEN[name]
     (tmp_path / "x.swf").write_bytes(first)
     with pytest.raises(TraceError, match=message):
         command("simulate", str(tmp_path / "x.swf"))

@@ -121,6 +121,12 @@ FIXED: tuple[Mutation, ...] = (
         "        if resize.arriving:\n            self._commands.append(",
     ),
     Mutation(
+        "a rank leaves with 0, and its job does not mind",
+        "live/job/life.py",
+        "        if message.code != 0 or message.early:\n",
+        "        if message.code != 0:\n",
+    ),
+    Mutation(
         "a fence is released one node early",
         "protocol/fence.py",
         "        if len(here) < len(self.groups):",

@@ -67,6 +67,23 @@ def _kill_rank(world: World, job: int) -> list[int] | None:
     return [proc.job]
 
 
+def _leave_rank(world: World, job: int) -> list[int] | None:
+    """A rank ends with 0 between MPI_Init and MPI_Finalize."""
+    procs = [proc for proc in _ranks(world, job) if proc.in_mpi]
+    if not procs:
+        return None
+    proc = world.random.choice(procs)
+    live = world.head.cluster.core.state.jobs.get(proc.job)
+    if world.is_newcomer(proc.job, proc.group):
+        world.touch(proc.job, "newcomer killed")
+    elif live is not None and live.resize is None:
+        world.leaves_early(proc.job)
+    else:  # it may just have been released
+        world.touch(proc.job, "rank killed")
+    proc.end(0)
+    return [proc.job]
+
+
 def _on(node: Node) -> list[int]:
     return sorted({proc.job for proc in node.processes.values()})
 
@@ -389,6 +406,7 @@ FENCE_S, LOOKS = 0.02, 100
 
 FAULTS: dict[str, Fault] = {
     "kill-rank": _kill_rank,
+    "leave-rank": _leave_rank,
     "kill-agent": _kill_agent,
     "kill-head": _kill_head,
     "kill-head-twice": _kill_head_twice,
@@ -421,7 +439,17 @@ FAULTS: dict[str, Fault] = {
 }  # fmt: skip
 
 MEANWHILE = frozenset(
-    {"kill-rank", "kill-agent", "lose-node", "early-agent", "refuse-exec", "hang", "undead", "escape"}
+    {
+        "kill-rank",
+        "leave-rank",
+        "kill-agent",
+        "lose-node",
+        "early-agent",
+        "refuse-exec",
+        "hang",
+        "undead",
+        "escape",
+    }
 )
 """Faults that come as well while there is no controller."""
 AT_ONCE = frozenset({("cut-places", resizing.CROSSED)})

@@ -35,6 +35,7 @@ class Told:
         self._ranks: dict[Key, dict[int, Proc]] = {}
         """Those whose end has not been told."""
         self._codes: dict[tuple[int, int, int], int] = {}
+        self._early: dict[tuple[int, int, int], bool | None] = {}
         """Of ends that the kernel has told, and the agent has not."""
         self._given_up: set[Key] = set()
         self._up: set[Key] = set()
@@ -100,7 +101,9 @@ class Told:
     def ended(self, proc: Proc, code: int) -> None:
         """The kernel tells the end of a process."""
         if self._ranks.get((proc.job, proc.group), {}).get(proc.rank) is proc:
-            self._codes[proc.job, proc.group, proc.rank] = code
+            key = proc.job, proc.group, proc.rank
+            self._codes[key] = code
+            self._early[key] = proc.in_mpi if code == 0 else False
 
     # ---- what it tells -------------------------------------------------------------------------------
 
@@ -159,6 +162,8 @@ class Told:
         if code is None:
             raise Violation("wrong", f"{self._name} tells {end}, and nothing of the kind has happened")
         del self._ranks[key][end.rank]
+        if (early := self._early.pop((*key, end.rank))) not in (None, end.early):
+            raise Violation("wrong", f"{self._name} tells {end}, and that it was early is {early}")
         if end.code != code and not (code == -SIGKILL and end.code > 0):
             raise Violation("wrong", f"{self._name} tells {end}, and it was {code}")
 

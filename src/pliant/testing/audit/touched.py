@@ -36,6 +36,8 @@ class Touched:
     def __init__(self) -> None:
         self.specs_by_number: dict[int, JobSpec] = {}
         self.fabrics: dict[int, Fabric] = {}
+        self.left_early: set[int] = set()
+        """Jobs that a rank has left in MPI, with 0."""
         self._touched: dict[int, set[str]] = {}
         self._touched_nodes: dict[str, list[tuple[float, str]]] = {}
         self._held: dict[int, list[tuple[str, float]]] = {}
@@ -52,6 +54,11 @@ class Touched:
     def holds(self, job: int, nodes: NodeSet, at: float) -> None:
         names = self.head.cluster.core.state.names
         self._held.setdefault(job, []).extend((names[node], at) for node in nodes)
+
+    def leaves_early(self, job: int) -> None:
+        """A member of the job leaves the others in MPI: it cannot complete."""
+        self.touch(job, "rank killed")
+        self.left_early.add(job)
 
     def touch(self, job: int, what: str) -> None:
         self._touched.setdefault(job, set()).add(what)

@@ -420,7 +420,10 @@ class Agent:
             self.node.clock.later(self.node.latency_s(), partial(self.tell, closed))
             cpu_s = CPU_S
             self.node.world.fabric(proc.job).cpu_s += cpu_s
-            if code and own_words(proc.argv)[0] not in ("tasks", "places"):
+            failed = code or proc.in_mpi
+            if proc.in_mpi and code == 0 and self.node.world.specs_by_number[proc.job].one_world:
+                self.node.world.left_early.add(proc.job)
+            if failed and own_words(proc.argv)[0] not in ("tasks", "places"):
                 self.node.clock.later(SOON_S, lambda: self._ended_together(proc))
         # Its end may be noticed before what it said last, or after.
         wait = self.node.random.choice([0.0, 2 * self.node.latency_s()])

@@ -42,6 +42,11 @@ class Proc:
     def name(self) -> str:
         return f"rank {self.rank} of group {self.group}"
 
+    @property
+    def in_mpi(self) -> bool | None:
+        """Whether it is a rank between MPI_Init and MPI_Finalize."""
+        return self.program.in_mpi if self.program is not None else False
+
     # ---- what a program may do -----------------------------------------------------------------------
 
     @property

@@ -216,6 +216,11 @@ class Process:
         """The epoch in which the process is; that of its start, if it knows of none."""
         return self._running.epoch if isinstance(self._running, MalleableRank | Places) else 0
 
+    @property
+    def in_mpi(self) -> bool | None:
+        """Whether it is between MPI_Init and MPI_Finalize; None where its launcher may think otherwise."""
+        return self._running.in_mpi
+
     def cut(self, other: Process) -> bool:
         """The connection between two places breaks; False where there is none."""
         one, two = self._running, other._running

@@ -122,6 +122,8 @@ class Running(ABC):
         self.session: Session | None = None
         self.waiting: Wait | None = None
         self.over = False
+        self.in_mpi: bool | None = False
+        """Whether it is between MPI_Init and MPI_Finalize; None while its launcher may know that or not."""
         self.replies: deque[str] = deque()
         self._script: Script[int] | None = None
         self._busy = False
@@ -322,7 +324,9 @@ class Running(ABC):
         """What MPI_Init asks of the launcher; the name of this world's key-value space."""
         env, random = self.host.env, self.host.random
         rank, size = int(env["PMI_RANK"]), int(env["PMI_SIZE"])
+        self.in_mpi = None
         yield from self.ask("cmd=init pmi_version=1 pmi_subversion=1", "MPI_Init")
+        self.in_mpi = True
         yield from self.ask("cmd=get_maxes", "MPI_Init")
         space = (yield from self.ask("cmd=get_my_kvsname", "MPI_Init"))["kvsname"]
         address = f"cmd=put kvsname={space} key=address-{rank} value={space}/{rank}"
@@ -351,7 +355,9 @@ class Running(ABC):
 
     def mpi_finalize(self) -> Script[None]:
         yield from self.fence("MPI_Finalize")
+        self.in_mpi = None
         yield from self.ask("cmd=finalize", "MPI_Finalize")
+        self.in_mpi = False
 
     def fence(self, what: str) -> Script[None]:
         reply = yield from self.ask("cmd=barrier_in", f"the others in {what}", PEERS)

@@ -120,7 +120,7 @@ def test_lines_come_more_seldom_where_work_takes_long() -> None:
         ("simulate lublin:300 --nodes 64 --seeds 3 --workers 1", "simulating: [0-9] of 3 simulations"),
         ("simulate lublin:300 --nodes 64 --policy easy --report {0}/r.html", "drawing the report"),
         ("plan data --rows 90000000 --sources 4000 --targets 5000 --json", "planning"),
-        ("plan shrink --groups n[0-300]=4 --nodes 150", "planning"),
+        ("plan shrink --groups n[0-1500]=4 --nodes 700", "planning"),
         ("bench places --seeds 2 --workers 1", "trying: [0-9] of 2 computations"),
     ],
 )

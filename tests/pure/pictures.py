@@ -6,25 +6,28 @@ from itertools import combinations
 from typing import Any
 from unittest.mock import patch
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 SLACK = 1.0
 """Pixels by which text may reach over the border, or into other text: extents are rounded."""
+APART = 4.0
+"""Pixels between two texts of one line, or they are read as one."""
 
 
 def faults(figure: Any) -> list[str]:
     """A line for each; none if the figure can be read."""
     drawn: list[tuple[str, Bbox]] = []
-    draw_text: Any = RendererAgg.draw_text
+    draw: Any = Text.draw
 
-    def note(self: Any, *arguments: Any, **named: Any) -> None:
-        if (text := named.get("mtext")) is not None:
-            drawn.append((text.get_text(), text.get_window_extent(self)))
-        draw_text(self, *arguments, **named)
+    def note(self: Text, renderer: Any, *arguments: Any, **named: Any) -> None:
+        if self.get_visible():
+            drawn.append((self.get_text(), self.get_window_extent(renderer)))
+        draw(self, renderer, *arguments, **named)
 
     canvas: Any = FigureCanvasAgg(figure)
-    with patch.object(RendererAgg, "draw_text", note):
+    with patch.object(Text, "draw", note):
         canvas.draw()
     width, height = canvas.get_width_height()
     page = Bbox([[-SLACK, -SLACK], [width + SLACK, height + SLACK]])
@@ -46,4 +49,4 @@ def _holds(outer: Bbox, inner: Bbox) -> bool:
 def _meet(a: Bbox, b: Bbox) -> bool:
     wide = min(a.x1, b.x1) - max(a.x0, b.x0)
     high = min(a.y1, b.y1) - max(a.y0, b.y0)
-    return bool(wide > SLACK and high > SLACK)
+    return bool(wide > -APART and high > SLACK)

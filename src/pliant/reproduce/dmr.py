@@ -479,6 +479,7 @@ def _draw_measures(folder: Folder, used: dict[str, Spread], gained: dict[tuple[s
                 at, mean, std = zip(*spreads, strict=True)
                 ax.errorbar(at, mean, yerr=std, fmt="none", ecolor="#444444", capsize=2.5, elinewidth=0.9)
         ax.axhline(0.0, color="#444444", linewidth=0.9)
+        ax.tick_params(axis="x", labelsize=charts.FONT - 1)
     axes[0].set_ylabel("utilisation, %")
     axes[1].set_ylabel("gain against fixed jobs, %")
     charts.legend(made, axes[0])

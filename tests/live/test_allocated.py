@@ -13,7 +13,7 @@ from pliant.model.jobs import JobState
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant.providers import Event, Tell
-from pliant.providers.slurm import PAUSE_S, Allocated
+from pliant.providers.slurm import PAUSE_S, Allocated, Over
 
 LOST = o.Lost("n1", final=True)
 
@@ -47,7 +47,10 @@ class Slurm:
     def __init__(self, place: Path, patch: pytest.MonkeyPatch) -> None:
         self.answer = place / "answer"
         script = place / "squeue"
-        script.write_text(f'#!/bin/sh\necho "$@" >> {place}/asked\ncat {self.answer}\n')
+        script.write_text(f'#!/bin/sh\necho "$@" >> {place}/asked\n. {place}/first\ncat {self.answer}\n')
+        self.first = place / "first"
+        """What it does before it answers."""
+        self.first.write_text(":\n")
         script.chmod(0o755)
         self.asked = place / "asked"
         patch.setenv("PATH", f"{place}:/usr/bin:/bin")
@@ -137,6 +140,18 @@ def test_more_time_that_slurm_gives_is_told_before_the_end(slurm: Slurm) -> None
     answers = [("RUNNING|None|0:31", ()), ("RUNNING|None|5:00", ())]
     told = asyncio.run(told_of(answers, slurm, 3))
     assert told == [GRANTED[0], o.Granted((), (), 31.0), o.Granted((), (), 300.0)]
+
+
+def test_a_question_that_is_ended_with_the_allocation_is_asked_again(slurm: Slurm, tmp_path: Path) -> None:
+    """Slurm ends all that has come from a job script: what asks it, too."""
+    once = f"test -e {tmp_path}/killed || {{ touch {tmp_path}/killed; kill -TERM $$; }}\n"
+
+    async def told() -> Over | None:
+        slurm.says("COMPLETING|TimeLimit|INVALID")
+        slurm.first.write_text(once)
+        return await Allocated(TwoNodes(), "7", {}).over()
+
+    assert asyncio.run(told()) == Over("Slurm job 7 has come to its time limit", JobState.TIMEOUT)
 
 
 def test_where_slurm_says_nothing_all_is_told_as_it_happens(slurm: Slurm) -> None:

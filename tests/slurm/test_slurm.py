@@ -244,6 +244,8 @@ def test_nothing_is_left_on_nodes_that_slurm_has_taken_away_once_a_next_run_is_t
             subprocess.run(["scancel", job], check=True, timeout=60)
         process.wait(PATIENCE_S)
         until(lambda: not allocation(), "the end of the allocation")
+        # select/linear counts what a job has lost by a shrink as in use, for minutes.
+        subprocess.run(["scontrol", "reconfigure"], check=True, timeout=60)
         assert inside("launch", "--interface", "lo", "--", "true", TMPDIR=str(tmp_path)).returncode == 0
     assert not list(tmp_path.glob("pliant-*"))
 

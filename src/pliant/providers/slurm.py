@@ -9,7 +9,7 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from pliant.providers import Event, Provider, Tell
 JOB, END_TIME = "SLURM_JOB_ID", "SLURM_JOB_END_TIME"
 ASK_S = 5.0
 """How long Slurm may take to answer."""
+TRIES = 3
 PAUSE_S = 1.0
 """Slurm is not asked more often than that, however many ranks fail."""
 EARLY_S = (330.0, 30.0)
@@ -93,24 +94,34 @@ def how_ended(job: str, status: Status) -> Over:
 
 
 async def ask(job: str) -> Status | None:
-    """The allocation's status now; None if Slurm does not say it."""
-    try:
-        asked = await asyncio.create_subprocess_exec(
-            *question(job), stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-    except OSError:
-        return None
-    try:
+    """The allocation's status now; None if Slurm does not say it. In a job script, the question is ended by the very
+    signal that is asked about: then it is asked again."""
+    with suppress(TimeoutError, OSError):
         async with asyncio.timeout(ASK_S):
-            answer, error = await asked.communicate()
-    except TimeoutError:
+            for _ in range(TRIES):
+                code, answer, error = await _run(question(job))
+                if b"Invalid job id" in error:
+                    return Status("CANCELLED")  # it has been forgotten
+                if code >= 0:
+                    return status_of(answer.decode(errors="replace"))
+    return None
+
+
+async def _run(words: Sequence[str]) -> tuple[int, bytes, bytes]:
+    """The exit code of a command, what it has written, and its errors."""
+    asked = await asyncio.create_subprocess_exec(
+        *words,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        answer, error = await asked.communicate()
+    except asyncio.CancelledError:
         with suppress(ProcessLookupError):
             asked.kill()
-        return None
-    if b"Invalid job id" in error:
-        return Status("CANCELLED")  # it has been forgotten
-    return status_of(answer.decode(errors="replace"))
+        raise
+    return asked.returncode or 0, answer, error
 
 
 class _Exit(msgspec.Struct):

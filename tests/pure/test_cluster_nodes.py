@@ -125,7 +125,7 @@ def test_a_group_that_is_lost_while_its_start_waits_for_the_disk_is_not_started(
     driven.say("n1", m.Exited(1, 1, 0, 0))
     [end] = driven.made(r.JobEnded)
     assert isinstance(end, r.JobEnded)
-    assert (end.state, end.error) == (JobState.NODE_FAIL, "lost group 0 on n0: lost node 0")
+    assert (end.state, end.error) == (JobState.NODE_FAIL, "lost group 0 on n0: lost node n0")
 
 
 def test_a_node_that_comes_back_while_the_disk_is_full_is_given_back_once() -> None:
@@ -148,7 +148,58 @@ def test_a_job_for_which_too_few_nodes_are_left_is_told_so_unless_more_were_aske
     (ended,) = it.made(r.JobEnded)
     assert isinstance(ended, r.JobEnded)
     assert (ended.job, ended.state) == (2, JobState.CANCELLED)
-    assert ended.error == "it needs 3 nodes, and only 2 are left"
+    assert ended.error == "it needs 3 nodes, and 2 are left (n2 was asked back)"
+
+
+def test_a_job_for_which_too_few_nodes_are_left_is_told_which_are_gone_and_since_when() -> None:
+    it = Driven(4)
+    it.put(o.Batch((job("long", 1), job("wide", 4))))
+    it.now = 11.0
+    it.put(o.Reclaim(("n1",)))
+    (ended,) = it.made(r.JobEnded)
+    assert isinstance(ended, r.JobEnded)
+    assert ended.error == "it needs 4 nodes, and 3 are left (n1 was asked back)"
+    it.now = 19.0
+    it.put(o.Returned(("n1",)))
+    it.now = 29.0
+    it.put(o.Lost("n2"))
+    it.now = 39.0
+    it.put(o.Lost("n2", final=True), o.Lost("n3", final=True))
+    it.put(o.Batch((job("wider", 3),)))
+    (_, ended) = it.made(r.JobEnded)
+    assert isinstance(ended, r.JobEnded)
+    assert ended.error == (
+        "it needs 3 nodes, and 1 is left (n1 was given back at 20.0 s; n2 was lost at 30.0 s; n3 was lost at 40.0 s)"
+    )
+
+
+def test_every_job_that_is_cancelled_has_a_reason() -> None:
+    it = Driven(1)
+    it.put(o.Batch((job("a", 1), job("b", 1), job("c", 1), job("d", 1))))
+    it.put(o.Cancel(2, "cancelled by its user"), o.Cancel(3, ""))
+    it.put(o.EndNow("the run was ended by SIGINT"))
+    ends = [each for each in it.made(r.JobEnded) if isinstance(each, r.JobEnded)]
+    assert sorted((each.job, each.state, each.error) for each in ends) == [
+        (1, JobState.FAILED, "the run was ended by SIGINT"),
+        (2, JobState.CANCELLED, "cancelled by its user"),
+        (3, JobState.CANCELLED, "cancelled"),
+        (4, JobState.CANCELLED, "the run was ended by SIGINT"),
+    ]
+
+
+def test_ranks_that_end_with_their_agent_are_the_loss_of_their_node() -> None:
+    it = Driven(2)
+    it.put(o.Batch((job("a", 2),)))
+    it.say("n1", m.Leaving("its agent was ended by SIGTERM"))
+    it.say("n1", m.Exited(1, 1, 0, -9, 1.5))
+    assert not it.made(r.JobEnding)
+    it.put(o.Lost("n1", why="its agent is gone"))
+    (ending,) = it.made(r.JobEnding)
+    assert isinstance(ending, r.JobEnding)
+    assert (ending.state, ending.error) == (
+        JobState.NODE_FAIL,
+        "lost node n1: its agent was ended by SIGTERM",
+    )
 
 
 def test_what_has_been_told_is_kept_no_longer_though_nothing_happens_any_more() -> None:

@@ -374,7 +374,7 @@ def test_a_resize_that_is_done_on_a_lost_node_ends_the_job() -> None:
     core.tell([e.Lost(NodeSet.of([3]))], 2.0)
     core.tell([e.Resized(1, 1)], 2.5)
     assert isinstance(records[-1], r.JobEnding)
-    assert "lost node 3" in records[-1].error
+    assert "lost node n3" in records[-1].error
 
 
 def test_a_job_that_gives_back_the_wrong_number_of_nodes_is_ended() -> None:

@@ -77,7 +77,7 @@ def test_a_job_goes_on_without_a_lost_node_and_holds_it_no_more(kind: JobKind) -
     assert not [
         each for each in run.tell(e.Lost(NodeSet.of([1])), at=1.0) if isinstance(each, c.Kill | c.Release)
     ]
-    assert run.last == r.GroupsLost(1.0, 1, (1,), NodeSet.of([1]), 0, "lost node 1", node=True)
+    assert run.last == r.GroupsLost(1.0, 1, (1,), NodeSet.of([1]), 0, "lost node n1", node=True)
     job = run.core.state.jobs[1]
     assert (job.size, job.nodes, job.target) == (2, 0b101, 2)  # below what it allows
     run.tell(e.GroupsLost(1, (1,), "node n1 was lost"), at=1.0)  # what its agents say of it tells nothing new
@@ -127,14 +127,14 @@ def test_places_end_as_those_say_that_are_left_and_with_their_root() -> None:
     without = Run(JobKind.PLACES)
     commands = without.tell(e.Lost(NodeSet.of([0, 1])), at=1.0)
     assert c.Kill(1, 0.0) in commands
-    assert without.last == r.JobEnding(1.0, 1, JobState.NODE_FAIL, "lost node 0-1")
+    assert without.last == r.JobEnding(1.0, 1, JobState.NODE_FAIL, "lost nodes n[0-1]")
 
 
 @pytest.mark.parametrize("kind", JobKind)
 def test_a_job_without_a_group_ends_whatever_it_is(kind: JobKind) -> None:
     run = Run(kind)
     run.tell(e.Lost(NodeSet.first(3)), at=1.0)
-    assert run.last == r.JobEnding(1.0, 1, JobState.NODE_FAIL, "lost node 0-2")
+    assert run.last == r.JobEnding(1.0, 1, JobState.NODE_FAIL, "lost nodes n[0-2]")
     run.tell(e.Ended(1, 137), at=2.0)
     assert run.ended().state is JobState.NODE_FAIL
 
@@ -230,7 +230,7 @@ def test_a_newcomer_whose_node_is_lost_when_its_resize_is_done_is_a_loss_like_an
     run.tell(e.Accepted(1, 1), at=1.0)
     run.tell(e.Lost(NodeSet.of([3])), at=2.0)
     run.tell(run.core.resized(1, 1), at=3.0)
-    assert run.last == r.GroupsLost(3.0, 1, (3,), NodeSet.of([3]), 0, "lost node 3", node=True)
+    assert run.last == r.GroupsLost(3.0, 1, (3,), NodeSet.of([3]), 0, "lost node n3", node=True)
     assert run.core.state.jobs[1].size == 3
 
 

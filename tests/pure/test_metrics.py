@@ -112,7 +112,7 @@ def test_the_jobs_of_the_report() -> None:
     assert a["resizes"][0] == {
         "id": 1, "kind": "expand", "from": 2, "to": 4, "nodes": "2-3", "offered_s": 12.0, "done_s": 14.0,
         "blocked_s": 0.5, "phases": {"join": 0.2}, "outcome": "done", "error": "", "phase": None, "late": False,
-        "reason": {"code": "idle_nodes", "figures": {"remaining_s": 9.0}}, "slots": {},
+        "reason": {"code": "idle_nodes", "figures": {"remaining_s": 9.0}}, "slots": {}, "moved_to": "",
     }  # fmt: skip
     assert [(x["outcome"], x["nodes"], x["done_s"]) for x in a["resizes"][1:]] == [
         ("done", "1,3", 17.0),

@@ -111,7 +111,7 @@ def test_tasks_go_on_without_a_node_that_fails_and_have_failed_at_their_end() ->
     end, records = run(jobs, 6, Failures(listed=(Down(1, 4.0, 5.0), Down(4, 5.0, NEVER))), "fcfs")
     tasks, places = measure(records).jobs
     assert (tasks.state, tasks.exit_code, tasks.end_s) == (JobState.NODE_FAIL, 1, 10.0)
-    assert (tasks.error, tasks.lost_groups) == ("lost group 1 on n1: lost node 1", 1)
+    assert (tasks.error, tasks.lost_groups) == ("lost group 1 on n1: lost node n1", 1)
     # What was left on the third node others do: half of the work on two thirds of the nodes.
     assert (places.state, places.end_s, places.lost_groups) == (JobState.COMPLETED, 5.0 + 5.0 * 3 / 2, 1)
     assert (end.requeued, measure(records).capacity_node_s) == (0, 6 * 12.5 - 1.0 - 7.5)

@@ -100,7 +100,7 @@ def test_jobs_that_were_ended_are_not_said_to_have_failed_with_the_signal() -> N
         (JobState.TIMEOUT, 143, "walltime of 5 s is over"),
     )
     assert below(run) == [
-        "jobs job1, job2 CANCELLED: ended by SIGINT",
+        "jobs job1, job2 were cancelled: ended by SIGINT",
         "job job3 TIMEOUT: walltime of 5 s is over",
     ]
     assert live(run)[-1] == "job3 ended as TIMEOUT after 3.00 s: walltime of 5 s is over"
@@ -122,3 +122,20 @@ def test_an_exception_that_holds_an_array_does_not_fill_the_screen() -> None:
 def test_a_job_cannot_forge_lines_or_move_the_cursor() -> None:
     run = ended((JobState.FAILED, 1, "why\x1b[2J\nlast\x07\rwords"), name="x\x1b]0;")
     assert all(ord(c) >= 32 for line in [*below(run), *table(run), *live(run)] for c in line)
+
+
+def test_a_job_that_is_cancelled_has_its_whole_reason_in_the_table_and_below_it() -> None:
+    why = "it needs 4 nodes, and 3 are left (n2 was lost at 12.3 s)"
+    run = Run(
+        "m",
+        "p",
+        ["n0"],
+        [
+            r.JobSubmitted(0.0, 1, JobSpec(name="wide", nodes=Bounds.exactly(4))),
+            r.JobEnded(13.0, 1, JobState.CANCELLED, 0, NodeSet(), None, why),
+        ],
+    )
+    lines = table(run)
+    assert why in " ".join(" ".join(line[lines[0].index("result") :] for line in lines[1:]).split())
+    assert below(run) == [f"job wide was cancelled: {why}"]
+    assert why in page([run])

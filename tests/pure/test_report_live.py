@@ -8,10 +8,13 @@ from report_runs import NAMES, finished, offered, one_resize, realistic
 from rich.console import Console, RenderableType
 
 from pliant.core import records as r
-from pliant.model.jobs import Bounds, JobSpec
+from pliant.model.groups import Group
+from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.kinds import JobKind
 from pliant.model.nodes import NodeSet
+from pliant.page.hover import _mark
 from pliant.page.html import page
+from pliant.page.tables import resize_rows
 from pliant.policy.view import Reason
 from pliant.report.runs import Run
 from pliant.terminal.events import Told
@@ -90,6 +93,51 @@ def test_a_failed_resize_and_a_lost_node_are_told() -> None:
     assert lines[-1] == "     6.0 s  ✗ lost n2"
     text = shown(view)
     assert "nodes  a▒✗" in text  # solver's, not proved clean, lost
+
+
+def test_what_is_counted_agrees_with_its_verb_and_a_loss_has_its_reason() -> None:
+    told = Told(NAMES)
+    said = [
+        told.tell(r.NodesRefused(1.0, 1, "none")),
+        told.tell(r.NodesRefused(1.0, 2, "none")),
+        told.tell(r.NodesLost(2.0, NodeSet.of([1]), "its agent was ended by SIGTERM")),
+    ]
+    assert [each.text for each in said if each is not None] == [
+        "1 node that was asked for does not come: none",
+        "2 nodes that were asked for do not come: none",
+        "lost n1: its agent was ended by SIGTERM",
+    ]
+
+
+def moved() -> list[r.Record]:
+    """A job on one node that moves from n0 to n2, and further to n1."""
+    spec = JobSpec(name="solver", nodes=Bounds(1, 3), job_class=JobClass.MALLEABLE)
+    ordered = Reason("ordered")
+    return [
+        r.NodesGranted(0.0, NodeSet.first(3)),
+        r.JobSubmitted(0.0, 1, spec),
+        r.JobStarted(0.0, 1, NodeSet.of([0]), Reason("fits")),
+        r.ResizeOffered(1.0, 1, 1, 1, 1, NodeSet.of([2]), ordered, (Group(1, 2),), (0,)),
+        r.ResizeDone(2.0, 1, 1, NodeSet.of([2]), NodeSet.of([0]), 0.1, {}, (0,), 1),
+        r.ResizeOffered(3.0, 1, 2, 1, 1, NodeSet.of([1]), ordered, (Group(2, 1),), (1,)),
+        r.ResizeDeclined(4.0, 1, 2, "no"),
+    ]
+
+
+def test_a_move_names_the_nodes_that_it_leaves_and_goes_to() -> None:
+    told = Told(["n0", "n1", "n2"])
+    said = [each.text for each in map(told.tell, moved()) if each is not None]
+    assert said[1:] == [
+        "solver is asked to move from n0 to n2: an operator ordered it",
+        "solver moved from n0 to n2 (stood still for 100 ms): an operator ordered it",
+        "solver is asked to move from n2 to n1: an operator ordered it",
+        "solver: moving from n2 to n1 was declined: no",
+    ]
+    run = Run("m", "p", ["n0", "n1", "n2"], moved())
+    [resize, _] = run.jobs[1].resizes
+    assert (resize.nodes, resize.moved_to) == (NodeSet.of([0]), NodeSet.of([2]))
+    assert [_mark(run, mark)["title"] for mark in run.chart.marks] == ["⇄ solver moved from n0 to n2"] * 2
+    assert "n0 → n2" in resize_rows(run)
 
 
 GROWING = "solver: growing from 1 to 3 nodes"

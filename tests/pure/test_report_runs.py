@@ -14,12 +14,13 @@ from pliant.history.lives import CLEANING, RESERVED, Stretch
 from pliant.model.jobs import Check
 from pliant.model.kinds import JobKind
 from pliant.model.nodes import NodeSet
+from pliant.model.words import count
 from pliant.page.html import page
 from pliant.policy.view import Reason
 from pliant.report.compare import compare, headline, pacing_note, warnings
 from pliant.report.data import report_json
 from pliant.report.runs import Run
-from pliant.report.words import alike, count, plain, seconds, why
+from pliant.report.words import alike, plain, seconds, why
 from pliant.terminal.tables import compare_table, job_table
 
 RUN_KEYS = {

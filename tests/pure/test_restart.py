@@ -234,7 +234,10 @@ def test_a_node_whose_agent_does_not_come_back_is_lost_and_nothing_begins_before
     agents.say(0, m.Exited(1, 0, 0, -9))
     [end] = agents.made(r.JobEnded)
     assert isinstance(end, r.JobEnded)
-    assert (end.state, end.error.splitlines()[0]) == (JobState.NODE_FAIL, "lost node 1")
+    assert (end.state, end.error.splitlines()[0]) == (
+        JobState.NODE_FAIL,
+        "lost node n1: its agent was away for 60 s",
+    )
 
 
 def test_groups_of_no_job_that_runs_are_ended_before_anything_begins() -> None:

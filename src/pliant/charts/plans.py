@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from pliant.charts.figures import CHAR_INCH, FAINT, FONT, GRID, IDLE, INK, PAPER, WIDTH, render_svg
 from pliant.charts.palette import COLOURS, ink_on
 from pliant.model.errors import PliantError
+from pliant.model.words import count
 from pliant.plan.shrink import ENDED, ShrinkPlan, World
 from pliant.plan.spawn import SOURCES, SpawnPlan
 from pliant.plan.spawn_cost import SpawnTimes
-from pliant.report.words import count
 
 LANE, GAP = 0.21, 0.06
 """Inches: a group's row, and what lies between two nodes."""

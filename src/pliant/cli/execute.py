@@ -22,11 +22,11 @@ from pliant.launch.verify import verify, with_own_python
 from pliant.model.batch import Batch
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Check, JobSpec, JobState
+from pliant.model.words import count
 from pliant.plan.cost import ResizeCost
 from pliant.policy.view import Policy
 from pliant.providers.tree import Hosts
 from pliant.report.runs import Run
-from pliant.report.words import count
 from pliant.sim.simulator import Conditions, Simulator
 from pliant.terminal.progress import LiveView
 from pliant.terminal.working import Working

@@ -13,10 +13,10 @@ from rich.table import Table
 from pliant.cli import plan as p
 from pliant.model.errors import PliantError
 from pliant.model.limits import DIGITS, MOST_HOSTS, whole
+from pliant.model.words import count
 from pliant.plan.data.layouts import Block, BlockCyclic, Irregular, Layout, Replicated
 from pliant.plan.data.traffic import Traffic, lower_bound, traffic
 from pliant.plan.places import successors
-from pliant.report.words import count
 from pliant.terminal.working import Working
 
 MOST_ROWS = 10**DIGITS - 1

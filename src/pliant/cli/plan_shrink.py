@@ -16,6 +16,7 @@ from pliant.cli import plan as p
 from pliant.model.errors import PliantError
 from pliant.model.limits import MOST_NODES
 from pliant.model.nodes import hostlist, parse_hostlist
+from pliant.model.words import count
 from pliant.plan.giving_back import Choice, choose_nodes
 from pliant.plan.shrink import (
     Case,
@@ -28,7 +29,6 @@ from pliant.plan.shrink import (
     world_over,
 )
 from pliant.plan.spawn_cost import ShrinkTimes, predict_shrink
-from pliant.report.words import count
 from pliant.terminal.working import Working
 
 WORDS = {

@@ -12,10 +12,10 @@ from rich.table import Table
 from pliant.cli import plan as p
 from pliant.model.errors import PliantError
 from pliant.model.limits import MOST_HOSTS, MOST_NODES
+from pliant.model.words import count
 from pliant.plan.connect import connection_plan, first_ranks
 from pliant.plan.spawn import Method, SpawnPlan, Strategy, spawn_plan
 from pliant.plan.spawn_cost import SpawnTimes, predict_spawn
-from pliant.report.words import count
 from pliant.terminal.working import Working
 
 

@@ -16,9 +16,10 @@ from pliant.cli.simulate_tables import simulation_table, study_table
 from pliant.core.records import Record
 from pliant.files.policy import inputs_of, policy_names, weights_of
 from pliant.model.errors import BatchError
+from pliant.model.words import count
 from pliant.page.simulated import Picture, Simulated
 from pliant.policy.order import HALF_LIFE_S
-from pliant.report.words import count, plain
+from pliant.report.words import plain
 from pliant.sim.instant import Instant
 from pliant.study.cells import cell
 from pliant.study.files import Files

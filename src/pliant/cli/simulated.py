@@ -12,9 +12,10 @@ from pliant.history.metrics import RunMetrics
 from pliant.model.bookings import Booking
 from pliant.model.errors import BatchError
 from pliant.model.jobs import JobClass
+from pliant.model.words import count
 from pliant.page.simulated import Picture, Simulated, json_of, page
 from pliant.plan.cost import INSTANT
-from pliant.report.words import count, seconds
+from pliant.report.words import seconds
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import SimEnd
 from pliant.study.grid import Grid

@@ -169,11 +169,12 @@ class Clean(Event, frozen=True):
 class Lost(Event, frozen=True):
     """Nodes are gone, with all that ran there. ``over``: jobs with groups there that had ended well before.
     ``restarting``: jobs that, if they are on, go on from a checkpoint at the largest size that they allow and have
-    left, if there is one."""
+    left, if there is one. ``why`` is for people."""
 
     nodes: NodeSet
     over: tuple[tuple[int, int], ...] = ()
     restarting: tuple[int, ...] = ()
+    why: str = ""
 
 
 class GroupsLost(Event, frozen=True):

@@ -11,7 +11,7 @@ from pliant.core.job import Job
 from pliant.core.resizes import Resizes
 from pliant.model.jobs import JobState
 from pliant.model.kinds import KINDS, Loss
-from pliant.model.nodes import NodeSet, hostlist, lowest_bits, without
+from pliant.model.nodes import NodeSet, lowest_bits, without
 
 
 class Losses(Resizes):
@@ -24,11 +24,11 @@ class Losses(Resizes):
         if not nodes:
             return  # they were returned meanwhile, or lost already
         self._given_back &= ~nodes.mask
-        self._record(r.NodesLost(self.state.now, nodes))
+        self._record(r.NodesLost(self.state.now, nodes, event.why))
         for _, _, job in list(self.state.running):
             newcomers = job.resize.nodes if job.resize is not None else 0
             if job.nodes & nodes.mask:
-                self._lose_nodes(job, nodes, event.over, restarts=job.id in event.restarting)
+                self._lose_nodes(job, nodes, event.why, event.over, restarts=job.id in event.restarting)
                 if job.ending is not None:
                     self._expect_back(job)
             if newcomers & nodes.mask and job.ending is None:
@@ -48,12 +48,21 @@ class Losses(Resizes):
             self._lose_nodes(job, NodeSet(lost))
 
     def _lose_nodes(
-        self, job: Job, nodes: NodeSet, over: Iterable[tuple[int, int]] = (), *, restarts: bool = False
+        self,
+        job: Job,
+        nodes: NodeSet,
+        why: str = "",
+        over: Iterable[tuple[int, int]] = (),
+        *,
+        restarts: bool = False,
     ) -> None:
         """These nodes are gone, and with them the groups of the job there; but not those that had ended well before."""
         done = {group for number, group in over if number == job.id}
         groups = tuple(group for group in self.state.groups_on(job, nodes.mask) if group not in done)
-        why = f"lost node {nodes}"
+        mine = NodeSet(nodes.mask & job.nodes)
+        why = f"lost node{'s' if len(mine) > 1 else ''} {self.state.hosts(mine)}" + (
+            f": {why}" if why else ""
+        )
         if restarts and (gone := self._without(job, groups)):
             self._go_on(job, gone, why, node=True)
         else:
@@ -100,9 +109,7 @@ class Losses(Resizes):
             return state, event.exit_code, job.why or event.error
         state = JobState.NODE_FAIL if any(loss.node for loss in job.losses) else JobState.FAILED
         gone = lost_groups(group for loss in job.losses for group in loss.groups)
-        names = self.state.names
-        where = NodeSet.of(node for loss in job.losses for node in loss.nodes)
-        on = hostlist(names.get(node, f"n{node}") for node in where)
+        on = self.state.hosts(NodeSet.of(node for loss in job.losses for node in loss.nodes))
         why = event.error or job.losses[0].why
         return state, event.exit_code or 1, f"lost {gone} on {on}: {why}"
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pliant.core import records as r
 from pliant.core.settings import NEVER
-from pliant.model.nodes import without
+from pliant.model.nodes import hostlist, without
 
 if TYPE_CHECKING:
     from pliant.core.job import Job
@@ -36,6 +37,10 @@ class Nodes:
         self.free = 0
         self.total = 0
         self._dirty = 0
+
+    def hosts(self, nodes: Iterable[int]) -> str:
+        """The names of these nodes, as a hostlist."""
+        return hostlist(self.names.get(node, f"n{node}") for node in nodes)
 
     def _granted(self, record: r.NodesGranted) -> None:
         if record.names:

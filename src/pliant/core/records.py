@@ -246,9 +246,10 @@ class NodesClean(Record, frozen=True):
 
 
 class NodesLost(Record, frozen=True):
-    """Nodes that were there are gone, with all that ran on them."""
+    """Nodes that were there are gone, with all that ran on them; ``why``, where that is known."""
 
     nodes: NodeSet
+    why: str = ""
 
 
 class NodesBack(Record, frozen=True):

@@ -8,7 +8,7 @@ from pliant.core.job import Job
 from pliant.core.state import State
 from pliant.model.jobs import JobClass
 from pliant.model.kinds import KINDS
-from pliant.model.nodes import NodeSet, hostlist
+from pliant.model.nodes import NodeSet
 from pliant.protocol import resizing
 
 
@@ -31,7 +31,7 @@ def objection(  # noqa: PLR0911 - each objection supposes that those before it f
     if not KINDS[job.spec.kind].sleeps:
         return (
             f"{who} is of kind {job.spec.kind}, which has no ranks that can sleep; resize it by nodes, or give a "
-            f"node back with --leave {_name(state, next(iter(slots)))}"
+            f"node back with --leave {state.hosts([next(iter(slots))])}"
         )
     if job.spec.job_class is JobClass.RIGID or job.one_world:
         return f"{who} is {job.spec.job_class} and keeps all its ranks; submit it as malleable to resize it"
@@ -49,16 +49,14 @@ def objection(  # noqa: PLR0911 - each objection supposes that those before it f
             return why
     groups = by_group(state, job, slots)
     if all(job.awake.get(number, _started(state, job, number)) == count for number, count in groups.items()):
-        nodes = hostlist(_name(state, node) for node in slots)
-        return f"job {job.id} has so many ranks awake on {nodes} already; nothing would change"
+        return f"job {job.id} has so many ranks awake on {state.hosts(slots)} already; nothing would change"
     return None
 
 
 def _of_node(state: State, job: Job, node: int, count: int) -> str:
-    name, most = _name(state, node), state.slots.get(node, 1)
+    name, most = state.hosts([node]), state.slots.get(node, 1)
     if node not in NodeSet(job.nodes):
-        its = hostlist(_name(state, each) for each in NodeSet(job.nodes))
-        return f"{name} is none of the nodes of job {job.id}, which holds {its}"
+        return f"{name} is none of the nodes of job {job.id}, which holds {state.hosts(NodeSet(job.nodes))}"
     if count < 1:
         return (
             f"{name}={count}: at least one rank stays awake on a node that the job keeps; give the node back with "
@@ -71,7 +69,3 @@ def _of_node(state: State, job: Job, node: int, count: int) -> str:
 
 def _started(state: State, job: Job, number: int) -> int:
     return state.slots.get(state.groups(job)[number], 1)
-
-
-def _name(state: State, node: int) -> str:
-    return state.names.get(node, f"n{node}")

@@ -13,6 +13,7 @@ from pliant.daemon.controller import Controller
 from pliant.live.cluster import orders as o
 from pliant.model.errors import PliantError
 from pliant.model.nodes import NodeSet, hostlist, parse_counts, parse_hostlist
+from pliant.model.words import count
 
 
 def answer(controller: Controller, request: Request) -> Answer:
@@ -69,7 +70,9 @@ def _resize(controller: Controller, request: Request) -> Answer:
         )
     leave = tuple(parse_hostlist(request.leave)) if request.size else ()
     said = (
-        f"ordered from {job.size} to {count_of(request.size)}" if request.size else "the policy decides again"
+        f"ordered from {job.size} to {count(request.size, 'node')}"
+        if request.size
+        else "the policy decides again"
     )
     return _ordered(controller, job, o.Resize(job.id, request.size, leave), said)
 
@@ -80,7 +83,7 @@ def _migrate(controller: Controller, request: Request) -> Answer:
     job = _job(state, request.job)
     held = [state.names[node] for node in NodeSet(job.nodes)]
     leave = tuple(parse_hostlist(request.leave)) if request.leave else tuple(held)
-    to = "1 other node" if len(leave) == 1 else f"{len(leave)} other nodes"
+    to = count(len(leave), "other node")
     return _ordered(
         controller, job, o.Resize(job.id, 0, leave), f"ordered to move from {hostlist(leave)} to {to}"
     )
@@ -123,20 +126,20 @@ def _nodes(controller: Controller, request: Request) -> Answer:
         raise PliantError(f"no nodes come or go now: {controller.core.held}")
     if request.size > 0:
         controller.tell(o.Ask(request.size))
-        return Answer(f"{count_of(request.size)} more asked for", count=request.size)
+        return Answer(f"{count(request.size, 'node')} more asked for", count=request.size)
     names = parse_hostlist(request.leave)
     nodes = NodeSet.of(_numbers(state, names))
     if not nodes:
         raise PliantError("no nodes are named that could be given back")
     left = (state.all_mask & ~state.reclaimed_mask & ~nodes.mask).bit_count()
     if short := [job for job in state.queue if job.bounds.min > left]:
-        need = f"job {short[0].id} ({short[0].spec.name}) waits for {count_of(short[0].bounds.min)}"
+        need = f"job {short[0].id} ({short[0].spec.name}) waits for {count(short[0].bounds.min, 'node')}"
         raise PliantError(f"{need}, and {left} would be left")
     controller.tell(o.Reclaim(tuple(names)))
     used = nodes - NodeSet(state.free_mask)
     first = "".join(f"; {said}" for said in _emptied(state, nodes))
     # What runs there, and what is not yet proved clean.
-    when = f"; {count_of(len(used))} of them when what is there has ended" if used and not first else ""
+    when = f"; {count(len(used), 'node')} of them when what is there has ended" if used and not first else ""
     return Answer(f"{hostlist(names)} will be given back{when}{first}", nodes=names)
 
 
@@ -157,12 +160,8 @@ def _emptied(state: State, nodes: NodeSet) -> Iterator[str]:
         free -= moved
         off = hostlist(state.names[node] for node in way.leave)
         if way.size == job.size:
-            yield f"{who} is asked to move from {off} to {count_of(moved)} that {'is' if moved == 1 else 'are'} free"
+            yield f"{who} is asked to move from {off} to {count(moved, 'free node')}"
         else:
-            yield f"{who} is asked to leave {off} and go from {job.size} to {count_of(way.size)}"
+            yield f"{who} is asked to leave {off} and go from {job.size} to {count(way.size, 'node')}"
         if rest := held - way.leave:
             yield f"{hostlist(state.names[node] for node in rest)} when it has left"
-
-
-def count_of(nodes: int) -> str:
-    return "1 node" if nodes == 1 else f"{nodes} nodes"

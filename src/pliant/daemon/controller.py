@@ -124,9 +124,9 @@ class Controller:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._idle.wait(), patience_s)
 
-    def end_now(self) -> None:
+    def end_now(self, why: str) -> None:
         """Book the end of all jobs that have not ended: what is left of them ends with their agents."""
-        self._inputs.append(o.EndNow())
+        self._inputs.append(o.EndNow(why))
         self._handle()
 
     def fail(self, error: Exception) -> None:

@@ -177,7 +177,7 @@ class _Foreground:
                         await self._unless_signalled(controller.end_jobs(why, END_S, state))
                 finally:
                     clock.cancel()
-                    controller.end_now()
+                    controller.end_now(why or "the run ends")
                     await controller.stop()
         return Finished(self._records, stopped or self._unwritten())
 

@@ -16,7 +16,8 @@ from pliant.protocol.phases import Phase
 
 
 class ResizeOutcome(msgspec.Struct, rename={"before": "from", "after": "to"}, kw_only=True):
-    """One resize of one job; ``nodes`` are those gained or given back (while it is open: those reserved).
+    """One resize of one job; ``nodes`` are those gained or given back (while it is open: those reserved), and
+    ``moved_to`` those gained for them in a migration.
 
     ``outcome`` is done, declined, failed, ended (the job was over first) or open; ``done_s`` is when that
     was settled. Times in seconds since the journal began. ``phases`` are seconds, by the names of
@@ -40,6 +41,7 @@ class ResizeOutcome(msgspec.Struct, rename={"before": "from", "after": "to"}, kw
     late: bool = False
     reason: Reason
     slots: dict[int, int] = {}
+    moved_to: NodeSet = NodeSet()
 
 
 class JobOutcome(msgspec.Struct, rename={"job_class": "class"}, kw_only=True):
@@ -211,6 +213,7 @@ class Outcomes(Listener):
             resize = self._settle(life, "done")
             resize.error = ""
             resize.nodes = done.released or done.gained
+            resize.moved_to = done.gained if done.released else NodeSet()
             resize.blocked_s = done.blocked_s
             resize.phases = done.phases
 

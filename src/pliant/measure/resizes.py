@@ -185,7 +185,7 @@ async def machine(nodes: int, output: Path, slots: int = 1) -> AsyncIterator[Mac
         try:
             await controller.end_jobs("the measurement was ended", END_S)
         finally:
-            controller.end_now()
+            controller.end_now("the measurement is over")
             await controller.stop()
             shutil.rmtree(runtime, ignore_errors=True)
 

@@ -9,9 +9,10 @@ from pliant.charts.figures import MANY_BOXES, Chart, boxes
 from pliant.history.gantt import Mark
 from pliant.history.lives import AWAY, CLEANING, LOST, RESERVED, Stretch
 from pliant.history.metrics import JobOutcome, ResizeOutcome
-from pliant.report.outcomes import state_text
+from pliant.model.words import count
+from pliant.report.outcomes import SIGNS, state_text
 from pliant.report.runs import Run
-from pliant.report.words import cause, count, plain, seconds
+from pliant.report.words import cause, plain, seconds
 
 
 def hover_data(runs: Sequence[Run], chart: Chart) -> dict[str, Any]:
@@ -85,6 +86,8 @@ def _mark(run: Run, mark: Mark) -> dict[str, Any]:
     title = f"{sign} {name} {verb}"
     if resize is not None:
         title += f" from {resize.before} to {count(resize.after, 'node')}"
+        if resize.kind == "migrate":
+            title = f"{SIGNS['migrate']} {name} moved from {run.hosts(resize.nodes)} to {run.hosts(resize.moved_to)}"
         lines.append(f"why: {run.why(resize.reason)}")
         lines.append(
             f"stood still for {seconds(resize.blocked_s)}; {seconds(mark.at - resize.offered_s)} after the offer"

@@ -12,12 +12,12 @@ import msgspec
 from pliant.charts import figures
 from pliant.charts.palette import fills
 from pliant.files.save import save
+from pliant.model.words import count
 from pliant.page.hover import hover_data
 from pliant.page.tables import compare_rows, esc, job_rows, place_rows, resize_rows
 from pliant.report.compare import headline, pacing_note, warnings
 from pliant.report.data import report_json
 from pliant.report.runs import Run, alike_in_nodes, is_paced
-from pliant.report.words import count
 
 NO_CHART = "The chart needs matplotlib, which is not installed: pip install 'pliant[report]'."
 JOBS_HINT = (

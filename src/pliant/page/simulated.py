@@ -15,12 +15,13 @@ from pliant.charts.palette import fills
 from pliant.core import records as r
 from pliant.history.metrics import RunMetrics
 from pliant.model.jobs import JobSpec
+from pliant.model.words import count
 from pliant.page.html import JOBS_HINT, NO_HOVER, chart_of, document, inline, no_chart, reading, resizes
 from pliant.page.tables import esc, job_rows
 from pliant.report.compare import METRICS, warnings
 from pliant.report.data import SCHEMA, figures, report_data
 from pliant.report.runs import Run
-from pliant.report.words import count, percent, plain, seconds
+from pliant.report.words import percent, plain, seconds
 
 EVERY_JOB = 300
 """Up to so many jobs the report shows each; beyond, nobody would find one."""

@@ -223,6 +223,8 @@ def _resize_row(run: Run, name: str, resize: ResizeOutcome) -> str:
         phases = ", ".join(f"{plain(phase)} {seconds(value)}" for phase, value in resize.phases.items())
         outcome += f"<br><small>{esc(phases)}</small>"
     what = run.hosts(resize.nodes) or awake(resize.slots)
+    if resize.moved_to:
+        what += f" → {run.hosts(resize.moved_to)}"
     return (
         f'<tr data-job="{esc(name)}"><td class="number">{seconds(resize.offered_s - run.origin_s)}</td>'
         f'<th scope="row">{esc(name)}</th>'

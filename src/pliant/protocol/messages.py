@@ -398,6 +398,13 @@ class Proof(Message, frozen=True):
     pids: tuple[int, ...] = ()
 
 
+class Leaving(Message, frozen=True):
+    """The agent ends all ranks on its node and leaves, though nobody has asked for that: the node is about to be lost,
+    and so are the jobs whose ranks end from now on."""
+
+    why: str
+
+
 class Relay(Message, frozen=True):
     """A message of one session of a group. Sessions of an agent have different numbers; 0 is the agent itself."""
 
@@ -472,4 +479,6 @@ RootMessage = Malleable | Want | Accept | Decline | Reached | Done | Failed | Pr
 """What only the group that speaks for the job may say."""
 SchedulerMessage = Welcome | Offer | Drain | Stay | Withdraw | GroupLost | Value | Error
 ControllerMessage = StartGroup | Signal | Prove | Deliver | Fenced | Answered | Ack | Shutdown | Error
-AgentMessage = AgentHello | Started | StartFailed | Exited | Proof | Relay | Fence | Asked | Heartbeat | Error
+AgentMessage = (
+    AgentHello | Started | StartFailed | Exited | Proof | Leaving | Relay | Fence | Asked | Heartbeat | Error
+)  # fmt: skip

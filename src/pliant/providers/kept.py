@@ -30,6 +30,7 @@ from pliant.providers.local import (
     LONGEST,
     RESTARTS,
     START_S,
+    UNCLEAN,
     Link,
     LocalNodes,
     Process,
@@ -140,7 +141,7 @@ class KeptNodes(LocalNodes):
         left = await self._clear(name)
         self._leaving.discard(name)
         del self._restarts[name]
-        self._tell(o.Lost(name, final=True) if left else o.Returned((name,)))
+        self._tell(o.Lost(name, final=True, why=UNCLEAN) if left else o.Returned((name,)))
 
     async def _clear(self, name: str) -> set[int]:
         """End all that is left of a node; what cannot be ended is returned."""
@@ -262,7 +263,7 @@ class KeptNodes(LocalNodes):
             if not self._stays(name):
                 return
             final = bool(left) or self._restarts[name] >= RESTARTS
-            self._tell(o.Lost(name, final))
+            self._tell(o.Lost(name, final, "its agent is gone"))
             if final:
                 return
             self._restarts[name] += 1

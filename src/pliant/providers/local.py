@@ -28,6 +28,7 @@ SILENCE_S = 30.0
 GRACE_S = 5.0
 STOP_S = 4.0
 RESTARTS = 3
+UNCLEAN = "what was left there could not be ended"
 BURIALS = 100
 """How often what is left of a node is looked for and killed, 20 ms apart: what is there then cannot be removed."""
 LONGEST = codec.MAX_LINE + codec.WRAPPING
@@ -279,15 +280,17 @@ class LocalNodes:
 
     async def _listen(self, name: str, reader: asyncio.StreamReader, link: Link) -> None:
         lines = codec.Lines(LONGEST)
+        why = "its agent is gone"
         try:
             while data := await self._read(reader):
                 for line in lines.feed(data):
                     self._opened(name, link, line)
         except (TimeoutError, ConnectionError, ProtocolError) as error:
+            why = f"its agent: {trouble(error)}"
             if not self._stopping:
                 sys.stderr.write(f"pliant: agent of {name}: {trouble(error)}\n")
         if not self._stopping:
-            await self._lose(name, link)
+            await self._lose(name, link, why)
 
     def _opened(self, name: str, link: Link, line: bytes) -> None:
         """An envelope has come over the link to ``name``."""
@@ -331,7 +334,7 @@ class LocalNodes:
         async with asyncio.timeout(GRACE_S):
             return await reader.read(65536)
 
-    async def _lose(self, name: str, link: Link) -> None:
+    async def _lose(self, name: str, link: Link, why: str) -> None:
         """The agent is gone: make sure that nothing of its node lives on, then try a new one."""
         link.writer.close()
         if name not in self._leaving or not await self._ended(link):
@@ -353,10 +356,10 @@ class LocalNodes:
         if name in self._leaving:
             self._leaving.discard(name)
             del self._restarts[name]
-            self._tell(o.Lost(name, final=True) if left else o.Returned((name,)))
+            self._tell(o.Lost(name, final=True, why=UNCLEAN) if left else o.Returned((name,)))
             return
         final = bool(left) or self._restarts[name] >= RESTARTS
-        self._tell(o.Lost(name, final))
+        self._tell(o.Lost(name, final, why))
         if self._stopping or final:
             return
         self._restarts[name] += 1
@@ -364,7 +367,7 @@ class LocalNodes:
             await self._launch(name)
             await asyncio.wait_for(self._links[name].ready.wait(), START_S)
         except (OSError, TimeoutError):
-            self._tell(o.Lost(name, final=True))
+            self._tell(o.Lost(name, final=True, why="no agent could be started there again"))
             return
         if name in self._leaving:
             await self._dismiss(name, self._links[name])

@@ -192,7 +192,7 @@ class TreeNodes:
             self._tell(o.Refused(1, f"{node.name}: {why}"))
         else:
             sys.stderr.write(f"pliant: {node.name} is lost: {why}\n")
-            self._tell(o.Lost(node.name, final=True))
+            self._tell(o.Lost(node.name, final=True, why=why))
         self._news.set()
 
     # ---- messages ------------------------------------------------------------------------------------

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from pliant.model.words import count
 from pliant.report.runs import PACE_LIMIT, Run, alike_in_nodes
-from pliant.report.words import alike, count, percent, plain, seconds
+from pliant.report.words import alike, percent, plain, seconds
 
 SAME = 0.005
 """Relative differences below this are called the same: repeated runs differ by more."""

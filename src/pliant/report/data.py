@@ -89,6 +89,7 @@ def _resize_data(run: Run, resize: ResizeOutcome) -> dict[str, Any]:
         "from": resize.before,
         "to": resize.after,
         "nodes": run.hosts(resize.nodes),
+        **({"moved_to": run.hosts(resize.moved_to)} if resize.moved_to else {}),
         "offered_s": _rounded(resize.offered_s),
         "done_s": _maybe(resize.done_s),
         "blocked_s": _rounded(resize.blocked_s),

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from pliant.model.words import count
+
 if TYPE_CHECKING:  # what prints words alone need not load the scheduler's
     from pliant.policy.view import Reason
 
@@ -119,11 +121,6 @@ def alike(a: float, b: float) -> tuple[str, str]:
     if one == other and a != b and max(a, b) < 7200:
         one, other = f"{a:,.2f} s", f"{b:,.2f} s"
     return one, other
-
-
-def count(number: int, one: str, many: str = "") -> str:
-    """``1 node``, ``4 nodes``."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def awake(slots: Mapping[int, int]) -> str:

@@ -9,7 +9,8 @@ from pliant.core import records as r
 from pliant.core.losses import lost_groups
 from pliant.model.jobs import JobState
 from pliant.model.nodes import NodeSet, hostlist
-from pliant.report.words import awake, cause, count, plain, seconds, why
+from pliant.model.words import count
+from pliant.report.words import awake, cause, plain, seconds, why
 from pliant.terminal.glyphs import Glyphs
 
 OFFERED = {
@@ -48,6 +49,8 @@ class Told:
         self._begun = False
         self._jobs: dict[int, str] = {}
         self._since: dict[int, float] = {}
+        self._groups: dict[int, dict[int, int]] = {}
+        """By job: its groups, each with its node."""
         self._offers: dict[int, r.ResizeOffered] = {}
         self._recalled: set[int] = set()
         self._tell: dict[type[r.Record], Callable[[Any], Sentence | None]] = {
@@ -87,6 +90,7 @@ class Told:
 
     def _started(self, record: r.JobStarted) -> Sentence:
         self._since[record.job] = record.at
+        self._groups[record.job] = dict(enumerate(record.nodes))
         text = f"{self.name(record.job)} started on {count(len(record.nodes), 'node')}, {self.hosts(record.nodes)}"
         if record.reason.code != "fits":
             text += f": {why(record.reason, self.name)}"
@@ -95,7 +99,7 @@ class Told:
     def _offered(self, record: r.ResizeOffered) -> Sentence:
         self._offers[record.job] = record
         verb = OFFERED[record.kind]
-        text = f"{self.name(record.job)} {verb} {_change(record, record.after)}"
+        text = f"{self.name(record.job)} {verb} {self._change(record)}"
         return Sentence(
             record.at, record.kind, f"{text}: {why(record.reason, self.name)}", "dim", plain_too=False
         )
@@ -104,9 +108,12 @@ class Told:
         offer = self._offers[record.job]
         self._forget_offer(record.job)
         verb = DONE[offer.kind]
-        size = offer.before + len(record.gained) - len(record.released)
         blocked = f"(stood still for {seconds(record.blocked_s)})"
-        text = f"{self.name(record.job)} {verb} {_change(offer, size)} {blocked}"
+        text = f"{self.name(record.job)} {verb} {self._change(offer, record)} {blocked}"
+        groups = self._groups[record.job]
+        groups |= {group.id: group.node for group in offer.arriving}
+        for group in record.left:
+            groups.pop(group, None)
         return Sentence(record.at, offer.kind, f"{text}: {why(offer.reason, self.name)}")
 
     def _declined(self, record: r.ResizeDeclined) -> Sentence:
@@ -148,11 +155,26 @@ class Told:
         if offer is None:
             return f"{self.name(job)}: a resize"
         kind = UNDER_WAY[offer.kind]
-        return f"{self.name(job)}: {kind} {_change(offer, offer.after)}"
+        return f"{self.name(job)}: {kind} {self._change(offer)}"
+
+    def _change(self, offer: r.ResizeOffered, done: r.ResizeDone | None = None) -> str:
+        """From where to where a resize leads, or has led."""
+        if offer.slots:
+            return f"to {awake(offer.slots)} awake"
+        if offer.kind == "migrate":
+            groups = self._groups[offer.job]
+            leave = NodeSet.of(groups[number] for number in offer.leaving if number in groups)
+            left, gained = (leave, offer.nodes) if done is None else (done.released, done.gained)
+            return f"from {self.hosts(left)} to {self.hosts(gained)}"
+        after = offer.after
+        if done is not None:
+            after = offer.before + len(done.gained) - len(done.released)
+        return f"from {offer.before} to {count(after, 'node')}"
 
     def _ended(self, record: r.JobEnded) -> Sentence:
         name = self._jobs.pop(record.job, f"job {record.job}")
         self._forget_offer(record.job)
+        self._groups.pop(record.job, None)
         since = self._since.pop(record.job, None)
         ran = f" after {seconds(record.at - since)}" if since is not None else " before it started"
         if record.state is JobState.COMPLETED:
@@ -175,7 +197,8 @@ class Told:
         return Sentence(record.at, "failed", text, "bold yellow")
 
     def _lost(self, record: r.NodesLost) -> Sentence:
-        return Sentence(record.at, "lost", f"lost {self.hosts(record.nodes)}", "bold yellow")
+        why = f": {plain(record.why)}" if record.why else ""
+        return Sentence(record.at, "lost", f"lost {self.hosts(record.nodes)}{why}", "bold yellow")
 
     def _back(self, record: r.NodesBack) -> Sentence:
         return Sentence(record.at, "other", f"{self.hosts(record.nodes)} back in use")
@@ -193,7 +216,8 @@ class Told:
         return Sentence(record.at, "other", f"{count(record.count, 'more node')} asked for", "dim")
 
     def _refused(self, record: r.NodesRefused) -> Sentence:
-        text = f"{count(record.count, 'node')} that were asked for do not come: {plain(record.why)}"
+        come = "was asked for does" if record.count == 1 else "were asked for do"
+        text = f"{count(record.count, 'node')} that {come} not come: {plain(record.why)}"
         return Sentence(record.at, "failed", text, "yellow")
 
     def _reclaimed(self, record: r.NodesReclaimed) -> Sentence:
@@ -201,10 +225,3 @@ class Told:
 
     def _returned(self, record: r.NodesReturned) -> Sentence:
         return Sentence(record.at, "other", f"{self.hosts(record.nodes)} given back")
-
-
-def _change(offer: r.ResizeOffered, after: int) -> str:
-    """From where to where a resize leads."""
-    if offer.slots:
-        return f"to {awake(offer.slots)} awake"
-    return f"from {offer.before} to {count(after, 'node')}"

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from pliant.history.metrics import JobOutcome
+from pliant.model.jobs import JobState
+from pliant.model.words import count
 from pliant.report.compare import names_text
 from pliant.report.outcomes import state_text
 from pliant.report.runs import Run
-from pliant.report.words import cause, count, details, plain, shorten
+from pliant.report.words import cause, details, plain, shorten
 
 MOST_TOLD = 10
 """So many different failures of a run are told in full."""
@@ -45,7 +47,9 @@ def _failed(run: Run, of: str) -> Iterator[Text]:
         alike.setdefault((state_text(job), job.error), []).append(job)
     for (state, error), jobs in list(alike.items())[:MOST_TOLD]:
         said = cause(error, jobs[0].exit_code)
-        head = f"{of}{_jobs([job.name for job in jobs])} {state}"
+        cancelled = "was cancelled" if len(jobs) == 1 else "were cancelled"
+        ended = cancelled if jobs[0].state is JobState.CANCELLED else state
+        head = f"{of}{_jobs([job.name for job in jobs])} {ended}"
         yield Text(head + (f": {said}" if said else ""), style="bold yellow")
         yield from (Text(f"    {line}", no_wrap=True) for line in details(error))
     if left := sum(len(jobs) for jobs in list(alike.values())[MOST_TOLD:]):

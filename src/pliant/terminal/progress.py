@@ -17,8 +17,9 @@ from pliant.core.job import Job
 from pliant.core.state import State
 from pliant.model.jobs import JobState
 from pliant.model.kinds import JobKind
+from pliant.model.words import count
 from pliant.protocol import resizing
-from pliant.report.words import count, plain, shorten
+from pliant.report.words import plain, shorten
 from pliant.terminal.events import Sentence, Told
 from pliant.terminal.glyphs import glyphs, spelled
 from pliant.terminal.working import FIRST_S, silence_s

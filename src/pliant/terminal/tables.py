@@ -127,7 +127,10 @@ def _job_cells(run: Run, number: int, *, classes: bool, kinds: bool, ends: bool)
 
 
 def result_text(job: JobOutcome) -> Text:
-    """The result and what its check said, else what went wrong. Lines are cut off where they do not fit."""
+    """The result and what its check said, else what went wrong. Lines are cut off where they do not fit, but for why a
+    job was cancelled: that is short, and nothing else tells of it."""
+    if job.state is JobState.CANCELLED and job.error:
+        return Text(cause(job.error), overflow="fold")
     text = Text(no_wrap=True, overflow="ellipsis")
     result = "-" if job.result is None else shorten(job.result, RESULT_WIDTH)
     if job.verified is False:

@@ -24,13 +24,14 @@ from pliant.live.cluster import term
 from pliant.live.cluster.beginnings import Beginnings
 from pliant.live.cluster.nodes import Nodes
 from pliant.live.job import resuming
-from pliant.live.job.groups import Place
+from pliant.live.job.groups import Place, last_line
 from pliant.live.job.life import KILLED, LINGER_S, SESSION_S, START_S, JobLife
 from pliant.live.job.members import GONE_S
 from pliant.model.errors import ProtocolError
 from pliant.model.jobs import JobSpec, JobState
 from pliant.model.limits import LOG
 from pliant.model.nodes import NodeSet
+from pliant.model.words import are, count
 from pliant.policy.fcfs import Fcfs
 from pliant.policy.view import Policy
 from pliant.protocol import codec
@@ -220,7 +221,7 @@ class Cluster(Nodes):
             case o.Granted():
                 self._granted(given)
             case o.Lost():
-                self._lost(given.node, final=given.final)
+                self._lost(given.node, final=given.final, why=given.why)
             case o.Back():
                 self._back(given.node)
             case o.Unlinked():
@@ -254,7 +255,7 @@ class Cluster(Nodes):
             case o.EndAll():
                 self._end_all(given.why, given.state)
             case o.EndNow():
-                self._end_now()
+                self._end_now(given.why)
 
     def _hold(self, key: str, why: str) -> None:
         self._holds[key] = why
@@ -284,7 +285,7 @@ class Cluster(Nodes):
         """End the jobs that ran, once, and take all nodes for lost until their new agents are there."""
         for _, number, _ in list(self.core.state.running):
             self.happened(e.Ended(number, KILLED, error=why))
-        self.happened(e.Lost(NodeSet(self.core.state.all_mask)))
+        self.happened(e.Lost(NodeSet(self.core.state.all_mask), why=why))
         self._acquire_again()
 
     def _acquire_again(self) -> None:
@@ -309,13 +310,13 @@ class Cluster(Nodes):
         self._unsubmitted.clear()
         self._turns.clear()
 
-    def _end_now(self) -> None:
-        self._hold("end", "the run ends")
+    def _end_now(self, why: str) -> None:
+        self._hold("end", why)
         self._submit_no_more()
         for life in self.lives.values():
             life.tell_end()
         for number, job in self.core.state.jobs.items():
-            self.happened(e.Ended(number, KILLED) if job.size else e.Cancelled(number))
+            self.happened(e.Ended(number, KILLED, error=why) if job.size else e.Cancelled(number, why))
         for life in self.lives.values():
             life.ended = True
 
@@ -331,7 +332,7 @@ class Cluster(Nodes):
             self._submit_due()  # what comes later comes in vain, and is told that
         elif what == "grace":
             if (node := int(key[1])) in self._links and not self._links[node].here:
-                self._lost(self._names[node], final=False)
+                self._lost(self._names[node], final=False, why=f"its agent was away for {self._grace:g} s")
         elif what == "proof":
             self._proof_overdue(int(key[1]), int(key[2]))
         elif (life := self.lives.get(int(key[1]))) is not None:
@@ -358,6 +359,11 @@ class Cluster(Nodes):
             self._greeted(node, message)
         elif isinstance(message, m.Proof):
             self._proved(node, message)
+        elif isinstance(message, m.Leaving):
+            self._why[node] = last_line(message.why)
+        elif node in self._why and isinstance(message, m.Exited | m.StartFailed):
+            # Their agent has ended them: that is the loss of a node, as its provider is about to say.
+            self._book({message.job: getattr(message, "cpu_s", 0.0)})
         elif (life := self.lives.get(getattr(message, "job", 0))) is not None:
             life.heard(node, message)
 
@@ -488,8 +494,8 @@ class Cluster(Nodes):
             return
         for job in state.queue:
             if job.bounds.min > left:
-                why = f"it needs {job.bounds.min} nodes, and only {left} are left"
-                self.happened(e.Cancelled(job.id, why))
+                why = f"it needs {count(job.bounds.min, 'node')}, and {are(left)} left"
+                self.happened(e.Cancelled(job.id, f"{why} ({self._missing()})"))
 
     # ---- effects of the lives ------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from pliant.live.cluster import term
 from pliant.live.cluster.links import Links
 from pliant.live.cluster.orders import SIGKILL
 from pliant.live.job.life import JobLife
-from pliant.model.nodes import NodeSet
+from pliant.model.nodes import NodeSet, hostlist
 from pliant.protocol import messages as m
 
 PROOF_S = 30.0
@@ -33,6 +33,10 @@ class Nodes:
         self._names: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
         self._gone: set[int] = set()
+        self._left_at: dict[int, float] = {}
+        """When nodes were lost or given back that are not in use again, where that is known."""
+        self._why: dict[int, str] = {}
+        """Why an agent has said that it leaves."""
         self._links = Links()
         self._proofs: dict[tuple[int, int], int] = {}
         self._unknown: set[tuple[int, int]] = set()
@@ -61,8 +65,7 @@ class Nodes:
             # One that was returned may come again.
             number = self._numbers.setdefault(name, len(self._numbers))
             self._names[number] = name
-            self._gone.discard(number)
-            self._begin_link(number)
+            self._is_there(number)
         order = sorted(zip(given.names, given.slots, strict=True), key=lambda each: self._numbers[each[0]])
         names, slots = tuple(name for name, _ in order), tuple(count for _, count in order)
         until = None if given.left_s is None else self.now + given.left_s
@@ -76,25 +79,33 @@ class Nodes:
     def _back(self, name: str) -> None:
         nodes = NodeSet(self._set([name]).mask & self.core.state.all_mask)
         for number in nodes:
-            self._gone.discard(number)  # we may have given it up for what is now gone
-            self._begin_link(number)
+            self._is_there(number)  # we may have given it up for what is now gone
         self.happened(e.Back(nodes))
+
+    def _is_there(self, node: int) -> None:
+        self._gone.discard(node)
+        self._left_at.pop(node, None)
+        self._why.pop(node, None)
+        self._begin_link(node)
 
     def _returned(self, names: Iterable[str]) -> None:
         nodes, state = self._set(names), self.core.state
         for number in nodes:
             if not (state.lost_mask | state.parked_mask) >> number & 1:
-                self._lost(self._names[number], final=True)  # nobody has given it back
+                self._lost(self._names[number], final=True, why="its provider took it away")
             self._gone.add(number)
+            self._left_at[number] = self.now
             self._cut_off(number)
         self.happened(e.Returned(nodes))
 
-    def _lost(self, name: str, *, final: bool) -> None:
+    def _lost(self, name: str, *, final: bool, why: str = "") -> None:
         number = self._numbers.get(name)
         if number is None or not self.core.state.all_mask >> number & 1:
             return  # it was never granted, or it has been returned
         if final:
             self._gone.add(number)
+        if not self.core.state.lost_mask >> number & 1:
+            self._left_at[number] = self.now
         self._cut_off(number)
         if self._grace and self.core.state.lost_mask >> number & 1:
             return  # its time was over before its provider gave it up
@@ -104,7 +115,7 @@ class Nodes:
             for group in life.groups.values()
             if group.node == number and (group.is_over or life.is_over)
         )
-        self.happened(e.Lost(self._set([name]), over))
+        self.happened(e.Lost(self._set([name]), over, why=self._why.get(number, why)))
         for life in list(self.lives.values()):
             life.lost(number)
         self._heed_link(number)
@@ -137,7 +148,7 @@ class Nodes:
         if proof.clean:
             self.happened(e.Clean(proof.job, NodeSet.of([node])))
         else:
-            self._give_up(node)
+            self._give_up(node, "what a job had left there could not be ended")
 
     def _proof_overdue(self, job: int, node: int) -> None:
         asked = self._proofs.get((job, node))
@@ -147,13 +158,28 @@ class Nodes:
             self.later(("proof", job, node), PROOF_S)  # nobody has asked it yet
         elif asked > 1:
             del self._proofs[job, node]
-            self._give_up(node)
+            self._give_up(
+                node, f"its agent did not say within {2 * PROOF_S:g} s whether a job had left anything there"
+            )
         else:
             self._prove(job, node)
 
-    def _give_up(self, node: int) -> None:
+    def _give_up(self, node: int, why: str) -> None:
         """Not even SIGKILL has removed all of a job, or nobody can tell: this node cannot be given to anyone."""
-        self._lost(self._names[node], final=True)
+        self._lost(self._names[node], final=True, why=why)
+
+    def _missing(self) -> str:
+        """What has become of the nodes that were there, and are not or will not be."""
+        state = self.core.state
+        how: dict[str, list[str]] = {}
+        for node in sorted(self._gone | set(NodeSet(state.reclaimed_mask))):
+            lost = state.lost_mask >> node & 1
+            what = "lost" if lost else "given back" if node in self._gone else "asked back"
+            when = f" at {self._left_at[node]:.1f} s" if node in self._left_at else ""
+            how.setdefault(what + when, []).append(self._names[node])
+        return "; ".join(
+            f"{hostlist(names)} {'was' if len(names) == 1 else 'were'} {what}" for what, names in how.items()
+        )
 
     # ---- links that are lost and come back -----------------------------------------------------------
 
@@ -198,8 +224,10 @@ class Nodes:
         if node not in self._links:
             return
         if self._links[node].pid not in (0, hello.pid):
-            self._lost(self._names[node], final=False)  # with the agent that was there before
-            self._begin_link(node)
+            self._lost(
+                self._names[node], final=False, why="another agent is there, and the one before is gone"
+            )
+            self._is_there(node)
             self.happened(e.Back(NodeSet.of([node])))
         if self._links[node].elsewhere:  # else it was told all of it as it happened
             self._book(hello.used)

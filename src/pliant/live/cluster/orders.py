@@ -28,10 +28,11 @@ class Granted(Input, frozen=True):
 
 
 class Lost(Input, frozen=True):
-    """The node is gone with all that ran there; ``final``: it will not be back."""
+    """The node is gone with all that ran there; ``final``: it will not be back. ``why`` is for people."""
 
     node: str
     final: bool = False
+    why: str = ""
 
 
 class Back(Input, frozen=True):
@@ -141,7 +142,9 @@ class EndAll(Input, frozen=True):
 
 
 class EndNow(Input, frozen=True):
-    """Book the end of all jobs: what is left of them ends with their agents."""
+    """Book the end of all jobs: what is left of them ends with their agents. ``why`` is for people."""
+
+    why: str = "the run ends"
 
 
 AnyInput = (

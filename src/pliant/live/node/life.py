@@ -74,7 +74,7 @@ class NodeLife:
             case n.StopAsked():
                 if happened.why:
                     self._do(n.Say(happened.why))
-                self._begin_end()
+                self._begin_end(f"failed: {happened.why}" if happened.why else "was ended by SIGTERM")
             case n.TokenWritten():
                 if group := self._register.written((happened.job, happened.group)):
                     self._token_written(group)
@@ -172,7 +172,7 @@ class NodeLife:
         except ProtocolError as error:
             # Nobody knows where the next line begins.
             self._do(n.Say(f"the controller sent {error}"))
-            self._begin_end()
+            self._begin_end(f"could not read what it was sent: {error}")
 
     def _opened(self, line: bytes) -> None:
         """An envelope has come: what is in it and cannot be read is answered, and harms nothing else."""
@@ -458,8 +458,8 @@ class NodeLife:
 
     # ---- the end -------------------------------------------------------------------------------------
 
-    def _begin_end(self, *, orphaned: bool = False) -> None:
-        """End all ranks, helpers and what they have started, then leave."""
+    def _begin_end(self, why: str = "", *, orphaned: bool = False) -> None:
+        """End all ranks, helpers and what they have started, then leave. ``why``: nobody has asked for that."""
         if self._end is not None:
             return
         self._orphaned = orphaned
@@ -471,6 +471,8 @@ class NodeLife:
         for group in list(self._register.groups.values()):
             self._last_words(group)
             self._end_group(group)
+        if why:
+            self._tell(m.Leaving(f"its agent {why}"))
         self._warmth.end()
         self._seek(self._end)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pliant.measure.alike import runs_needed
 from pliant.measure.resizing import Cell
-from pliant.report.words import count
+from pliant.model.words import count
 from pliant.reproduce.spawning.rows import (
     AGENT,
     BASELINE,

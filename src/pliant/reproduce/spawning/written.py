@@ -12,7 +12,7 @@ import msgspec
 
 from pliant.measure.alike import LEVEL, runs_needed
 from pliant.measure.resizing import Cell
-from pliant.report.words import count
+from pliant.model.words import count
 from pliant.reproduce import charts
 from pliant.reproduce.folder import Folder
 from pliant.reproduce.spawning.claims import verdicts

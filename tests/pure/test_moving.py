@@ -20,6 +20,7 @@ from pliant.policy.view import Reason
 
 SETTINGS = Settings(cooldown_s=0.0, decline_backoff_s=5.0)
 MALLEABLE = JobClass.MALLEABLE
+NO_OTHER = "none is free that it could move to"
 
 
 def running(
@@ -161,3 +162,54 @@ def test_who_keeps_its_size_is_waited_for(job_class: JobClass) -> None:
     assert offers(core.tell([e.Reclaim(NodeSet.of([0]))], 1.0)) == []
     why = moving.why_stays(core.state, core.state.jobs[1], NodeSet.of([0]), 2)
     assert why == f"is {job_class}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "bounds", "events", "nodes", "why"),
+    [
+        (JobKind.PLACES, Bounds(1, 4, 1, 2), [], [0], "has place 0 on n0: that one stays until the job ends"),
+        (
+            JobKind.PLACES,
+            Bounds(2, 4),
+            [],
+            [0, 1],
+            "cannot have fewer nodes, and cannot move, as it is of kind places",
+        ),
+        (
+            JobKind.MPI,
+            Bounds(2, 4),
+            [],
+            [1],
+            f"cannot have fewer nodes, and {NO_OTHER}",
+        ),
+        (
+            JobKind.MPI,
+            Bounds(1, 4, 1, 2),
+            [e.ResizeOrdered(1, 4), e.Accepted(1, 1), e.Resized(1, 1)],
+            [1],
+            f"is pinned to 4 nodes by pliant resize (pliant resize 1 auto undoes that), and {NO_OTHER}",
+        ),
+        (
+            JobKind.MPI,
+            Bounds(2, 4),
+            [e.ResizeOrdered(1, 0, NodeSet.of([1])), e.Declined(1, 1, "no")],
+            [1],
+            "cannot have fewer nodes, and has declined to move",
+        ),
+        (
+            JobKind.MPI,
+            Bounds(2, 4),
+            [e.ResizeOrdered(1, 3), e.Accepted(1, 1), e.ResizeFailed(1, 1, "no"), e.ResizeOrdered(1, 0)],
+            [1],
+            "cannot have fewer nodes, and is not moved for 5 s, as its last resize has failed",
+        ),
+    ],
+)
+def test_who_cannot_leave_a_node_is_told_with_the_reason(
+    kind: JobKind, bounds: Bounds, events: list[e.Event], nodes: list[int], why: str
+) -> None:
+    core, records = running(4, bounds, kind=kind)
+    core.tell(events, 1.0)
+    job = core.state.jobs[1]
+    assert moving.why_stays(core.state, job, NodeSet.of(nodes), 0) == why
+    replayed(core, records)

@@ -13,7 +13,8 @@ from pliant.core.job import Job
 from pliant.core.state import State
 from pliant.model.jobs import JobClass
 from pliant.model.kinds import KINDS
-from pliant.model.nodes import NodeSet, hostlist, lowest_bits
+from pliant.model.nodes import NodeSet, lowest_bits
+from pliant.model.words import are, count
 from pliant.policy.view import Reason
 
 MOVING = (JobClass.MALLEABLE, JobClass.EVOLVING)
@@ -49,13 +50,13 @@ def objection(  # noqa: PLR0911 - each objection supposes that those before it f
     if job.resize is not None:
         return f"resize {job.resize.id} of job {job.id} is still under way; try again when it is over"
     if others := leave - NodeSet(job.nodes):
-        its = _names(state, NodeSet(job.nodes))
-        return f"{_names(state, others)} is none of the nodes of job {job.id}, which holds {its}"
+        its = state.hosts(NodeSet(job.nodes))
+        return f"{state.hosts(others)} is none of the nodes of job {job.id}, which holds {its}"
     if not job.bounds.allows(job.size):
         return f"{who} has {job.size} nodes, and may have {job.bounds.describe()}: order it to one of these sizes"
     if (missing := len(leave) - state.free) > 0:
         return (
-            f"{who} would move to {_count(len(leave))}, and {state.free} {'is' if state.free == 1 else 'are'} free: "
+            f"{who} would move to {count(len(leave), 'other node')}, and {are(state.free)} free: "
             f"{missing} missing; name fewer with --leave, or add some with pliant nodes add {missing}"
         )
     return None
@@ -69,9 +70,26 @@ def why_stays(state: State, job: Job, nodes: NodeSet, free: int) -> str:
         return "is being ended"
     if not job.on:
         return "is not inside its loop"
-    if way_off(state, job, nodes.mask, free) is None:
-        return "cannot have fewer nodes, and none is free that it could move to"
-    return ""
+    return "" if way_off(state, job, nodes.mask, free) is not None else _why_no_way(state, job, nodes)
+
+
+def _why_no_way(state: State, job: Job, nodes: NodeSet) -> str:
+    """Why a job that could be asked can neither go on with fewer nodes nor move off these."""
+    migrates, root = KINDS[job.spec.kind].migrates, state.groups(job)[job.root]
+    if not migrates and job.nodes & nodes.mask == 1 << root:
+        return f"has place {job.root} on {state.hosts([root])}: that one stays until the job ends"
+    fewer = "cannot have fewer nodes"
+    if job.pinned and job.bounds.floor(job.size - 1):
+        fewer = f"is pinned to {count(job.size, 'node')} by pliant resize (pliant resize {job.id} auto undoes that)"
+    if not migrates:
+        return f"{fewer}, and cannot move, as it is of kind {job.spec.kind}"
+    if job.stays_put:
+        return f"{fewer}, and has declined to move"
+    if state.now < job.grow_from:
+        return (
+            f"{fewer}, and is not moved for {job.grow_from - state.now:.3g} s, as its last resize has failed"
+        )
+    return f"{fewer}, and none is free that it could move to"
 
 
 def way_off(state: State, job: Job, nodes: int, free: int) -> WayOff | None:
@@ -85,10 +103,10 @@ def way_off(state: State, job: Job, nodes: int, free: int) -> WayOff | None:
         held &= ~(1 << state.groups(job)[job.root])  # the root of such a job cannot leave
     elif job.stays_put or state.now < job.grow_from:
         free = 0  # it has declined to move, or its newcomers keep failing
-    for count in range(held.bit_count(), 0, -1):
-        size = job.bounds.floor(job.size - count + min(free, count))
+    for left in range(held.bit_count(), 0, -1):
+        size = job.bounds.floor(job.size - left + min(free, left))
         if size and (size == job.size or not job.pinned):
-            return WayOff(size, NodeSet(lowest_bits(held, count)))
+            return WayOff(size, NodeSet(lowest_bits(held, left)))
     return None
 
 
@@ -99,11 +117,3 @@ def to_leave(state: State) -> Iterable[tuple[Job, int]]:
         willing = job.on and job.spec.job_class in MOVING and job.ending is None and job.resize is None
         if willing and job.nodes & asked:
             yield job, asked
-
-
-def _names(state: State, nodes: Iterable[int]) -> str:
-    return hostlist(state.names.get(node, f"n{node}") for node in nodes)
-
-
-def _count(nodes: int) -> str:
-    return "1 other node" if nodes == 1 else f"{nodes} other nodes"

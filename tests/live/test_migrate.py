@@ -96,7 +96,7 @@ def test_a_node_that_is_asked_back_is_emptied(start: Start, tmp_path: Path) -> N
     )
     run.wait_for(r.JobMalleable)
     said = pliant(run, "nodes", "remove", "n0")
-    emptied = "n0 will be given back; job 1 (a) is asked to move from n0 to 1 node that is free"
+    emptied = "n0 will be given back; job 1 (a) is asked to move from n0 to 1 free node"
     assert said == f"run {run.run}: {emptied}\n"
     run.wait_for(r.NodesReturned, lambda record: record.nodes == NodeSet.of([0]))
     said = pliant(run, "nodes", "remove", "n1", "--json")

@@ -113,7 +113,7 @@ BROKEN: list[tuple[type[Sound], str, str]] = [
         "the core allows what it decides",
         r"decided Start\(job=1, size=\d+.*but allowed sizes are 1",
     ),
-    (Starves, "the core allows what it decides, and every job ends", "'sound' is stuck at .* 1 jobs wait"),
+    (Starves, "the core allows what it decides, and every job ends", "'sound' is stuck at .* 1 job waits"),
     (ByChance, "the same workload gives the same decisions", r"record \d+ is .*, and the second time "),
     (Counts, "a restart decides as if there had been none", "with a restart before each pass"),
     (Raises, "the core allows what it decides", r"raised KeyError: 'two' \(class Raises, line \d+\)"),

@@ -383,7 +383,7 @@ def test_a_job_that_gives_back_the_wrong_number_of_nodes_is_ended() -> None:
     core.tell([e.Accepted(1, 1)], 1.0)
     core.tell([core.resized(1, 1, 0)], 2.0)
     assert isinstance(records[-1], r.JobEnding)
-    assert "gave back 1 nodes" in records[-1].error
+    assert "gave back 1 node" in records[-1].error
 
 
 def test_a_job_that_is_being_ended_is_offered_nothing() -> None:

@@ -109,7 +109,7 @@ def test_nodes_that_fail_while_a_user_thinks_are_no_reason_to_give_up() -> None:
     jobs = [rigid("a", 1, 1.0), follow(rigid("b", 1, 1.0), "a", 1e6)]
     down = tuple(Down(0, 10.0 * i, 10.0 * i + 1.0) for i in range(1, 5000))
     assert times(jobs, 1, failures=Failures(listed=down))["b"][2] == 1e6 + 2.0
-    with pytest.raises(BatchError, match="'b' waits for 1 nodes"):
+    with pytest.raises(BatchError, match="'b' waits for 1 node"):
         times(jobs, 1, failures=Failures(listed=(Down(0, 5.0, NEVER),)))
 
 

@@ -309,7 +309,9 @@ def test_a_job_that_maps_is_no_news(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_nothing_maps(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=r"none of its 1 jobs can be simulated:\n  cpu tasks .*--node-flops"):
+    with pytest.raises(
+        TraceError, match=r"none of its jobs \(1\) can be simulated:\n  cpu tasks .*--node-flops"
+    ):
         read_elastisim(
             written(tmp_path, RIGID, model={"phases": [{"tasks": [TASK]}]}),
         )

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.nodes import NodeSet, hostlist, lowest_bits, parse_hostlist
 from pliant.model.speedup import Amdahl, Downey, Model, Table, check_model
+from pliant.model.words import are, count
 
 sets_ = st.sets(st.integers(0, 400))
 
@@ -205,3 +206,10 @@ def test_estimates_follow_the_model_and_stay_upper_bounds_without() -> None:
     assert modelled.estimate(16) == pytest.approx(25.0)
     assert modelled.rigid().nodes == Bounds.exactly(4)
     assert modelled.rigid().job_class is JobClass.RIGID
+
+
+def test_what_is_counted_agrees_with_its_number() -> None:
+    said = [count(1, "node"), count(1024, "node"), count(1, "job waits", "jobs wait")]
+    assert said == ["1 node", "1,024 nodes", "1 job waits"]
+    assert [are(1), are(2), are(1, "node"), are(0, "node")] == ["1 is", "2 are", "1 node is", "0 nodes are"]
+    assert [bounds.in_nodes() for bounds in (Bounds(1, 1), Bounds(1, 4))] == ["1 node", "1:4 nodes"]

@@ -297,7 +297,7 @@ def test_jobs_may_start_later_and_the_end_ends_the_run() -> None:
 
 def test_a_policy_that_is_woken_for_ever_and_starts_nothing_is_stuck() -> None:
     with pytest.raises(
-        PolicyError, match=r"'always' is stuck .* 1 jobs wait \(a\), 8 nodes are free, and it asks"
+        PolicyError, match=r"'always' is stuck .* 1 job waits \(a\), 8 nodes are free, and it asks"
     ):
         records_of([rigid("a", 8, 50.0)], Always(1e12, 60.0))
 

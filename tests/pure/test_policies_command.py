@@ -124,7 +124,7 @@ def test_a_policy_of_ones_own(files: Path) -> None:
         ("own.py:Greed", r"own\.py: there is no class 'Greed'; did you mean 'Greedy'"),
         ("own.py:NoPolicy", "class NoPolicy is no policy: it has no decide"),
         ("own.py:Nameless", "class Nameless: AttributeError: .* 'name'"),
-        ("own.py:Greedy", r"'greedy' at 0\.000 s decided Start.* only 1 nodes are free \(free 1 of 4, pending 2"),
+        ("own.py:Greedy", r"'greedy' at 0\.000 s decided Start.* only 1 node is free \(free 1 of 4, pending 2"),
         ("own.py:Lazy", r"'lazy' is stuck at 0\.000 s: 3 jobs wait \(1, 2, 3\), 4 of 4 nodes are free"),
         ("own.py:Buggy", r"'buggy' at 0\.000 s raised ZeroDivisionError: .* \(own\.py, line 30\) \(free 4 of 4, pend"),
         ("own.py:Odd", r"'odd' at 0\.000 s decided 'start', which is none of Start, Resize, Promise, Wake, Remember"),

@@ -126,7 +126,7 @@ PASSES: list[list[str]] = [[], ["--pass-interval", "8"]]
             "x.swf",
             TRACE[:-22],
             ["--nodes", "2"],
-            r"x\.swf: none of its 2 jobs fits on 2 nodes: the narrowest needs 3; give more by --nodes",
+            r"x\.swf: none of its jobs \(2\) fits on 2 nodes: the narrowest needs 3; give more by --nodes",
         ),
         ("j.json", "[]", ["--nodes", "2"], "there are no jobs"),
         ("b.toml", BATCH.replace("min = 1", "min = 3"), ["--nodes", "2"], "could never start"),
@@ -443,7 +443,7 @@ def test_policies_that_do_nothing_or_too_much_are_named() -> None:
         PolicyError, match=r"'lazy' is stuck at 0\.000 s: 2 jobs wait \(anna, berta\), 4 of 4"
     ):
         run_simulation(jobs, 4, Lazy())
-    with pytest.raises(PolicyError, match=r"'greedy' .* only 1 nodes are free"):
+    with pytest.raises(PolicyError, match=r"'greedy' .* only 1 node is free"):
         run_simulation(jobs, 4, Greedy())
 
 

@@ -47,7 +47,7 @@ def test_nothing_is_said_or_all() -> None:
             "9:c=1",
             "at step 9 'c' is named, and not in PLIANT_RESIZE_HOSTS: name it there, with its slots",
         ),
-        ("AT", "9:a=2", "at step 9 2 slots of 'a' are asked for, and PLIANT_RESIZE_HOSTS gives it 1"),
+        ("AT", "9:a=2", "step 9 asks for 2 slots of 'a', and PLIANT_RESIZE_HOSTS gives it 1"),
         ("HOSTS", "a:1,b", "PLIANT_RESIZE_HOSTS: 'b' is no node with its slots, such as n0:2"),
         ("HOSTS", "a:1,a:1,b:1", "a node is named twice"),
         ("METHOD", "spawn", "PLIANT_RESIZE_METHOD is 'spawn': it must be one of merge, baseline"),

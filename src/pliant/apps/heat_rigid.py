@@ -10,6 +10,7 @@ import argparse
 import numpy as np
 
 from pliant.apps.heat import Field, digest, initial, parser, relax
+from pliant.model.words import count
 
 
 def solve(options: argparse.Namespace) -> str | None:
@@ -19,7 +20,7 @@ def solve(options: argparse.Namespace) -> str | None:
     comm = MPI.COMM_WORLD
     rank, size = comm.rank, comm.size
     if size > options.rows:
-        raise SystemExit(f"{size} ranks cannot share {options.rows} rows: start fewer")
+        raise SystemExit(f"{count(size, 'rank')} cannot share {options.rows} rows: start fewer")
     each, longer = divmod(options.rows, size)
     counts = [each + (part < longer) for part in range(size)]
     start = sum(counts[:rank])

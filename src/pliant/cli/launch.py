@@ -25,6 +25,7 @@ from pliant.model.durations import duration
 from pliant.model.errors import PliantError
 from pliant.model.limits import LIVE_NODES
 from pliant.model.nodes import hostlist
+from pliant.model.words import count
 from pliant.plan import tree
 from pliant.protocol import codec
 from pliant.protocol import launching as t
@@ -303,6 +304,7 @@ def _told(plan: Plan, outcome: Outcome, kept: dict[int, tuple[bytearray, bytearr
 def _summary(plan: Plan, outcome: Outcome) -> str:
     phases = ", ".join(f"{PHASES[name]} after {seconds:.2f} s" for name, seconds in outcome.phases.items())
     return (
-        f"pliant: {shlex.join(plan.launch.argv)}: {sum(plan.launch.sizes)} processes on {len(plan.nodes)} nodes, "
+        f"pliant: {shlex.join(plan.launch.argv)}: {count(sum(plan.launch.sizes), 'process', 'processes')} on "
+        f"{count(len(plan.nodes), 'node')}, "
         f"tree of depth {outcome.depth}, at most {outcome.connections_max} connections an agent; {phases}"
     )

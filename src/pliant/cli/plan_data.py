@@ -13,7 +13,7 @@ from rich.table import Table
 from pliant.cli import plan as p
 from pliant.model.errors import PliantError
 from pliant.model.limits import DIGITS, MOST_HOSTS, whole
-from pliant.model.words import count
+from pliant.model.words import are, count
 from pliant.plan.data.layouts import Block, BlockCyclic, Irregular, Layout, Replicated
 from pliant.plan.data.traffic import Traffic, lower_bound, traffic
 from pliant.plan.places import successors
@@ -124,7 +124,8 @@ def _ranks(sources: int, targets: int, leave: str) -> tuple[tuple[int, ...], tup
         raise PliantError(f"--leave {leave}: name ranks of 0 to {sources - 1}, each once")
     if gone and sources - len(gone) > targets:
         raise PliantError(
-            f"--leave {leave}: {sources - len(gone)} ranks stay, and {targets} are afterwards: name all that leave"
+            f"--leave {leave}: {count(sources - len(gone), 'rank stays', 'ranks stay')}, and "
+            f"{are(targets)} there afterwards: name all that leave"
         )
     # Where none is named the last ones leave, and none joins.
     stays = [rank not in gone and (bool(gone) or rank < targets) for rank in before]

@@ -27,6 +27,7 @@ from pliant.model.errors import BatchError, PliantError
 from pliant.model.kinds import JobKind
 from pliant.model.limits import as_name
 from pliant.model.speedup import Phases
+from pliant.model.words import count
 from pliant.page.html import write_report
 from pliant.report.data import report_json
 from pliant.report.runs import Run
@@ -237,7 +238,7 @@ def _batch(
     said = policy.over(PolicySpec.of(batch.cluster))
     if hosts and (wanted := nodes or batch.cluster.nodes) > hosts:
         raise BatchError(
-            f"{batch.source}: the cluster has {wanted} nodes, and there are {hosts} hosts for it"
+            f"{batch.source}: the cluster has {count(wanted, 'node')}, and there are {count(hosts, 'host')} for it"
         )
     cluster = msgspec.structs.replace(
         batch.cluster,
@@ -254,7 +255,7 @@ def _batch(
             )
         if each.nodes.min > cluster.nodes:
             raise BatchError(
-                f"{batch.source}: job {each.name!r}: nodes: it needs {each.nodes.min} nodes "
+                f"{batch.source}: job {each.name!r}: nodes: it needs {count(each.nodes.min, 'node')} "
                 f"and the cluster has {cluster.nodes}; it could never start"
             )
     return msgspec.structs.replace(batch, cluster=cluster)

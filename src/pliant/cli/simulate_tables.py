@@ -12,6 +12,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from pliant.model.words import count
 from pliant.study.shown import shown
 
 
@@ -115,7 +116,7 @@ def _rows(result: Mapping[str, Any], keys: Sequence[str]) -> Table:
     compared = len({row["policy"] for row in rows}) > 1
     policy = "" if compared else f"{result['policy']} on "
     several = any(row["units"] > 1 for row in rows)
-    title = f"{Path(result['workload']).name}: {policy}{result['nodes']} nodes"
+    title = f"{Path(result['workload']).name}: {policy}{count(result['nodes'], 'node')}"
     title += f"; {result['window']}" if result["window"] else ""
     title += "; mean ± 95 % interval" if several else ""
     heading = Text(title, style="table.title")

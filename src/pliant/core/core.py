@@ -27,6 +27,7 @@ from pliant.core.term import Term
 from pliant.model.errors import PolicyError
 from pliant.model.jobs import JobState
 from pliant.model.nodes import EMPTY, NodeSet, lowest_bits, without
+from pliant.model.words import are
 from pliant.policy import view as p
 from pliant.policy.view import rebalances
 from pliant.protocol import resizing
@@ -257,7 +258,7 @@ class SchedulerCore(Losses):
             self._end(
                 job,
                 JobState.FAILED,
-                f"the submission allows {job.bounds.describe()} nodes, the program {own}, "
+                f"the submission allows {job.bounds.in_nodes()}, the program {own}, "
                 f"and the job was started on {job.size}: state the same bounds in both",
             )
             return
@@ -525,7 +526,7 @@ class SchedulerCore(Losses):
         if not job.bounds.allows(decision.size):
             raise self._wrong(decision, f"allowed sizes are {job.bounds.describe()}")
         if decision.size > self.state.free:
-            raise self._wrong(decision, f"only {self.state.free} nodes are free")
+            raise self._wrong(decision, f"only {are(self.state.free, 'node')} free")
         state = self.state
         nodes = NodeSet(lowest_bits(state.free_mask, decision.size, state.free), decision.size)
         self._record(r.JobStarted(self.state.now, job.id, nodes, decision.reason, job.spec.one_world))

@@ -13,6 +13,7 @@ from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.model.speedup import Model
 from pliant.model.wishes import Wish
+from pliant.model.words import count
 from pliant.protocol import resizing
 
 ALL: Mapping[int, int] = MappingProxyType({})
@@ -188,7 +189,7 @@ class Job:
         if not self.epoch:
             return f"walltime of {spec.estimate(self.size):.6g} s is over"
         return (
-            f"walltime of {spec.walltime_s:.6g} s on {spec.nodes.preferred} nodes is over: "
+            f"walltime of {spec.walltime_s:.6g} s on {count(spec.nodes.preferred, 'node')} is over: "
             f"{now - self.started:.6g} s with the sizes that it had"
         )
 

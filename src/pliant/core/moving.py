@@ -53,7 +53,8 @@ def objection(  # noqa: PLR0911 - each objection supposes that those before it f
         its = state.hosts(NodeSet(job.nodes))
         return f"{state.hosts(others)} is none of the nodes of job {job.id}, which holds {its}"
     if not job.bounds.allows(job.size):
-        return f"{who} has {job.size} nodes, and may have {job.bounds.describe()}: order it to one of these sizes"
+        has, may = count(job.size, "node"), job.bounds.describe()
+        return f"{who} has {has}, and may have {may}: order it to one of these sizes"
     if (missing := len(leave) - state.free) > 0:
         return (
             f"{who} would move to {count(len(leave), 'other node')}, and {are(state.free)} free: "

@@ -15,6 +15,7 @@ from pliant.core.state import State
 from pliant.model.errors import PolicyError
 from pliant.model.jobs import JobClass, JobState
 from pliant.model.nodes import EMPTY, NodeSet, lowest_bits, without
+from pliant.model.words import are, count
 from pliant.policy import view as p
 from pliant.protocol import resizing
 from pliant.protocol.phases import DEADLINES, Course, Phase, in_order
@@ -83,12 +84,13 @@ class Resizes:
             rows = f"; its program can grow to {job.most}" if 0 < job.most < size else ""
             return f"{size} is no allowed size of job {number}; allowed: {job.bounds.describe()}{rows}"
         if size == job.size and not leave:
-            return f"job {number} has {size} nodes already"
+            return f"job {number} has {count(size, 'node')} already"
         more = _arriving(job, size, leave.mask)
         if more > state.free:
-            return f"job {number} would need {more} more nodes, and {state.free} are free"
+            return f"job {number} would need {count(more, 'more node')}, and {are(state.free)} free"
         if not leave <= NodeSet(job.nodes) or (more and leave and size != job.size):
-            return f"job {number} cannot give back {leave}: it holds {NodeSet(job.nodes)} and goes to {size} nodes"
+            held, after = NodeSet(job.nodes), count(size, "node")
+            return f"job {number} cannot give back {leave}: it holds {held} and goes to {after}"
         return None
 
     def _ordered(self, event: e.ResizeOrdered) -> None:
@@ -188,7 +190,9 @@ class Resizes:
             released = without(self.state.nodes_without(job, left), resize.nodes) if left else 0
             gone = released.bit_count()
             if not resize.after - resize.lost <= job.size + resize.nodes.bit_count() - gone <= resize.after:
-                objection = f"from {resize.before} to {resize.after} nodes gave back {gone} nodes"
+                objection = (
+                    f"from {resize.before} to {count(resize.after, 'node')} gave back {count(gone, 'node')}"
+                )
         if objection:
             by_node = any(loss.node and event.root in loss.groups for loss in job.losses)
             state = JobState.NODE_FAIL if by_node else JobState.FAILED
@@ -278,7 +282,7 @@ class Resizes:
         where = "" if phase is None else f"in its phase {phase} "
         where += f"{self.state.now - resize.offered:.3g} s after the offer"
         if (resize.stage, "Withdraw") not in resizing.TABLE:
-            why = f"resize {resize.id} was {where} and passed its deadline; the job is stuck"
+            why = f"resize {resize.id} was {where} and passed its deadline: the job has not answered"
             self._end(job, JobState.FAILED, why)
             return
         accepted = resize.stage == resizing.ACCEPTED
@@ -301,9 +305,11 @@ class Resizes:
         more = _arriving(job, size, leave.mask)
         if not job.bounds.allows(size) or (size == job.size and not more):
             decision = p.Resize(job.id, size, reason)
-            raise self._wrong(decision, f"it has {job.size} nodes; allowed are {job.bounds.describe()}")
+            raise self._wrong(
+                decision, f"it has {count(job.size, 'node')}; allowed are {job.bounds.describe()}"
+            )
         if more > state.free:
-            raise self._wrong(p.Resize(job.id, size, reason), f"only {state.free} nodes are free")
+            raise self._wrong(p.Resize(job.id, size, reason), f"only {are(state.free, 'node')} free")
         mask = lowest_bits(state.free_mask, more, state.free) if more else 0
         arriving = state.new_groups(mask, job.last_group + 1) if more else ()
         self._record(

@@ -198,7 +198,7 @@ class Audit:
         job = self._live(record)
         both = record.bounds.intersect(job.bounds)
         if both is None or msgspec.structs.replace(record.bounds, preferred=both.preferred) != both:
-            raise AuditError(f"the submission allows {job.bounds.describe()} nodes alone: {record}")
+            raise AuditError(f"the submission allows {job.bounds.in_nodes()} alone: {record}")
         if job.greeted:
             raise AuditError(f"job {record.job} says hello twice: {record}")
         job.launched = job.greeted = True

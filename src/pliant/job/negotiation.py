@@ -8,6 +8,7 @@ from typing import NamedTuple
 from pliant.job.decisions import Action, Decision
 from pliant.job.session import Session, nothing
 from pliant.model.jobs import Bounds
+from pliant.model.words import are, count
 from pliant.plan.join import joined_key
 from pliant.protocol.messages import (
     Accept,
@@ -179,11 +180,13 @@ class Negotiation:
         if offer.epoch != now.epoch:
             return f"the offer is for epoch {offer.epoch}, the job is in epoch {now.epoch}"
         if now.late:
-            return "only 1 step is left" if now.left == 1 else f"only {now.left} steps are left"
+            return f"only {are(now.left, 'step')} left"
         if now.inhibited:
             return now.inhibited
         if not self._bounds.allows(offer.size):
-            return f"{offer.size} nodes are none of the sizes the program allows ({self._bounds.describe()})"
+            return (
+                f"{are(offer.size, 'node')} none of the sizes the program allows ({self._bounds.describe()})"
+            )
         return self._objection_to_groups(offer, now)
 
     def _objection_to_groups(self, offer: Offer, now: Situation) -> str:
@@ -221,9 +224,9 @@ class Negotiation:
         if len({*ids, *now.members}) < len(ids) + len(now.members):
             return f"of the groups {', '.join(map(str, ids))} that are to arrive some are there already"
         if offer.size > max(now.most_nodes, len(now.members)):
-            return f"the program's arrays have rows for {now.most_nodes} nodes, not for {offer.size}"
+            return f"the program's arrays have rows for {count(now.most_nodes, 'node')}, not for {offer.size}"
         if offer.size > len(now.members) + len(ids):
-            return f"{len(now.members)} nodes and {len(ids)} new groups do not make {offer.size}"
+            return f"{count(len(now.members), 'node')} and {count(len(ids), 'new group')} do not make {offer.size}"
         return ""
 
     @staticmethod

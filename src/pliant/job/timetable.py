@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from pliant.job.decisions import NEVER, Action, Decision
 from pliant.model.errors import PliantError
+from pliant.model.words import count
 from pliant.plan.choose import Asked, Beside
 from pliant.plan.shrink import ShrinkMethod
 from pliant.plan.spawn import Method, Strategy
@@ -62,7 +63,7 @@ def read(environ: Mapping[str, str]) -> Orders | None:
             )
     hosts = tuple(_host(item) for item in environ.get(HOSTS, "").split(",") if item)
     if hosts and (most := max(each.nodes for each in due)) > len(hosts):
-        raise PliantError(f"{AT} asks for {most} nodes, and {HOSTS} names {len(hosts)}: name more")
+        raise PliantError(f"{AT} asks for {count(most, 'node')}, and {HOSTS} names {len(hosts)}: name more")
     for each in due:
         _check_slots(each, hosts)
     if len({host.name for host in hosts}) < len(hosts):
@@ -98,7 +99,7 @@ def _check_slots(due: Due, hosts: tuple[Host, ...]) -> None:
             )
         if slots > there[name]:
             raise PliantError(
-                f"{AT}: at step {due.step} {slots} slots of {name!r} are asked for, and {HOSTS} gives it {there[name]}"
+                f"{AT}: step {due.step} asks for {count(slots, 'slot')} of {name!r}, and {HOSTS} gives it {there[name]}"
             )
 
 

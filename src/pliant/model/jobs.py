@@ -152,6 +152,10 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
             return f"{self.min}"
         return f"{self.min}:{self.max}" + (f" by factor {self.factor}" if self.factor > 1 else "")
 
+    def in_nodes(self) -> str:
+        """``1 node``, ``1:4 nodes``."""
+        return f"{self.describe()} {'node' if self.max == 1 else 'nodes'}"
+
 
 class Check(NamedTuple):
     """What the check of a job's result said: whether it is as ``expected``. None: it could not be made, and

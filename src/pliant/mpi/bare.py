@@ -21,6 +21,7 @@ from pliant.job.decisions import NEVER, Action, Decision
 from pliant.job.timetable import Host, Orders, Timetable
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds
+from pliant.model.words import count
 from pliant.mpi import abilities, join, spawning
 from pliant.mpi.context import Context, Snapshot
 from pliant.mpi.data.transport import redistribute
@@ -98,7 +99,7 @@ class Bare:
         for due in self.orders.due:
             if not due.slots and not bounds.allows(due.nodes):
                 raise PliantError(
-                    f"{timetable.AT} names {due.nodes} nodes, and the program allows {bounds.describe()}"
+                    f"{timetable.AT} names {count(due.nodes, 'node')}, and the program allows {bounds.describe()}"
                 )
         here = (spawning.host(), MPI.Get_processor_name())
         places: list[tuple[str, str]] = gather_all(own, here, wait, "the nodes of the job")
@@ -112,7 +113,9 @@ class Bare:
                     f"{timetable.HOSTS} does not name {name!r}, where the job was started: name it first"
                 )
             if (ranks := there.count(name)) > (slots := self.hosts[numbers[name]].slots):
-                raise PliantError(f"{name!r} has {ranks} ranks, and {timetable.HOSTS} gives it {slots} slots")
+                raise PliantError(
+                    f"{name!r} has {count(ranks, 'rank')}, and {timetable.HOSTS} gives it {count(slots, 'slot')}"
+                )
         used = {numbers[name] for name in there}
         if used != set(range(len(used))):
             raise PliantError(
@@ -239,7 +242,7 @@ def _same_machine(there: list[str], most: int) -> tuple[Host, ...]:
     names = set(there)
     if len(names) > 1:
         raise PliantError(
-            f"the job was started on {len(names)} nodes, and {timetable.AT} wants it resized: name the nodes "
+            f"the job was started on {count(len(names), 'node')}, and {timetable.AT} wants it resized: name the nodes "
             f"that it may use in {timetable.HOSTS}, such as n0:2,n1:2"
         )
     return (Host(there[0], len(there)),) * most
@@ -296,7 +299,9 @@ def perform(context: Context, decision: Decision, snapshot: Snapshot) -> bool:
             how += f"; newcomers were started beside the job at step {pending.step}"
         elif change.spawn is not None and change.spawn.one:
             how += "; one rank started newcomers, and told the rest"
-        say(f"at step {snapshot.step} from {team.nodes} to {nodes} nodes in {seconds:.3f} s, by {how}")
+        say(
+            f"at step {snapshot.step} from {team.nodes} to {count(nodes, 'node')} in {seconds:.3f} s, by {how}"
+        )
     return True
 
 

@@ -15,6 +15,7 @@ from pliant.job.negotiation import Negotiation
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds
 from pliant.model.speedup import Model
+from pliant.model.words import count
 from pliant.mpi.data.arrays import Seat
 from pliant.mpi.data.delivery import TAGS_EACH
 from pliant.mpi.data.movable import Movable
@@ -182,7 +183,7 @@ class Context:
         awake, most = self.joined("the job").awake, self.most_nodes(1)
         ranks = sum((awake | slots).values())
         if slots and ranks > most:
-            return f"the program's arrays have rows for {most} ranks, not for {ranks}"
+            return f"the program's arrays have rows for {count(most, 'rank')}, not for {ranks}"
         try:
             for replicated in self.values.values():
                 replicated.check(replicated.value)

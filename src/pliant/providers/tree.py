@@ -20,6 +20,7 @@ from pliant.live.tree import messages as b
 from pliant.live.tree.channel import AGAIN_S, at_controller
 from pliant.model.errors import PliantError, ProtocolError
 from pliant.model.limits import LIVE_NODES
+from pliant.model.words import are, count
 from pliant.plan import tree
 from pliant.protocol import codec
 from pliant.protocol import messages as m
@@ -115,7 +116,7 @@ class TreeNodes:
         why = self._why | dict.fromkeys(late, f"no word from it within {patience_s:g} s")
         if why:
             told = "; ".join(f"{name}: {why[name]}" for name in self.names if name in why)
-            raise PliantError(f"{len(why)} of {len(self.names)} nodes cannot be had: {told}")
+            raise PliantError(f"{len(why)} of {count(len(self.names), 'node')} cannot be had: {told}")
         self._granted = True
         for node in self._nodes.values():
             node.stage = _Stage.HERE
@@ -126,7 +127,7 @@ class TreeNodes:
         room = min(len(self._free), max(0, LIVE_NODES - len(self._nodes)))
         if count > room:
             self._tell(
-                o.Refused(count - room, f"of {len(self._hosts.names)} hosts {room} are there to be added")
+                o.Refused(count - room, f"of {len(self._hosts.names)} hosts {are(room)} there to be added")
             )
         names, self._free = tuple(self._free[: min(count, room)]), self._free[min(count, room) :]
         if names:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pliant.core.state import State
 from pliant.model.errors import BatchError, PolicyError
 from pliant.model.limits import LATEST_S
+from pliant.model.words import are, count
 from pliant.sim.breakdowns import Breakdowns
 from pliant.workloads.job import SimJob
 
@@ -49,7 +50,7 @@ def check_jobs(jobs: Sequence[SimJob], nodes: int, there: str = "there are") -> 
         spec = job.spec
         if spec.nodes.min > nodes:
             raise BatchError(
-                f"job {spec.name!r}: nodes: it needs {spec.nodes.min} nodes and {there} {nodes}; "
+                f"job {spec.name!r}: nodes: it needs {count(spec.nodes.min, 'node')} and {there} {nodes}; "
                 "it could never start"
             )
         if spec.submit_s < 0:
@@ -91,12 +92,13 @@ def stuck(state: State, policy: str, nodes: int, breakdowns: Breakdowns) -> Poli
     for job in state.queue:
         if job.bounds.min > most:
             return BatchError(
-                f"job {job.spec.name!r} waits for {job.bounds.min} nodes and cannot start at {state.now:.3f} s: of "
-                f"{nodes} nodes, {nodes - state.total} have failed, and never more than {most} are there at "
+                f"job {job.spec.name!r} waits for {count(job.bounds.min, 'node')} and cannot start at "
+                f"{state.now:.3f} s: of {count(nodes, 'node')}, "
+                f"{count(nodes - state.total, 'has failed', 'have failed')}, and never more than {most} are there at "
                 "once; give the nodes shorter repairs, or the job fewer nodes"
             )
     return PolicyError(
-        f"policy {policy!r} is stuck at {state.now:.3f} s: {state.waiting} jobs wait "
+        f"policy {policy!r} is stuck at {state.now:.3f} s: {count(state.waiting, 'job waits', 'jobs wait')} "
         f"({_shown(state)}), {state.free} of {nodes} nodes are free, and nothing is left to happen"
     )
 
@@ -104,8 +106,8 @@ def stuck(state: State, policy: str, nodes: int, breakdowns: Breakdowns) -> Poli
 def sleepless(state: State, policy: str) -> PolicyError:
     """``policy`` asks to be woken again and again while jobs wait, and starts none."""
     return PolicyError(
-        f"policy {policy!r} is stuck at {state.now:.3f} s: {state.waiting} jobs wait ({_shown(state)}), "
-        f"{state.free} nodes are free, and it asks to be woken ever again but starts none"
+        f"policy {policy!r} is stuck at {state.now:.3f} s: {count(state.waiting, 'job waits', 'jobs wait')} "
+        f"({_shown(state)}), {are(state.free, 'node')} free, and it asks to be woken ever again but starts none"
     )
 
 
@@ -119,6 +121,6 @@ def restless(state: State, policy: str) -> PolicyError:
     """``policy`` resizes jobs to and fro while no time passes."""
     sizes = ", ".join(f"{job.spec.name} has {job.size}" for _, _, job in state.running[:5])
     return PolicyError(
-        f"policy {policy!r} makes no end of resizing at {state.now:.3f} s: {state.resizes} resizes so far "
+        f"policy {policy!r} makes no end of resizing at {state.now:.3f} s: {count(state.resizes, 'resize')} so far "
         f"({sizes}{', ...' if len(state.running) > 5 else ''}); what it gives it must not take back at once"
     )

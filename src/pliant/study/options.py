@@ -14,6 +14,7 @@ from pliant.files.policy import PolicySpec
 from pliant.model.errors import BatchError
 from pliant.model.keys import LARGEST
 from pliant.model.nearest import nearest
+from pliant.model.words import count
 from pliant.policy.order import HALF_LIFE_S
 from pliant.sim.instant import Instant
 from pliant.study.grid import Against, Grid
@@ -191,8 +192,8 @@ def _with_partitions(wish: Wish, said: Described) -> Wish:
     partitions = read_partitions(Path(said)) if isinstance(said, str | os.PathLike) else partitions_of(said)
     if wish.nodes not in (0, partitions.nodes):
         raise BatchError(
-            f"--nodes {wish.nodes}: the partitions have {partitions.nodes} nodes together, as they share none; "
-            "leave out --nodes"
+            f"--nodes {wish.nodes}: the partitions have {count(partitions.nodes, 'node')} together, as they share "
+            "none; leave out --nodes"
         )
     return wish._replace(nodes=partitions.nodes, partitions=partitions)
 

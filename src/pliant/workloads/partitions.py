@@ -19,6 +19,7 @@ from pliant.model.keys import amount_of, count_of, known, table_of, text_of
 from pliant.model.limits import MOST_NODES
 from pliant.model.nearest import nearest
 from pliant.model.speedup import scaled
+from pliant.model.words import count
 from pliant.workloads.formats.swf import SwfJob
 from pliant.workloads.job import SimJob, without
 
@@ -189,13 +190,13 @@ def _assigned(job: SimJob, names: Sequence[str], text: str) -> SimJob:
 
 def unfit(too_wide: Sequence[JobSpec], too_long: Sequence[JobSpec], submitted: int) -> str:
     """Which of so many jobs their partitions do not take, for people; empty if they take all."""
-    wrong = [(spec, f"{spec.nodes.min:,} nodes") for spec in too_wide]
+    wrong = [(spec, f"{count(spec.nodes.min, 'node')}") for spec in too_wide]
     wrong += [(spec, f"{spec.walltime_s:,.0f} s") for spec in too_long]
     if not wrong:
         return ""
     first = ", ".join(f"{spec.name} ({need} in {spec.partition})" for spec, need in wrong[:FEW])
     more = ", ..." if len(wrong) > FEW else ""
-    of = f"{len(wrong):,} of {submitted:,} jobs"
+    of = f"{len(wrong):,} of {count(submitted, 'job')}"
     return f"left out {of}, too wide or too long for their partitions: {first}{more}"
 
 
@@ -246,7 +247,7 @@ def in_time(
         )
     if jobs and len(long) == len(jobs):
         raise TraceError(
-            f"{text}: each of its {len(jobs):,} jobs takes longer than its partition allows (max_time)"
+            f"{text}: each of its jobs ({len(jobs):,}) takes longer than its partition allows (max_time)"
         )
     return without(jobs, long), long
 

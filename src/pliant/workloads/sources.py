@@ -22,6 +22,7 @@ from pliant.model.jobs import JobClass, JobSpec
 from pliant.model.keys import LARGEST
 from pliant.model.limits import GENERATED_JOBS, MOST_NODES, whole
 from pliant.model.pool import Pool
+from pliant.model.words import count
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.order import ORDERS
 from pliant.workloads.beliefs import EXACT, with_beliefs
@@ -124,8 +125,8 @@ class Workload(NamedTuple):
         first = ", ".join(f"{spec.name} ({spec.nodes.min:,})" for spec in self.too_wide[:FEW])
         more = ", ..." if len(self.too_wide) > FEW else ""
         return (
-            f"left out {len(self.too_wide):,} of {self.submitted:,} jobs, too wide for {self.nodes:,} nodes: "
-            f"{first}{more}"
+            f"left out {len(self.too_wide):,} of {count(self.submitted, 'job')}, too wide for "
+            f"{count(self.nodes, 'node')}: {first}{more}"
         )
 
 
@@ -309,9 +310,9 @@ def _fitting(
     if not jobs or len(too_wide) < len(jobs):
         return without(jobs, too_wide), too_wide
     least = min(spec.nodes.min for spec in too_wide)
-    where = f"on {nodes:,} nodes" if partitions is None else "in its partition"
+    where = f"on {count(nodes, 'node')}" if partitions is None else "in its partition"
     raise TraceError(
-        f"{text}: none of its {len(jobs):,} jobs fits {where}: the narrowest needs {least:,}; "
+        f"{text}: none of its jobs ({len(jobs):,}) fits {where}: the narrowest needs {least:,}; "
         f"give more by {'--nodes' if partitions is None else '--partitions'}"
     )
 

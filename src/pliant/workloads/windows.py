@@ -19,6 +19,7 @@ import msgspec
 from pliant.model.durations import UNITS, duration
 from pliant.model.errors import BatchError
 from pliant.model.limits import whole
+from pliant.model.words import count
 from pliant.workloads.job import SimJob
 
 ABSOLUTE_S = 10 * 365.25 * 86400.0
@@ -212,7 +213,7 @@ def _of_jobs(times: Sequence[float], window: Window, length: Length, where: str)
     room = high - low
     if room < window.several * size:
         raise BatchError(
-            f"{where}: {window.text}: of its {len(times):,} jobs {max(0, room):,} are neither warm-up nor "
+            f"{where}: {window.text}: of its {count(len(times), 'job')} {max(0, room):,} are neither warm-up nor "
             f"drain ({margin} each); {_fit(room, size)}"
         )
     found = []

@@ -19,4 +19,5 @@ with socket.socket(socket.AF_UNIX) as connection:
     assert json.loads(answers.readline())["type"] == "welcome"
     connection.sendall(done)
     assert json.loads(answers.readline())["type"] == "error"  # there is no resize to be done
+    connection.sendall(b'{"type":"bye","epoch":0}\n')
     print("held")

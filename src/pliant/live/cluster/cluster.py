@@ -161,7 +161,7 @@ class Cluster(Nodes):
             if self._is_stuck():
                 waiting = ", ".join(job.spec.name for job in self.core.state.jobs.values())
                 why = (
-                    f"nothing runs, {self.core.state.free} nodes are free, nothing is left to happen, and it starts "
+                    f"nothing runs, {are(self.core.state.free, 'node')} free, nothing is left to happen, and it starts "
                     f"none of the jobs that wait ({waiting})"
                 )
                 self._follow(self.core.fall_back(why, self.now))

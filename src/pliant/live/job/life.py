@@ -503,7 +503,7 @@ class JobLife(Members):
     def _tell_no_session(self) -> None:
         if not self.spec.keeps_size and self.side.state == "new":
             said = (
-                f"this job was submitted as {self.spec.job_class} ({self.spec.nodes.describe()} nodes) but has not "
+                f"this job was submitted as {self.spec.job_class} ({self.spec.nodes.in_nodes()}) but has not "
                 "opened a session"
             )
             mpi = (

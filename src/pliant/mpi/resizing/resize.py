@@ -15,6 +15,7 @@ from mpi4py import MPI
 from pliant.job.decisions import Action, Decision
 from pliant.job.errors import FEW_DESCRIPTORS
 from pliant.job.negotiation import Situation
+from pliant.model.words import count
 from pliant.mpi import join
 from pliant.mpi.context import Context, Snapshot
 from pliant.mpi.data.ahead import Ahead, worthwhile
@@ -432,8 +433,9 @@ def name_held(context: Context, held: list[int], step: int, before: int) -> None
             value = filler(array.dtype) if isinstance(array, Array) else None
             filled = "" if value is None else f"it has been filled with {value}, and "
             sys.stderr.write(
-                f"pliant: at step {step} the job went from {before} to {context.team.nodes} nodes, and on {ranks} of "
-                f"its ranks the program still holds .local or .owned of array {array.name!r} from before, or a view "
-                f"of it. That is no part of the array any more: {filled}it is read-only where it can be. Take .local "
+                f"pliant: at step {step} the job went from {before} to {count(context.team.nodes, 'node')}, and on "
+                f"{ranks} of its ranks the program still holds .local or .owned of array {array.name!r} from "
+                "before, or a view of it. That is no part of the array any more: "
+                f"{filled}it is read-only where it can be. Take .local "
                 "and .owned anew in each step before they are used; where the program does so, nothing is wrong.\n"
             )

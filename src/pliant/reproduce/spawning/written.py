@@ -323,7 +323,7 @@ def _remarks(told: Told) -> Iterator[str]:
         yield f"Too few runs to say everywhere which ways are the quickest: {most} ways take {runs_needed(most)} each."
     if hangs := sum(row.hangs for row in table.rows):
         where = [f"{row.way}, {row.before} to {row.after}: {row.hangs}" for row in table.rows if row.hangs]
-        yield f"**{hangs} runs hung** and were ended: {'; '.join(where)}."
+        yield f"**{count(hangs, 'run')} hung** and were ended: {'; '.join(where)}."
     for row in table.rows:
         if row.failed:
             yield f"Failed: {row.way}, {row.before} to {row.after}: {row.failed}"

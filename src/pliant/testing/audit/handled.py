@@ -130,10 +130,10 @@ class Handled:
         if not job.bounds.allows(size):
             return "is no allowed size"
         if size == len(job.nodes) and not leave:
-            return "nodes already"
+            return " already"
         more = max(0, size - len(job.nodes) + len(leave))
         if more > len(self._audit.nodes("free")):
-            return "more nodes, and"
+            return "would need"
         if not leave <= job.nodes or (more and leave and size != len(job.nodes)):
             return "cannot give back"
         return ""

@@ -92,7 +92,7 @@ def read_elastisim(path: Path, speeds: Speeds = Speeds()) -> ElastiSim:  # noqa:
     jobs = [job for number, entry in enumerate(entries, 1) if (job := reader.job(entry, number)) is not None]
     rows = missed.rows()
     if not jobs:
-        raise TraceError(f"{file}: none of its {len(entries):,} jobs can be simulated:{listed(rows)}")
+        raise TraceError(f"{file}: none of its jobs ({len(entries):,}) can be simulated:{listed(rows)}")
     return ElastiSim(jobs, platform.nodes, rows)
 
 

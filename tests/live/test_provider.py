@@ -33,6 +33,9 @@ FULL = "3 virtual nodes are the most on one machine"
 DOWN = "the agents of n3 did not come up within 20 s"
 
 
+GONE = "its agent is gone"
+
+
 def nodes(run: BatchRun, *words: str) -> str:
     done = subprocess.run(
         [PLIANT, "nodes", *words], env=run.env, capture_output=True, text=True, timeout=60, check=False
@@ -157,7 +160,7 @@ def test_what_cannot_be_had_is_refused_and_a_node_with_a_process_that_cannot_be_
                 told.events.clear()
                 assert await told.wait_for(o.Refused) == o.Refused(1, DOWN)
             os.kill(agent_of(run, "n1"), signal.SIGKILL)
-            assert await told.wait_for(o.Lost, "n1") == o.Lost("n1", final=True)
+            assert await told.wait_for(o.Lost, "n1") == o.Lost("n1", final=True, why=GONE)
         finally:
             await provider.stop()
         assert not any(isinstance(event, o.Back) for event in told.events)
@@ -192,7 +195,7 @@ def test_nodes_that_outlive_their_controller_are_given_back_and_come_again_but_n
                 agent_of(run, "n0")
             os.kill(agent_of(run, "n1"), signal.SIGKILL)
             await told.wait_for(o.Back, "n1")
-            assert told.events[3:] == [o.Unlinked("n1"), o.Lost("n1"), o.Back("n1")]
+            assert told.events[3:] == [o.Unlinked("n1"), o.Lost("n1", why=GONE), o.Back("n1")]
         finally:
             await provider.stop()
         # A node that was lost before its controller was is begun anew by the next one.
@@ -201,7 +204,7 @@ def test_nodes_that_outlive_their_controller_are_given_back_and_come_again_but_n
         try:
             await provider.start(told)
             await told.wait_for(o.Back, "n1")
-            assert told.events == [o.Lost("n1"), o.Back("n1")]
+            assert [type(event) for event in told.events] == [o.Lost, o.Back]
         finally:
             await provider.stop()
 

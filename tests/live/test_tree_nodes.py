@@ -123,7 +123,9 @@ def test_nodes_come_and_go_and_are_lost_and_the_others_stay(mark: str) -> None:
             os.kill(parent(agent_of("n0", mark)), signal.SIGKILL)
             os.kill(agent_of("n3", mark), signal.SIGKILL)
             for name in ("n0", "n3"):
-                assert await told.wait_for(o.Lost, name) == o.Lost(name, final=True)
+                gone = await told.wait_for(o.Lost, name)
+                assert isinstance(gone, o.Lost)
+                assert (gone.node, gone.final, bool(gone.why)) == (name, True, True)
             await told.answers(provider, "n2", 3)
             provider.send(["n0", "n2"], m.Prove(4))
             await told.answers(provider, "n4", 4)

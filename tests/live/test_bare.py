@@ -56,7 +56,7 @@ def told(ran: subprocess.CompletedProcess[str]) -> list[str]:
 def test_a_program_grows_in_parallel_and_shrinks_by_termination() -> None:
     assert told(heat(*ONE, PLIANT_RESIZE_AT="10:3,20:1", PLIANT_RESIZE_STRATEGY="diffusive")) == [
         "step 10 from 1 to 3 nodes, by merge and diffusive, as PLIANT_RESIZE_STRATEGY says",
-        "step 20 from 3 to 1 nodes, by termination of 2 ranks",
+        "step 20 from 3 to 1 node, by termination of 2 ranks",
     ]
 
 
@@ -65,7 +65,7 @@ def test_ranks_of_an_initial_world_over_several_nodes_sleep_and_others_come() ->
     named = {"PLIANT_RESIZE_HOSTS": NODES, "MPIR_CVAR_CH4_NETMOD": "ofi", "MPIR_CVAR_NOLOCAL": "1"}
     named["PLIANT_RESIZE_SHRINK"] = "zombie"
     assert told(heat(*mpiexec, PLIANT_RESIZE_AT="10:1,20:3", **named)) == [
-        "step 10 from 2 to 1 nodes, by termination of 0 ranks, and 1 that sleep and hold their nodes",
+        "step 10 from 2 to 1 node, by termination of 0 ranks, and 1 that sleep and hold their nodes",
         "step 20 from 1 to 3 nodes, by merge and diffusive, as the new groups differ",
     ]
 
@@ -74,7 +74,7 @@ def test_a_world_that_is_cut_ends_and_what_it_needs_is_started_anew() -> None:
     """Its node is free then; the root's records go to a newcomer."""
     mpiexec = (str(MPIEXEC), "-launcher", "fork", "-hosts", "a:1,b:1", "-n", "2")
     assert told(heat(*mpiexec, PLIANT_RESIZE_AT="10:1,20:2", PLIANT_RESIZE_HOSTS="a:1,b:1")) == [
-        "step 10 from 2 to 1 nodes, by termination of 2 ranks, 1 started anew by hypercube, as all new groups are equal",
+        "step 10 from 2 to 1 node, by termination of 2 ranks, 1 started anew by hypercube, as all new groups are equal",
         "step 20 from 1 to 2 nodes, by merge and hypercube, as all new groups are equal",
     ]
 
@@ -92,7 +92,7 @@ def test_ranks_of_a_node_sleep_and_wake_up() -> None:
         "step 20 to a=2,b=2, by 1 that wake up",
         "step 25 to a=1,b=1, by termination of 0 ranks, and 2 that sleep and hold their nodes",
         "step 30 to a=2,b=2, by 2 that wake up",
-        "step 35 from 2 to 1 nodes, by termination of 2 ranks",
+        "step 35 from 2 to 1 node, by termination of 2 ranks",
     ]
 
 
@@ -102,7 +102,7 @@ def test_ranks_that_sleep_end_with_their_node_or_with_the_job_and_none_wakes_tha
     assert told(heat(str(MPIEXEC), *SLOTS, PLIANT_RESIZE_AT=at, PLIANT_RESIZE_HOSTS=TWO_EACH)) == [
         "step 10 from 1 to 2 nodes, by merge and hypercube, as all new groups are equal",
         "step 15 to a=2,b=1, by termination of 0 ranks, and 1 that sleep and hold their nodes",
-        "step 20 from 2 to 1 nodes, by termination of 2 ranks",
+        "step 20 from 2 to 1 node, by termination of 2 ranks",
         "step 25 to a=1, by termination of 0 ranks, and 1 that sleep and hold their nodes",
         "step 30 to a=2, by 1 that wake up",
         "step 32 to a=1, by termination of 0 ranks, and 1 that sleep and hold their nodes",
@@ -193,7 +193,7 @@ def test_newcomers_that_are_late_are_waited_for_or_sent_away() -> None:
     assert re.fullmatch(
         rf"step 1\d from 1 to 2 nodes, {by}; newcomers were started beside the job at step 10", step
     )
-    assert rest == ["step 20 from 2 to 1 nodes, by termination of 1 ranks"]
+    assert rest == ["step 20 from 2 to 1 node, by termination of 1 rank"]
     assert "the newcomers that were started at step 38 have come too late and go again" in ran.stderr
     assert "Traceback" not in ran.stderr
 
@@ -239,7 +239,7 @@ def test_one_rank_starts_newcomers_and_tells_the_rest() -> None:
 def test_all_processes_are_replaced_by_the_baseline_method() -> None:
     assert told(heat(*ONE, PLIANT_RESIZE_AT="10:2,20:1", PLIANT_RESIZE_METHOD="baseline")) == [
         "step 10 from 1 to 2 nodes, by baseline and hypercube, as all new groups are equal",
-        "step 20 from 2 to 1 nodes, by termination of 2 ranks, 1 started anew by hypercube, as all new groups are equal",
+        "step 20 from 2 to 1 node, by termination of 2 ranks, 1 started anew by hypercube, as all new groups are equal",
     ]
 
 
@@ -311,10 +311,10 @@ def test_a_resize_that_failed_is_not_taken_for_done_by_the_next(tmp_path: Path) 
     ran = run(ONE, (str(tmp_path / "later.py"),), {"PLIANT_RESIZE_AT": "10:3,20:2,25:1,30:2"})
     assert told(ran) == [
         (
-            "step 10: the job stays at 1 ranks: there is no program '/no/such/program' that can be executed, at least for "
+            "step 10: the job stays at 1 rank: there is no program '/no/such/program' that can be executed, at least for "
             "one of them; give its full path"
         ),
         "step 20 from 1 to 2 nodes, by merge and hypercube, as all new groups are equal",
-        "step 25 from 2 to 1 nodes, by termination of 1 ranks",
+        "step 25 from 2 to 1 node, by termination of 1 rank",
         "step 30 from 1 to 2 nodes, by merge and hypercube, as all new groups are equal",
     ]

@@ -95,7 +95,7 @@ GO_ON = {
 def test_newcomers_that_do_not_come_leave_the_job_as_it_is(words: str, beside: str, tmp_path: Path) -> None:
     ran = fails(tmp_path, words, PLIANT_RESIZE_STRATEGY=beside)
     assert ran.is_right, ran
-    assert re.search(rf"pliant: at step \d+: the job stays at 1 ranks: {GO_ON[words]}", ran.err), ran
+    assert re.search(rf"pliant: at step \d+: the job stays at 1 rank: {GO_ON[words]}", ran.err), ran
     assert " from 1 to " not in ran.err
     if words == "old check full":
         assert ran.phases == ([] if beside else ["prepare"])
@@ -109,7 +109,7 @@ def test_a_process_that_starts_others_and_stands_still_costs_the_resize_alone(tm
     """It and its newcomers are ended with the job, whose exit code is its own."""
     ran = fails(tmp_path, "old check starter", PLIANT_RESIZE_STRATEGY="asynchronous", PLIANT_DEADLINE="3")
     assert ran.is_right, ran
-    assert "the job stays at 1 ranks: the process that starts others says nothing: waited 12 s for" in ran.err
+    assert "the job stays at 1 rank: the process that starts others says nothing: waited 12 s for" in ran.err
     assert " from 1 to " not in ran.err
 
 

@@ -230,7 +230,7 @@ class Bare:
             )
         ends = sum(len(fate.ends) for fate in plan.fates)
         sleeps = sum(len(fate.sleeps) for fate in plan.fates)
-        how = f"termination of {ends} ranks"
+        how = f"termination of {count(ends, 'rank')}"
         if plan.respawn is not None:
             how += f", {plan.respawn.spawned} started anew by {plan.respawn.strategy}, {why}"
         if sleeps:

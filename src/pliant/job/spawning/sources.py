@@ -16,6 +16,7 @@ from pliant.job.spawning import operations as o
 from pliant.job.spawning.clock import Clock
 from pliant.job.spawning.kin import Kin, patience
 from pliant.model.errors import PliantError
+from pliant.model.words import count
 from pliant.plan.connect import connection_plan
 from pliant.plan.spawn import SOURCES, Method, SpawnPlan
 from pliant.protocol.phases import Phase
@@ -127,7 +128,7 @@ def accept(comm: o.Comm, plan: SpawnPlan, arrivals: Arrivals, clock: Clock) -> o
     if word.error:
         if port:
             yield o.ClosePort(port)
-        raise NotExpanded(f"the job stays at {comm.size} ranks: {word.error}", kin)
+        raise NotExpanded(f"the job stays at {count(comm.size, 'rank')}: {word.error}", kin)
     between: o.Comm
     if plan.by_port:
         yield o.Reach(Phase.CONNECT)
@@ -165,11 +166,11 @@ def check(comm: o.Comm, plan: SpawnPlan, command: Sequence[str], hosts: Sequence
     program, descriptors = yield o.Look(comm, command[0], "the sources to look for the program")
     if not program:
         raise NotExpanded(
-            f"the job stays at {comm.size} ranks: there is no program {command[0]!r} that can be executed, "
+            f"the job stays at {count(comm.size, 'rank')}: there is no program {command[0]!r} that can be executed, "
             "at least for one of them; give its full path"
         )
     if not descriptors:
-        raise NotExpanded(f"the job stays at {comm.size} ranks: {FEW_DESCRIPTORS}")
+        raise NotExpanded(f"the job stays at {count(comm.size, 'rank')}: {FEW_DESCRIPTORS}")
 
 
 def finish(  # noqa: PLR0913 - both sides of any expansion end here

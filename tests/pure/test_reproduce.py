@@ -186,13 +186,13 @@ def test_harm_by_hand() -> None:
 @pytest.mark.long
 def test_on_the_trace_entitled_harms_nobody_and_the_others_do(tmp_path: Path) -> None:
     folder = Path(os.environ.get("PLIANT_TRACES", "../shared/traces"))
-    found = harm.traces_there(folder, quick=True)
+    found = harm.WANTED.there(folder, quick=True)
     if not found:
-        assert harm.missing(found, quick=True) == list(harm.QUICK)
+        assert harm.WANTED.missing(found, quick=True) == list(harm.QUICK)
         pytest.skip(f"no trace is in {folder}")
     trace = found[0]
     results = run_all(harm.tasks([trace], folder), 1, lambda _done: None)
-    assert harm.missing(found, quick=True) == []
+    assert harm.WANTED.missing(found, quick=True) == []
     by = dict(zip(harm.cases([trace]), results, strict=True))
     for case, each in by.items():
         assert each.jobs == trace.jobs
@@ -269,5 +269,5 @@ def test_nodes_that_come_and_go_hold_fewer_node_hours_for_longer_waits(tmp_path:
         out.readme(text := elastic.write(out, [trace], results))
         assert out.files == ["elastic.csv", "elastic.png", "elastic.svg"]
     assert text.count("| 5 min, ") == len(elastic.LEAST)
-    assert elastic.missing([], quick=True) == list(elastic.QUICK)
+    assert elastic.WANTED.missing([], quick=True) == list(elastic.WANTED.quick)
     assert elastic.write(out, [], []) == ""

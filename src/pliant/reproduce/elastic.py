@@ -15,16 +15,18 @@ from pliant.policy.elastic import Elastic
 from pliant.policy.registry import make
 from pliant.reproduce import charts
 from pliant.reproduce.folder import Folder
-from pliant.reproduce.harm import Trace, jobs_of
+from pliant.reproduce.harm import Trace, Wanted, jobs_of
 from pliant.reproduce.runs import simulation_of
 from pliant.reproduce.traces import BASE
 from pliant.study.workers import Task
 
-FULL = (
-    Trace("KTH-SP2", "KTH-SP2.filtered.swf.gz", 100),
-    Trace("NASA-iPSC", "NASA-iPSC-1993-3.1-cln.swf.gz", 128),
+WANTED = Wanted(
+    (
+        Trace("KTH-SP2", "KTH-SP2.filtered.swf.gz", 100),
+        Trace("NASA-iPSC", "NASA-iPSC-1993-3.1-cln.swf.gz", 128),
+    ),
+    (Trace("KTH-SP2", "KTH-SP2.filtered.swf.gz", 100, 800),),
 )
-QUICK = (Trace("KTH-SP2", "KTH-SP2.filtered.swf.gz", 100, 800),)
 DELAY_S = 90.0
 IDLE_S = (60.0, 300.0, 1800.0)
 LEAST = (0.0, 0.25, 0.5, 0.75)
@@ -54,16 +56,6 @@ class Held(NamedTuple):
     wait_max_s: float
     broken: int
     broken_max_s: float
-
-
-def traces_there(folder: Path | None, *, quick: bool) -> list[Trace]:
-    return [
-        each for each in (QUICK if quick else FULL) if folder is not None and (folder / each.file).is_file()
-    ]
-
-
-def missing(found: Sequence[Trace], *, quick: bool) -> list[Trace]:
-    return [each for each in (QUICK if quick else FULL) if each not in found]
 
 
 def cases(found: Sequence[Trace]) -> Iterator[Case]:

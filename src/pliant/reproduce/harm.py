@@ -84,14 +84,22 @@ class Harm(NamedTuple):
     costed_worst_s: float
 
 
-def traces_there(folder: Path | None, *, quick: bool) -> list[Trace]:
-    return [
-        each for each in (QUICK if quick else FULL) if folder is not None and (folder / each.file).is_file()
-    ]
+class Wanted(NamedTuple):
+    """The traces of a study, and those of its quick form."""
+
+    full: Sequence[Trace]
+    quick: Sequence[Trace]
+
+    def there(self, folder: Path | None, *, quick: bool) -> list[Trace]:
+        """Those that ``folder`` has."""
+        wanted = self.quick if quick else self.full
+        return [each for each in wanted if folder is not None and (folder / each.file).is_file()]
+
+    def missing(self, found: Sequence[Trace], *, quick: bool) -> list[Trace]:
+        return [each for each in (self.quick if quick else self.full) if each not in found]
 
 
-def missing(found: Sequence[Trace], *, quick: bool) -> list[Trace]:
-    return [each for each in (QUICK if quick else FULL) if each not in found]
+WANTED = Wanted(FULL, QUICK)
 
 
 def cases(found: Sequence[Trace]) -> Iterator[Case]:

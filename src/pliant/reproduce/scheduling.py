@@ -33,8 +33,8 @@ def reproduce(  # noqa: PLR0913 -- what, where from, where to and how: each with
         raise BatchError(f"there is no study {unknown[0]!r} (known: {', '.join(STUDIES)})")
     with Folder(path) as folder:
         found = traces.sources(trace_folder, quick=quick)
-        whole = harm.traces_there(trace_folder, quick=quick)
-        pooled = elastic.traces_there(trace_folder, quick=quick)
+        whole = harm.WANTED.there(trace_folder, quick=quick)
+        pooled = elastic.WANTED.there(trace_folder, quick=quick)
         tasks = {
             "paper2": paper2.tasks() if "paper2" in studies else [],
             "paper3": paper3.tasks() if "paper3" in studies else [],
@@ -58,10 +58,10 @@ def reproduce(  # noqa: PLR0913 -- what, where from, where to and how: each with
             sections += _left_out(traces.missing(found, quick=quick))
             sections.append(traces.write(folder, traces.collect(found, parts["traces"], quick=quick)))
         if "harm" in studies:
-            sections += _left_out(harm.missing(whole, quick=quick))
+            sections += _left_out(harm.WANTED.missing(whole, quick=quick))
             sections.append(harm.write(folder, whole, parts["harm"]))
         if "elastic" in studies:
-            sections += _left_out(elastic.missing(pooled, quick=quick))
+            sections += _left_out(elastic.WANTED.missing(pooled, quick=quick))
             sections.append(elastic.write(folder, pooled, parts["elastic"]))
         sections.append("## Files\n\n" + "\n".join(f"- [{name}]({name})" for name in folder.files) + "\n")
         folder.readme("\n".join(sections))

@@ -178,10 +178,7 @@ FALSE: dict[str, tuple[Story, r.Record]] = {
     "still running": (ON, ended(1, JobState.RUNNING, 0, on(0, 1))),
     "completed before it started": (BEGUN, ended(2, JobState.COMPLETED, 0, NodeSet())),
     "cancelled for no reason": (BEGUN, ended(2, JobState.CANCELLED, 0, NodeSet())),
-    "to be submitted again, and nothing was lost": (
-        ON,
-        ended(1, JobState.FAILED, 1, on(0, 1), requeued=True),
-    ),
+    "to be submitted again, and completed": (ON, ended(1, JobState.COMPLETED, 0, on(0, 1), requeued=True)),
     "places of a job without any": (ON, ended(1, JobState.COMPLETED, 0, on(0, 1), places={0: {}})),
     "less than no processor time": (ON, ended(1, JobState.COMPLETED, 0, on(0, 1), cpu_s=-1.0)),
     "ended in a phase of no resize": (ON, ended(1, JobState.FAILED, 1, on(0, 1), phase=Phase.MERGE)),

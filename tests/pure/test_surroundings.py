@@ -169,7 +169,7 @@ def test_a_current_directory_that_is_gone(tmp_path: Path, batch: Path) -> None:
     ]
     others = [["queue"], ["calibrate", "no.ndjson"], ["doctor", "--json"]]
     ends, out, said = verbs(tmp_path, *work, *refused, *others, gone=True)
-    assert ends == [(0, "")] * len(work) + [(2, "")] * (len(refused) + 2) + [(1, "")], said
+    assert ends == [(0, "")] * len(work) + [(2, "")] * len(refused) + [(0, ""), (2, ""), (1, "")], said
     assert said.count(gone) == len(refused), said
     assert gone in out  # doctor's finding
     assert not (tmp_path / "out").exists()

@@ -279,8 +279,8 @@ class Audit:
             not record.exit_code and not record.error and state is not JobState.COMPLETED
         ):
             raise AuditError(f"that is no {state}: {record}")
-        if record.requeued and state is not JobState.NODE_FAIL:
-            raise AuditError(f"only a job that has lost a node is submitted again: {record}")
+        if record.requeued and state is JobState.COMPLETED:
+            raise AuditError(f"a job that has completed is not submitted again: {record}")
         if record.places and job.spec.kind is not JobKind.PLACES:
             raise AuditError(f"a job of kind {job.spec.kind} has no places: {record}")
         if not record.cpu_s >= 0.0 or (record.phase is not None and not job.answered):

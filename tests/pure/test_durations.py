@@ -39,7 +39,24 @@ def test_what_slurm_prints_is_read_back(days: int, hours: int, minutes: int, sec
 
 @pytest.mark.parametrize(
     "text",
-    ["", "x", "-5", "5m", "1:75:00", "1:30:75", "2-24", "1-2-3", "1:2:3:4", "2-", "nan", "inf", "1e400", "٣"],
+    [
+        "",
+        "x",
+        "-5",
+        "5m",
+        "1:75:00",
+        "1:30:75",
+        "2-24",
+        "1-2-3",
+        "1:2:3:4",
+        "2-",
+        "nan",
+        "inf",
+        "1e400",
+        "٣",
+        "9" * 400 + "-00",
+        "9" * 5000 + ":00",
+    ],
 )
 def test_anything_else_is_refused_with_the_forms(text: str) -> None:
     with pytest.raises(BatchError, match=r"^-t: '.*' is no time above 0.*30min.*1:30:00"):

@@ -38,7 +38,7 @@ def _seconds(text: str, *, plain: bool) -> float | None:
     if (match := WITH_UNIT.fullmatch(text)) is not None:
         return float(match[1]) * UNITS[match[2]]
     if (match := SLURM.fullmatch(text)) is not None:
-        fields = {name: int(value) for name, value in match.groupdict().items() if value is not None}
+        fields = {name: float(value) for name, value in match.groupdict().items() if value is not None}
         first = next(iter(fields))
         if any(name != first and value >= LIMITS[name] for name, value in fields.items()):
             return None

@@ -339,6 +339,16 @@ def test_a_life_that_is_made_anew_knows_what_was_lost_and_tells_the_root_again()
     assert core.state.jobs[1].size == 2
 
 
+def test_a_place_that_has_said_bye_to_the_controller_before_ends_well() -> None:
+    run = Run(JobKind.PLACES, Bounds(2, 3, 1, 3))
+    core = SchedulerCore.resume(make("fcfs"), run.core.state.settings, run.records)
+    job, heard = core.state.jobs[1], Heard()
+    life = JobLife(1, job.spec, Place(NAMES, "a.log", "/", {}, b"s"), heard, one_world=job.one_world)
+    resuming.take_up(life, job, core.state)
+    life.heard(1, m.Exited(1, 1, 0, 0))
+    assert not of(heard, e.GroupsLost)
+
+
 def test_a_drain_that_is_said_again_names_no_group_that_was_lost() -> None:
     """A controller that begins again says it again, though it was taken back for the loss."""
     run = Run(JobKind.PLACES, Bounds(1, 3, 1, 3))

@@ -44,7 +44,9 @@ class LiveGroup:
         self.killed = False
         self.session = 0
         self.words: set[str] = set()
-        """Which of Hello and Bye its program has said, by what is known here."""
+        """Which of Hello and Bye its program has said to this controller."""
+        self.words_missed = False
+        """Whether it may have said one to the controller before."""
         self.early = False
         """Whether it has ended with exit code 0 where it should not have."""
         self.joined = resize == 0

@@ -262,7 +262,8 @@ class JobLife(Members):
         ended = f"group {group.number} on {self._name(group.node)} ended with exit code 0 before"
         if "Hello" in words:
             return f"{ended} the end of {BLOCK if loss is Loss.ENDS_JOB else 'run()'}"
-        awaited = loss is Loss.IS_TOLD and self._in_session() and group.number != self.side.root
+        silent = loss is Loss.IS_TOLD and not group.words_missed
+        awaited = silent and self._in_session() and group.number != self.side.root
         return f"{ended} it came to run()" if awaited else ""
 
     def _rank_failed(self, group: LiveGroup, code: int, error: str) -> None:

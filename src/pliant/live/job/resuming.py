@@ -26,7 +26,7 @@ def take_up(life: JobLife, job: Job, state: State) -> None:
     if job.resize is not None and job.resize.stage in resizing.STARTED:
         life.add(job.resize.arriving, job.resize.id)
     for group in life.groups.values():
-        group.resumed = True
+        group.resumed = group.words_missed = True
     resize = job.resize.id if job.resize is not None else None
     life.side = SchedulerSide.resumed(job.root, job.epoch, _wire(job), resize)
 

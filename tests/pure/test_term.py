@@ -89,6 +89,18 @@ def test_more_time_counts_for_those_that_still_run_or_wait() -> None:
     assert started(records) == [1, 2]
 
 
+def test_a_job_that_is_quick_enough_on_nodes_that_have_come_since_still_waits_for_them() -> None:
+    spec = JobSpec(
+        name="a", nodes=Bounds(2, 4, 1, 2), job_class=JobClass.MALLEABLE, walltime_s=80.0, model=Amdahl(160.0, 0.0)
+    )  # fmt: skip
+    core, records = core_until(120.0 + BEFORE_S, job(2, 60.0), spec, nodes=2)
+    core.tell([e.Launched(1), e.Granted(NodeSet.of([2]))], 10.0)
+    core.tell([e.Tick()], 50.0)
+    core.tell([e.Ended(1, 0), e.Clean(1, NodeSet.first(2))], 60.0)
+    assert not ends(records).get(2)
+    assert started(records) == [1, 2]
+
+
 @pytest.mark.parametrize(("nodes", "least"), [(1, 100.0), (4, 100.0 * 0.25), (16, 100.0 * 0.125)])
 def test_the_least_that_a_malleable_job_needs_is_that_of_its_best_size(nodes: int, least: float) -> None:
     spec = JobSpec(

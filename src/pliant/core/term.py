@@ -47,7 +47,7 @@ class Term:
 
     def waits(self, job: Job) -> None:
         """This job has been submitted."""
-        heappush(self._longest, (-shortest_s(job.spec, self._state.total), job.id))
+        heappush(self._longest, (-self._least_s(job), job.id))
 
     def due(self) -> Iterator[tuple[Job, str]]:
         """Jobs that must not wait or run any longer, and why."""
@@ -57,10 +57,18 @@ class Term:
         while self._longest and (not left or -self._longest[0][0] > left):
             least, number = heappop(self._longest)
             job = state.jobs.get(number)
-            if job is not None and job.state is JobState.PENDING:
+            if job is None or job.state is not JobState.PENDING:
+                continue
+            if left and -least > (now_least := self._least_s(job)):
+                heappush(self._longest, (-now_least, number))  # there are more nodes since
+            else:
                 yield job, self._in_vain(-least, left)
         if not left:
             yield from ((job, OVER) for _, _, job in list(state.running) if job.ending is None)
+
+    def _least_s(self, job: Job) -> float:
+        """The least that it needs on the nodes that are there or asked for."""
+        return shortest_s(job.spec, self._state.total + self._state.awaited)
 
     @staticmethod
     def _in_vain(least_s: float, left_s: float) -> str:

@@ -56,7 +56,7 @@ class Slurm:
         patch.setenv("PATH", f"{place}:/usr/bin:/bin")
 
     def says(self, status: str) -> None:
-        self.answer.write_text(f"{status}\n")
+        self.answer.write_text(f"7|{status}\n")
 
 
 @pytest.fixture

@@ -9,22 +9,24 @@ from pliant.providers.slurm import Over, Status, how_ended, question, seconds_of
 
 
 def test_a_status_is_asked_for_in_a_line() -> None:
-    assert question("12") == ["squeue", "--noheader", "--jobs=12", "--format=%T|%r|%L"]
+    assert question("12") == ["squeue", "--noheader", "--jobs=12", "--format=%A|%T|%r|%L"]
 
 
 @pytest.mark.parametrize(
     ("answer", "status"),
     [
-        ("RUNNING|None|1:00\n", Status("RUNNING", "", 60.0)),
-        ("RUNNING|None|INVALID\n", Status("RUNNING", "", 0.0)),
-        ("RUNNING|None|UNLIMITED", Status("RUNNING", "", None)),
-        ("COMPLETING|TimeLimit|INVALID\n", Status("COMPLETING", "TimeLimit", 0.0)),
+        ("12|RUNNING|None|1:00\n", Status("RUNNING", "", 60.0)),
+        ("12|RUNNING|None|INVALID\n", Status("RUNNING", "", 0.0)),
+        ("12|RUNNING|None|UNLIMITED", Status("RUNNING", "", None)),
+        ("12|COMPLETING|TimeLimit|INVALID\n", Status("COMPLETING", "TimeLimit", 0.0)),
+        ("11|RUNNING|None|1:00\n12|COMPLETING|None|0:00\n", Status("COMPLETING", "", 0.0)),
+        ("11|RUNNING|None|1:00\n", None),
         ("slurm_load_jobs error: Unable to contact slurm controller\n", None),
         ("", None),
     ],
 )
 def test_an_answer_is_read_or_says_nothing(answer: str, status: Status | None) -> None:
-    assert status_of(answer) == status
+    assert status_of("12", answer) == status
 
 
 @pytest.mark.parametrize(

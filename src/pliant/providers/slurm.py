@@ -56,17 +56,19 @@ class Over(NamedTuple):
 
 
 def question(job: str) -> list[str]:
-    """The command that asks for an allocation's status."""
-    return ["squeue", "--noheader", f"--jobs={job}", "--format=%T|%r|%L"]
+    """The command that asks for an allocation's status. The last one of a job array has the number of the array, and
+    squeue answers then with a line for each."""
+    return ["squeue", "--noheader", f"--jobs={job}", "--format=%A|%T|%r|%L"]
 
 
-def status_of(answer: str) -> Status | None:
-    """What its first line says; None if nothing."""
-    words = answer.strip().split("\n")[0].split("|")
-    if len(words) != 3 or not words[0]:
-        return None
-    state, reason, left = (word.strip() for word in words)
-    return Status(state, "" if reason == "None" else reason, seconds_of(left))
+def status_of(job: str, answer: str) -> Status | None:
+    """What the line of the allocation says; None if nothing."""
+    for line in answer.splitlines():
+        words = [word.strip() for word in line.split("|")]
+        if len(words) == 4 and words[0] == job and words[1]:
+            _, state, reason, left = words
+            return Status(state, "" if reason == "None" else reason, seconds_of(left))
+    return None
 
 
 def seconds_of(text: str) -> float | None:
@@ -103,7 +105,7 @@ async def ask(job: str) -> Status | None:
                 if b"Invalid job id" in error:
                     return Status("CANCELLED")  # it has been forgotten
                 if code >= 0:
-                    return status_of(answer.decode(errors="replace"))
+                    return status_of(job, answer.decode(errors="replace"))
     return None
 
 

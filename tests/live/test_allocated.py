@@ -89,8 +89,11 @@ async def told_of(answers: Iterable[tuple[str, tuple[Event, ...]]], slurm: Slurm
 GRANTED: list[Event] = [o.Granted(("n0", "n1"), (1, 1)), o.Granted((), (), 120.0)]
 
 
-def test_a_failure_is_told_behind_the_end_of_the_allocation_and_so_is_what_follows(slurm: Slurm) -> None:
-    failed, beat = said(m.Exited(1, 0, 0, -15)), said(m.Heartbeat())
+@pytest.mark.parametrize("end", [m.Exited(1, 0, 0, -15), m.Exited(1, 0, 0, 0, early=True)])
+def test_a_failure_is_told_behind_the_end_of_the_allocation_and_so_is_what_follows(
+    end: m.Exited, slurm: Slurm
+) -> None:
+    failed, beat = said(end), said(m.Heartbeat())
     over = ("COMPLETING|TimeLimit|INVALID", (failed, beat, LOST))
     told = asyncio.run(told_of([("RUNNING|None|2:00", ()), over], slurm, 6))
     ended = o.EndAll("Slurm job 7 has come to its time limit", JobState.TIMEOUT)

@@ -131,6 +131,7 @@ class _Exit(msgspec.Struct):
 
     type: str
     code: int = 0
+    early: bool = False
 
 
 class Allocated:
@@ -230,7 +231,7 @@ def _may_be_its_end(event: Event) -> bool:
     """Whether it may have come of the allocation's end: a node is lost, or a rank has failed."""
     if isinstance(event, o.Said):
         said = msgspec.json.decode(event.message, type=_Exit)
-        return said.type == "exited" and said.code != 0
+        return said.type == "exited" and (said.code != 0 or said.early)
     return isinstance(event, o.Lost)
 
 

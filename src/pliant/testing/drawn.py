@@ -99,9 +99,10 @@ class Breakable:
             raise ZeroDivisionError("the policy has a bug")
         decisions = list(self._policy.decide(view))
         if self._random.random() < WAKES:
-            wake = Wake(view.now + self._random.choice([0.1, 3.0, 20.0]))
-            self.alarm = wake.at if self.alarm is None else min(wake.at, self.alarm)
-            decisions.append(wake)
+            decisions.append(Wake(view.now + self._random.choice([0.1, 3.0, 20.0])))
+        # Only the earliest counts, whoever of the two has asked for it.
+        asked = [each.at for each in decisions if isinstance(each, Wake) and each.at > view.now]
+        self.alarm = min([*asked, *([] if self.alarm is None else [self.alarm])], default=None)
         return decisions
 
     def _wrong(self, view: ClusterView) -> Decision | None:

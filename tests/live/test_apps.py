@@ -1,4 +1,4 @@
-"""The programs of paper 3 on real ranks: their results are those of a serial run, whatever their sizes on the way."""
+"""The programs of Iserte et al. 2018 on real ranks: their results are those of a serial run, whatever their sizes on the way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modes 2 and 3 of the DMR policy (paper 3, section 4) with real jobs: they do what they do in the simulator. Mode 1, a
+"""Modes 2 and 3 of the DMR policy (Iserte et al. 2018, section 4) with real jobs: they do what they do in the simulator. Mode 1, a
 request of the job itself, is in ``test_checks_live.py`` and ``test_wishes_live.py``."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DMR's policies, the start rule max, the checking inhibitor, and the workloads of paper 3."""
+"""DMR's policies, the start rule max, the checking inhibitor, and the workloads of Iserte et al. 2018."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from pliant.protocol import codec
@@ -29,6 +30,12 @@ def test_the_examples_of_the_protocol_are_messages_with_all_their_fields() -> No
     assert as_written(back) == json.loads(answer)
     assert as_written(codec.from_controller().decode(to.message)) == json.loads(order)["message"]
     assert as_written(codec.from_agent().decode(back.message)) == json.loads(answer)["message"]
+
+
+def test_papers_are_named_by_their_authors() -> None:
+    texts = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").glob("*.md")]
+    texts += (ROOT / "src").rglob("*.py")
+    assert [path.name for path in texts if re.search(r"[Pp]aper \d", path.read_text(encoding="utf-8"))] == []
 
 
 def as_written(message: Message) -> object:

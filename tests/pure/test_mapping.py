@@ -1,4 +1,4 @@
-"""Who exchanges data with whom at a resize: paper 3, section 5."""
+"""Who exchanges data with whom at a resize: Iserte et al. 2018, section 5."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_rigid_jobs_start_as_with_easy(jobs: list[SimJob]) -> None:
 
 COSTS = [INSTANT, ResizeCost(leave_s=0.0), COST, ResizeCost(leave_s=0.0, data_s=0.05)]
 """None, the default but for the time until an ended job's nodes are clean, which EASY's promise leaves out as
-well, and those of paper 2, where a resize takes 7 to 15 s, and those of data to be moved."""
+well, and those of Finnerty et al. 2024, where a resize takes 7 to 15 s, and those of data to be moved."""
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""Paper 3 with real processes: what is submitted, what is made of what was measured, and the folder it leaves."""
+"""Iserte et al. 2018 with real processes: what is submitted, what is made of what was measured, and the folder it leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job that asks for a size (Wants): what the core answers. Paper 3, section 4.1, "request an action"."""
+"""A job that asks for a size (Wants): what the core answers. Iserte et al. 2018, section 4.1, "request an action"."""
 
 from __future__ import annotations
 

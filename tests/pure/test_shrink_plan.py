@@ -1,4 +1,4 @@
-"""plan/shrink.py, giving_back.py: the cases of paper 1's sections 4.6 and 4.7, and what holds of every plan."""
+"""plan/shrink.py, giving_back.py: the cases of Martín-Álvarez et al.'s sections 4.6 and 4.7, and what holds of every plan."""
 
 from __future__ import annotations
 

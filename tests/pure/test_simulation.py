@@ -258,7 +258,7 @@ def rigid(name: str, nodes: int, estimate_s: float, runtime_s: float = 0.0, at: 
 def test_passes_are_made_at_multiples_of_the_interval(
     jobs: list[SimJob], policy: tuple[str, str | None], options: Settings, interval_s: float
 ) -> None:
-    """Paper 2's scheduler looks every five seconds: nothing starts and nothing is offered in between."""
+    """Finnerty et al.'s scheduler looks every five seconds: nothing starts and nothing is offered in between."""
     options = structs.replace(options, pass_interval_s=interval_s)
     records = run(jobs, NODES, make(*policy), options)
     assert not audit(records).jobs

@@ -1,4 +1,4 @@
-"""plan/spawn.py, synchronise.py, connect.py: paper 1's figures, and what holds of every plan."""
+"""plan/spawn.py, synchronise.py, connect.py: Martín-Álvarez et al.'s figures, and what holds of every plan."""
 
 from __future__ import annotations
 
@@ -298,7 +298,7 @@ def test_a_process_that_is_not_there_has_no_rank(group: int, rank: int) -> None:
 
 
 def test_one_of_the_sources_may_start_what_all_of_them_would() -> None:
-    """Single, in section 2 of paper 1: the others are told."""
+    """Single, in section 2 of Martín-Álvarez et al. 2025: the others are told."""
     plan = spawn_plan([4, 4, 4, 4], [4], Method.MERGE, Strategy.HYPERCUBE, one=True)
     assert [(group.step, group.parent_group, group.parent_rank) for group in plan.groups] == [
         (1, SOURCES, 0), (2, SOURCES, 0), (2, 0, 0),

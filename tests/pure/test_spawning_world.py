@@ -101,7 +101,7 @@ def _nothing() -> Any:
 
 
 def _one_port_a_group(patch: pytest.MonkeyPatch) -> None:
-    """As paper 1 has it."""
+    """As Martín-Álvarez et al. 2025 have it."""
     plan = connection_plan
 
     def same(worlds: int, resize: int) -> Any:

@@ -1,4 +1,4 @@
-"""The programs of paper 3: what they compute, and what it takes to make them malleable."""
+"""The programs of Iserte et al. 2018: what they compute, and what it takes to make them malleable."""
 
 from __future__ import annotations
 

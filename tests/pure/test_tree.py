@@ -1,4 +1,4 @@
-"""The launch tree: its shapes, and the machines of its agents in a forest of one process (paper 4)."""
+"""The launch tree: its shapes, and the machines of its agents in a forest of one process (Bosilca et al. 2011)."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_generators_say_what_is_wrong(make_jobs: Callable[[], object], message: 
         make_jobs()
 
 
-# ---- paper 2 ----
+# ---- Finnerty et al. 2024 ----
 
 
 def test_table_2_and_the_batches() -> None:

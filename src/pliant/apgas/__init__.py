@@ -1,6 +1,6 @@
 """Places, finish and asynchronous tasks that may run anywhere, in programs that grow and shrink while they run.
 
-The constructs are X10's and APGAS for Java's (Tardieu, "The APGAS library", 2015; Finnerty et al., paper 2). A program
+The constructs are X10's and APGAS for Java's (Tardieu, "The APGAS library", 2015; Finnerty et al., 2024). A program
 hands its main function to ``run``; the other places wait for tasks.
 """
 

@@ -1,4 +1,5 @@
-"""Conjugate gradients, as in paper 3: a linear system whose matrix is sparse, in CSR form, and spread by rows.
+"""Conjugate gradients, as in Iserte et al. 2018: a linear system whose matrix is sparse, in CSR form, and spread by
+rows.
 
     python -m pliant.apps.cg --side 64 --steps 200
 

@@ -1,5 +1,5 @@
-"""Loops that ask the scheduler themselves, as paper 3's programs do (section 5.1), in place of ``job.steps()``; and how
-long that took, by what came of it: its Table 2."""
+"""Loops that ask the scheduler themselves, as Iserte et al.'s programs do (section 5.1), in place of ``job.steps()``;
+and how long that took, by what came of it: its Table 2."""
 
 from __future__ import annotations
 

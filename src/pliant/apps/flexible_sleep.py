@@ -1,4 +1,4 @@
-"""Flexible Sleep, the synthetic program of paper 3: it sleeps, and has so many bytes to move at a resize.
+"""Flexible Sleep, the synthetic program of Iserte et al. 2018: it sleeps, and has so many bytes to move at a resize.
 
     python -m pliant.apps.flexible_sleep --steps 2 --bytes 1000000000     # as in the paper's section 7.3
 

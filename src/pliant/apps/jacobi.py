@@ -1,4 +1,4 @@
-"""Jacobi, as in paper 3: ``heat`` with the iterations and sizes of its Table 1.
+"""Jacobi, as in Iserte et al. 2018: ``heat`` with the iterations and sizes of their Table 1.
 
     python -m pliant.apps.jacobi --rows 256 --cols 256 --steps 400
 

@@ -1,4 +1,4 @@
-"""N-body, as in paper 3: bodies that attract each other, each by each, and move in small steps.
+"""N-body, as in Iserte et al. 2018: bodies that attract each other, each by each, and move in small steps.
 
     python -m pliant.apps.nbody --bodies 512
 

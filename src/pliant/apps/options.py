@@ -1,4 +1,5 @@
-"""What the programs of paper 3 have in common on the command line: the defaults of its Table 1, and the pace."""
+"""What the programs of Iserte et al. 2018 have in common on the command line: the defaults of their Table 1, and the
+pace."""
 
 from __future__ import annotations
 

@@ -35,8 +35,8 @@ def redistribute(
 ) -> None:
     """Redistribute an array by each method. Each runs beside Isend and Irecv written by hand, in the same
     processes and in turn, into memory that nobody has touched. It also measures the most memory that takes,
-    resizes of a job that holds the array with scheduling and resizing apart (paper 3, Figure 3), a check that
-    leads to no action or is inhibited, and steps() in steps of a millisecond."""
+    resizes of a job that holds the array with scheduling and resizing apart (Iserte et al. 2018, Figure 3), a check
+    that leads to no action or is inhibited, and steps() in steps of a millisecond."""
     if out is not None:
         check_output("--csv", out)
     asked, around = redistributing.effort(size, quick=quick, constant=constant), surroundings()

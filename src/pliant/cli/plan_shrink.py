@@ -95,7 +95,8 @@ def shrink(  # noqa: PLR0913 -- a command has its options as parameters
     as_json: p.AsJson = False,
 ) -> None:
     """Show what becomes of each rank when a job gives back nodes or slots. A world whose ranks all leave ends, at
-    next to no cost. Where some stay, the others sleep, or all are started anew (paper 1, 4.6 and 4.7)."""
+    next to no cost. Where some stay, the others sleep, or all are started anew (Martín-Álvarez et al. 2025,
+    sections 4.6 and 4.7)."""
     costs = p.costs_named(cost or (), predict=predict)
     p.check_picture(draw)
     job = _job(world or (), groups or ())

@@ -50,9 +50,9 @@ def spawn(  # noqa: PLR0913 -- a command has its options as parameters
     processors: p.Processors = 0,
     as_json: p.AsJson = False,
 ) -> None:
-    """Show which process starts which group, in which step (paper 1). Single and sequential are what there was
-    before. Hypercube and diffusive start groups in parallel, each node in a world of its own, so that it can be
-    given back."""
+    """Show which process starts which group, in which step. The strategies are those of Martín-Álvarez et al. 2025.
+    Single and sequential are what there was before. Hypercube and diffusive start groups in parallel, each node in a
+    world of its own, so that it can be given back."""
     costs = p.costs_named(cost or (), predict=predict)
     p.check_picture(draw)
     given = _counts("--cores", cores, "cores")

@@ -30,8 +30,8 @@ def scheduling(  # noqa: PLR0913 -- a command has its options as parameters
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one a processor.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Simulate paper 2's and paper 3's experiments, and all policies on real traces. It writes figures, tables,
-    and a README.md."""
+    """Simulate Finnerty et al. 2024, Iserte et al. 2018, and all policies on real traces. It writes
+    figures, tables, and a README.md."""
     try:
         found = find_trace(FULL[0].file, traces).parent
     except TraceError:

@@ -27,8 +27,9 @@ def apgas(
     quick: Annotated[bool, typer.Option("--quick", help="Shorter runs, and each once.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Run paper 2's task programs with real processes. It measures scaling, resizes by their parts, and a batch
-    of MPI jobs and task programs with its offers. It writes figures, tables, and a README.md (12 minutes)."""
+    """Run the task programs of Finnerty et al. 2024 with real processes. It measures scaling, resizes by their parts,
+    and a batch of MPI jobs and task programs with its offers. It writes figures, tables, and a README.md (12
+    minutes)."""
     began = time.monotonic()
     effort = scaling.QUICK if quick else scaling.FULL
     with (

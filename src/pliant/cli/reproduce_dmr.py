@@ -1,4 +1,4 @@
-"""``pliant reproduce dmr``: paper 3's resizes, batches and tables, with real processes where it had them."""
+"""``pliant reproduce dmr``: Iserte et al.'s resizes, batches and tables, with real processes where they had them."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def dmr(  # noqa: PLR0913 - a command has its options as parameters
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=2, max=400, help="Of a batch.")] = None,
     repetitions: Annotated[int | None, typer.Option(min=1, help="Batches, each of other jobs.")] = None,
-    policy: Annotated[str, typer.Option(help="Of flexible jobs: mode 3, or mode 2 of paper 3.")] = POLICIES[
-        0
-    ],
+    policy: Annotated[
+        str, typer.Option(help="Of flexible jobs: mode 3, or mode 2 of Iserte et al. 2018.")
+    ] = POLICIES[0],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Run paper 3's experiments with real processes, and simulate its throughput. Flexible Sleep is resized
-    between powers of two nodes (Figure 3). Batches of CG, Jacobi and N-body run fixed, flexible, and flexible
+    """Run the experiments of Iserte et al. 2018 with real processes, and simulate their throughput. Flexible Sleep is
+    resized between powers of two nodes (Figure 3). Batches of CG, Jacobi and N-body run fixed, flexible, and flexible
     without waiting for the scheduler's answers (Tables 2 and 3). The throughput evaluation is simulated (Table 4,
     Figures 4 to 8). It writes figures, tables, and a README.md (13 minutes; --quick: under three)."""
     if policy not in POLICIES:

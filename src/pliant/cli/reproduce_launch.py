@@ -1,4 +1,4 @@
-"""``pliant reproduce launch``: paper 4's launches, measured here and drawn on by a model."""
+"""``pliant reproduce launch``: Bosilca et al.'s launches, measured here and drawn on by a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pliant reproduce spawning``: paper 1's resizes of MPI jobs, measured here."""
+"""``pliant reproduce spawning``: Martín-Álvarez et al.'s resizes of MPI jobs, measured here."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ def spawning(  # noqa: PLR0913 - the options of a command
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Resize MPI jobs between 1, 2, 4 and 8 virtual nodes (paper 1). Nodes are equal and different ones, over two
-    network modules. It writes paper 1's claims with the measurements beside them, figures like its Figures 4 to
-    6, what the plans predict, tables, and a README.md (an hour; --only and --from do it in parts)."""
+    """Run the resizes of Martín-Álvarez et al. 2025 on 1 to 8 virtual nodes. Nodes are equal and different ones,
+    over two network modules. It writes their claims with the measurements beside them, figures like theirs,
+    what the plans predict, tables, and a README.md (an hour; --only and --from do it in parts)."""
     if from_folder is not None and (quick or (repetitions and not only)):
         raise PliantError("--from measures nothing without --only: leave out --quick and --repetitions")
     kinds = KINDS if not only else [_kind(word) for word in dict.fromkeys(only)]

@@ -48,7 +48,7 @@ NODES = {
     "remove": Verb("operate:remove", "Give nodes back."),
 }
 PLAN = {
-    "spawn": Verb("plan_spawn:spawn", "Show which process starts which group, in which step (paper 1)."),
+    "spawn": Verb("plan_spawn:spawn", "Show which process starts which group, in which step."),
     "shrink": Verb(
         "plan_shrink:shrink", "Show what becomes of each rank when a job gives back nodes or slots."
     ),
@@ -59,17 +59,21 @@ PLAN = {
 REPRODUCE = {
     "scheduling": Verb(
         "reproduce:scheduling",
-        "Simulate paper 2's and paper 3's experiments, and all policies on real traces.",
+        "Simulate Finnerty et al. 2024, Iserte et al. 2018, and all policies on real traces.",
     ),
-    "apgas": Verb("reproduce_apgas:apgas", "Run paper 2's task programs with real processes."),
+    "apgas": Verb(
+        "reproduce_apgas:apgas", "Run the task programs of Finnerty et al. 2024 with real processes."
+    ),
     "dmr": Verb(
-        "reproduce_dmr:dmr", "Run paper 3's experiments with real processes, and simulate its throughput."
+        "reproduce_dmr:dmr",
+        "Run the experiments of Iserte et al. 2018 with real processes, and simulate their throughput.",
     ),
     "launch": Verb(
         "reproduce_launch:launch", "Launch an empty program over 1 to 128 nodes of a virtual cluster."
     ),
     "spawning": Verb(
-        "reproduce_spawning:spawning", "Resize MPI jobs between 1, 2, 4 and 8 virtual nodes (paper 1)."
+        "reproduce_spawning:spawning",
+        "Run the resizes of Martín-Álvarez et al. 2025 on 1 to 8 virtual nodes.",
     ),
 }
 BENCH = {

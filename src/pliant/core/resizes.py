@@ -119,7 +119,8 @@ class Resizes:
             self._news = True
 
     def _wants(self, event: e.Wants) -> None:
-        """A job requests an action: paper 3, section 4.1. It grows if so many nodes are free, and may shrink."""
+        """A job requests an action: Iserte et al. 2018, section 4.1. It grows if so many nodes are free, and may
+        shrink."""
         if (job := self._live(event.job)) is None:
             return
         kept = event.wish if event.open and wishes.stays_open(job, event.wish) else None

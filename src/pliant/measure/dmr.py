@@ -1,4 +1,4 @@
-"""Paper 3's batches with real processes, scaled down to one machine: fixed jobs, flexible ones that wait for the
+"""Iserte et al.'s batches with real processes, scaled down to one machine: fixed jobs, flexible ones that wait for the
 scheduler's answers, and flexible ones that use them a step later; and what their checks and resizes took (Table 2)."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.table1 import FACTOR, TABLE1
 
 NODES = 8
-"""Virtual nodes of one slot each: an eighth of the 64 of paper 3."""
+"""Virtual nodes of one slot each: an eighth of the 64 of Iserte et al. 2018."""
 NODE = 64 // NODES
 """So many of its nodes one of ours stands for."""
 GAP_S = 10.0

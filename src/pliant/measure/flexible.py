@@ -1,5 +1,5 @@
 """Holds an array that is full of numbers, and is resized until a file appears: ``flexible.py FILE BYTES [constant]``.
-What paper 3 calls Flexible Sleep (section 7.3): steps that do nothing, and data to move."""
+What Iserte et al. 2018 call Flexible Sleep (section 7.3): steps that do nothing, and data to move."""
 
 from __future__ import annotations
 

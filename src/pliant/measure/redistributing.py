@@ -135,7 +135,7 @@ def summary(rows: Iterable[Figures]) -> Figures:
 
 
 def resized(asked: Effort, advance: Callable[[], object]) -> list[Figures]:
-    """A row for each expansion and shrink of a job that holds data, under a controller: paper 3, Figure 3.
+    """A row for each expansion and shrink of a job that holds data, under a controller: Iserte et al. 2018, Figure 3.
 
     ``scheduling_s``: from the offer until all are there, joined and stopped; ``resize_s``: until the data are where
     they belong and the job goes on; ``blocked_s``: the job stood still. Means, as there, medians and the longest.

@@ -140,7 +140,8 @@ WAYS: tuple[Way, ...] = (
 )
 
 BESIDE = Spawn("merge + diffusive, asynchronous", Method.MERGE, Strategy.DIFFUSIVE, beside=True)
-"""Not one of those that paper 1 compares: what it takes in all is the application's doing too, which computes."""
+"""Not one of those that Martín-Álvarez et al. 2025 compare: what it takes in all is the application's doing too, which
+computes."""
 
 RATIOS = (
     Ratio("hypercube_over_merge", "merge + hypercube", "merge", "total_s"),

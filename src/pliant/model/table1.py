@@ -1,5 +1,5 @@
 """The programs of Iserte, Mayo, Quintana-Orti, Beltran and Peña, DMR API: Improving the Cluster Productivity by
-Turning Applications into Malleable (paper 3), Table 1, and how long they run.
+Turning Applications into Malleable (Iserte et al. 2018), Table 1, and how long they run.
 
 ``apps/`` takes its defaults from here, ``workloads/generators/paper3.py`` its jobs.
 """

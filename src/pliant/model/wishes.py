@@ -1,4 +1,4 @@
-"""What a job asks for by itself: paper 3, sections 4.1 and 4.2."""
+"""What a job asks for by itself: Iserte et al. 2018, sections 4.1 and 4.2."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A job that a bare mpiexec has started resizes itself, at the steps that its environment names (`job/timetable.py`).
 
-Its processes start others by MPI_Comm_spawn, as the plans of paper 1 say (`mpi/spawning/`). All ranks stop for that.
-What newcomers cannot do before they are joined leaves the job as it is; what fails later ends it.
+Its processes start others by MPI_Comm_spawn, as the plans of Martín-Álvarez et al. 2025 say (`mpi/spawning/`). All
+ranks stop for that. What newcomers cannot do before they are joined leaves the job as it is; what fails later ends it.
 """
 
 from __future__ import annotations

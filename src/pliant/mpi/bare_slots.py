@@ -1,4 +1,5 @@
-"""A job that a bare mpiexec has started has other ranks awake on nodes that stay its: paper 1, sections 4.6 and 4.7.
+"""A job that a bare mpiexec has started has other ranks awake on nodes that stay its: Martín-Álvarez et al. 2025,
+sections 4.6 and 4.7.
 
 Those that are to sleep leave as in any shrink, as zombies, or end where their world can. Those that are to wake up get
 a word from one of their world, connect to the job and get its data as newcomers do.

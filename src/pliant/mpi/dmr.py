@@ -1,4 +1,5 @@
-"""The calls of a program that has a loop of its own: check and resize, after the DMR API (paper 3, sections 3 to 5).
+"""The calls of a program that has a loop of its own: check and resize, after the DMR API (Iserte et al. 2018, sections
+3 to 5).
 
 Each check is agreed on: all ranks exchange what they are about to do, so that a call by only some of them, or with
 other bounds, fails on every rank and changes nothing. A check waits for that before the scheduler is asked. An icheck

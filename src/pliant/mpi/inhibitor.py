@@ -1,4 +1,4 @@
-"""The checking inhibitor: for how long after a check the next ones ask nothing (paper 3, section 5).
+"""The checking inhibitor: for how long after a check the next ones ask nothing (Iserte et al. 2018, section 5).
 
 The clocks of the ranks differ, so no rank reads its own. For as many calls as were agreed each rank counts; then the
 root looks at its clock, and its word says to all whether that call asks, or after how many calls it looks again.

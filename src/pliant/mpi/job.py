@@ -234,13 +234,12 @@ class Job:
         ``steps()`` loop; all ranks call it alike, and what rank 0 asks for counts: nobody compares.
 
         What is granted comes as any other resize, between two steps; where no agent is, nothing follows. The job goes
-        to the allowed size within these bounds that is nearest to the present one: paper 3, section 4.1. Where that
-        cannot be had now, nothing follows either, unless the wish is to ``keep``: then it stays open, and is granted
-        from nodes that are free while no job waits, until the job has such a size, by whatever resize, or the loop is
-        over.
-        A later call takes the place of one that is open, and without bounds it takes it back. A resize ends a wish that
-        was not sent yet, but none to keep. Raises ValueError for bounds that hold no allowed size, and PliantError
-        outside the loop.
+        to the allowed size within these bounds that is nearest to the present one: Iserte et al. 2018, section 4.1.
+        Where that cannot be had now, nothing follows either, unless the wish is to ``keep``: then it stays open, and is
+        granted from nodes that are free while no job waits, until the job has such a size, by whatever resize, or the
+        loop is over. A later call takes the place of one that is open, and without bounds it takes it back. A resize
+        ends a wish that was not sent yet, but none to keep. Raises ValueError for bounds that hold no allowed size, and
+        PliantError outside the loop.
         """
         context = self._context
         context.joined("job.request")
@@ -264,7 +263,7 @@ class Job:
         timeout_s: float = dmr.TIMEOUT_S,
     ) -> Action:
         """Ask the scheduler what to do, at the head of each turn of a loop of the program's own; all ranks call it
-        alike. Paper 3, section 4.
+        alike. Iserte et al. 2018, section 4.
 
         The bounds are in nodes (0: what the job allows). Waits for the answer for up to ``timeout_s`` seconds, and
         for an expansion until the newcomers are there: those that come later are called off. What is returned goes to

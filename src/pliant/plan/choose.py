@@ -1,7 +1,8 @@
 """How an MPI job is resized, chosen from what its MPI can do and what its user asks for; and why so.
 
 There are two starters: a node's agent starts groups beside the job, which join it by port; or, under a bare mpiexec,
-its processes start others by MPI_Comm_spawn (paper 1). A job chooses by this, and ``pliant doctor`` tells it.
+its processes start others by MPI_Comm_spawn (Martín-Álvarez et al. 2025). A job chooses by this, and ``pliant doctor``
+tells it.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from pliant.plan.spawn import Method, Strategy
 
 
 class Beside(StrEnum):
-    """Section 2 of paper 1 calls two more things strategies. ``ASYNCHRONOUS``: the job computes while newcomers start
-    and join among themselves. ``ONE`` is the paper's Single: one rank has others started, and tells the rest; that is
-    not ``Strategy.SINGLE``, one call for all nodes."""
+    """Martín-Álvarez et al. 2025, section 2, call two more things strategies. ``ASYNCHRONOUS``: the job computes while
+    newcomers start and join among themselves. ``ONE`` is the paper's Single: one rank has others started, and tells the
+    rest; that is not ``Strategy.SINGLE``, one call for all nodes."""
 
     ASYNCHRONOUS = "asynchronous"
     ONE = "one"

@@ -1,4 +1,5 @@
-"""How new worlds become one communicator, and which rank each process has in the end: paper 1, sections 4.4 and 4.5.
+"""How new worlds become one communicator, and which rank each process has in the end: Martín-Álvarez et al. 2025,
+sections 4.4 and 4.5.
 
 The paper has one port a group. Then a group that skips a round, the middle of an odd number, can be accepted in place
 of another that is late; so here each round has ports of its own.

@@ -1,4 +1,4 @@
-"""Which nodes a job gives back when it may choose: paper 1, section 4.6.
+"""Which nodes a job gives back when it may choose: Martín-Álvarez et al. 2025, section 4.6.
 
 Nodes that worlds have in common go together or not at all, unless worlds are cut. Those that were there first, if one
 world is over several of them, stay as long as what came later is enough; if more has to go, they go first, all of them,

@@ -1,4 +1,5 @@
-"""How long a launch over a tree takes: a discrete-event model of the three phases (paper 4, Algorithms 1 and 2).
+"""How long a launch over a tree takes: a discrete-event model of the three phases (Bosilca et al. 2011, Algorithms 1
+and 2).
 
 Every agent starts its children, ``window`` at a time; each takes processor time where it is started from, a delay that
 is nobody's work (a network's latency, name services), processor time on its own node, and again where it calls. When

@@ -1,4 +1,5 @@
-"""What becomes of each process when a job gives back nodes, or some slots of a node: paper 1, sections 4.6 and 4.7.
+"""What becomes of each process when a job gives back nodes, or some slots of a node: Martín-Álvarez et al. 2025,
+sections 4.6 and 4.7.
 
 A rank cannot leave its MPI_COMM_WORLD and live on, nor end alone: a world ends as a whole. So a world whose ranks all
 go is terminated (TS), at next to no cost, and its nodes are free. Of a world that loses some ranks of a node these

@@ -1,4 +1,4 @@
-"""Which process starts which group of processes, in which step: paper 1, sections 4.1 and 4.2.
+"""Which process starts which group of processes, in which step: Martín-Álvarez et al. 2025, sections 4.1 and 4.2.
 
 A group is what is started on one node. Under the parallel strategies each is started alone, by one process, and has
 an MPI_COMM_WORLD of its own; so its node can be given back later. In each step every live process starts one group,

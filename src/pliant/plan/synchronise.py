@@ -1,4 +1,4 @@
-"""How all new worlds learn that every port is open, before anybody connects: paper 1, section 4.3.
+"""How all new worlds learn that every port is open, before anybody connects: Martín-Álvarez et al. 2025, section 4.3.
 
 A world knows its parent and its children alone. So word goes up the tree of starts until the sources have it of all,
 and from them down again. Within a world the root and those that have started others wait for one another.

@@ -2,8 +2,8 @@
 
 The controller is rank 0, the agents are ranks 1 to n, in the order of their nodes. Below every rank lie consecutive
 ranks; a tree says how these are cut into spans, the first of each a child and the others below that child. So an agent
-needs to know no more than its own span, and a message finds its way by comparing numbers (paper 4, Algorithm 1:
-``direct`` and ``offsprings``).
+needs to know no more than its own span, and a message finds its way by comparing numbers (Bosilca et al. 2011,
+Algorithm 1: ``direct`` and ``offsprings``).
 """
 
 from __future__ import annotations

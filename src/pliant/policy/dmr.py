@@ -1,5 +1,5 @@
 """DMR's policies: Iserte et al., DMR API: Improving the Cluster Productivity by Turning Applications into
-Malleable (paper 3), sections 4 and 5.1.
+Malleable (Iserte et al. 2018), sections 4 and 5.1.
 
 Its Slurm plug-in has three modes. In the first the application itself asks for a size, which is granted if
 there are nodes enough: that is the core's answer to the event ``Wants``, under any policy. The second and
@@ -26,7 +26,7 @@ TO_PREFERRED = Reason("to_preferred")
 class DmrPreferred:
     """DMR's mode 2: jobs go to their preferred size while others wait, above it when nobody does.
 
-    Waiting jobs start by EASY, by rule ``start``; paper 3 starts them at their maximum. A job at its
+    Waiting jobs start by EASY, by rule ``start``; Iserte et al. 2018 start them at their maximum. A job at its
     preferred size stays as it is; with ``idle_growth`` only as long as somebody waits. Any other job grows as
     far as free nodes allow if nobody waits, and else goes to its preferred size, or towards it. As in the
     paper, growth to the preferred size may delay the first in the queue.
@@ -60,7 +60,7 @@ class DmrPreferred:
 class DmrWide:
     """DMR's mode 3: a job shrinks if that lets a waiting job start at once, else jobs grow into free nodes.
 
-    Waiting jobs start by EASY, by rule ``start``; paper 3 starts them at their maximum. For the first waiting
+    Waiting jobs start by EASY, by rule ``start``; Iserte et al. 2018 start them at their maximum. For the first waiting
     job that a single shrink lets start, the job that gives the fewest nodes shrinks, to its largest size that
     suffices. The job so served is the next to start: until then nobody else starts or is resized. If there is
     no such job and none that could start with free nodes but for EASY, jobs grow as far as free nodes allow. As

@@ -15,8 +15,8 @@ def start_size(job: JobView, rule: str, free: int, total: int) -> int:
     """The size a job would start with when ``free`` of ``total`` nodes are free, or 0 if it does not fit.
 
     Rigid jobs have one size. ``min``, ``preferred`` (or the largest below it that fits), ``free`` (as many
-    as are free): the start rules of notes on paper 2; the paper's text says min, its program used free.
-    ``max`` is paper 3's: the largest size that the machine has, or wait; ``exact`` the preferred size, or wait.
+    as are free): the start rules of Finnerty et al. 2024, whose text says min and whose program used free.
+    ``max`` is Iserte et al.'s: the largest size that the machine has, or wait; ``exact`` the preferred size, or wait.
     """
     bounds = job.bounds
     if bounds.min > free:

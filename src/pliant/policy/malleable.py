@@ -1,4 +1,4 @@
-"""The malleable policy of paper 2 (its minAgree; corrected as in the notes): start by EASY, shrink the
+"""The malleable policy of Finnerty et al. 2024 (their minAgree; corrected as in the notes): start by EASY, shrink the
 largest for whoever waits, grow the smallest with what nobody waits for."""
 
 from __future__ import annotations

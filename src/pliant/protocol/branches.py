@@ -1,7 +1,7 @@
 """What the agents of a launch tree say to each other, and the envelopes that they pass on.
 
-The three phases are those of paper 4: agents start along a tree, tell each other how they are reached, and the
-application is started along a tree that may be another.
+The three phases are those of Bosilca et al. 2011: agents start along a tree, tell each other how they are reached, and
+the application is started along a tree that may be another.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Below(Message, frozen=True):
 
 class Contacts(Message, frozen=True):
     """How agents are reached, by rank, and, from above, why some ``gone`` ones will never be. ``whole``, once from each
-    child: that is all that there is below it (paper 4, Algorithm 2)."""
+    child: that is all that there is below it (Bosilca et al. 2011, Algorithm 2)."""
 
     reached: dict[int, str]
     gone: dict[int, str] = msgspec.field(default_factory=dict)

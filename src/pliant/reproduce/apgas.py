@@ -1,4 +1,4 @@
-"""Paper 2's programs ("Malleable Runtime Performance"): their scaling, what resizes consist of, and how many
+"""Finnerty et al.'s programs ("Malleable Runtime Performance"): their scaling, what resizes consist of, and how many
 a job is offered in a batch beside MPI jobs.
 
 Figures 6 to 8, measured on this machine, beside what the article measured on its cluster.

@@ -1,5 +1,5 @@
-"""Paper 3 with real processes: Flexible Sleep's resizes (Figure 3), and batches of fixed and flexible jobs with what
-their checks and resizes took (Tables 2 and 3), each beside the article's values."""
+"""Iserte et al. 2018 with real processes: Flexible Sleep's resizes (Figure 3), and batches of fixed and flexible jobs
+with what their checks and resizes took (Tables 2 and 3), each beside the article's values."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def write(folder: Folder, found: Measured, simulated: paper3.Runs) -> None:
 def _heading(found: Measured) -> str:
     wrong = "".join(f"- **Failed**: {each}\n" for each in problems(found))
     return (
-        "# Paper 3, the DMR API, measured again\n\n"
+        "# Iserte et al. 2018, the DMR API, measured again\n\n"
         f"Written by `pliant reproduce dmr{' --quick' if found.quick else ''}`: real processes on {found.processors} "
         f"processors ({found.architecture}, Python {found.python}) with a load of {found.load_average} at the start. "
         "The article had 64 nodes of 16 cores, MPICH 3.2 and Slurm: what is compared is how things relate, not "

@@ -1,5 +1,5 @@
-"""Paper 4's launches: what was measured on this machine, a model that is fitted to small ones of them, and that model
-drawn to 100,000 nodes, beside what the paper says."""
+"""Bosilca et al.'s launches: what was measured on this machine, a model that is fitted to small ones of them, and that
+model drawn to 100,000 nodes, beside what the paper says."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _model(folder: Folder, large: dict[str, list[tuple[int, LaunchPhases]]]) -> 
 
 def _heading(measured: Measured) -> str:
     return (
-        "# Launching over a tree: paper 4, measured and drawn on\n\n"
+        "# Launching over a tree: Bosilca et al. 2011, measured and drawn on\n\n"
         f"Written by `pliant reproduce launch`: `pliant launch` of an empty command on a virtual cluster, by ssh, on "
         f"{measured.processors} processors that all nodes share, with a load of {measured.load_average} at the "
         f"start, {measured.window} starts at a time, medians of {measured.repetitions} runs; {measured.loud} launches "

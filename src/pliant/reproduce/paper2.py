@@ -1,4 +1,4 @@
-"""Paper 2's experiment ("Evaluation"): 10 batches of 25 jobs on 32 nodes, six shares of malleable jobs.
+"""Finnerty et al.'s experiment ("Evaluation"): 10 batches of 25 jobs on 32 nodes, six shares of malleable jobs.
 
 Figures 8 to 11 and the headline, with the article's values beside ours. Its text gives the values at 0 and
 100 %; those in between are in its figures only.
@@ -261,7 +261,7 @@ def _turnaround(folder: Folder, runs: Runs) -> None:
 
 def _section(runs: Runs) -> str:
     lines = [
-        "## Paper 2: elastic jobs on 32 nodes (Figures 8 to 11)",
+        "## Finnerty et al. 2024: elastic jobs on 32 nodes (Figures 8 to 11)",
         "",
         (
             f"25 jobs a batch, {len(SEEDS)} batches, a pass every {PASS_INTERVAL_S:g} s, "

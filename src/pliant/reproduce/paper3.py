@@ -1,4 +1,4 @@
-"""Paper 3's throughput evaluation (its section 7.5): 50 to 400 jobs, fixed and flexible, on 64 nodes.
+"""Iserte et al.'s throughput evaluation (their section 7.5): 50 to 400 jobs, fixed and flexible, on 64 nodes.
 
 Table 4 with the article's values beside ours, and its Figures 4 to 8. The flexible jobs run under DMR's
 policy as in the article, and once more under ours.
@@ -295,7 +295,7 @@ def _differences(folder: Folder, runs: Runs) -> None:
 
 def _section(runs: Runs) -> str:
     lines = [
-        "## Paper 3: the DMR API's jobs on 64 nodes (Table 4, Figures 4 to 8)",
+        "## Iserte et al. 2018: the DMR API's jobs on 64 nodes (Table 4, Figures 4 to 8)",
         "",
         (
             "Jobs of CG, Jacobi and N-body as in its Table 1, each submitted at its maximum, one every 10 s "

@@ -39,7 +39,7 @@ METRICS = ("turnaround_mean_s", "wait_mean_s", "bounded_slowdown_mean", "makespa
 LINES = ("marginal", "malleable", "keep-preferred", "equipartition", "conservative", "dmr-wide")
 """Those that are drawn as lines; all are in the tables."""
 COSTLY = ("marginal", "malleable", "keep-preferred", "min-agreement", "min-steal", "min-pool")
-"""Those that are run once more with what resizes cost in paper 2."""
+"""Those that are run once more with what resizes cost in Finnerty et al. 2024."""
 LIMIT = 60.0
 """The worst change in the line charts, in per cent."""
 START = {"dmr-wide": "preferred", "dmr-preferred": "preferred"}
@@ -75,7 +75,7 @@ DRAWN = (("turnaround_mean_s", "turnaround"), ("wait_mean_s", "wait"), ("makespa
 
 
 class Case(NamedTuple):
-    """A simulation of window ``window`` of ``source``; ``costly``: resizes take paper 2's time."""
+    """A simulation of window ``window`` of ``source``; ``costly``: resizes take Finnerty et al.'s time."""
 
     source: Source
     window: int
@@ -257,7 +257,7 @@ def write(folder: Folder, study: Study) -> str:
                 case.window,
                 case.policy,
                 case.percent,
-                "paper 2" if case.costly else "none",
+                "Finnerty et al. 2024" if case.costly else "none",
                 *found,
                 study.later[case],
             )
@@ -367,7 +367,7 @@ def _table(study: Study, source: Source) -> list[str]:
         lines.append(f"| {policy} | {' | '.join(cells)} |")
     lines += [
         "",
-        "With what resizes cost in paper 2 (14.55 s to grow, 7.41 s to shrink), turnaround:",
+        "With what resizes cost in Finnerty et al. 2024 (14.55 s to grow, 7.41 s to shrink), turnaround:",
         "",
     ]
     lines += [

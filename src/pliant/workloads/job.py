@@ -40,8 +40,8 @@ def _longest_s(model: Simple | None, least: int, most: int) -> float:
 class SimJob(msgspec.Struct, frozen=True, gc=False):
     """A job and how long it really runs: ``runtime_s`` at its preferred size, else by its model.
 
-    It looks for offers ``period_s`` after it began to compute and at multiples of that (paper 3, section 5.1:
-    the checking inhibitor); 0 is at any time.
+    It looks for offers ``period_s`` after it began to compute and at multiples of that (Iserte et al. 2018, section
+    5.1: the checking inhibitor); 0 is at any time.
 
     ``adapting`` is what it does itself at a resize.
 

@@ -155,7 +155,7 @@ class Wish(NamedTuple):
     ``nodes`` 0 stands for what the workload says. ``percent`` of rigid jobs are made malleable by ``conversion``, or
     if ``compat`` in the published form, with its bounds; None leaves all as they are. ``speeds`` are for ElastiSim's
     jobs.
-    ``run`` counts the runs of a study: each has the next seed, and of paper 2's batches the next.
+    ``run`` counts the runs of a study: each has the next seed, and of Finnerty et al.'s batches the next.
     ``strict``: a job that is too wide for the machine is an error, as it always is in a batch; else it is left out.
     So is then what a workload has that is not simulated.
     ``dependencies``: jobs of a trace wait for those that they follow. ``data`` is what jobs have to move at a resize.

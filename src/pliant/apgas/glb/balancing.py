@@ -3,9 +3,9 @@
 Each worker has a bag of its own. One bag of the place is there for its other workers (``intra``), one for other places
 (``inter``); a worker that sees one of them empty splits its own. A place without work tries some other places at
 random, then asks its lifelines, which answer when they have something, and is silent until then. Where a place's last
-worker ends, its part of the program's one finish is told, so that the finish ends when no place has work (paper 2,
-"Lifeline-Based Global Load Balancing"; Finnerty et al., "Self-adjusting task granularity for global load balancer
-library on clusters of many-core processors", 2020, for several workers a place).
+worker ends, its part of the program's one finish is told, so that the finish ends when no place has work (Finnerty et
+al. 2024, "Lifeline-Based Global Load Balancing"; Finnerty et al., "Self-adjusting task granularity for global load
+balancer library on clusters of many-core processors", 2020, for several workers a place).
 """
 
 from __future__ import annotations

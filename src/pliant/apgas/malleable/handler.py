@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 class MalleableHandler(Protocol):
-    """What a program does before and after its places change (paper 2, "Programmer Abstractions"). It is called at
-    place 0, beside the main function, for one change at a time. What was prepared is told the end of in any case,
-    unless the handler itself raised: a change that came to nothing ends with nobody ``new``, or with fewer ``removed``
-    than were chosen."""
+    """What a program does before and after its places change (Finnerty et al. 2024, "Programmer Abstractions"). It is
+    called at place 0, beside the main function, for one change at a time. What was prepared is told the end of in any
+    case, unless the handler itself raised: a change that came to nothing ends with nobody ``new``, or with fewer
+    ``removed`` than were chosen."""
 
     def pre_shrink(self, count: int) -> Sequence[Place]:
         """Choose ``count`` places that are to leave, not place 0, and move away what is needed of them."""

@@ -1,4 +1,4 @@
-"""The sources' part in an expansion: paper 1, sections 4.1 to 4.6.
+"""The sources' part in an expansion: Martín-Álvarez et al. 2025, sections 4.1 to 4.6.
 
 The paper finds ports by name. Here they travel with the words by which the worlds wait for each other, so no name
 service is needed; these words also say what has failed, and sources whose newcomers have not all come up go on as

@@ -1,8 +1,8 @@
 """An agent, or the controller, as a part of the launch tree: it starts those below it, learns how all others
 are reached, and passes on what is for all. Without I/O or clock.
 
-Phases 1 and 2 are Algorithms 1 and 2 of paper 4, phase 3 is its broadcast along the routing tree, which overlaps
-phase 2. What the paper lacks: where an agent cannot be started, its parent starts those below it; where one is
+Phases 1 and 2 are Algorithms 1 and 2 of Bosilca et al. 2011, phase 3 is its broadcast along the routing tree, which
+overlaps phase 2. What the paper lacks: where an agent cannot be started, its parent starts those below it; where one is
 lost, those below it call the next one further up, and those that it was to start the controller starts itself.
 """
 

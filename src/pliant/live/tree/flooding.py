@@ -1,4 +1,4 @@
-"""Messages for all agents of a launch, along its routing tree (paper 4, phase 3)."""
+"""Messages for all agents of a launch, along its routing tree (Bosilca et al. 2011, phase 3)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """What the processes of all nodes put before a fence, merged on its way up the launch tree: the root handles a message
-of each child, not of each node (paper 4 has the modex gathered up once and flooded down once)."""
+of each child, not of each node (Bosilca et al. 2011 have the modex gathered up once and flooded down once)."""
 
 from __future__ import annotations
 

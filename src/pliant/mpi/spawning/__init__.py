@@ -1,5 +1,5 @@
-"""Expansions and shrinks of a job that a bare mpiexec has started: by MPI_Comm_spawn, by the plans of paper 1. What is
-decided in an expansion stands in `job/spawning/`, and is carried out here."""
+"""Expansions and shrinks of a job that a bare mpiexec has started: by MPI_Comm_spawn, by the plans of Martín-Álvarez et
+al. 2025. What is decided in an expansion stands in `job/spawning/`, and is carried out here."""
 
 from pliant.job.spawning.kin import Kin
 from pliant.job.spawning.newcomer import Arrival

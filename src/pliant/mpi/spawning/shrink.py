@@ -1,4 +1,4 @@
-"""Ranks leave a job that a bare mpiexec has started: paper 1, sections 4.6 and 4.7.
+"""Ranks leave a job that a bare mpiexec has started: Martín-Álvarez et al. 2025, sections 4.6 and 4.7.
 
 A world whose ranks all leave ends, and its nodes are free: termination (TS). Where others of a world stay, MPI lets no
 rank end; those that leave then sleep as zombies (ZS), which take no processor time, until all of their world do, or

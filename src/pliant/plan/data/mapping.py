@@ -1,4 +1,4 @@
-"""Which ranks exchange data at a resize, for a program that moves its own: paper 3, section 5.
+"""Which ranks exchange data at a resize, for a program that moves its own: Iserte et al. 2018, section 5.
 
 Rank r of n has the part [r/n, (r+1)/n) of the whole. Where one size is a multiple of the other this is the paper's
 pattern: a rank sends to as many consecutive ranks as the factor says, or as many send to one.

@@ -1,1 +1,1 @@
-"""Paper 1 again: what it claims of its resizes, held against ours."""
+"""Martín-Álvarez et al. 2025 again: what they claim of their resizes, held against ours."""

@@ -1,4 +1,4 @@
-"""What paper 1 says of its resizes, and whether those that were measured here agree."""
+"""What Martín-Álvarez et al. 2025 say of their resizes, and whether those that were measured here agree."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ EXPANSIONS = (MERGE, *MERGE_PARALLEL, *BASELINE)
 RESPAWN = ("SS + hypercube", "SS + diffusive")
 SHRINKS = ("TS", *RESPAWN)
 AGENT = "agent, warm"
-"""By the names of ``WAYS``; EXPANSIONS and SHRINKS are those that paper 1 compares."""
+"""By the names of ``WAYS``; EXPANSIONS and SHRINKS are those that Martín-Álvarez et al. 2025 compare."""
 
 
 class Row(msgspec.Struct, frozen=True):

@@ -1,5 +1,5 @@
-"""Paper 1's resizes, measured here: its claims with ours beside them, figures like its Figures 4 to 6, and what the
-plans expect."""
+"""Martín-Álvarez et al.'s resizes, measured here: its claims with ours beside them, figures like their Figures 4 to 6,
+and what the plans expect."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def _heading(measured: Measured) -> str:
     runs = sorted({row.repetitions for table in measured.tables for row in table.rows if row.repetitions})
     many = count(runs[-1], "run") if runs[0] == runs[-1] else f"{runs[0]} to {runs[-1]} runs"
     lines = [
-        "# Resizing MPI jobs: paper 1, measured here",
+        "# Resizing MPI jobs: Martín-Álvarez et al. 2025, measured here",
         "",
         (
             f"Written by `pliant reproduce spawning{' --quick' if measured.quick else ''}`: resizes between up to "

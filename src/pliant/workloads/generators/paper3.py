@@ -1,5 +1,5 @@
 """The workloads of Iserte, Mayo, Quintana-Orti, Beltran and Peña, DMR API: Improving the Cluster Productivity
-by Turning Applications into Malleable (paper 3): 50 to 400 jobs of three programs on 64 nodes, each as a
+by Turning Applications into Malleable (Iserte et al. 2018): 50 to 400 jobs of three programs on 64 nodes, each as a
 fixed and as a flexible version.
 
 Sizes and periods are its Table 1, submissions its section 7.1. Run times were not published: those here are

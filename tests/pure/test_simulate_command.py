@@ -346,6 +346,7 @@ def test_no_output_takes_the_place_of_another_file(
     [
         (["x.swf", "--weight", "a=1"], "--weight changes nothing without"),
         (["--from-records", "x.swf"], r"a journal is called records\.ndjson"),
+        (["--from-records", "pliant-runs"], r"name that file, as pliant-runs/records\.ndjson"),
     ],
 )
 def test_options_that_would_do_nothing(arguments: list[str], message: str) -> None:

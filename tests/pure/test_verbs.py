@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -45,10 +46,21 @@ def test_a_commands_line_is_the_first_sentence_of_its_own_help(words: str, verb:
     text = inspect.getdoc(getattr(import_module(f"pliant.cli.{module}"), function)) or ""
     assert " ".join(text.split()).startswith(verb.line)
     assert verb.line.endswith(".")
+    _, *further = text.split("\n\n")
+    assert not any("\n" in each for each in further)  # help flows the first paragraph alone
     for option in ("-h", "--help"):
         shown = " ".join(command(*words.split(), option).split())
         assert f"pliant {words}" in shown
         assert " ".join(verb.line.split()[:6]) in shown
+
+
+@pytest.mark.parametrize(("words", "verb"), leaves(), ids=[words for words, _ in leaves()])
+def test_an_option_states_its_default_as_all_others_do(words: str, verb: Verb) -> None:
+    module, _, function = verb.target.partition(":")
+    hints = inspect.get_annotations(getattr(import_module(f"pliant.cli.{module}"), function), eval_str=True)
+    helps = [each.help for hint in hints.values() for each in getattr(hint, "__metadata__", ()) if each.help]
+    assert helps
+    assert [each for each in helps if re.search(r"[Bb]y default|; else ", each)] == []
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["queue"], ["queue", "--json"], ["bench"], ["--version"]])

@@ -90,7 +90,7 @@ def tell_seeds(
 
 def simulator(
     *,
-    traces: Annotated[Path | None, typer.Option(help=f"Where the traces are; else ${TRACES}.")] = None,
+    traces: Annotated[Path | None, typer.Option(help=f"Where the traces are; default: ${TRACES}.")] = None,
     quick: Annotated[
         bool,
         typer.Option(
@@ -100,13 +100,11 @@ def simulator(
     repeat: Annotated[int, typer.Option(min=1, help="Runs; the median counts.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Simulate: jobs per CPU second, with records and every check of the core.
-
-    EASY on the KTH-SP2 trace with 100 processors; EASY on 100,000 jobs of the Lublin model on 1,152 nodes;
-    minimum agreement, the malleable and the marginal policy on 10,000 generated malleable jobs on 32 nodes, with
-    what resizes cost by default; marginal on 10,000 of the Lublin model, all malleable, on 128 nodes. Then what
-    bursts of 1,000 and 4,000 jobs cost under each policy, which all arrive at once, and what each costs on
-    100,000 nodes."""
+    """Simulate: jobs per CPU second, with records and every check of the core. EASY runs on the KTH-SP2 trace with 100
+    processors, and on 100,000 jobs of the Lublin model on 1,152 nodes. Minimum agreement, malleable and marginal run on
+    10,000 generated malleable jobs on 32 nodes, with the default costs of resizes. Marginal runs on 10,000 jobs of the
+    Lublin model, all malleable, on 128 nodes. Then each policy gets bursts of 1,000 and 4,000 jobs that arrive at once,
+    and 100,000 nodes."""
     path = find_trace(TRACE, traces)
     instant = Settings(cost=INSTANT)
     most = QUICK_JOBS if quick else 10**9

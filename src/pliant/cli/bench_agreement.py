@@ -40,7 +40,9 @@ def agreement(
     *,
     records: Annotated[
         Path | None,
-        typer.Option(help="Where a 'pliant demo' left its records; else the batch is run now (3 minutes)."),
+        typer.Option(
+            help="Where a 'pliant demo' left its records; without it the batch runs now (3 minutes)."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:

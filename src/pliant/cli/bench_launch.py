@@ -23,10 +23,10 @@ QUIET_S = 60.0
 def launch(  # noqa: PLR0913 -- a command has its options as parameters
     *,
     nodes: Annotated[
-        list[int] | None, typer.Option(min=1, help="On so many nodes; repeat it. By default 16.")
+        list[int] | None, typer.Option(min=1, help="On so many nodes; repeat it; default: 16.")
     ] = None,
     degree: Annotated[
-        list[int] | None, typer.Option(min=1, help="Of our launcher's tree; repeat it. By default 8 and 32.")
+        list[int] | None, typer.Option(min=1, help="Of our launcher's tree; repeat it; default: 8 and 32.")
     ] = None,
     window: Annotated[int, typer.Option(min=1, help="Starts that a node has under way at a time.")] = 8,
     ssh_delay: Annotated[

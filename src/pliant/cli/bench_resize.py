@@ -49,11 +49,11 @@ class Netmod(StrEnum):
 def resize(  # noqa: PLR0913 -- a command has its options as parameters
     *,
     nodes: Annotated[
-        list[int] | None, typer.Option(min=1, help="A size; repeat it. By default 1, 2, 4 and 8.")
+        list[int] | None, typer.Option(min=1, help="A size; repeat it; default: 1, 2, 4 and 8.")
     ] = None,
     slots: Annotated[str, typer.Option(help="Processes of each node, over and over: 1, or 1,3.")] = "1",
     hosts: Annotated[
-        str | None, typer.Option(help="Nodes, as in n[0-7]; else virtual ones of this machine.")
+        str | None, typer.Option(help="Nodes, as in n[0-7]; default: virtual ones of this machine.")
     ] = None,
     netmod: Annotated[Netmod, typer.Option(help="What MPICH sends messages by, in all rows.")] = Netmod.OFI,
     mpi: Annotated[
@@ -65,13 +65,13 @@ def resize(  # noqa: PLR0913 -- a command has its options as parameters
     ] = None,
     repetitions: Annotated[
         int | None,
-        typer.Option(min=1, help="Runs of each; the medians count. By default 5, or up to 9 if quick."),
+        typer.Option(min=1, help="Runs of each; the medians count; default: 5, with --quick up to 9."),
     ] = None,
     limit: Annotated[
         float | None,
         typer.Option(
             min=1.0,
-            help="Seconds that a run may take; then it has hung, and is ended. By default 60, or 30 if quick.",
+            help="Seconds after which a run counts as hung and is killed; default: 60, with --quick 30.",
         ),
     ] = None,
     quick: Annotated[

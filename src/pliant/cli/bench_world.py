@@ -23,7 +23,8 @@ def world(  # noqa: PLR0913 -- a command has its options as parameters
     first: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
     seed: Annotated[int | None, typer.Option(min=0, help="This world alone, with its story.")] = None,
     faults: Annotated[
-        str, typer.Option(help="all, none, or some by their names, with commas: a wrong one tells them.")
+        str,
+        typer.Option(help="all, none, or names with commas between; the error of a wrong name lists them."),
     ] = "all",
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one a processor.")] = 0,
     stop: Annotated[bool, typer.Option("--stop", help="End at the first world that breaks.")] = False,

@@ -53,29 +53,37 @@ def launch(  # noqa: PLR0913 - the options of a command
         typer.Option(
             "-N",
             "--nodes",
-            help="The first so many of --hosts or of Slurm's, by default all; else virtual ones, by default one.",
+            help="Take the first so many of --hosts or of Slurm's (default: all), or start so many virtual "
+            "ones (default: 1).",
         ),
     ] = None,
     processes: Annotated[
-        int | None, typer.Option("-n", "--processes", help="How many processes; one a node by default.")
+        int | None, typer.Option("-n", "--processes", help="How many processes; default: one a node.")
     ] = None,
     hosts: Annotated[
         str | None, typer.Option(help="Nodes that are reached by ssh, as node[01-64] or a,b,c.")
     ] = None,
     mpi: Annotated[
         bool,
-        typer.Option("--mpi", help="They are the ranks of one MPI program; which MPI it is, it is asked."),
+        typer.Option(
+            "--mpi",
+            help="The processes are the ranks of one MPI program. Pliant asks the program which MPI it loads.",
+        ),
     ] = False,
     mpi_is: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="--mpi, and this is which, where that cannot be found out: mpich, intel or openmpi, perhaps with a "
+            help="As --mpi, with this MPI, where Pliant cannot find out: mpich, intel or openmpi, perhaps with a "
             "version, as 'mpich 4.1'.",
         ),
     ] = "",
-    degree: Annotated[str, typer.Option(help="Of the tree of agents: a number, binomial or direct.")] = "32",
-    routing: Annotated[str, typer.Option(help="Tree by which messages to all go; --degree by default.")] = "",
+    degree: Annotated[
+        str, typer.Option(help="Degree of the tree of agents: a number, binomial or direct.")
+    ] = "32",
+    routing: Annotated[
+        str, typer.Option(help="Tree of the messages to all agents; default: as --degree.")
+    ] = "",
     window: Annotated[int, typer.Option(help="How many agents each agent starts at a time.")] = 32,
     survive: Annotated[bool, typer.Option("--survive", help="Go on without nodes that are lost.")] = False,
     ssh_option: Annotated[
@@ -84,9 +92,9 @@ def launch(  # noqa: PLR0913 - the options of a command
     interface: Annotated[
         str, typer.Option(help="Where agents listen: its name, or a network: 10.0.0.0/16.")
     ] = "",
-    stdin: Annotated[int, typer.Option(help="The process that reads standard input; -1 for none.")] = 0,
+    stdin: Annotated[int, typer.Option(help="The process that reads standard input; -1: none.")] = 0,
     tag_output: Annotated[
-        bool, typer.Option("--tag-output", help="Begin each line with where it is from.")
+        bool, typer.Option("--tag-output", help="Begin each line with its node and its process.")
     ] = False,
     spill: Annotated[
         int, typer.Option(help="MiB of output that may wait in a file on each node; then its processes wait.")
@@ -95,14 +103,17 @@ def launch(  # noqa: PLR0913 - the options of a command
         str, typer.Option(metavar="TIME", help="How long one agent may take to start; a number is seconds.")
     ] = "30",
     timeout: Annotated[
-        str, typer.Option(metavar="TIME", help="End it after so long, as 90, 30min or 1:30:00; 0 is never.")
+        str,
+        typer.Option(
+            metavar="TIME", help="End the program after so long, as 90, 30min or 1:30:00; 0: never."
+        ),
     ] = "0",
     trace: Annotated[Path | None, typer.Option("--timeline", help="A file for chrome://tracing.")] = None,
     summary: Annotated[
         bool, typer.Option("--summary", help="Say at the end how long each phase took.")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object at the end, output in it.")
+        bool, typer.Option("--json", help="Print one JSON object at the end, with the output in it.")
     ] = False,
 ) -> None:
     """Run a program on many nodes, over a tree of agents. The nodes are virtual ones of this machine, --hosts

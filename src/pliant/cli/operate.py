@@ -24,8 +24,10 @@ JSON = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 
 
 def resize(  # noqa: PLR0913 -- a command has its options as parameters
-    job: Annotated[str, typer.Argument(help="Number or name of a running job.")],
-    size: Annotated[str, typer.Argument(help="Nodes, or auto to hand the job back to the policy.")] = "",
+    job: Annotated[str, typer.Argument(metavar="JOB", help="Number or name of a running job.")],
+    size: Annotated[
+        str, typer.Argument(metavar="SIZE", help="Nodes, or auto to hand the job back to the policy.")
+    ] = "",
     *,
     leave: Annotated[str, typer.Option(help="Nodes that must be given back in a shrink, as n[0-1].")] = "",
     slots: Annotated[
@@ -53,9 +55,9 @@ def resize(  # noqa: PLR0913 -- a command has its options as parameters
 
 
 def migrate(
-    job: Annotated[str, typer.Argument(help="Number or name of a running job.")],
+    job: Annotated[str, typer.Argument(metavar="JOB", help="Number or name of a running job.")],
     *,
-    leave: Annotated[str, typer.Option(help="Nodes that it leaves, as n[0-1]; by default all.")] = "",
+    leave: Annotated[str, typer.Option(help="Nodes that it leaves, as n[0-1]; default: all.")] = "",
     run: RUN = "",
     as_json: JSON = False,
 ) -> None:

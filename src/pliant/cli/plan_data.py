@@ -51,7 +51,7 @@ def data(  # noqa: PLR0913 -- a command has its options as parameters
         str,
         typer.Option(
             metavar="RANKS",
-            help="Ranks that leave, as 0,3; by default the last ones, and only as many as have to.",
+            help="Ranks that leave, as 0,3; default: the last ones, and only as many as have to.",
         ),
     ] = "",
     row_bytes: Annotated[int, typer.Option(min=1, max=1 << 40, help="Of one row.")] = 8,

@@ -74,7 +74,7 @@ def shrink(  # noqa: PLR0913 -- a command has its options as parameters
     ] = None,
     give_back: Annotated[
         str,
-        typer.Option(metavar="NODES[=SLOTS]", help="What goes, as n[2-3] or n3=1,n4; all slots by default."),
+        typer.Option(metavar="NODES[=SLOTS]", help="What goes, as n[2-3] or n3=1,n4; default: all slots."),
     ] = "",
     nodes: Annotated[
         int | None,

@@ -26,7 +26,7 @@ def scheduling(  # noqa: PLR0913 -- a command has its options as parameters
         list[str] | None, typer.Option(help=f"One of the studies: {', '.join(STUDIES)}; repeatable.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter workloads.")] = False,
-    traces: Annotated[Path | None, typer.Option(help=f"Where the traces are; else ${TRACES}.")] = None,
+    traces: Annotated[Path | None, typer.Option(help=f"Where the traces are; default: ${TRACES}.")] = None,
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one a processor.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:

@@ -68,7 +68,9 @@ def spawning(  # noqa: PLR0913 - the options of a command
     ] = False,
     repetitions: Annotated[
         int | None,
-        typer.Option(min=1, help=f"Runs of each; {REPETITIONS} by default, and as it goes if quick."),
+        typer.Option(
+            min=1, help=f"Runs of each; default: {REPETITIONS}, with --quick as many as the time allows."
+        ),
     ] = None,
     from_folder: Annotated[
         Path | None,

@@ -17,7 +17,7 @@ BATCH_OR_COMMAND = Annotated[
     list[str] | None, typer.Argument(metavar="BATCH.toml | -- COMMAND...", show_default=False)
 ]
 SIZE = Annotated[
-    str, typer.Option("-N", help="Without a batch: nodes of the job, as 4 or 1:8 (min:max); else 1.")
+    str, typer.Option("-N", help="Without a batch: nodes of the job, as 4 or 1:8 (min:max); default: 1.")
 ]
 WALLTIME = Annotated[
     str,
@@ -33,25 +33,27 @@ TIME_LIMIT = Annotated[
     str,
     typer.Option(
         metavar="TIME",
-        help="Without a batch: end the job after so long; its estimate, too. In a batch each job says so: "
+        help="Without a batch: end the job after so long; the limit is its estimate, too. In a batch each job says so: "
         "walltime = TIME and kill = true.",
     ),
 ]
 KIND = Annotated[
     JobKind | None,
-    typer.Option(help="Without a batch: what the job's nodes are to each other; else mpi."),
+    typer.Option(help="Without a batch: what the job's nodes are to each other; default: mpi."),
 ]
 MPI = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="Without a batch: which MPI the command loads, where that cannot be found out, as in a script of a "
-        "shell: mpich, intel or openmpi, perhaps with a version, as 'mpich 4.1'.",
+        help="Without a batch: which MPI the command loads, where Pliant cannot find out, as in a shell "
+        "script: mpich, intel or openmpi, perhaps with a version, as 'mpich 4.1'.",
     ),
 ]
 NODES = Annotated[
     int,
-    typer.Option(min=0, max=MOST_NODES, help="How many nodes; 0: what the batch says, or 8, or all hosts."),
+    typer.Option(
+        min=0, max=MOST_NODES, help="How many nodes; 0: as the batch says; without that 8, or all hosts."
+    ),
 ]
 HOSTS = Annotated[
     str,
@@ -70,7 +72,8 @@ INTERFACE = Annotated[
 DEGREE = Annotated[
     str,
     typer.Option(
-        help="Of the tree that starts the hosts' agents: a number, binomial or direct; else 32, by srun direct."
+        help="Degree of the tree that starts the hosts' agents: a number, binomial or direct; default: 32, "
+        "by srun direct."
     ),
 ]
 POLICY = Annotated[

@@ -147,7 +147,10 @@ def _workload(workload: str, from_records: str) -> str:
             "name one workload to simulate, or a journal by --from-records (pliant simulate --help)"
         )
     if from_records and Path(from_records).suffix != JOURNAL:
-        raise BatchError(f"--from-records {from_records}: a journal is called records.ndjson")
+        raise BatchError(
+            f"--from-records {from_records}: a journal is called records.ndjson; name that file, "
+            "as pliant-runs/records.ndjson"
+        )
     return workload or from_records
 
 

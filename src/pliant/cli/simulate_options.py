@@ -63,7 +63,7 @@ POLICY = Annotated[
     str,
     _policy(
         help=f"One of {', '.join(registry.POLICIES)}, or FILE.py[:CLASS], with options as in "
-        "marginal:payback=5, or exec:COMMAND for one in another process (docs/external.md); else the batch's "
+        "marginal:payback=5, or exec:COMMAND for one in another process (docs/external.md); default: the batch's "
         "own, easy, or with --malleable malleable. Several, as in easy,malleable, are compared."
     ),
 ]
@@ -125,28 +125,29 @@ COST = Annotated[
     str,
     _malleable(
         help="What resizes cost: a file by pliant calibrate --out, none, default, or some of its seconds, as in "
-        "start_s=60,blocked_s=2. Without it default for batches and journals, the articles' for paper2 and paper3, "
-        "else none."
+        "start_s=60,blocked_s=2. Where it is not given: default for batches and journals, the articles' for paper2 "
+        "and paper3, none for all others."
     ),
 ]
 COOLDOWN = Annotated[
     float | None,
     _malleable(
         min=LEAST["cooldown"],
-        help="Least seconds between two resizes of a job; 2 unless the workload says another.",
+        help="Least seconds between two resizes of a job; default: the workload's, or 2.",
     ),
 ]
 OFFER_DEADLINE = Annotated[
     float | None,
     _malleable(
-        min=LEAST["offer-deadline"], help="Seconds until an offer without answer is withdrawn; live 20."
+        min=LEAST["offer-deadline"],
+        help="Seconds until an offer without answer is withdrawn; in live runs 20.",
     ),
 ]
 RESIZE_DEADLINE = Annotated[
     float | None,
     _malleable(
         min=LEAST["resize-deadline"],
-        help="Seconds until an accepted resize that is not done is withdrawn; else 30, or twice what the largest "
+        help="Seconds until an accepted resize that is not done is withdrawn; default: 30, or twice what the largest "
         "costs if that is more.",
     ),
 ]
@@ -166,7 +167,9 @@ FAILURES = Annotated[
         help="Nodes fail and return: mtbf=90d,repair=1h (and seed=N), or a CSV of node, fail_s, return_s."
     ),
 ]
-REQUEUE = Annotated[bool, _machine(help="Submit jobs that lose a node again; else they end as NODE_FAIL.")]
+REQUEUE = Annotated[
+    bool, _machine(help="Submit jobs that lose a node again; with --no-requeue they end as NODE_FAIL.")
+]
 CHECKPOINT = Annotated[
     str,
     _machine(
@@ -222,8 +225,8 @@ WINDOW = Annotated[
 WARM_UP = Annotated[
     str,
     _study(
-        help="So many jobs, or as in 2d, or all, are simulated before and after what is counted; else a tenth of the "
-        "window."
+        help="So many jobs, or as in 2d, or all, are simulated before and after what is counted; default: a tenth of "
+        "the window."
     ),
 ]
 BY = Annotated[
@@ -233,8 +236,8 @@ BY = Annotated[
 AGAINST = Annotated[
     str,
     _study(
-        help="What is compared with what: easy at the same percentage, easy@0, or @0 for each policy's own; else the "
-        "first policy, or of one policy the first percentage."
+        help="Compare with this: easy at the same percentage, easy@0, or @0 for each policy's own; default: the first "
+        "policy, or of one policy the first percentage."
     ),
 ]
 JOBS_CSV = Annotated[

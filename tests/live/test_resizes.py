@@ -156,6 +156,7 @@ def test_a_program_without_mpi_grows_and_shrinks_by_the_protocol_alone(start: St
         ordered = run.order("bare", *words)
         assert ordered.returncode == 0, ordered.stderr
         run.wait_for(r.ResizeDone, partial(is_resize, number))
+    assert ordered.stdout == f"run {run.run}: job 1 (bare): ordered from 3 to 1 node, without n0\n"
     flag.touch()
     bare = run.finish()["bare"]
     assert bare["result"] == "True [1, 3, 1]", run.story()

@@ -69,11 +69,10 @@ def _resize(controller: Controller, request: Request) -> Answer:
             controller, job, o.Resize(job.id, 0, slots=slots), f"ordered to have ranks awake: {said}"
         )
     leave = tuple(parse_hostlist(request.leave)) if request.size else ()
-    said = (
-        f"ordered from {job.size} to {count(request.size, 'node')}"
-        if request.size
-        else "the policy decides again"
-    )
+    said = "the policy decides again"
+    if request.size:
+        said = f"ordered from {job.size} to {count(request.size, 'node')}"
+        said += f", without {hostlist(leave)}" if leave else ""
     return _ordered(controller, job, o.Resize(job.id, request.size, leave), said)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from harness import PATIENCE_S, PLIANT, until
 
-UNREAD = "pliant: the job does not get what is on standard input: "
+UNREAD = "pliant: the job cannot read standard input: "
 
 
 def start(place: Path, *words: str, stdin: Any) -> subprocess.Popen[str]:

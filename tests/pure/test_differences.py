@@ -305,10 +305,10 @@ AT_0 = ["--malleable", "0,50", "--against", "easy@0"]
     ("words", "said"),
     [
         (AT_0, f"Later than under easy at 0 % (rigid jobs), {LATER} Resizes take no time."),
-        ([*AT_0, "--cost", "start_s=2"], f"{LATER} What resizes and ends take holds for both: start_s=2, "),
+        ([*AT_0, "--cost", "start_s=2"], f"{LATER} Resizes and ends cost the same in both: start_s=2, "),
         (
             ["--malleable", "50"],
-            f"Later than under easy, {LATER} There too not all jobs are rigid; for rigid",
+            f"Later than under easy, {LATER} Some jobs of the baseline are not rigid; for rigid",
         ),
         (["--malleable", "50"], "rigid ones: --malleable 0,... --against easy@0. Resizes take no time."),
         ([], f"Later than under easy (rigid jobs), {LATER} Resizes take no time."),

@@ -356,4 +356,4 @@ def test_a_command_reads_a_file_and_of_a_pipe_it_is_told_that_nobody_does(
     done = inside(*words, stdin=read)
     os.close(read)
     assert (done.returncode, (tmp_path / "out/cat.log").read_text()) == (0, "")
-    assert done.stderr.count("pliant: the job does not get what is on standard input: ") == 1
+    assert done.stderr.count("pliant: the job cannot read standard input: ") == 1

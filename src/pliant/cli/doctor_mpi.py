@@ -54,11 +54,11 @@ with mpi.malleable(min=1, max=2) as job:
 UNDER_RUN = "resize jobs under pliant run instead"
 AS_ROOT = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
 WORDS = 200
-"""Of what somebody else says, so much is shown."""
+"""Characters that a finding shows of an error."""
 
 
 class Finding(NamedTuple):
-    """``remedy`` says what to do where ``ok`` is false. Jobs run and are resized without what is not ``needed``."""
+    """``remedy`` says what to do where ``ok`` is false. Jobs run and resize without a thing that is not ``needed``."""
 
     what: str
     ok: bool
@@ -68,7 +68,7 @@ class Finding(NamedTuple):
 
 
 def findings() -> list[Finding]:
-    """In this order: each may be mended only when those before it are ok."""
+    """All findings, in the order in which a user mends them."""
     return [_packages(), _starts(), _resizes_by_pliant(), _resizes_by_mpiexec(), *_mpis()]
 
 
@@ -146,7 +146,7 @@ def _library(can: Abilities) -> str:
 
 
 def _ran(program: str, nodes: Bounds, slots: int = 1) -> JobOutcome | Finding:
-    """What became of a job that runs this program of Python, or why none could be run."""
+    """Run a job with this Python program: its outcome, or the reason that no job could run."""
     spec = JobSpec(
         name="doctor", nodes=nodes, command=(sys.executable, "-c", program), walltime_s=30.0, kill=True,
         job_class=JobClass.RIGID if nodes.max == 1 else JobClass.MALLEABLE,
@@ -169,7 +169,7 @@ REFUSED = "it refuses to run as root"
 
 
 def _abilities() -> Abilities | str:
-    """What is found by a program that tries it, or why nothing is."""
+    """Run a program under mpiexec that tries what MPI can do: its findings, or the reason that there are none."""
     mpiexec = shutil.which("mpiexec", path=with_own_python(os.environ)["PATH"])
     if mpiexec is None:
         return "there is no mpiexec"
@@ -196,7 +196,7 @@ def refusal(code: int, said: str) -> str:
 
 
 def gist(said: str) -> str:
-    """A line of what was said: of a traceback its end, of all else its beginning, without what only frames it."""
+    """One line of an error: the end of a traceback, the beginning of all others, without frames of =, - and *."""
     lines = [words for line in said.splitlines() if (words := line.strip(" =-*|\t"))]
     if "Traceback (most recent call last):" in lines:
         lines = lines[-1:]

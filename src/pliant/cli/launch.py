@@ -165,7 +165,7 @@ def launch(  # noqa: PLR0913 - the options of a command
 
 
 async def _run(plan: Plan, write: Callable[[str, t.Output], object]) -> Outcome:
-    """In silence while the program runs: then it is heard itself."""
+    """Launch the program. Progress is silent while the program runs and prints itself."""
     count = len(plan.nodes)
     with Working("starting", count, "nodes", bar=False) as progress:
 

@@ -90,7 +90,7 @@ def remove(
 
 
 def _order(run: str, request: control.Request, as_json: bool) -> None:  # noqa: FBT001 - a private helper
-    """Have the run carry it out, and print what it answers, with the run and the job or the nodes."""
+    """Send the request to the run, and print its answer, with the run and the job or the nodes."""
     run = _the_run(run)
     answer = control.ask(run, request)
     if answer.error:

@@ -20,16 +20,16 @@ class Input(NamedTuple):
     why: str = ""
 
     def tell_unread(self) -> Input:
-        """Say on standard error that there is something that nobody reads; once."""
+        """Warn once, on standard error, of input that no job reads."""
         if not self.why or not _has_data():
             return self
-        sys.stderr.write(f"pliant: the job does not get what is on standard input: {self.why}\n")
+        sys.stderr.write(f"pliant: the job cannot read standard input: {self.why}\n")
         return Input()
 
 
 def of_command(*, elsewhere: bool, once: bool) -> Input:
-    """What the one job of a command reads. ``elsewhere``: its nodes are other machines, with the same files. ``once``:
-    it runs once. A terminal is left to its shell: nobody may take from it what is typed for others, or be stopped."""
+    """The input of a command's one job. ``elsewhere``: its nodes are other machines, with the same files. ``once``: it
+    runs once. The job never reads a terminal: it would take input meant for the shell, or be stopped."""
     mode = os.fstat(0).st_mode
     if stat.S_ISREG(mode):
         return _file(elsewhere=elsewhere)
@@ -45,7 +45,7 @@ def of_command(*, elsewhere: bool, once: bool) -> Input:
 
 
 def _file(*, elsewhere: bool) -> Input:
-    """From its beginning: it is opened once more."""
+    """Open the file once more, at its beginning."""
     if os.lseek(0, 0, os.SEEK_CUR):
         return Input(
             why="somebody has read the first part of that file, and the job would read it from its beginning"

@@ -108,7 +108,7 @@ def _table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str], about: _About
 
 
 def _baseline(result: Mapping[str, Any]) -> str:
-    """With what the rows are compared."""
+    """Name the baseline of the rows."""
     rows = result["differences"]
     policies = {row["against"]["policy"] for row in rows}
     at = {row["against"]["malleable_percent"] for row in rows}
@@ -118,7 +118,7 @@ def _baseline(result: Mapping[str, Any]) -> str:
 
 
 def _is_rigid(result: Mapping[str, Any]) -> bool:
-    """Whether all jobs are rigid in what the rows are compared with."""
+    """Whether all jobs of the baseline are rigid."""
     rows = result["differences"]
     beside = {(row["against"]["policy"], row["against"]["malleable_percent"]) for row in rows}
     runs = [run for run in result["runs"] if (run["policy"], run["malleable_percent"]) in beside]
@@ -126,22 +126,23 @@ def _is_rigid(result: Mapping[str, Any]) -> bool:
 
 
 def _later(result: Mapping[str, Any]) -> str:
-    """Than when jobs are later, and what both have in common."""
+    """The caption: later than under which baseline, and at which costs."""
     first = result["differences"][0]["against"]
     text = (
         f"Later than under {_baseline(result)}, in % of the jobs: a job's turnaround is longer, by more than "
         f"{LATER_S:g} s too."
     )
     if first["malleable_percent"] is not None and not _is_rigid(result):
-        text += f" There too not all jobs are rigid; for rigid ones: --malleable 0,... --against {first['policy']}@0."
+        text += " Some jobs of the baseline are not rigid; for rigid ones: "
+        text += f"--malleable 0,... --against {first['policy']}@0."
     taken = ", ".join(f"{name}={seconds:g}" for name, seconds in result["cost"].items() if seconds)
     return text + (
-        f" What resizes and ends take holds for both: {taken}." if taken else " Resizes take no time."
+        f" Resizes and ends cost the same in both: {taken}." if taken else " Resizes take no time."
     )
 
 
 def _title(rows: Sequence[Mapping[str, Any]], about: _About) -> str:
-    """What is compared with what."""
+    """The title: which policy has ratios to which baseline."""
     policies = {row["policy"] for row in rows}
     what = f"Ratios of {policies.pop()} to " if len(policies) == 1 else "Ratios to "
     interval = ", with 95 % intervals" if any(row["pairs"] > 1 for row in rows) else ""

@@ -106,7 +106,9 @@ def study_table(result: Mapping[str, Any], console: Console) -> Table:
             left_out.append(key)
             shown = _rows(result, keys)
     if left_out:
-        shown.caption = f"No room for {', '.join(left_out)}: see --json, or widen the terminal."
+        shown.caption = (
+            f"No room for {', '.join(left_out)}: see --json, or widen the terminal (in a pipe: COLUMNS=160)."
+        )
         shown.caption_justify = "left"
     return shown
 

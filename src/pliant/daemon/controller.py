@@ -74,7 +74,7 @@ class Controller:
         self._recorder.write(recording.head(begin, records))
         self.sinks: list[Callable[[r.Record], None]] = []
         self.watchers: list[Callable[[str], None]] = []
-        """They get what no record tells."""
+        """They receive news for users that no record holds."""
         self._inputs: list[o.AnyInput] = []
         self._due = False
         self._timers: dict[o.Key, asyncio.TimerHandle] = {}

@@ -298,7 +298,7 @@ class Audit:
         self._failed_policy = record.policy
 
     def _remembers(self, record: r.PolicyRemembers) -> None:
-        """Whoever reads it from a journal finds the same."""
+        """A journal gives back the same memory."""
         try:
             read = msgspec.json.decode(msgspec.json.encode(record.memory))
         except (TypeError, ValueError, msgspec.MsgspecError):

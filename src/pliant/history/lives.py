@@ -419,7 +419,7 @@ class Lives:
         self.in_use += sign * count
 
     def _count(self, life: Life) -> None:
-        """What it has held up to now."""
+        """Add the node-seconds that the job has held up to now."""
         size = life.size if not self._gone else (life.mask & ~self._gone).bit_count()
         life.node_s += size * (self.now - life.counted)
         life.counted = self.now

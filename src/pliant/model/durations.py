@@ -17,7 +17,7 @@ SLURM = re.compile(
 minutes is not among them: elsewhere in Pliant a plain number is one of seconds."""
 FIELDS = {"days": 86400.0, "dh": 3600.0, "dm": 60.0, "ds": 1.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 LIMITS = {"dh": 24, "dm": 60, "ds": 60, "m": 60, "s": 60}
-"""What a field behind a larger one stays below."""
+"""Upper bounds of a field that follows a larger one."""
 
 
 def duration(text: str, where: str, *, or_none: bool = False, plain: bool = False) -> float:

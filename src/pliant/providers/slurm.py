@@ -25,19 +25,18 @@ ASK_S = 5.0
 """How long Slurm may take to answer."""
 TRIES = 3
 PAUSE_S = 1.0
-"""Slurm is not asked more often than that, however many ranks fail."""
+"""The least time between two questions to Slurm, however many ranks fail."""
 EARLY_S = (330.0, 30.0)
-"""So long before the time is over, Slurm is asked whether it gives more: ahead of the warning, and of the end."""
+"""Seconds before the end at which Pliant asks Slurm for a new limit: ahead of the warning, and of the end."""
 LEAST_S = 30.0
-"""A change of less than that is none: Slurm counts in minutes."""
+"""The least change of a limit that counts: Slurm counts in minutes."""
 FOREVER_S = 365 * 86400.0
-"""Of a limit that was lifted."""
+"""Seconds that stand for a lifted limit."""
 ALIVE = ("RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "CONFIGURING", "PENDING")
 
 
 class Status(NamedTuple):
-    """What Slurm says of an allocation: its state, the reason for that, and the seconds that are left of it, None
-    without a limit."""
+    """An allocation's state in Slurm, the reason for it, and the seconds that are left; None without a limit."""
 
     state: str
     reason: str = ""
@@ -49,7 +48,7 @@ class Status(NamedTuple):
 
 
 class Over(NamedTuple):
-    """An allocation has ended: ``why``, and what becomes of jobs that ran there."""
+    """An allocation has ended: ``why``, and the state in which its jobs end."""
 
     why: str
     state: JobState
@@ -135,8 +134,8 @@ class _Exit(msgspec.Struct):
 
 
 class Allocated:
-    """``nodes`` of the allocation ``job``, until it ends. What may come of its end is told when Slurm has been asked
-    whether it has ended: so its jobs are ended for that first."""
+    """``nodes`` of the allocation ``job``, until it ends. Before it reports a loss, it asks Slurm whether the
+    allocation has ended: then that is why jobs end, not the loss."""
 
     def __init__(self, nodes: Provider, job: str, environ: Mapping[str, str] = os.environ) -> None:
         self.env = nodes.env

@@ -51,7 +51,7 @@ FIGURES = (
     "off_node_h",
     "boots",
 )
-"""What a row has the means of."""
+"""Metrics whose means a row has."""
 NO_FILES = Files()
 
 
@@ -108,7 +108,7 @@ def cell(  # noqa: PLR0913, PLR0917 -- what there is of a simulation
     times: Times = Times([], []),  # noqa: B008 -- nobody changes it
     by: Sequence[str] = (),
 ) -> Cell:
-    """What is kept of a simulation that was made."""
+    """Keep the numbers of a finished simulation."""
     load = made.load
     specs = [job.spec for job in load.counts]
     return Cell(

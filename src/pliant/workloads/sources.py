@@ -401,7 +401,7 @@ def _named_swf(file: Path) -> bool:
 
 
 def _other(file: Path) -> str:
-    """What a file is that no name of a workload is given to."""
+    """Name a file whose name is not that of a workload."""
     what = ""
     if file.is_file():
         with opened(file) as (_, begins):

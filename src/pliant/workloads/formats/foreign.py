@@ -25,7 +25,7 @@ NAMED = (
     (r"\s*[{\[]", "is JSON, as ElastiSim's jobs are", ".json"),
     (r"(\s*;[^\n]*\n)*\s*(;\s*\w+:|(-?\d+(\.\d+)?[ \t]+){4})", "looks like a trace in SWF", ".swf"),
 )
-"""How what Pliant reads begins, and how such a file is called."""
+"""Files that Pliant reads: their beginning, a name, and the suffix."""
 LOOKS = (
     (r"(?s)\s*\{.*\"(nb_res|profiles)\"", BATSIM),
     (r"\s*<(\?xml|!DOCTYPE platform|platform)", PLATFORM),
@@ -33,11 +33,11 @@ LOOKS = (
     (r"(?s)\s*#.*\bSubmitTime\b", GWF),
     (r"job_id,workload_name,profile,", SCHEDULE),
 )
-"""How others begin."""
+"""Files that Pliant does not read: their beginning, and a name with the remedy."""
 
 
 def foreign(begins: str, suffix: str = "") -> str:
-    """What a file is that ``begins`` so, if that is no workload, or not what its ``suffix`` says; else empty."""
+    """Name the file that ``begins`` so, if it is no workload or its ``suffix`` is another format's; empty otherwise."""
     for looks, what in LOOKS:
         if re.match(looks, begins):
             return what
@@ -48,7 +48,7 @@ def foreign(begins: str, suffix: str = "") -> str:
 
 
 def foreign_json(data: Any) -> str:
-    """What JSON of others is, or empty."""
+    """Name JSON of another program; empty if it is none."""
     if not isinstance(data, Mapping):
         return ""
     if {"jobs", "profiles"} <= data.keys() or "nb_res" in data:

@@ -19,13 +19,13 @@ OPENED_BY: dict[bytes, Callable[[Path], Any]] = {
     b"BZh": bz2.open,
     b"\xfd7zXZ\x00": lzma.open,
 }
-"""What unpacks a file, by its first bytes."""
+"""The module that decompresses a file, by the file's first bytes."""
 UNPACKED_BY = {b"\x28\xb5\x2f\xfd": "zstd -d", b"PK\x03\x04": "unzip", b"7z\xbc\xaf": "7z x"}
-"""What does so without Pliant."""
+"""Commands for compressions that Pliant does not read."""
 MARKS = {b"\xef\xbb\xbf": "latin-1", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 """Byte order marks, as editors write them, and how the rest is read: UTF-8 as any other bytes."""
 BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, UnicodeError)
-"""What reading such a file may raise."""
+"""Errors of a file that cannot be read, decompressed or decoded."""
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def opened(path: Path) -> Iterator[tuple[TextIO, str]]:
         for magic, command in UNPACKED_BY.items():
             if first.startswith(magic):
                 raise TraceError(
-                    f"{path}: is compressed in a way that Pliant does not read: {command} {path}"
+                    f"{path}: is compressed in a way that Pliant does not read; decompress it first: {command} {path}"
                 )
         unpacks = next((unpack for magic, unpack in OPENED_BY.items() if first.startswith(magic)), _plain)
         with unpacks(path) as file:

@@ -83,7 +83,7 @@ class Trace(msgspec.Struct, frozen=True):
 
     @property
     def doubtful(self) -> tuple[Unmapped, ...]:
-        """What else the header says of the size of the machine, by the same key."""
+        """Other sizes of the machine that the header gives by the same key."""
         key = next((key for key in SIZES if _count(self.header.get(key, ""))), "")
         others = dict.fromkeys(each for each in self.again.get(key, ()) if _count(each) != self.processors)
         if not others:

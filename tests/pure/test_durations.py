@@ -89,5 +89,7 @@ def test_the_command_line_takes_them(option: str, tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     with pytest.raises(PliantError, match="model: missing"):  # the time was taken
         command("run", "--dry-run", option, "1:30:00", "--", "true")
-    with pytest.raises(PliantError, match=f"{option}: '1:30:99' is no time above 0"):
+    with pytest.raises(
+        PliantError, match=f"{option}: '1:30:99' is no time above 0: seconds go up to 59; write it"
+    ):
         command("run", "--dry-run", option, "1:30:99", "--", "true")

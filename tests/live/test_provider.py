@@ -72,7 +72,7 @@ def test_nodes_are_added_for_a_job_that_waits_and_given_back_when_they_are_free(
     asked = nodes(run, "remove", "n[1,3]")
     assert (
         asked
-        == f"run {run.run}: n[1,3] will be given back; n1 when job 2 (second) has left, which is rigid\n"
+        == f"run {run.run}: n[1,3] will be given back; n1 when job 2 (second) has left it: that job is rigid\n"
     )
     run.wait_for(r.NodesReturned, holds(3))
     assert set(run.agents()) == {"n0", "n1", "n2"}

@@ -153,7 +153,8 @@ def _emptied(state: State, nodes: NodeSet) -> Iterator[str]:
         why = moving.why_stays(state, job, held, free)
         way = moving.way_off(state, job, held.mask, free)
         if why or way is None:
-            yield f"{its} when {who} has left, which {why}"
+            them = "it" if len(held) == 1 else "them"
+            yield f"{its} when {who} has left {them}: that job {why}"
             continue
         moved = max(0, way.size - job.size + len(way.leave))
         free -= moved

@@ -43,6 +43,17 @@ def test_rank_0_reads_a_pipe_as_it_is_written_and_the_others_nothing(tmp_path: P
     assert [line for line in log.read_text().split() if line != "over"] == ["first", "second"]
 
 
+def test_what_is_left_in_a_named_pipe_is_read_though_its_writer_has_gone(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(reader, True)
+    (tmp_path / "pipe").write_text("left\n")
+    process = start(tmp_path / "out", "--", "cat", stdin=reader)
+    os.close(reader)
+    assert end(process) == ""
+    assert (tmp_path / "out" / "cat.log").read_text() == "left\n"
+
+
 @pytest.mark.long
 def test_a_file_is_read_from_its_beginning_also_by_both_runs_of_a_comparison(tmp_path: Path) -> None:
     (tmp_path / "given").write_text("all of it\n")

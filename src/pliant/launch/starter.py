@@ -97,13 +97,21 @@ def _become(
     errors = os.open(streams.errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644) if streams.errors else out
     if cwd:
         os.chdir(cwd)
-    os.dup2(os.open(streams.stdin or os.devnull, os.O_RDONLY), 0)
+    os.dup2(_opened(streams.stdin or os.devnull), 0)
     os.dup2(out, 1)
     os.dup2(errors, 2)
     if pmi is not None:
         os.set_inheritable(pmi.fileno(), True)
         env = {**env, "PMI_FD": str(pmi.fileno())}
     os.execvpe(argv[0], list(argv), env)  # noqa: S606
+
+
+def _opened(path: str) -> int:
+    """What a rank reads. Of a named pipe it reads what writers have left that have gone: to open that in the usual way
+    would wait for others."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(descriptor, True)
+    return descriptor
 
 
 def _problem(error: Exception, program: str, places: tuple[str, ...]) -> str:

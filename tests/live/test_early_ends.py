@@ -59,6 +59,7 @@ def test_a_block_is_left_by_all_ranks_alike(start: Start) -> None:
         nodes=4,
     )
     assert "rank 1 has left its loop in step 30 of 1000, and rank 0 has not within 3 s" in said["sys"]
+    assert "as to save a file, it does so after the loop" in said["sys"]
     assert said["all"] == "COMPLETED"
     assert "ended with exit code 0 before " in said["bare"]  # the end of its block, or MPI_Finalize
 

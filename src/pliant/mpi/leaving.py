@@ -18,6 +18,7 @@ TAG = 32765
 STEPS = 10
 """So many times the mean step a rank is waited for if that is longer than the limit: it may still be in the step."""
 REMEDY = "all ranks leave the loop in the same step: let them decide that by what job.comm.allreduce gives all of them"
+ALONE = "if one rank only took that long in this step, as to save a file, it does so after the loop"
 
 
 class Leaving:
@@ -38,7 +39,9 @@ class Leaving:
 
         def look() -> None:
             if self._step < self._total and time.perf_counter() > self._since + limit_s:
-                raise self._error(f"has not within {limit_s:.3g} s (PLIANT_DEADLINE)")
+                raise PliantError(
+                    f"{self._error(f'has not within {limit_s:.3g} s (PLIANT_DEADLINE)')}; {ALONE}"
+                )
 
         with wait.looking(look):
             wait.requests(self._requests, "all ranks to leave their loop", limited=False)

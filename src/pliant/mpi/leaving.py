@@ -6,6 +6,7 @@ is next to one of the others.
 
 from __future__ import annotations
 
+import sys
 import time
 
 import numpy as np
@@ -15,6 +16,8 @@ from pliant.model.errors import PliantError
 from pliant.mpi.wait import Wait
 
 TAG = 32765
+PATIENCE = 4
+"""So many times PLIANT_DEADLINE a rank is waited for: it may save a file in its last step."""
 STEPS = 10
 """So many times the mean step a rank is waited for if that is longer than the limit: it may still be in the step."""
 REMEDY = "all ranks leave the loop in the same step: let them decide that by what job.comm.allreduce gives all of them"
@@ -27,6 +30,7 @@ class Leaving:
     def __init__(self, own: MPI.Intracomm, step: int, total: int, step_s: float) -> None:
         self._own, self._step, self._total, self._step_s = own, step, total, step_s
         self._since = time.perf_counter()
+        self._told = False
         self._mine, self._before = np.array([step], "i8"), np.empty(1, "i8")
         self._requests = [
             own.Isend(self._mine, (own.rank + 1) % own.size, TAG),
@@ -35,12 +39,17 @@ class Leaving:
 
     def check(self, wait: Wait) -> None:
         """PliantError if the rank before has left in another step, or not at all when this rank has left early."""
-        limit_s = max(wait.limit_s, STEPS * self._step_s)
+        limit_s = max(PATIENCE * wait.limit_s, STEPS * self._step_s)
 
         def look() -> None:
-            if self._step < self._total and time.perf_counter() > self._since + limit_s:
-                raise PliantError(
-                    f"{self._error(f'has not within {limit_s:.3g} s (PLIANT_DEADLINE)')}; {ALONE}"
+            waited_s = time.perf_counter() - self._since if self._step < self._total else 0.0
+            if waited_s > limit_s:
+                why = f"has not within {limit_s:.3g} s ({PATIENCE} times PLIANT_DEADLINE, or {STEPS} steps)"
+                raise PliantError(f"{self._error(why)}; {ALONE}")
+            if waited_s > wait.limit_s and not self._told:
+                self._told = True
+                sys.stderr.write(
+                    f"pliant: {self._error(f'has not yet; waiting for up to {limit_s:.3g} s')}\n"
                 )
 
         with wait.looking(look):

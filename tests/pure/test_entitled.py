@@ -293,6 +293,7 @@ def test_promises_are_those_of_easy_and_are_kept() -> None:
 # ---- what a policy of its own makes of it --------------------------------------------------------------------
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(elastic_jobs, settings_, st.booleans(), st.sampled_from([150.0, 400.0]), st.integers(0, 99))
 def test_a_restart_loses_nothing_where_nodes_are_lost(

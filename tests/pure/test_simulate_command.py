@@ -384,6 +384,7 @@ def test_the_ratio_of_bursts_is_that_of_neighbours_whatever_the_machine_does_mea
     }
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_small")
 def test_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / bench.TRACE).write_text(TRACE)

@@ -127,6 +127,17 @@ def test_a_policy_that_asks_for_what_cannot_be_is_told_so(
         simulate([rigid("a", 1, 10.0)], 4, Wrong(), Conditions(Settings(pool=pool, cost=INSTANT)))
 
 
+def test_a_policy_that_asks_for_no_nodes_is_stuck_and_no_node_has_failed() -> None:
+    class Idle:
+        name = "idle"
+
+        def decide(self, _view: ClusterView) -> list[Decision]:
+            return []
+
+    with pytest.raises(PolicyError, match=r"policy 'idle' is stuck at 0.000 s: 1 job waits"):
+        run([rigid("a", 2, 10.0)], Pool(0, 4), Idle())
+
+
 def test_the_policy_around_others_needs_limits() -> None:
     with pytest.raises(PolicyError, match="say between which limits"):
         simulate([rigid("a", 1, 10.0)], 4, Elastic(make("easy")), Conditions(Settings(cost=INSTANT)))

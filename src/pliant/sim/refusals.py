@@ -88,7 +88,7 @@ def check_dependencies(jobs: Sequence[SimJob]) -> None:
 
 def stuck(state: State, policy: str, nodes: int, breakdowns: Breakdowns) -> PolicyError | BatchError:
     """Jobs wait and nothing will ever happen again: too many nodes stay away, or ``policy`` does nothing."""
-    most = max(state.total, breakdowns.most_up)
+    most = nodes if state.settings.pool is not None else max(state.total, breakdowns.most_up)
     for job in state.queue:
         if job.bounds.min > most:
             return BatchError(

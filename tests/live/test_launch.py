@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -89,7 +90,8 @@ class Launched:
             process.kill()
             process.communicate()
         for pid in self.alive():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has ended by itself since
+                os.kill(pid, signal.SIGKILL)
 
 
 def _stat(pid: int) -> list[str]:

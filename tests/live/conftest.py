@@ -13,7 +13,7 @@ from harness import PROGRAMS, BatchRun
 
 from pliant.files.policy import PolicySpec
 from pliant.job import recording as job_recording
-from pliant.live.cluster import recording as cluster_recording
+from pliant.live import recording as cluster_recording
 from pliant.live.node import recording
 from pliant.live.tree import recording as tree_recording
 from pliant.policy.registry import POLICIES

@@ -19,7 +19,7 @@ from harness import PATIENCE_S, PROGRAMS, BatchRun, heat, until
 
 from pliant.core import records as r
 from pliant.launch import processes, shm
-from pliant.live.cluster import recording as cluster_recording
+from pliant.live import recording as cluster_recording
 from pliant.live.node import recording
 from pliant.live.node.dialects import DIALECTS
 from pliant.live.node.register import HELPER, token_name

@@ -8,37 +8,44 @@ from pathlib import Path
 
 import pytest
 
+from pliant.drivers import Event, Tell
+from pliant.drivers.slurm import PAUSE_S, Allocated, Over
 from pliant.live.cluster import orders as o
+from pliant.live.fleet.fleet import Site
 from pliant.model.jobs import JobState
 from pliant.protocol import codec
 from pliant.protocol import messages as m
-from pliant.providers import Event, Tell
-from pliant.providers.slurm import PAUSE_S, Allocated, Over
 
-LOST = o.Lost("n1", final=True)
+LOST = o.Ended("n1", "its agent is gone")
 
 
 class TwoNodes:
-    """A provider of which the test tells what happens."""
+    """A driver of which the test tells what happens."""
 
     def __init__(self) -> None:
         self.env: dict[str, str] = {}
+        self.site = Site()
 
-    async def start(self, tell: Tell) -> None:
+    async def open(self, tell: Tell) -> None:
         self.tell = tell
-        tell(o.Granted(("n0", "n1"), (1, 1)))
 
-    def request(self, count: int) -> None: ...
+    def start(self, nodes: Iterable[str]) -> None:
+        for node in nodes:
+            self.tell(hello(node))
 
-    def give_back(self, nodes: Iterable[str]) -> None: ...
+    def send(self, node: str, envelope: m.To) -> None: ...
 
-    def send(self, nodes: Iterable[str], message: m.ControllerMessage, order: int = 0) -> None: ...
+    def clear(self, node: str) -> None: ...
 
-    async def stop(self) -> None: ...
+    async def close(self) -> None: ...
 
 
-def said(message: m.AgentMessage) -> o.Said:
-    return o.Said("n0", codec.raw(message))
+def hello(node: str) -> o.Heard:
+    return o.Heard(node, codec.raw(m.Heartbeat()))
+
+
+def said(message: m.AgentMessage) -> o.Heard:
+    return o.Heard("n0", codec.raw(message), 1)
 
 
 class Slurm:
@@ -64,6 +71,13 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slurm:
     return Slurm(tmp_path, monkeypatch)
 
 
+async def begin(allocated: Allocated, tell: Tell) -> None:
+    """Both nodes come, and Slurm answers how long they are there; that is asked once."""
+    await allocated.open(tell)
+    allocated.start(["n0", "n1"])
+    await allocated.asked()
+
+
 async def told_of(answers: Iterable[tuple[str, tuple[Event, ...]]], slurm: Slurm, count: int) -> list[Event]:
     """What is told, ``count`` events in all, where Slurm answers so before these happen."""
     nodes, told, enough = TwoNodes(), list[Event](), asyncio.Event()
@@ -77,16 +91,17 @@ async def told_of(answers: Iterable[tuple[str, tuple[Event, ...]]], slurm: Slurm
     for number, (answer, events) in enumerate(answers):
         slurm.says(answer)
         if not number:
-            await allocated.start(tell)
+            await begin(allocated, tell)
         for event in events:
             nodes.tell(event)
     async with asyncio.timeout(10):
         await enough.wait()
-    await allocated.stop()
+    await allocated.close()
     return told
 
 
-GRANTED: list[Event] = [o.Granted(("n0", "n1"), (1, 1)), o.Granted((), (), 120.0)]
+CAME: list[Event] = [hello("n0"), hello("n1")]
+GRANTED: list[Event] = [*CAME, o.Granted((), (), 120.0)]
 
 
 @pytest.mark.parametrize("end", [m.Exited(1, 0, 0, -15), m.Exited(1, 0, 0, 0, early=True)])
@@ -95,14 +110,14 @@ def test_a_failure_is_told_behind_the_end_of_the_allocation_and_so_is_what_follo
 ) -> None:
     failed, beat = said(end), said(m.Heartbeat())
     over = ("COMPLETING|TimeLimit|INVALID", (failed, beat, LOST))
-    told = asyncio.run(told_of([("RUNNING|None|2:00", ()), over], slurm, 6))
+    told = asyncio.run(told_of([("RUNNING|None|2:00", ()), over], slurm, 7))
     ended = o.EndAll("Slurm job 7 has come to its time limit", JobState.TIMEOUT)
     assert told == [*GRANTED, ended, failed, beat, LOST]
 
 
 def test_a_failure_in_an_allocation_that_goes_on_is_a_failure(slurm: Slurm) -> None:
     failed, ended = said(m.Exited(1, 0, 0, 1)), said(m.Exited(2, 0, 0, 0))
-    told = asyncio.run(told_of([("RUNNING|None|2:00", (ended, failed, LOST))], slurm, 5))
+    told = asyncio.run(told_of([("RUNNING|None|2:00", (ended, failed, LOST))], slurm, 6))
     assert told == [*GRANTED, ended, failed, LOST]
     assert len(slurm.asked.read_text().splitlines()) == 2, "at the start, and once for both"
 
@@ -119,21 +134,21 @@ def test_slurm_is_asked_once_a_second_however_many_ranks_fail(slurm: Slurm) -> N
             news.set()
 
         allocated = Allocated(nodes, "7", {})
-        await allocated.start(tell)
+        await begin(allocated, tell)
         began = asyncio.get_running_loop().time()
         async with asyncio.timeout(10):
-            for number, event in enumerate(failed, 2):
+            for number, event in enumerate(failed, 3):
                 nodes.tell(event)
-                if number in (2, 4):  # the answer has come: the next one is a question of its own
+                if number in (3, 5):  # the answer has come: the next one is a question of its own
                     while len(heard) < number:
                         news.clear()
                         await news.wait()
-            while len(heard) < 6:
+            while len(heard) < 7:
                 news.clear()
                 await news.wait()
-        assert heard == [GRANTED[0], *failed]
+        assert heard == [*CAME, *failed]
         assert asyncio.get_running_loop().time() - began >= 2 * PAUSE_S
-        await allocated.stop()
+        await allocated.close()
 
     asyncio.run(told())
     assert len(slurm.asked.read_text().splitlines()) == 4, "at the start, and three times"
@@ -141,8 +156,8 @@ def test_slurm_is_asked_once_a_second_however_many_ranks_fail(slurm: Slurm) -> N
 
 def test_more_time_that_slurm_gives_is_told_before_the_end(slurm: Slurm) -> None:
     answers = [("RUNNING|None|0:31", ()), ("RUNNING|None|5:00", ())]
-    told = asyncio.run(told_of(answers, slurm, 3))
-    assert told == [GRANTED[0], o.Granted((), (), 31.0), o.Granted((), (), 300.0)]
+    told = asyncio.run(told_of(answers, slurm, 4))
+    assert told == [*CAME, o.Granted((), (), 31.0), o.Granted((), (), 300.0)]
 
 
 def test_a_question_that_is_ended_with_the_allocation_is_asked_again(slurm: Slurm, tmp_path: Path) -> None:
@@ -158,5 +173,5 @@ def test_a_question_that_is_ended_with_the_allocation_is_asked_again(slurm: Slur
 
 
 def test_where_slurm_says_nothing_all_is_told_as_it_happens(slurm: Slurm) -> None:
-    told = asyncio.run(told_of([("squeue: error: no controller", (LOST,))], slurm, 2))
-    assert told == [GRANTED[0], LOST]
+    told = asyncio.run(told_of([("squeue: error: no controller", (LOST,))], slurm, 3))
+    assert told == [*CAME, LOST]

@@ -166,7 +166,7 @@ def test_a_daemon_that_left_everything_behind_does_not_outlive_a_killed_agent(st
 
     until(lambda: bool(daemons()), "the daemon")
     os.kill(run.agents()["n0"], signal.SIGKILL)
-    run.wait_for(r.NodesBack)
+    run.wait_for(r.NodesLost)  # which is told when all there has been ended
     assert not daemons()
     assert run.finish(code=1)["leaver"]["state"] == "NODE_FAIL"
 

@@ -245,7 +245,7 @@ def test_mpi_over_nodes(launched: Launched) -> None:
         (["--hosts", ",", "--", "true"], 2, "',' is no hostlist"),
         (["--hosts", "a,b,a", "--", "true"], 2, "--hosts: a twice; a node is there once"),
         (["--hosts", "-oProxyCommand=x", "--", "true"], 2, "no node is called '-oProxyCommand=x'"),
-        (["-N", "0", "--", "true"], 2, "--nodes 0: a machine has room for 1 to 512 virtual nodes"),
+        (["-N", "0", "--", "true"], 2, "--nodes 0: a machine has room for 1 to 4096 virtual nodes"),
         (["-n", "0", "--", "true"], 2, "--processes 0: it is 1 or more"),
         (["--patience", "nan", "--", "true"], 2, "--patience: 'nan' is no time above 0"),
         (["--degre", "2", "--", "true"], 2, "No such option: --degre"),

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from harness import BatchRun, job, until
 
 from pliant.core import records as r
-from pliant.providers.local import RESTARTS
+from pliant.live.fleet.fleet import Site
 
 Start = Callable[..., BatchRun]
 
@@ -34,7 +34,7 @@ def test_an_agent_that_is_told_to_end_is_a_lost_node_and_no_failed_rank(start: S
 def test_a_job_that_waits_for_more_nodes_than_are_left_says_which_are_gone(start: Start) -> None:
     run = start("nodes = 2", job("long", "sleep 60", "1"), job("wide", "true", "2", submit=0.1))
     run.wait_for(r.JobSubmitted, lambda x: x.job == 2)
-    for times in range(RESTARTS + 1):
+    for times in range(Site().restarts + 1):
         until(lambda times=times: back(run) == times, "another agent")  # type: ignore[misc]
         os.kill(run.agents()["n1"], signal.SIGKILL)
     ended = run.wait_for(r.JobEnded, lambda x: x.job == 2)

@@ -12,27 +12,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from fleets import Nodes
 from harness import PATIENCE_S, PLIANT, PROGRAMS, BatchRun, is_right, until, until_told
 
 from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.daemon.controller import Controller, Outliving
+from pliant.drivers.fork import ForkedNodes
 from pliant.launch import processes
 from pliant.live.cluster import orders as o
 from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.fcfs import Fcfs
 from pliant.policy.view import Reason
-from pliant.providers import Event
-from pliant.providers.kept import KeptNodes, TakenUp
-from pliant.providers.local import LocalNodes
 
 Start = Callable[..., BatchRun]
-FULL = "3 virtual nodes are the most on one machine"
-DOWN = "the agents of n3 did not come up within 20 s"
-
-
+FULL = "3 nodes are the most here"
 GONE = "its agent is gone"
 
 
@@ -87,35 +84,6 @@ def test_nodes_are_added_for_a_job_that_waits_and_given_back_when_they_are_free(
     assert told.index(r.JobEnded) < len(told) - told[::-1].index(r.NodesReturned)
 
 
-class Told:
-    """What a provider tells, to be waited for."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self._news = asyncio.Event()
-
-    def __call__(self, event: Event) -> None:
-        if not isinstance(event, o.Said):
-            self.events.append(event)
-            self._news.set()
-
-    async def wait_for(self, kind: type[Event], name: str = "") -> Event:
-        """The first that is told of this kind, and of this node."""
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                for event in self.events:
-                    if isinstance(event, kind) and (not name or name in named(event)):
-                        return event
-                self._news.clear()
-                await self._news.wait()
-
-
-def named(event: Event) -> tuple[str, ...]:
-    if isinstance(event, o.Granted | o.Returned):
-        return event.names
-    return () if isinstance(event, o.Refused | o.EndAll) else (event.node,)
-
-
 def agent_of(run: str, node: str) -> int:
     """The pid of an agent that is a child of this process."""
     for pid in processes.children():
@@ -129,7 +97,7 @@ def test_what_cannot_be_had_is_refused_and_a_node_with_a_process_that_cannot_be_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The process is real: it is stopped by its tracer on its way out, and deaf to a second SIGKILL."""
-    monkeypatch.setattr("pliant.providers.local.BURIALS", 20)
+    monkeypatch.setattr("pliant.drivers.fork.BURIALS", 20)
     run = f"t{os.getpid():x}"
     cookie = (f"PLIANT_RUN={run}", "PLIANT_JOB=1", "PLIANT_GROUP=0", "PLIANT_NODE=n1")
     tracer = subprocess.Popen(
@@ -144,26 +112,33 @@ def test_what_cannot_be_had_is_refused_and_a_node_with_a_process_that_cannot_be_
         pytest.skip("no process may be traced here")
 
     async def all_of_it(place: Path) -> None:
-        told = Told()
-        provider = LocalNodes(2, 1, run, place)
+        driver = ForkedNodes(1, run, place)
+        nodes = Nodes(driver, msgspec.structs.replace(driver.site, most=3))
         try:
-            await provider.start(told)
-            monkeypatch.setattr("pliant.providers.local.LIVE_NODES", 3)
-            provider.request(2)
-            assert await told.wait_for(o.Refused) == o.Refused(1, FULL)
-            assert await told.wait_for(o.Granted, "n2") == o.Granted(("n2",), (1,))
-            provider.give_back(["n0"])
-            assert await told.wait_for(o.Returned, "n0") == o.Returned(("n0",))
+            await nodes.begin(2)
+            nodes.fleet.request(2)
+            nodes.go_on()
+            assert await nodes.wait_for(o.Refused) == o.Refused(1, FULL)
+            assert await nodes.wait_for(o.Granted, "n2") == o.Granted(("n2",), (1,))
+            nodes.fleet.give_back(["n0"])
+            nodes.go_on()
+            assert await nodes.wait_for(o.Returned, "n0") == o.Returned(("n0",))
             with monkeypatch.context() as broken:
                 broken.setattr("sys.executable", "/bin/false")
-                provider.request(1)
-                told.events.clear()
-                assert await told.wait_for(o.Refused) == o.Refused(1, DOWN)
+                nodes.events.clear()
+                nodes.fleet.request(1)
+                nodes.go_on()
+                assert await nodes.wait_for(o.Refused) == o.Refused(1, f"n0: {GONE}")
             os.kill(agent_of(run, "n1"), signal.SIGKILL)
-            assert await told.wait_for(o.Lost, "n1") == o.Lost("n1", final=True, why=GONE)
+            assert await nodes.wait_for(o.Lost, "n1") == o.Lost("n1", final=True, why=GONE)
+            assert nodes.notices == [f"n1 is not used again: process {pid} there cannot be ended"]
+            nodes.fleet.request(3)
+            nodes.go_on()
+            for name in ("n0", "n3"):
+                await nodes.wait_for(o.Granted, name)
         finally:
-            await provider.stop()
-        assert not any(isinstance(event, o.Back) for event in told.events)
+            await nodes.stop()
+        assert not any(isinstance(event, o.Back) for event in nodes.events)
         assert processes.find(run) == {pid: processes.cookie_of(pid)}
 
     try:
@@ -176,37 +151,36 @@ def test_what_cannot_be_had_is_refused_and_a_node_with_a_process_that_cannot_be_
     until(lambda: not processes.find(run), "the end of what was traced")
 
 
-def test_nodes_that_outlive_their_controller_are_given_back_and_come_again_but_none_are_added() -> None:
+def test_nodes_that_outlive_their_controller_are_added_given_back_and_come_again() -> None:
     run = f"k{os.getpid():x}"
 
     async def all_of_it(place: Path) -> None:
-        told = Told()
-        provider = KeptNodes(2, 1, run, place, grace=PATIENCE_S)
+        nodes = Nodes(ForkedNodes(1, run, place, grace=PATIENCE_S))
         try:
-            await provider.start(told)
-            assert told.events == [o.Granted(("n0", "n1"), (1, 1))]
-            provider.request(2)
-            refused = await told.wait_for(o.Refused)
-            assert isinstance(refused, o.Refused)
-            assert refused.count == 2
-            provider.give_back(["n0", "n0", "n7"])
-            assert await told.wait_for(o.Returned, "n0") == o.Returned(("n0",))
+            await nodes.begin(2)
+            assert nodes.events == [o.Granted(("n0", "n1"), (1, 1))]
+            nodes.fleet.request(1)
+            nodes.go_on()
+            assert await nodes.wait_for(o.Granted, "n2") == o.Granted(("n2",), (1,))
+            nodes.fleet.give_back(["n0", "n0", "n7"])
+            nodes.go_on()
+            assert await nodes.wait_for(o.Returned, "n0") == o.Returned(("n0",))
             with pytest.raises(AssertionError, match="n0 has no agent"):
                 agent_of(run, "n0")
+            nodes.events.clear()
             os.kill(agent_of(run, "n1"), signal.SIGKILL)
-            await told.wait_for(o.Back, "n1")
-            assert told.events[3:] == [o.Unlinked("n1"), o.Lost("n1", why=GONE), o.Back("n1")]
+            await nodes.wait_for(o.Back, "n1")
+            assert nodes.events == [o.Unlinked("n1"), o.Lost("n1", why=GONE), o.Back("n1")]
         finally:
-            await provider.stop()
+            await nodes.stop()
         # A node that was lost before its controller was is begun anew by the next one.
-        told = Told()
-        provider = KeptNodes(TakenUp(("n1",), lost=("n1",)), 1, run, place, grace=PATIENCE_S)
+        nodes = Nodes(ForkedNodes(1, run, place, grace=PATIENCE_S))
         try:
-            await provider.start(told)
-            await told.wait_for(o.Back, "n1")
-            assert [type(event) for event in told.events] == [o.Lost, o.Back]
+            await nodes.take_up([], ["n1"])
+            await nodes.wait_for(o.Back, "n1")
+            assert [type(event) for event in nodes.events] == [o.Lost, o.Back]
         finally:
-            await provider.stop()
+            await nodes.stop()
 
     with tempfile.TemporaryDirectory(prefix="plt") as place:
         asyncio.run(all_of_it(Path(place)))
@@ -215,7 +189,7 @@ def test_nodes_that_outlive_their_controller_are_given_back_and_come_again_but_n
         agent_of(run, "n1")
 
 
-def test_a_controller_that_begins_again_without_a_grace_ends_what_ran_and_does_without_nodes_that_are_gone(
+def test_a_controller_that_begins_again_without_a_grace_ends_what_ran_and_starts_its_nodes_anew(
     tmp_path: Path,
 ) -> None:
     run = f"g{os.getpid():x}"
@@ -229,10 +203,9 @@ def test_a_controller_that_begins_again_without_a_grace_ends_what_ran_and_does_w
     made: list[r.Record] = []
 
     async def all_of_it(place: Path) -> None:
-        provider = LocalNodes(1, 1, run, place)
-        controller = Controller(
-            Fcfs(), Settings(), provider, output=tmp_path, outliving=Outliving(records=records)
-        )
+        driver = ForkedNodes(1, run, place)
+        outliving = Outliving(records=records)
+        controller = Controller(Fcfs(), Settings(), driver, output=tmp_path, outliving=outliving)
         controller.sinks.append(made.append)
         try:
             async with asyncio.timeout(PATIENCE_S):
@@ -244,5 +217,5 @@ def test_a_controller_that_begins_again_without_a_grace_ends_what_ran_and_does_w
     with tempfile.TemporaryDirectory(prefix="plt") as place:
         asyncio.run(all_of_it(Path(place)))
     ends = {each.job: each.state for each in made if isinstance(each, r.JobEnded)}
-    assert ends == {1: JobState.FAILED, 2: JobState.CANCELLED}
+    assert ends == {1: JobState.NODE_FAIL, 2: JobState.COMPLETED}
     assert not processes.find(run)

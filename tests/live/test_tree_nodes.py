@@ -12,20 +12,19 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
+from fleets import Nodes
 from harness import PROGRAMS, parent, until
-from test_provider import Told
 
+from pliant.drivers.tree import Hosts, TreeNodes
 from pliant.launch import processes
 from pliant.launch.tree import shell
 from pliant.launch.tree.posting import Starting
 from pliant.live.cluster import orders as o
 from pliant.model.errors import PliantError
 from pliant.model.world import World
-from pliant.protocol import codec
 from pliant.protocol import messages as m
-from pliant.providers import tree as tree_nodes
-from pliant.providers.tree import Hosts, TreeNodes
 from pliant.recorder import RECORD
 
 MARK = "PLIANT_TEST_TREE"
@@ -76,66 +75,40 @@ def agent_of(node: str, mark: str) -> int:
     raise AssertionError(f"{node} has no agent")
 
 
-class Heard(Told):
-    """What is told, and which nodes have proved that nothing of a job is there."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.proved: list[tuple[str, int]] = []
-        self._messages = codec.from_agent()
-        self._proof = asyncio.Event()
-
-    def __call__(self, event: object) -> None:
-        if isinstance(event, o.Said):
-            if isinstance(proof := self._messages.decode(event.message), m.Proof):
-                self.proved.append((event.node, proof.job))
-                self._proof.set()
-        else:
-            super().__call__(event)  # type: ignore[arg-type]
-
-    async def answers(self, provider: TreeNodes, node: str, job: int) -> None:
-        provider.send([node], m.Prove(job))
-        async with asyncio.timeout(40):
-            while (node, job) not in self.proved:
-                self._proof.clear()
-                await self._proof.wait()
-
-
 def test_nodes_come_and_go_and_are_lost_and_the_others_stay(mark: str) -> None:
     """In a chain, so that what leaves or dies has others below it."""
 
     async def all_of_it() -> None:
-        told = Heard()
         hosts = Hosts(names=("n0", "n1", "n2", "n3", "n4"), starting=Starting(), degree="1")
-        provider = TreeNodes(hosts, 3, 2, mark[:8])
+        nodes = Nodes(TreeNodes(hosts, 2, mark[:8]))
         try:
-            await provider.start(told)
-            assert told.events == [o.Granted(("n0", "n1", "n2"), (2, 2, 2))]
-            provider.give_back(["n1"])
-            assert await told.wait_for(o.Returned) == o.Returned(("n1",))
-            await told.answers(provider, "n2", 1)
-            told.events.clear()
-            provider.request(4)
-            assert await told.wait_for(o.Refused) == o.Refused(1, "of 5 hosts 3 are there to be added")
+            await nodes.begin(3)
+            assert nodes.events == [o.Granted(("n0", "n1", "n2"), (2, 2, 2))]
+            nodes.fleet.give_back(["n1"])
+            nodes.go_on()
+            assert await nodes.wait_for(o.Returned) == o.Returned(("n1",))
+            await nodes.answers("n2", 1)
+            nodes.events.clear()
+            nodes.fleet.request(4)
+            nodes.go_on()
+            assert await nodes.wait_for(o.Refused) == o.Refused(1, "of 5 hosts 3 are there to be added")
             for name in ("n1", "n3", "n4"):
-                assert await told.wait_for(o.Granted, name)
-            await told.answers(provider, "n1", 2)
+                assert await nodes.wait_for(o.Granted, name)
+            await nodes.answers("n1", 2)
             os.kill(parent(agent_of("n0", mark)), signal.SIGKILL)
             os.kill(agent_of("n3", mark), signal.SIGKILL)
             for name in ("n0", "n3"):
-                gone = await told.wait_for(o.Lost, name)
-                assert isinstance(gone, o.Lost)
+                gone = await nodes.wait_for(o.Lost, name)
                 assert (gone.node, gone.final, bool(gone.why)) == (name, True, True)
-            await told.answers(provider, "n2", 3)
-            provider.send(["n0", "n2"], m.Prove(4))
-            await told.answers(provider, "n4", 4)
-            provider.request(1)
-            assert told.events[-1] == o.Refused(1, "of 5 hosts 0 are there to be added"), (
-                "not those that are lost"
-            )
+            await nodes.answers("n2", 3)
+            nodes.fleet.send(["n0", "n2"], m.Prove(4))
+            await nodes.answers("n4", 4)
+            nodes.fleet.request(1)
+            nodes.go_on()
+            assert nodes.events[-1] == o.Refused(1, "of 5 hosts 0 are there to be added"), "none that is lost"
         finally:
-            await provider.stop()
-        lost = [event for event in told.events if isinstance(event, o.Lost)]
+            await nodes.stop()
+        lost = [event for event in nodes.events if isinstance(event, o.Lost)]
         assert len(lost) == 2
 
     asyncio.run(all_of_it())
@@ -143,25 +116,17 @@ def test_nodes_come_and_go_and_are_lost_and_the_others_stay(mark: str) -> None:
 
 def test_what_is_too_long_for_an_agent_is_refused_and_comes_to_nobody(mark: str) -> None:
     async def all_of_it() -> None:
-        told = Heard()
-        said: list[o.Said] = []
-        provider = TreeNodes(Hosts(names=("n0",), starting=Starting()), 1, 1, mark[:8])
-
-        def tell(event: object) -> None:
-            if isinstance(event, o.Said):
-                said.append(event)
-            told(event)
-
+        nodes = Nodes(TreeNodes(Hosts(names=("n0",), starting=Starting()), 1, mark[:8]))
         try:
-            await provider.start(tell)
+            await nodes.begin(1)
             long = m.StartGroup(
                 7, 0, World(0, (1,)), ("x" * 3_000_000,), {}, "/", "/dev/null", "token", "none"
             )
-            provider.send(["n0"], long)
-            await told.answers(provider, "n0", 1)
+            nodes.fleet.send(["n0"], long)
+            await nodes.answers("n0", 1)
         finally:
-            await provider.stop()
-        failed = codec.from_agent().decode(said[0].message)
+            await nodes.stop()
+        failed = nodes.said[0][1]
         assert isinstance(failed, m.StartFailed)
         assert (failed.job, "bytes as a message to n0" in failed.error) == (7, True)
 
@@ -175,22 +140,21 @@ def test_nodes_that_do_not_come_are_named_with_the_reasons(
     monkeypatch.delenv(RECORD)  # one of another version is not played again by this one
 
     async def all_of_it() -> None:
-        told = Told()
         starting = Starting(python=str(PROGRAMS / "odd_starts.sh"))
         hosts = Hosts(names=("n0", "n1", "n2", "n3"), starting=starting, patience_s=3.0)
-        provider = TreeNodes(hosts, 4, 1, mark[:8])
+        nodes = Nodes(TreeNodes(hosts, 1, mark[:8]))
         try:
             with pytest.raises(PliantError, match="of 4 nodes cannot be had: ") as refused:
-                await provider.start(told)
+                await nodes.begin(4)
         finally:
-            await provider.stop()
+            await nodes.stop()
         for why in (
             "n1: the agent ended with code 3: no disk",
             "n2: it has not called within 3 s",
             "n3: it speaks version 99 of the protocol, and this is 1",
         ):
             assert why in str(refused.value)
-        assert not told.events
+        assert not nodes.events
 
     asyncio.run(all_of_it())
 
@@ -200,17 +164,17 @@ def test_a_stop_of_the_controller_is_no_delay_of_a_node_that_leaves(
 ) -> None:
     """A loop that is kept is as good as a process that is stopped."""
     monkeypatch.setattr(shell, "BEAT_S", 0.1)
-    monkeypatch.setattr(tree_nodes, "RETURN_S", 1.0)
 
     async def all_of_it() -> None:
-        told = Heard()
-        provider = TreeNodes(Hosts(names=("n0", "n1"), starting=Starting()), 2, 1, mark[:8])
+        driver = TreeNodes(Hosts(names=("n0", "n1"), starting=Starting()), 1, mark[:8])
+        nodes = Nodes(driver, msgspec.structs.replace(driver.site, stop_s=1.0))
         try:
-            await provider.start(told)
-            provider.give_back(["n1"])
+            await nodes.begin(2)
+            nodes.fleet.give_back(["n1"])
+            nodes.go_on()
             time.sleep(1.5)  # noqa: ASYNC251 - a stop
-            assert await told.wait_for(o.Returned | o.Lost) == o.Returned(("n1",))  # type: ignore[arg-type]
+            assert await nodes.wait_for(o.Returned | o.Lost) == o.Returned(("n1",))  # type: ignore[arg-type]
         finally:
-            await provider.stop()
+            await nodes.stop()
 
     asyncio.run(all_of_it())

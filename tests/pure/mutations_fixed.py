@@ -77,8 +77,8 @@ FIXED: tuple[Mutation, ...] = (
             self.disk.write(line)
         self._heed_disk()
         world.recorded(records)
-        self._note_losses(outputs)
-        world.checks.handled.look(inputs, records, outputs)
+        self._note_losses(self.cluster.wanted)
+        world.checks.handled.look(self.cluster.told, records, self.cluster.wanted)
         for output in outputs:
             self._carry_out(output)
 """,
@@ -88,19 +88,19 @@ FIXED: tuple[Mutation, ...] = (
             self.disk.write(line)
         self._heed_disk()
         world.recorded(records)
-        world.checks.handled.look(inputs, records, outputs)
+        world.checks.handled.look(self.cluster.told, records, self.cluster.wanted)
 """,
     ),
     Mutation(
         "Start is repeated at resume",
         "live/cluster/cluster.py",
-        '''take all nodes for lost until their new agents are there."""
-''',
-        '''take all nodes for lost until their new agents are there."""
+        """        self._hold("resume", why)
+""",
+        """        self._hold("resume", why)
         for command in self.core.unanswered():
             if isinstance(command, c.Start) and not command.resize:
                 self._carry_out(command)
-''',
+""",
     ),
     Mutation(
         "an old root is obeyed",
@@ -200,6 +200,86 @@ FIXED: tuple[Mutation, ...] = (
         "core/core.py",
         "if resize is None or resize.deadline > now or job.ending is not None:",
         'if resize is None or resize.deadline > now or job.ending is not None or resize.stage == "accepted":',
+    ),
+    # ---- of nodes and links --------------------------------------------------------------------------
+    Mutation(
+        "fleet: an acknowledgement before the record",
+        "live/control.py",
+        "fleet.acknowledge(written=self._written and not held)",
+        "fleet.acknowledge(written=True)",
+    ),
+    Mutation(
+        "fleet: a message is taken twice",
+        "live/fleet/channel.py",
+        "    return after <= heard < number",
+        "    return after <= heard",
+    ),
+    Mutation(
+        "fleet: a message is taken before its turn",
+        "live/fleet/channel.py",
+        "    return after <= heard < number",
+        "    return heard < number",
+    ),
+    Mutation(
+        "fleet: a lost order is not told again",
+        "live/fleet/fleet.py",
+        "            for told in node.link.sent.again():",
+        "            for told in ():",
+    ),
+    Mutation(
+        "fleet: what an agent told and was lost is not told again",
+        "live/node/uplink.py",
+        "        for told in self._outbox.again():",
+        "        for told in ():",
+    ),
+    Mutation(
+        "fleet: an agent's first words are not told again",
+        "live/node/uplink.py",
+        "        if not self._greeted:\n            self.greet()\n            return",
+        "        if not self._greeted:\n            return",
+    ),
+    Mutation(
+        "fleet: the orders of a new controller pass for its predecessor's",
+        "live/fleet/node.py",
+        "            self.sent = Sender(hello.obeyed)",
+        "            self.sent = Sender()",
+    ),
+    Mutation(
+        "fleet: orders that wait for a link are forgotten",
+        "live/fleet/node.py",
+        "return [*again, *map(self.sent.tell, unsent)]",
+        "return again",
+    ),
+    Mutation(
+        "fleet: a node is used again though not all there could be ended",
+        "live/fleet/fleet.py",
+        "        final = not clean or node.restarts >= self._site.restarts",
+        "        final = node.restarts >= self._site.restarts",
+    ),
+    Mutation(
+        "fleet: nothing is ended before another agent is started",
+        "live/fleet/fleet.py",
+        "            self.outputs.append(o.Clear(node.name))\n\n    def _cleared",
+        '            self._cleared(node, "")\n\n    def _cleared',
+    ),
+    Mutation(
+        "fleet: a node is lost as soon as its link is",
+        "live/fleet/fleet.py",
+        "            if self._site.grace_s:\n                self.events",
+        "            if False:\n                self.events",
+    ),
+    Mutation(
+        "fleet: a node that was given back stays",
+        "live/fleet/fleet.py",
+        "            self.events.append(o.Returned((node.name,)))\n        else:",
+        "            pass\n        else:",
+    ),
+    _timer("fleet: an agent that does not come", "live/fleet/fleet.py", 'self._later("start", node, self._patience_s + len(nodes) * self._site.each_s)'),
+    Mutation(
+        "no deadline: fleet: an agent that does not come back",
+        "live/fleet/fleet.py",
+        '                self._later("grace", node, self._site.grace_s + self._site.margin_s)\n            else:',
+        "                pass\n            else:",
     ),
     # ---- of expansions by MPI_Comm_spawn -------------------------------------------------------------
     Mutation(

@@ -15,8 +15,8 @@ SKIPPED: dict[str, str] = {
     "live/tree/recording.py": "replays recordings of launch trees; the world makes none",
     "live/played.py": "plays recordings again",
     "live/node/recording.py": "replays recordings of agents; the world makes none",
-    "live/cluster/recording.py": "replays recordings of controllers; the world makes none",
-    "protocol/tables.py": "makes docs/protocol.md",
+    "live/recording.py": "replays recordings of controllers; the world makes none",
+    "live/tables.py": "makes docs/protocol.md",
     "protocol/starting.py": "asked when a job is submitted, before there is a controller",
     # Functions, by file and name.
     "core/resizes.py _wrong": "the words of an error",

@@ -36,6 +36,9 @@ class Driver:
     """Does what the machine asks: writes tokens, starts ranks (with pids from 100 on), keeps timers and processes."""
 
     def __init__(self, *, starts: bool = True, orphan_grace: float = 0.0) -> None:
+        self.acknowledges = not orphan_grace
+        """Without a grace nothing of the channel is to be seen."""
+        self._acknowledged = 0
         self.life = NodeLife(msgspec.structs.replace(HOME, orphan_grace=orphan_grace))
         self.now = 0.0
         self.out: list[n.AnyOutput] = []
@@ -54,8 +57,20 @@ class Driver:
             for output in self.life.handle(queue.pop(0), self.now):
                 asked.append(output)
                 queue += [[each] for each in self._carry_out(output)]
+            if not queue and self.acknowledges and (acks := self._acks(asked)):
+                queue.append(acks)
+        if self.acknowledges:
+            asked = [each for each in map(_bare, asked) if each is not None]
         self.out += asked
         return asked
+
+    def _acks(self, asked: list[n.AnyOutput]) -> list[n.AnyInput]:
+        """What has come of late is recorded at once."""
+        last = max((each.number for each in asked if isinstance(each, n.Tell)), default=0)
+        if last <= self._acknowledged:
+            return []
+        self._acknowledged = last
+        return [n.LinkSaid(codec.encode(m.To(("n0",), codec.raw(m.Ack(last, last)))))]
 
     def _carry_out(self, output: n.AnyOutput) -> list[n.AnyInput]:
         match output:
@@ -96,6 +111,16 @@ class Driver:
         """Answer the scan that was asked for by what is there."""
         [scan] = only(asked, n.Scan)
         return self.put(n.Found(scan.key, tuple(sorted(self.processes - set(scan.known)))))
+
+
+def _bare(output: n.AnyOutput) -> n.AnyOutput | None:
+    match output:
+        case n.Tell(m.Heard()) | n.SetTimer("again") | n.CancelTimer("again"):
+            return None
+        case n.Tell():
+            return n.Tell(output.message)
+        case _:
+            return output
 
 
 def only(outputs: list[n.AnyOutput], kind: type[Output]) -> list[Output]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pliant.live.tree.channel import End, at_controller, at_node
+from pliant.live.fleet.channel import End, at_controller, at_node
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
 from pliant.protocol import launching as t
@@ -39,7 +39,7 @@ class Side:
 
     def hear(self, envelope: m.To | m.From, sizes: list[int]) -> None:
         number = number_of(envelope)
-        if self.end.came(number, envelope.message):
+        if self.end.came(number, envelope.after, envelope.message):
             self.came.append(READS.decode(envelope.message).total)
             self.end.written(sizes[self.came[-1]])
         if number:
@@ -85,7 +85,7 @@ def test_only_what_is_old_is_told_again() -> None:
     second = end.tell(codec.raw(m.Shutdown()))
     assert end.again() == (first,)
     assert end.again() == (first, second)
-    end.came(0, codec.raw(t.Taken(second.id, 0)))
+    end.came(0, 0, codec.raw(t.Taken(second.id, 0)))
     assert (end.again(), end.is_quiet) == ((), True)
 
 
@@ -94,31 +94,31 @@ def test_what_an_agent_has_left_on_its_way_is_not_taken_for_its_successors() -> 
     old, new = at_node("n0", 3), at_node("n0", 9)
     root = at_controller("n0", 9)
     late = [old.tell(codec.raw(t.Read(number))) for number in range(3)]
-    assert not any(root.came(each.number, each.message) for each in late)
+    assert not any(root.came(each.number, each.after, each.message) for each in late)
     mine = new.tell(codec.raw(t.Read(7)))
-    assert not any(root.came(each.number, each.message) for each in late)
-    assert root.came(mine.number, mine.message)
+    assert not any(root.came(each.number, each.after, each.message) for each in late)
+    assert root.came(mine.number, mine.after, mine.message)
     order = root.tell(codec.raw(m.Shutdown()))
-    root.came(0, old.answer().message)
+    root.came(0, 0, old.answer().message)
     assert root.again() == ()
     assert root.again() == (order,), "an old answer takes nothing"
 
 
 def test_an_answer_that_cannot_be_read_is_told() -> None:
     with pytest.raises(ProtocolError, match="not a message"):
-        at_controller("n0", 1).came(0, codec.raw(t.Read(3)))
+        at_controller("n0", 1).came(0, 0, codec.raw(t.Read(3)))
 
 
 def test_a_lost_word_that_there_is_room_again_is_asked_for() -> None:
     """All has come and the answer too; what was said when it had been written is lost."""
     node, head = at_node("n0", 1, WINDOW), at_controller("n0", 1)
     envelope = node.tell(codec.raw(t.Read(0)), WINDOW)
-    assert head.came(envelope.number, envelope.message)
-    node.came(0, head.answer().message)
+    assert head.came(envelope.number, envelope.after, envelope.message)
+    node.came(0, 0, head.answer().message)
     head.written(WINDOW)
     head.answer()  # lost
     assert (node.room, node.is_quiet) == (0, False)
     assert node.again() == (envelope,)
-    assert not head.came(envelope.number, envelope.message), "it is looked at once"
-    node.came(0, head.answer().message)
+    assert not head.came(envelope.number, envelope.after, envelope.message), "it is looked at once"
+    node.came(0, 0, head.answer().message)
     assert (node.room, node.is_quiet, node.again()) == (WINDOW, True, ())

@@ -6,9 +6,11 @@ import pytest
 
 from pliant.core import records as r
 from pliant.core.settings import Settings
+from pliant.live import recording
 from pliant.live.cluster import orders as o
-from pliant.live.cluster import recording
 from pliant.live.cluster.cluster import Cluster, Surroundings
+from pliant.live.control import Control
+from pliant.live.fleet.fleet import Site
 from pliant.model.errors import ProtocolError
 from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.model.kinds import JobKind
@@ -22,30 +24,26 @@ HOME = Surroundings("/out", "/home", {"A": "b"}, bytes(range(16)))
 
 
 class Driven:
-    """A cluster that is told one thing after another, a second apart, and recorded."""
+    """A cluster that is told one thing after another, a second apart."""
 
-    def __init__(self, nodes: int, orphan_grace: float = 0.0) -> None:
-        self.grace = orphan_grace
-        self.cluster = Cluster(make("easy"), Settings(), HOME, orphan_grace)
+    def __init__(self, nodes: int) -> None:
+        self.cluster = Cluster(make("easy"), Settings(), HOME)
         self.records: list[r.Record] = []
-        begin = recording.Head(HOME, Settings(), "easy", "2026-01-01T00:00:00Z", orphan_grace)
-        self.lines = [recording.head(begin)]
         self.now = -1.0
         self.put(o.Granted(tuple(f"n{i}" for i in range(nodes)), (1,) * nodes))
 
     def again(self) -> list[o.Output]:
         """Another controller begins with the records of this one."""
-        resumed = Cluster.resume(make("easy"), HOME, Settings(), self.records, self.grace)
-        self.cluster = resumed
-        began = "2026-01-01T00:00:00Z"
-        begin = recording.Head(HOME, Settings(), "easy", began, self.grace)
-        self.lines.append(recording.head(begin, self.records))
+        self.cluster = Cluster.resume(make("easy"), HOME, Settings(), self.records)
         return self.put(o.Resumed("killed"))
 
-    def put(self, *inputs: o.AnyInput) -> list[o.Output]:
+    def back(self, node: str) -> list[o.Output]:
+        """Its agent is back, and has nothing."""
+        return self.put(o.Greeted(node, m.AgentHello(node, 1, 7)), o.Repeated(node))
+
+    def put(self, *inputs: o.OfCluster) -> list[o.Output]:
         self.now += 1.0
         records, outputs = self.cluster.handle(inputs, self.now)
-        self.lines.append(recording.line(inputs, self.now, records, outputs))
         self.records += records
         return [*outputs, *self.put()] if self.cluster.pending else outputs
 
@@ -219,30 +217,14 @@ def test_a_run_whose_nodes_are_on_their_way_is_not_stuck() -> None:
     assert it.made(r.JobStarted)
 
 
-def again(lines: list[bytes]) -> list[int]:
-    return [each.line for each in recording.replay(lines, lambda head: make(head.policy))]
-
-
-def test_a_recording_played_again_gives_the_same_and_tells_where_it_does_not() -> None:
-    it = three_for_two()
-    it.put(o.Ask(3))
-    it.put(o.Granted(("n2", "n3", "n4"), (1, 1, 1)), o.Tail(1, "é\n"), o.Resize(1, 2, ("n0",)))
-    it.say("n0", m.Exited(1, 0, 0, 0))
-    it.put(o.EndAll("over"))
-    assert again(it.lines) == []
-    assert again([*it.lines, *it.lines, b'{"type":"Ba']) == []  # two runs of one process; then it was killed
-    other = it.lines[4].replace(b'"count":3', b'"count":2', 1)
-    assert again([*it.lines[:4], other, *it.lines[5:]])[0] == 5
-
-
 def wants(outputs: list[o.Output]) -> list[o.Output]:
-    """What is wanted of the provider."""
+    """What is wanted of whoever has the nodes."""
     return [each for each in outputs if isinstance(each, o.Acquire | o.GiveBack)]
 
 
-def nodes_asked_for_and_back(orphan_grace: float) -> Driven:
+def nodes_asked_for_and_back() -> Driven:
     """Two of three nodes that were asked for are on their way, one of three is on its way back and one was returned."""
-    it = Driven(4, orphan_grace)
+    it = Driven(4)
     assert wants(it.put(o.Ask(3))) == [o.Acquire(3)]
     it.put(o.Refused(1, "none"))
     assert wants(it.put(o.Reclaim(("n2", "n3")))) == [o.GiveBack(("n2", "n3"))]
@@ -251,34 +233,82 @@ def nodes_asked_for_and_back(orphan_grace: float) -> Driven:
 
 
 def test_a_controller_that_begins_again_asks_again_for_nodes_and_gives_back_what_it_gave_back() -> None:
-    it = nodes_asked_for_and_back(0.0)
-    assert wants(it.again()) == [o.Acquire(2)]
-    # The node that was to go is lost with all others: it goes when its provider says that it is there.
+    it = nodes_asked_for_and_back()
+    assert not wants(it.again())
+    assert wants(it.put(*map(o.Lost, ("n0", "n1", "n2")))) == [o.Acquire(2)]
+    # The node that was to go is lost with all others: it goes when its agent is there.
     assert not wants(it.put(o.Back("n0"), o.Back("n3"), o.Lost("n3")))
-    assert wants(it.put(o.Granted(("n1", "n2"), (1, 1)))) == [o.GiveBack(("n2",))]
+    assert wants(it.put(o.Back("n1"), o.Back("n2"))) == [o.GiveBack(("n2",))]
     it.put(o.Returned(("n2",)), o.Granted(("n4", "n5"), (1, 1)))
     state = it.cluster.core.state
     assert (state.awaited, state.free_mask, state.all_mask) == (0, 0b110011, 0b110011)
-    assert again(it.lines) == []
 
 
 def test_one_that_finds_its_agents_again_does_so_when_all_are_there() -> None:
-    it = nodes_asked_for_and_back(60.0)
+    it = nodes_asked_for_and_back()
     assert not wants(it.again())
     it.put(o.Unlinked("n3"), o.Unlinked("n9"), o.Back("n3"), o.Lost("n3", final=True))
     for node in ("n0", "n1"):
-        assert not wants(it.say(node, m.AgentHello(node, 1, 7)))
-    assert sorted(map(repr, wants(it.say("n2", m.AgentHello("n2", 1, 7))))) == [
-        repr(o.Acquire(2)), repr(o.GiveBack(("n2",))),
-    ]  # fmt: skip
-    it.put(o.Returned(("n2",)), o.Refused(2, "none"), o.Unlinked("n2"), o.Fired(("grace", 2)))
+        assert not wants(it.back(node))
+    assert sorted(map(repr, wants(it.back("n2")))) == [repr(o.Acquire(2)), repr(o.GiveBack(("n2",)))]
+    it.put(o.Returned(("n2",)), o.Refused(2, "none"), o.Unlinked("n2"))
     assert it.cluster.core.state.free_mask == it.cluster.core.state.all_mask == 0b11
     assert not it.made(r.NodesLost)
+
+
+class Recorded:
+    """A controller that is told one thing after another, a second apart, and recorded."""
+
+    def __init__(self) -> None:
+        self.site = Site(grace_s=60.0)
+        self.control = Control.new(make("easy"), Settings(), HOME, self.site)
+        self.records: list[r.Record] = []
+        self.now = 0.0
+        self.lines = [recording.head(self._head)]
+        self.put(o.Begin(2), self.hello("n0"), self.hello("n1"))
+        self.put(o.Batch((job("small", 1), job("large", 3))))
+        self.put(o.Ask(3))
+
+    _head = recording.Head(HOME, Settings(), "easy", "2026-01-01T00:00:00Z", Site(grace_s=60.0))
+
+    def hello(self, node: str) -> o.Heard:
+        return o.Heard(node, codec.raw(m.AgentHello(node, 1, 7)))
+
+    def put(self, *inputs: o.AnyInput) -> None:
+        self.now += 1.0
+        records, outputs = self.control.handle(inputs, self.now)
+        self.records += records
+        self.lines.append(recording.line(inputs, self.now, records, outputs))
+        if self.control.pending:
+            self.put()
+
+    def again(self) -> None:
+        self.control = Control.resume(make("easy"), Settings(), HOME, self.site, self.records)
+        self.lines.append(recording.head(self._head, self.records))
+        self.put(o.Resumed("killed"))
+
+
+def again(lines: list[bytes]) -> list[int]:
+    return [each.line for each in recording.replay(lines, lambda head: make(head.policy))]
+
+
+def test_a_recording_played_again_gives_the_same_and_tells_where_it_does_not() -> None:
+    it = Recorded()
+    it.put(it.hello("n2"), o.Ended("n3", "no"), o.Cleared("n3"), o.Tail(1, "é\n"), o.Resize(1, 2, ("n0",)))
+    it.put(o.Heard("n0", codec.raw(m.Exited(1, 0, 0, 0)), 1))
+    it.again()
+    it.put(it.hello("n0"), it.hello("n1"), o.Cut("n1", "cut"))
+    it.put(o.EndAll("over"))
+    assert len(it.lines) > 10
     assert again(it.lines) == []
+    assert again([*it.lines, *it.lines, b'{"type":"Ba']) == []  # two runs of one process; then it was killed
+    asked = next(number for number, line in enumerate(it.lines) if b'"count":3' in line)
+    other = it.lines[asked].replace(b'"count":3', b'"count":2', 1)
+    assert again([*it.lines[:asked], other, *it.lines[asked + 1 :]])[0] == asked + 1
 
 
 def test_behind_a_pass_that_was_abandoned_nothing_is_played() -> None:
-    it = three_for_two()
+    it = Recorded()
     abandoned = recording.line([o.Ask(3)], it.now, [], [], cut=True)
     after = recording.line([o.Ask(3)], it.now, [], [])
     assert again([*it.lines, abandoned, after]) == []
@@ -286,7 +316,7 @@ def test_behind_a_pass_that_was_abandoned_nothing_is_played() -> None:
 
 
 def test_what_is_no_recording_is_named() -> None:
-    it = Driven(1)
+    it = Recorded()
     with pytest.raises(ProtocolError, match=r"line 2 of the recording: .*malformed"):
         again([it.lines[0], b"garbage\n"])
     with pytest.raises(ProtocolError, match="line 1 of the recording: it does not say"):

@@ -6,9 +6,9 @@ import json
 import re
 from pathlib import Path
 
+from pliant.live.tables import refresh
 from pliant.protocol import codec
 from pliant.protocol.messages import Message
-from pliant.protocol.tables import refresh
 
 ROOT = Path(__file__).parents[2]
 

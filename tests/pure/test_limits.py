@@ -123,7 +123,7 @@ def test_a_file_with_a_number_of_5000_digits_is_no_toml(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["run", "--nodes", "1000000", "--", "true"], "1,000,000 nodes are too many to run"),
-        (["run", "--rigid", "--nodes", "513", "--", "true"], "each is a process, and the most is 512"),
+        (["run", "--rigid", "--nodes", "4097", "--", "true"], "each is a process, and the most is 4,096"),
         (["run", "-N", "1:1000000000", "--", "true"], "the most is 1,048,576"),
         (["simulate", "lublin:100", "--nodes", "1000000000"], "the most is 1,048,576"),
         (["simulate", "lublin:1000000000"], "1,000,000,000 is too many; the most is 10,000,000"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pliant.drivers.fork import trouble
 from pliant.model.errors import ProtocolError
-from pliant.providers.local import trouble
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from node_driver import HOME, Driver, hello, only, start_order, told
 
+from pliant.live.fleet.channel import AGAIN_S
 from pliant.live.node import messages as n
 from pliant.live.node import recording
 from pliant.live.node.dialects import LAUNCHERS, mpich_segment
@@ -18,7 +19,7 @@ from pliant.live.node.sessions import HELLO_S
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 
-FILES = (mpich_segment("r1", 1, 0, 0), f"/run/p/{token_name('n0', 1, 0, 0, 0)}")
+SEGMENT, TOKEN = mpich_segment("r1", 1, 0, 0), f"/run/p/{token_name('n0', 1, 0, 0, 0)}"
 
 
 def started(**keys: int | str) -> Driver:
@@ -33,7 +34,15 @@ def started(**keys: int | str) -> Driver:
 def test_it_says_hello_and_that_it_lives() -> None:
     driver = Driver()
     assert told(driver.out) == [m.AgentHello("n0", 4, 77)]
+    driver.order(m.Ack(0, 0))
     assert told(driver.pass_time(3 * HEARTBEAT_S)) == [m.Heartbeat()] * 3
+
+
+def test_it_says_hello_until_it_is_heard() -> None:
+    driver = Driver()
+    assert told(driver.pass_time(AGAIN_S)) == [m.AgentHello("n0", 4, 77)]
+    driver.order(m.Ack(0, 0))
+    assert told(driver.pass_time(AGAIN_S)) == [m.Heartbeat()]
 
 
 def test_orders_come_in_bytes_cut_anywhere() -> None:
@@ -123,7 +132,7 @@ def test_a_task_without_mpi_finds_none_of_it() -> None:
     assert not only(driver.out, n.Kill)
     driver.exit(102)
     driver.find(driver.order(m.Prove(1)))
-    assert only(driver.out, n.ClearFiles) == [n.ClearFiles(FILES[1:])]
+    assert only(driver.out, n.ClearFiles) == [n.ClearFiles((TOKEN,))]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +170,7 @@ def test_a_rank_that_cannot_be_started_ends_the_others() -> None:
     assert told(driver.order(start_order())) == [failed]
     assert told(driver.exit(101, -9)) == [m.Exited(1, 0, 0, -9, 0.5)]
     driver.find(driver.order(m.Prove(1)))
-    assert only(driver.out, n.ClearFiles) == [n.ClearFiles(FILES)]
+    assert only(driver.out, n.ClearFiles) == [n.ClearFiles((SEGMENT,)), n.ClearFiles((TOKEN,))]
     assert told(driver.out)[-1] == m.Proof(1, clean=True)
 
 
@@ -188,7 +197,7 @@ def test_a_token_that_is_written_when_its_group_is_forgotten_is_removed() -> Non
     driver.order(start_order())
     driver.order(m.Signal(1, 9, 0), m.Prove(1))
     assert m.Proof(1, clean=True) in told(driver.find(driver.pass_time(5.0)))
-    assert only(driver.put(n.TokenWritten(1, 0)), n.ClearFiles) == [n.ClearFiles(FILES)]
+    assert only(driver.put(n.TokenWritten(1, 0)), n.ClearFiles) == [n.ClearFiles((SEGMENT, TOKEN))]
     assert driver.put(n.TokenWritten(1, 0)) == []
 
 
@@ -199,7 +208,7 @@ def test_the_token_that_another_agent_has_left_is_never_removed() -> None:
     driver.put(n.NotSpawned(1, 0, "it was started here before", 126))
     driver.find(driver.order(m.Prove(1)))
     assert told(driver.out)[-1] == m.Proof(1, clean=True)
-    assert only(driver.out, n.ClearFiles) == [n.ClearFiles(FILES[:1])]
+    assert only(driver.out, n.ClearFiles) == [n.ClearFiles((SEGMENT,))]
 
 
 def test_a_start_is_told_before_the_end_of_any_of_its_ranks() -> None:
@@ -432,8 +441,8 @@ def test_a_node_is_proved_clean_when_its_groups_have_left() -> None:
     out = driver.exit(102)
     assert only(out, n.Scan) == [n.Scan("proof 1", 1)]
     assert driver.find(out) == [
-        n.CancelTimer("proof 1"), n.CancelTimer("last 1 0"), n.Tell(m.Exited(1, 0, 1, 0, 0.5)), n.ClearFiles(FILES),
-        n.CloseSession(1), n.Tell(m.Proof(1, clean=True)),
+        n.CancelTimer("proof 1"), n.CancelTimer("last 1 0"), n.Tell(m.Exited(1, 0, 1, 0, 0.5)),
+        n.ClearFiles((SEGMENT,)), n.CloseSession(1), n.Tell(m.Proof(1, clean=True)), n.ClearFiles((TOKEN,)),
     ]  # fmt: skip
     assert set(driver.timers) == {"beat"}
 
@@ -562,19 +571,21 @@ def test_at_the_end_everything_ends_and_all_is_answered(cause: str) -> None:
     assert only(out, n.Say) == ([n.Say("it broke")] if cause == "asked" else [])
     assert only(out, n.Kill) == [n.Kill((101, 102)), n.Kill((50,))]
     assert only(out, n.Scan) == [n.Scan("end")]
-    driver.put(n.LinkLost())  # it was to leave anyhow
-    driver.order(m.Prove(2))
-    refused = told(driver.order(start_order(job=3)))
-    assert isinstance(refused[0], m.StartFailed)
+    if cause != "lost":
+        driver.order(m.Prove(2))
+        refused = told(driver.order(start_order(job=3)))
+        assert isinstance(refused[0], m.StartFailed)
     assert only(driver.put(n.SessionOpened(2, 1000)), n.CloseSession) == [n.CloseSession(2)]
     assert only(driver.find(out), n.Kill) == [n.Kill((50, 101, 102), patient=True)]
     driver.exit(50, -9)
     driver.exit(101, -9)
     driver.exit(102, -9)
     out = driver.find(driver.pass_time(0.02))
-    assert only(out, n.ClearFiles) == [n.ClearFiles(FILES)]
-    assert told(out) == [m.Proof(1, clean=True), m.Proof(2, clean=True)]
-    assert told(driver.order(m.Prove(4))) == [m.Proof(4, clean=True)]
+    assert only(out, n.ClearFiles) == [n.ClearFiles((SEGMENT,)), n.ClearFiles((TOKEN,))]
+    if cause != "lost":
+        assert told(out) == [m.Proof(1, clean=True), m.Proof(2, clean=True)]
+        assert told(driver.order(m.Prove(4))) == [m.Proof(4, clean=True)]
+        driver.put(n.LinkLost())  # it was to leave anyhow
     assert not only(driver.out, n.Leave)
     assert only(driver.put(n.SessionClosed(1)), n.Leave) == [n.Leave(orphaned=cause == "lost")]
     assert not driver.timers

@@ -67,6 +67,8 @@ class Node(RuleBasedStateMachine):
         """Jobs whose proof is under way, with the processes and the groups that it is about."""
         self.sessions: set[int] = set()
         self.last_session = 0
+        self.last_told = 0
+        self.is_alone = False
         self.ending = False
         self.has_left = False
         self.put(n.Began())
@@ -102,7 +104,8 @@ class Node(RuleBasedStateMachine):
                     self.sessions.discard(output.session)
                 case n.SayToSession():
                     assert output.session in self.sessions
-                case n.Tell():
+                case n.Tell() if not 0 < output.number <= self.last_told:
+                    self.last_told = max(self.last_told, output.number)
                     self.told(output.message)
                 case n.Leave():
                     self.has_left = True
@@ -144,7 +147,7 @@ class Node(RuleBasedStateMachine):
     )  # fmt: skip
     def start(self, job: int, group: int, sizes: tuple[int, ...], dialect: str) -> None:
         """For the first time, or again, or anew after the job has been proved to be gone."""
-        if not self.has_left:
+        if not (self.has_left or self.is_alone):
             self.starts.add((job, group))
         token = str(self.times.get((job, group), 0))
         if dialect != "pmix":  # else it is refused
@@ -267,7 +270,7 @@ class Node(RuleBasedStateMachine):
 
     @rule(job=JOBS, patience=st.sampled_from([0.0, 5.0, 1e9]))
     def prove(self, job: int, patience: float) -> None:
-        if not self.has_left and job not in self.proofs:
+        if not (self.has_left or self.is_alone) and job not in self.proofs:
             groups = {key for key in self.ordered if key[0] == job and key[1] not in KEPT[job]}
             self.proofs[job] = {pid for pid, group in self.alive.items() if group in groups}, groups
         self.order(m.Prove(job, KEPT[job], patience))
@@ -302,6 +305,10 @@ class Node(RuleBasedStateMachine):
             self.order(m.Shutdown())
         elif how in inputs:
             self.ending = True
+            if how == 0:  # nobody hears any more what it would say
+                self.is_alone = True
+                self.proofs.clear()
+                self.starts.clear()
             self.put(inputs[how])
 
     @invariant()

@@ -217,7 +217,7 @@ def test_what_is_not_answered_for_good_is_asked_again_of_the_next_controller() -
         asking(driver_, number, pmix.Publish((pmix.Item(f"port{number}", 0, 0, 3, ""),)))
     driver_.order(m.Answered(1, 0, 1, codec.raw(pmix.Done(1)), over=True))
     driver_.order(m.Answered(1, 0, 2, codec.raw(pmix.Done(2))))
-    driver_.order(m.Ack(1000))
+    driver_.order(m.Ack(1000, 1000))
     driver_.put(n.LinkLost())
     again = told(driver_.put(n.LinkMade()), m.Asked)
     assert [each.number for each in again if isinstance(each, m.Asked)] == [2, 3]

@@ -12,6 +12,8 @@ from pliant.core.journal import Header, header_line, read
 from pliant.core.settings import Settings
 from pliant.live.cluster import orders as o
 from pliant.live.cluster.cluster import Cluster, Surroundings
+from pliant.live.control import Control
+from pliant.live.fleet.fleet import Site
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.policy.fcfs import Fcfs
 from pliant.protocol import codec, resizing
@@ -38,30 +40,33 @@ class Agents:
         self.orders: list[tuple[str, m.ControllerMessage]] = []
         self.numbers = dict.fromkeys(NODES, 0)
         self.tokens: dict[int, str] = {}
-        self.cluster = Cluster(Fcfs(), SETTINGS, HOME, grace)
-        self.tell(o.Granted(NODES, (1, 1, 1)))
+        self.control = Control.new(Fcfs(), SETTINGS, HOME, Site(grace_s=grace))
+        self.tell(o.Begin(3))
+        for group in range(3):
+            self.hello(group)
 
     def tell(self, *inputs: o.AnyInput) -> list[tuple[str, m.ControllerMessage]]:
         """The orders that follow, but for acknowledgements, which are in ``acked``."""
         self.now += 0.1
-        records, outputs = self.cluster.handle(inputs, self.now)
-        if self.cluster.pending:
-            more, others = self.cluster.handle((), self.now)
+        records, outputs = self.control.handle(inputs, self.now)
+        while self.control.pending:
+            more, others = self.control.handle((), self.now)
             records, outputs = [*records, *more], [*outputs, *others]
         self.lines += [r.to_line(record) for record in records]
+        self.cleared = [each.node for each in outputs if isinstance(each, o.Clear)]
         sent = [(each.nodes[0], each.message) for each in outputs if isinstance(each, o.Send)]
         self.tokens |= {each.group: each.token for _, each in sent if isinstance(each, m.StartGroup)}
         for each in outputs:
             if isinstance(each, o.ReadTail) and self.reads:
                 sent += self.tell(o.Tail(each.job, ""))
-        self.acked += [node for node, each in sent if isinstance(each, m.Ack)]
+        self.acked += [node for node, each in sent if isinstance(each, m.Ack) and each.number]
         return [(node, each) for node, each in sent if not isinstance(each, m.Ack)]
 
     def say(self, group: int, message: m.AgentMessage) -> list[tuple[str, m.ControllerMessage]]:
         """The agent where group 0, 1 or 2 is tells this."""
         name = NODES[group]
         self.numbers[name] += 1
-        return self.tell(o.Said(name, codec.raw(message), self.numbers[name]))
+        return self.tell(o.Heard(name, codec.raw(message), self.numbers[name]))
 
     def says(self, group: int, message: m.JobMessage) -> list[tuple[str, m.ControllerMessage]]:
         return self.say(group, m.Relay(1, group, SESSION, codec.raw(message)))
@@ -75,14 +80,27 @@ class Agents:
         self, group: int, *held: m.Held, repeats: int = 0, used: dict[int, float] | None = None
     ) -> list[tuple[str, m.ControllerMessage]]:
         """The agent is back, with these groups."""
-        hello = m.AgentHello(NODES[group], 1, 70 + group, held, (), 0, repeats, used or {})
-        return self.tell(o.Said(NODES[group], codec.raw(hello)))
+        hello = m.AgentHello(NODES[group], 1, 70 + group, held, (), 0, repeats, 0, used or {})
+        return self.tell(o.Heard(NODES[group], codec.raw(hello)))
+
+    def away(self, group: int) -> list[tuple[str, m.ControllerMessage]]:
+        """The agent does not come back in time, and what it has left is ended."""
+        orders = []
+        while self.cleared != [NODES[group]]:  # a timer that is late counts anew
+            self.now = max(self.now, self.control.fleet.nodes[NODES[group]].due)
+            orders += self.tell(o.Fired(("fleet", "grace", NODES[group])))
+        return orders + self.tell(o.Cleared(NODES[group]))
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.control.cluster
 
     def again(self, *more: r.Record) -> list[tuple[str, m.ControllerMessage]]:
         """Another controller begins with the journal, and with what is added to it."""
         self.lines += [r.to_line(record) for record in more]
         journal = read(self.lines)
-        self.cluster = Cluster.resume(Fcfs(), HOME, journal.header.settings, journal.records, self.grace)
+        site = Site(grace_s=self.grace)
+        self.control = Control.resume(Fcfs(), journal.header.settings, HOME, site, journal.records)
         return self.tell(o.Resumed(WHY))
 
     def made(self, kind: type[r.Record]) -> list[r.Record]:
@@ -189,7 +207,7 @@ def test_a_job_has_its_time_anew_where_nobody_could_hear_its_answer(stage: str) 
 def test_no_job_is_stuck_in_a_resize_that_nobody_could_hear(stage: str, cut: int) -> None:
     """Over its own agent, or over its newcomer's."""
     agents = opened(stage)
-    agents.tell(o.Unlinked(NODES[cut]))
+    agents.tell(o.Cut(NODES[cut], "cut"))
     agents.now += 10_000.0
     agents.tell(o.Fired(("wake",)))
     agents.hello(cut, held(cut))
@@ -223,14 +241,12 @@ def test_a_node_whose_agent_does_not_come_back_is_lost_and_nothing_begins_before
     agents.hello(1, held(1))
     agents.tell(o.Resize(1, 3))
     assert not agents.made(r.ResizeOffered)
-    agents.now += GRACE
-    agents.tell(o.Fired(("grace", 2)))
+    agents.away(2)
     assert len(agents.made(r.NodesLost)) == 1
     assert agents.cluster.core.state.jobs[1].ending is None
     agents.again()
     agents.hello(0, held(0))
-    agents.now += GRACE
-    agents.tell(o.Fired(("grace", 1)))
+    agents.away(1)
     agents.say(0, m.Exited(1, 0, 0, -9))
     [end] = agents.made(r.JobEnded)
     assert isinstance(end, r.JobEnded)
@@ -304,7 +320,8 @@ def test_what_is_told_is_not_taken_for_good_before_all_agents_are_heard() -> Non
 
 def test_what_was_on_a_node_that_is_lost_is_not_started_again() -> None:
     agents = running()
-    agents.tell(o.Lost("n1"))
+    agents.tell(o.Ended("n1", "gone"))
+    agents.tell(o.Cleared("n1"))
     assert agents.again() == []
     assert words(agents.hello(0, held(0))) == [("n0", "Signal")]
     assert agents.hello(2) == []
@@ -314,7 +331,7 @@ def test_what_was_on_a_node_that_is_lost_is_not_started_again() -> None:
 
 def test_no_limit_is_over_while_the_agent_that_would_keep_it_cannot_be_reached() -> None:
     agents = Agents()
-    agents.tell(o.Unlinked("n1"))
+    agents.tell(o.Cut("n1", "cut"))
     spec = JobSpec(name="a", command=("prog",), nodes=Bounds(2, 2))
     assert [node for node, _ in agents.tell(o.Batch((spec,)))] == ["n0"]
     agents.now += 60.0
@@ -388,7 +405,7 @@ def released() -> Agents:
 
 def test_what_a_rank_used_is_counted_once_though_its_agent_comes_back_to_the_same_controller() -> None:
     agents = released()
-    agents.tell(o.Unlinked("n1"))
+    agents.tell(o.Cut("n1", "cut"))
     agents.hello(1, used={1: 3.0})
     agents.say(0, m.Exited(1, 0, 0, 0, 0.25))
     [end] = agents.made(r.JobEnded)
@@ -429,7 +446,8 @@ def test_a_node_that_is_lost_when_all_ranks_have_ended_changes_nothing(*, restar
         agents.reads = False
     agents.say(0, m.Exited(1, 0, 0, 3))
     agents.say(1, m.Exited(1, 1, 0, -9))
-    agents.tell(o.Lost("n0"))
+    agents.tell(o.Ended("n0", "gone"))
+    agents.tell(o.Cleared("n0"))
     assert not agents.made(r.JobEnded)
     if restart:
         agents.hello(2)
@@ -453,12 +471,15 @@ def test_what_has_ended_before_all_agents_are_heard_is_not_cancelled(order: o.An
 def test_without_a_grace_the_jobs_that_ran_end_once_with_that_reason() -> None:
     agents = running()
     agents.grace = 0.0
-    orders = agents.again()
-    assert {kind for _, kind in words(orders)} <= {"Prove"}
+    assert agents.again() == []
+    for group in range(3):
+        assert agents.away(group) == []
     [end] = agents.made(r.JobEnded)
     assert isinstance(end, r.JobEnded)
-    assert (end.job, end.state, end.error) == (1, JobState.FAILED, WHY)
-    agents.tell(*(o.Back(name) for name in NODES))
+    assert (end.job, end.state) == (1, JobState.NODE_FAIL)
+    assert end.error == "lost node n0: it ended with its controller"
+    for group in range(3):
+        assert agents.hello(group) == []
     assert agents.cluster.core.state.free == 3
     agents.again()
     assert len(agents.made(r.JobEnded)) == 1

@@ -186,7 +186,7 @@ def test_numbers_of_nodes_are_read() -> None:
 
 def test_the_offer_goes_over_the_wire_with_its_slots_and_a_resumed_controller_repeats_it() -> None:
     home = Surroundings("/out", "/", {}, b"secret")
-    cluster = Cluster(Fcfs(), SETTINGS, home, 60.0)
+    cluster = Cluster(Fcfs(), SETTINGS, home)
     lines: list[bytes] = []
     sent: list[m.ControllerMessage] = []
 
@@ -196,22 +196,22 @@ def test_the_offer_goes_over_the_wire_with_its_slots_and_a_resumed_controller_re
             lines.extend(map(r.to_line, records))
             sent.extend(each.message for each in outputs if isinstance(each, o.Send))
 
-    def say(message: m.JobMessage, now: float, number: int) -> None:
-        tell(o.Said("n0", codec.raw(m.Relay(1, 0, 5, codec.raw(message))), number), now=now)
+    def say(message: m.JobMessage, now: float) -> None:
+        tell(o.Said("n0", codec.raw(m.Relay(1, 0, 5, codec.raw(message)))), now=now)
 
     spec = JobSpec(name="a", nodes=Bounds(1, 2), job_class=JobClass.MALLEABLE, command=("x",))
     tell(o.Granted(("n0", "n1"), (2, 2)), o.Batch((spec,)), now=0.0)
     token = next(each.token for each in sent if isinstance(each, m.StartGroup))
-    say(m.Hello(1, 0, 0, token, 2), 0.1, 1)
-    say(m.Malleable(0, on=True), 0.2, 2)
+    say(m.Hello(1, 0, 0, token, 2), 0.1)
+    say(m.Malleable(0, on=True), 0.2)
     tell(o.Resize(1, 0, slots={"n0": 1}), now=0.3)
     offers = [each.message for each in sent if isinstance(each, m.Deliver) and each.once == "offer 1"]
     (offer,) = [codec.from_scheduler().decode(each) for each in offers]
     assert isinstance(offer, m.Offer)
     assert (offer.size, offer.slots, offer.arriving, offer.leaving) == (1, {0: 1}, (), ())
-    say(m.Accept(0, 1), 0.4, 3)
-    say(m.Done(0, 1, 0), 0.5, 4)
-    cluster = Cluster.resume(Fcfs(), home, SETTINGS, map(r.from_line, lines), 60.0)
+    say(m.Accept(0, 1), 0.4)
+    say(m.Done(0, 1, 0), 0.5)
+    cluster = Cluster.resume(Fcfs(), home, SETTINGS, map(r.from_line, lines))
     assert dict(cluster.core.state.jobs[1].awake) == {0: 1}
 
 

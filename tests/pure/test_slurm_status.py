@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pliant.drivers.slurm import Over, Status, how_ended, question, seconds_of, status_of
 from pliant.model.jobs import JobState
-from pliant.providers.slurm import Over, Status, how_ended, question, seconds_of, status_of
 
 
 def test_a_status_is_asked_for_in_a_line() -> None:

@@ -58,7 +58,7 @@ def test_without_faults_all_but_those_that_fail_by_themselves_complete(seed: int
     assert verdict.done
 
 
-@pytest.mark.parametrize("seed", [16, 28])
+@pytest.mark.parametrize("seed", [10, 76])
 def test_ranks_sleep_and_wake_in_worlds_whose_nodes_have_several_slots(seed: int) -> None:
     verdict = World(seed).run()
     assert not verdict.broken, verdict.what
@@ -67,7 +67,7 @@ def test_ranks_sleep_and_wake_in_worlds_whose_nodes_have_several_slots(seed: int
 
 def test_a_core_that_forgets_who_sleeps_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Job, "sleep", lambda *_: None)
-    verdict = World(16).run()
+    verdict = World(10).run()
     assert "awake, the core" in verdict.what
 
 
@@ -86,7 +86,7 @@ def test_an_agent_that_owes_a_proof_when_it_leaves_is_noticed(monkeypatch: pytes
             tell(self, message, what)
 
     monkeypatch.setattr(Uplink, "tell", silent)
-    assert "owes the proofs" in World(5).run().what
+    assert "owes the proofs" in World(1, ("end-all", "kill-agent", "reclaim")).run().what
 
 
 def test_a_world_is_its_seed() -> None:
@@ -128,7 +128,7 @@ def test_connections_of_places_that_a_python_starts_break() -> None:
 
 
 def test_connections_of_places_break_in_a_state_that_is_over_at_once() -> None:
-    verdicts = (World(seed, ("cut-places", "lose-reserved")).run() for seed in (140, 84))
+    verdicts = (World(seed, ("cut-places", "lose-reserved")).run() for seed in (3, 17))
     assert any(("cut-places", "crossed") in verdict.faults for verdict in verdicts)
 
 

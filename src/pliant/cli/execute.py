@@ -16,6 +16,7 @@ from pliant.core.settings import Settings, batch_settings
 from pliant.daemon import submission
 from pliant.daemon.foreground import run_batch, signals_raised
 from pliant.daemon.interrupted import Interrupted
+from pliant.drivers.tree import Hosts
 from pliant.files.external import at_work, is_external
 from pliant.files.policy import PolicySpec
 from pliant.launch.verify import verify, with_own_python
@@ -25,7 +26,6 @@ from pliant.model.jobs import Check, JobSpec, JobState
 from pliant.model.words import count
 from pliant.plan.cost import ResizeCost
 from pliant.policy.view import Policy
-from pliant.providers.tree import Hosts
 from pliant.report.runs import Run
 from pliant.sim.simulator import Conditions, Simulator
 from pliant.terminal.progress import LiveView

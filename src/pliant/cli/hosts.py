@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
 
+from pliant.drivers.slurm import JOB
+from pliant.drivers.tree import Hosts
 from pliant.launch.tree.posting import Starting
 from pliant.live.node.dialects import LAUNCHERS
 from pliant.live.node.warmth import SWITCH
 from pliant.model.errors import PliantError
 from pliant.model.nodes import hostlist, parse_hostlist
 from pliant.plan import tree
-from pliant.providers.slurm import JOB
-from pliant.providers.tree import Hosts
 
 ALLOCATED = "SLURM_JOB_NODELIST"
 """Where Slurm says which nodes an allocation has."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pliant.protocol.tables import refresh
+from pliant.live.tables import refresh
 
 if __name__ == "__main__":
     document = Path(sys.argv[1])

@@ -2,7 +2,7 @@
 makes, and then carries out what it wants. It decides nothing.
 
 With PLIANT_RECORD=DIR every input, record and output is appended to DIR/controller-PID.ndjson, which
-`live/cluster/recording.py` plays again. The run's secret is in it, as jobs' tokens follow from that: only its user may
+`live/recording.py` plays again. The run's secret is in it, as jobs' tokens follow from that: only its user may
 read it.
 """
 
@@ -22,22 +22,24 @@ from pliant.core import records as r
 from pliant.core.core import SchedulerCore
 from pliant.core.settings import Settings
 from pliant.daemon.deadline import TimedPolicy
+from pliant.drivers import Driver
+from pliant.live import recording
 from pliant.live.cluster import orders as o
-from pliant.live.cluster import recording
-from pliant.live.cluster.cluster import Cluster, Surroundings
+from pliant.live.cluster.cluster import Surroundings
+from pliant.live.control import Control
+from pliant.model.errors import PliantError
 from pliant.model.jobs import JobSpec, JobState
-from pliant.model.nodes import NodeSet
 from pliant.policy.view import Policy
-from pliant.providers import Provider
+from pliant.protocol import codec
+from pliant.protocol import messages as m
 
 TAIL_BYTES = 1 << 16
 
 
 class Outliving(NamedTuple):
-    """For ``grace_s`` seconds the provider's agents and the jobs outlive a controller; the run's ``secret`` must do so
-    too. The next one is given the ``records`` of its journal and goes on; without a grace it ends what ran."""
+    """Where agents and jobs outlive a controller, the run's ``secret`` must do so too. The next one is given the
+    ``records`` of its journal and goes on."""
 
-    grace_s: float = 0.0
     secret: bytes = b""
     records: Sequence[r.Record] | None = None
 
@@ -46,31 +48,33 @@ WITH_IT_ALL_ENDS = Outliving()
 
 
 class Controller:
-    """A provider's nodes and the jobs on them. ``sinks`` get every record, before anything is done for it."""
+    """``nodes`` of a driver's nodes to begin with, and the jobs on them. ``sinks`` get every record, before anything is
+    done for it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but the first four have names
         self,
         policy: Policy,
         settings: Settings,
-        provider: Provider,
+        driver: Driver,
+        nodes: int = 0,
         *,
         output: Path,
         outliving: Outliving = WITH_IT_ALL_ENDS,
     ) -> None:
-        grace_s, secret, records = outliving
-        self.provider = provider
-        home = Surroundings(str(output), os.getcwd(), self.provider.env, secret or secrets.token_bytes(16))  # noqa: PTH109
-        self._resumed = records is not None
-        self._grace = grace_s
-        self._cluster = (
-            Cluster(policy, settings, home, grace_s)
+        secret, records = outliving
+        self.driver = driver
+        home = Surroundings(str(output), os.getcwd(), driver.env, secret or secrets.token_bytes(16))  # noqa: PTH109
+        self._nodes = nodes
+        self._control = (
+            Control.new(policy, settings, home, driver.site)
             if records is None
-            else Cluster.resume(policy, home, settings, records, grace_s)
+            else Control.resume(policy, settings, home, driver.site, records)
         )
+        self._resumed = records is not None
         self._policy = policy
         self._recorder = recorder.Recorder(recorder.directory(), f"controller-{os.getpid()}")
         began = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
-        begin = recording.Head(home, settings, policy.name, began, grace_s)
+        begin = recording.Head(home, settings, policy.name, began, driver.site)
         self._recorder.write(recording.head(begin, records))
         self.sinks: list[Callable[[r.Record], None]] = []
         self.watchers: list[Callable[[str], None]] = []
@@ -79,33 +83,32 @@ class Controller:
         self._due = False
         self._timers: dict[o.Key, asyncio.TimerHandle] = {}
         self._began = 0.0
+        self._up = asyncio.Event()
+        """Time goes on: the nodes are there with which the run begins."""
         self._idle = asyncio.Event()
         self._crash: BaseException | None = None
 
     @property
     def core(self) -> SchedulerCore:
         """The scheduler, to be looked at."""
-        return self._cluster.core
+        return self._control.cluster.core
 
     # ---- life ----------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Bring the nodes up; time 0 is when all of them are there. One that goes on does so from its last record."""
+        loop = asyncio.get_running_loop()
+        self._began = loop.time() - self._control.cluster.now
         if self._resumed:
-            self._began = asyncio.get_running_loop().time() - self._cluster.now
-            # The first that it hears, but what follows is for a provider that has started.
-            self._inputs.append(o.Resumed("the controller was started again"))
-            await self.provider.start(self.tell)
-            self._handle()
-            if not self._grace:
-                state = self.core.state
-                for node in NodeSet(
-                    state.lost_mask
-                ):  # what its provider has not granted now is not there any more
-                    self.tell(o.Lost(state.names[node], final=True))
-            return
-        await self.provider.start(self.tell)
-        self._began = asyncio.get_running_loop().time()
+            self._up.set()
+            self._inputs.append(o.Resumed("the controller was started again"))  # the first that it hears
+        await self.driver.open(self.tell)
+        if not self._resumed:
+            self.tell(o.Begin(self._nodes))
+            await self._up.wait()
+            if self._crash is not None:
+                raise self._crash
+        self._handle()
 
     async def run(self, jobs: tuple[JobSpec, ...]) -> None:
         """Submit the jobs at their times and return when all have ended and all nodes are clean."""
@@ -134,16 +137,17 @@ class Controller:
         if self._crash is None:
             self._crash = error
         self._idle.set()
+        self._up.set()
 
     async def stop(self) -> None:
         for timer in self._timers.values():
             timer.cancel()
-        await self.provider.stop()
+        await self.driver.close()
 
     @property
     def now(self) -> float:
         """Seconds since all nodes were there; 0 before."""
-        return asyncio.get_running_loop().time() - self._began if self._began else 0.0
+        return asyncio.get_running_loop().time() - self._began if self._up.is_set() else 0.0
 
     # ---- the machine ---------------------------------------------------------------------------------
 
@@ -163,6 +167,9 @@ class Controller:
         now = self.now
         try:
             records, outputs = self._machine(inputs, now)
+            if records and not self._up.is_set():
+                self._began = asyncio.get_running_loop().time()
+                self._up.set()
             for record in records:
                 for sink in self.sinks:
                     sink(record)
@@ -171,17 +178,17 @@ class Controller:
         except Exception as error:  # noqa: BLE001 - whatever it is, run() raises it after the clean-up
             self.fail(error)
             return
-        if self._inputs or self._cluster.pending:
+        if self._inputs or self._control.pending:
             self._handle_soon()
-        elif self._cluster.idle:
+        elif self._control.cluster.idle:
             self._idle.set()
 
     def _machine(self, inputs: list[o.AnyInput], now: float) -> tuple[list[r.Record], list[o.Output]]:
         """What the machine makes of it, recorded if that is wanted."""
         if not self._recorder.on:
-            return self._cluster.handle(inputs, now)
+            return self._control.handle(inputs, now)
         try:
-            records, outputs = self._cluster.handle(inputs, now)
+            records, outputs = self._control.handle(inputs, now)
         except Exception:
             self._recorder.write(recording.line(inputs, now, cut=True))
             raise
@@ -189,14 +196,18 @@ class Controller:
         self._recorder.write(recording.line(inputs, now, records, outputs, cut=cut))
         return records, outputs
 
-    def _carry_out(self, output: o.Output) -> None:
+    def _carry_out(self, output: o.Output) -> None:  # noqa: C901 - a table: a case for each output
         match output:
             case o.Send():
-                self.provider.send(output.nodes, output.message, output.id)
-            case o.Acquire():
-                self.provider.request(output.count)
-            case o.GiveBack():
-                self.provider.give_back(output.nodes)
+                envelope = m.To(output.nodes, codec.raw(output.message), output.id, output.after)
+                for node in output.nodes:
+                    self.driver.send(node, envelope)
+            case o.StartAgents():
+                self.driver.start(output.nodes)
+            case o.Clear():
+                self.driver.clear(output.node)
+            case o.CannotBegin():
+                self.fail(PliantError(output.why))
             case o.SetTimer():
                 self._set_timer(output)
             case o.Notice():

@@ -21,15 +21,15 @@ from pliant.daemon.controller import Controller
 from pliant.daemon.deadline import PASS_DEADLINE_S, TimedPolicy
 from pliant.daemon.interrupted import Interrupted
 from pliant.daemon.journal import JournalWriter, open_journal
+from pliant.drivers import Driver
+from pliant.drivers.fork import ForkedNodes
+from pliant.drivers.slurm import Allocated, Over
+from pliant.drivers.tree import Hosts, TreeNodes
 from pliant.live.cluster import orders as o
 from pliant.model.batch import Batch, ClusterSpec
 from pliant.model.errors import PliantError
 from pliant.model.jobs import JobSpec, JobState
 from pliant.policy.view import Policy
-from pliant.providers import Provider
-from pliant.providers.local import LocalNodes
-from pliant.providers.slurm import Allocated, Over
-from pliant.providers.tree import Hosts, TreeNodes
 
 TICK_S = 0.2
 END_S = 2.0
@@ -92,8 +92,8 @@ def run_batch(  # noqa: PLR0913 - all but the first two have names
         run, runtime = listening.new_runtime()
         try:
             timed = TimedPolicy(policy, cluster.pass_deadline_s or PASS_DEADLINE_S)
-            nodes = _provider(hosts, cluster, run, runtime)
-            controller = Controller(timed, settings, nodes, output=output)
+            driver = _driver(hosts, cluster, run, runtime)
+            controller = Controller(timed, settings, driver, cluster.nodes, output=output)
             display = display or _Nobody()
             display.begun(run, len(jobs))
             foreground = _Foreground(controller, timed, JournalWriter(file), display, signals)
@@ -104,16 +104,16 @@ def run_batch(  # noqa: PLR0913 - all but the first two have names
         return finished._replace(stopped=finished.stopped or late)
 
 
-def _provider(hosts: Hosts | None, cluster: ClusterSpec, run: str, runtime: Path) -> Provider:
+def _driver(hosts: Hosts | None, cluster: ClusterSpec, run: str, runtime: Path) -> Driver:
     if hosts is None:
-        return LocalNodes(cluster.nodes, cluster.slots, run, runtime)
-    there = TreeNodes(hosts, cluster.nodes, cluster.slots, run)
+        return ForkedNodes(cluster.slots, run, runtime)
+    there = TreeNodes(hosts, cluster.slots, run)
     return Allocated(there, hosts.allocation) if hosts.allocation else there
 
 
-async def _over(provider: Provider) -> Over | None:
+async def _over(driver: Driver) -> Over | None:
     """Whether a signal came as the nodes are being taken back."""
-    return await provider.over() if isinstance(provider, Allocated) else None
+    return await driver.over() if isinstance(driver, Allocated) else None
 
 
 class _Signals:
@@ -166,7 +166,7 @@ class _Foreground:
             try:
                 number = await self._unless_signalled(self._work(jobs, runtime))
                 if number:
-                    over = await _over(controller.provider)
+                    over = await _over(controller.driver)
                     stopped = interrupted = Interrupted(number, over.why if over else "")
                     why, state = interrupted.why, over.state if over else state
             except PliantError as error:

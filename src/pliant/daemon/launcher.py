@@ -16,8 +16,8 @@ import msgspec
 from pliant.daemon.typed import Typed
 from pliant.launch.tree.posting import Posting, Starting
 from pliant.launch.tree.shell import TreeShell
+from pliant.live.fleet.channel import AGAIN_S, at_controller
 from pliant.live.tree import messages as b
-from pliant.live.tree.channel import AGAIN_S, at_controller
 from pliant.live.tree.launching import ForAll, Launching, Note, Output, Print
 from pliant.plan import tree
 from pliant.protocol import codec
@@ -212,7 +212,7 @@ class Launcher:
             return
         if message.number:
             self._owe(message.node)
-        if channel.came(message.number, message.message):
+        if channel.came(message.number, message.after, message.message):
             self._do(self._launching.arrived(message))
             self._typed.read(self._launching.read)
         self._look()

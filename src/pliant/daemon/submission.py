@@ -28,7 +28,7 @@ def check(batch: Batch, output: Path) -> None:
     if batch.cluster.nodes > LIVE_NODES:
         raise BatchError(
             f"{batch.source}: {batch.cluster.nodes:,} nodes are too many to run: each is a process, and the "
-            f"most is {LIVE_NODES}; larger machines can be simulated (pliant simulate, or --dry-run)"
+            f"most is {LIVE_NODES:,}; larger machines can be simulated (pliant simulate, or --dry-run)"
         )
     own = with_own_python(os.environ)
     room = room_beside(own, os.sysconf("SC_ARG_MAX"))

@@ -3,8 +3,8 @@ it, which turns descriptors, signals and timers into inputs, and carries out wha
 
     python -m pliant.launch.agent --node n0 --slots 1 --run ID --link FD --runtime DIR
 
-With ``--orphan-grace S`` in place of ``--link`` it connects to the controller's socket in the run's directory, and when
-that link is lost it does so again for S seconds.
+With ``--orphan-grace S`` it outlives a lost link for S seconds, and tries to connect to the controller's socket in the
+run's directory.
 
 With PLIANT_RECORD=DIR every input and output is appended to DIR/agent-NODE-PID.ndjson, which `live/node/recording.py`
 plays again. It holds the tokens of the run's sessions and the environment of its jobs: only its user may read it.
@@ -44,7 +44,6 @@ AGENTS = "agents.sock"
 SECRET = "secret"  # noqa: S105 - the name of a file
 """In the run's directory: the run's secret, which these agents show first."""
 DIAL_S = 0.1
-FIRST_DIAL_S = 20.0
 
 Rank = tuple[int, int, int]
 """Job, group and number."""
@@ -72,17 +71,14 @@ class Agent:
         self._sessions: dict[int, asyncio.StreamWriter] = {}
         self._last_session = 0
 
-    async def serve(self, link: socket.socket | None) -> None:
-        """Work until the machine leaves. Without a ``link`` the controller's socket is where links are made."""
+    async def serve(self, link: socket.socket) -> None:
+        """Work until the machine leaves, over ``link`` at first."""
         loop = asyncio.get_running_loop()
         self._left = loop.create_future()
         processes.adopt_orphans()
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
         loop.add_signal_handler(signal.SIGTERM, self._happened, n.StopAsked())
-        if link is not None:
-            reader, self._link = await reading.over(link)
-        else:
-            reader, self._link = await asyncio.wait_for(self._dial(), FIRST_DIAL_S)
+        reader, self._link = await reading.over(link)
         try:
             server = await reading.serve_unix(self._connected, self._home.socket)
         except FileNotFoundError:
@@ -192,7 +188,7 @@ class Agent:
     def _tell(self, output: n.Tell) -> None:
         if self._link is not None and not self._link.is_closing():
             message = codec.raw(output.message)
-            line = m.From(self._home.node, message, output.number, output.obeyed)
+            line = m.From(self._home.node, message, output.number, output.after, output.obeyed)
             self._link.write(codec.encode(line))
 
     def _scan(self, order: n.Scan) -> None:
@@ -431,15 +427,15 @@ def main() -> None:
     parser.add_argument("--node", required=True)
     parser.add_argument("--slots", type=int, default=1)
     parser.add_argument("--run", required=True)
-    how = parser.add_mutually_exclusive_group(required=True)
-    how.add_argument("--link", type=int, help="file descriptor of the controller's socket")
-    how.add_argument("--orphan-grace", type=float, default=0.0, help="seconds to go on without a controller")
+    parser.add_argument("--link", type=int, required=True, help="file descriptor of the controller's socket")
+    parser.add_argument(
+        "--orphan-grace", type=float, default=0.0, help="seconds to go on without a controller"
+    )
     parser.add_argument("--runtime", type=Path, required=True)
     options = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the controller's to handle
-    link = None if options.link is None else socket.socket(fileno=options.link)
-    if link is not None:
-        link.set_inheritable(False)
+    link = socket.socket(fileno=options.link)
+    link.set_inheritable(False)
     home = n.Home(
         node=options.node,
         slots=options.slots,

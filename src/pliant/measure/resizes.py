@@ -17,13 +17,13 @@ from pliant.core.settings import Settings
 from pliant.daemon import listening
 from pliant.daemon.controller import Controller
 from pliant.daemon.journal import log_file
+from pliant.drivers.fork import ForkedNodes
 from pliant.live.cluster import orders as o
 from pliant.measure.programs import Figures
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.kinds import JobKind
 from pliant.policy.easy import Easy
-from pliant.providers.local import LocalNodes
 
 LIMIT_S = 600.0
 """What a job may take."""
@@ -177,7 +177,7 @@ class Machine:
 async def machine(nodes: int, output: Path, slots: int = 1) -> AsyncIterator[Machine]:
     """Nodes of ``slots`` slots with their agents; nothing of them is left afterwards. Logs of jobs go to ``output``."""
     run, runtime = listening.new_runtime()
-    controller = Controller(Easy(), Settings(), LocalNodes(nodes, slots, run, runtime), output=output)
+    controller = Controller(Easy(), Settings(), ForkedNodes(slots, run, runtime), nodes, output=output)
     try:
         await controller.start()
         yield Machine(controller, output, run)

@@ -10,8 +10,8 @@ MOST_HOSTS = 1 << 16
 """Names that one host list may stand for."""
 HOST_CHARACTERS = 253
 """Of a node's name, as of any host's."""
-LIVE_NODES = 512
-"""Of a live cluster of virtual nodes: each is a process, and a descriptor of the controller, which may open 1,024."""
+LIVE_NODES = 4096
+"""Of a live cluster."""
 LIVE_SLOTS = 256
 """Of a node of a live cluster: each is a process of a job, and a descriptor of the node's agent."""
 BATCH_JOBS = 100_000

@@ -316,9 +316,11 @@ class Answered(Message, frozen=True):
 
 
 class Ack(Message, frozen=True):
-    """All that the agent has told up to ``number`` has been taken, and recorded where that was due."""
+    """Of what the agent has told all up to ``heard`` has come, and all up to ``number`` has been taken: it is recorded
+    where that was due."""
 
     number: int
+    heard: int
 
 
 class Shutdown(Message, frozen=True):
@@ -343,7 +345,7 @@ class AgentHello(Message, frozen=True, omit_defaults=False):
     """First on every link. On one that is not the agent's first: the ``groups`` that are there, the jobs whose
     ``proofs`` are under way, the id of the last order that was ``obeyed``, and the number of the last message that the
     agent ``repeats`` now, 0 if it repeats none. ``used``, by job: what ranks took of the processors, in seconds, whose
-    ends it has told and does not repeat any more."""
+    ends it has told and does not repeat any more. The numbers of what it tells begin above ``base``."""
 
     node: str
     slots: int
@@ -352,6 +354,7 @@ class AgentHello(Message, frozen=True, omit_defaults=False):
     proofs: tuple[int, ...] = ()
     obeyed: int = 0
     repeats: int = 0
+    base: int = 0
     used: dict[int, float] = {}
     version: int = VERSION
 
@@ -437,25 +440,35 @@ class Heartbeat(Message, frozen=True):
     pass
 
 
+class Heard(Message, frozen=True):
+    """The answer to orders after which there is nothing else to tell: its envelope says which were obeyed. One that
+    ``asks`` wants to know what has been taken."""
+
+    asks: bool = False
+
+
 # ---- envelopes: every line between controller and agent ----------------------------------------------
 
 
 class To(Message, frozen=True):
-    """``message`` for the agents of ``nodes``; an agent in between passes it on unread. Orders of one controller have
-    increasing ids, so that one that comes again is known, through a launch tree those for one node; 0 is none."""
+    """``message`` for the agents of ``nodes``; an agent in between passes it on unread. An order has an ``id``, and is
+    obeyed behind the one whose id is ``after`` (``live/fleet/channel.py``); 0 is none."""
 
     nodes: tuple[str, ...]
     message: msgspec.Raw
     id: int = 0
+    after: int = 0
 
 
 class From(Message, frozen=True):
-    """``message`` of the agent of ``node``; an agent in between passes it on unread. One that has a ``number`` is
-    repeated on the next link until it was acknowledged; it says as well which order was the last to be ``obeyed``."""
+    """``message`` of the agent of ``node``; an agent in between passes it on unread. One that has a ``number`` is told
+    again until it was acknowledged, and is to be taken behind the one whose number is ``after``. ``obeyed``: the agent
+    has had all orders up to this id."""
 
     node: str
     message: msgspec.Raw
     number: int = 0
+    after: int = 0
     obeyed: int = 0
 
 
@@ -480,5 +493,6 @@ RootMessage = Malleable | Want | Accept | Decline | Reached | Done | Failed | Pr
 SchedulerMessage = Welcome | Offer | Drain | Stay | Withdraw | GroupLost | Value | Error
 ControllerMessage = StartGroup | Signal | Prove | Deliver | Fenced | Answered | Ack | Shutdown | Error
 AgentMessage = (
-    AgentHello | Started | StartFailed | Exited | Proof | Leaving | Relay | Fence | Asked | Heartbeat | Error
+    AgentHello | Started | StartFailed | Exited | Proof | Leaving | Relay | Fence | Asked | Heartbeat | Heard
+    | Error
 )  # fmt: skip

@@ -18,7 +18,7 @@ from pliant.testing.standins.process import SIGKILL, Proc
 from pliant.testing.standins.running import own_words
 
 if TYPE_CHECKING:
-    from pliant.testing.standins.provider import Link
+    from pliant.testing.standins.driver import Link
     from pliant.testing.world import World
 
 STOPPED = 0.4
@@ -383,7 +383,7 @@ def _take_away(world: World, _job: int) -> list[int] | None:
         return None
     node = world.nodes[world.random.choice(there)]
     jobs = _touch_node(world, node, "agent killed")
-    world.head.provider.give_back(node.name)
+    world.head.driver.take_away(node.name)
     return jobs
 
 

@@ -14,7 +14,7 @@ from pliant.testing.standins.agent import NONSENSE, USER
 from pliant.testing.standins.process import Proc
 
 if TYPE_CHECKING:
-    from pliant.testing.standins.provider import Link
+    from pliant.testing.standins.driver import Link
     from pliant.testing.world import World
 
 NOWHERE = "nowhere"
@@ -72,7 +72,10 @@ def of_nodes(world: World) -> None:
     state = world.head.cluster.core.state
     gone = [name for number, name in state.names.items() if not state.all_mask >> number & 1]
     name = world.random.choice([NOWHERE, *gone])
-    news: list[o.AnyInput] = [o.Back(name), o.Unlinked(name), o.Lost(name), o.Lost(name, final=True)]
+    news: list[o.AnyInput] = [
+        o.Back(name), o.Unlinked(name), o.Lost(name), o.Lost(name, final=True), o.Cut(name, ""), o.Ended(name, ""),
+        o.Cleared(name), o.TakenAway(NOWHERE),
+    ]  # fmt: skip
     if name != NOWHERE:
         news.append(o.Returned((name,)))
     world.head.tell(world.random.choice(news))

@@ -15,6 +15,7 @@ from random import Random
 from pliant.core import records as r
 from pliant.core.journal import read
 from pliant.live.cluster import orders as o
+from pliant.live.fleet.channel import AGAIN_S
 from pliant.model.kinds import KINDS, Loss
 from pliant.protocol import resizing
 from pliant.testing.audit.amid import amid_s
@@ -31,12 +32,13 @@ from pliant.testing.standins.head import Disk, Head
 from pliant.testing.standins.node import Node
 from pliant.testing.standins.process import Proc
 from pliant.testing.standins.programs import read_result
-from pliant.testing.standins.provider import KeptNodes
 from pliant.testing.standins.running import own_words
 from pliant.testing.tree.launches import launch
 
 LAUNCHES = 5
 """Over a tree, before all else."""
+LOSSY = 4
+"""One world in so many loses messages."""
 LARGE = 100
 """One world in so many has a thousand nodes."""
 LONGEST_S = 50_000.0
@@ -75,6 +77,8 @@ class World(Touched):
         self.seed = seed
         self.grace = draw_grace(seed) if grace is None else grace
         """How long agents outlive their controller; with 0 they end with it."""
+        self.lossy = seed % LOSSY == 0
+        """Envelopes are lost and doubled on their way, though links stand."""
         self.random = Random(seed)  # noqa: S311 - seeded on purpose
         self.clock = Clock()
         self.over = self.was_full = self.resumed = self.begun = False
@@ -86,9 +90,8 @@ class World(Touched):
         count = 1000 if large else self.random.randint(3, self.random.choice([6, 16, 64]))
         slots = self.random.choice([1, 1, 1, 2, 3])
         self.nodes = {f"n{i}": Node(self, f"n{i}", slots) for i in range(count)}
-        self._made, self._slots = count, slots
+        self._slots = slots
         self._most = max(MOST_EVENTS, MOST_OF_A_NODE * count)
-        self._up: set[str] = set()
         self.specs = draw_jobs(self.random, count, large=large)
         self.met: Counter[tuple[str, str]] = Counter()
         self._expansions: Counter[str] = Counter()
@@ -200,9 +203,7 @@ class World(Touched):
 
     def connected(self, agent: Agent) -> None:
         """An agent that outlives its controllers has come to the one there is."""
-        provider = self.head.provider
-        assert isinstance(provider, KeptNodes)  # noqa: S101 - others do not look for it
-        provider.connected(agent)
+        self.head.driver.connected(agent)
 
     def about(self, moment: float) -> float:
         """When a timer comes: a clock that is read twice may say that it is a little too early, and others may be
@@ -216,25 +217,22 @@ class World(Touched):
         if self.random.random() < REPEATED:
             self.clock.later(self.random.choice([0.0, 0.01, 1.0, 20.0]), send)
 
-    def new_node(self) -> Node:
-        """A node that has not been there."""
-        self._made += 1
-        name = f"n{self._made - 1}"
+    def new_node(self, name: str) -> Node:
+        """A node that is not there."""
         node = self.nodes[name] = Node(self, name, self._slots)
         return node
 
-    def up(self, node: Node) -> None:
-        """An agent is there for the first time; when all are, the run begins."""
-        self._up.add(node.name)
-        if len(self._up) == len(self.nodes):
-            self.begun = True
-            self.head.provider.grant_all()
-            self.head.tell(o.Batch(self.specs))
-            self._plan()
+    def _begin(self) -> None:
+        """All nodes are there."""
+        self.begun = True
+        self.head.tell(o.Batch(self.specs))
+        self._plan()
 
     def recorded(self, records: Iterable[r.Record]) -> None:
         for record in records:
             self._news_at = self.clock.now
+            if not self.begun:
+                self._begin()
             if isinstance(record, r.JobSubmitted):
                 self.specs_by_number[record.job] = record.spec
             if isinstance(record, r.JobStarted):
@@ -318,7 +316,6 @@ class World(Touched):
         self._policy.alarm, self._policy.nonsense = None, ""  # that was noticed by a process that is gone
         self.head = Head(self, self._policy, self.settings, self.disk, resumed=True)
         self._recorded_again()
-        self.head.provider.start()
         if self.kill_again_s is not None:
             self.clock.later(self.kill_again_s, self._kill_again)
 
@@ -435,15 +432,15 @@ class World(Touched):
                 launch(self.seed, number, disturbed=bool(self._names))
             told = self.story if self._telling else None
             self._expansions = expansions(self.seed, told, disturbed=bool(self._names))
-            self.head.provider.start()
+            self.head.tell(o.Begin(len(self.nodes)))
             while not self.over:
                 self._step()
-            self._let(ACK_S)
+            self._let(ACK_S + (8.0 * AGAIN_S if self.lossy else 0.0))
             self.checks.idle()
             for node in self.nodes.values():
                 if node.agent is not None and self.random.random() < HANGING_ON:
                     node.agent.hung_on()
-            self.head.provider.stop()
+            self.head.driver.close()
             self._let(LEAVE_S)
             self.checks.end()
         except Violation as found:

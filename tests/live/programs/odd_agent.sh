@@ -12,7 +12,7 @@ garbage
 {"type":"from","node":"n7","message":{"type":"proof","job":7,"clean":true}}
 {"type":"from","node":"n0","message":{"type":"error","text":"no way to n5"}}
 {"type":"from","hops":2,"node":"n0","message":{"type":"agenthello","node":"n0","slots":1,"pid":1,"version":$version,"colour":"red"}}
-{"type":"from","node":"n0","message":{"type":"proof","job":3,"clean":true,"colour":"red"}}
+{"type":"from","node":"n0","number":1,"message":{"type":"proof","job":3,"clean":true,"colour":"red"}}
 END
 while read -r line <&3; do
     echo "told $line" >&2

@@ -10,15 +10,13 @@ import sys
 from pathlib import Path
 
 from pliant.core import records as r
-from pliant.core.core import replay
 from pliant.core.journal import Header, header_line, read
 from pliant.core.settings import Settings
 from pliant.daemon.controller import Controller, Outliving
+from pliant.drivers.fork import ForkedNodes
 from pliant.live.cluster import orders as o
 from pliant.model.jobs import Bounds, JobClass, JobSpec
-from pliant.model.nodes import NodeSet
 from pliant.policy.fcfs import Fcfs
-from pliant.providers.kept import KeptNodes, TakenUp
 
 GRACE = 40.0
 
@@ -36,14 +34,9 @@ async def main(place: Path, run: str, command: tuple[str, ...]) -> None:
         path.write_bytes(header_line(Header(began="2026-01-01T00:00:00Z", policy="fcfs")))
         bounds = Bounds(1, 3, preferred=2)
         jobs = (JobSpec(name="heat", command=command, job_class=JobClass.MALLEABLE, nodes=bounds),)
-    begins: int | TakenUp = 3
-    if records is not None:
-        state = replay(records)
-        there, lost = ([state.names[n] for n in NodeSet(mask)] for mask in (state.all_mask, state.lost_mask))
-        begins = TakenUp(there, lost)
-    nodes = KeptNodes(begins, 1, run, place / "run", grace=GRACE)
-    outliving = Outliving(GRACE, nodes.secret, records)
-    controller = Controller(Fcfs(), Settings(), nodes, output=place / "out", outliving=outliving)
+    driver = ForkedNodes(1, run, place / "run", grace=GRACE)
+    outliving = Outliving(driver.secret, records)
+    controller = Controller(Fcfs(), Settings(), driver, 3, output=place / "out", outliving=outliving)
     with path.open("ab", buffering=0) as journal:
 
         def keep(record: r.Record) -> None:

@@ -19,9 +19,9 @@ from pliant.launch.starter import ExecStarter
 from pliant.launch.tree.pipes import Pipes, Spill
 from pliant.launch.tree.posting import Posting
 from pliant.launch.tree.shell import TreeShell
+from pliant.live.fleet.channel import AGAIN_S, ROOM, at_node, is_next
 from pliant.live.node.messages import Home
 from pliant.live.tree import messages as b
-from pliant.live.tree.channel import AGAIN_S, at_node
 from pliant.live.tree.launching import JOB, start_of
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
@@ -120,6 +120,7 @@ def home(posting: Posting) -> Home:
         shm=str(shm.directory(posting.run, posting.node)),
         warm=posting.warm,
         programs={"pmix": pmix.command()},
+        base=posting.seat.rank * ROOM,
     )
 
 
@@ -149,6 +150,8 @@ class NodeHouse:
         self._channel = at_node(posting.node, posting.seat.rank)
         self._owes = False
         """Whether the controller is to be told what has come of it."""
+        self._taken = posting.seat.rank * ROOM
+        """Up to this number the node's agent has been heard, in a launch."""
         self._began = time.time()
         self._phases: dict[int, float] = {}
         self._for_all: codec.Decoder[t.ForAll] = codec.Decoder(t.ForAll)
@@ -220,7 +223,7 @@ class NodeHouse:
         try:
             while data := await self._next(reader):
                 for line in lines.feed(data):
-                    self._said(envelopes.decode(line).message)
+                    self._hears(envelopes.decode(line))
         except TimeoutError:
             self._why = f"the node's agent was silent for {SILENCE_S + GRACE_S:g} s"
         except (OSError, ProtocolError) as error:
@@ -242,10 +245,24 @@ class NodeHouse:
         self._why = GIVEN_BACK
         asyncio.get_running_loop().call_later(END_S, self._kill)
 
+    def _hears(self, envelope: m.From) -> None:
+        """Of the node's agent. What concerns a launch is answered here: the channel to the controller has more ends."""
+        kind = self._tags.decode(envelope.message).type
+        if kind == "heartbeat":
+            return  # the tree has its own
+        if self._posting.relays:
+            self._tree.happened(b.Say(envelope))
+            return
+        is_new = kind != "heard"
+        if envelope.number:
+            is_new = is_next(envelope.number, envelope.after, self._taken)
+            self._taken = max(self._taken, envelope.number)
+            self._order(codec.raw(m.Ack(self._taken, self._taken)))
+        if is_new:
+            self._said(envelope.message)
+
     def _said(self, message: msgspec.Raw) -> None:
         match self._tags.decode(message).type:
-            case "heartbeat":
-                return  # the tree has its own
             case "started":
                 self._phases[3] = time.time()
             case "fence" if self._running:
@@ -333,23 +350,28 @@ class NodeHouse:
         self._order(codec.raw(start))
 
     def _order(self, message: msgspec.Raw) -> None:
+        self._write(m.To((self._posting.node,), message))
+
+    def _write(self, envelope: m.To) -> None:
         if self._writer is not None:
-            self._writer.write(codec.encode(m.To((self._posting.node,), message)))
+            self._writer.write(codec.encode(envelope))
 
     def local(self, envelope: b.Local) -> None:
-        number, message = envelope.envelope.id, envelope.envelope.message
+        number, after, message = envelope.envelope.id, envelope.envelope.after, envelope.envelope.message
+        if self._posting.relays:
+            if self._tags.decode(message).type == "shutdown":
+                self._give_back()
+            self._write(envelope.envelope)
+            return
         if number and not self._owes:
             self._owes = True
             asyncio.get_running_loop().call_soon(self._answer)
-        if self._channel.came(number, message):
+        if self._channel.came(number, after, message):
             self._take(message)
         self._pour()
 
     def _take(self, message: msgspec.Raw) -> None:
-        kind = self._tags.decode(message).type
-        if kind != "input":
-            if kind == "shutdown":
-                self._give_back()
+        if self._tags.decode(message).type != "input":
             self._order(message)
         elif self._pipes is not None:
             self._pipes.type(self._inputs.decode(message).data)

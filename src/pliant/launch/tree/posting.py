@@ -59,7 +59,8 @@ class Posting(msgspec.Struct, frozen=True):
     """An agent's place: its ``seat``, its ``node`` with ``slots``, and how its ``parent`` is reached. ``secret`` is
     that of the launch, which every link begins with; it comes by standard input alone. ``listen``: the address, or
     network such as 10.0.0.0/16, at which others reach it, by default the one by which it reaches its parent. ``warm``:
-    programs of Python may be started from a warm process there."""
+    programs of Python may be started from a warm process there. ``relays``: what the node's agent and the controller
+    say to each other is passed on as it is."""
 
     seat: Seat
     node: str
@@ -70,6 +71,7 @@ class Posting(msgspec.Struct, frozen=True):
     slots: int = 1
     listen: str = ""
     warm: bool = False
+    relays: bool = False
 
 
 def read(within_s: float = 30.0) -> Posting:

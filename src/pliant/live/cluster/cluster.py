@@ -54,16 +54,10 @@ class Surroundings(NamedTuple):
 
 
 class Cluster(Nodes):
-    """All nodes and jobs of a live cluster. Under a policy that goes wrong it goes on with ``fcfs``.
+    """All nodes and jobs of a live cluster. Under a policy that goes wrong it goes on with ``fcfs``."""
 
-    With an ``orphan_grace``, in seconds, agents and what runs there outlive a link that is lost for so long: orders
-    have ids then, and what agents tell is acknowledged when the records of it have been made.
-    """
-
-    def __init__(
-        self, policy: Policy, settings: Settings, home: Surroundings, orphan_grace: float = 0.0
-    ) -> None:
-        super().__init__(SchedulerCore(policy, settings, fallback=Fcfs()), orphan_grace)
+    def __init__(self, policy: Policy, settings: Settings, home: Surroundings) -> None:
+        super().__init__(SchedulerCore(policy, settings, fallback=Fcfs()))
         self._home = home
         self._decoder = codec.from_agent()
         self._holds: dict[str, str] = {}
@@ -79,16 +73,11 @@ class Cluster(Nodes):
 
     @classmethod
     def resume(
-        cls,
-        policy: Policy,
-        home: Surroundings,
-        settings: Settings,
-        records: Iterable[r.Record],
-        orphan_grace: float = 0.0,
+        cls, policy: Policy, home: Surroundings, settings: Settings, records: Iterable[r.Record]
     ) -> Cluster:
         """A cluster that goes on where the records of a journal end; ``Resumed`` is the first that it is told. Its time
         goes on from the last record."""
-        cluster = cls(policy, settings, home, orphan_grace)
+        cluster = cls(policy, settings, home)
         cluster.core = SchedulerCore.resume(policy, settings, records, fallback=Fcfs())
         state = cluster.core.state
         cluster._names = dict(state.names)
@@ -125,8 +114,7 @@ class Cluster(Nodes):
     @property
     def pending(self) -> bool:
         """Whether ``handle`` has more to say at once, when the records of this call have been written."""
-        taken = self._links.pending and not self._resuming
-        return bool(self._beginnings or self._leaving or taken) and not self.held_back
+        return bool(self._beginnings or self._leaving) and not self.held_back
 
     @property
     def held_back(self) -> bool:
@@ -137,9 +125,6 @@ class Cluster(Nodes):
         """What the records of earlier calls allow, as they are written."""
         if self.held_back:
             return
-        if not self._resuming:  # ends that were told are not recorded before all have been heard
-            for node, ack in self._links.acknowledge():
-                self._outputs.append(o.Send((self._names[node],), ack))
         if self._leaving:
             leaving, self._leaving = self._leaving, []
             # One that was lost meanwhile, and is back, is there twice.
@@ -224,9 +209,9 @@ class Cluster(Nodes):
                 self._lost(given.node, final=given.final, why=given.why)
             case o.Back():
                 self._back(given.node)
-            case o.Unlinked():
-                for node in self._set([given.node]):
-                    self._unlinked(node)
+            case o.Unlinked() | o.Greeted() | o.Repeated():
+                for node in NodeSet(self._set([given.node]).mask & self.core.state.all_mask):
+                    self._linked(node, given)
             case o.Refused():
                 self.happened(e.Refused(given.count, given.why))
             case o.Returned():
@@ -251,7 +236,7 @@ class Cluster(Nodes):
             case o.Release():
                 self._release(given.key)
             case o.Resumed():
-                self._take_up(given.why) if self._grace else self._begin_again(given.why)
+                self._take_up(given.why)
             case o.EndAll():
                 self._end_all(given.why, given.state)
             case o.EndNow():
@@ -280,13 +265,6 @@ class Cluster(Nodes):
             self._last_job += 1
             self._specs[self._last_job] = job
             self.happened(e.Submitted(self._last_job, job))
-
-    def _begin_again(self, why: str) -> None:
-        """End the jobs that ran, once, and take all nodes for lost until their new agents are there."""
-        for _, number, _ in list(self.core.state.running):
-            self.happened(e.Ended(number, KILLED, error=why))
-        self.happened(e.Lost(NodeSet(self.core.state.all_mask), why=why))
-        self._acquire_again()
 
     def _acquire_again(self) -> None:
         """Nobody knows of nodes that were asked for and have not come; those to be given back the core names itself."""
@@ -330,9 +308,6 @@ class Cluster(Nodes):
         elif what == term.KEY:
             self._outputs += term.fired(self.core.state, self.now)
             self._submit_due()  # what comes later comes in vain, and is told that
-        elif what == "grace":
-            if (node := int(key[1])) in self._links and not self._links[node].here:
-                self._lost(self._names[node], final=False, why=f"its agent was away for {self._grace:g} s")
         elif what == "proof":
             self._proof_overdue(int(key[1]), int(key[2]))
         elif (life := self.lives.get(int(key[1]))) is not None:
@@ -353,11 +328,7 @@ class Cluster(Nodes):
         except ProtocolError as error:
             self._outputs.append(o.Send((said.node,), m.Error(str(error))))
             return
-        if said.number and not (node in self._links and self._links.is_new(node, said.number, said.obeyed)):
-            return  # it was taken already, or its node is lost
-        if isinstance(message, m.AgentHello):
-            self._greeted(node, message)
-        elif isinstance(message, m.Proof):
+        if isinstance(message, m.Proof):
             self._proved(node, message)
         elif isinstance(message, m.Leaving):
             self._why[node] = last_line(message.why)
@@ -375,9 +346,8 @@ class Cluster(Nodes):
         self._resuming = why
         self._hold("resume", why)
         state = self.core.state
-        for node in NodeSet(state.all_mask & ~state.lost_mask):
-            self._begin_link(node, elsewhere=True)
-            self._unlinked(node)
+        self._away = set(NodeSet(state.all_mask & ~state.lost_mask))
+        self._behind = set(self._away)
         for _, number, job in state.running:
             self.lives[number] = life = self._life(job)
             resuming.take_up(life, job, state)
@@ -390,9 +360,8 @@ class Cluster(Nodes):
         """See to the groups of jobs whose agents are all here. If all is known that can be known, take back what was
         left half done, and do again what has no answer."""
         state = self.core.state
-        nodes = [node for node in NodeSet(state.all_mask & ~state.lost_mask) if node in self._links]
-        away = {node for node in nodes if not self._links[node].here or self._links[node].is_repeating}
-        there = {group for node in nodes for group in self._links[node].groups}
+        away = self._behind
+        there = {group for groups in self._groups.values() for group in groups}
         for life in self.lives.values():
             job = state.jobs.get(life.number)
             if job is not None and not life.ended and all(g.node not in away for g in life.groups.values()):

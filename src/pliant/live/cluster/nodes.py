@@ -10,7 +10,6 @@ from pliant.core.core import SchedulerCore
 from pliant.core.settings import NEVER
 from pliant.live.cluster import orders as o
 from pliant.live.cluster import term
-from pliant.live.cluster.links import Links
 from pliant.live.cluster.orders import SIGKILL
 from pliant.live.job.life import JobLife
 from pliant.model.nodes import NodeSet, hostlist
@@ -18,18 +17,15 @@ from pliant.protocol import messages as m
 
 PROOF_S = 30.0
 """An agent that has not said by then whether its node is clean cannot be relied on."""
-PROVIDER_S = 5.0
-"""So long after the grace a node is lost if its provider has said nothing: an agent that it has just taken is not."""
 
 
 class Nodes:
     """A part of the cluster. What has happened goes to ``_events``, what is to be done to ``_outputs``."""
 
-    def __init__(self, core: SchedulerCore, orphan_grace: float) -> None:
+    def __init__(self, core: SchedulerCore) -> None:
         self.core = core
         self.lives: dict[int, JobLife] = {}
         self.now = 0.0
-        self._grace = orphan_grace
         self._names: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
         self._gone: set[int] = set()
@@ -37,7 +33,12 @@ class Nodes:
         """When nodes were lost or given back that are not in use again, where that is known."""
         self._why: dict[int, str] = {}
         """Why an agent has said that it leaves."""
-        self._links = Links()
+        self._away: set[int] = set()
+        """Nodes whose agents cannot be reached now."""
+        self._behind: set[int] = set()
+        """Nodes of which nobody knows everything yet: their agents are away, or are saying it again."""
+        self._groups: dict[int, frozenset[tuple[int, int]]] = {}
+        """By node, the groups that its agent had when it came back."""
         self._proofs: dict[tuple[int, int], int] = {}
         self._unknown: set[tuple[int, int]] = set()
         """Jobs and nodes of groups that nobody knew, and that are being ended."""
@@ -50,9 +51,7 @@ class Nodes:
         self._events.append(event)
 
     def send(self, node: int, message: m.ControllerMessage) -> None:
-        number = self._links.order(node, message) if self._grace else 0
-        if number is not None:
-            self._outputs.append(o.Send((self._names[node],), message, number))
+        self._outputs.append(o.Send((self._names[node],), message))
 
     def later(self, key: o.Key, delay_s: float) -> None:
         if delay_s != NEVER:
@@ -86,7 +85,7 @@ class Nodes:
         self._gone.discard(node)
         self._left_at.pop(node, None)
         self._why.pop(node, None)
-        self._begin_link(node)
+        self._forget_link(node)
 
     def _returned(self, names: Iterable[str]) -> None:
         nodes, state = self._set(names), self.core.state
@@ -106,9 +105,10 @@ class Nodes:
             self._gone.add(number)
         if not self.core.state.lost_mask >> number & 1:
             self._left_at[number] = self.now
+        was_away = number in self._away
         self._cut_off(number)
-        if self._grace and self.core.state.lost_mask >> number & 1:
-            return  # its time was over before its provider gave it up
+        if self.core.state.lost_mask >> number & 1:
+            return  # it was lost before, and is now for good
         over = tuple(
             (life.number, group.number)
             for life in self.lives.values()
@@ -118,7 +118,8 @@ class Nodes:
         self.happened(e.Lost(self._set([name]), over, why=self._why.get(number, why)))
         for life in list(self.lives.values()):
             life.lost(number)
-        self._heed_link(number)
+        if was_away:
+            self._heed_link(number)
         for job, node in list(self._proofs):
             if node == number:
                 del self._proofs[job, node]
@@ -154,7 +155,7 @@ class Nodes:
         asked = self._proofs.get((job, node))
         if asked is None:
             return
-        if node in self._links and not self._links[node].here:
+        if node in self._away:
             self.later(("proof", job, node), PROOF_S)  # nobody has asked it yet
         elif asked > 1:
             del self._proofs[job, node]
@@ -167,6 +168,7 @@ class Nodes:
     def _give_up(self, node: int, why: str) -> None:
         """Not even SIGKILL has removed all of a job, or nobody can tell: this node cannot be given to anyone."""
         self._lost(self._names[node], final=True, why=why)
+        self._outputs.append(o.Abandon(self._names[node]))
 
     def _missing(self) -> str:
         """What has become of the nodes that were there, and are not or will not be."""
@@ -183,29 +185,36 @@ class Nodes:
 
     # ---- links that are lost and come back -----------------------------------------------------------
 
-    def _begin_link(self, node: int, *, elsewhere: bool = False) -> None:
-        if self._grace:
-            self._links.begin(node, elsewhere=elsewhere)
+    def _forget_link(self, node: int) -> None:
+        """There is another agent, or none."""
+        self._away.discard(node)
+        self._behind.discard(node)
+        self._groups.pop(node, None)
 
     def _cut_off(self, node: int) -> None:
         """The agent is gone for good, with all that it had."""
-        self._links.drop(node)
+        self._forget_link(node)
         self._unknown = {each for each in self._unknown if each[1] != node}
 
     def reaches(self, name: str) -> bool:
         """Whether what is ordered goes out to the agent of this node now."""
-        return not self._grace or ((node := self._numbers[name]) in self._links and self._links[node].here)
+        return self._numbers[name] not in self._away
 
-    def _unlinked(self, node: int) -> None:
-        if node in self._links and self._links[node].here:
-            self._links[node].here = False
-            self.later(("grace", node), self._grace + PROVIDER_S)
-            self._heed_link(node)
+    def _linked(self, node: int, news: o.Unlinked | o.Greeted | o.Repeated) -> None:
+        match news:
+            case o.Unlinked():
+                self._away.add(node)
+                self._behind.add(node)
+                self._heed_link(node)
+            case o.Greeted():
+                self._greeted(node, news.hello)
+            case o.Repeated():
+                self._behind.discard(node)
 
     def _heed_link(self, node: int) -> None:
         """What jobs say that have groups on this node is heard again, or is not: their resizes wait, and then they get
         the time anew that there is to answer."""
-        for life in self.lives.values() if self._grace else ():
+        for life in self.lives.values():
             job = self.core.state.jobs.get(life.number)
             if job is None or all(group.node != node for group in life.groups.values()):
                 continue
@@ -220,19 +229,10 @@ class Nodes:
                 life.cpu_s += cpu_s
 
     def _greeted(self, node: int, hello: m.AgentHello) -> None:
-        """An agent has a link again: it hears what it has not obeyed, and ends what nobody knows."""
-        if node not in self._links:
-            return
-        if self._links[node].pid not in (0, hello.pid):
-            self._lost(
-                self._names[node], final=False, why="another agent is there, and the one before is gone"
-            )
-            self._is_there(node)
-            self.happened(e.Back(NodeSet.of([node])))
-        if self._links[node].elsewhere:  # else it was told all of it as it happened
-            self._book(hello.used)
-        for number, message in self._links.greeted(node, hello):
-            self._outputs.append(o.Send((self._names[node],), message, number))
+        """An agent has a link again: it ends what nobody knows."""
+        self._away.discard(node)
+        self._groups[node] = frozenset((each.job, each.group) for each in hello.groups)
+        self._book(hello.used)
         for held in hello.groups:
             life = self.lives.get(held.job)
             group = life.groups.get(held.group) if life is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from pliant.model.jobs import JobSpec, JobState
-from pliant.protocol.messages import ControllerMessage
+from pliant.protocol.messages import AgentHello, ControllerMessage
 
 SIGTERM, SIGKILL = 15, 9
 """As on every Linux."""
@@ -67,16 +67,27 @@ class Reclaim(Input, frozen=True):
 
 
 class Said(Input, frozen=True):
-    """A message of a node's agent, as it came, with what its envelope says."""
+    """A message of a node's agent: each comes once, and in order."""
 
     node: str
     message: msgspec.Raw
-    number: int = 0
-    obeyed: int = 0
 
 
 class Unlinked(Input, frozen=True):
     """The link to the node's agent is gone; what runs there may go on, and the agent may come back."""
+
+    node: str
+
+
+class Greeted(Input, frozen=True):
+    """The agent of an unlinked node is here again, and says what it has. What it says again follows."""
+
+    node: str
+    hello: AgentHello
+
+
+class Repeated(Input, frozen=True):
+    """An agent that is here again has said again all that nobody may have heard."""
 
     node: str
 
@@ -147,10 +158,57 @@ class EndNow(Input, frozen=True):
     why: str = "the run ends"
 
 
-AnyInput = (
-    Granted | Lost | Back | Refused | Returned | Ask | Reclaim | Said | Unlinked | Batch | Cancel | Resize | Tail
-    | Fired | Hold | Release | Resumed | EndAll | EndNow
+class Begin(Input, frozen=True):
+    """Begin with so many nodes."""
+
+    count: int
+
+
+class Heard(Input, frozen=True):
+    """From a driver: an envelope has come from a node's agent (``protocol.messages.From``)."""
+
+    node: str
+    message: msgspec.Raw
+    number: int = 0
+    after: int = 0
+    obeyed: int = 0
+
+
+class Cut(Input, frozen=True):
+    """From a driver: the link to a node's agent is gone. The agent may go on, and come back."""
+
+    node: str
+    why: str
+
+
+class Ended(Input, frozen=True):
+    """From a driver: a node's agent has ended, or could not be started."""
+
+    node: str
+    why: str
+
+
+class Cleared(Input, frozen=True):
+    """From a driver: no agent is on the node any more, nor what it had started; but for what is ``left``, in words."""
+
+    node: str
+    left: str = ""
+
+
+class TakenAway(Input, frozen=True):
+    """From a driver: the node's source has taken it away, with all that ran there."""
+
+    node: str
+
+
+OfCluster = (
+    Granted | Lost | Back | Refused | Returned | Ask | Reclaim | Said | Unlinked | Greeted | Repeated | Batch | Cancel
+    | Resize | Tail | Fired | Hold | Release | Resumed | EndAll | EndNow
 )  # fmt: skip
+"""What the machine of the jobs is told."""
+OfNodes = Begin | Heard | Cut | Ended | Cleared | TakenAway
+"""What the fleet is told."""
+AnyInput = OfCluster | OfNodes
 
 
 class Output(msgspec.Struct, frozen=True, tag=True):
@@ -158,11 +216,12 @@ class Output(msgspec.Struct, frozen=True, tag=True):
 
 
 class Send(Output, frozen=True):
-    """A message for the agents of these nodes, with the id of its envelope, if it has one."""
+    """A message for the agents of these nodes, with what its envelope says (``protocol.messages.To``)."""
 
     nodes: tuple[str, ...]
     message: ControllerMessage
     id: int = 0
+    after: int = 0
 
 
 class SetTimer(Output, frozen=True):
@@ -193,12 +252,37 @@ class Notice(Output, frozen=True):
 
 
 class Acquire(Output, frozen=True):
-    """Ask the provider for so many nodes more: it answers with Granted and Refused."""
+    """Ask for so many nodes more: Granted and Refused are the answers."""
 
     count: int
 
 
 class GiveBack(Output, frozen=True):
-    """Give these nodes, which nobody uses, back to the provider: it answers with Returned."""
+    """Give these nodes, which nobody uses, back: Returned is the answer."""
 
     nodes: tuple[str, ...]
+
+
+class Abandon(Output, frozen=True):
+    """This node is not to be relied on: end what is left there, and never grant it again."""
+
+    node: str
+
+
+class StartAgents(Output, frozen=True):
+    """For a driver: start an agent on each of these nodes. Its hello is the answer, or Ended."""
+
+    nodes: tuple[str, ...]
+
+
+class Clear(Output, frozen=True):
+    """For a driver: end the agent of this node, if there is one, and all that was started there. Cleared is the
+    answer."""
+
+    node: str
+
+
+class CannotBegin(Output, frozen=True):
+    """The run cannot begin, as not all nodes can be had."""
+
+    why: str

@@ -15,7 +15,7 @@ from pliant.live.node.proof import AGAIN_S, KILL_S, PATIENCE_S, SCAN_S, Removal
 from pliant.live.node.register import NodeGroup, Register, Stage, start_problem
 from pliant.live.node.servers import Following, Servers
 from pliant.live.node.sessions import Sessions
-from pliant.live.node.uplink import Uplink
+from pliant.live.node.uplink import AGAIN, Uplink
 from pliant.live.node.warmth import Warmth
 from pliant.model.errors import ProtocolError
 from pliant.protocol import messages as m
@@ -39,13 +39,13 @@ class NodeLife:
         self._register = Register()
         self._sessions = Sessions(home, self._register, self._do, self._tell)
         self._warmth = Warmth(home, self._register, self._do)
-        self._outbox = Outbox()
-        self._uplink = Uplink(home, self._outbox, self._do)
+        self._outbox = Outbox(home.base)
+        self._uplink = Uplink(home, self._outbox, self._do, self._inventory)
         follow = Following(self._end_group, self._start_next, self._not_up)
         self._servers = Servers(self._register, self._outbox, self._do, self._tell, follow)
         self._proofs: dict[str, Removal] = {}
         self._end: Removal | None = None
-        self._orphaned = False
+        self._orphaned = self._ordered = False
         self._has_left = False
         self._now = 0.0
         self._out: list[n.AnyOutput] = []
@@ -61,7 +61,7 @@ class NodeLife:
     def _take(self, happened: n.AnyInput) -> None:  # noqa: C901, PLR0912 - a table: a case for each input
         match happened:
             case n.Began():
-                self._greet()
+                self._uplink.greet()
                 self._do(n.SetTimer(BEAT, HEARTBEAT_S))
             case n.LinkSaid():
                 self._link_said(happened.data)
@@ -70,7 +70,7 @@ class NodeLife:
             case n.LinkMade():
                 if not self._uplink.here:
                     self._do(n.CancelTimer(ORPHAN))
-                    self._greet()
+                    self._uplink.greet()
             case n.StopAsked():
                 if happened.why:
                     self._do(n.Say(happened.why))
@@ -113,7 +113,7 @@ class NodeLife:
         self._uplink.tell(message, what)
         if what == m.Hello.__name__:
             self._warmth.came_up(message)
-        if self._outbox.is_full and self._end is None:
+        if self._outbox.is_full and not self._uplink.here and self._end is None:
             self._do(n.Say("nobody takes what there is to tell, and it is more than is kept"))
             self._begin_end(orphaned=True)
 
@@ -121,9 +121,11 @@ class NodeLife:
         if those := tuple(pids):
             self._do(n.Kill(those, patient))
 
-    def _fired(self, key: str) -> None:
+    def _fired(self, key: str) -> None:  # noqa: C901 - a table: a case for each timer
         kind, *numbers = key.split()
         match kind:
+            case "again":
+                self._uplink.again()
             case "beat":
                 self._tell(m.Heartbeat())
                 self._do(n.SetTimer(BEAT, HEARTBEAT_S))
@@ -150,18 +152,20 @@ class NodeLife:
 
     # ---- the link ------------------------------------------------------------------------------------
 
-    def _greet(self) -> None:
+    def _inventory(self) -> tuple[tuple[m.Held, ...], tuple[int, ...]]:
         proofs = sorted({removal.job for removal in self._proofs.values() if removal.job is not None})
-        self._uplink.greet(self._register.inventory(), tuple(proofs))
+        return self._register.inventory(), tuple(proofs)
 
     def _link_lost(self) -> None:
+        """With a grace of 0 the end begins at once."""
+        if not self._uplink.here:
+            return
+        self._uplink.lost()
         if not self._home.orphan_grace:
             self._begin_end(orphaned=True)
-        elif self._uplink.here:
-            self._uplink.lost()
-            if self._end is None:
-                self._do(n.SetTimer(ORPHAN, self._home.orphan_grace))
-                self._do(n.Connect())
+        elif self._end is None:
+            self._do(n.SetTimer(ORPHAN, self._home.orphan_grace))
+            self._do(n.Connect())
 
     # ---- the controller's orders ---------------------------------------------------------------------
 
@@ -169,6 +173,7 @@ class NodeLife:
         try:
             for line in self._uplink.lines.feed(data):
                 self._opened(line)
+            self._uplink.answer()
         except ProtocolError as error:
             # Nobody knows where the next line begins.
             self._do(n.Say(f"the controller sent {error}"))
@@ -200,16 +205,16 @@ class NodeLife:
             case m.Answered():
                 self._servers.answered(order)
             case m.Ack():
-                self._taken(order.number)
+                self._taken(order)
             case m.Error():
                 self._do(n.Say(f"the controller says: {order.text}"))
             case m.Shutdown():
                 self._begin_end()
 
-    def _taken(self, number: int) -> None:
+    def _taken(self, ack: m.Ack) -> None:
         """What was told up to this number is recorded, and what follows from it."""
-        self._outbox.taken(number)
-        if tokens := self._register.taken(number):
+        self._uplink.acknowledged(ack)
+        if tokens := self._register.taken(ack.number):
             self._do(n.ClearFiles(tokens))
 
     # ---- starting ------------------------------------------------------------------------------------
@@ -447,8 +452,7 @@ class NodeLife:
         self._tell(m.Proof(removal.job, clean, removal.left))
         if clean:
             self._outbox.forget(removal.job, {*self._register.groups, *removal.kept})
-        if self._home.orphan_grace:
-            self._register.proved(gone, self._outbox.last)
+        self._register.proved(gone, self._outbox.last)
 
     def _clear(self, group: NodeGroup) -> None:
         if not group.cleared:
@@ -462,8 +466,8 @@ class NodeLife:
         """End all ranks, helpers and what they have started, then leave. ``why``: nobody has asked for that."""
         if self._end is not None:
             return
-        self._orphaned = orphaned
-        if not self._uplink.here:
+        self._orphaned, self._ordered = orphaned, not (orphaned or why)
+        if not self._uplink.here and self._home.orphan_grace:
             self._do(n.CancelTimer(ORPHAN))
         for removal in self._proofs.values():
             self._do(n.CancelTimer(removal.key))
@@ -479,6 +483,10 @@ class NodeLife:
     def _all_ended(self, left: tuple[int, ...], *, clean: bool) -> None:
         for group in self._register.groups.values():
             self._clear(group)
+        # A controller that comes later may ask what was started.
+        is_over = self._ordered or not self._home.orphan_grace
+        if is_over and (tokens := self._register.tokens()):
+            self._do(n.ClearFiles(tokens))
         for removal in self._proofs.values():
             if removal.job is not None:
                 self._tell(m.Proof(removal.job, clean, left))
@@ -490,7 +498,7 @@ class NodeLife:
 
     def _leave_if_alone(self) -> None:
         if self._end is not None and self._end.key == SESSIONS and not self._sessions.are_open:
-            for timer in (SESSIONS, BEAT):
+            for timer in (SESSIONS, BEAT, AGAIN):
                 self._do(n.CancelTimer(timer))
             self._has_left = True
             self._do(n.Leave(self._orphaned))

@@ -24,7 +24,7 @@ class Home(msgspec.Struct, frozen=True):
     run's directory, of the socket for sessions and of the node's directory in /dev/shm. ``orphan_grace`` is how many
     seconds it goes on without a controller; with 0 it ends everything when its link is lost. ``warm``: whether programs
     may be forked from a process that has imported already what they need. ``programs`` are commands of the agent's own,
-    by the names that dialects have for them."""
+    by the names that dialects have for them. The numbers of what the agent tells begin above ``base``."""
 
     node: str
     slots: int
@@ -37,6 +37,7 @@ class Home(msgspec.Struct, frozen=True):
     orphan_grace: float = 0.0
     warm: bool = True
     programs: dict[str, tuple[str, ...]] = {}
+    base: int = 0
 
 
 # ---- what happens -----------------------------------------------------------------------------------
@@ -164,10 +165,11 @@ class TimerFired(Input, frozen=True):
 
 
 class Tell(Output, frozen=True):
-    """Send to the controller, in an envelope that says the same of ``number`` and ``obeyed``."""
+    """Send to the controller, in an envelope that says the same of ``number``, ``after`` and ``obeyed``."""
 
     message: m.AgentMessage
     number: int = 0
+    after: int = 0
     obeyed: int = 0
 
 

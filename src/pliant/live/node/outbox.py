@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
+from pliant.live.fleet.channel import Sender, Told
 from pliant.live.node.register import Key
 from pliant.protocol import messages as m
 
@@ -35,44 +36,64 @@ class Kept(NamedTuple):
 
 
 class Outbox:
-    """Messages by their numbers, which increase. ``used``, by job: the seconds of processors in ends of ranks that are
-    kept no more, so that each end is either here or counted there."""
+    """Messages by their numbers, which increase from ``base`` on. ``used``, by job: the seconds of processors in ends
+    of ranks that are kept no more. Each end is either here or counted there."""
 
-    def __init__(self) -> None:
+    def __init__(self, base: int = 0) -> None:
         self.used: dict[int, float] = {}
-        self._kept: dict[int, Kept] = {}
-        self._number = 0
-        self._taken = 0
+        self._sender: Sender[Kept] = Sender(base)
+        self._kept = self._sender.kept
+        self._taken = base
 
-    def __iter__(self) -> Iterator[tuple[int, m.AgentMessage]]:
-        return iter([(number, kept.message) for number, kept in self._kept.items()])
+    def __iter__(self) -> Iterator[Told[m.AgentMessage]]:
+        return (_bare(told) for told in self._sender)
 
     @property
     def last(self) -> int:
-        """The highest number of those that are kept, 0 if there is none."""
-        return next(reversed(self._kept), 0)
+        """The highest number of those that are kept, the base if there is none."""
+        return self._sender.last
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether all of them have come to the controller."""
+        return self._sender.is_heard
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether all of them have been taken, too."""
+        return self.last <= self._taken or not self._kept
 
     @property
     def is_full(self) -> bool:
         return len(self._kept) > MOST
 
-    def add(self, message: m.AgentMessage, what: str = "") -> int:
-        """Keep a message, the job's message ``what`` in it if it is a Relay; its number."""
+    def begin_link(self) -> None:
+        """Whoever is at the other end may have none of them."""
+        self._sender.begin_link()
+
+    def again(self) -> list[Told[m.AgentMessage]]:
+        """What may have been lost on its way."""
+        return [_bare(told) for told in self._sender.again()]
+
+    def add(self, message: m.AgentMessage, what: str = "") -> Told[m.AgentMessage]:
+        """Keep a message, the job's message ``what`` in it if it is a Relay."""
         group = (message.job, message.group) if isinstance(message, _OF_GROUP) else None
         if what == PROGRESS:
             self._drop_earlier(group)
         elif what.startswith(BOARD):
             self._drop_board(group, what)
-        self._number += 1
         stays = (
             what == BYE or what.startswith(BOARD) or (group is not None and not isinstance(message, m.Relay))
         )
-        self._kept[self._number] = Kept(message, group, what, stays)
-        return self._number
+        return _bare(self._sender.tell(Kept(message, group, what, stays)))
+
+    def was_heard(self, number: int) -> None:
+        """All messages up to ``number`` have come."""
+        self._sender.was_heard(number)
 
     def taken(self, number: int) -> None:
         """All messages up to ``number`` have been taken."""
-        self._taken = max(self._taken, min(number, self._number))
+        self._taken = max(self._taken, min(number, self._sender.number))
         for each, kept in list(self._kept.items()):
             if max(each, kept.until) <= self._taken and not kept.stays:
                 self._book(self._kept.pop(each).message)
@@ -97,7 +118,7 @@ class Outbox:
         able to write why."""
         for number, kept in self._kept.items():
             if kept.group is not None and kept.group[0] == job and kept.group not in but:
-                self._kept[number] = kept._replace(stays=False, until=self._number)
+                self._kept[number] = kept._replace(stays=False, until=self._sender.number)
         self.taken(self._taken)
 
     def _book(self, message: m.AgentMessage) -> None:
@@ -121,3 +142,7 @@ class Outbox:
 
 def _epoch(what: str) -> int:
     return int(what.removeprefix(BOARD))
+
+
+def _bare(told: Told[Kept]) -> Told[m.AgentMessage]:
+    return Told(told.number, told.after, told.message.message)

@@ -77,8 +77,8 @@ class NodeGroup:
         self.folder = f"{home.shm}/{order.job}.{order.group}" if self.dialect.program else ""
         """What the server may fill."""
         left = (*left, self.folder) if self.folder else left
-        self.files = left if home.orphan_grace else (*left, self.token_file)
-        """What is removed when it is over: its token only when nobody will ask for it again."""
+        self.files = left
+        """What is removed when it is over. Its token goes when nobody will ask for it again."""
         self.owns_token = True
         self.cleared = False
         self.writing = True
@@ -115,7 +115,6 @@ class NodeGroup:
         """A token that could not be written is another agent's: it says for ever that the group was started here."""
         if self.stage is Stage.WRITING:
             self.owns_token = False
-            self.files = tuple(path for path in self.files if path != self.token_file)
 
     @property
     def held(self) -> m.Held:
@@ -272,6 +271,11 @@ class Register:
             if not group.writing:
                 tokens.append(group.token_file)
         return tuple(tokens)
+
+    def tokens(self) -> tuple[str, ...]:
+        """Those of all groups: nobody will ask for them again."""
+        groups = [*self.groups.values(), *(group for _, group in self._unrecorded)]
+        return tuple(group.token_file for group in groups if group.owns_token)
 
     def of(self, job: int, but: Iterable[int]) -> frozenset[Key]:
         """The groups of a job except those with the numbers ``but``."""

@@ -60,7 +60,7 @@ class Told:
         agent, grace = self._agent, self._agent.node.world.grace
         self._absence += 1
         absence = self._absence
-        self._away = grace > 0
+        self._away = True
         if grace:
             agent.node.clock.later(grace + SOON_S, lambda: self.alone() if absence == self._absence else None)
         else:

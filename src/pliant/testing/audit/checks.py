@@ -37,7 +37,10 @@ ALLOWED: dict[JobState, frozenset[str]] = {
         }
     ),
     JobState.NODE_FAIL: frozenset(
-        {"agent killed", "hung for long", "link cut", "link stalled", "slow link", "undead", "node lost"}
+        {
+            "agent killed", "hung for long", "link cut", "link stalled", "slow link", "undead", "node lost",
+            "head killed",
+        }
     ),
     JobState.CANCELLED: frozenset({"cancel", "too large", "ended"}),
     JobState.TIMEOUT: frozenset({"walltime"}),
@@ -284,7 +287,7 @@ class Checks:
         for number in head.cluster.core.state.resizing:
             life = head.cluster.lives[number]
             root = life.groups[life.side.root]
-            if not (root.alive and head.provider.reaches(root.node)):
+            if not (root.alive and head.driver.reaches(root.node)):
                 continue  # it will be told when its agent is back, if that is to be
             for group in life.groups.values():
                 lost = not group.alive and not group.joined and life.side.state not in ("new", "closed")

@@ -172,7 +172,7 @@ class Followed:
         if not life.losses or root is None or not root.alive or life.side.state in ("new", "closed"):
             return
         missing = {each for each in life.losses if (life.number, each, root.number) not in head.told_losses}
-        if missing and head.provider.reaches(root.node):
+        if missing and head.driver.reaches(root.node):
             raise Violation("wrong", f"job {life.number} is not told that groups {sorted(missing)} are lost")
 
     def _same(self, life: JobLife, job: Job) -> None:

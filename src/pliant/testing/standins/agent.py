@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pliant.live.node import messages as n
 from pliant.live.node.life import BEAT, CANNOT, END, ORPHAN, SESSIONS, NodeLife
+from pliant.live.node.uplink import AGAIN
 from pliant.live.node.warmth import WARM as WARM_TIMER
 from pliant.protocol import codec
 from pliant.protocol import messages as m
@@ -113,7 +114,7 @@ class Agent:
 
     def waits_for(self) -> list[str]:
         """Its timers, but for those that it may have when nothing goes on: a stranger may hang on for a while."""
-        return [key for key in self.timers if key.split()[0] not in (BEAT, WARM_TIMER, "hello")]
+        return [key for key in self.timers if key.split()[0] not in (BEAT, AGAIN, WARM_TIMER, "hello")]
 
     def hears(self, data: bytes) -> None:
         """Its controller says this; what the agent cannot read or follow it answers, and notes for people."""
@@ -150,6 +151,7 @@ class Agent:
                 proc.hung_up()
         self.sessions.clear()
         self._hang_up()
+        self.node.world.head.driver.died(self)
 
     def _hang_up(self) -> None:
         if self.up is not None:
@@ -232,7 +234,9 @@ class Agent:
         self.helpers.told(output.message)
         self.audit.tells(message, output.number)
         if self.up is not None:
-            line = m.From(self.node.name, codec.raw(output.message), output.number, output.obeyed)
+            line = m.From(
+                self.node.name, codec.raw(output.message), output.number, output.after, output.obeyed
+            )
             self.up.send(codec.encode(line))
 
     def _with_processes(self, output: n.AnyOutput) -> None:
@@ -289,7 +293,7 @@ class Agent:
             self.audit.fired()
         before = self._outputs
         self.tell(n.TimerFired(key))
-        if self._outputs == before and key != BEAT:  # that is for a controller, if there is one
+        if self._outputs == before and key not in (BEAT, AGAIN):  # that is for a controller, if there is one
             raise Violation("leaked", f"{self.node.name} has waited for nothing: {key}")
 
     def _when_answered(self, job: int, group: int, call: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""The controller of the world: the cluster's machine with its journal, its timers and its provider."""
+"""The controller of the world: its machine with its journal, its timers and its driver."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from pliant.core.journal import Header, header_line, read
 from pliant.core.settings import Settings
 from pliant.live.cluster import orders as o
 from pliant.live.cluster.cluster import Cluster, Surroundings
+from pliant.live.control import Control
+from pliant.live.fleet.fleet import Site
 from pliant.policy.view import Policy
+from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant.testing.clock import Timer
-from pliant.testing.standins.provider import KeptNodes, Link, LocalNodes
+from pliant.testing.standins.driver import Driver, Link
 
 if TYPE_CHECKING:
     from pliant.testing.world import World
@@ -61,6 +64,18 @@ class _Lost(msgspec.Struct):
     group: int
 
 
+class _Seen(Cluster):
+    """What the jobs' machine was told last, and what it wants, for those who look at it."""
+
+    told: list[o.AnyInput]
+    wanted: list[o.Output]
+
+    def handle(self, inputs: Iterable[o.AnyInput], now: float) -> tuple[list[r.Record], list[o.Output]]:
+        self.told = list(inputs)
+        records, self.wanted = super().handle(self.told, now)
+        return records, self.wanted
+
+
 class Head:
     """The controller's process, while it lives: ``crash`` ends it, and another one can begin with the same disk."""
 
@@ -80,26 +95,30 @@ class Head:
         self._inputs: list[o.AnyInput] = []
         self._due = False
         self._held = False
+        self._sent: set[tuple[tuple[str, ...], int]] = set()
         home = Surroundings("/out", "/home", {}, b"secret")
         if resumed:
             journal = read(bytes(disk.data).splitlines(keepends=True))
             if journal.torn:
                 del disk.data[disk.data.rindex(b"\n") + 1 :]
-            self.cluster = Cluster.resume(policy, home, journal.header.settings, journal.records, world.grace)
+            cluster = _Seen.resume(policy, home, journal.header.settings, journal.records)
+            assert isinstance(cluster, _Seen)  # noqa: S101 - it is
+            self.cluster = cluster
             self.tell(o.Resumed("its controller was killed, and its ranks with it"))
         else:
-            self.cluster = Cluster(policy, settings, home, world.grace)
+            self.cluster = _Seen(policy, settings, home)
             following = self.cluster.core.state.settings
             disk.write(
                 header_line(Header(began="1970-01-01T00:00:00Z", policy=policy.name, settings=following))
             )
 
-        self.provider = KeptNodes(self) if world.grace else LocalNodes(self)
+        self.control = Control(self.cluster, Site(grace_s=world.grace))
+        self.driver = Driver(self)
 
     @property
     def links(self) -> dict[str, Link]:
         """The links that there are, by the names of their nodes."""
-        return self.provider.links
+        return self.driver.links
 
     # ---- life ----------------------------------------------------------------------------------------
 
@@ -109,7 +128,7 @@ class Head:
         self.disk.lose()
         for timer in self._timers.values():
             timer.cancel()
-        self.provider.crash()
+        self.driver.crash()
 
     def tell(self, given: o.AnyInput) -> None:
         if not self.alive:
@@ -128,7 +147,7 @@ class Head:
             return
         inputs, self._inputs = self._inputs, []
         world = self.world
-        records, outputs = self.cluster.handle(inputs, world.clock.now)
+        records, outputs = self.control.handle(inputs, world.clock.now)
         lines = [r.to_line(record) for record in records]
         if self.tearing:
             # The process ends in the midst of writing, before anything is done.
@@ -140,11 +159,11 @@ class Head:
             self.disk.write(line)
         self._heed_disk()
         world.recorded(records)
-        self._note_losses(outputs)
-        world.checks.handled.look(inputs, records, outputs)
+        self._note_losses(self.cluster.wanted)
+        world.checks.handled.look(self.cluster.told, records, self.cluster.wanted)
         for output in outputs:
             self._carry_out(output)
-        if self.cluster.pending:
+        if self.control.pending:
             self._handle_soon()
         world.checked()
 
@@ -166,27 +185,34 @@ class Head:
                     earlier.cancel()
                 key = output.key
                 self._timers[key] = self.world.clock.at(self.world.about(output.at), lambda: self._fired(key))
-            case o.Acquire():
-                self.provider.request(output.count)
-            case o.GiveBack():
-                for name in output.nodes:
-                    self.provider.give_back(name)
+            case o.StartAgents():
+                self.driver.start(output.nodes)
+            case o.Clear():
+                self.driver.clear(output.node)
             case o.ReadTail() if output.job % 8:  # now and then the file system does not answer
                 self.tell(o.Tail(output.job, "the last words of the job"))
             case _:
                 pass
 
     def _send(self, order: o.Send) -> None:
-        checks, message = self.world.checks, order.message
+        is_new = not order.id or (order.nodes, order.id) not in self._sent
+        self._sent.add((order.nodes, order.id))
+        starts = isinstance(order.message, m.StartGroup)
+        if is_new:
+            self._check(order.message, order.nodes[0])
+        for name in order.nodes:
+            self._post(name, order)
+            if starts and is_new:
+                self.world.repeat(partial(self._send_again, self.links.get(name), order))
+
+    def _check(self, message: m.ControllerMessage, name: str) -> None:
+        """What is sent for the first time is recorded."""
+        checks = self.world.checks
         if isinstance(message, m.StartGroup):
-            checks.starts(message, order.nodes[0])
+            checks.starts(message, name)
             checks.written(message.job, self.disk.waiting())
         elif isinstance(message, m.Deliver) and b'"offer"' in bytes(message.message):
             checks.written(message.job, self.disk.waiting())
-        for name in order.nodes:
-            self.provider.send(name, message, order.id)
-            if isinstance(message, m.StartGroup):
-                self.world.repeat(partial(self._send_again, self.links.get(name), order))
 
     def _note_losses(self, outputs: Iterable[o.Output]) -> None:
         for output in outputs:
@@ -199,7 +225,10 @@ class Head:
     def _send_again(self, link: Link | None, order: o.Send) -> None:
         """Over the link that it was sent by, if that stands."""
         if link is not None and self.links.get(link.node.name) is link:
-            self.provider.send(link.node.name, order.message, order.id)
+            self._post(link.node.name, order)
+
+    def _post(self, name: str, order: o.Send) -> None:
+        self.driver.send(name, m.To((name,), codec.raw(order.message), order.id, order.after))
 
     def _fired(self, key: o.Key) -> None:
         self._timers.pop(key, None)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pliant.live.fleet.channel import AGAIN_S, End, at_controller, at_node
 from pliant.live.tree import messages as b
-from pliant.live.tree.channel import AGAIN_S, End, at_controller, at_node
 from pliant.live.tree.launching import JOB, ForAll, Launching, LineCutter, Note, Print, start_of
 from pliant.live.tree.launching import Output as Outcome
 from pliant.protocol import codec
@@ -80,7 +80,7 @@ class Tenant:
                 self._end(-9)
 
     def local(self, envelope: m.To) -> None:
-        is_new = self._channel.came(envelope.id, envelope.message)
+        is_new = self._channel.came(envelope.id, envelope.after, envelope.message)
         if envelope.id:
             self._forest.happened(self._rank, b.Say(self._channel.answer()))
         if is_new and isinstance(order := self._orders.decode(envelope.message), t.Input):
@@ -211,7 +211,7 @@ class Landlord:
 
     def arrived(self, envelope: m.From) -> None:
         channel = self._channel(envelope.node)
-        if channel.came(envelope.number, envelope.message):
+        if channel.came(envelope.number, envelope.after, envelope.message):
             self._do(self.launching.arrived(envelope))
         if envelope.number:
             self._send(channel.answer())

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from pliant.drivers import Driver, Event, Tell
 from pliant.live.cluster import orders as o
 from pliant.model.jobs import JobState
 from pliant.protocol import messages as m
-from pliant.providers import Event, Provider, Tell
 
 JOB, END_TIME = "SLURM_JOB_ID", "SLURM_JOB_END_TIME"
 ASK_S = 5.0
@@ -137,8 +137,9 @@ class Allocated:
     """``nodes`` of the allocation ``job``, until it ends. Before it reports a loss, it asks Slurm whether the
     allocation has ended: then that is why jobs end, not the loss."""
 
-    def __init__(self, nodes: Provider, job: str, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, nodes: Driver, job: str, environ: Mapping[str, str] = os.environ) -> None:
         self.env = nodes.env
+        self.site = nodes.site
         self._nodes = nodes
         self._job = job
         self._environ = environ
@@ -149,31 +150,45 @@ class Allocated:
         self._renewing: asyncio.Task[None] | None = None
         self._over: Over | None = None
         self._asked_at = -PAUSE_S
+        self._coming: set[str] | None = None
+        """Nodes with which the run begins and whose agents have not come; none are left when the time counts."""
+        self._known = asyncio.Event()
 
-    async def start(self, tell: Tell) -> None:
+    async def open(self, tell: Tell) -> None:
         self._tell = tell
-        await self._nodes.start(self._hear)
+        await self._nodes.open(self._hear)
+
+    def start(self, nodes: Iterable[str]) -> None:
+        names = tuple(nodes)
+        if self._coming is None:
+            self._coming = set(names)
+        self._nodes.start(names)
+
+    def send(self, node: str, envelope: m.To) -> None:
+        self._nodes.send(node, envelope)
+
+    def clear(self, node: str) -> None:
+        self._nodes.clear(node)
+
+    async def close(self) -> None:
+        for task in (self._asking, self._renewing):
+            if task is not None:
+                task.cancel()
+        await self._nodes.close()
+
+    async def asked(self) -> None:
+        """Until it is known how long the nodes are there."""
+        await self._known.wait()
+
+    async def _begin(self) -> None:
+        """All nodes are there: say for how long, and look at that again."""
         status = await ask(self._job)
         left_s = status.left_s if status is not None else self._told_at_start()
         if left_s is not None:
             self._until = self._now() + left_s
-            tell(o.Granted((), (), left_s))
-            self._renewing = asyncio.ensure_future(self._renew())
-
-    def request(self, count: int) -> None:
-        self._nodes.request(count)
-
-    def give_back(self, nodes: Iterable[str]) -> None:
-        self._nodes.give_back(nodes)
-
-    def send(self, nodes: Iterable[str], message: m.ControllerMessage, order: int = 0) -> None:
-        self._nodes.send(nodes, message, order)
-
-    async def stop(self) -> None:
-        for task in (self._asking, self._renewing):
-            if task is not None:
-                task.cancel()
-        await self._nodes.stop()
+            self._tell(o.Granted((), (), left_s))
+        self._known.set()
+        await self._renew()
 
     async def over(self) -> Over | None:
         """How the allocation has ended, if it has."""
@@ -205,6 +220,10 @@ class Allocated:
                 self._tell(o.Granted((), (), FOREVER_S if status.left_s is None else status.left_s))
 
     def _hear(self, event: Event) -> None:
+        if self._coming and isinstance(event, o.Heard):
+            self._coming.discard(event.node)
+            if not self._coming:
+                self._renewing = asyncio.ensure_future(self._begin())
         if self._asking is None and (self._over is not None or not _may_be_its_end(event)):
             self._tell(event)
             return
@@ -228,10 +247,10 @@ class Allocated:
 
 def _may_be_its_end(event: Event) -> bool:
     """Whether it may have come of the allocation's end: a node is lost, or a rank has failed."""
-    if isinstance(event, o.Said):
+    if isinstance(event, o.Heard):
         said = msgspec.json.decode(event.message, type=_Exit)
         return said.type == "exited" and (said.code != 0 or said.early)
-    return isinstance(event, o.Lost)
+    return isinstance(event, o.Cut | o.Ended)
 
 
 def _nobody(_event: Event) -> None:

@@ -1,4 +1,4 @@
-"""The inputs, records and outputs of a cluster's machine as lines, and the same inputs played to a new one."""
+"""The inputs, records and outputs of a controller's machine as lines, and the same inputs played to a new one."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ import msgspec
 from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.live.cluster import orders as o
-from pliant.live.cluster.cluster import Cluster, Surroundings
+from pliant.live.cluster.cluster import Surroundings
+from pliant.live.control import Control
+from pliant.live.fleet.fleet import Site
 from pliant.live.played import Difference
 from pliant.model.errors import ProtocolError
 from pliant.policy.view import Policy
 
 
 class Head(msgspec.Struct, frozen=True, tag="head"):
-    """Where a cluster begins: its policy by name, and the wall-clock time, ISO 8601. The run's secret is in ``home``.
-    One that goes on has the ``records`` of its journal, which ``head`` puts there."""
+    """Where a controller begins: its policy by name, and the wall-clock time, ISO 8601. The run's secret is in
+    ``home``. One that goes on has the ``records`` of its journal, which ``head`` puts there."""
 
     home: Surroundings
     settings: Settings
     policy: str
     began: str
-    orphan_grace: float = 0.0
+    site: Site = Site()
     records: list[msgspec.Raw] | None = None
 
 
@@ -50,11 +52,11 @@ def head(begin: Head, records: Iterable[r.Record] | None = None) -> bytes:
     return _encoder.encode(begin) + b"\n"
 
 
-def _begin(head: Head, policy: Policy) -> Cluster:
+def _begin(head: Head, policy: Policy) -> Control:
     if head.records is None:
-        return Cluster(policy, head.settings, head.home, head.orphan_grace)
+        return Control.new(policy, head.settings, head.home, head.site)
     records = [r.from_line(bytes(line)) for line in head.records]
-    return Cluster.resume(policy, head.home, head.settings, records, head.orphan_grace)
+    return Control.resume(policy, head.settings, head.home, head.site, records)
 
 
 def line(
@@ -78,7 +80,7 @@ def replay(lines: Iterable[bytes], policy: Callable[[Head], Policy]) -> Iterator
     it took and cannot be played: there the replay of that machine ends. A torn last line is left out. ProtocolError
     if another line is none of a recording.
     """
-    cluster: Cluster | None = None
+    control: Control | None = None
     over = False
     for number, text in enumerate(lines, 1):
         if not text.endswith(b"\n"):
@@ -88,14 +90,14 @@ def replay(lines: Iterable[bytes], policy: Callable[[Head], Policy]) -> Iterator
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
             raise ProtocolError(f"line {number} of the recording: {error}") from error
         if isinstance(read, Head):
-            cluster, over = _begin(read, policy(read)), False
+            control, over = _begin(read, policy(read)), False
             continue
-        if cluster is None:
+        if control is None:
             raise ProtocolError(f"line {number} of the recording: it does not say what it is a recording of")
         over = over or read.cut
         if over:
             continue
-        records, outputs = cluster.handle(read.inputs, read.now)
+        records, outputs = control.handle(read.inputs, read.now)
         again = line(read.inputs, read.now, records, outputs)
         recorded = _encoder.encode(read) + b"\n"
         if recorded != again:

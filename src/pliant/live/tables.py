@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pliant.live.fleet import stages
 from pliant.protocol import job_side, resizing, scheduler_side
 
 
@@ -30,9 +31,20 @@ def resizes() -> str:
     return "\n".join(rows)
 
 
+def nodes() -> str:
+    """The table of a node's life: a row for each stage."""
+    rows = ["| stage | what befalls it → next stage |", "|---|---|"]
+    for stage in stages.Stage:
+        ways = [f"{what} → {after}" for (at, what), after in stages.TABLE.items() if at is stage]
+        if ways:
+            rows.append(f"| **{stage}** | {', '.join(ways)} |")
+    return "\n".join(rows)
+
+
 def sections() -> dict[str, str]:
     """The generated parts of docs/protocol.md by their marker."""
     return {
+        "nodes": nodes(),
         "resize": resizes(),
         "job": markdown(job_side.SEND, job_side.RECEIVE),
         "scheduler": markdown(scheduler_side.SEND, scheduler_side.RECEIVE),

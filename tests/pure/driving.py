@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import job_says
+
 from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
@@ -36,10 +38,10 @@ class Driven(SchedulerCore):
         """The groups that job ``number`` has on these nodes."""
         return self.state.groups_on(self.state.jobs[number], sum(1 << node for node in nodes))
 
-    def resized(self, number: int, resize: int, *left: int, blocked_s: float = 0.0) -> e.Resized:
+    def resized(self, number: int, resize: int, *left: int, blocked_s: float = 0.0) -> e.RootSaid:
         """The event that the job has done the resize and left these nodes."""
         job, gone = self.state.jobs[number], self.groups_on(number, *left)
         arriving = job.resize.arriving if job.resize is not None else ()
         staying = [n for n in [*self.state.groups(job), *(group.id for group in arriving)] if n not in gone]
         root = job.root if job.root in staying else staying[0]
-        return e.Resized(number, resize, gone, blocked_s, root=root)
+        return job_says.resized(number, resize, gone, blocked_s, root=root)

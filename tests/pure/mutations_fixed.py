@@ -154,7 +154,7 @@ FIXED: tuple[Mutation, ...] = (
     _timer("job: session", "live/job/life.py", 'self._effects.later(("session", self.number), SESSION_S)'),
     _timer("job: start", "live/job/life.py", 'self._effects.later(("start", self.number, group.number), START_S)'),
     _timer("job: kill", "live/job/life.py", 'self._effects.later(("kill", self.number), grace_s)'),
-    _timer("job: gone", "live/job/members.py", 'self._effects.later(("gone", self.number, group.number), GONE_S)'),
+    _timer("job: gone", "live/job/life.py", 'self._effects.later(("gone", self.number, group.number), GONE_S)'),
     _timer("job: tail", "live/job/life.py", 'self._effects.later(("tail", self.number), TAIL_S)'),
     # ---- of an agent's -------------------------------------------------------------------------------
     _timer(

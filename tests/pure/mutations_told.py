@@ -165,13 +165,13 @@ REASONS: dict[str, str] = {
     "live/node/life.py NodeLife._start_next: delete self._do(n.SetTimer(group.timer, START_S))": (
         "the limit that was set when the token was to be written still runs: all ranks together have the time of one"
     ),
-    "live/job/members.py Members._member_lost: delete self._without_root(min(others))": (
+    "live/job/life.py JobLife._member_lost: delete self._without_root(min(others))": (
         "independent tasks have no session, so that it does not matter who would speak for them"
     ),
     "live/node/life.py NodeLife._link_lost: delete self._do(n.SetTimer(ORPHAN, self._home.orphan_grace))": (
         "whoever has the nodes ends an agent that was away for as long as its grace, and the next controller does"
     ),
-    "core/resizes.py Resizes._commit: event.root in loss.groups -> (not (event.root in loss.groups))": (
+    "core/resizes.py Resizes._commit: said.root in loss.groups -> (not (said.root in loss.groups))": (
         "FAILED for NODE_FAIL, where a resize that is refused names a lost root: a job may end so either way"
     ),
     'protocol/scheduler_side.py SchedulerSide._in_its_epoch: delete raise ProtocolError(f"{name} is of epoch {message.epoch}; the job is in {self.epoch}")': (
@@ -192,7 +192,7 @@ REASONS: dict[str, str] = {
     "live/job/life.py JobLife._rank_failed: delete return": (
         "the group is gone by then, and being gone again changes nothing"
     ),
-    "live/job/members.py Members.tell_losses_again: self._in_session() -> (not (self._in_session()))": (
+    "live/job/life.py JobLife.tell_losses_again: self.side.in_session -> (not (self.side.in_session))": (
         _GRACE
     ),
     "live/node/warmth.py Warmth._count: len(self._failures) > KEYS -> (not (len(self._failures) > KEYS))": (
@@ -210,9 +210,6 @@ REASONS: dict[str, str] = {
     "live/node/life.py NodeLife._found: delete self._do(n.SetTimer(removal.key, AGAIN_S))": (
         "the limit of the look before is still set: the next look comes 3 s later, not at once"
     ),
-    "live/job/members.py Members._drop_newcomers: group.resize == resize -> (not (group.resize == resize))": (
-        "newcomers that are not ended at once are ended by the proof that their nodes are clean, 5 s later"
-    ),
     "live/node/pmi.py process_mapping: delete return f\"(vector,{','.join(runs)})\"": (
         "no stand-in asks which ranks share a node"
     ),
@@ -225,7 +222,7 @@ REASONS: dict[str, str] = {
     "live/cluster/cluster.py Cluster._cancel: delete self.lives[number].tell_end()": (
         "a job that has ended while there was no controller, and is cancelled before all agents are heard: too rare"
     ),
-    "live/job/life.py JobLife._take: before == START -> (not (before == START))": (
+    "live/job/life.py JobLife._take: opens -> (not (opens))": (
         "a group that has ended before its job said hello, and others that do not follow it: too rare"
     ),
     'core/records.py _encode_hook: delete raise TypeError(f"a record cannot hold {type(value)}")': (
@@ -292,7 +289,7 @@ REASONS: dict[str, str] = {
     "live/tree/branch.py Branch._moved: delete return": (
         "an adoption that is known is told up once more, until the controller, where it ends"
     ),
-    "live/job/members.py Members._without_root: delete self.side.root_lost(root)": (
+    "live/job/life.py JobLife._without_root: delete self.side.root_lost(root)": (
         "the root of a job of places is lost, and no other group says hello after it in these worlds"
     ),
     "live/node/servers.py Servers._break: delete return": (

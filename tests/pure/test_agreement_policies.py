@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import job_says
 import pytest
 from driving import Driven
 from hypothesis import given, settings
@@ -238,16 +239,16 @@ def test_what_becomes_of_an_agreement(rule: str) -> None:
     core = Driven(make(f"min-{rule}"), Settings(decline_backoff_s=5.0, cooldown_s=0.0), records.append)
     donor = JobSpec(name="a", nodes=Bounds(1, 4), job_class=JobClass.MALLEABLE, model=Amdahl(1e5))
     core.tell([e.Granted(NodeSet.first(4)), e.Submitted(1, donor)], 0.0)
-    core.tell([e.Hello(1), e.Malleable(1, on=True)], 0.0)
-    core.tell([e.Accepted(1, 1)], 1.0)
-    core.tell([e.Resized(1, 1)], 1.0)
+    core.tell([e.Hello(1), job_says.malleable(1, on=True)], 0.0)
+    core.tell([job_says.accepted(1, 1)], 1.0)
+    core.tell([job_says.resized(1, 1)], 1.0)
     core.tell([e.Submitted(2, JobSpec(name="b", nodes=Bounds.exactly(2)))], 2.0)
     assert core.state.jobs[1].target == 2
-    core.tell([e.Declined(1, 2, "busy")], 3.0)
+    core.tell([job_says.declined(1, 2, "busy")], 3.0)
     assert (core.state.jobs[1].target, core.state.free, core.state.waiting) == (4, 0, 1)
     core.tell([e.Tick()], 8.0)
     assert core.state.jobs[1].target == 2
-    core.tell([e.Accepted(1, 3)], 9.0)
+    core.tell([job_says.accepted(1, 3)], 9.0)
     core.tell([core.resized(1, 3, 2, 3)], 9.0)
     core.tell([e.Cancelled(2)], 9.5)
     core.tell([e.Clean(1, NodeSet.of([2, 3]))], 10.0)
@@ -262,11 +263,11 @@ def test_lost_nodes_end_no_agreement_in_a_deadlock(lost: list[int]) -> None:
     core = Driven(make("min-agreement"), Settings(cooldown_s=0.0))
     donor = JobSpec(name="a", nodes=Bounds(1, 3), job_class=JobClass.MALLEABLE, model=Amdahl(1e5))
     core.tell([e.Granted(NodeSet.of([1, 2, 3])), e.Submitted(1, donor)], 0.0)
-    core.tell([e.Hello(1), e.Malleable(1, on=True)], 0.0)
-    core.tell([e.Accepted(1, 1)], 1.0)
-    core.tell([e.Resized(1, 1)], 1.0)
+    core.tell([e.Hello(1), job_says.malleable(1, on=True)], 0.0)
+    core.tell([job_says.accepted(1, 1)], 1.0)
+    core.tell([job_says.resized(1, 1)], 1.0)
     core.tell([e.Granted(NodeSet.of([0])), e.Submitted(2, JobSpec(name="b", nodes=Bounds.exactly(3)))], 2.0)
-    core.tell([e.Accepted(1, 2)], 3.0)
+    core.tell([job_says.accepted(1, 2)], 3.0)
     core.tell([core.resized(1, 2, 2, 3)], 3.0)
     core.tell([e.Lost(NodeSet.of(lost))], 4.0)
     core.tell([e.Clean(1, NodeSet.of([2, 3]))], 5.0)

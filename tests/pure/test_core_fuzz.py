@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+import job_says
 import pytest
 from audits import audit
 from driving import Driven
@@ -75,15 +76,15 @@ class World:
                 own = BOUNDS[b % len(BOUNDS)] if b % 5 == 0 else None
                 return e.Hello(number, bounds=own)
             case "malleable":
-                return e.Malleable(number, on=b % 4 != 0)
+                return job_says.malleable(number, on=b % 4 != 0)
             case "accept":
-                return e.Accepted(number, resize)
+                return job_says.accepted(number, resize)
             case "resized":
                 return self._resized(number, resize, b, mask)
             case "decline":
-                return e.Declined(number, resize, "no")
+                return job_says.declined(number, resize, "no")
             case "fail":
-                return e.ResizeFailed(number, resize, "broken")
+                return job_says.failed(number, resize, "broken")
             case "ended":
                 return e.Ended(number, b % 3)
             case "cancel":
@@ -101,9 +102,11 @@ class World:
             case "slots":
                 return e.ResizeOrdered(number, b % 3, slots=self._slots(number, b, mask))
             case "want":
-                return e.Wants(number, Wish(BOUNDS[b % len(BOUNDS)], prefers=b % 3 == 0), open=b % 2 == 0)
+                return job_says.wants(
+                    number, Wish(BOUNDS[b % len(BOUNDS)], prefers=b % 3 == 0), open=b % 2 == 0
+                )
             case "progress":
-                return e.Progressed(number, b / 50, 1.0, 1.1)
+                return job_says.progressed(number, b / 50, 1.0, 1.1)
             case "granted":
                 return e.Granted(NodeSet(mask))
             case "ask":
@@ -135,10 +138,10 @@ class World:
             return job.resize.id
         return b % (self._state.last_resize + 2)
 
-    def _resized(self, number: int, resize: int, b: int, mask: int) -> e.Resized:
+    def _resized(self, number: int, resize: int, b: int, mask: int) -> e.RootSaid:
         job = self._state.jobs.get(number)
         if job is None or job.resize is None or b % 7 == 0:
-            return e.Resized(number, resize, tuple(NodeSet(mask)), 0.1, root=b % 5)
+            return job_says.resized(number, resize, tuple(NodeSet(mask)), 0.1, root=b % 5)
         there = self._state.groups(job)  # without those that it has lost since it was to leave them
         leave = sum(1 << there[group] for group in job.resize.leaving if group in there)
         nodes = (job.nodes | job.resize.nodes) & ~leave
@@ -146,7 +149,7 @@ class World:
         groups = self._state.groups_on(job, left)
         staying = [*self._state.groups(job), *(group.id for group in job.resize.arriving)]
         root = job.root if job.root not in groups else next(n for n in staying if n not in groups)
-        return e.Resized(number, resize, groups, 0.1, root=root)
+        return job_says.resized(number, resize, groups, 0.1, root=root)
 
     def _groups_lost(self, number: int, b: int, mask: int) -> e.GroupsLost:
         """Some that the job has and some that it may not have; seldom all of them."""
@@ -277,7 +280,7 @@ def gone_through(core: Driven, steps: list[Step], together: int) -> Iterator[int
         if steps[i][2] % 5:  # most jobs come up and take part
             started = [each.job for each in commands if isinstance(each, Start) and not each.resize]
             core.tell([e.Hello(job) for job in started], now)
-            core.tell([e.Malleable(job, on=True) for job in started], now)
+            core.tell([job_says.malleable(job, on=True) for job in started], now)
             yield i
 
 
@@ -329,7 +332,7 @@ def running(
     core = Driven(make(policy, "min"), None, records.append)
     spec = JobSpec(name="a", nodes=bounds or Bounds(2, 4), job_class=JobClass.MALLEABLE)
     core.tell([e.Granted(NodeSet.first(nodes)), e.Submitted(1, spec)], 0.0)
-    core.tell([e.Hello(1), e.Malleable(1, on=True)], 0.0)
+    core.tell([e.Hello(1), job_says.malleable(1, on=True)], 0.0)
     return core, records
 
 
@@ -351,9 +354,9 @@ def test_an_offer_of_a_node_that_is_lost_is_taken_back_and_holds_none_until_it_i
     core.tell([e.Back(NodeSet.of([3]))], 3.0)
     assert (core.state.free_mask, core.state.free) == (0b1100, 2)
     assert not [each for each in core.tell([e.Tick()], 100.0) if isinstance(each, Offer)]
-    core.tell([e.Accepted(1, 1)], 101.0)  # it crossed: nothing is started for it
+    core.tell([job_says.accepted(1, 1)], 101.0)  # it crossed: nothing is started for it
     assert core.state.free == 2
-    core.tell([e.ResizeFailed(1, 1)], 102.0)
+    core.tell([job_says.failed(1, 1)], 102.0)
     assert (core.state.free, core.state.dirty) == (2, {})
 
 
@@ -361,8 +364,8 @@ def test_a_job_cannot_have_done_what_was_never_started() -> None:
     core, records = running()
     core.tell([e.ResizeOrdered(1, 4)], 1.0)
     core.tell([e.Lost(NodeSet.of([3]))], 2.0)
-    core.tell([e.Accepted(1, 1)], 3.0)
-    core.tell([e.Resized(1, 1)], 4.0)
+    core.tell([job_says.accepted(1, 1)], 3.0)
+    core.tell([job_says.resized(1, 1)], 4.0)
     assert isinstance(records[-1], r.JobEnding)
     assert "no group was started" in records[-1].error
 
@@ -370,9 +373,9 @@ def test_a_job_cannot_have_done_what_was_never_started() -> None:
 def test_a_resize_that_is_done_on_a_lost_node_ends_the_job() -> None:
     core, records = running()
     core.tell([e.ResizeOrdered(1, 4)], 1.0)
-    core.tell([e.Accepted(1, 1)], 1.0)
+    core.tell([job_says.accepted(1, 1)], 1.0)
     core.tell([e.Lost(NodeSet.of([3]))], 2.0)
-    core.tell([e.Resized(1, 1)], 2.5)
+    core.tell([job_says.resized(1, 1)], 2.5)
     assert isinstance(records[-1], r.JobEnding)
     assert "lost node n3" in records[-1].error
 
@@ -380,7 +383,7 @@ def test_a_resize_that_is_done_on_a_lost_node_ends_the_job() -> None:
 def test_a_job_that_gives_back_the_wrong_number_of_nodes_is_ended() -> None:
     core, records = running(bounds=Bounds(1, 2, 1, 2))
     core.tell([e.ResizeOrdered(1, 2)], 1.0)
-    core.tell([e.Accepted(1, 1)], 1.0)
+    core.tell([job_says.accepted(1, 1)], 1.0)
     core.tell([core.resized(1, 1, 0)], 2.0)
     assert isinstance(records[-1], r.JobEnding)
     assert "gave back 1 node" in records[-1].error
@@ -396,7 +399,7 @@ def test_a_job_that_is_being_ended_is_offered_nothing() -> None:
 
 def test_a_wish_below_all_allowed_sizes_is_answered_by_stay() -> None:
     core, _ = running()
-    commands = core.tell([e.Wants(1, Wish(Bounds(1, 1)))], 1.0)
+    commands = core.tell([job_says.wants(1, Wish(Bounds(1, 1)))], 1.0)
     assert [type(command).__name__ for command in commands] == ["Stay"]
 
 
@@ -406,7 +409,7 @@ def test_only_what_became_true_is_recorded() -> None:
     core, records = running()
     events: list[tuple[e.Event, r.Record | None]] = [
         (e.ResizeOrdered(1, 0), None),
-        (e.Progressed(1, 7.0), r.JobProgressed(1.0, 1, 1.0)),
+        (job_says.progressed(1, 7.0), r.JobProgressed(1.0, 1, 1.0)),
         (e.Lost(NodeSet.of([3])), r.NodesLost(1.0, NodeSet.of([3]))),
         (e.Lost(NodeSet.of([2, 3])), r.NodesLost(1.0, NodeSet.of([2]))),
         (e.Back(NodeSet.of([0, 2])), r.NodesBack(1.0, NodeSet.of([2]))),
@@ -429,13 +432,13 @@ def test_only_what_became_true_is_recorded() -> None:
 
 def test_a_drain_that_is_declined_stays_open() -> None:
     core, records = running()
-    core.tell([e.ResizeOrdered(1, 4), e.Accepted(1, 1), core.resized(1, 1)], 1.0)
+    core.tell([e.ResizeOrdered(1, 4), job_says.accepted(1, 1), core.resized(1, 1)], 1.0)
     core.tell([e.ResizeOrdered(1, 2)], 20.0)
     made = len(records)
-    core.tell([e.Declined(1, 2, "no")], 21.0)
+    core.tell([job_says.declined(1, 2, "no")], 21.0)
     assert not records[made:]
     assert core.state.jobs[1].resize is not None
-    core.tell([e.Accepted(1, 2), core.resized(1, 2, 2, 3)], 22.0)
+    core.tell([job_says.accepted(1, 2), core.resized(1, 2, 2, 3)], 22.0)
     assert core.state.jobs[1].size == 2
     audit(records)
 
@@ -455,7 +458,7 @@ def test_nodes_are_asked_for_and_what_was_not_answered_is_asked_again() -> None:
 
 def test_a_free_node_is_given_back_at_once_and_one_in_use_after_its_job() -> None:
     core, records = running(nodes=5)
-    core.tell([e.Malleable(1, on=False)], 0.5)  # else it would move off it
+    core.tell([job_says.malleable(1, on=False)], 0.5)  # else it would move off it
     commands = core.tell([e.Reclaim(NodeSet.of([1, 3]))], 1.0)
     assert [each for each in commands if isinstance(each, c.GiveBack)] == [c.GiveBack(NodeSet.of([3]))]
     assert (core.state.free_mask, core.state.total) == (0b10100, 4)

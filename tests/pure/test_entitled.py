@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
+import job_says
 import pytest
 from driving import Driven
 from hypothesis import given, settings
@@ -379,7 +380,7 @@ def test_it_takes_over_what_runs_already() -> None:
     core = Driven(Easy(), FREE)
     spec = malleable("a", Bounds(1, 8, preferred=4), 100.0).spec
     core.tell([e.Granted(NodeSet.first(8)), e.Submitted(1, spec)], 0.0)
-    core.tell([e.Hello(1), e.Malleable(1, on=True)], 0.0)
+    core.tell([e.Hello(1), job_says.malleable(1, on=True)], 0.0)
     with replaced(core, Entitled()) as policy:
         core.tell([e.Submitted(2, JobSpec(name="b", nodes=Bounds.exactly(8), walltime_s=9.0))], 30.0)
         assert ledger_of(policy).entries[1].began == 0.0

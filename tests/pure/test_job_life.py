@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 
 from pliant.core import commands as c
@@ -17,6 +19,7 @@ from pliant.model.nodes import NodeSet
 from pliant.protocol import codec, pmix
 from pliant.protocol import messages as m
 
+M = TypeVar("M")
 NAMES = {0: "n0", 1: "n1", 2: "n2"}
 
 
@@ -31,6 +34,11 @@ class Heard:
 
     def happened(self, event: e.Event) -> None:
         self.events.append(event)
+
+    def of_root(self, kind: type[M]) -> list[M]:
+        """What the core has been told that the root says."""
+        told = (event.message for event in self.events if isinstance(event, e.RootSaid))
+        return [message for message in told if isinstance(message, kind)]
 
     def send(self, node: int, message: m.ControllerMessage) -> None:
         self.sent.append((node, message))
@@ -69,7 +77,7 @@ def growing() -> tuple[JobLife, Heard]:
 def test_how_far_a_program_can_grow_is_told() -> None:
     life, heard = growing()
     said(life, 0, m.Malleable(0, on=True, most=3))
-    assert of(heard, e.Malleable) == [e.Malleable(1, on=True), e.Malleable(1, on=True, most=3)]
+    assert heard.of_root(m.Malleable) == [m.Malleable(0, on=True), m.Malleable(0, on=True, most=3)]
 
 
 def test_a_resize_that_is_taken_back_says_whose_newcomers_were_not_there_yet() -> None:
@@ -287,8 +295,7 @@ def test_a_new_root_is_told_what_the_one_before_may_not_have_heard() -> None:
     life.lost(2)
     said(life, 0, m.Done(0, 5, 1, (0, 2)))
     assert [each.group for each in told(heard, 1)] == [2]
-    [done] = of(heard, e.Resized)
-    assert isinstance(done, e.Resized)
+    [done] = heard.of_root(m.Done)
     assert done.released == (0, 2)
 
 
@@ -299,8 +306,10 @@ def test_tasks_whose_root_is_lost_in_a_resize_give_that_up_and_go_on() -> None:
     life.offer(c.Offer(1, 5, 3, 2, NodeSet(), NodeSet(), 9.0))
     said(life, 0, m.Accept(0, 5))
     life.lost(0)
-    kinds = [type(event).__name__ for event in heard.events]
-    assert kinds[-4:-1] == ["Malleable", "ResizeFailed", "GroupsLost"]
+    off, failed, lost, _ = heard.events[-4:]
+    assert off == e.RootSaid(1, m.Malleable(0, on=False))
+    assert failed == e.RootSaid(1, m.Failed(0, 5, "the job has left its loop", late=True))
+    assert isinstance(lost, e.GroupsLost)
     life.withdraw(5)  # as the core does for the loss, which it knows by now
     assert killed(heard) == set()
     ends(life, 1, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import job_says
 import pytest
 from audits import audit, gantt
 from commands import command
@@ -42,7 +43,7 @@ class Run:
         spec = JobSpec(name="a", nodes=bounds or Bounds(3, 4), job_class=JobClass.MALLEABLE, kind=kind)
         names = tuple(f"n{i}" for i in range(5))
         self.core.tell([e.Granted(NodeSet.first(5), names, (1,) * 5), e.Submitted(1, spec)], 0.0)
-        self.tell(e.Hello(1), e.Malleable(1, on=True), at=0.0)
+        self.tell(e.Hello(1), job_says.malleable(1, on=True), at=0.0)
 
     def tell(self, *events: e.Event, at: float) -> list[c.Command]:
         commands = self.core.tell(events, at)
@@ -159,7 +160,7 @@ def test_an_offer_is_taken_back_when_a_group_is_lost() -> None:
     assert job.resize is not None
     assert (job.resize.stage, job.size, job.target) == (resizing.WITHDRAWN, 2, 2)
     assert run.core.state.free_mask == 0b11000
-    run.tell(e.Declined(1, 1, "withdrawn"), at=3.0)
+    run.tell(job_says.declined(1, 1, "withdrawn"), at=3.0)
     assert run.core.refusal(1, 3, NodeSet()) is None
 
 
@@ -168,10 +169,10 @@ def accepted(size: int, *leave: int) -> Run:
     run = Run(JobKind.PLACES, Bounds(2, 5))
     if run.core.state.jobs[1].size != 3:
         run.tell(e.ResizeOrdered(1, 3, NodeSet()), at=0.1)
-        run.tell(e.Accepted(1, 1), at=0.2)
+        run.tell(job_says.accepted(1, 1), at=0.2)
         run.tell(run.core.resized(1, 1), at=0.3)
     run.tell(e.ResizeOrdered(1, size, NodeSet.of(leave)), at=1.0)
-    run.tell(e.Accepted(1, run.core.state.last_resize), at=1.0)
+    run.tell(job_says.accepted(1, run.core.state.last_resize), at=1.0)
     run.tell(e.GroupsLost(1, (1,), "failed"), at=2.0)
     job = run.core.state.jobs[1]
     assert job.resize is not None
@@ -192,7 +193,7 @@ def test_what_a_job_has_done_is_understood_though_it_has_lost_a_group(
     size: int, leave: tuple[int, ...], released: tuple[int, ...], after: int
 ) -> None:
     run = accepted(size, *leave)
-    run.tell(e.Resized(1, run.core.state.last_resize, released, root=0), at=3.0)
+    run.tell(job_says.resized(1, run.core.state.last_resize, released, root=0), at=3.0)
     assert isinstance(run.last, r.ResizeDone)
     job = run.core.state.jobs[1]
     assert (job.size, job.target, job.resize) == (after, after, None)
@@ -203,23 +204,23 @@ def test_what_a_job_has_done_is_understood_though_it_has_lost_a_group(
 
 def test_a_resize_that_failed_for_a_loss_leaves_what_is_left() -> None:
     run = accepted(5)
-    run.tell(e.ResizeFailed(1, run.core.state.last_resize, "withdrawn"), at=3.0)
+    run.tell(job_says.failed(1, run.core.state.last_resize, "withdrawn"), at=3.0)
     assert run.core.state.jobs[1].size == run.core.state.jobs[1].target == 2
     assert run.core.state.dirty == {1: 0b11010}  # the newcomers' nodes, and the one that was lost
 
 
 def test_a_job_cannot_have_left_more_than_it_lost() -> None:
     run = accepted(5)
-    run.tell(e.Resized(1, run.core.state.last_resize, (2,), root=0), at=3.0)
+    run.tell(job_says.resized(1, run.core.state.last_resize, (2,), root=0), at=3.0)
     assert isinstance(run.last, r.JobEnding)
 
 
 def test_a_root_that_is_lost_before_it_speaks_ends_its_places() -> None:
     run = Run(JobKind.PLACES, Bounds(2, 3, 1, 3))
     run.tell(e.ResizeOrdered(1, 2, NodeSet.of([0])), at=1.0)
-    run.tell(e.Accepted(1, 1), at=1.0)
+    run.tell(job_says.accepted(1, 1), at=1.0)
     run.tell(e.Lost(NodeSet.of([1])), at=2.0)
-    run.tell(e.Resized(1, 1, (0,), root=1), at=3.0)
+    run.tell(job_says.resized(1, 1, (0,), root=1), at=3.0)
     assert isinstance(run.last, r.JobEnding)
     assert run.last.state is JobState.NODE_FAIL
 
@@ -227,7 +228,7 @@ def test_a_root_that_is_lost_before_it_speaks_ends_its_places() -> None:
 def test_a_newcomer_whose_node_is_lost_when_its_resize_is_done_is_a_loss_like_any_other() -> None:
     run = Run(JobKind.PLACES)
     run.tell(e.ResizeOrdered(1, 4), at=1.0)
-    run.tell(e.Accepted(1, 1), at=1.0)
+    run.tell(job_says.accepted(1, 1), at=1.0)
     run.tell(e.Lost(NodeSet.of([3])), at=2.0)
     run.tell(run.core.resized(1, 1), at=3.0)
     assert run.last == r.GroupsLost(3.0, 1, (3,), NodeSet.of([3]), 0, "lost node n3", node=True)
@@ -242,14 +243,14 @@ def test_a_policy_stands_a_size_that_the_job_does_not_allow(policy: str) -> None
         core = Driven(make(policy), Settings(cooldown_s=0.0), records.append)
         spec = JobSpec(name="a", nodes=bounds, job_class=JobClass.MALLEABLE, kind=JobKind.PLACES)
         core.tell([e.Granted(NodeSet.first(16)), e.Submitted(1, spec)], 0.0)
-        core.tell([e.Hello(1), e.Malleable(1, on=True)], 0.0)
+        core.tell([e.Hello(1), job_says.malleable(1, on=True)], 0.0)
         core.tell(
             [e.Submitted(2, JobSpec(name="b", nodes=Bounds(10, 14), job_class=JobClass.MALLEABLE))], 0.0
         )
         for now in range(1, 40):
             for job in list(core.state.jobs.values()):
                 if job.resize is not None and job.resize.stage == resizing.OFFERED:
-                    core.tell([e.Accepted(job.id, job.resize.id)], now)
+                    core.tell([job_says.accepted(job.id, job.resize.id)], now)
                     nodes = NodeSet(job.nodes)
                     gone = list(nodes)[job.resize.after :] if job.resize.after < job.size else []
                     core.tell([core.resized(job.id, job.resize.id, *gone)], now)
@@ -323,7 +324,7 @@ def test_a_batch_says_itself_of_which_kind_its_jobs_are(tmp_path: Path) -> None:
 def test_a_life_that_is_made_anew_knows_what_was_lost_and_tells_the_root_again() -> None:
     run = Run(JobKind.PLACES, Bounds(2, 3, 1, 3))
     run.tell(e.ResizeOrdered(1, 2, NodeSet.of([1])), at=1.0)
-    run.tell(e.Accepted(1, 1), at=1.0)
+    run.tell(job_says.accepted(1, 1), at=1.0)
     run.tell(e.GroupsLost(1, (1,), "rank 0 exited with 3"), at=2.0)
     core = SchedulerCore.resume(make("fcfs"), run.core.state.settings, run.records)
     job, heard = core.state.jobs[1], Heard()
@@ -333,8 +334,8 @@ def test_a_life_that_is_made_anew_knows_what_was_lost_and_tells_the_root_again()
     assert not resuming.roll_back(core, life, job)  # it had been taken back
     assert [(each.group, each.why) for each in told(heard, 0)] == [(1, "rank 0 exited with 3")]
     said(life, 0, m.Done(0, 1, 0, (1,)))
-    [done] = of(heard, e.Resized)
-    core.handle([done], 3.0)
+    [done] = heard.of_root(m.Done)
+    core.handle([e.RootSaid(1, done)], 3.0)
     assert core.state.jobs[1].resize is None
     assert core.state.jobs[1].size == 2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import job_says
 import pytest
 from audits import audit
 from driving import Driven
@@ -35,7 +36,7 @@ def running(
     spec = JobSpec(name="a", nodes=bounds, job_class=job_class, kind=kind)
     core.tell([e.Granted(NodeSet.first(nodes), tuple(f"n{i}" for i in range(nodes)))], 0.0)
     core.tell([e.Submitted(1, spec)], 0.0)
-    core.tell([e.Hello(1), e.Malleable(1, on=True)], 0.0)
+    core.tell([e.Hello(1), job_says.malleable(1, on=True)], 0.0)
     return core, records
 
 
@@ -45,8 +46,8 @@ def offers(commands: list[c.Command]) -> list[tuple[str, int, NodeSet, NodeSet]]
 
 def done(core: Driven, at: float, released: tuple[int, ...], root: int) -> list[c.Command]:
     resize = core.state.last_resize
-    core.tell([e.Accepted(1, resize)], at)
-    return core.tell([e.Resized(1, resize, released, root=root)], at)
+    core.tell([job_says.accepted(1, resize)], at)
+    return core.tell([job_says.resized(1, resize, released, root=root)], at)
 
 
 def replayed(core: SchedulerCore, records: list[r.Record]) -> None:
@@ -84,7 +85,7 @@ def test_an_order_to_move_that_cannot_be_followed_says_why(
     bounds = Bounds.exactly(2) if job_class is JobClass.RIGID else Bounds(1, 4, 1, 2)
     core, _ = running(4 if 3 in leave else 3, bounds, job_class, kind)
     if not on:
-        core.tell([e.Malleable(1, on=False)], 0.5)
+        core.tell([job_says.malleable(1, on=False)], 0.5)
     assert why in str(core.refusal(1, 0, NodeSet.of(leave)))
     assert offers(core.tell([e.ResizeOrdered(1, 0, NodeSet.of(leave))], 1.0)) == []
 
@@ -132,7 +133,7 @@ def test_a_size_that_was_ordered_stays() -> None:
 def test_who_declines_to_move_is_asked_to_shrink_when_it_has_rested() -> None:
     core, records = running(3, job_class=JobClass.EVOLVING)
     core.tell([e.Reclaim(NodeSet.of([1]))], 1.0)
-    commands = core.tell([e.Declined(1, 1, "no")], 2.0)
+    commands = core.tell([job_says.declined(1, 1, "no")], 2.0)
     assert offers(commands) == []
     assert c.WakeAt(7.0) in commands
     # It is not asked to move again: its runtime cannot, or its arrays have no rows for it.
@@ -143,7 +144,7 @@ def test_who_declines_to_move_is_asked_to_shrink_when_it_has_rested() -> None:
 def test_who_had_no_time_to_move_is_asked_to_again() -> None:
     core, records = running(3)
     core.tell([e.Reclaim(NodeSet.of([1]))], 1.0)
-    core.tell([e.Declined(1, 1, "only 1 step is left", late=True)], 2.0)
+    core.tell([job_says.declined(1, 1, "only 1 step is left", late=True)], 2.0)
     assert [each[0] for each in offers(core.tell([e.Tick()], 7.0))] == ["migrate"]
     replayed(core, records)
 
@@ -185,21 +186,26 @@ def test_who_keeps_its_size_is_waited_for(job_class: JobClass) -> None:
         (
             JobKind.MPI,
             Bounds(1, 4, 1, 2),
-            [e.ResizeOrdered(1, 4), e.Accepted(1, 1), e.Resized(1, 1)],
+            [e.ResizeOrdered(1, 4), job_says.accepted(1, 1), job_says.resized(1, 1)],
             [1],
             f"is pinned to 4 nodes by pliant resize (pliant resize 1 auto undoes that), and {NO_OTHER}",
         ),
         (
             JobKind.MPI,
             Bounds(2, 4),
-            [e.ResizeOrdered(1, 0, NodeSet.of([1])), e.Declined(1, 1, "no")],
+            [e.ResizeOrdered(1, 0, NodeSet.of([1])), job_says.declined(1, 1, "no")],
             [1],
             "cannot have fewer nodes, and has declined to move",
         ),
         (
             JobKind.MPI,
             Bounds(2, 4),
-            [e.ResizeOrdered(1, 3), e.Accepted(1, 1), e.ResizeFailed(1, 1, "no"), e.ResizeOrdered(1, 0)],
+            [
+                e.ResizeOrdered(1, 3),
+                job_says.accepted(1, 1),
+                job_says.failed(1, 1, "no"),
+                e.ResizeOrdered(1, 0),
+            ],
             [1],
             "cannot have fewer nodes, and is not moved for 5 s, as its last resize has failed",
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+import job_says
 import pytest
 from audits import audit
 from commands import command
@@ -108,7 +109,7 @@ def test_every_end_is_told_exactly_once(
         told = len(records)
         started = [x.job for x in core.tell(events, now) if isinstance(x, c.Start) and not x.resize]
         core.tell([e.Hello(job) for job in started], now)
-        core.tell([e.Malleable(job, on=True) for job in started], now)
+        core.tell([job_says.malleable(job, on=True) for job in started], now)
         lost += [x.job for x in records[told:] if isinstance(x, r.JobEnded) and x.requeued]
         check(core.state)
     for before in lost:
@@ -146,7 +147,7 @@ def started(spec: JobSpec) -> tuple[Driven, Noting]:
     noting = Noting(make("fcfs", "preferred"))
     core = Driven(noting)
     core.tell([e.Granted(NodeSet.first(3)), e.Submitted(1, spec)], 0.0)
-    core.tell([e.Hello(1), e.Malleable(1, on=True)], 0.0)
+    core.tell([e.Hello(1), job_says.malleable(1, on=True)], 0.0)
     return core, noting
 
 
@@ -159,19 +160,19 @@ def test_work_done_is_known_by_progress_else_by_the_model_else_by_the_estimate()
     core, _ = started(malleable())
     assert done(core, 25.0) == 0.25  # of its walltime
     assert done(core, 400.0) == 1.0
-    core.tell([e.Progressed(1, 0.4)], 20.0)
+    core.tell([job_says.progressed(1, 0.4)], 20.0)
     assert done(core, 20.0) == 0.4
     assert done(core, 30.0) == pytest.approx(0.6)  # as fast as so far
     core, _ = started(malleable(Amdahl(160.0)))
     assert done(core, 20.0) == 0.25  # 80 s on two nodes
-    core.tell([e.Progressed(1, 0.5)], 20.0)
+    core.tell([job_says.progressed(1, 0.5)], 20.0)
     assert done(core, 28.0) == pytest.approx(0.6)
 
 
 def test_work_done_counts_each_size() -> None:
     core, _ = started(malleable())
     core.tell([e.ResizeOrdered(1, 1)], 25.0)
-    core.tell([e.Accepted(1, 1), core.resized(1, 1, 0)], 25.0)
+    core.tell([job_says.accepted(1, 1), core.resized(1, 1, 0)], 25.0)
     assert done(core, 25.0) == 0.25
     assert done(core, 75.0) == 0.5  # 200 s on one node
 

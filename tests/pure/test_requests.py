@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import job_says
 import pytest
 from driving import Driven
 
@@ -18,8 +19,8 @@ def asked(size: int, nodes: int, wish: Bounds) -> int | None:
     core = Driven(make("fcfs"))
     spec = JobSpec(name="a", nodes=Bounds(1, 32, 2, preferred=size), job_class=JobClass.MALLEABLE)
     core.tell([e.Granted(NodeSet.first(nodes)), e.Submitted(1, spec)], 0.0)
-    core.tell([e.Hello(1), e.Malleable(1, on=True)], 0.0)
-    answers = core.tell([e.Wants(1, Wish(wish))], 1.0)
+    core.tell([e.Hello(1), job_says.malleable(1, on=True)], 0.0)
+    answers = core.tell([job_says.wants(1, Wish(wish))], 1.0)
     offers = [answer.size for answer in answers if isinstance(answer, c.Offer)]
     stays = [answer for answer in answers if isinstance(answer, c.Stay)]
     assert len(offers) + len(stays) == 1

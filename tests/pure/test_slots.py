@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import job_says
 import pytest
 from audits import audit
 from commands import command
@@ -41,7 +42,7 @@ def running(kind: JobKind = JobKind.MPI, **keys: object) -> tuple[Driven, list[r
     core.tell([e.Submitted(1, spec)], 0.0)
     core.tell([e.Hello(1)], 0.0)
     if keys.get("on", True):
-        core.tell([e.Malleable(1, on=True)], 0.0)
+        core.tell([job_says.malleable(1, on=True)], 0.0)
     return core, records
 
 
@@ -67,8 +68,8 @@ def test_slots_of_a_node_are_offered_and_the_node_stays_the_jobs() -> None:
         (),
     )
     assert core.state.jobs[1].awake == {}
-    core.tell([e.Accepted(1, 1)], 1.1)
-    core.tell([e.Resized(1, 1)], 1.2)
+    core.tell([job_says.accepted(1, 1)], 1.1)
+    core.tell([job_says.resized(1, 1)], 1.2)
     assert dict(core.state.jobs[1].awake) == {1: 1}
     assert (core.state.free, core.state.jobs[1].size, core.state.jobs[1].epoch) == (free, size, 1)
     assert not core.state.jobs[1].pinned
@@ -76,26 +77,27 @@ def test_slots_of_a_node_are_offered_and_the_node_stays_the_jobs() -> None:
     (resize,) = measure(records).jobs[0].resizes
     assert (resize.kind, resize.outcome, resize.slots) == ("slots", "done", {1: 1})
     core.tell([e.ResizeOrdered(1, 0, slots={0: 1, 1: 4})], 2.0)
-    core.tell([e.Accepted(1, 2)], 2.1)
-    core.tell([e.Resized(1, 2)], 2.2)
+    core.tell([job_says.accepted(1, 2)], 2.1)
+    core.tell([job_says.resized(1, 2)], 2.2)
     assert dict(core.state.jobs[1].awake) == {0: 1}, "all of group 1 are awake again"
     folds(core, records)
 
 
 def test_what_is_not_done_changes_nothing() -> None:
-    for answer in (e.Declined(1, 1, "no"), e.ResizeFailed(1, 1, "broken"), e.Ended(1, 0)):
+    declined = job_says.declined(1, 1, "no")
+    for answer in (declined, job_says.failed(1, 1, "broken"), e.Ended(1, 0)):
         core, records = running()
         core.tell([e.ResizeOrdered(1, 0, slots={1: 1})], 1.0)
-        if not isinstance(answer, e.Declined):
-            core.tell([e.Accepted(1, 1)], 1.0)
+        if answer is not declined:
+            core.tell([job_says.accepted(1, 1)], 1.0)
         core.tell([answer], 2.0)
         assert 1 not in core.state.jobs or not core.state.jobs[1].awake
         folds(core, records)
     core, records = running()
     core.tell([e.ResizeOrdered(1, 0, slots={1: 1})], 1.0)
-    core.tell([e.Accepted(1, 1)], 1.0)
+    core.tell([job_says.accepted(1, 1)], 1.0)
     core.tell([e.TakenBack(1, "why not")], 1.5)
-    core.tell([e.ResizeFailed(1, 1, "withdrawn")], 2.0)
+    core.tell([job_says.failed(1, 1, "withdrawn")], 2.0)
     assert not core.state.jobs[1].awake
     folds(core, records)
 
@@ -105,16 +107,16 @@ def test_an_order_of_slots_has_its_phases_and_keeps_no_policy_from_growing_the_j
     job = core.state.jobs[1]
     before = job.grow_from, job.failures, core.state.wary
     core.tell([e.ResizeOrdered(1, 0, slots={1: 1})], 1.0)
-    core.tell([e.Accepted(1, 1)], 2.0)
+    core.tell([job_says.accepted(1, 1)], 2.0)
     for at, phase in ((3.0, Phase.REDISTRIBUTE), (4.0, Phase.CONNECT), (5.0, Phase.REDISTRIBUTE)):
-        core.tell([e.Reached(1, 1, phase)], at)
-    core.tell([e.ResizeFailed(1, 1, "no rank can be put to sleep")], 6.0)
+        core.tell([job_says.reached(1, 1, phase)], at)
+    core.tell([job_says.failed(1, 1, "no rank can be put to sleep")], 6.0)
     (failed,) = [record for record in records if isinstance(record, r.ResizeFailed)]
     assert failed.phase is Phase.REDISTRIBUTE
     assert (job.grow_from, job.failures, core.state.wary) == before
     core.tell([e.ResizeOrdered(1, 0, slots={1: 1})], 10.0)
-    core.tell([e.Accepted(1, 2)], 11.0)
-    core.tell([e.Resized(1, 2, phases={"redistribute": 0.25})], 13.0)
+    core.tell([job_says.accepted(1, 2)], 11.0)
+    core.tell([job_says.resized(1, 2, phases={"redistribute": 0.25})], 13.0)
     (done,) = [record for record in records if isinstance(record, r.ResizeDone)]
     assert done.phases == {"prepare": 1.0, "synchronise": 1.75, "redistribute": 0.25}
     folds(core, records)
@@ -123,10 +125,10 @@ def test_an_order_of_slots_has_its_phases_and_keeps_no_policy_from_growing_the_j
 def test_a_group_that_leaves_takes_its_sleepers_with_it() -> None:
     core, records = running()
     core.tell([e.ResizeOrdered(1, 0, slots={1: 1, 0: 1})], 1.0)
-    core.tell([e.Accepted(1, 1)], 1.0)
-    core.tell([e.Resized(1, 1)], 1.0)
+    core.tell([job_says.accepted(1, 1)], 1.0)
+    core.tell([job_says.resized(1, 1)], 1.0)
     core.tell([e.ResizeOrdered(1, 1, NodeSet.of([1]))], 2.0)
-    core.tell([e.Accepted(1, 2)], 2.0)
+    core.tell([job_says.accepted(1, 2)], 2.0)
     core.tell([core.resized(1, 2, 1)], 2.0)
     assert dict(core.state.jobs[1].awake) == {0: 1}
     folds(core, records)
@@ -160,7 +162,7 @@ def test_who_cannot_let_ranks_sleep_is_refused() -> None:
     assert "resize 1 of job 1 is still under way" in str(core.refusal(1, 0, NodeSet(), {1: 1}))
     core, _ = running()
     core.tell([e.Submitted(2, JobSpec(name="b", nodes=Bounds.exactly(1)))], 1.0)
-    core.tell([e.Hello(2), e.Malleable(2, on=True)], 1.0)
+    core.tell([e.Hello(2), job_says.malleable(2, on=True)], 1.0)
     assert "is rigid and keeps all its ranks" in str(core.refusal(2, 0, NodeSet(), {2: 1}))
 
 
@@ -218,10 +220,10 @@ def test_the_offer_goes_over_the_wire_with_its_slots_and_a_resumed_controller_re
 def test_what_happens_is_told_in_words() -> None:
     core, records = running()
     core.tell([e.ResizeOrdered(1, 0, slots={0: 1, 1: 2})], 1.0)
-    core.tell([e.Accepted(1, 1)], 1.0)
-    core.tell([e.Resized(1, 1, blocked_s=0.5)], 2.0)
+    core.tell([job_says.accepted(1, 1)], 1.0)
+    core.tell([job_says.resized(1, 1, blocked_s=0.5)], 2.0)
     core.tell([e.ResizeOrdered(1, 0, slots={1: 4})], 3.0)
-    core.tell([e.Declined(1, 2, "no")], 3.0)
+    core.tell([job_says.declined(1, 2, "no")], 3.0)
     told = Told(["n0", "n1", "n2", "n3"])
     said = [(each.text, each.sign(UNICODE)) for record in records if (each := told.tell(record)) is not None]
     texts = [text for text, _ in said]
@@ -248,10 +250,10 @@ def test_any_orders_fold_to_the_same_state(orders: list[tuple[int, int, str]]) -
             continue
         number = core.state.last_resize
         if what == "x":
-            core.tell([e.Declined(1, number, "no")], at)
+            core.tell([job_says.declined(1, number, "no")], at)
             continue
-        core.tell([e.Accepted(1, number)], at)
-        core.tell([e.ResizeFailed(1, number, "broken") if what == "f" else e.Resized(1, number)], at)
+        core.tell([job_says.accepted(1, number)], at)
+        core.tell([job_says.failed(1, number, "broken") if what == "f" else job_says.resized(1, number)], at)
         awake |= {} if what == "f" else slots
         assert {0: 2, 1: 4, **core.state.jobs[1].awake} == awake
     folds(core, records)

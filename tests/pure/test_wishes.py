@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import job_says
 import pytest
 from audits import audit
 from driving import Driven
@@ -85,7 +86,7 @@ class Busy:
         self.core = Driven(policy or Fcfs(), SETTINGS, self.records.append)  # type: ignore[arg-type]
         spec = JobSpec(name="a", nodes=Bounds(1, 6, 1, 2), job_class=EVOLVING)
         self.tell(0.0, e.Granted(NodeSet.first(6)), e.Submitted(1, spec))
-        self.tell(0.0, e.Hello(1), e.Malleable(1, on=True), self.rigid(2, 4))
+        self.tell(0.0, e.Hello(1), job_says.malleable(1, on=True), self.rigid(2, 4))
 
     @staticmethod
     def rigid(number: int, size: int) -> e.Submitted:
@@ -106,7 +107,7 @@ class Busy:
 
     def resized(self, at: float, *left: int) -> list[tuple[str, int]]:
         resize = self.core.state.last_resize
-        self.tell(at, e.Accepted(1, resize))
+        self.tell(at, job_says.accepted(1, resize))
         return self.tell(at, self.core.resized(1, resize, *left))
 
     @property
@@ -119,7 +120,7 @@ class Busy:
 
 def test_a_wish_that_cannot_be_met_now_is_offered_as_soon_as_it_can_be() -> None:
     busy = Busy()
-    assert busy.tell(1.0, e.Wants(1, WIDE, open=True)) == [("Stay", 0)]
+    assert busy.tell(1.0, job_says.wants(1, WIDE, open=True)) == [("Stay", 0)]
     assert busy.wish == WIDE
     assert busy.free(2.0, 2, 4) == [("Offer", 4)]
     reasons = [each.reason for each in busy.records if isinstance(each, r.ResizeOffered)]
@@ -130,14 +131,14 @@ def test_a_wish_that_cannot_be_met_now_is_offered_as_soon_as_it_can_be() -> None
 
 def test_once_is_the_default() -> None:
     busy = Busy()
-    assert busy.tell(1.0, e.Wants(1, WIDE)) == [("Stay", 0)]
+    assert busy.tell(1.0, job_says.wants(1, WIDE)) == [("Stay", 0)]
     assert busy.wish is None
     assert busy.free(2.0, 2, 4) == []
 
 
 def test_no_waiting_job_is_delayed_by_it() -> None:
     busy = Busy()
-    busy.tell(1.0, e.Wants(1, WIDE, open=True), busy.rigid(3, 3), busy.rigid(4, 4))
+    busy.tell(1.0, job_says.wants(1, WIDE, open=True), busy.rigid(3, 3), busy.rigid(4, 4))
     assert busy.free(2.0, 2, 4) == []  # job 3 takes three of them, and job 4 waits for more than there are
     assert busy.tell(3.0, e.Cancelled(4)) == []  # one is free, and it takes two
     assert busy.free(4.0, 3, 3) == [("Offer", 4)]
@@ -146,15 +147,15 @@ def test_no_waiting_job_is_delayed_by_it() -> None:
 @pytest.mark.parametrize(
     "ends",
     [
-        e.Wants(1, Wish(Bounds(1, 6))),
-        e.Wants(1, WIDE),
-        e.Wants(1, Wish(Bounds(1, 6)), open=True),
-        e.Malleable(1, on=False),
+        job_says.wants(1, Wish(Bounds(1, 6))),
+        job_says.wants(1, WIDE),
+        job_says.wants(1, Wish(Bounds(1, 6)), open=True),
+        job_says.malleable(1, on=False),
     ],
 )
 def test_a_wish_ends_with_another_one_and_with_the_loop(ends: e.Event) -> None:
     busy = Busy()
-    busy.tell(1.0, e.Wants(1, WIDE, open=True))
+    busy.tell(1.0, job_says.wants(1, WIDE, open=True))
     busy.tell(2.0, ends)
     assert busy.wish is None
     assert busy.free(3.0, 2, 4) == []
@@ -162,16 +163,16 @@ def test_a_wish_ends_with_another_one_and_with_the_loop(ends: e.Event) -> None:
 
 def test_another_open_wish_takes_its_place() -> None:
     busy = Busy()
-    busy.tell(1.0, e.Wants(1, WIDE, open=True))
-    busy.tell(2.0, e.Wants(1, Wish(Bounds(6, 6)), open=True))
+    busy.tell(1.0, job_says.wants(1, WIDE, open=True))
+    busy.tell(2.0, job_says.wants(1, Wish(Bounds(6, 6)), open=True))
     assert busy.free(3.0, 2, 4) == [("Offer", 6)]
 
 
 def test_a_declined_wish_stays_open_and_rests() -> None:
     busy = Busy()
-    busy.tell(1.0, e.Wants(1, WIDE, open=True))
+    busy.tell(1.0, job_says.wants(1, WIDE, open=True))
     busy.free(2.0, 2, 4)
-    assert busy.tell(3.0, e.Declined(1, busy.core.state.last_resize, "not now")) == []
+    assert busy.tell(3.0, job_says.declined(1, busy.core.state.last_resize, "not now")) == []
     assert busy.wakes == [8.0]
     assert busy.wish == WIDE
     assert busy.tell(7.9, e.Tick()) == []
@@ -180,12 +181,12 @@ def test_a_declined_wish_stays_open_and_rests() -> None:
 
 def test_a_failed_growth_is_waited_out() -> None:
     busy = Busy()
-    busy.tell(1.0, e.Wants(1, WIDE, open=True))
+    busy.tell(1.0, job_says.wants(1, WIDE, open=True))
     busy.free(2.0, 2, 4)
     for at, again in ((3.0, 8.0), (8.0, 18.0)):
         resize = busy.core.state.last_resize
-        busy.tell(at, e.Accepted(1, resize))
-        assert busy.tell(at, e.ResizeFailed(1, resize, "broken")) == []
+        busy.tell(at, job_says.accepted(1, resize))
+        assert busy.tell(at, job_says.failed(1, resize, "broken")) == []
         dirty = NodeSet(busy.core.state.dirty[1])
         assert busy.tell(at, e.Clean(1, dirty)) == []
         assert busy.tell(again - 0.1, e.Tick()) == []
@@ -194,8 +195,8 @@ def test_a_failed_growth_is_waited_out() -> None:
 
 def test_an_open_wish_to_shrink_waits_for_the_cool_down_alone() -> None:
     busy = Busy()
-    busy.tell(1.0, e.Wants(1, Wish(Bounds(1, 1)), open=True))
-    assert busy.tell(1.5, e.Declined(1, busy.core.state.last_resize, "not now")) == []
+    busy.tell(1.0, job_says.wants(1, Wish(Bounds(1, 1)), open=True))
+    assert busy.tell(1.5, job_says.declined(1, busy.core.state.last_resize, "not now")) == []
     assert busy.wakes == [6.5]
     assert busy.tell(6.5, e.Tick()) == [("Offer", 1)]
 
@@ -203,7 +204,7 @@ def test_an_open_wish_to_shrink_waits_for_the_cool_down_alone() -> None:
 def test_a_wish_towards_a_preferred_size_goes_on_until_it_is_reached() -> None:
     busy = Busy()
     wish = Wish(Bounds(1, 6, 1, 6), prefers=True)
-    busy.tell(1.0, e.Wants(1, wish, open=True))
+    busy.tell(1.0, job_says.wants(1, wish, open=True))
     assert busy.wish == wish
     busy.tell(1.5, busy.rigid(4, 2))
     assert busy.free(2.0, 2, 4) == [("Offer", 4)]  # job 4 has two of them
@@ -215,7 +216,7 @@ def test_a_wish_towards_a_preferred_size_goes_on_until_it_is_reached() -> None:
 
 def test_an_operators_order_comes_before_a_wish() -> None:
     busy = Busy()
-    busy.tell(1.0, e.Wants(1, WIDE, open=True))
+    busy.tell(1.0, job_says.wants(1, WIDE, open=True))
     assert busy.tell(2.0, e.ResizeOrdered(1, 1)) == [("Offer", 1)]
     busy.resized(3.0, 1)
     assert busy.free(4.0, 2, 4) == []
@@ -231,14 +232,14 @@ def test_a_policy_sees_it_and_can_take_it_up() -> None:
             return [*super().decide(view), *(more if view.free >= 4 else [])]
 
     busy = Busy(Obliging())
-    busy.tell(1.0, e.Wants(1, WIDE, open=True))
+    busy.tell(1.0, job_says.wants(1, WIDE, open=True))
     assert busy.free(2.0, 2, 4) == [("Offer", 6)]
     assert [each.reason.code for each in busy.records if isinstance(each, r.ResizeOffered)] == ["obliging"]
 
 
 def test_a_controller_that_goes_on_still_knows_it() -> None:
     busy = Busy()
-    busy.tell(1.0, e.Wants(1, WIDE, open=True))
+    busy.tell(1.0, job_says.wants(1, WIDE, open=True))
     lines = [r.from_line(r.to_line(record)) for record in busy.records]
     core = SchedulerCore.resume(make("fcfs"), SETTINGS, lines)
     nodes = NodeSet(core.state.jobs[2].nodes)
@@ -250,6 +251,6 @@ def test_a_rigid_job_has_no_wishes() -> None:
     records: list[r.Record] = []
     core = Driven(Fcfs(), SETTINGS, records.append)
     core.tell([e.Granted(NodeSet.first(4)), e.Submitted(1, JobSpec(name="a", nodes=Bounds(1, 4)))], 0.0)
-    core.tell([e.Hello(1), e.Malleable(1, on=True)], 0.0)
-    assert [type(each) for each in core.tell([e.Wants(1, WIDE, open=True)], 1.0)] == [c.Stay]
+    core.tell([e.Hello(1), job_says.malleable(1, on=True)], 0.0)
+    assert [type(each) for each in core.tell([job_says.wants(1, WIDE, open=True)], 1.0)] == [c.Stay]
     assert not any(isinstance(each, r.JobWishes) for each in records)

@@ -30,6 +30,7 @@ from pliant.model.nodes import EMPTY, NodeSet, lowest_bits, without
 from pliant.model.words import are
 from pliant.policy import view as p
 from pliant.policy.view import rebalances
+from pliant.protocol import messages as m
 from pliant.protocol import resizing
 
 Outcome = tuple[list[r.Record], list[c.Command]]
@@ -73,16 +74,9 @@ class SchedulerCore(Losses):
             e.ResizeOrdered: self._ordered,
             e.Launched: self._launched,
             e.Hello: self._hello,
-            e.Malleable: self._malleable,
-            e.Wants: self._wants,
-            e.Accepted: self._accepted,
-            e.Declined: self._declined,
-            e.Reached: self._come,
-            e.Resized: self._resized,
-            e.ResizeFailed: self._resize_failed,
+            e.RootSaid: self._root_said,
             e.TakenBack: self._taken_back,
             e.Resumed: self._resumed,
-            e.Progressed: self._progressed,
             e.Ended: self._ended,
             e.Granted: self._granted,
             e.Clean: self._clean,
@@ -94,6 +88,16 @@ class SchedulerCore(Losses):
             e.Reclaim: self._reclaim,
             e.Returned: self._returned,
             e.Tick: self._tick,
+        }
+        self._of_root: dict[type[m.CoreMessage], Callable[[Job, Any], None]] = {
+            m.Malleable: self._malleable,
+            m.Want: self._wants,
+            m.Accept: self._accepted,
+            m.Decline: self._declined,
+            m.Reached: self._reached,
+            m.Done: self._done,
+            m.Failed: self._failed,
+            m.Progress: self._progressed,
         }
 
     @classmethod
@@ -264,11 +268,13 @@ class SchedulerCore(Losses):
             return
         self._record(r.JobRunning(self.state.now, job.id, bounds))
 
-    def _progressed(self, event: e.Progressed) -> None:
-        job = self._live(event.job)
-        if job is not None:
-            fraction = min(1.0, max(0.0, event.fraction))  # a program may say what it likes
-            self._record(r.JobProgressed(self.state.now, job.id, fraction, event.pace_s, event.paced_s))
+    def _root_said(self, event: e.RootSaid) -> None:
+        if (job := self._live(event.job)) is not None:
+            self._of_root[type(event.message)](job, event.message)
+
+    def _progressed(self, job: Job, said: m.Progress) -> None:
+        fraction = min(1.0, max(0.0, said.fraction))  # a program may say what it likes
+        self._record(r.JobProgressed(self.state.now, job.id, fraction, said.pace_s, said.paced_s))
 
     def _ended(self, event: e.Ended) -> None:
         job = self.state.jobs.get(event.job)
@@ -289,9 +295,8 @@ class SchedulerCore(Losses):
             event.requeue,
             event.cpu_s,
             event.places,
-            self._phase(job) if job.state is JobState.RESIZING else None,
+            job.resize.phase if job.resize is not None and job.state is JobState.RESIZING else None,
         )
-        self._courses.pop(job.id, None)
         self._record(record)
         if event.requeue:
             self.state.over.awaited[job.id] = job, record

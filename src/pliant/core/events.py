@@ -6,8 +6,7 @@ import msgspec
 
 from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.model.nodes import NodeSet
-from pliant.model.wishes import Wish
-from pliant.protocol.phases import Phase
+from pliant.protocol import messages as m
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -58,62 +57,12 @@ class Hello(Event, frozen=True):
     bounds: Bounds | None = None
 
 
-class Malleable(Event, frozen=True):
-    """The job can be offered resizes from now on, or no more; to more than ``most`` nodes never, if that is not 0."""
+class RootSaid(Event, frozen=True):
+    """The root of the job has said this in its session; of a job that has left its loop, or lost its root, its life
+    says what follows from that."""
 
     job: int
-    on: bool
-    most: int = 0
-
-
-class Wants(Event, frozen=True):
-    """The job has this wish. ``open``: it stays open where it cannot be met now; one that was open is not any more."""
-
-    job: int
-    wish: Wish
-    open: bool = False
-
-
-class Accepted(Event, frozen=True):
-    job: int
-    resize: int
-
-
-class Declined(Event, frozen=True):
-    """``late``: the job's loop is over or nearly so; nothing is wrong."""
-
-    job: int
-    resize: int
-    reason: str = ""
-    late: bool = False
-
-
-class Reached(Event, frozen=True):
-    """The open resize of the job has come to this phase."""
-
-    job: int
-    resize: int
-    phase: Phase
-
-
-class Resized(Event, frozen=True):
-    """The resize has happened; ``released`` are the groups that have left, and ``root`` speaks for the job now."""
-
-    job: int
-    resize: int
-    released: tuple[int, ...] = ()
-    blocked_s: float = 0.0
-    phases: dict[str, float] = {}
-    root: int = 0
-
-
-class ResizeFailed(Event, frozen=True):
-    """The resize did not happen; the job goes on at its old size. ``late`` as in Declined."""
-
-    job: int
-    resize: int
-    error: str = ""
-    late: bool = False
+    message: m.CoreMessage
 
 
 class TakenBack(Event, frozen=True):
@@ -125,15 +74,6 @@ class TakenBack(Event, frozen=True):
 
 class Resumed(Event, frozen=True):
     """A controller goes on where another one has ended, and knows all that has happened meanwhile."""
-
-
-class Progressed(Event, frozen=True):
-    """The job reports the fraction of its work that is done, and how well a paced one kept its pace."""
-
-    job: int
-    fraction: float
-    pace_s: float = 0.0
-    paced_s: float = 0.0
 
 
 class Ended(Event, frozen=True):

@@ -15,6 +15,7 @@ from pliant.model.speedup import Model
 from pliant.model.wishes import Wish
 from pliant.model.words import count
 from pliant.protocol import resizing
+from pliant.protocol.phases import Course, Phase
 
 ALL: Mapping[int, int] = MappingProxyType({})
 """All ranks of all groups are awake."""
@@ -37,9 +38,9 @@ class Resize:
     """The one outstanding resize of a job. ``stage`` is a state of ``resizing.TABLE``; ``nodes`` are reserved for it
     now, and ``giving`` is the number of nodes that the job is about to give back by it. ``lost`` counts the
     groups that the job has lost since it was offered: by so many the size may be below ``after`` when it is done.
-    ``slots``: so many ranks of groups are to be awake."""
+    ``slots``: so many ranks of groups are to be awake. ``course`` is there if it was offered since this core began."""
 
-    __slots__ = OF_RESIZE
+    __slots__ = (*OF_RESIZE, "course")
 
     def __init__(self, record: r.ResizeOffered, deadline: float) -> None:
         self.id = record.resize
@@ -56,11 +57,17 @@ class Resize:
         self.giving = max(0, giving)
         self.stage = resizing.OFFERED
         self.deadline = deadline
+        self.course: Course | None = None
 
     @property
     def kind(self) -> str:
         """The word for it: expand, shrink, migrate or slots."""
         return kind_of(self.before, self.after, self.slots)
+
+    @property
+    def phase(self) -> Phase | None:
+        """What it has come to, if that is known."""
+        return None if self.course is None else self.course.phase
 
     @property
     def started(self) -> bool:

@@ -12,6 +12,7 @@ from pliant.core.resizes import Resizes
 from pliant.model.jobs import JobState
 from pliant.model.kinds import KINDS, Loss
 from pliant.model.nodes import NodeSet, lowest_bits, without
+from pliant.protocol import messages as m
 
 
 class Losses(Resizes):
@@ -39,11 +40,9 @@ class Losses(Resizes):
         if (job := self._live(event.job)) is not None:
             self._lose(job, event.groups, event.why, node=False)
 
-    def _resized(self, event: e.Resized) -> None:
-        if (done := self._commit(event)) is None:
-            return
-        job, gained = done
-        if lost := gained.mask & self.state.lost_mask:
+    def _done(self, job: Job, said: m.Done) -> None:
+        gained = self._commit(job, said)
+        if lost := gained & self.state.lost_mask:
             # The resize was done before the job heard that a newcomer's node is gone.
             self._lose_nodes(job, NodeSet(lost))
 

@@ -17,6 +17,7 @@ from pliant.model.jobs import JobClass, JobState
 from pliant.model.nodes import EMPTY, NodeSet, lowest_bits, without
 from pliant.model.words import are, count
 from pliant.policy import view as p
+from pliant.protocol import messages as m
 from pliant.protocol import resizing
 from pliant.protocol.phases import DEADLINES, Course, Phase, in_order
 
@@ -37,8 +38,6 @@ class Resizes:
         """Jobs that cannot be heard, or could not until lately: before this time none is stuck in a resize."""
         self._left: dict[int, float] = {}
         """By job: until when the nodes that it has left, or leaves as it ends, are expected to be back at once."""
-        self._courses: dict[int, Course] = {}
-        """By job: how far its open resize is, if it was offered since this core began."""
         self._policy = policy
         self._records: list[r.Record] = []
         self._commands: list[c.Command] = []
@@ -109,26 +108,24 @@ class Resizes:
         if event.size:
             self._offer(job, event.size, ORDERED, event.leave)
 
-    def _malleable(self, event: e.Malleable) -> None:
-        job = self._live(event.job)
-        if job is not None and job.on != event.on and job.greeted:
-            self._record(r.JobMalleable(self.state.now, job.id, event.on, event.most))
-            if not event.on and job.resize is not None and job.resize.stage == resizing.OFFERED:
+    def _malleable(self, job: Job, said: m.Malleable) -> None:
+        if job.on != said.on and job.greeted:
+            self._record(r.JobMalleable(self.state.now, job.id, said.on, said.most))
+            if not said.on and job.resize is not None and job.resize.stage == resizing.OFFERED:
                 # They crossed: the job will read the offer when it next looks, at its very end perhaps.
                 self._withdraw(job, "its loop is over")
             self._news = True
 
-    def _wants(self, event: e.Wants) -> None:
+    def _wants(self, job: Job, said: m.Want) -> None:
         """A job requests an action: Iserte et al. 2018, section 4.1. It grows if so many nodes are free, and may
         shrink."""
-        if (job := self._live(event.job)) is None:
-            return
-        kept = event.wish if event.open and wishes.stays_open(job, event.wish) else None
+        wish = said.wish
+        kept = wish if said.open and wishes.stays_open(job, wish) else None
         if job.wish != kept:
             self._record(r.JobWishes(self.state.now, job.id, kept))
         if job.resize is not None:
             return  # the offer that is under way is the answer
-        size = event.wish.goal(job.bounds, job.size, self.state.free)
+        size = wish.goal(job.bounds, job.size, self.state.free)
         too_soon = size > job.size and self.state.now < job.grow_from
         if too_soon or size == job.size or self.refusal(job.id, size, NodeSet()) is not None:
             self._commands.append(c.Stay(job.id))
@@ -141,53 +138,45 @@ class Resizes:
             if self.refusal(job.id, size, EMPTY) is None:
                 self._offer(job, size, WANTED, EMPTY)
 
-    def _answered(self, number: int, resize: int, what: str) -> tuple[Job, Resize] | None:
+    def _answered(self, job: Job, said: m.Accept | m.Decline | m.Done | m.Failed) -> Resize | None:
         """The resize that the job has answered, if that answer can still count."""
-        job = self._live(number)
-        if job is None or job.resize is None or job.resize.id != resize:
+        resize = job.resize
+        if resize is None or resize.id != said.resize:
             return None
-        return (job, job.resize) if (job.resize.stage, what) in resizing.TABLE else None
+        return resize if (resize.stage, type(said).__name__) in resizing.TABLE else None
 
-    def _accepted(self, event: e.Accepted) -> None:
-        if (found := self._answered(event.job, event.resize, "Accept")) is None:
+    def _accepted(self, job: Job, said: m.Accept) -> None:
+        if (resize := self._answered(job, said)) is None:
             return
-        job, resize = found
         self._record(r.ResizeAccepted(self.state.now, job.id, resize.id))
-        if (course := self._courses.get(job.id)) is not None and (resize.started or not resize.arriving):
+        if (course := resize.course) is not None and (resize.started or not resize.arriving):
             course.come(Phase.START if resize.arriving else Phase.SYNCHRONISE, self.state.now)
         if resize.started:
             self._commands.append(c.Start(job.id, NodeSet(resize.nodes), resize.id))
 
-    def _come(self, event: e.Reached) -> None:
-        job, course = self._live(event.job), self._courses.get(event.job)
-        if job is None or job.resize is None or course is None or course.phase is Phase.PREPARE:
+    def _reached(self, job: Job, said: m.Reached) -> None:
+        resize = job.resize
+        if resize is None or resize.id != said.resize or resize.phase in (None, Phase.PREPARE):
             return
-        if job.resize.id == event.resize and event.phase is not Phase.START:
-            course.come(event.phase, self.state.now)
+        if resize.course is not None and said.phase is not Phase.START:
+            resize.course.come(said.phase, self.state.now)
 
-    def _phase(self, job: Job) -> Phase | None:
-        """What the open resize of the job has come to, if that is known."""
-        course = self._courses.get(job.id)
-        return None if job.resize is None or course is None else course.phase
-
-    def _declined(self, event: e.Declined) -> None:
-        found = self._answered(event.job, event.resize, "Decline")
-        if found is not None and not (found[1].must and found[1].stage == resizing.OFFERED):
-            self._courses.pop(event.job, None)
-            self._record(r.ResizeDeclined(self.state.now, event.job, event.resize, event.reason, event.late))
+    def _declined(self, job: Job, said: m.Decline) -> None:
+        resize = self._answered(job, said)
+        if resize is not None and not (resize.must and resize.stage == resizing.OFFERED):
+            self._record(r.ResizeDeclined(self.state.now, job.id, resize.id, said.reason, said.late))
             self._news = True
 
-    def _commit(self, event: e.Resized) -> tuple[Job, NodeSet] | None:
-        """A resize is done: the job, and what it has gained by it; None if that did not count, or ended the job."""
-        if (found := self._answered(event.job, event.resize, "Done")) is None:
-            return None
-        job, resize = found
-        left = event.released
+    def _commit(self, job: Job, said: m.Done) -> int:
+        """A resize is done: the nodes that the job has gained by it; none if that did not count, or ended the job."""
+        if (resize := self._answered(job, said)) is None:
+            return 0
+        left = said.released
         if job.losses:
             lost = {group for loss in job.losses for group in loss.groups}
             left = tuple(group for group in left if group not in lost)
         released = 0
-        if not (objection := self._objection(job, resize, left, event.root)):
+        if not (objection := self._objection(job, resize, left, said.root)):
             released = without(self.state.nodes_without(job, left), resize.nodes) if left else 0
             gone = released.bit_count()
             if not resize.after - resize.lost <= job.size + resize.nodes.bit_count() - gone <= resize.after:
@@ -195,23 +184,24 @@ class Resizes:
                     f"from {resize.before} to {count(resize.after, 'node')} gave back {count(gone, 'node')}"
                 )
         if objection:
-            by_node = any(loss.node and event.root in loss.groups for loss in job.losses)
+            by_node = any(loss.node and said.root in loss.groups for loss in job.losses)
             state = JobState.NODE_FAIL if by_node else JobState.FAILED
             self._end(job, state, f"resize {resize.id}: {objection}")
-            return None
-        course = self._courses.pop(job.id, None)
-        phases = in_order(event.phases) if course is None else course.seconds(event.phases, self.state.now)
+            return 0
+        course, phases = resize.course, in_order(said.phases)
+        if course is not None:
+            phases = course.seconds(phases, self.state.now)
         gained, given = NodeSet(resize.nodes), NodeSet(released) if released else EMPTY
         self._record(
             r.ResizeDone(
-                self.state.now, job.id, resize.id, gained, given, event.blocked_s, phases,
-                left, event.root,
+                self.state.now, job.id, resize.id, gained, given, said.blocked_s, phases,
+                left, said.root,
             )
         )  # fmt: skip
         if released:
             self._leave(job, given)
         self._news = True
-        return job, gained
+        return gained.mask
 
     def _objection(self, job: Job, resize: Resize, left: tuple[int, ...], root: int) -> str:
         """What is wrong with what a job says it has done, that ``left`` have gone and ``root`` speaks for it; empty if
@@ -227,13 +217,13 @@ class Resizes:
             return f"group {root} is to speak for the job, but it is not one of it"
         return ""
 
-    def _resize_failed(self, event: e.ResizeFailed) -> None:
-        if (found := self._answered(event.job, event.resize, "Failed")) is None:
+    def _failed(self, job: Job, said: m.Failed) -> None:
+        if (resize := self._answered(job, said)) is None:
             return
-        job, resize = found
-        dirty, phase = NodeSet(resize.nodes), self._phase(job)
-        self._courses.pop(job.id, None)
-        self._record(r.ResizeFailed(self.state.now, job.id, resize.id, event.error, dirty, event.late, phase))
+        dirty = NodeSet(resize.nodes)
+        self._record(
+            r.ResizeFailed(self.state.now, job.id, resize.id, said.error, dirty, said.late, resize.phase)
+        )
         if dirty:
             self._leave(job, dirty)
         self._news = True
@@ -279,7 +269,7 @@ class Resizes:
 
     def _overdue(self, job: Job, resize: Resize) -> None:
         """Its deadline is over: it is taken back, or its job is ended where it should have answered that."""
-        phase = self._phase(job)
+        phase = resize.phase
         where = "" if phase is None else f"in its phase {phase} "
         where += f"{self.state.now - resize.offered:.3g} s after the offer"
         if (resize.stage, "Withdraw") not in resizing.TABLE:
@@ -321,7 +311,7 @@ class Resizes:
             )
         )  # fmt: skip
         if job.resize is not None:
-            self._courses[job.id] = Course(job.resize.id, state.now)
+            job.resize.course = Course(state.now)
             self._commands.append(self.offer_of(job, job.resize))
 
     def _offer_slots(self, job: Job, wanted: Mapping[int, int]) -> None:
@@ -341,7 +331,7 @@ class Resizes:
             )
         )
         if job.resize is not None:
-            self._courses[job.id] = Course(job.resize.id, state.now)
+            job.resize.course = Course(state.now)
             self._commands.append(self.offer_of(job, job.resize))
 
     def of_resize(self, job: Job, resize: Resize) -> Iterable[c.Command]:

@@ -488,7 +488,9 @@ JobMessage = (
     | Error
     | Bye
 )
-RootMessage = Malleable | Want | Accept | Decline | Reached | Done | Failed | Progress | Bye
+CoreMessage = Malleable | Want | Accept | Decline | Reached | Done | Failed | Progress
+"""What the scheduler's core hears of a job that runs."""
+RootMessage = CoreMessage | Bye
 """What only the group that speaks for the job may say."""
 SchedulerMessage = Welcome | Offer | Drain | Stay | Withdraw | GroupLost | Value | Error
 ControllerMessage = StartGroup | Signal | Prove | Deliver | Fenced | Answered | Ack | Shutdown | Error

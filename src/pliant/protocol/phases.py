@@ -58,10 +58,9 @@ class Course:
     """When a resize has come to its phases, as the scheduler sees it: what it does itself it times, of the others it
     knows where they are."""
 
-    __slots__ = ("_at", "phase", "resize")
+    __slots__ = ("_at", "phase")
 
-    def __init__(self, resize: int, at: float) -> None:
-        self.resize = resize
+    def __init__(self, at: float) -> None:
         self.phase = Phase.PREPARE
         self._at = {Phase.PREPARE: at}
 

@@ -95,6 +95,16 @@ class SchedulerSide:
         side.epoch, side.state, side.resize = epoch, state, resize
         return side
 
+    @property
+    def in_session(self) -> bool:
+        """Whether the root has opened its session, and has not said Bye."""
+        return self.state in _OPEN
+
+    @property
+    def accepted(self) -> int | None:
+        """The resize that the job has accepted, and has yet to say what has become of."""
+        return self.resize if self.state in ("resizing", "recalling") else None
+
     def root_lost(self, root: int) -> None:
         """The root is gone, and the job goes on: nothing more is to come, unless ``root`` opens a session that
         was none yet."""

@@ -15,15 +15,15 @@ from pliant.workloads.job import SimJob
 
 class RunningJob:
     """A job that has been started. ``left`` is the share of its work still to do at ``since``; it computes
-    at rate 1 / ``whole``, or stands still if that is None. ``turn`` tells stale ends from the valid one.
-    ``held`` are the node-seconds it had held at ``held_at``.
+    at rate 1 / ``whole``, or stands still if that is None. ``turn`` tells stale ends from the valid one, and
+    ``epoch`` counts its resizes. ``held`` are the node-seconds it had held at ``held_at``.
 
     After a loss it goes on from ``saved``, and had held ``saved_held`` node-seconds there. ``saving`` are its
     checkpoints, if it writes some. ``asks_once``: a wish of its own is forgotten if it cannot be met at once."""
 
     __slots__ = (
-        "accepted", "asks_once", "began", "held", "held_at", "job", "left", "mask", "number", "offer", "phase", "saved",
-        "saved_held", "saving", "since", "still_s", "turn", "whole",
+        "accepted", "asks_once", "began", "epoch", "held", "held_at", "job", "left", "mask", "number", "offer", "phase",
+        "saved", "saved_held", "saving", "since", "still_s", "turn", "whole",
     )  # fmt: skip
 
     def __init__(self, number: int, job: SimJob, mask: int, now: float) -> None:
@@ -39,6 +39,7 @@ class RunningJob:
         self.held = 0.0
         self.whole: float | None = None
         self.turn = 0
+        self.epoch = 0
         self.still_s = 0.0
         self.offer: c.Offer | None = None
         self.accepted = False

@@ -20,8 +20,8 @@ from pliant.model.errors import BatchError, PolicyError
 from pliant.model.instants import rounding_s
 from pliant.model.jobs import Bounds, JobClass, JobState
 from pliant.model.nodes import NodeSet, lowest_bits, without
-from pliant.model.wishes import Wish
 from pliant.policy.view import Policy
+from pliant.protocol import messages as m
 from pliant.sim.booked import Booked
 from pliant.sim.breakdowns import MOST_REQUEUES, Breakdowns
 from pliant.sim.checkpoints import Saved
@@ -296,11 +296,11 @@ class Simulator(Clock):
             return
         offer, run.offer = run.offer, None
         if not run.accepted:
-            self._events.append(e.Declined(run.number, offer.resize, "withdrawn"))
+            self._say(run, m.Decline(run.epoch, offer.resize, "withdrawn"))
             return
         if run.whole is None:
             self._compute(run)
-        self._events.append(e.ResizeFailed(run.number, offer.resize, "withdrawn"))
+        self._say(run, m.Failed(run.epoch, offer.resize, "withdrawn"))
         if offer.nodes and not self._cost.leave_s:
             self._events.append(e.Clean(run.number, offer.nodes))
 
@@ -331,9 +331,12 @@ class Simulator(Clock):
         elastic = spec.job_class in ELASTIC
         self._events.append(e.Hello(run.number))
         if elastic:
-            self._events.append(e.Malleable(run.number, on=True))
+            self._say(run, m.Malleable(run.epoch, on=True))
         self._compute(run)
         self._ask(run)
+
+    def _say(self, run: RunningJob, message: m.CoreMessage) -> None:
+        self._events.append(e.RootSaid(run.number, message))
 
     def _ask(self, run: RunningJob, *, again: bool = False) -> None:
         """An evolving job says which size it wants, if not the one it has; told after all else that happens. It goes on
@@ -342,9 +345,12 @@ class Simulator(Clock):
             return
         wish = run.wish()
         if wish is not None:
-            self._wishes.append(e.Wants(run.number, Wish(wish), open=not run.asks_once))
+            said = m.Want(run.epoch, wish, open=not run.asks_once)
         elif self.core.state.jobs[run.number].wish is not None:
-            self._wishes.append(e.Wants(run.number, Wish(Bounds.exactly(run.mask.bit_count()))))
+            said = m.Want(run.epoch, Bounds.exactly(run.mask.bit_count()))
+        else:
+            return
+        self._wishes.append(e.RootSaid(run.number, said))
 
     def _compute(self, run: RunningJob) -> None:
         """Go on computing at the present size; the end moves accordingly."""
@@ -445,7 +451,7 @@ class Simulator(Clock):
         if offer is None or run.accepted:
             return
         run.accepted = True
-        self._events.append(e.Accepted(run.number, offer.resize))
+        self._say(run, m.Accept(run.epoch, offer.resize))
         if offer.nodes:
             starting = self._cost.expand_s(run.mask.bit_count(), offer.size) - self._cost.blocked_s
             self._at(self._up(offer.nodes.mask) + starting - self._cost.answer_s, self._block, run)
@@ -478,7 +484,8 @@ class Simulator(Clock):
         released = without(run.mask, kept)
         run.mask = kept
         left, root = leaving(self.core.state, run.number, offer, released)
-        self._events.append(e.Resized(run.number, offer.resize, left, run.still_s, root=root))
+        self._say(run, m.Done(run.epoch, offer.resize, root, left, blocked_s=run.still_s))
+        run.epoch += 1
         if released and not self._cost.leave_s:
             self._events.append(e.Clean(run.number, NodeSet(released)))
         self._compute(run)

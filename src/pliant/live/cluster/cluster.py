@@ -25,8 +25,7 @@ from pliant.live.cluster.beginnings import Beginnings
 from pliant.live.cluster.nodes import Nodes
 from pliant.live.job import resuming
 from pliant.live.job.groups import Place, last_line
-from pliant.live.job.life import KILLED, LINGER_S, SESSION_S, START_S, JobLife
-from pliant.live.job.members import GONE_S
+from pliant.live.job.life import GONE_S, KILLED, LINGER_S, SESSION_S, START_S, JobLife
 from pliant.model.errors import ProtocolError
 from pliant.model.jobs import JobSpec, JobState
 from pliant.model.limits import LOG
@@ -422,9 +421,8 @@ class Cluster(Nodes):
                 life.stay()
             case c.Withdraw() if isinstance(unbegun, c.Offer):
                 # The job has not heard of it: this is the answer that it cannot give.
-                self.happened(
-                    e.Declined(command.job, command.resize, "it was not offered in time", late=True)
-                )
+                said = m.Decline(life.side.epoch, command.resize, "it was not offered in time", late=True)
+                self.happened(e.RootSaid(command.job, said))
                 life.stay()  # if it has asked for one meanwhile
             case c.Withdraw():
                 life.withdraw(command.resize)

@@ -19,16 +19,16 @@ from pliant.live.job.effects import Effects
 from pliant.live.job.exchange import Exchange
 from pliant.live.job.groups import LiveGroup, Place, last_line, story_of
 from pliant.live.job.hub import Asker
-from pliant.live.job.members import Members
 from pliant.model.errors import ProtocolError
 from pliant.model.groups import Group
-from pliant.model.jobs import Bounds, JobSpec
-from pliant.model.kinds import Loss
+from pliant.model.jobs import Bounds, JobSpec, JobState
+from pliant.model.kinds import KINDS, Loss
 from pliant.model.nodes import hostlist
 from pliant.model.world import World
 from pliant.protocol import VERSION, codec
 from pliant.protocol import messages as m
-from pliant.protocol.scheduler_side import START, Board
+from pliant.protocol.phases import Phase
+from pliant.protocol.scheduler_side import START, Board, SchedulerSide
 
 SESSION_S = 60.0
 """A job that may be resized and has not opened a session by then is told so in its log."""
@@ -36,19 +36,33 @@ LINGER_S = 30.0
 """When one group has ended in good order, the others of its job have this long to follow."""
 START_S = 60.0
 """An agent that has not said by then that it started a group, or could not, never will."""
+GONE_S = 15.0
+"""What the kernel has not removed so long after it was killed is given up; its node will not be proved clean."""
 TAIL_S = 5.0
 BLOCK = "its block `with mpi.malleable(...) as job:`"
-KILLED = 128 + SIGKILL
+SIGNALLED = 128
+"""Exit codes above are those of processes that a signal has ended, as a shell shows it."""
+KILLED = SIGNALLED + SIGKILL
 
 
-class JobLife(Members):
-    """One job between its start and its end."""
+class JobLife:
+    """One job between its start and its end. Its kind says what the loss of a group means to it; ``losses`` are those
+    that it goes on without, each with why."""
 
     def __init__(
         self, number: int, spec: JobSpec, place: Place, effects: Effects, *, one_world: bool
     ) -> None:
-        super().__init__(number, spec, place, effects)
+        self.number = number
+        self.spec = spec
+        self.groups: dict[int, LiveGroup] = {}
+        self.losses: dict[int, str] = {}
+        self.side = SchedulerSide(0)
         self.ended = False
+        self._kind = KINDS[spec.kind]
+        self._place = place
+        self._effects = effects
+        self._exit_code = 0
+        self._cause = ""
         self._one_world = one_world
         self._board = Board()
         self._exchange = Exchange(number, self.groups, effects, self.newcomers)
@@ -171,6 +185,43 @@ class JobLife(Members):
                 self._group_gone(group, *group.end)
         self._board.forget_before(self.side.epoch)
 
+    # ---- its groups --------------------------------------------------------------------------------
+
+    def alive(self) -> list[LiveGroup]:
+        return [group for group in self.groups.values() if group.alive]
+
+    def newcomers(self) -> list[LiveGroup]:
+        """Those of the resize that goes on, lost or not."""
+        accepted = self.side.accepted
+        return [group for group in self.groups.values() if group.resize == accepted and not group.joined]
+
+    def fail(self, code: int, cause: str) -> None:
+        """Book a failure; the first one stands, as others follow from it."""
+        self._exit_code = self._exit_code or code
+        self._cause = self._cause or cause
+
+    def _fail_with(self, group: LiveGroup, code: int, error: str) -> None:
+        """Book that a group is lost. If that was none of our doing, what others have complained of before it was heard
+        follows from it: an MPI may tell a rank that its peer is gone before the peer's own agent does."""
+        unasked = (code > SIGNALLED and not group.killed) or group.early
+        if self._cause and not self._exit_code and unasked:
+            self._cause = f"{error}; {self._cause}"
+        self.fail(code, error)
+
+    def _signal(self, number: int, only: LiveGroup | None = None) -> None:
+        for group in self.alive() if only is None else [only]:
+            if number == SIGKILL and not self._doom(group):
+                continue
+            self._effects.send(group.node, m.Signal(self.number, number, group.number))
+
+    def _doom(self, group: LiveGroup) -> bool:
+        """The group is being killed: it gets so long to be gone. Whether that is news."""
+        if group.killed:
+            return False
+        group.killed = True
+        self._effects.later(("gone", self.number, group.number), GONE_S)
+        return True
+
     # ---- timers --------------------------------------------------------------------------------------
 
     def fired(self, what: str, group: int | None = None, ask: int = 0) -> None:
@@ -263,7 +314,7 @@ class JobLife(Members):
         if "Hello" in words:
             return f"{ended} the end of {BLOCK if loss is Loss.ENDS_JOB else 'run()'}"
         silent = loss is Loss.IS_TOLD and not group.words_missed
-        awaited = silent and self._in_session() and group.number != self.side.root
+        awaited = silent and self.side.in_session and group.number != self.side.root
         return f"{ended} it came to run()" if awaited else ""
 
     def _rank_failed(self, group: LiveGroup, code: int, error: str) -> None:
@@ -281,7 +332,7 @@ class JobLife(Members):
         group.end = code, error
         if not group.joined:
             # What goes wrong with a newcomer concerns nobody but the newcomer.
-            if self.side.state not in ("new", "closed"):
+            if self.side.in_session:
                 self._tell_root(m.GroupLost(group.number, group.why(error)))
         elif code and not group.released:
             self._member_lost(group, code, error)
@@ -311,12 +362,91 @@ class JobLife(Members):
 
     def _lingers(self) -> bool:
         """Whether its groups belong together, so that none goes on for long without the others."""
-        return self._in_session() and self._kind.loss is not Loss.FAILS_JOB
+        return self.side.in_session and self._kind.loss is not Loss.FAILS_JOB
 
     def _linger_over(self, group: LiveGroup) -> None:
         if not group.released and self._lingers():
             self.fail(1, f"group {group.number} had ended, but others did not follow within {LINGER_S:g} s")
             self._signal(SIGKILL)
+
+    # ---- losses --------------------------------------------------------------------------------------
+
+    def _member_lost(self, group: LiveGroup, code: int, error: str) -> None:
+        """A group that is a part of the job has failed, or its node is lost: what that means, the table of kinds
+        says."""
+        loss, number = self._kind.loss, group.number
+        why = group.why(error)
+        if loss is not Loss.ENDS_JOB:
+            self.losses[number] = why
+        others = [each.number for each in self.groups.values() if each is not group and self._stays(each)]
+        if loss is Loss.ENDS_JOB or not others or (loss is Loss.IS_TOLD and number == self.side.root):
+            self._fail_with(group, code, error)
+            self._signal(SIGKILL)
+            return
+        if loss is Loss.FAILS_JOB:
+            self._fail_with(group, code, error)
+        if number == self.side.root:
+            self._without_root(min(others))
+        elif self.side.in_session:
+            self._tell_root(m.GroupLost(number, why))
+        self._effects.happened(e.GroupsLost(self.number, (number,), why))
+        self._check_launched()
+
+    def _without_root(self, root: int) -> None:
+        """Nobody speaks for the job any more, as after a Bye; or nobody has yet, and another group may."""
+        if self.side.in_session:
+            self._leave_loop(self.side.accepted)
+        self.side.root_lost(root)
+
+    def _stays(self, group: LiveGroup) -> bool:
+        """Whether it is one that the job has, as the core counts them."""
+        return group.joined and not group.released and group.number not in self.losses
+
+    def _tell_losses(self) -> None:
+        """Tell the root which groups are lost; what it has been told its agent does not tell it again."""
+        for number, why in self.losses.items():
+            self._tell_root(m.GroupLost(number, why))
+
+    def tell_losses_again(self) -> None:
+        """It may not have heard of all."""
+        if self.side.in_session:
+            self._tell_losses()
+
+    def _check_launched(self) -> None:
+        if all(each.started or not each.alive for each in self.groups.values() if each.joined):
+            self._effects.happened(e.Launched(self.number))
+
+    def _leave_loop(self, accepted: int | None) -> None:
+        """The root can say no more; what the job had ``accepted`` comes to nothing."""
+        self._root_said(m.Malleable(self.side.epoch, on=False))
+        if accepted is not None:
+            self._drop_newcomers(accepted)
+            self._root_said(m.Failed(self.side.epoch, accepted, "the job has left its loop", late=True))
+
+    def _root_said(self, message: m.CoreMessage) -> None:
+        self._effects.happened(e.RootSaid(self.number, message))
+
+    def _ready(self, group: LiveGroup) -> None:
+        """A newcomer has come to where it can be joined; the last of its resize ends the start."""
+        group.ready = True
+        if not group.joined and all(
+            each.ready for each in self.groups.values() if each.resize == group.resize
+        ):
+            self._root_said(m.Reached(self.side.epoch, group.resize, Phase.SYNCHRONISE))
+
+    def failed(self, record: r.ResizeFailed | r.JobEnded) -> None:
+        """Have the job's log tell in which phase a resize has failed, or the job that was resized."""
+        if record.phase is None or (isinstance(record, r.ResizeFailed) and record.late):
+            return
+        what = f"resize {record.resize}" if isinstance(record, r.ResizeFailed) else "the job, being resized,"
+        if isinstance(record, r.ResizeFailed) or record.state is not JobState.COMPLETED:
+            why = record.error.partition("\n")[0]
+            self._effects.log(self._place.output, f"{what} failed in its phase {record.phase}: {why}")
+
+    def _drop_newcomers(self, resize: int) -> None:
+        for group in self.alive():
+            if group.resize == resize and not group.joined:
+                self._signal(SIGKILL, group)
 
     # ---- fences --------------------------------------------------------------------------------------
 
@@ -371,10 +501,10 @@ class JobLife(Members):
     def _take(self, group: LiveGroup, said: m.JobMessage) -> None:
         if isinstance(said, m.Done):
             self._check_done(said)
-        before = self.side.state
+        opens, accepted = self.side.state == START, self.side.accepted
         if self.side.receive(group.number, said):
-            self._said_by(group, said, resizing=before in ("resizing", "recalling"))
-            if before == START and self._lingers():
+            self._said_by(group, said, accepted)
+            if opens and self._lingers():
                 self._linger_anew()
 
     def _broken(self, group: LiveGroup, why: str) -> None:
@@ -392,49 +522,32 @@ class JobLife(Members):
         if unknown := sorted({done.root, *done.released} - self.groups.keys() - self.losses.keys()):
             raise ProtocolError(f"done names groups {unknown}, which the job does not have")
 
-    def _said_by(  # noqa: C901, PLR0912 - a table: a case for each message
-        self, group: LiveGroup, message: m.JobMessage, *, resizing: bool
-    ) -> None:
-        number, happened = self.number, self._effects.happened
+    def _said_by(self, group: LiveGroup, message: m.JobMessage, accepted: int | None) -> None:
         match message:
             case m.Hello():
                 self._welcome(group, message)
-            case m.Malleable():
-                happened(e.Malleable(number, message.on, message.most))
-            case m.Want():
-                happened(e.Wants(number, message.wish, message.open))
-            case m.Accept():
-                happened(e.Accepted(number, message.resize))
-            case m.Decline():
-                happened(e.Declined(number, message.resize, message.reason, message.late))
-            case m.Reached():
-                happened(e.Reached(number, message.resize, message.phase))
-            case m.Done():
-                happened(
-                    e.Resized(
-                        number, message.resize, message.released, message.blocked_s, message.phases, message.root
-                    )
-                )  # fmt: skip
-                if message.root != group.number:
-                    self._tell_losses()
-            case m.Failed():
-                self._drop_newcomers(message.resize)
-                happened(e.ResizeFailed(number, message.resize, message.error, message.late))
-            case m.Progress():
-                happened(e.Progressed(number, message.fraction, message.pace_s, message.paced_s))
-            case m.Put():
-                for waiting in self._board.put(message.epoch, message.key, message.value):
-                    self._tell(self.groups[waiting], m.Value(message.epoch, message.key, message.value))
-            case m.Get():
-                value = self._board.get(group.number, message.epoch, message.key)
-                if value is not None:
-                    self._tell(group, m.Value(message.epoch, message.key, value))
+            case m.Put() | m.Get():
+                self._at_board(group, message)
             case m.Error():
                 self._complained(group, message.text)
             case m.Bye():
-                self._bye(message, resizing=resizing)
+                self._said_last = message
+                self._leave_loop(accepted)
             case m.Ready():
                 self._ready(group)
+            case _:
+                if isinstance(message, m.Failed):
+                    self._drop_newcomers(message.resize)
+                self._root_said(message)
+                if isinstance(message, m.Done) and message.root != group.number:
+                    self._tell_losses()
+
+    def _at_board(self, group: LiveGroup, said: m.Put | m.Get) -> None:
+        if isinstance(said, m.Put):
+            for waiting in self._board.put(said.epoch, said.key, said.value):
+                self._tell(self.groups[waiting], m.Value(said.epoch, said.key, said.value))
+        elif (value := self._board.get(group.number, said.epoch, said.key)) is not None:
+            self._tell(group, m.Value(said.epoch, said.key, value))
 
     def _welcome(self, group: LiveGroup, hello: m.Hello) -> None:
         together = tuple(each.number for each in self.groups.values() if each.resize == group.resize)
@@ -456,11 +569,6 @@ class JobLife(Members):
             self._said = self._said or last_line(text)
         else:
             group.complain(text)
-
-    def _bye(self, bye: m.Bye, *, resizing: bool) -> None:
-        """The root leaves in good order: nothing that is open can happen any more."""
-        self._said_last = bye
-        self._leave_loop(resizing=resizing)
 
     # ---- the end -------------------------------------------------------------------------------------
 
@@ -514,3 +622,18 @@ class JobLife(Members):
             self._effects.log(
                 self._place.output, said + (mpi if self._kind.one_world else ", so it is not resized")
             )
+
+    # ---- telling -------------------------------------------------------------------------------------
+
+    def _tell_root(self, message: m.SchedulerMessage) -> None:
+        """Send to the group that speaks for the job; ProtocolError if that must not be sent now."""
+        self._tell(self.groups[self.side.root], self.side.send(message))
+
+    def _tell(self, group: LiveGroup, message: m.SchedulerMessage, session: int | None = None) -> None:
+        """Send to a session of the group, its latest if none is named."""
+        number = group.session if session is None else session
+        once = codec.once(message)
+        self._effects.send(group.node, m.Deliver(self.number, group.number, number, codec.raw(message), once))
+
+    def _name(self, node: int) -> str:
+        return self._place.names.get(node, f"n{node}")

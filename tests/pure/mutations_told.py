@@ -32,7 +32,7 @@ REASONS: dict[str, str] = {
     "core/core.py SchedulerCore._back: delete return": (
         "a node that comes back after it was returned: a record that says nothing follows, and no provider of the world does it"
     ),
-    "protocol/job_side.py JobSide.send: delete self.resize = None": (
+    "protocol/job_side.py JobSide.send: delete self.offer = None": (
         "which resize a session takes for open matters between an offer and its answer alone, and the next offer sets it"
     ),
     'core/core.py SchedulerCore._hello: delete self._end( job, JobState.FAILED, f"the submission allows {job.bounds.describe()} nodes, the program {own}, " f"an': (

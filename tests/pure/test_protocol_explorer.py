@@ -127,7 +127,9 @@ def with_state(world: World, group: int, state: str) -> tuple[str, str]:
 def side_of(world: World, group: int) -> job_side.JobSide:
     side = job_side.JobSide()
     side.state = world.job[group]
-    side.resize = 1 if side.state in ("offered", "withdrawn", "draining", "resizing") else None
+    side.offer = (
+        m.Offer(1, 0, 1, 1.0) if side.state in ("offered", "withdrawn", "draining", "resizing") else None
+    )
     return side
 
 

@@ -81,7 +81,7 @@ def action_of(offer: Offer | Drain, members: Sequence[int]) -> Action:
 class Negotiation:
     """The root's answers. Every group has one; only the root's is ever used.
 
-    Its owner feeds the session first; nothing here waits.
+    Its owner feeds the session first; nothing here waits. What is open, and whether it was accepted, the session knows.
     """
 
     def __init__(
@@ -96,15 +96,15 @@ class Negotiation:
         """``say`` gets what the scheduler complains about, for people. ``migrates``: the program's runtime can let
         groups join and others leave in one resize; ``sleeps``: it can put ranks of a group to sleep, and wake them."""
         self._session = session
+        self._side = session.side
         self._bounds = bounds
         self._say = say
         self._migrates = migrates
         self._sleeps = sleeps
-        self._open: Offer | Drain | None = None
-        self._accepted = False
         self._broken = ""
         self._committed = False
         self._ahead = False
+        self._joining = False
         self._asked = False
         self._unwanted = ""
 
@@ -116,28 +116,40 @@ class Negotiation:
     @property
     def idle(self) -> bool:
         """Whether nothing is open and nothing has come: there is nothing to answer or to decide."""
-        return self._open is None and not self._asked and not self._session.inbox
+        return not (self.resize or self._asked or self._session.inbox)
 
     @property
     def resize(self) -> int:
         """The id of the resize that is open, or 0."""
-        return self._open.resize if self._open is not None else 0
+        return self._side.resize
 
     @property
     def offer(self) -> Offer | Drain:
-        if self._open is None:
+        if self._side.offer is None:
             raise RuntimeError("no resize is open")
-        return self._open
+        return self._side.offer
 
     @property
     def newcomers(self) -> tuple[int, ...]:
         """The groups that are to be joined in the open resize."""
-        return tuple(group.id for group in self._open.arriving) if isinstance(self._open, Offer) else ()
+        offer = self._side.offer
+        return tuple(group.id for group in offer.arriving) if isinstance(offer, Offer) else ()
+
+    @property
+    def joining(self) -> tuple[int, ...]:
+        """The newcomers that the job is being connected to right now."""
+        return self.newcomers if self._joining else ()
+
+    @property
+    def broken(self) -> str:
+        """Why the open resize cannot be done; empty if nothing is known against it."""
+        return self._broken
 
     @property
     def slots(self) -> dict[int, int]:
         """How many ranks of groups are to be awake after the open resize, of those whose number it changes."""
-        return self._open.slots if isinstance(self._open, Offer) else {}
+        offer = self._side.offer
+        return offer.slots if isinstance(offer, Offer) else {}
 
     # ---- messages -----------------------------------------------------------------------------------
 
@@ -155,11 +167,10 @@ class Negotiation:
             self._asked, self._unwanted = False, ""
         match message:
             case Offer() | Drain():
-                self._open, self._accepted, self._broken = message, False, ""
                 if isinstance(message, Offer):
                     self._answer_offer(message, now, unwanted)
-            case Withdraw(resize=resize) if self._open is not None and resize == self.resize:
-                if self._accepted:
+            case Withdraw(resize=resize) if self._side.offer is not None and resize == self.resize:
+                if self._side.accepted:
                     self._broken = "withdrawn"
                 else:
                     self._decline(now.epoch, "withdrawn")
@@ -242,16 +253,16 @@ class Negotiation:
 
         It cannot be declined, so one that cannot be followed is accepted and fails.
         """
-        if not isinstance(self._open, Drain) or self._accepted or now.late:
+        drain = self._side.offer
+        if not isinstance(drain, Drain) or self._side.accepted or now.late:
             return
         self._accept(now.epoch)
-        if self._open.epoch != now.epoch:
-            self._broken = f"the drain is for epoch {self._open.epoch}, the job is in epoch {now.epoch}"
+        if drain.epoch != now.epoch:
+            self._broken = f"the drain is for epoch {drain.epoch}, the job is in epoch {now.epoch}"
         else:
-            self._broken = self._objection_to_leaving(self._open, now)
+            self._broken = self._objection_to_leaving(drain, now)
 
     def _accept(self, epoch: int) -> None:
-        self._accepted = True
         self._session.send(Accept(epoch, self.resize))
         if self.newcomers:
             self._session.send(Get(epoch + 1, joined_key(self.resize)))
@@ -264,6 +275,10 @@ class Negotiation:
         self._session.send(Failed(epoch, self.resize, error, late))
         self.close()
 
+    def overhear(self, group: int, why: str) -> None:
+        """A group is lost, which the inbox tells too late for those who wait for it."""
+        self._lose(group, why)
+
     def _lose(self, group: int, why: str) -> None:
         if group in self.newcomers:
             # The first loss stands: it is the cause of those that follow.
@@ -273,7 +288,7 @@ class Negotiation:
         """Ask for a size within ``bounds``, with ``prefers`` for the preferred one; where it cannot be had now,
         ``keep`` leaves the wish open. False, and nothing is sent, while a resize is open, or a Want that was forgotten
         has had no answer: ask again after it."""
-        if self._open is not None or self._unwanted or self._session.side.state not in {"ready", "offered"}:
+        if self._unwanted or self._side.state != "ready":
             return False
         self._session.send(Want(epoch, bounds, keep, prefers))
         self._asked = True
@@ -287,7 +302,7 @@ class Negotiation:
         """
         if self._asked:
             self._unwanted = self._unwanted or why
-        elif isinstance(self._open, Offer) and not self._committed:
+        elif isinstance(self._side.offer, Offer) and not self._committed:
             self._broken = self._broken or why
             self.answer(now)
 
@@ -295,7 +310,7 @@ class Negotiation:
 
     def decide(self, now: Situation) -> Decision:
         """What all ranks are to do ``now.lag`` steps from now."""
-        if not self._accepted or self._committed or now.left <= now.lag:
+        if not self._side.accepted or self._committed or now.left <= now.lag:
             return Decision()
         if self.newcomers:
             theirs = self._session.values.pop((now.epoch + 1, joined_key(self.resize)), None)
@@ -324,11 +339,16 @@ class Negotiation:
 
         With an ``objection`` it fails, for that reason.
         """
-        self._committed = self._ahead = False
+        self._committed = self._ahead = self._joining = False
         if self.resize == resize:
             self._broken = self._broken or objection
         self.answer(now)
-        return self._accepted and self.resize == resize
+        self._joining = self._side.accepted and self.resize == resize
+        return self._joining
+
+    def joined(self) -> None:
+        """The newcomers are a part of the job: none of them can be given up any more."""
+        self._joining = False
 
     def leaving(self, members: Sequence[int]) -> tuple[int, ...]:
         """The groups of ``members`` that the open resize takes away."""
@@ -341,8 +361,8 @@ class Negotiation:
 
     def close(self) -> None:
         """The resize is over, one way or the other."""
-        self._open, self._accepted, self._broken = None, False, ""
-        self._committed = self._ahead = False
+        self._broken = ""
+        self._committed = self._ahead = self._joining = False
 
     # ---- the loop's begin and end -------------------------------------------------------------------
 
@@ -352,13 +372,11 @@ class Negotiation:
 
     def end(self, epoch: int) -> None:
         """The loop is over: nothing that is open can happen any more. A drain is answered by the end."""
-        if self._accepted:
+        if self._side.accepted:
             self._fail(epoch, "the loop has ended", late=True)
         while (message := self._session.take()) is not None:
-            if isinstance(message, Offer | Drain):
-                self._open = message
             withdrawn = isinstance(message, Withdraw) and message.resize == self.resize
-            if self._open is not None and (isinstance(message, Offer) or withdrawn):
+            if self._side.offer is not None and (isinstance(message, Offer) or withdrawn):
                 self._decline(epoch, "the loop has ended", late=True)
         self._session.send(Malleable(epoch, on=False))
 

@@ -57,8 +57,11 @@ class Tape:
         """A call from outside that has come in the midst of another one: played again behind that."""
         self._then.append(_encoder.encode([name, values, [], None]) + b"\n")
 
-    def call(self, name: str, values: Sequence[object], do: Callable[[], T]) -> T:
+    def call(self, name: str, values: Sequence[object], do: Callable[[], T], *, heard: bool = False) -> T:
+        """``heard``: it comes from outside even in the midst of another call."""
         if self._inside:
+            if heard:
+                self.note(name, values)
             return do()
         self._inside = True
         answer: object = None
@@ -158,6 +161,13 @@ class TapedNegotiation(Negotiation):
             lambda: super(TapedNegotiation, self).confirm(resize, now, objection),
         )
 
+    def overhear(self, group: int, why: str) -> None:
+        hear = super().overhear
+        self._tape.call("overhear", [group, why], lambda: hear(group, why), heard=True)
+
+    def joined(self) -> None:
+        self._tape.call("joined", [], super().joined)
+
     def want(self, epoch: int, bounds: Bounds, keep: bool = False, prefers: bool = False) -> bool:  # noqa: FBT001, FBT002
         return self._tape.call(
             "want",
@@ -202,6 +212,7 @@ _TYPES: dict[str, tuple[object, ...]] = {
     "decide": (Situation,),
     "finish": (Situation, bool),
     "confirm": (int, Situation, str),
+    "overhear": (int, str),
     "leaving": (tuple[int, ...],),
     "want": (int, Bounds, bool, bool),
     "forget": (Situation, str),

@@ -93,15 +93,13 @@ class Context:
 
     ``bounds`` are the program's own, ``agreed`` those that the submission allows as well.
 
-    ``connection`` and ``negotiation`` are there on rank 0 of every group that an agent started. ``started`` are
-    the groups that were started together with this one, the leader first. ``joining``, on the root, are the
-    newcomers that the job is being connected to right now, and ``lost`` is why one of them is gone, or empty.
-    ``named`` are the arrays of which the program was told that it holds an old block. ``source`` decides where no
-    agent is, and ``bare`` is there if it may decide anything. ``before``, ``during`` and ``after`` are
-    what the program wants called at each resize; ``stopped``: the first have been, and the others not yet. ``begun`` is
-    an expansion whose constant data move beside the steps. For ``inhibit`` after a check no other one asks.
-    ``sleepers`` are those of this
-    group, on its rank 0; ``bed`` is there on one of them.
+    ``connection`` and ``negotiation`` are there on rank 0 of every group that an agent started. ``started`` are the
+    groups that were started together with this one, the leader first. ``named`` are the arrays of which the program was
+    told that it holds an old block. ``source`` decides where no agent is, and ``bare`` is there if it may decide
+    anything. ``before``, ``during`` and ``after`` are what the program wants called at each resize; ``stopped``: the
+    first have been, and the others not yet. ``begun`` is an expansion whose constant data move beside the steps. For
+    ``inhibit`` after a check no other one asks. ``sleepers`` are those of this group, on its rank 0; ``bed`` is there
+    on one of them.
     """
 
     bounds: Bounds
@@ -117,8 +115,6 @@ class Context:
     model: Model | None = None
     agreed: Bounds | None = None
     result: str | None = None
-    joining: tuple[int, ...] = ()
-    lost: str = ""
     source: Source = field(default_factory=Nothing)
     bare: Bare | None = None
     sleepers: Sleepers = field(default_factory=Sleepers)
@@ -142,6 +138,11 @@ class Context:
     def seat(self) -> Seat:
         """What a distributed array needs of this job."""
         return Seat(self.joined, self.wait, lambda name: list(self.arrays).index(name) * TAGS_EACH)
+
+    @property
+    def broken(self) -> str:
+        """Why the open resize cannot be done, as far as this rank has been told; empty if it can."""
+        return "" if self.negotiation is None else self.negotiation.broken
 
     @property
     def speaks(self) -> bool:
@@ -195,7 +196,7 @@ class Context:
         """The expansion that has begun comes to nothing. What moves is kept: MPI may yet write there."""
         if self.begun is not None:
             self.wait.keep(self.begun)
-            self.begun, self.joining, self.lost = None, (), ""
+            self.begun = None
 
     def stop(self, snapshot: Snapshot) -> Snapshot:
         """Call what the program wants called before a resize, and wait for that on all ranks, as long as it takes: it

@@ -110,8 +110,8 @@ def _watch(context: Context) -> Callable[[SchedulerMessage], None]:
 
     def take(message: SchedulerMessage) -> None:
         if isinstance(message, GroupLost) and not context.released:
-            if message.group in context.joining:
-                context.lost = context.lost or message.why or f"group {message.group} was lost"
+            if context.negotiation is not None and message.group in context.negotiation.joining:
+                context.negotiation.overhear(message.group, message.why)
                 return
             team = context.team
             needed = context.started if team is None else tuple(member.group for member in team.members)

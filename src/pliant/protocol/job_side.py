@@ -67,12 +67,22 @@ NEUTRAL_RECEIVE = frozenset({"Welcome", "Stay", "GroupLost", "Value", "Error"})
 
 
 class JobSide:
-    """One session's state, at the job's end."""
+    """One session's state, at the job's end: what of it is open, and how far that is, all others there ask here."""
 
     def __init__(self) -> None:
         self.state = START
-        self.resize: int | None = None
-        """The resize that is open."""
+        self.offer: Offer | Drain | None = None
+        """The one that is open."""
+
+    @property
+    def resize(self) -> int:
+        """The resize that is open, or 0."""
+        return 0 if self.offer is None else self.offer.resize
+
+    @property
+    def accepted(self) -> bool:
+        """Whether what is open has been accepted."""
+        return self.state == "resizing"
 
     def send(self, message: JobMessage) -> bytes:
         """The line to write; ProtocolError if the message is not allowed now (nothing changes then)."""
@@ -90,7 +100,7 @@ class JobSide:
         line = encode(message)
         self.state = following
         if following in {"ready", "closed"} and name != "Want":
-            self.resize = None
+            self.offer = None
         return line
 
     def receive(self, message: SchedulerMessage) -> str:
@@ -101,12 +111,12 @@ class JobSide:
         following = RECEIVE.get((self.state, name))
         if following is None:
             raise ProtocolError(f"a job in state {self.state!r} does not expect {name}")
-        if isinstance(message, Withdraw) and self.resize not in (None, message.resize):
+        if isinstance(message, Withdraw) and self.resize not in (0, message.resize):
             raise ProtocolError(
                 f"a job in state {self.state!r} does not expect {name} of resize {message.resize}: "
                 f"{self.resize} is open"
             )
         if isinstance(message, Offer | Drain) and following != "closed":
-            self.resize = message.resize
+            self.offer = message
         self.state = following
         return following

@@ -70,13 +70,13 @@ def admit(context: Context, comm: MPI.Intracomm, key: str) -> MPI.Intercomm:
 
     def lost() -> bool:
         connection.poll()
-        return bool(context.lost)
+        return bool(context.broken)
 
     release = Release(port, lost, _admit_s(wait) + 1.0)
     try:
         between = _accepted(comm, port, wait, release, key)
     except Undone as undone:
-        raise Undone(context.lost or str(undone)) from undone
+        raise Undone(context.broken or str(undone)) from undone
     finally:
         release.end()
     if not release.came:
@@ -146,8 +146,8 @@ def agreed(context: Context, comm: MPI.Intracomm) -> Iterator[None]:
     word = _Word(comm)
 
     def look() -> None:
-        if comm.rank == 0 and context.lost:
-            raise Undone(context.lost)
+        if comm.rank == 0 and context.broken:
+            raise Undone(context.broken)
         word.check()
 
     try:

@@ -125,8 +125,6 @@ def give_up(context: Context, resize: int, now: Situation, why: str) -> None:
     """A resize has been undone: the root tells the scheduler, who ends newcomers if there are any."""
     if context.connection is not None:
         context.connection.poll()  # the scheduler may know why
-    why = context.lost or why
-    context.joining, context.lost = (), ""
     if context.negotiation is not None and context.negotiation.resize == resize:
         context.negotiation.confirm(resize, now, why)
 
@@ -148,7 +146,6 @@ def ordered(context: Context, decision: Decision, now: Situation, *, steps: bool
             ahead = steps and decision.action is Action.EXPAND and now.left > FEW_CHECKS * now.lag
             ahead = ahead and worthwhile(context.arrays.values())
             order = LastWord(True, negotiation.leaving(team.groups), (*slots.items(),), ahead)
-            context.joining = negotiation.newcomers
     order = broadcast(team.own, order, 0, wait, "the root's order")
     return LastWord(*order)
 
@@ -248,7 +245,8 @@ def _take_back(context: Context, team: Team) -> None:
 
 def _close(context: Context, met: Met, snapshot: Snapshot, phases: Phases) -> tuple[Member, ...]:
     """The root's last word is said: what was before is left."""
-    context.joining = ()
+    if context.negotiation is not None:
+        context.negotiation.joined()
     held = _commit(context, met.after, phases)
     met.old.leave(context.wait)
     with context.wait.watchdog("leaving the newcomers' communicator"):

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from pliant.charts import figures
-from pliant.core.journal import names_of
+from pliant.core.journal import by_name
 from pliant.files.journal import read_records
 from pliant.report.runs import Run
 
@@ -17,7 +17,7 @@ def main(place: Path) -> None:
     runs = []
     for name in ("rigid", "malleable"):
         header, records = read_records(place / name / "records.ndjson")
-        runs.append(Run(name, header.policy, names_of(records), records))
+        runs.append(Run(name, header.policy, *by_name(records)))
     figures.build(runs).figure.savefig(PICTURE, dpi=110, facecolor="white")
 
 

@@ -11,7 +11,7 @@ import msgspec
 from rich.console import Console
 
 from pliant.core import records as r
-from pliant.core.journal import names_of
+from pliant.core.journal import by_name
 from pliant.core.settings import Settings, batch_settings
 from pliant.daemon import submission
 from pliant.daemon.foreground import run_batch, signals_raised
@@ -81,8 +81,10 @@ def live(variant: Variant, *, output: Path, console: Console, predicted_s: float
             hosts=variant.hosts,
         )  # fmt: skip
         view.stopped = stopped is not None
-    names = names_of(records) or variant.nodes
-    run = Run(name, policy.name, names, records, predicted_makespan_s=predicted_s, stopped=stopped)
+    names, told = by_name(records)
+    run = Run(
+        name, policy.name, names or variant.nodes, told, predicted_makespan_s=predicted_s, stopped=stopped
+    )
     if stopped is None and any(job.verify for job in jobs):
         checks, stopped = _checked(run, jobs, console)
         run = msgspec.structs.replace(run, checks=checks, stopped=stopped)

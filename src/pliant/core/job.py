@@ -27,8 +27,8 @@ OF_RESIZE = (
 )  # fmt: skip
 OF_JOB = (
     "awake", "bounds", "ending", "epoch", "expected_end", "failures", "fraction", "fraction_at", "gap", "greeted",
-    "groups", "grow_from", "heard", "id", "last_group", "limited", "losses", "most", "nodes", "not_before", "on",
-    "one_world", "pinned", "promised", "resize", "root", "settled", "size", "spec", "started", "state",
+    "groups", "grow_from", "heard", "id", "last_group", "limited", "losses", "lost_on", "most", "nodes", "not_before",
+    "on", "one_world", "pinned", "promised", "resize", "root", "settled", "size", "spec", "started", "state",
     "stays_put", "target", "used", "why", "wish",
 )  # fmt: skip
 """What is known of a resize, and of a job."""
@@ -85,7 +85,8 @@ class Job:
     Group ``root`` speaks for the job in ``epoch``, the number of its resizes that were done; ``last_group`` is the
     highest number that a group of it was given. ``groups`` are those that are there, each with its node, None
     while nobody has asked: one on each node at the start, numbered in their order. ``losses`` are the groups
-    that it has lost and goes on without: its size may then be one that ``bounds`` do not allow. ``awake`` has the
+    that it has lost and goes on without, ``lost_on`` nodes of these names: its size may then be one that ``bounds`` do
+    not allow. ``awake`` has the
     groups of which ranks sleep, and how many do not; what sleeps holds its slots of the node like what computes.
     """
 
@@ -114,6 +115,7 @@ class Job:
         self.groups: dict[int, int] | None = None
         self.awake = ALL
         self.losses: tuple[r.GroupsLost, ...] = ()
+        self.lost_on: tuple[str, ...] = ()
         self.last_group = -1
         self.epoch = 0
         self.root = 0

@@ -3,13 +3,14 @@ is: settings, nodes, groups."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from pliant.core import records as r
 from pliant.core.settings import Settings
+from pliant.model.nodes import NodeSet
 
 SCHEMA = 2
 
@@ -91,11 +92,50 @@ def _records(lines: Iterable[bytes]) -> Iterator[r.AnyRecord]:
             raise JournalError(number, f"no record: {error}") from None
 
 
-def names_of(records: Iterable[r.Record]) -> tuple[str, ...]:
-    """The names of all nodes that the records grant, by number; a node without one goes by ``n`` and its number."""
-    names: dict[int, str] = {}
+def by_name(records: Sequence[r.Record]) -> tuple[tuple[str, ...], Sequence[r.Record]]:
+    """The names of all nodes that the records grant, by number, and the records with one number for each of them.
+
+    A journal may give the number of a node that was returned to one of another name; such a node gets a number of its
+    own here, and one that comes again the number that it had. The numbers of a job's groups do not follow those of its
+    nodes then. Where no number was used again these are the same records. A node without a name is called ``n`` and its
+    number.
+    """
+    numbers: dict[str, int] = {}
+    known: dict[int, int] = {}
+    again: list[r.Record] = []
+    differ = False
     for record in records:
         if isinstance(record, r.NodesGranted):
-            given = record.names or tuple(f"n{node}" for node in record.nodes)
-            names.update(zip(record.nodes, given, strict=True))
-    return tuple(names.get(node, f"n{node}") for node in range(max(names, default=-1) + 1))
+            taken = set(numbers.values())
+            for node, name in zip(record.nodes, _names(record), strict=True):
+                if name not in numbers:
+                    numbers[name] = node if node not in taken else max(taken) + 1
+                    taken.add(numbers[name])
+                known[node] = numbers[name]
+            differ = differ or any(a != b for a, b in known.items())
+        again.append(_with(record, known) if differ else record)
+    names = {number: name for name, number in numbers.items()}
+    return tuple(names.get(number, f"n{number}") for number in range(max(names, default=-1) + 1)), again
+
+
+def _names(record: r.NodesGranted) -> tuple[str, ...]:
+    return record.names or tuple(f"n{node}" for node in record.nodes)
+
+
+def _with(record: r.Record, numbers: Mapping[int, int]) -> r.Record:
+    """The record of nodes that have these ``numbers``."""
+    if isinstance(record, r.NodesGranted):
+        new = [numbers[node] for node in record.nodes]
+        order = sorted(range(len(new)), key=new.__getitem__)
+        names, slots = (tuple(each[i] for i in order if each) for each in (_names(record), record.slots))
+        return msgspec.structs.replace(record, nodes=NodeSet.of(new), names=names, slots=slots)
+    changed: dict[str, object] = {}
+    for field in record.__struct_fields__:
+        value = getattr(record, field)
+        if isinstance(value, NodeSet) and value:
+            changed[field] = NodeSet.of(numbers[node] for node in value)
+    if isinstance(record, r.ResizeOffered) and record.arriving:
+        changed["arriving"] = tuple(
+            msgspec.structs.replace(group, node=numbers[group.node]) for group in record.arriving
+        )
+    return msgspec.structs.replace(record, **changed) if changed else record

@@ -11,7 +11,7 @@ from pliant.core.job import Job
 from pliant.core.resizes import Resizes
 from pliant.model.jobs import JobState
 from pliant.model.kinds import KINDS, Loss
-from pliant.model.nodes import NodeSet, lowest_bits, without
+from pliant.model.nodes import NodeSet, hostlist, lowest_bits, without
 from pliant.protocol import messages as m
 
 
@@ -108,9 +108,8 @@ class Losses(Resizes):
             return state, event.exit_code, job.why or event.error
         state = JobState.NODE_FAIL if any(loss.node for loss in job.losses) else JobState.FAILED
         gone = lost_groups(group for loss in job.losses for group in loss.groups)
-        on = self.state.hosts(NodeSet.of(node for loss in job.losses for node in loss.nodes))
         why = event.error or job.losses[0].why
-        return state, event.exit_code or 1, f"lost {gone} on {on}: {why}"
+        return state, event.exit_code or 1, f"lost {gone} on {hostlist(job.lost_on)}: {why}"
 
 
 def lost_groups(groups: Iterable[int]) -> str:

@@ -38,15 +38,25 @@ class Nodes:
         self.total = 0
         self._dirty = 0
 
+    def called(self, nodes: Iterable[int]) -> tuple[str, ...]:
+        """The names of these nodes."""
+        return tuple(self.names.get(node, f"n{node}") for node in nodes)
+
     def hosts(self, nodes: Iterable[int]) -> str:
-        """The names of these nodes, as a hostlist."""
-        return hostlist(self.names.get(node, f"n{node}") for node in nodes)
+        """The same, as a hostlist."""
+        return hostlist(self.called(nodes))
 
     def _granted(self, record: r.NodesGranted) -> None:
-        if record.names:
-            self.names.update(zip(record.nodes, record.names, strict=True))
-        if record.slots:
-            self.slots.update(zip(record.nodes, record.slots, strict=True))
+        if self.names or record.names:
+            # A number may be another node's now, and a node have another number.
+            old = {
+                n: name
+                for n, name in self.names.items()
+                if n not in record.nodes and name not in record.names
+            }
+            self.names = old | dict(zip(record.nodes, record.names, strict=False))
+        if self.slots or record.slots:
+            self.slots |= dict.fromkeys(record.nodes, 1) | dict(zip(record.nodes, record.slots, strict=False))
         self.awaited = max(0, self.awaited - (record.nodes.mask & ~self.all_mask).bit_count())
         if record.until is not None:
             self.until = record.until

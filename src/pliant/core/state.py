@@ -363,6 +363,7 @@ class State(Beside):
             job.sleep({}, self.slots)
         job.root = record.root
         job.losses = (*job.losses, record)
+        job.lost_on = (*job.lost_on, *self.called(record.nodes))
         if (resize := job.resize) is not None:
             resize.lost += len(record.groups)
         if resize is None or resize.stage not in resizing.HOLDING:

@@ -503,8 +503,9 @@ class Audit:
             raise AuditError(f"nodes are handed over that are there already: {record}")
         if any(each and len(each) != len(nodes) for each in (record.names, record.slots)):
             raise AuditError(f"each of the nodes has a name and slots, or none has: {record}")
-        self._names |= zip(nodes, record.names, strict=False)
-        self._slots |= zip(nodes, record.slots, strict=False)
+        names = {node: name for node, name in self._names.items() if node in self.use}
+        self._names = names | dict(zip(nodes, record.names, strict=False))
+        self._slots |= dict.fromkeys(nodes, 1) | dict(zip(nodes, record.slots, strict=False))
         if len(set(self._names.values())) < len(self._names) or min(record.slots, default=1) < 1:
             raise AuditError(f"two nodes have one name, or one has no slot: {record}")
         self._awaited = max(0, self._awaited - sum(node not in self.use for node in nodes))

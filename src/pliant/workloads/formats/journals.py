@@ -9,7 +9,6 @@ import msgspec
 
 from pliant.core import records as r
 from pliant.core.arrays import limited
-from pliant.core.journal import names_of
 from pliant.files.journal import read_records
 from pliant.model.errors import TraceError
 from pliant.model.jobs import JobSpec
@@ -75,7 +74,10 @@ def read_journal(path: Path) -> Recorded:
             raise TraceError(f"{path}: line {number}: job {error} was never submitted or started") from None
     if not ran:
         raise TraceError(f"{path}: no job was ever submitted")
-    return Recorded(_together([each.job() for each in ran.values()]), len(names_of(records)), header.policy)
+    there = 0
+    for record in records:
+        there |= record.nodes.mask if isinstance(record, r.NodesGranted) else 0
+    return Recorded(_together([each.job() for each in ran.values()]), there.bit_count(), header.policy)
 
 
 def _together(jobs: list[SimJob]) -> list[SimJob]:

@@ -401,7 +401,7 @@ class SchedulerCore(Losses):
             resize = job.resize
             if resize is None or resize.deadline > now or job.ending is not None:
                 continue
-            if (resize.stage, "Withdraw") in resizing.TABLE or self.patience.get(job.id, now) <= now:
+            if (resize.stage, "Withdraw") in resizing.TABLE or job.unheard_until <= now:
                 self._overdue(job, resize)
 
     def _next_deadline(self, now: float) -> float:  # noqa: C901, PLR0912 - asked after every event: a call a part costs time
@@ -415,9 +415,8 @@ class SchedulerCore(Losses):
         for job in state.resizing.values():
             if job.resize is not None and now < job.resize.deadline < wake and job.ending is None:
                 wake = job.resize.deadline
-        for number, until in self.patience.items():
-            if now < until < wake and number in state.resizing:
-                wake = until
+            if now < job.unheard_until < wake:
+                wake = job.unheard_until
         if now < state.resting:
             for job in state.elastic:
                 if now < job.not_before < wake:

@@ -90,7 +90,7 @@ class Job:
     groups of which ranks sleep, and how many do not; what sleeps holds its slots of the node like what computes.
     """
 
-    __slots__ = (*OF_JOB, "_paced", "_rate", "_sized", "_time_s", "_whole_s")
+    __slots__ = (*OF_JOB, "_paced", "_rate", "_sized", "_time_s", "_whole_s", "unheard_until")
 
     def __init__(self, number: int, spec: JobSpec) -> None:
         self.id = number
@@ -131,6 +131,8 @@ class Job:
         self.ending: JobState | None = None
         self.why = ""
         self.wish: Wish | None = None
+        self.unheard_until = 0.0
+        """It cannot be heard, or could not until lately: before this time it is not stuck in a resize. No record tells."""
         self._paced = 0
         self._rate = self._time_s = 0.0
         self._sized = 0

@@ -34,8 +34,6 @@ class Resizes:
         self.state = state
         self.held = ""
         """Why nothing may be begun now: no pass is made and no job is offered anything; empty if it may."""
-        self.patience: dict[int, float] = {}
-        """Jobs that cannot be heard, or could not until lately: before this time none is stuck in a resize."""
         self._left: dict[int, float] = {}
         """By job: until when the nodes that it has left, or leaves as it ends, are expected to be back at once."""
         self._policy = policy

@@ -450,7 +450,6 @@ class Cluster(Nodes):
         for number in [n for n, life in self.lives.items() if life.ended]:
             if number not in state.jobs and number not in state.dirty:
                 del self.lives[number]
-                self.core.patience.pop(number, None)
 
     def _give_up_oversized(self) -> None:
         """Pending jobs that need more nodes than will ever be there again would wait for ever."""

@@ -220,7 +220,7 @@ class Nodes:
                 continue
             heard = all(self.reaches(self._names[group.node]) for group in life.alive())
             span = self.core.state.settings.resize_deadline_s + job.patience_s(self.now)
-            self.core.patience[life.number] = self.now + span if heard else NEVER
+            job.unheard_until = self.now + span if heard else NEVER
 
     def _book(self, used: dict[int, float]) -> None:
         """Seconds of processors, by job."""

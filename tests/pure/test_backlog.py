@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_simulation import run
 
-from pliant.core import beside
 from pliant.core import events as e
+from pliant.core import state as core_state
 from pliant.core.job import Job
 from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec
@@ -194,9 +194,9 @@ def test_with_an_index_all_is_as_without(
     jobs: list[SimJob], policy: tuple[str, str | None], options: Settings
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(beside, "LONG", 1)
+        patch.setattr(core_state, "LONG", 1)
         indexed = run(jobs, NODES, make(*policy), options)
-        patch.setattr(beside, "LONG", 10**9)
+        patch.setattr(core_state, "LONG", 10**9)
         assert run(jobs, NODES, make(*policy), options) == indexed
 
 
@@ -207,7 +207,7 @@ def index(core: Driven) -> Backlog | None:
 def test_it_follows_cancels_and_is_gone_when_few_wait() -> None:
     core = Driven(make("easy"))
     wide, one = (JobSpec(name="a", nodes=Bounds.exactly(n), walltime_s=9.0) for n in (2, 1))
-    many = range(3, beside.LONG + 4)
+    many = range(3, core_state.LONG + 4)
     core.tell([e.Granted(NodeSet.first(3)), e.Submitted(1, wide), e.Submitted(2, wide)], 0.0)
     assert index(core) is None
     core.tell([e.Submitted(number, wide) for number in many], 0.0)

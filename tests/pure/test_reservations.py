@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_simulation import rigid_jobs, run
 
-from pliant.core import beside
 from pliant.core import events as e
 from pliant.core import records as r
+from pliant.core import state as core_state
 from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobSpec
 from pliant.model.nodes import NodeSet
@@ -85,7 +85,7 @@ def test_what_is_kept_changes_nothing(
     jobs: list[SimJob], start: str, order: str, options: Settings, index: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(beside, "LONG", index)
+        patch.setattr(core_state, "LONG", index)
         kept = run(jobs, NODES, ordered(Conservative(start), order), options)
         assert run(jobs, NODES, ordered(Anew(start), order), options) == kept
 
@@ -119,7 +119,7 @@ def test_those_that_come_together_and_fit_pass_nobody() -> None:
     ]
     for index in (1, 64):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(beside, "LONG", index)
+            patch.setattr(core_state, "LONG", index)
             records = run(jobs, 3, Conservative(), Settings(cost=INSTANT))
             assert [each.reason for each in records if isinstance(each, r.JobStarted)] == [FITS] * 3
 
@@ -128,7 +128,7 @@ def test_one_that_is_cancelled_as_its_place_comes() -> None:
     """The others start without it, with an index of the queue and without."""
     for index in (1, 64):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(beside, "LONG", index)
+            patch.setattr(core_state, "LONG", index)
             core = Driven(Conservative())
             wide, one = (JobSpec(name="a", nodes=Bounds.exactly(n), walltime_s=9.0) for n in (2, 1))
             core.tell([e.Granted(NodeSet.first(2)), e.Submitted(1, wide)], 0.0)

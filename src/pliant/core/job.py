@@ -132,7 +132,7 @@ class Job:
         self.why = ""
         self.wish: Wish | None = None
         self.unheard_until = 0.0
-        """It cannot be heard, or could not until lately: before this time it is not stuck in a resize. No record tells."""
+        """It cannot be heard, or could not until lately: before this time it is not stuck in a resize."""
         self._paced = 0
         self._rate = self._time_s = 0.0
         self._sized = 0

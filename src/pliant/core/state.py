@@ -4,27 +4,34 @@ so that the cost of an event does not grow with them."""
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress, count, repeat
 from typing import Any
 
 from pliant.core import records as r
-from pliant.core.beside import Beside
 from pliant.core.job import Job, Resize
+from pliant.core.nodes import Nodes
+from pliant.core.over import Over
 from pliant.core.settings import DOUBLINGS, NEVER, Settings
 from pliant.core.unused import FewestFree
-from pliant.core.usage import both
+from pliant.core.usage import both, followed
+from pliant.model.errors import PolicyError
 from pliant.model.groups import Group
 from pliant.model.jobs import JobClass, JobState
 from pliant.model.nodes import NodeSet, without
+from pliant.model.wishes import Wish
 from pliant.plan.cost import ResizeCost
+from pliant.policy.backlog import Backlog
 from pliant.policy.memory import remembered
-from pliant.policy.view import PoolView
+from pliant.policy.view import End, PoolView
 from pliant.protocol import resizing
 from pliant.protocol.resizing import Effect
 
+LONG = 64
+"""From so many waiting jobs on there is an index of them: fewer are looked at one by one as quickly."""
 
-class State(Beside):
+
+class State(Nodes):
     """All nodes and all jobs that have not ended; a policy sees it as a ClusterView.
 
     ``limited`` counts the running jobs that have a walltime to keep; from ``resting`` on, every job may be
@@ -80,7 +87,12 @@ class State(Beside):
             r.NodesReclaimed: self._reclaimed,
             r.NodesReturned: self._returned,
         }
-        self.follow(self.settings.half_life_s, self._fold)
+        self._backlog: Backlog | None = None
+        self._indexes = False
+        self.over = Over()
+        self.served = self._served_by = 0
+        self.wishing: dict[int, Job] = {}
+        self.used = followed(self.settings.half_life_s, self._fold)
         self._fewest: FewestFree | None = None
         if self.settings.pool is not None:
             self._fewest = FewestFree(self.settings.pool.idle_s)
@@ -100,6 +112,26 @@ class State(Beside):
     @property
     def elastic(self) -> Iterable[Job]:
         return self._elastic.values()
+
+    @property
+    def news(self) -> Sequence[End]:
+        return self.over.news()
+
+    @property
+    def backlog(self) -> Backlog | None:
+        waiting = len(self._queue)
+        if self._backlog is None and waiting >= LONG:
+            self._backlog = Backlog(self._queue.values())
+            if not self._indexes:
+                self._index()
+        elif waiting < LONG // 2:
+            self._backlog = None
+        return self._backlog
+
+    def usage(self, user: str) -> float:
+        if self.used is None:
+            raise PolicyError("usage is not followed: a policy that goes by it states half_life_s, above 0 s")
+        return self.used.of(user, self.now)
 
     @property
     def cost(self) -> ResizeCost:
@@ -208,7 +240,8 @@ class State(Beside):
             "policy_failed": self.policy_failed,
             "memory": self.memory,
             "fewest free": self._fewest.snapshot() if self._fewest is not None else None,
-            **self.beside(),
+            "served": (self.served, self._served_by),
+            "usage": self.used.snapshot() if self.used is not None else None,
             "counts": (
                 self.free,
                 self.total,
@@ -397,6 +430,53 @@ class State(Beside):
 
     def _remembers(self, record: r.PolicyRemembers) -> None:
         self.memory = remembered(self.memory, record.memory, merge=record.merge)
+
+    # ---- wishes, for whom others shrink, and the index of what waits -------------------------------
+
+    def asked(self, record: r.ResizeOffered) -> None:
+        """A job was offered a resize for another one."""
+        if record.kind == "shrink":
+            self.served, self._served_by = record.reason.for_job, record.resize
+
+    def wish(self, job: Job, wish: Wish | None) -> None:
+        """From now on this wish of the job is open, or none."""
+        job.wish = wish
+        if wish is None:
+            self.wishing.pop(job.id, None)
+        else:
+            self.wishing[job.id] = job
+
+    def meet(self, job: Job) -> None:
+        """Its wish is over if it has such a size."""
+        if job.wish is not None and job.wish.met(job.bounds, job.size):
+            self.wish(job, None)
+
+    def _wishes(self, record: r.JobWishes) -> None:
+        self.wish(self.jobs[record.job], record.wish)
+
+    def _pinned(self, record: r.JobPinned) -> None:
+        self.jobs[record.job].pinned = record.on
+
+    def in_vain(self, resize: int) -> None:
+        """This resize came to nothing."""
+        if resize == self._served_by:
+            self.served = self._served_by = 0
+
+    def _index(self) -> None:
+        """From now on the index follows the records, while there is one."""
+        self._indexes = True
+        books = self._fold
+        books[r.JobSubmitted] = both(books[r.JobSubmitted], self._waits)
+        books[r.JobStarted] = both(self._waits_no_more, books[r.JobStarted])
+        books[r.JobEnded] = both(self._waits_no_more, books[r.JobEnded])
+
+    def _waits(self, record: r.JobSubmitted) -> None:
+        if self._backlog is not None:
+            self._backlog.add(self._queue[record.job])
+
+    def _waits_no_more(self, record: r.JobStarted | r.JobEnded) -> None:
+        if self._backlog is not None and record.job in self._queue:
+            self._backlog.discard(self._queue[record.job])
 
     # ---- parts of it ---------------------------------------------------------------------------------
 

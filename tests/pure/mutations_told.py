@@ -125,7 +125,7 @@ REASONS: dict[str, str] = {
     "live/node/pmi.py PmiGroup._barrier: delete self._check_ended()": (
         "a rank that ends before another of its node comes to MPI_Finalize, too rare in the worlds of this run"
     ),
-    "core/nodes.py Nodes._granted: delete self.awaited = max(0, self.awaited - (record.nodes.mask & ~self.all_mask).bit_count())": (
+    "core/nodes.py Nodes.granted: delete self.awaited = max(0, self.awaited - (record.nodes.mask & ~self.all_mask).bit_count())": (
         "a job that needs more nodes than there are is given up later, and only after nodes were asked for"
     ),
     "protocol/fence.py pieces: size + more > PIECE -> (not (size + more > PIECE))": (

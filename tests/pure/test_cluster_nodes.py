@@ -74,7 +74,7 @@ def test_a_job_that_waits_starts_on_nodes_that_were_added() -> None:
     assert {node for each in outputs if isinstance(each, o.Send) for node in each.nodes} == {
         "n1", "extra", "more",
     }  # fmt: skip
-    assert it.cluster.core.state.names == {0: "n0", 1: "n1", 2: "extra", 3: "more"}
+    assert it.cluster.core.state.nodes.names == {0: "n0", 1: "n1", 2: "extra", 3: "more"}
 
 
 def test_nodes_that_are_asked_back_go_when_they_are_clean_and_may_come_again() -> None:
@@ -90,8 +90,8 @@ def test_nodes_that_are_asked_back_go_when_they_are_clean_and_may_come_again() -
     it.put(o.EndNow())
     assert o.GiveBack(("n0",)) in it.say("n0", m.Proof(1, clean=True))
     it.put(o.Returned(("n0",)), o.Granted(("n2",), (4,)))
-    assert it.cluster.core.state.all_mask == 0b110
-    assert it.cluster.core.state.slots[2] == 4
+    assert it.cluster.core.state.nodes.all_mask == 0b110
+    assert it.cluster.core.state.nodes.slots[2] == 4
 
 
 def test_a_job_hears_of_a_node_that_is_taken_away_unasked() -> None:
@@ -241,7 +241,7 @@ def test_a_controller_that_begins_again_asks_again_for_nodes_and_gives_back_what
     assert wants(it.put(o.Back("n1"), o.Back("n2"))) == [o.GiveBack(("n2",))]
     it.put(o.Returned(("n2",)), o.Granted(("n4", "n5"), (1, 1)))
     state = it.cluster.core.state
-    assert (state.awaited, state.free_mask, state.all_mask) == (0, 0b110011, 0b110011)
+    assert (state.nodes.awaited, state.nodes.free_mask, state.nodes.all_mask) == (0, 0b110011, 0b110011)
 
 
 def test_one_that_finds_its_agents_again_does_so_when_all_are_there() -> None:
@@ -252,7 +252,7 @@ def test_one_that_finds_its_agents_again_does_so_when_all_are_there() -> None:
         assert not wants(it.back(node))
     assert sorted(map(repr, wants(it.back("n2")))) == [repr(o.Acquire(2)), repr(o.GiveBack(("n2",)))]
     it.put(o.Returned(("n2",)), o.Refused(2, "none"), o.Unlinked("n2"))
-    assert it.cluster.core.state.free_mask == it.cluster.core.state.all_mask == 0b11
+    assert it.cluster.core.state.nodes.free_mask == it.cluster.core.state.nodes.all_mask == 0b11
     assert not it.made(r.NodesLost)
 
 

@@ -96,7 +96,7 @@ class World:
             case "groups":
                 return self._groups_lost(number, b, mask)
             case "back":
-                return e.Back(NodeSet(mask & self._state.lost_mask if b % 4 else 1 << a % NODES))
+                return e.Back(NodeSet(mask & self._state.nodes.lost_mask if b % 4 else 1 << a % NODES))
             case "order":
                 return e.ResizeOrdered(number, b % 13, NodeSet(mask if b % 2 else 0))
             case "slots":
@@ -116,7 +116,7 @@ class World:
             case "reclaim":
                 return e.Reclaim(NodeSet(1 << mask % (NODES + 1)))
             case "returned":
-                return e.Returned(NodeSet(self._state.parked_mask if b % 5 else 1 << a % NODES))
+                return e.Returned(NodeSet(self._state.nodes.parked_mask if b % 5 else 1 << a % NODES))
             case _:
                 return e.Tick()
 
@@ -159,7 +159,7 @@ class World:
         return e.GroupsLost(number, (*some, mask), "failed")
 
     def _clean(self, a: int, b: int, mask: int) -> e.Event:
-        dirty = self._state.dirty
+        dirty = self._state.nodes.dirty
         if dirty and b % 5:
             number = list(dirty)[a % len(dirty)]
             return e.Clean(number, NodeSet(dirty[number] if b % 3 else mask))
@@ -197,27 +197,34 @@ def check(state: State) -> None:
         assert not job.size or job.root in state.groups(job)
         assert (job.resize is not None) == (job.id in state.resizing)
         for group, awake in job.awake.items():
-            assert 1 <= awake < state.slots[state.groups(job)[group]]
-    for mask in state.dirty.values():
+            assert 1 <= awake < state.nodes.slots[state.groups(job)[group]]
+    for mask in state.nodes.dirty.values():
         assert mask
         assert dirty & mask == 0
         dirty |= mask
-    held &= ~state.lost_mask
-    assert state.free_mask & (held | dirty | state.lost_mask | state.parked_mask) == 0
-    assert dirty & (held | state.lost_mask | state.parked_mask) == 0
-    assert state.parked_mask & (held | state.lost_mask) == 0
-    assert state.free_mask | held | dirty | state.lost_mask | state.parked_mask == state.all_mask
-    assert state.parked_mask & ~state.reclaimed_mask == 0
-    assert state.free_mask & state.reclaimed_mask == 0
-    assert state.reclaimed_mask & ~state.all_mask == 0
-    assert state.free == state.free_mask.bit_count()
-    assert state.total == (state.all_mask & ~state.lost_mask & ~state.parked_mask).bit_count()
+    held &= ~state.nodes.lost_mask
+    assert state.nodes.free_mask & (held | dirty | state.nodes.lost_mask | state.nodes.parked_mask) == 0
+    assert dirty & (held | state.nodes.lost_mask | state.nodes.parked_mask) == 0
+    assert state.nodes.parked_mask & (held | state.nodes.lost_mask) == 0
+    assert (
+        state.nodes.free_mask | held | dirty | state.nodes.lost_mask | state.nodes.parked_mask
+        == state.nodes.all_mask
+    )
+    assert state.nodes.parked_mask & ~state.nodes.reclaimed_mask == 0
+    assert state.nodes.free_mask & state.nodes.reclaimed_mask == 0
+    assert state.nodes.reclaimed_mask & ~state.nodes.all_mask == 0
+    assert state.free == state.nodes.free_mask.bit_count()
+    assert (
+        state.total == (state.nodes.all_mask & ~state.nodes.lost_mask & ~state.nodes.parked_mask).bit_count()
+    )
     open_ = [job.resize for job in state.resizing.values() if job.resize is not None]
     waited_for = [x for x in open_ if x.stage in (resizing.OFFERED, resizing.ACCEPTED)]
     leaving = sum(max(0, x.before + x.nodes.bit_count() - x.after) for x in waited_for)
-    assert state.returning() == (dirty & ~state.reclaimed_mask).bit_count() + leaving
+    assert state.returning() == (dirty & ~state.nodes.reclaimed_mask).bit_count() + leaving
     assert all((x.nodes == 0) for x in open_ if x.stage not in resizing.HOLDING)
-    assert state.returning() == sum(state.returning(number) for number in {*state.dirty, *state.resizing})
+    assert state.returning() == sum(
+        state.returning(number) for number in {*state.nodes.dirty, *state.resizing}
+    )
     assert state.running == sorted(state.running, key=lambda entry: entry[:2])
     assert {n for _, n, _ in state.running} == {job.id for job in state.jobs.values() if job.size}
     assert {job.id for job in state.queue} == {job.id for job in state.jobs.values() if not job.size}
@@ -226,19 +233,19 @@ def check(state: State) -> None:
 def finish(core: Driven, now: float) -> None:
     """From any state a world that behaves gets all jobs done and all nodes back."""
     state = core.state
-    core.tell([e.Granted(NodeSet.first(NODES)), e.Back(NodeSet(state.lost_mask))], now)
+    core.tell([e.Granted(NodeSet.first(NODES)), e.Back(NodeSet(state.nodes.lost_mask))], now)
     for _ in range(1000):
-        if not state.jobs and not state.dirty:
+        if not state.jobs and not state.nodes.dirty:
             return
         now += 1.0
         # What is free goes back to the provider as ordered, and comes anew.
-        core.tell([e.Returned(NodeSet(state.parked_mask))], now)
+        core.tell([e.Returned(NodeSet(state.nodes.parked_mask))], now)
         core.tell([e.Granted(NodeSet.first(NODES))], now)
         over: list[e.Event] = [e.Ended(job.id, 0) for job in state.jobs.values() if job.size]
-        over += [e.Clean(number, NodeSet(mask)) for number, mask in state.dirty.items()]
+        over += [e.Clean(number, NodeSet(mask)) for number, mask in state.nodes.dirty.items()]
         core.tell(over, now)
         check(state)
-    raise AssertionError(f"left: {state.jobs.keys()}, dirty: {state.dirty}")
+    raise AssertionError(f"left: {state.jobs.keys()}, dirty: {state.nodes.dirty}")
 
 
 @settings(max_examples=120)
@@ -261,7 +268,7 @@ def test_nothing_that_a_job_or_a_node_does_upsets_the_core(
     finish(core, core.state.now)
     checked = audit(records)
     assert not checked.jobs
-    assert checked.nodes("free") == NodeSet(core.state.free_mask)
+    assert checked.nodes("free") == NodeSet(core.state.nodes.free_mask)
     assert replay_equal(core.state, [r.from_line(r.to_line(record)) for record in records], options)
 
 
@@ -340,24 +347,24 @@ def test_a_node_that_is_back_before_its_job_has_ended_is_not_given_away() -> Non
     core, _ = running()
     core.tell([e.Lost(NodeSet.of([1]))], 1.0)
     core.tell([e.Back(NodeSet.of([1]))], 2.0)
-    assert core.state.free_mask == 0b1100
+    assert core.state.nodes.free_mask == 0b1100
     core.tell([e.Ended(1, 1)], 3.0)
-    assert core.state.dirty == {1: 0b0011}
+    assert core.state.nodes.dirty == {1: 0b0011}
 
 
 def test_an_offer_of_a_node_that_is_lost_is_taken_back_and_holds_none_until_it_is_answered() -> None:
     core, _ = running()
     core.tell([e.ResizeOrdered(1, 4)], 1.0)
-    assert core.state.free_mask == 0
+    assert core.state.nodes.free_mask == 0
     core.tell([e.Lost(NodeSet.of([3]))], 2.0)
-    assert (core.state.free_mask, core.state.free) == (0b0100, 1)
+    assert (core.state.nodes.free_mask, core.state.free) == (0b0100, 1)
     core.tell([e.Back(NodeSet.of([3]))], 3.0)
-    assert (core.state.free_mask, core.state.free) == (0b1100, 2)
+    assert (core.state.nodes.free_mask, core.state.free) == (0b1100, 2)
     assert not [each for each in core.tell([e.Tick()], 100.0) if isinstance(each, Offer)]
     core.tell([job_says.accepted(1, 1)], 101.0)  # it crossed: nothing is started for it
     assert core.state.free == 2
     core.tell([job_says.failed(1, 1)], 102.0)
-    assert (core.state.free, core.state.dirty) == (2, {})
+    assert (core.state.free, core.state.nodes.dirty) == (2, {})
 
 
 def test_a_job_cannot_have_done_what_was_never_started() -> None:
@@ -461,10 +468,10 @@ def test_a_free_node_is_given_back_at_once_and_one_in_use_after_its_job() -> Non
     core.tell([job_says.malleable(1, on=False)], 0.5)  # else it would move off it
     commands = core.tell([e.Reclaim(NodeSet.of([1, 3]))], 1.0)
     assert [each for each in commands if isinstance(each, c.GiveBack)] == [c.GiveBack(NodeSet.of([3]))]
-    assert (core.state.free_mask, core.state.total) == (0b10100, 4)
+    assert (core.state.nodes.free_mask, core.state.total) == (0b10100, 4)
     core.tell([e.Submitted(2, JobSpec(name="b", nodes=Bounds(3, 3)))], 2.0)
     core.tell([e.Returned(NodeSet.of([3])), e.Back(NodeSet.of([3])), e.Lost(NodeSet.of([3]))], 3.0)
-    assert core.state.all_mask == 0b10111
+    assert core.state.nodes.all_mask == 0b10111
     core.tell([e.Ended(1, 0)], 4.0)
     assert core.state.returning() == 1
     commands = core.tell([e.Clean(1, NodeSet.of([0, 1]))], 5.0)
@@ -472,7 +479,7 @@ def test_a_free_node_is_given_back_at_once_and_one_in_use_after_its_job() -> Non
     assert core.state.jobs[2].nodes == 0b10101
     assert c.GiveBack(NodeSet.of([1])) in SchedulerCore.resume(make("fcfs"), Settings(), records).unanswered()
     core.tell([e.Returned(NodeSet.of([1]))], 6.0)
-    assert audit(records).nodes("held") == NodeSet(core.state.all_mask)
+    assert audit(records).nodes("held") == NodeSet(core.state.nodes.all_mask)
     figures = measure(records)
     assert figures.capacity_node_s == 5 * 3.0 + 4 * 3.0
 
@@ -482,12 +489,12 @@ def test_a_node_that_is_lost_on_its_way_back_is_given_back_when_it_is_there_agai
     core.tell([e.Reclaim(NodeSet.of([3]))], 1.0)
     core.tell([e.Lost(NodeSet.of([3]))], 2.0)
     assert c.GiveBack(NodeSet.of([3])) in core.tell([e.Back(NodeSet.of([3]))], 3.0)
-    assert core.state.free_mask == 0b0100
+    assert core.state.nodes.free_mask == 0b0100
 
 
 def test_a_node_that_its_provider_takes_away_unasked_is_lost() -> None:
     core, records = running()
     core.tell([e.Returned(NodeSet.of([1, 3]))], 1.0)
-    assert core.state.lost_mask == 0b1010
+    assert core.state.nodes.lost_mask == 0b1010
     assert isinstance(records[-1], r.JobEnding)
     assert audit(records).nodes("lost") == NodeSet.of([1, 3])

@@ -179,9 +179,9 @@ def test_limits_are_kept_and_only_unused_nodes_go(data: st.DataObject) -> None:
             assert record.reason is not None
             assert record.reason.for_job in state.jobs
         if not isinstance(record, r.NodesGranted) or state.total > 0:
-            assert state.total + state.awaited <= pool.max
+            assert state.total + state.nodes.awaited <= pool.max
             assert state.total >= least
-        assert state.all_mask < 1 << NODES
+        assert state.nodes.all_mask < 1 << NODES
 
 
 @given(upper_bound_jobs(moldable=False), st.sampled_from(["fcfs", "firstfit", "easy", "conservative"]))

@@ -179,7 +179,7 @@ def switched(records: list[r.Record], power: Power) -> tuple[float, int]:
     free: dict[int, float] = {}
     gone: list[tuple[float, float, bool]] = []
     for record in records:
-        before = state.free_mask
+        before = state.nodes.free_mask
         state.apply(record)
         if isinstance(record, r.JobSubmitted) and first == math.inf:
             first = record.at
@@ -188,8 +188,8 @@ def switched(records: list[r.Record], power: Power) -> tuple[float, int]:
         if left or isinstance(record, r.JobEnded):
             last = record.at
         lost = isinstance(record, r.NodesLost)
-        gone += [(free.pop(node), record.at, not lost) for node in NodeSet(before & ~state.free_mask)]
-        free.update(dict.fromkeys(NodeSet(state.free_mask & ~before), record.at))
+        gone += [(free.pop(node), record.at, not lost) for node in NodeSet(before & ~state.nodes.free_mask)]
+        free.update(dict.fromkeys(NodeSet(state.nodes.free_mask & ~before), record.at))
     gone += [(since, last, False) for since in free.values()]
     offs = [(max(0.0, min(to, last) - since - power.after_s), boots) for since, to, boots in gone]
     return sum(off for off, _ in offs), sum(boots for off, boots in offs if off > 0)

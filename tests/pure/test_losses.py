@@ -84,7 +84,7 @@ def test_a_job_goes_on_without_a_lost_node_and_holds_it_no_more(kind: JobKind) -
     run.tell(e.GroupsLost(1, (1,), "node n1 was lost"), at=1.0)  # what its agents say of it tells nothing new
     assert len(run.made(r.GroupsLost)) == 1
     run.tell(e.Back(NodeSet.of([1])), at=2.0)
-    assert run.core.state.free_mask == 0b11010
+    assert run.core.state.nodes.free_mask == 0b11010
     run.tell(e.Ended(1, 0), at=3.0)
     assert run.ended().nodes == NodeSet.of([0, 2])
 
@@ -94,12 +94,12 @@ def test_the_node_of_ranks_that_failed_is_free_when_it_is_proved_clean(kind: Job
     run = Run(kind)
     commands = run.tell(e.GroupsLost(1, (2,), "rank 0 exited with 3"), at=1.0)
     assert c.Release(1, NodeSet.of([2])) in commands
-    assert run.core.state.free_mask == 0b11000
+    assert run.core.state.nodes.free_mask == 0b11000
     assert run.core.state.returning(1) == 1
     again = SchedulerCore.resume(make("fcfs"), Settings(), run.records)
     assert c.Release(1, NodeSet.of([2])) in again.unanswered()
     run.tell(e.Clean(1, NodeSet.of([2])), at=2.0)
-    assert run.core.state.free_mask == 0b11100
+    assert run.core.state.nodes.free_mask == 0b11100
 
 
 def test_tasks_have_failed_at_their_end_and_it_says_what_was_lost() -> None:
@@ -159,7 +159,7 @@ def test_an_offer_is_taken_back_when_a_group_is_lost() -> None:
     job = run.core.state.jobs[1]
     assert job.resize is not None
     assert (job.resize.stage, job.size, job.target) == (resizing.WITHDRAWN, 2, 2)
-    assert run.core.state.free_mask == 0b11000
+    assert run.core.state.nodes.free_mask == 0b11000
     run.tell(job_says.declined(1, 1, "withdrawn"), at=3.0)
     assert run.core.refusal(1, 3, NodeSet()) is None
 
@@ -206,7 +206,7 @@ def test_a_resize_that_failed_for_a_loss_leaves_what_is_left() -> None:
     run = accepted(5)
     run.tell(job_says.failed(1, run.core.state.last_resize, "withdrawn"), at=3.0)
     assert run.core.state.jobs[1].size == run.core.state.jobs[1].target == 2
-    assert run.core.state.dirty == {1: 0b11010}  # the newcomers' nodes, and the one that was lost
+    assert run.core.state.nodes.dirty == {1: 0b11010}  # the newcomers' nodes, and the one that was lost
 
 
 def test_a_job_cannot_have_left_more_than_it_lost() -> None:
@@ -254,7 +254,7 @@ def test_a_policy_stands_a_size_that_the_job_does_not_allow(policy: str) -> None
                     nodes = NodeSet(job.nodes)
                     gone = list(nodes)[job.resize.after :] if job.resize.after < job.size else []
                     core.tell([core.resized(job.id, job.resize.id, *gone)], now)
-            for number, mask in list(core.state.dirty.items()):
+            for number, mask in list(core.state.nodes.dirty.items()):
                 core.tell([e.Clean(number, NodeSet(mask))], now)
             if now % 3 == 0 and 1 in core.state.jobs and core.state.jobs[1].size > 1:
                 groups = list(core.state.groups(core.state.jobs[1]))

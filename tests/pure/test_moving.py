@@ -64,7 +64,7 @@ def test_an_ordered_job_moves_and_its_size_is_still_the_policys() -> None:
     done(core, 2.0, (0, 1), 2)
     job = core.state.jobs[1]
     assert (job.nodes, job.size, job.root, job.epoch, job.pinned) == (0b1100, 2, 2, 1, False)
-    assert core.state.dirty == {1: 0b0011}
+    assert core.state.nodes.dirty == {1: 0b0011}
     replayed(core, records)
 
 

@@ -111,10 +111,10 @@ def test_whatever_comes_and_goes_each_node_has_its_own_name(
     state, records = core.state, core.records
     for _ in gone_through(core, steps, together):
         check(state)
-        assert {node: state.names[node] for node in NodeSet(state.all_mask)} == {
-            node: core.called[node] for node in NodeSet(state.all_mask)
+        assert {node: state.nodes.names[node] for node in NodeSet(state.nodes.all_mask)} == {
+            node: core.called[node] for node in NodeSet(state.nodes.all_mask)
         }
-        assert len(set(state.names.values())) == len(state.names)
+        assert len(set(state.nodes.names.values())) == len(state.nodes.names)
     finish(core, state.now)
     audit(records)
     again = [r.from_line(r.to_line(record)) for record in records]
@@ -163,7 +163,7 @@ def test_a_number_that_was_given_back_is_another_nodes() -> None:
     run = Run("live", "fcfs", names, told)
     held = [(run.job_name(each.job), run.hosts(each.nodes)) for each in run.chart.segments]
     assert held == [("a", "n[1-2]"), ("b", "n[1-2]"), ("c", "n[4-5]")]
-    assert core.state.names == {0: "n4", 1: "n5"}
+    assert core.state.nodes.names == {0: "n4", 1: "n5"}
 
 
 def test_a_job_that_has_lost_a_node_ends_with_the_name_that_this_had() -> None:
@@ -174,7 +174,7 @@ def test_a_job_that_has_lost_a_node_ends_with_the_name_that_this_had() -> None:
     core.tell([e.Reclaim(NodeSet.of([1])), e.Returned(NodeSet.of([1]))], 2.0)
     core.tell([e.Granted(NodeSet.of([2]))], 3.0)
     core.tell([e.Granted(NodeSet.of([1]))], 4.0)
-    assert core.state.names == {0: "n1", 1: "n4", 2: "n2"}
+    assert core.state.nodes.names == {0: "n1", 1: "n4", 2: "n2"}
     core.tell([e.Ended(1, 0)], 9.0)
     assert [each.error.partition(":")[0] for each in core.records if isinstance(each, r.JobEnded)] == [
         "lost group 1 on n2"

@@ -480,7 +480,7 @@ def test_without_a_grace_the_jobs_that_ran_end_once_with_that_reason() -> None:
     assert end.error == "lost node n0: it ended with its controller"
     for group in range(3):
         assert agents.hello(group) == []
-    assert agents.cluster.core.state.free == 3
+    assert agents.cluster.core.state.nodes.free == 3
     agents.again()
     assert len(agents.made(r.JobEnded)) == 1
 

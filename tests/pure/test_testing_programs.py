@@ -42,7 +42,7 @@ def size(world: World, number: int = 1) -> int:
 
 def to(world: World, nodes: int, *leave: str) -> World:
     """Order job 1 to a size when all free nodes are clean, and wait until it has that."""
-    world.run(lambda: not world.cluster.core.state.dirty)
+    world.run(lambda: not world.cluster.core.state.nodes.dirty)
     done = len(world.of(r.ResizeDone))
     world.tell(o.Resize(1, nodes, leave))
     world.run(lambda: len(world.of(r.ResizeDone)) > done)

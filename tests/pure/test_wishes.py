@@ -187,7 +187,7 @@ def test_a_failed_growth_is_waited_out() -> None:
         resize = busy.core.state.last_resize
         busy.tell(at, job_says.accepted(1, resize))
         assert busy.tell(at, job_says.failed(1, resize, "broken")) == []
-        dirty = NodeSet(busy.core.state.dirty[1])
+        dirty = NodeSet(busy.core.state.nodes.dirty[1])
         assert busy.tell(at, e.Clean(1, dirty)) == []
         assert busy.tell(again - 0.1, e.Tick()) == []
         assert busy.tell(again, e.Tick()) == [("Offer", 4)]

@@ -115,7 +115,7 @@ class SchedulerCore(Losses):
             core.state.apply(record)
         if core.state.policy_failed and fallback is not None:
             core._policy = fallback
-        if core.state.until != NEVER:
+        if core.state.nodes.until != NEVER:
             core._term.begin()
         core._news = True
         return core
@@ -131,11 +131,11 @@ class SchedulerCore(Losses):
                 commands += self.of_resize(job, job.resize)
             if job.ending is not None:
                 commands.append(self._kill(job, job.ending))
-        commands += [c.Release(number, NodeSet(mask)) for number, mask in state.dirty.items()]
-        if state.awaited:
-            commands.append(c.Acquire(state.awaited))
-        if state.parked_mask:
-            commands.append(c.GiveBack(NodeSet(state.parked_mask)))
+        commands += [c.Release(number, NodeSet(mask)) for number, mask in state.nodes.dirty.items()]
+        if state.nodes.awaited:
+            commands.append(c.Acquire(state.nodes.awaited))
+        if state.nodes.parked_mask:
+            commands.append(c.GiveBack(NodeSet(state.nodes.parked_mask)))
         return commands
 
     def handle(self, events: Iterable[e.Event], now: float) -> Outcome:
@@ -169,7 +169,7 @@ class SchedulerCore(Losses):
 
     def _settle(self, now: float) -> None:
         state = self.state
-        if state.until != NEVER:
+        if state.nodes.until != NEVER:
             self._heed_term()
         if state.limited or state.resizing:
             self._expire(now)
@@ -179,11 +179,11 @@ class SchedulerCore(Losses):
         if self._news and not self.held and self._due(now):
             self._news, self._pass_at = False, NEVER
             self._pass()
-        if state.parked_mask and (going := state.parked_mask & ~self._given_back):
+        if state.nodes.parked_mask and (going := state.nodes.parked_mask & ~self._given_back):
             self._given_back |= going
             self._commands.append(c.GiveBack(NodeSet(going)))
         wake = self._asked
-        if state.limited or state.resizing or state.reclaimed_mask or now < state.resting:
+        if state.limited or state.resizing or state.nodes.reclaimed_mask or now < state.resting:
             wake = self._next_deadline(now)
         if self._news and not self.held:
             wake = min(wake, self._pass_at)
@@ -194,7 +194,7 @@ class SchedulerCore(Losses):
 
     def _pass(self) -> None:
         state = self.state
-        if state.reclaimed_mask:
+        if state.nodes.reclaimed_mask:
             self._empty()
         if state.free or state.waiting or self._always or self._called:
             self._schedule()
@@ -228,7 +228,7 @@ class SchedulerCore(Losses):
         if event.job <= self.state.last_job:
             raise ValueError(f"job number {event.job} is not above {self.state.last_job}")
         self._record(r.JobSubmitted(self.state.now, event.job, event.spec, event.requeue_of))
-        if self.state.until != NEVER:
+        if self.state.nodes.until != NEVER:
             self._term.waits(self.state.jobs[event.job])
         if event.requeue_of:
             self.state.over.again(event.requeue_of, event.job)
@@ -302,13 +302,13 @@ class SchedulerCore(Losses):
             self.state.over.awaited[job.id] = job, record
         else:
             self.state.over.ends.append((job, record, 0))
-        if left := without(mask, self.state.lost_mask):
+        if left := without(mask, self.state.nodes.lost_mask):
             self._leave(job, NodeSet(left))
         self._news = True
 
     def _granted(self, event: e.Granted) -> None:
         state = self.state
-        there = state.all_mask & ~state.lost_mask
+        there = state.nodes.all_mask & ~state.nodes.lost_mask
         nodes, names, slots = event.nodes, event.names, event.slots
         if nodes.mask & there:
             new = [not there >> node & 1 for node in nodes]
@@ -318,7 +318,7 @@ class SchedulerCore(Losses):
                 (*compress(slots, new),),
             )
         if nodes or event.until is not None:
-            endless = state.until == NEVER
+            endless = state.nodes.until == NEVER
             self._record(r.NodesGranted(state.now, nodes, names, slots, event.until))
             if endless and event.until is not None:
                 self._term.begin()
@@ -326,7 +326,7 @@ class SchedulerCore(Losses):
 
     def _clean(self, event: e.Clean) -> None:
         mask = event.nodes.mask
-        clean = mask & self.state.dirty.get(event.job, 0)
+        clean = mask & self.state.nodes.dirty.get(event.job, 0)
         if not clean:
             return  # lost meanwhile, or proved twice
         # Those that were lost and came back have been free since, and may be another job's.
@@ -335,7 +335,7 @@ class SchedulerCore(Losses):
         self._news = True
 
     def _back(self, event: e.Back) -> None:
-        nodes = NodeSet(event.nodes.mask & self.state.lost_mask)
+        nodes = NodeSet(event.nodes.mask & self.state.nodes.lost_mask)
         if not nodes:
             return  # they were returned meanwhile, or are back already
         self._record(r.NodesBack(self.state.now, nodes))
@@ -347,13 +347,13 @@ class SchedulerCore(Losses):
             self._commands.append(c.Acquire(event.count))
 
     def _refused(self, event: e.Refused) -> None:
-        if count := min(event.count, self.state.awaited):
+        if count := min(event.count, self.state.nodes.awaited):
             self._record(r.NodesRefused(self.state.now, count, event.why))
             self._news = True
 
     def _reclaim(self, event: e.Reclaim) -> None:
         state = self.state
-        nodes = NodeSet(event.nodes.mask & state.all_mask & ~state.reclaimed_mask)
+        nodes = NodeSet(event.nodes.mask & state.nodes.all_mask & ~state.nodes.reclaimed_mask)
         if nodes:
             self._record(r.NodesReclaimed(state.now, nodes))
             self._news = True
@@ -364,8 +364,8 @@ class SchedulerCore(Losses):
         in_use = 0
         for _, _, job in state.running:
             in_use |= job.nodes | (job.resize.nodes if job.resize is not None else 0)
-        gone = state.parked_mask | (state.reclaimed_mask & state.lost_mask & ~in_use)
-        if away := event.nodes.mask & state.all_mask & ~state.lost_mask & ~gone:
+        gone = state.nodes.parked_mask | (state.nodes.reclaimed_mask & state.nodes.lost_mask & ~in_use)
+        if away := event.nodes.mask & state.nodes.all_mask & ~state.nodes.lost_mask & ~gone:
             self._lost(e.Lost(NodeSet(away)))
         if returned := NodeSet(event.nodes.mask & gone):
             self._given_back &= ~returned.mask
@@ -425,7 +425,7 @@ class SchedulerCore(Losses):
             for job in state.elastic:
                 if now < job.grow_from < wake:
                     wake = job.grow_from
-        for job, _ in moving.to_leave(state) if state.reclaimed_mask else ():
+        for job, _ in moving.to_leave(state) if state.nodes.reclaimed_mask else ():
             wake = min([wake, *(at for at in (job.not_before, job.grow_from) if at > now)])
         for at in wishes.rests(state) if state.wishing else ():
             wake = min(wake, at)
@@ -511,7 +511,7 @@ class SchedulerCore(Losses):
             raise self._wrong(decision, "no nodes come and go here")
         if count < 1:
             raise self._wrong(decision, "the count is 1 or more")
-        have = state.total + state.awaited
+        have = state.total + state.nodes.awaited
         if isinstance(decision, p.Acquire):
             if have + count > pool.max:
                 raise self._wrong(decision, f"{have} nodes are there or awaited, and the most is {pool.max}")
@@ -521,7 +521,9 @@ class SchedulerCore(Losses):
         if count > state.free or state.total - count < pool.min:
             left = f"{state.free} of {state.total} nodes are free, and the least is {pool.min}"
             raise self._wrong(decision, left)
-        going = without(state.free_mask, lowest_bits(state.free_mask, state.free - count, state.free))
+        going = without(
+            state.nodes.free_mask, lowest_bits(state.nodes.free_mask, state.free - count, state.free)
+        )
         self._record(r.NodesReclaimed(state.now, NodeSet(going), decision.reason))
 
     def _start(self, job: Job, decision: p.Start) -> None:
@@ -532,7 +534,7 @@ class SchedulerCore(Losses):
         if decision.size > self.state.free:
             raise self._wrong(decision, f"only {are(self.state.free, 'node')} free")
         state = self.state
-        nodes = NodeSet(lowest_bits(state.free_mask, decision.size, state.free), decision.size)
+        nodes = NodeSet(lowest_bits(state.nodes.free_mask, decision.size, state.free), decision.size)
         self._record(r.JobStarted(self.state.now, job.id, nodes, decision.reason, job.spec.one_world))
         self._commands.append(c.Start(job.id, nodes))
 

@@ -21,7 +21,7 @@ class Losses(Resizes):
     _given_back: int
 
     def _lost(self, event: e.Lost) -> None:
-        nodes = NodeSet(event.nodes.mask & self.state.all_mask & ~self.state.lost_mask)
+        nodes = NodeSet(event.nodes.mask & self.state.nodes.all_mask & ~self.state.nodes.lost_mask)
         if not nodes:
             return  # they were returned meanwhile, or lost already
         self._given_back &= ~nodes.mask
@@ -42,7 +42,7 @@ class Losses(Resizes):
 
     def _done(self, job: Job, said: m.Done) -> None:
         gained = self._commit(job, said)
-        if lost := gained & self.state.lost_mask:
+        if lost := gained & self.state.nodes.lost_mask:
             # The resize was done before the job heard that a newcomer's node is gone.
             self._lose_nodes(job, NodeSet(lost))
 
@@ -59,7 +59,7 @@ class Losses(Resizes):
         done = {group for number, group in over if number == job.id}
         groups = tuple(group for group in self.state.groups_on(job, nodes.mask) if group not in done)
         mine = NodeSet(nodes.mask & job.nodes)
-        why = f"lost node{'s' if len(mine) > 1 else ''} {self.state.hosts(mine)}" + (
+        why = f"lost node{'s' if len(mine) > 1 else ''} {self.state.nodes.hosts(mine)}" + (
             f": {why}" if why else ""
         )
         if restarts and (gone := self._without(job, groups)):
@@ -96,7 +96,7 @@ class Losses(Resizes):
         if root in gone:
             root = min(group for group in state.groups(job) if group not in gone)
         self._record(r.GroupsLost(state.now, job.id, gone, nodes, root, why, node))
-        if unclean := nodes.mask & ~state.lost_mask:
+        if unclean := nodes.mask & ~state.nodes.lost_mask:
             self._leave(job, NodeSet(unclean))
         self._withdraw(job, f"{lost_groups(gone)} of the job is lost")
         self._news = True

@@ -50,8 +50,8 @@ def objection(  # noqa: PLR0911 - each objection supposes that those before it f
     if job.resize is not None:
         return f"resize {job.resize.id} of job {job.id} is still under way; try again when it is over"
     if others := leave - NodeSet(job.nodes):
-        its = state.hosts(NodeSet(job.nodes))
-        return f"{state.hosts(others)} is none of the nodes of job {job.id}, which holds {its}"
+        its = state.nodes.hosts(NodeSet(job.nodes))
+        return f"{state.nodes.hosts(others)} is none of the nodes of job {job.id}, which holds {its}"
     if not job.bounds.allows(job.size):
         has, may = count(job.size, "node"), job.bounds.describe()
         return f"{who} has {has}, and may have {may}: order it to one of these sizes"
@@ -78,7 +78,7 @@ def _why_no_way(state: State, job: Job, nodes: NodeSet) -> str:
     """Why a job that could be asked can neither go on with fewer nodes nor move off these."""
     migrates, root = KINDS[job.spec.kind].migrates, state.groups(job)[job.root]
     if not migrates and job.nodes & nodes.mask == 1 << root:
-        return f"has place {job.root} on {state.hosts([root])}: that one stays until the job ends"
+        return f"has place {job.root} on {state.nodes.hosts([root])}: that one stays until the job ends"
     fewer = "cannot have fewer nodes"
     if job.pinned and job.bounds.floor(job.size - 1):
         fewer = f"is pinned to {count(job.size, 'node')} by pliant resize (pliant resize {job.id} auto undoes that)"
@@ -113,7 +113,7 @@ def way_off(state: State, job: Job, nodes: int, free: int) -> WayOff | None:
 
 def to_leave(state: State) -> Iterable[tuple[Job, int]]:
     """The jobs that could be asked to leave nodes which are asked back, now or when they have rested, with these."""
-    asked = state.reclaimed_mask & ~state.parked_mask & ~state.lost_mask
+    asked = state.nodes.reclaimed_mask & ~state.nodes.parked_mask & ~state.nodes.lost_mask
     for _, _, job in list(state.running) if asked else ():
         willing = job.on and job.spec.job_class in MOVING and job.ending is None and job.resize is None
         if willing and job.nodes & asked:

@@ -12,18 +12,24 @@ from pliant.model.nodes import hostlist, without
 if TYPE_CHECKING:
     from pliant.core.job import Job
 
+KNOWN = (
+    "all_mask", "awaited", "free", "free_mask", "lost_mask", "parked_mask", "reclaimed_mask", "returning", "total",
+    "until",
+)  # fmt: skip
+"""What is known of them, beside what is known by number."""
+
 
 class Nodes:
-    """A part of the state. Nodes are free, a job's, or ``dirty``: to be proved clean of the job that had them.
+    """Nodes are free, a job's, or ``dirty``: to be proved clean of the job that had them.
 
     Nodes of ``reclaimed_mask`` are to be given back; those of them that nobody uses any more are in ``parked_mask``.
-    ``awaited`` nodes were asked for. ``until``: when all of them are taken back.
+    ``awaited`` nodes were asked for, and ``returning`` ones are dirty and stay. ``until``: when all of them are taken
+    back.
     """
 
-    running: list[tuple[float, int, Job]]
-
-    def without_nodes(self) -> None:
-        """As yet."""
+    def __init__(self, running: list[tuple[float, int, Job]]) -> None:
+        """``running`` are the jobs that run, as the state has them."""
+        self._running = running
         self.free_mask = 0
         self.all_mask = 0
         self.lost_mask = 0
@@ -36,7 +42,7 @@ class Nodes:
         self.slots: dict[int, int] = {}
         self.free = 0
         self.total = 0
-        self._dirty = 0
+        self.returning = 0
 
     def called(self, nodes: Iterable[int]) -> tuple[str, ...]:
         """The names of these nodes."""
@@ -46,7 +52,7 @@ class Nodes:
         """The same, as a hostlist."""
         return hostlist(self.called(nodes))
 
-    def _granted(self, record: r.NodesGranted) -> None:
+    def granted(self, record: r.NodesGranted) -> None:
         if self.names or record.names:
             # A number may be another node's now, and a node have another number.
             old = {
@@ -60,61 +66,61 @@ class Nodes:
         self.awaited = max(0, self.awaited - (record.nodes.mask & ~self.all_mask).bit_count())
         if record.until is not None:
             self.until = record.until
-        self._there(record)
+        self.there(record)
 
-    def _there(self, record: r.NodesGranted | r.NodesBack) -> None:
+    def there(self, record: r.NodesGranted | r.NodesBack) -> None:
         mask = record.nodes.mask
         new = mask & ~(self.all_mask & ~self.lost_mask)
         self.all_mask |= mask
         self.lost_mask &= ~mask
         self._count()
         # A node may be back before the job that lost it has ended: it is free when it is proved clean.
-        for _, _, job in self.running:
+        for _, _, job in self._running:
             new &= ~job.nodes
             if job.resize is not None:
                 new &= ~job.resize.nodes
-        self._give(new)
+        self.give(new)
 
-    def _clean(self, record: r.NodesClean) -> None:
+    def clean(self, record: r.NodesClean) -> None:
         dirty = self.dirty.get(record.job, 0)
         mask = record.nodes.mask & dirty
         count = without(mask, self.reclaimed_mask).bit_count()
-        self._dirty -= count
+        self.returning -= count
         if mask == dirty:
             self.dirty.pop(record.job, None)
         else:
             self.dirty[record.job] = without(dirty, mask)
-        self._give(without(mask, self.lost_mask), None if self.lost_mask else count)
+        self.give(without(mask, self.lost_mask), None if self.lost_mask else count)
 
-    def _lost(self, record: r.NodesLost) -> None:
+    def lost(self, record: r.NodesLost) -> None:
         mask = record.nodes.mask & self.all_mask
-        self._take(mask & self.free_mask, (mask & self.free_mask).bit_count())
+        self.take(mask & self.free_mask, (mask & self.free_mask).bit_count())
         self.lost_mask |= mask
         self.parked_mask &= ~mask
         self._count()
         for number in list(self.dirty):
-            self._dirty -= (self.dirty[number] & mask & ~self.reclaimed_mask).bit_count()
+            self.returning -= (self.dirty[number] & mask & ~self.reclaimed_mask).bit_count()
             if left := self.dirty[number] & ~mask:
                 self.dirty[number] = left
             else:
                 del self.dirty[number]
 
-    def _nodes_ordered(self, record: r.NodesOrdered) -> None:
+    def ordered(self, record: r.NodesOrdered) -> None:
         self.awaited += record.count
 
-    def _refused(self, record: r.NodesRefused) -> None:
+    def refused(self, record: r.NodesRefused) -> None:
         self.awaited = max(0, self.awaited - record.count)
 
-    def _reclaimed(self, record: r.NodesReclaimed) -> None:
+    def reclaimed(self, record: r.NodesReclaimed) -> None:
         mask = record.nodes.mask & self.all_mask & ~self.reclaimed_mask
         self.reclaimed_mask |= mask
         for dirty in self.dirty.values():
-            self._dirty -= (dirty & mask).bit_count()  # nobody waits for them any more
+            self.returning -= (dirty & mask).bit_count()  # nobody waits for them any more
         free = mask & self.free_mask
-        self._take(free, free.bit_count())
-        self._give(free)
+        self.take(free, free.bit_count())
+        self.give(free)
 
-    def _returned(self, record: r.NodesReturned) -> None:
+    def returned(self, record: r.NodesReturned) -> None:
         keep = ~record.nodes.mask
         self.all_mask &= keep
         self.lost_mask &= keep
@@ -125,11 +131,11 @@ class Nodes:
     def _count(self) -> None:
         self.total = (self.all_mask & ~self.lost_mask & ~self.parked_mask).bit_count()
 
-    def _take(self, mask: int, count: int) -> None:
+    def take(self, mask: int, count: int) -> None:
         self.free_mask = without(self.free_mask, mask)
         self.free -= count
 
-    def _give(self, mask: int, count: int | None = None) -> None:
+    def give(self, mask: int, count: int | None = None) -> None:
         """Nobody uses these any more: free, or on their way back to the provider. ``count`` of them are free now, where
         that is known."""
         if going := mask & self.reclaimed_mask:
@@ -139,7 +145,7 @@ class Nodes:
         self.free_mask |= mask
         self.free += mask.bit_count() if count is None else count
 
-    def _soil(self, number: int, mask: int, count: int | None = None) -> None:
+    def soil(self, number: int, mask: int, count: int | None = None) -> None:
         """These, ``count`` where that is known, are to be proved clean of the job."""
         if self.lost_mask or self.reclaimed_mask:
             mask, count = without(mask, self.lost_mask), None
@@ -148,4 +154,9 @@ class Nodes:
             self.dirty[number] = before | mask
             if before or count is None:
                 count = without(mask, before | self.reclaimed_mask).bit_count()
-            self._dirty += count
+            self.returning += count
+
+    def snapshot(self) -> dict[str, object]:
+        """All of it, comparable."""
+        known = {name: getattr(self, name) for name in KNOWN}
+        return known | {"dirty": dict(self.dirty), "names": dict(self.names), "slots": dict(self.slots)}

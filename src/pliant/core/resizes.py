@@ -246,7 +246,9 @@ class Resizes:
         for number, until in list(self._left.items()):
             job = state.jobs.get(number)
             ends = job is not None and job.ending is not None
-            if until <= state.now or not (ends or without(state.dirty.get(number, 0), state.reclaimed_mask)):
+            if until <= state.now or not (
+                ends or without(state.nodes.dirty.get(number, 0), state.nodes.reclaimed_mask)
+            ):
                 del self._left[number]
         return max(self._left.values(), default=0.0)
 
@@ -299,7 +301,7 @@ class Resizes:
             )
         if more > state.free:
             raise self._wrong(p.Resize(job.id, size, reason), f"only {are(state.free, 'node')} free")
-        mask = lowest_bits(state.free_mask, more, state.free) if more else 0
+        mask = lowest_bits(state.nodes.free_mask, more, state.free) if more else 0
         arriving = state.new_groups(mask, job.last_group + 1) if more else ()
         self._record(
             r.ResizeOffered(

@@ -31,7 +31,7 @@ def objection(  # noqa: PLR0911 - each objection supposes that those before it f
     if not KINDS[job.spec.kind].sleeps:
         return (
             f"{who} is of kind {job.spec.kind}, which has no ranks that can sleep; resize it by nodes, or give a "
-            f"node back with --leave {state.hosts([next(iter(slots))])}"
+            f"node back with --leave {state.nodes.hosts([next(iter(slots))])}"
         )
     if job.spec.job_class is JobClass.RIGID or job.one_world:
         return f"{who} is {job.spec.job_class} and keeps all its ranks; submit it as malleable to resize it"
@@ -49,14 +49,14 @@ def objection(  # noqa: PLR0911 - each objection supposes that those before it f
             return why
     groups = by_group(state, job, slots)
     if all(job.awake.get(number, _started(state, job, number)) == count for number, count in groups.items()):
-        return f"job {job.id} has so many ranks awake on {state.hosts(slots)} already; nothing would change"
+        return f"job {job.id} has so many ranks awake on {state.nodes.hosts(slots)} already; nothing would change"
     return None
 
 
 def _of_node(state: State, job: Job, node: int, count: int) -> str:
-    name, most = state.hosts([node]), state.slots.get(node, 1)
+    name, most = state.nodes.hosts([node]), state.nodes.slots.get(node, 1)
     if node not in NodeSet(job.nodes):
-        return f"{name} is none of the nodes of job {job.id}, which holds {state.hosts(NodeSet(job.nodes))}"
+        return f"{name} is none of the nodes of job {job.id}, which holds {state.nodes.hosts(NodeSet(job.nodes))}"
     if count < 1:
         return (
             f"{name}={count}: at least one rank stays awake on a node that the job keeps; give the node back with "
@@ -68,4 +68,4 @@ def _of_node(state: State, job: Job, node: int, count: int) -> str:
 
 
 def _started(state: State, job: Job, number: int) -> int:
-    return state.slots.get(state.groups(job)[number], 1)
+    return state.nodes.slots.get(state.groups(job)[number], 1)

@@ -31,7 +31,7 @@ LONG = 64
 """From so many waiting jobs on there is an index of them: fewer are looked at one by one as quickly."""
 
 
-class State(Nodes):
+class State:
     """All nodes and all jobs that have not ended; a policy sees it as a ClusterView.
 
     ``limited`` counts the running jobs that have a walltime to keep; from ``resting`` on, every job may be
@@ -55,7 +55,7 @@ class State(Nodes):
         self.last_resize = 0
         self._first_resize = self._resize_step = 1
         self._leaving = 0
-        self.without_nodes()
+        self.nodes = Nodes(self.running)
         self._fold: dict[type[r.Record], Callable[[Any], None]] = {
             r.JobSubmitted: self._submitted,
             r.JobPromised: self._promised,
@@ -78,14 +78,14 @@ class State(Nodes):
             r.ControllerResumed: self._resumed,
             r.PolicyFailed: self._policy_failed,
             r.PolicyRemembers: self._remembers,
-            r.NodesGranted: self._granted,
-            r.NodesClean: self._clean,
-            r.NodesLost: self._lost,
-            r.NodesBack: self._there,
-            r.NodesOrdered: self._nodes_ordered,
-            r.NodesRefused: self._refused,
-            r.NodesReclaimed: self._reclaimed,
-            r.NodesReturned: self._returned,
+            r.NodesGranted: self.nodes.granted,
+            r.NodesClean: self.nodes.clean,
+            r.NodesLost: self.nodes.lost,
+            r.NodesBack: self.nodes.there,
+            r.NodesOrdered: self.nodes.ordered,
+            r.NodesRefused: self.nodes.refused,
+            r.NodesReclaimed: self.nodes.reclaimed,
+            r.NodesReturned: self.nodes.returned,
         }
         self._backlog: Backlog | None = None
         self._indexes = False
@@ -100,6 +100,14 @@ class State(Nodes):
                 self._fold[kind] = both(fold, self._watch_free)
 
     # ---- what a policy sees --------------------------------------------------------------------------
+
+    @property
+    def total(self) -> int:
+        return self.nodes.total
+
+    @property
+    def free(self) -> int:
+        return self.nodes.free
 
     @property
     def queue(self) -> Iterable[Job]:
@@ -143,7 +151,7 @@ class State(Nodes):
             return None
         now, fewest = self.now, self._fewest
         unused, more_at = fewest.of(now), fewest.more_at(now)
-        return PoolView(pool.min, pool.max, pool.price, pool.idle_s, self.awaited, unused, more_at)
+        return PoolView(pool.min, pool.max, pool.price, pool.idle_s, self.nodes.awaited, unused, more_at)
 
     def _watch_free(self, record: r.Record) -> None:
         if self._fewest is not None:
@@ -166,8 +174,8 @@ class State(Nodes):
 
     def returning(self, job: int = 0) -> int:
         if not job:
-            return self._dirty + self._leaving
-        count = (self.dirty.get(job, 0) & ~self.reclaimed_mask).bit_count()
+            return self.nodes.returning + self._leaving
+        count = (self.nodes.dirty.get(job, 0) & ~self.nodes.reclaimed_mask).bit_count()
         shrinking = self.resizing.get(job)
         if shrinking is not None and shrinking.resize is not None:
             count += shrinking.resize.giving
@@ -196,7 +204,7 @@ class State(Nodes):
     def new_groups(self, mask: int, first: int) -> tuple[Group, ...]:
         """A group on each of these nodes, in their order, numbered from ``first``."""
         nodes = NodeSet(mask)
-        slots = [self.slots.get(node, 1) for node in nodes] if self.slots else repeat(1)
+        slots = [self.nodes.slots.get(node, 1) for node in nodes] if self.nodes.slots else repeat(1)
         return tuple(map(Group, count(first), nodes, slots))
 
     def groups_on(self, job: Job, mask: int) -> tuple[int, ...]:
@@ -230,28 +238,13 @@ class State(Nodes):
             "queue": list(self._queue),
             "running": [(end, number) for end, number, _ in self.running],
             "elastic": sorted(self._elastic),
-            "free": self.free_mask,
-            "all": self.all_mask,
-            "lost": self.lost_mask,
-            "to go": (self.reclaimed_mask, self.parked_mask),
-            "dirty": dict(self.dirty),
-            "names": dict(self.names),
-            "slots": dict(self.slots),
+            "nodes": self.nodes.snapshot(),
             "policy_failed": self.policy_failed,
             "memory": self.memory,
             "fewest free": self._fewest.snapshot() if self._fewest is not None else None,
             "served": (self.served, self._served_by),
             "usage": self.used.snapshot() if self.used is not None else None,
-            "counts": (
-                self.free,
-                self.total,
-                self.last_job,
-                self.last_resize,
-                self._leaving,
-                self._dirty,
-                self.awaited,
-                self.until,
-            ),
+            "counts": (self.last_job, self.last_resize, self._leaving),
         }
 
     def _submitted(self, record: r.JobSubmitted) -> None:
@@ -274,7 +267,7 @@ class State(Nodes):
         job.one_world = record.one_world
         job.started = job.settled = job.fraction_at = job.not_before = now
         job.expected_end = end = now + job.spec.estimate(size)
-        self._take(mask, size)
+        self.nodes.take(mask, size)
         if self.served == record.job:
             self.served = self._served_by = 0
         insort(self.running, (end, job.id, job))
@@ -318,7 +311,7 @@ class State(Nodes):
         self.last_resize = record.resize
         self._leaving += job.resize.giving
         if mask := record.nodes.mask:
-            self._take(mask, mask.bit_count())
+            self.nodes.take(mask, mask.bit_count())
         if record.reason.for_job:
             self.asked(record)
 
@@ -366,7 +359,7 @@ class State(Nodes):
         job.grow_from = record.at + backoff * 2 ** min(max(0, job.failures - 1), DOUBLINGS)
         self.wary = max(self.wary, job.grow_from)
         self.resting = max(self.resting, self.wary)
-        self._soil(job.id, resize.nodes)
+        self.nodes.soil(job.id, resize.nodes)
 
     def _done(self, record: r.ResizeDone) -> None:
         groups = self.groups(self.jobs[record.job])
@@ -378,13 +371,13 @@ class State(Nodes):
         for number in record.left:
             del groups[number]
         if resize.slots or job.awake:
-            job.sleep(resize.slots, self.slots)
+            job.sleep(resize.slots, self.nodes.slots)
         job.root = record.root
         job.epoch += 1
         if not resize.slots:
             job.failures = 0
             self._rest(job, record.at + self.settings.cooldown_s)
-        self._soil(job.id, released)
+        self.nodes.soil(job.id, released)
 
     def _groups_lost(self, record: r.GroupsLost) -> None:
         job = self.jobs[record.job]
@@ -393,15 +386,15 @@ class State(Nodes):
             del groups[number]
         self._resized(job, job.nodes & ~record.nodes.mask, record.at, 0.0)
         if job.awake:
-            job.sleep({}, self.slots)
+            job.sleep({}, self.nodes.slots)
         job.root = record.root
         job.losses = (*job.losses, record)
-        job.lost_on = (*job.lost_on, *self.called(record.nodes))
+        job.lost_on = (*job.lost_on, *self.nodes.called(record.nodes))
         if (resize := job.resize) is not None:
             resize.lost += len(record.groups)
         if resize is None or resize.stage not in resizing.HOLDING:
             job.target = job.size
-        self._soil(job.id, record.nodes.mask)
+        self.nodes.soil(job.id, record.nodes.mask)
 
     def _ending(self, record: r.JobEnding) -> None:
         job = self.jobs[record.job]
@@ -422,7 +415,7 @@ class State(Nodes):
         self._elastic.pop(job.id, None)
         self.wish(job, None)
         mask = record.nodes.mask
-        self._soil(job.id, mask, job.size if mask == job.nodes else None)
+        self.nodes.soil(job.id, mask, job.size if mask == job.nodes else None)
 
     def _policy_failed(self, record: r.PolicyFailed) -> None:
         self.policy_failed = record.error
@@ -497,7 +490,7 @@ class State(Nodes):
             self._leaving -= resize.giving
             resize.giving = 0
         if move.effect is Effect.FREE:
-            self._give(resize.nodes & ~self.lost_mask)
+            self.nodes.give(resize.nodes & ~self.nodes.lost_mask)
             resize.nodes = 0
         if move.state == resizing.NONE:
             job.resize = None

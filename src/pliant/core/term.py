@@ -52,7 +52,7 @@ class Term:
     def due(self) -> Iterator[tuple[Job, str]]:
         """Jobs that must not wait or run any longer, and why."""
         state = self._state
-        end = end_of(state.until, state.settings)
+        end = end_of(state.nodes.until, state.settings)
         left = max(0.0, end - state.now)
         while self._longest and (not left or -self._longest[0][0] > left):
             least, number = heappop(self._longest)
@@ -68,7 +68,7 @@ class Term:
 
     def _least_s(self, job: Job) -> float:
         """The least that it needs on the nodes that are there or asked for."""
-        return shortest_s(job.spec, self._state.total + self._state.awaited)
+        return shortest_s(job.spec, self._state.total + self._state.nodes.awaited)
 
     @staticmethod
     def _in_vain(least_s: float, left_s: float) -> str:

@@ -40,7 +40,7 @@ def describe(controller: Controller) -> list[dict[str, object]]:
         {
             "job": job.id, "name": job.spec.name, "kind": job.spec.kind.value, "state": job.state.value,
             "nodes": job.size,
-            "nodelist": hostlist(controller.core.state.names[i] for i in NodeSet(job.nodes)),
+            "nodelist": hostlist(controller.core.state.nodes.names[i] for i in NodeSet(job.nodes)),
             "sizes": job.bounds.describe(),
             **_awake(controller.core.state, job),
             **({} if job.wish is None else {"wish": job.wish.describe()}),
@@ -52,7 +52,7 @@ def describe(controller: Controller) -> list[dict[str, object]]:
 def _awake(state: State, job: Job) -> dict[str, object]:
     """How many ranks are awake where some sleep, of a job of which some do."""
     return (
-        {"awake": {state.names[node]: count for node, count in by_node(state, job).items()}}
+        {"awake": {state.nodes.names[node]: count for node, count in by_node(state, job).items()}}
         if job.awake
         else {}
     )
@@ -80,7 +80,7 @@ def _migrate(controller: Controller, request: Request) -> Answer:
     """An operator's order to move a job off those of ``leave``, by default off all of its nodes."""
     state = controller.core.state
     job = _job(state, request.job)
-    held = [state.names[node] for node in NodeSet(job.nodes)]
+    held = [state.nodes.names[node] for node in NodeSet(job.nodes)]
     leave = tuple(parse_hostlist(request.leave)) if request.leave else tuple(held)
     to = count(len(leave), "other node")
     return _ordered(
@@ -111,7 +111,7 @@ def _job(state: State, wanted: str) -> Job:
 
 def _numbers(state: State, names: Iterable[str]) -> list[int]:
     """The numbers of these nodes; PliantError for a node that is not there."""
-    numbers = {state.names[number]: number for number in NodeSet(state.all_mask)}
+    numbers = {state.nodes.names[number]: number for number in NodeSet(state.nodes.all_mask)}
     for name in names:
         if name not in numbers:
             raise PliantError(f"there is no node {name!r}; there are {hostlist(numbers)}")
@@ -130,12 +130,12 @@ def _nodes(controller: Controller, request: Request) -> Answer:
     nodes = NodeSet.of(_numbers(state, names))
     if not nodes:
         raise PliantError("no nodes are named that could be given back")
-    left = (state.all_mask & ~state.reclaimed_mask & ~nodes.mask).bit_count()
+    left = (state.nodes.all_mask & ~state.nodes.reclaimed_mask & ~nodes.mask).bit_count()
     if short := [job for job in state.queue if job.bounds.min > left]:
         need = f"job {short[0].id} ({short[0].spec.name}) waits for {count(short[0].bounds.min, 'node')}"
         raise PliantError(f"{need}, and {left} would be left")
     controller.tell(o.Reclaim(tuple(names)))
-    used = nodes - NodeSet(state.free_mask)
+    used = nodes - NodeSet(state.nodes.free_mask)
     first = "".join(f"; {said}" for said in _emptied(state, nodes))
     # What runs there, and what is not yet proved clean.
     when = f"; {count(len(used), 'node')} of them when what is there has ended" if used and not first else ""
@@ -144,12 +144,12 @@ def _nodes(controller: Controller, request: Request) -> Answer:
 
 def _emptied(state: State, nodes: NodeSet) -> Iterator[str]:
     """How jobs leave nodes that are asked back, as far as it can be told now."""
-    free = (state.free_mask & ~state.reclaimed_mask & ~nodes.mask).bit_count()
+    free = (state.nodes.free_mask & ~state.nodes.reclaimed_mask & ~nodes.mask).bit_count()
     for _, _, job in state.running:
         held, who = NodeSet(job.nodes & nodes.mask), f"job {job.id} ({job.spec.name})"
         if not held:
             continue
-        its = hostlist(state.names[node] for node in held)
+        its = hostlist(state.nodes.names[node] for node in held)
         why = moving.why_stays(state, job, held, free)
         way = moving.way_off(state, job, held.mask, free)
         if why or way is None:
@@ -158,10 +158,10 @@ def _emptied(state: State, nodes: NodeSet) -> Iterator[str]:
             continue
         moved = max(0, way.size - job.size + len(way.leave))
         free -= moved
-        off = hostlist(state.names[node] for node in way.leave)
+        off = hostlist(state.nodes.names[node] for node in way.leave)
         if way.size == job.size:
             yield f"{who} is asked to move from {off} to {count(moved, 'free node')}"
         else:
             yield f"{who} is asked to leave {off} and go from {job.size} to {count(way.size, 'node')}"
         if rest := held - way.leave:
-            yield f"{hostlist(state.names[node] for node in rest)} when it has left"
+            yield f"{hostlist(state.nodes.names[node] for node in rest)} when it has left"

@@ -99,7 +99,7 @@ class Control:
     def _resume(self) -> None:
         state = self.cluster.core.state
         there, lost = (
-            [state.names[number] for number in NodeSet(mask)]
-            for mask in (state.all_mask & ~state.lost_mask, state.lost_mask)
+            [state.nodes.names[number] for number in NodeSet(mask)]
+            for mask in (state.nodes.all_mask & ~state.nodes.lost_mask, state.nodes.lost_mask)
         )
         self.fleet.resume(there, lost)

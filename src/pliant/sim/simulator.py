@@ -152,7 +152,7 @@ class Simulator(Clock):
         self._look_ahead()
 
     def _look_ahead(self) -> None:
-        if self._ended == self._count and not self.core.state.dirty:
+        if self._ended == self._count and not self.core.state.nodes.dirty:
             self.over, self.next = True, NEVER
             return
         heap = self._heap
@@ -242,7 +242,7 @@ class Simulator(Clock):
             for command in commands:
                 self._carry_out[type(command)](command)
             if booked is not None:
-                booked.claim(self.core.state.free_mask, self._now)
+                booked.claim(self.core.state.nodes.free_mask, self._now)
 
     # ---- commands ------------------------------------------------------------------------------------
 
@@ -442,7 +442,7 @@ class Simulator(Clock):
                     self._compute(run)
                 if run.saving is not None:
                     self._ask(run, again=True)
-                    given_up = NodeSet(without(record.nodes.mask, self.core.state.lost_mask))
+                    given_up = NodeSet(without(record.nodes.mask, self.core.state.nodes.lost_mask))
                     if given_up and not self._cost.leave_s:
                         self._events.append(e.Clean(run.number, given_up))
 

@@ -240,7 +240,7 @@ class LiveView:
     def _nodes(self) -> Text:
         """A letter a node, that of the job which holds it; a node that is changing hands has a sign."""
         text = Text.assemble(("nodes  ", "dim"), no_wrap=True, overflow=self._overflow)
-        width = self.state.all_mask.bit_length()
+        width = self.state.nodes.all_mask.bit_length()
         step = max(1, -(-width // NODES_WIDTH))
         owners = {job.id: job.nodes for _, _, job in self.state.running}
         for node in range(0, width, step):
@@ -256,9 +256,9 @@ class LiveView:
                 letter = self._letters.get(number, "*")
                 text.append(letter, style=f"bold {self._colour(letter)}")
                 return
-        if state.lost_mask & bit:
+        if state.nodes.lost_mask & bit:
             text.append(glyph.lost, style="bold yellow")
-        elif state.free_mask & bit:
+        elif state.nodes.free_mask & bit:
             text.append(glyph.free, style="dim")
         else:
             text.append(glyph.between, style="dim")

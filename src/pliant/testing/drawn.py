@@ -276,7 +276,9 @@ def draw_slots(random: Random, state: State, job: Job) -> o.Resize:
     nodes = list(dict.fromkeys(state.groups(job).values()))
     chosen = random.sample(nodes, random.randint(1, min(3, len(nodes))))
     if random.random() < 0.1:
-        chosen.append(random.choice([number for number in state.names if state.all_mask >> number & 1]))
+        chosen.append(
+            random.choice([number for number in state.nodes.names if state.nodes.all_mask >> number & 1])
+        )
     low, high = (0, 1) if random.random() < 0.1 else (1, 0)
-    slots = {node: random.randint(low, state.slots.get(node, 1) + high) for node in chosen}
-    return o.Resize(job.id, 0, slots={state.names[node]: count for node, count in slots.items()})
+    slots = {node: random.randint(low, state.nodes.slots.get(node, 1) + high) for node in chosen}
+    return o.Resize(job.id, 0, slots={state.nodes.names[node]: count for node, count in slots.items()})

@@ -262,7 +262,7 @@ def _lose_reserved(world: World, job: int) -> list[int] | None:
     for number in numbers:
         resize = state.jobs[number].resize
         for group in resize.arriving if resize is not None else ():
-            node = world.nodes.get(state.names[group.node])
+            node = world.nodes.get(state.nodes.names[group.node])
             if node is not None and node.agent is not None and resize is not None and resize.nodes:
                 _touch_node(world, node, "agent killed")
                 world.touch(number, "newcomer killed")
@@ -280,7 +280,7 @@ def _lose_member(world: World, job: int) -> list[int] | None:
         if world.random.random() < FORGOTTEN:  # the next controller has to tell of it, too
             world.clock.later(world.random.uniform(0.0, 2.0), world.kill_soon)
         group = world.random.choice([group for group in state.groups(one) if group != one.root])
-        node = world.nodes.get(state.names[state.groups(one)[group]])
+        node = world.nodes.get(state.nodes.names[state.groups(one)[group]])
         procs = [
             each
             for each in (node.processes if node else {}).values()
@@ -341,7 +341,7 @@ def _in_fence(world: World, job: int) -> list[int] | None:
         arriving = one.resize.arriving if one is not None and one.resize is not None else ()
         there = state.groups(one) if one is not None and one.size else {}
         for group, number in (*there.items(), *((each.id, each.node) for each in arriving)):
-            node = world.nodes.get(state.names[number])
+            node = world.nodes.get(state.nodes.names[number])
             procs = node.processes.values() if node is not None and node.agent is not None else ()
             mine = (proc for proc in procs if one is not None and (proc.job, proc.group) == (one.id, group))
             if node is not None and any(_waits_for(proc, "MPI_Init") for proc in mine):
@@ -365,8 +365,8 @@ FORGOTTEN = 0.2
 def _reclaim(world: World, _job: int) -> list[int] | None:
     """The provider wants a node back; one that is in use when nobody uses it any more."""
     state = world.head.cluster.core.state
-    staying = state.all_mask & ~state.reclaimed_mask & ~state.lost_mask
-    names = [name for number, name in sorted(state.names.items()) if staying >> number & 1]
+    staying = state.nodes.all_mask & ~state.nodes.reclaimed_mask & ~state.nodes.lost_mask
+    names = [name for number, name in sorted(state.nodes.names.items()) if staying >> number & 1]
     wide = max(spec.nodes.min for spec in world.specs)
     if len(names) <= max(3, wide):
         return None
@@ -377,7 +377,11 @@ def _reclaim(world: World, _job: int) -> list[int] | None:
 def _take_away(world: World, _job: int) -> list[int] | None:
     """The provider takes a node away that nobody has given back."""
     state = world.head.cluster.core.state
-    names = [state.names[number] for number in sorted(state.names) if state.all_mask >> number & 1]
+    names = [
+        state.nodes.names[number]
+        for number in sorted(state.nodes.names)
+        if state.nodes.all_mask >> number & 1
+    ]
     there = [name for name in names if (link := world.head.links.get(name)) is not None and link.ready]
     if world.grace or len(there) <= max(3, *(spec.nodes.min for spec in world.specs)):
         return None

@@ -70,7 +70,7 @@ def up(world: World, link: Link) -> None:
 def of_nodes(world: World) -> None:
     """News of nodes that have never been granted, or are ours no more."""
     state = world.head.cluster.core.state
-    gone = [name for number, name in state.names.items() if not state.all_mask >> number & 1]
+    gone = [name for number, name in state.nodes.names.items() if not state.nodes.all_mask >> number & 1]
     name = world.random.choice([NOWHERE, *gone])
     news: list[o.AnyInput] = [
         o.Back(name), o.Unlinked(name), o.Lost(name), o.Lost(name, final=True), o.Cut(name, ""), o.Ended(name, ""),

@@ -48,17 +48,19 @@ def order(world: World, job: int) -> list[int] | None:
         return [job] if job else []
     chosen = random.choice(willing if willing and random.random() < 0.8 else jobs)
     groups = state.groups(chosen)
-    if max(state.slots.values()) > 1 and random.random() < SLOTS:
+    if max(state.nodes.slots.values()) > 1 and random.random() < SLOTS:
         able = [one for one in willing if KINDS[one.spec.kind].sleeps]
         chosen = random.choice(able) if able and random.random() < 0.9 else chosen
         world.checks.handled.order(draw_slots(random, state, chosen))
         return [chosen.id]
     size, leave = _wish(world, chosen, groups)
-    names = tuple(state.names[groups[number]] for number in leave)
+    names = tuple(state.nodes.names[groups[number]] for number in leave)
     if names and random.random() < 0.1:
         names = (
             *names,
-            random.choice([name for number, name in state.names.items() if state.all_mask >> number & 1]),
+            random.choice(
+                [name for number, name in state.nodes.names.items() if state.nodes.all_mask >> number & 1]
+            ),
         )
     world.checks.handled.order(o.Resize(chosen.id, size, names))
     return [chosen.id]
@@ -68,13 +70,13 @@ def _wish(world: World, job: Job, groups: dict[int, int]) -> tuple[int, tuple[in
     """A size, and groups that are to leave."""
     state, random = world.head.cluster.core.state, world.random
     fewer = [size for size in job.bounds.sizes() if size < job.size]
-    more = [size for size in job.bounds.sizes() if 0 < size - job.size <= state.free]
+    more = [size for size in job.bounds.sizes() if 0 < size - job.size <= state.nodes.free]
     match random.choice(["root", "root", "root", "root", "fewer", "more", "let go", "any", "wrong"]):
-        case "root" if state.free or fewer:
+        case "root" if state.nodes.free or fewer:
             others = [number for number in groups if number != job.root]
-            if state.free:
+            if state.nodes.free:
                 size = random.choice([0, job.size])
-                most = min(len(others), random.choice([0, 0, 1, 9]), state.free - 1)
+                most = min(len(others), random.choice([0, 0, 1, 9]), state.nodes.free - 1)
             else:
                 size = random.choice(fewer)
                 most = random.randint(0, job.size - size - 1)
@@ -84,7 +86,7 @@ def _wish(world: World, job: Job, groups: dict[int, int]) -> tuple[int, tuple[in
         case "more" if more:
             return random.choice(more), ()
         case "wrong":
-            sizes = [job.bounds.max + 1, job.size, job.size + state.free + 1]
+            sizes = [job.bounds.max + 1, job.size, job.size + state.nodes.free + 1]
             without_root = random.random() < 0.5
             return random.choice([*more[:1], *sizes] if without_root else sizes), (job.root,) * without_root
         case "any":

@@ -478,8 +478,10 @@ class World(Touched):
             for proc in node.processes.values()
             if proc.program is not None and proc.program.waiting is not None
         ]
-        nodes = f"{state.free} free, {state.lost_mask.bit_count()} lost of {state.all_mask.bit_count()}"
-        return "; ".join([*jobs, nodes, *waits[:8], f"dirty {state.dirty}", f"timers {self.head.timers}"])
+        nodes = f"{state.nodes.free} free, {state.nodes.lost_mask.bit_count()} lost of {state.nodes.all_mask.bit_count()}"
+        return "; ".join(
+            [*jobs, nodes, *waits[:8], f"dirty {state.nodes.dirty}", f"timers {self.head.timers}"]
+        )
 
     def _let(self, seconds: float) -> None:
         """Let what is under way arrive."""

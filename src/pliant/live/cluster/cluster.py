@@ -79,8 +79,8 @@ class Cluster(Nodes):
         cluster = cls(policy, settings, home)
         cluster.core = SchedulerCore.resume(policy, settings, records, fallback=Fcfs())
         state = cluster.core.state
-        cluster._names = dict(state.names)
-        cluster._numbers = {name: number for number, name in state.names.items()}
+        cluster._names = dict(state.nodes.names)
+        cluster._numbers = {name: number for number, name in state.nodes.names.items()}
         cluster._last_job = state.last_job
         for job in state.jobs.values():
             cluster._specs[job.id] = job.spec
@@ -145,7 +145,7 @@ class Cluster(Nodes):
             if self._is_stuck():
                 waiting = ", ".join(job.spec.name for job in self.core.state.jobs.values())
                 why = (
-                    f"nothing runs, {are(self.core.state.free, 'node')} free, nothing is left to happen, and it starts "
+                    f"nothing runs, {are(self.core.state.nodes.free, 'node')} free, nothing is left to happen, and it starts "
                     f"none of the jobs that wait ({waiting})"
                 )
                 self._follow(self.core.fall_back(why, self.now))
@@ -177,7 +177,7 @@ class Cluster(Nodes):
     def idle(self) -> bool:
         """Whether all jobs have ended and all nodes are clean."""
         state = self.core.state
-        return not (state.jobs or state.dirty or self._unsubmitted or self._resuming)
+        return not (state.jobs or state.nodes.dirty or self._unsubmitted or self._resuming)
 
     @property
     def resuming(self) -> bool:
@@ -189,10 +189,10 @@ class Cluster(Nodes):
         state = self.core.state
         if not state.jobs or state.policy_failed or self._events or self._holds or self._unsubmitted:
             return False
-        if state.awaited:
+        if state.nodes.awaited:
             return False
-        returning = state.lost_mask & ~NodeSet.of(self._gone).mask
-        return not (state.running or state.dirty or returning or self._woken)
+        returning = state.nodes.lost_mask & ~NodeSet.of(self._gone).mask
+        return not (state.running or state.nodes.dirty or returning or self._woken)
 
     # ---- inputs --------------------------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ class Cluster(Nodes):
             case o.Back():
                 self._back(given.node)
             case o.Unlinked() | o.Greeted() | o.Repeated():
-                for node in NodeSet(self._set([given.node]).mask & self.core.state.all_mask):
+                for node in NodeSet(self._set([given.node]).mask & self.core.state.nodes.all_mask):
                     self._linked(node, given)
             case o.Refused():
                 self.happened(e.Refused(given.count, given.why))
@@ -345,12 +345,12 @@ class Cluster(Nodes):
         self._resuming = why
         self._hold("resume", why)
         state = self.core.state
-        self._away = set(NodeSet(state.all_mask & ~state.lost_mask))
+        self._away = set(NodeSet(state.nodes.all_mask & ~state.nodes.lost_mask))
         self._behind = set(self._away)
         for _, number, job in state.running:
             self.lives[number] = life = self._life(job)
             resuming.take_up(life, job, state)
-            for node in NodeSet(state.lost_mask):
+            for node in NodeSet(state.nodes.lost_mask):
                 life.lost(node)
             if not job.greeted:
                 self.later(("session", number), SESSION_S)
@@ -448,14 +448,14 @@ class Cluster(Nodes):
         """Jobs that have ended and whose nodes are clean: nothing more can come from them."""
         state = self.core.state
         for number in [n for n, life in self.lives.items() if life.ended]:
-            if number not in state.jobs and number not in state.dirty:
+            if number not in state.jobs and number not in state.nodes.dirty:
                 del self.lives[number]
 
     def _give_up_oversized(self) -> None:
         """Pending jobs that need more nodes than will ever be there again would wait for ever."""
         state = self.core.state
-        staying = state.all_mask & ~state.reclaimed_mask & ~NodeSet.of(self._gone).mask
-        left = staying.bit_count() + state.awaited
+        staying = state.nodes.all_mask & ~state.nodes.reclaimed_mask & ~NodeSet.of(self._gone).mask
+        left = staying.bit_count() + state.nodes.awaited
         if left >= len(self._numbers):
             return
         for job in state.queue:

@@ -76,7 +76,7 @@ class Nodes:
         return NodeSet.of(self._numbers[name] for name in names if name in self._numbers)
 
     def _back(self, name: str) -> None:
-        nodes = NodeSet(self._set([name]).mask & self.core.state.all_mask)
+        nodes = NodeSet(self._set([name]).mask & self.core.state.nodes.all_mask)
         for number in nodes:
             self._is_there(number)  # we may have given it up for what is now gone
         self.happened(e.Back(nodes))
@@ -90,7 +90,7 @@ class Nodes:
     def _returned(self, names: Iterable[str]) -> None:
         nodes, state = self._set(names), self.core.state
         for number in nodes:
-            if not (state.lost_mask | state.parked_mask) >> number & 1:
+            if not (state.nodes.lost_mask | state.nodes.parked_mask) >> number & 1:
                 self._lost(self._names[number], final=True, why="its provider took it away")
             self._gone.add(number)
             self._left_at[number] = self.now
@@ -99,15 +99,15 @@ class Nodes:
 
     def _lost(self, name: str, *, final: bool, why: str = "") -> None:
         number = self._numbers.get(name)
-        if number is None or not self.core.state.all_mask >> number & 1:
+        if number is None or not self.core.state.nodes.all_mask >> number & 1:
             return  # it was never granted, or it has been returned
         if final:
             self._gone.add(number)
-        if not self.core.state.lost_mask >> number & 1:
+        if not self.core.state.nodes.lost_mask >> number & 1:
             self._left_at[number] = self.now
         was_away = number in self._away
         self._cut_off(number)
-        if self.core.state.lost_mask >> number & 1:
+        if self.core.state.nodes.lost_mask >> number & 1:
             return  # it was lost before, and is now for good
         over = tuple(
             (life.number, group.number)
@@ -174,8 +174,8 @@ class Nodes:
         """What has become of the nodes that were there, and are not or will not be."""
         state = self.core.state
         how: dict[str, list[str]] = {}
-        for node in sorted(self._gone | set(NodeSet(state.reclaimed_mask))):
-            lost = state.lost_mask >> node & 1
+        for node in sorted(self._gone | set(NodeSet(state.nodes.reclaimed_mask))):
+            lost = state.nodes.lost_mask >> node & 1
             what = "lost" if lost else "given back" if node in self._gone else "asked back"
             when = f" at {self._left_at[node]:.1f} s" if node in self._left_at else ""
             how.setdefault(what + when, []).append(self._names[node])
@@ -238,7 +238,7 @@ class Nodes:
             group = life.groups.get(held.group) if life is not None else None
             if group is not None and group.node == node:
                 group.session = held.session or group.session
-            elif not self.core.state.dirty.get(held.job, 0) >> node & 1:
+            elif not self.core.state.nodes.dirty.get(held.job, 0) >> node & 1:
                 self._unknown.add((held.job, node))
                 self.send(node, m.Signal(held.job, SIGKILL, held.group))
         self._heed_link(node)

@@ -16,7 +16,7 @@ WARNING_S = 300.0
 
 
 def is_over(state: State, now: float) -> bool:
-    return state.until != NEVER and now >= end_of(state.until, state.settings)
+    return state.nodes.until != NEVER and now >= end_of(state.nodes.until, state.settings)
 
 
 def granted(until: float, now: float, settings: Settings) -> Iterator[o.Output]:
@@ -31,9 +31,9 @@ def granted(until: float, now: float, settings: Settings) -> Iterator[o.Output]:
 
 def fired(state: State, now: float) -> Iterator[o.Output]:
     """It is time to warn, or to end: then the core has seen to that, if the time has really come."""
-    if state.until == NEVER or is_over(state, now):
+    if state.nodes.until == NEVER or is_over(state, now):
         return
-    end = end_of(state.until, state.settings)
+    end = end_of(state.nodes.until, state.settings)
     if now >= end - WARNING_S and (running := len(state.running)):
         jobs = "1 job that runs" if running == 1 else f"{running} jobs that run"
         yield o.Notice(
@@ -44,10 +44,10 @@ def fired(state: State, now: float) -> Iterator[o.Output]:
 
 def doubts(state: State, record: r.Record) -> Iterator[o.Output]:
     """Where a job was started that will not end in time at this size, as far as anybody knows."""
-    if state.until == NEVER or not isinstance(record, r.JobStarted):
+    if state.nodes.until == NEVER or not isinstance(record, r.JobStarted):
         return
     job = state.jobs[record.job]
-    late = job.expected_end - end_of(state.until, state.settings)
+    late = job.expected_end - end_of(state.nodes.until, state.settings)
     if late <= 0 or job.spec.unestimated is True:
         return
     nodes = "1 node" if job.size == 1 else f"{job.size} nodes"

@@ -19,7 +19,9 @@ from pliant.protocol.scheduler_side import SchedulerSide
 
 def take_up(life: JobLife, job: Job, state: State) -> None:
     """Give a new life what was recorded of its job: groups, root, epoch, and where its session is."""
-    members = [Group(number, node, state.slots.get(node, 1)) for number, node in state.groups(job).items()]
+    members = [
+        Group(number, node, state.nodes.slots.get(node, 1)) for number, node in state.groups(job).items()
+    ]
     life.quiet = True
     know_losses(life, job)
     life.add(members, 0)

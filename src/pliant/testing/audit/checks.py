@@ -162,8 +162,8 @@ class Checks:
                 raise Violation("wrong", f"job {order.job} gets a world over {len(order.world.sizes)} nodes")
         begun = (order.job, order.group) in self._begun  # and perhaps over again, in the same instant
         state = self._world.head.cluster.core.state
-        number = next((number for number, called in state.names.items() if called == name), 0)
-        begun = begun or bool(state.dirty.get(order.job, 0) >> number & 1)
+        number = next((number for number, called in state.nodes.names.items() if called == name), 0)
+        begun = begun or bool(state.nodes.dirty.get(order.job, 0) >> number & 1)
         if not wanted and not begun and order.group not in {group.id for group in arriving}:
             raise Violation(
                 "run_twice", f"group {order.group} of job {order.job} is started, and no record says so"
@@ -178,7 +178,7 @@ class Checks:
 
     def _given_up(self, record: r.NodesLost) -> None:
         """A node whose agent is there is given up only where something made it unable to prove that it is clean."""
-        names = self._world.head.cluster.core.state.names
+        names = self._world.head.cluster.core.state.nodes.names
         for name in (names[number] for number in record.nodes):
             link = self._world.head.links.get(name)
             if (
@@ -196,7 +196,7 @@ class Checks:
         if job is None:
             return
         self._done_by(record, job.epoch)
-        slots = {group: state.slots.get(node, 1) for group, node in state.groups(job).items()}
+        slots = {group: state.nodes.slots.get(node, 1) for group, node in state.groups(job).items()}
         slots |= job.awake
         for members in self._world.members(record.job, job.epoch):
             if members != slots:
@@ -264,7 +264,7 @@ class Checks:
     def _clean(self, record: r.NodesClean) -> None:
         state = self._world.head.cluster.core.state
         for number in record.nodes:
-            if (node := self._world.nodes.get(state.names[number])) is None:
+            if (node := self._world.nodes.get(state.nodes.names[number])) is None:
                 continue  # it has been given back meanwhile
             there = state.jobs.get(record.job)
             mine = state.groups(there) if there is not None and there.size else {}
@@ -317,7 +317,7 @@ class Checks:
     def _tidy(self) -> None:
         """What is on each node."""
         state = self._world.head.cluster.core.state
-        for number, name in state.names.items():
+        for number, name in state.nodes.names.items():
             if (node := self._world.nodes.get(name)) is not None:
                 self._belongs(number, node)
 
@@ -348,7 +348,7 @@ class Checks:
 
     def _proofs_timed(self) -> None:
         timers, state = self._world.head.timers, self._world.head.cluster.core.state
-        for job_number, mask in state.dirty.items():
+        for job_number, mask in state.nodes.dirty.items():
             for node in (bit for bit in range(mask.bit_length()) if mask >> bit & 1):
                 if ("proof", job_number, node) not in timers:
                     raise Violation(
@@ -362,7 +362,7 @@ class Checks:
         if link is None or not (link.open and link.ready):
             return  # whoever starts the next agent ends them
         for proc in node.processes.values():
-            waited = (state.dirty.get(proc.job, 0) | state.lost_mask) >> number & 1
+            waited = (state.nodes.dirty.get(proc.job, 0) | state.nodes.lost_mask) >> number & 1
             job = state.jobs.get(proc.job)
             resize = job.resize if job is not None else None
             mine = set(state.groups(job)) if job is not None and job.size else set()
@@ -421,7 +421,7 @@ class Checks:
                 raise Violation("leaked", f"{node.name} keeps {agent.kept()} things of what is over")
         if world.disk.full or not world.head.alive:
             return
-        core, names = world.head.cluster.core, world.head.cluster.core.state.names
+        core, names = world.head.cluster.core, world.head.cluster.core.state.nodes.names
         kept = weigh(world.head.cluster) - weigh(core.state.over)  # ends stay until a pass has read them
         asking = any(
             key[0] == "proof" for key in world.head.timers
@@ -448,13 +448,13 @@ class Checks:
         if state.jobs:
             names = ", ".join(f"{job.id} ({job.state})" for job in state.jobs.values())
             raise Violation("stuck", f"at the end these jobs have not ended: {names}")
-        if left_over := [number for number in world.head.cluster.lives if number not in state.dirty]:
+        if left_over := [number for number in world.head.cluster.lives if number not in state.nodes.dirty]:
             raise Violation("leaked", f"at the end the lives of jobs {left_over} are not forgotten")
         if len(self._audit.ended) != len(world.specs) and not world.ended:
             raise Violation("lost", f"{len(world.specs)} jobs, and {len(self._audit.ended)} have ended")
         for node in world.nodes.values():
-            number = next((n for n, name in state.names.items() if name == node.name), None)
-            lost = number is None or state.lost_mask >> number & 1
+            number = next((n for n, name in state.nodes.names.items() if name == node.name), None)
+            lost = number is None or state.nodes.lost_mask >> number & 1
             if node.agent is not None and not lost and not self._world.touched_node(node.name):
                 raise Violation("stuck", f"the agent of {node.name} was told to leave, and is still there")
             if node.processes and not lost and node.agent is None:

@@ -76,9 +76,9 @@ class Followed:
     def _counted(self, records: Sequence[r.Record]) -> None:
         """The numbers of nodes, and where jobs are on their way to."""
         state = self._world.head.cluster.core.state
-        there = state.all_mask & ~state.lost_mask & ~state.parked_mask
-        if (state.free, state.total) != (state.free_mask.bit_count(), there.bit_count()):
-            raise Violation("wrong", f"{state.free} of {state.total} nodes are free, by the counts alone")
+        there = state.nodes.all_mask & ~state.nodes.lost_mask & ~state.nodes.parked_mask
+        if (state.nodes.free, state.nodes.total) != (state.nodes.free_mask.bit_count(), there.bit_count()):
+            raise Violation("wrong", f"{state.nodes.free} of {state.nodes.total} nodes are free, by the counts alone")
         for number in {getattr(record, "job", 0) for record in records}:
             job = state.jobs.get(number)
             if job is not None and job.resize is None and job.target != job.size:
@@ -92,7 +92,9 @@ class Followed:
         if not was or self._resuming:
             return
         state = self._world.head.cluster.core.state
-        lost = {state.names[number] for number in state.names if state.lost_mask >> number & 1}
+        lost = {
+            state.nodes.names[number] for number in state.nodes.names if state.nodes.lost_mask >> number & 1
+        }
         for name, link in self._world.head.links.items():
             if link.open and link.ready and link.told < link.repeats and name not in lost:
                 raise Violation("lost", f"the controller goes on, and {name} has not said all that it had")
@@ -104,7 +106,7 @@ class Followed:
         if not any(isinstance(each, o.Release) for each in inputs):
             return
         held = cluster.core.held or cluster.resuming or state.policy_failed or state.settings.pass_interval_s
-        if not (held or amid_s(state)) and (state.free or state.waiting) and asked == self._asked:
+        if not (held or amid_s(state)) and (state.nodes.free or state.waiting) and asked == self._asked:
             raise Violation("stuck", "nothing holds the controller up any more, and it decides nothing")
 
     def _policy_replaced(self) -> None:
@@ -113,8 +115,12 @@ class Followed:
 
     def _returned(self, names: Iterable[str]) -> None:
         state = self._world.head.cluster.core.state
-        there = {state.names[number] for number in state.names if state.all_mask >> number & 1}
-        lost = {state.names[number] for number in state.names if state.lost_mask >> number & 1}
+        there = {
+            state.nodes.names[number] for number in state.nodes.names if state.nodes.all_mask >> number & 1
+        }
+        lost = {
+            state.nodes.names[number] for number in state.nodes.names if state.nodes.lost_mask >> number & 1
+        }
         if kept := sorted({*names} & (there - lost)):
             raise Violation("lost", f"{kept} were taken back, and no record tells")
 
@@ -161,7 +167,7 @@ class Followed:
         """What lives of a job is on nodes that there are."""
         state = self._world.head.cluster.core.state
         for group in life.alive():
-            if not (state.all_mask & ~state.lost_mask) >> group.node & 1:
+            if not (state.nodes.all_mask & ~state.nodes.lost_mask) >> group.node & 1:
                 raise Violation(
                     "lost", f"group {group.number} of job {life.number} was on a node that is lost"
                 )
@@ -184,7 +190,9 @@ class Followed:
         if missing := sorted(groups - life.groups.keys()):
             raise Violation("lost", f"job {job.id} has groups {missing}, and nobody looks after them")
         over = {group.number for group in life.groups.values() if group.is_over}
-        gone = {group for group, node in state.groups(job).items() if state.lost_mask >> node & 1} - over
+        gone = {
+            group for group, node in state.groups(job).items() if state.nodes.lost_mask >> node & 1
+        } - over
         gone |= life.losses.keys() & state.groups(job).keys()
         if gone and not all(group.killed for group in life.alive()):
             raise Violation("lost", f"job {job.id} has lost groups {sorted(gone)}, and no record tells")

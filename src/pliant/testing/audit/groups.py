@@ -72,7 +72,7 @@ class Groups:
 
     def _launched(self, number: int, groups: dict[int, int]) -> None:
         """All its ranks have been started."""
-        names = self._world.head.cluster.core.state.names
+        names = self._world.head.cluster.core.state.nodes.names
         for group, place in groups.items():
             node = self._world.nodes.get(names[place])
             wanted = self._processes(number, node.slots) if node is not None else 0

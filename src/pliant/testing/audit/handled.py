@@ -145,7 +145,7 @@ class Handled:
         if head.pending:
             return
         core = head.cluster.core
-        numbers = {name: number for number, name in core.state.names.items()}
+        numbers = {name: number for number, name in core.state.nodes.names.items()}
         leave = frozenset(numbers[name] for name in given.leave)
         slots = {numbers[name]: count for name, count in given.slots.items()}
         expected = self.objection(given.job, given.size, leave, slots)
@@ -240,7 +240,7 @@ class Handled:
         cluster, state = self._world.head.cluster, self._world.head.cluster.core.state
         held = cluster.core.held or cluster.resuming or state.policy_failed or state.settings.pass_interval_s
         news = [each for each in records if isinstance(each, NEWS)]
-        if held or not (state.free or state.waiting) or asked != self._asked:
+        if held or not (state.nodes.free or state.waiting) or asked != self._asked:
             self._owed_pass = None
         elif news and self._owed_pass is None:
             self._owed_pass = self._world.clock.now
@@ -284,7 +284,7 @@ class Handled:
         life, root = self._life(number), self.roots.get(number, 0)
         if life is None or life.side.state == "closed" or number in self.ending:
             return
-        name = self._world.head.cluster.core.state.names[life.groups[root].node]
+        name = self._world.head.cluster.core.state.nodes.names[life.groups[root].node]
         heard = {group for group, said in told.get(number, ()) if any(word in said[:40] for word in words)}
         if heard != {root} and self._reaches(name):
             raise Violation(
@@ -363,7 +363,7 @@ class Handled:
         life = self._life(record.job)
         numbers = (SIGKILL,) if record.state in HARD else (SIGKILL, SIGTERM)
         for group in life.alive() if life is not None else ():
-            name = self._world.head.cluster.core.state.names.get(group.node, "")
+            name = self._world.head.cluster.core.state.nodes.names.get(group.node, "")
             signalled = any((record.job, group.number, number) in self._signalled for number in numbers)
             if not (signalled or group.killed) and self._reaches(name):
                 raise Violation("stuck", f"job {record.job} is to end, and group {group.number} is not told")
@@ -398,7 +398,7 @@ class Handled:
     def _on_unsound(self, number: int) -> bool:
         """Whether something has met a node where the job has groups, or was to have some."""
         cluster = self._world.head.cluster
-        life, names = cluster.lives.get(number), cluster.core.state.names
+        life, names = cluster.lives.get(number), cluster.core.state.nodes.names
         groups = life.groups.values() if life is not None else ()
         return any(self._world.touched_node(names.get(group.node, "")) & UNSOUND for group in groups)
 
@@ -446,7 +446,7 @@ class Handled:
     def _ends_in_time(self, number: int, life: JobLife, now: float) -> None:
         state = self._world.head.cluster.core.state
         for group in life.groups.values():
-            name = state.names.get(group.node, "")
+            name = state.nodes.names.get(group.node, "")
             if "could not be ended" in group.end[1] and not self._world.touched_node(name) & UNSOUND:
                 raise Violation(
                     "stuck", f"group {group.number} of job {number} was given up on {name}: {group.end}"
@@ -463,10 +463,10 @@ class Handled:
         world = self._world
         state = world.head.cluster.core.state
         waiting = set()
-        for number, mask in state.dirty.items():
+        for number, mask in state.nodes.dirty.items():
             for node in NodeSet(mask):
                 waiting.add(key := (number, node))
-                since, name = self._dirty.setdefault(key, now), state.names[node]
+                since, name = self._dirty.setdefault(key, now), state.nodes.names[node]
                 if not self._reaches(name):
                     since = self._dirty[key] = now  # it has not heard of it
                 there = world.nodes.get(name)

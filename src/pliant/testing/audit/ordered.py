@@ -30,7 +30,7 @@ def objection_to_slots(  # noqa: PLR0911 - each supposes that those before it do
         return "is not inside its loop"
     if job.offer is not None:
         return "is still under way"
-    most = world.head.cluster.core.state.slots
+    most = world.head.cluster.core.state.nodes.slots
     for node, count in slots.items():
         if node not in job.nodes:
             return "is none of the nodes"

@@ -38,7 +38,7 @@ class Overdue:
             return resize.deadline
         heard_since = self._lost_at.get(job.id, -NEVER)
         for group in life.alive():
-            name = head.cluster.core.state.names[group.node]
+            name = head.cluster.core.state.nodes.names[group.node]
             link = head.links.get(name)
             if link is None or not (link.open and link.ready and head.cluster.reaches(name)):
                 return NEVER  # until the grace of the link is over

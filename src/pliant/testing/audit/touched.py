@@ -52,7 +52,7 @@ class Touched:
         return self.fabrics[job]
 
     def holds(self, job: int, nodes: NodeSet, at: float) -> None:
-        names = self.head.cluster.core.state.names
+        names = self.head.cluster.core.state.nodes.names
         self._held.setdefault(job, []).extend((names[node], at) for node in nodes)
 
     def leaves_early(self, job: int) -> None:
@@ -85,7 +85,7 @@ class Touched:
         ):
             found.add("in merge")
         state = self.head.cluster.core.state
-        left = (state.all_mask & ~state.lost_mask & ~state.reclaimed_mask).bit_count()
+        left = (state.nodes.all_mask & ~state.nodes.lost_mask & ~state.nodes.reclaimed_mask).bit_count()
         if spec.nodes.min > left:
             found.add("too large")
         return found

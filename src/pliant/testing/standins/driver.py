@@ -133,7 +133,7 @@ class Driver:
 
     def reaches(self, node: int) -> bool:
         """Whether there is a link to the node of this number."""
-        link = self.links.get(self._head.cluster.core.state.names[node])
+        link = self.links.get(self._head.cluster.core.state.nodes.names[node])
         return link is not None and link.open and link.ready
 
     def connected(self, agent: Agent) -> None:

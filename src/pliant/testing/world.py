@@ -16,6 +16,8 @@ from pliant.core import records as r
 from pliant.core.journal import read
 from pliant.live.cluster import orders as o
 from pliant.live.fleet.channel import AGAIN_S
+from pliant.live.fleet.fleet import Site
+from pliant.live.fleet.stages import Happens, Stage
 from pliant.model.kinds import KINDS, Loss
 from pliant.protocol import resizing
 from pliant.testing.audit.amid import amid_s
@@ -39,6 +41,8 @@ LAUNCHES = 5
 """Over a tree, before all else."""
 LOSSY = 4
 """One world in so many loses messages."""
+NAMED = 2
+"""One world in so many has a list of hosts."""
 LARGE = 100
 """One world in so many has a thousand nodes."""
 LONGEST_S = 50_000.0
@@ -91,10 +95,15 @@ class World(Touched):
         slots = self.random.choice([1, 1, 1, 2, 3])
         self.nodes = {f"n{i}": Node(self, f"n{i}", slots) for i in range(count)}
         self._slots = slots
+        # Where nodes have names of their own, one that was given back comes again behind all others.
+        hosts = tuple(f"n{i}" for i in range(2 * count + 8)) if seed % NAMED == 0 else ()
+        self.site = Site(hosts=hosts, grace_s=self.grace)
         self._most = max(MOST_EVENTS, MOST_OF_A_NODE * count)
         self.specs = draw_jobs(self.random, count, large=large)
         self.met: Counter[tuple[str, str]] = Counter()
         self._expansions: Counter[str] = Counter()
+        self.moves: Counter[tuple[Stage, Happens]] = Counter()
+        """How often nodes went each way of the table of their lives, under controllers that are gone."""
         self._names = [name for name in FAULTS if name in set(faults)]
         self._ambushes: dict[str, list[str]] = {}
         self._was_held = False
@@ -314,6 +323,7 @@ class World(Touched):
         self._head_since = self.clock.now
         self.disk.full = False
         self._policy.alarm, self._policy.nonsense = None, ""  # that was noticed by a process that is gone
+        self.moves += self.head.control.fleet.moves
         self.head = Head(self, self._policy, self.settings, self.disk, resumed=True)
         self._recorded_again()
         if self.kill_again_s is not None:
@@ -478,10 +488,9 @@ class World(Touched):
             for proc in node.processes.values()
             if proc.program is not None and proc.program.waiting is not None
         ]
-        nodes = f"{state.nodes.free} free, {state.nodes.lost_mask.bit_count()} lost of {state.nodes.all_mask.bit_count()}"
-        return "; ".join(
-            [*jobs, nodes, *waits[:8], f"dirty {state.nodes.dirty}", f"timers {self.head.timers}"]
-        )
+        there = state.nodes
+        nodes = f"{there.free} free, {there.lost_mask.bit_count()} lost of {there.all_mask.bit_count()}"
+        return "; ".join([*jobs, nodes, *waits[:8], f"dirty {there.dirty}", f"timers {self.head.timers}"])
 
     def _let(self, seconds: float) -> None:
         """Let what is under way arrive."""
@@ -495,5 +504,5 @@ class World(Touched):
         return Verdict(
             self.seed, violation.kind if violation is not None else "", str(violation or ""), self.story,
             len(self.specs), len(self.nodes), ended, cells.offered, cells.done, cells.slots, cells.visited, self.met,
-            self._expansions,
+            self._expansions, self.moves + self.head.control.fleet.moves,
         )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
+from pliant.live.fleet.stages import TABLE, Happens, Stage
 from pliant.protocol import resizing
 from pliant.testing.audit.impossible import IMPOSSIBLE
 from pliant.testing.audit.verdict import Verdict
@@ -39,7 +40,9 @@ def summed(verdicts: list[Verdict], seconds: float) -> tuple[dict[str, object], 
     kinds: Counter[str] = Counter()
     expansions: Counter[str] = Counter()
     found = []
+    ways: Counter[tuple[Stage, Happens]] = Counter()
     for verdict in verdicts:
+        ways.update(verdict.ways)
         expansions.update(verdict.expansions)
         met.update(verdict.faults)
         cells.update(verdict.cells)
@@ -66,6 +69,7 @@ def summed(verdicts: list[Verdict], seconds: float) -> tuple[dict[str, object], 
             name: {stage: met[name, stage] for stage in ("none", *resizing.OUTSTANDING)} for name in FAULTS
         },
         "faults_impossible": {" ".join(where): why for where, why in IMPOSSIBLE.items()},
+        "ways_of_nodes": {f"{stage} {what}": ways[stage, what] for stage, what in TABLE},
         "expansions_by_spawning": {how: expansions[how] for how in ("expanded", "stayed", "stands", "ended")},
         "seeds_per_s": round(len(verdicts) / seconds, 2),
     }, found

@@ -145,8 +145,8 @@ class Cluster(Nodes):
             if self._is_stuck():
                 waiting = ", ".join(job.spec.name for job in self.core.state.jobs.values())
                 why = (
-                    f"nothing runs, {are(self.core.state.nodes.free, 'node')} free, nothing is left to happen, and it starts "
-                    f"none of the jobs that wait ({waiting})"
+                    f"nothing runs, {are(self.core.state.nodes.free, 'node')} free, nothing is left to happen, and it "
+                    f"starts none of the jobs that wait ({waiting})"
                 )
                 self._follow(self.core.fall_back(why, self.now))
             elif not self._events:

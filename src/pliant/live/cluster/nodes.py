@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from itertools import count as counting
 
 from pliant.core import events as e
 from pliant.core.core import SchedulerCore
@@ -60,17 +61,25 @@ class Nodes:
     # ---- nodes that come and go ----------------------------------------------------------------------
 
     def _granted(self, given: o.Granted) -> None:
+        self._number(given.names)
         for name in given.names:
-            # One that was returned may come again.
-            number = self._numbers.setdefault(name, len(self._numbers))
-            self._names[number] = name
-            self._is_there(number)
+            self._is_there(self._numbers[name])
         order = sorted(zip(given.names, given.slots, strict=True), key=lambda each: self._numbers[each[0]])
         names, slots = tuple(name for name, _ in order), tuple(count for _, count in order)
         until = None if given.left_s is None else self.now + given.left_s
         self.happened(e.Granted(self._set(names), names, slots, until))
         if until is not None:
             self._outputs += term.granted(until, self.now, self.core.state.settings)
+
+    def _number(self, names: Iterable[str]) -> None:
+        """Give numbers to nodes that are there now: its own to one that is back, else the lowest that no other has."""
+        there = self.core.state.nodes.all_mask | self._set(names).mask
+        free = (number for number in counting() if not there >> number & 1)
+        for name in names:
+            if name not in self._numbers:
+                number = next(free)
+                self._numbers.pop(self._names.get(number, ""), None)
+                self._names[number], self._numbers[name] = name, number
 
     def _set(self, names: Iterable[str]) -> NodeSet:
         return NodeSet.of(self._numbers[name] for name in names if name in self._numbers)

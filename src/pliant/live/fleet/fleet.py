@@ -7,6 +7,7 @@ message that is lost or doubled."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import count as counting
 
@@ -15,7 +16,7 @@ import msgspec
 from pliant.live.cluster import orders as o
 from pliant.live.fleet.channel import AGAIN_S, Told
 from pliant.live.fleet.node import Link, Node
-from pliant.live.fleet.stages import Happens, Stage
+from pliant.live.fleet.stages import Happens, Stage, moved
 from pliant.model.errors import ProtocolError
 from pliant.model.limits import LIVE_NODES
 from pliant.model.words import are, count
@@ -67,6 +68,8 @@ class Fleet:
         self.events: list[o.OfCluster] = []
         self.outputs: list[o.Output] = []
         self.now = 0.0
+        self.moves: Counter[tuple[Stage, Happens]] = Counter()
+        """How often nodes have gone each way of the table."""
         self._site = site
         self._returned: dict[str, None] = {}
         """Names that were used and are free again."""
@@ -197,7 +200,7 @@ class Fleet:
 
     def _start(self, nodes: list[Node]) -> None:
         for node in nodes:
-            node.meet(Happens.STARTED)
+            self._meet(node, Happens.STARTED)
             node.link = Link()
             self._later("start", node, self._patience_s + len(nodes) * self._site.each_s)
         if nodes:
@@ -218,7 +221,7 @@ class Fleet:
 
     def _grant(self, *nodes: Node) -> None:
         for node in nodes:
-            node.meet(Happens.GRANT)
+            self._meet(node, Happens.GRANT)
             node.is_known = True
         names, slots = tuple(node.name for node in nodes), tuple(node.slots for node in nodes)
         self.events.append(o.Granted(names, slots))
@@ -231,7 +234,7 @@ class Fleet:
             node = self.nodes.get(name)
             if node is not None and not node.expires and node.stage in (Stage.GRANTED, Stage.UNLINKED):
                 node.expires = True
-                node.meet(Happens.EXPIRE)
+                self._meet(node, Happens.EXPIRE)
 
     def give_back(self, names: Iterable[str]) -> None:
         """Nobody uses these nodes any more: their agents are ended, and Returned is told."""
@@ -250,7 +253,7 @@ class Fleet:
         was_here = node.is_here
         if node.stage is Stage.READY:
             return  # all that came is granted before anything else happens
-        node.meet(Happens.LEAVE)
+        self._meet(node, Happens.LEAVE)
         if was_here:
             self.send((node.name,), m.Shutdown())
             self._later("leave", node, self._site.stop_s)
@@ -262,7 +265,7 @@ class Fleet:
         if node.stage in (Stage.COMING, Stage.READY):
             self._ended(node, why)
         elif node.stage in (Stage.GRANTED, Stage.EXPIRING):
-            node.meet(Happens.CUT)
+            self._meet(node, Happens.CUT)
             node.why = why
             if self._site.grace_s:
                 self.events.append(o.Unlinked(node.name))
@@ -276,7 +279,7 @@ class Fleet:
             self._clear(node)
         elif node.stage not in (Stage.LOST, Stage.REQUESTED):
             node.why = why
-            node.meet(Happens.ENDED)
+            self._meet(node, Happens.ENDED)
             self._clear(node)
 
     def _clear(self, node: Node) -> None:
@@ -305,7 +308,7 @@ class Fleet:
 
     def _left(self, node: Node, *, clean: bool) -> None:
         """It was given back, or withdrawn."""
-        node.meet(Happens.CLEARED)
+        self._meet(node, Happens.CLEARED)
         self._forget(node, free=clean)
         if not node.is_known:
             self.events.append(o.Refused(1, f"{node.name}: {node.why}"))
@@ -319,11 +322,11 @@ class Fleet:
         final = not clean or node.restarts >= self._site.restarts
         self.events.append(o.Lost(node.name, final, node.why or UNCLEAN))
         if final:
-            node.meet(Happens.CLEARED)
+            self._meet(node, Happens.CLEARED)
             self._forget(node)
             return
         node.restarts += 1
-        node.meet(Happens.AGAIN)
+        self._meet(node, Happens.AGAIN)
         self._start([node])
 
     def _not_come(self, node: Node, *, clean: bool) -> None:
@@ -393,7 +396,7 @@ class Fleet:
     def _linked(self, node: Node, hello: m.AgentHello) -> None:
         was, elsewhere = node.stage, node.link.elsewhere
         if was in (Stage.COMING, Stage.UNLINKED):
-            node.meet(Happens.HELLO)
+            self._meet(node, Happens.HELLO)
         node.slots = hello.slots
         node.link.greeted(hello)
         self._owing[node.name] = None
@@ -402,12 +405,12 @@ class Fleet:
         if was is Stage.UNLINKED:
             self._here_again(node, hello, elsewhere=elsewhere)
         elif was is Stage.COMING and node.is_known:
-            node.meet(Happens.GRANT)
+            self._meet(node, Happens.GRANT)
             self.events.append(o.Back(node.name))
         elif was is Stage.COMING and self._begun:
             self._grant(node)
         if node.expires and node.stage is Stage.GRANTED:
-            node.meet(Happens.EXPIRE)
+            self._meet(node, Happens.EXPIRE)
 
     def _here_again(self, node: Node, hello: m.AgentHello, *, elsewhere: bool) -> None:
         # What ranks have used was told as it happened, but to another controller.
@@ -479,6 +482,10 @@ class Fleet:
                 node.link.written = node.link.heard
             if node.is_here:
                 self._post(node, Told(0, 0, m.Ack(node.link.written, node.link.heard)))
+
+    def _meet(self, node: Node, happens: Happens) -> None:
+        self.moves[node.stage, happens] += 1
+        node.stage = moved(node.stage, happens)
 
     def _later(self, what: str, node: Node, delay_s: float) -> None:
         node.due = self.now + delay_s

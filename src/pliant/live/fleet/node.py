@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pliant.live.fleet.channel import Sender, Told, is_next
-from pliant.live.fleet.stages import Happens, Stage, moved
+from pliant.live.fleet.stages import Stage
 from pliant.protocol import messages as m
 
 
@@ -66,9 +66,6 @@ class Node:
         self.due = 0.0
         """When what it waits for is given up."""
         self.link = Link()
-
-    def meet(self, happens: Happens) -> None:
-        self.stage = moved(self.stage, happens)
 
     @property
     def is_here(self) -> bool:

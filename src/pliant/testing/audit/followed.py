@@ -78,7 +78,9 @@ class Followed:
         state = self._world.head.cluster.core.state
         there = state.nodes.all_mask & ~state.nodes.lost_mask & ~state.nodes.parked_mask
         if (state.nodes.free, state.nodes.total) != (state.nodes.free_mask.bit_count(), there.bit_count()):
-            raise Violation("wrong", f"{state.nodes.free} of {state.nodes.total} nodes are free, by the counts alone")
+            raise Violation(
+                "wrong", f"{state.nodes.free} of {state.nodes.total} nodes are free, by the counts alone"
+            )
         for number in {getattr(record, "job", 0) for record in records}:
             job = state.jobs.get(number)
             if job is not None and job.resize is None and job.target != job.size:

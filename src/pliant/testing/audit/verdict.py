@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
+from pliant.live.fleet.stages import Happens, Stage
+
 
 class Verdict(NamedTuple):
     """What became of a world. ``broken`` is the kind of the violation that ended it and ``what`` tells it, empty if
     none did; ``faults`` counts (fault, state of a resize of a job that it met), ``expansions`` those by
-    MPI_Comm_spawn alone, by what has come of them."""
+    MPI_Comm_spawn alone, by what has come of them, ``ways`` those that nodes went along the table of their lives."""
 
     seed: int
     broken: str
@@ -24,3 +26,4 @@ class Verdict(NamedTuple):
     cells: Counter[tuple[str, str]]
     faults: Counter[tuple[str, str]]
     expansions: Counter[str]
+    ways: Counter[tuple[Stage, Happens]]

@@ -14,7 +14,6 @@ from pliant.core.settings import Settings
 from pliant.live.cluster import orders as o
 from pliant.live.cluster.cluster import Cluster, Surroundings
 from pliant.live.control import Control
-from pliant.live.fleet.fleet import Site
 from pliant.policy.view import Policy
 from pliant.protocol import codec
 from pliant.protocol import messages as m
@@ -112,7 +111,7 @@ class Head:
                 header_line(Header(began="1970-01-01T00:00:00Z", policy=policy.name, settings=following))
             )
 
-        self.control = Control(self.cluster, Site(grace_s=world.grace))
+        self.control = Control(self.cluster, world.site)
         self.driver = Driver(self)
 
     @property

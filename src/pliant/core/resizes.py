@@ -303,35 +303,25 @@ class Resizes:
             raise self._wrong(p.Resize(job.id, size, reason), f"only {are(state.free, 'node')} free")
         mask = lowest_bits(state.nodes.free_mask, more, state.free) if more else 0
         arriving = state.new_groups(mask, job.last_group + 1) if more else ()
-        self._record(
-            r.ResizeOffered(
-                state.now, job.id, state.next_resize, job.size, size, NodeSet(mask), reason,
-                arriving, state.groups_on(job, leave.mask) if leave.mask else (),
-                must=size < job.size and reason is ORDERED,
-            )
-        )  # fmt: skip
-        if job.resize is not None:
-            job.resize.course = Course(state.now)
-            self._commands.append(self.offer_of(job, job.resize))
+        leaving = state.groups_on(job, leave.mask) if leave.mask else ()
+        must = size < job.size and reason is ORDERED
+        self._open(job, r.ResizeOffered(
+            state.now, job.id, state.next_resize, job.size, size, NodeSet(mask), reason, arriving, leaving, must=must,
+        ))  # fmt: skip
 
     def _offer_slots(self, job: Job, wanted: Mapping[int, int]) -> None:
         """Its nodes stay the job's, so that the policy neither hears of it nor lets go of the job."""
-        state = self.state
+        state, size = self.state, job.size
         slots = by_slots.by_group(state, job, wanted)
-        self._record(
-            r.ResizeOffered(
-                state.now,
-                job.id,
-                state.next_resize,
-                job.size,
-                job.size,
-                NodeSet(),
-                ORDERED,
-                slots=slots,
-            )
+        self._open(
+            job,
+            r.ResizeOffered(state.now, job.id, state.next_resize, size, size, EMPTY, ORDERED, slots=slots),
         )
+
+    def _open(self, job: Job, record: r.ResizeOffered) -> None:
+        self._record(record)
         if job.resize is not None:
-            job.resize.course = Course(state.now)
+            job.resize.course = Course(record.at)
             self._commands.append(self.offer_of(job, job.resize))
 
     def of_resize(self, job: Job, resize: Resize) -> Iterable[c.Command]:

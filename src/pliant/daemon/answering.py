@@ -40,7 +40,7 @@ def describe(controller: Controller) -> list[dict[str, object]]:
         {
             "job": job.id, "name": job.spec.name, "kind": job.spec.kind.value, "state": job.state.value,
             "nodes": job.size,
-            "nodelist": hostlist(controller.core.state.nodes.names[i] for i in NodeSet(job.nodes)),
+            "nodelist": controller.core.state.nodes.hosts(NodeSet(job.nodes)),
             "sizes": job.bounds.describe(),
             **_awake(controller.core.state, job),
             **({} if job.wish is None else {"wish": job.wish.describe()}),
@@ -80,8 +80,7 @@ def _migrate(controller: Controller, request: Request) -> Answer:
     """An operator's order to move a job off those of ``leave``, by default off all of its nodes."""
     state = controller.core.state
     job = _job(state, request.job)
-    held = [state.nodes.names[node] for node in NodeSet(job.nodes)]
-    leave = tuple(parse_hostlist(request.leave)) if request.leave else tuple(held)
+    leave = tuple(parse_hostlist(request.leave)) or state.nodes.called(NodeSet(job.nodes))
     to = count(len(leave), "other node")
     return _ordered(
         controller, job, o.Resize(job.id, 0, leave), f"ordered to move from {hostlist(leave)} to {to}"
@@ -111,7 +110,8 @@ def _job(state: State, wanted: str) -> Job:
 
 def _numbers(state: State, names: Iterable[str]) -> list[int]:
     """The numbers of these nodes; PliantError for a node that is not there."""
-    numbers = {state.nodes.names[number]: number for number in NodeSet(state.nodes.all_mask)}
+    there = NodeSet(state.nodes.all_mask)
+    numbers = dict(zip(state.nodes.called(there), there, strict=True))
     for name in names:
         if name not in numbers:
             raise PliantError(f"there is no node {name!r}; there are {hostlist(numbers)}")
@@ -149,7 +149,7 @@ def _emptied(state: State, nodes: NodeSet) -> Iterator[str]:
         held, who = NodeSet(job.nodes & nodes.mask), f"job {job.id} ({job.spec.name})"
         if not held:
             continue
-        its = hostlist(state.nodes.names[node] for node in held)
+        its = state.nodes.hosts(held)
         why = moving.why_stays(state, job, held, free)
         way = moving.way_off(state, job, held.mask, free)
         if why or way is None:
@@ -158,10 +158,10 @@ def _emptied(state: State, nodes: NodeSet) -> Iterator[str]:
             continue
         moved = max(0, way.size - job.size + len(way.leave))
         free -= moved
-        off = hostlist(state.nodes.names[node] for node in way.leave)
+        off = state.nodes.hosts(way.leave)
         if way.size == job.size:
             yield f"{who} is asked to move from {off} to {count(moved, 'free node')}"
         else:
             yield f"{who} is asked to leave {off} and go from {job.size} to {count(way.size, 'node')}"
         if rest := held - way.leave:
-            yield f"{hostlist(state.nodes.names[node] for node in rest)} when it has left"
+            yield f"{state.nodes.hosts(rest)} when it has left"

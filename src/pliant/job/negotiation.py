@@ -269,11 +269,11 @@ class Negotiation:
 
     def _decline(self, epoch: int, reason: str, *, late: bool = False) -> None:
         self._session.send(Decline(epoch, self.resize, reason, late))
-        self.close()
+        self._close()
 
     def _fail(self, epoch: int, error: str, *, late: bool = False) -> None:
         self._session.send(Failed(epoch, self.resize, error, late))
-        self.close()
+        self._close()
 
     def overhear(self, group: int, why: str) -> None:
         """A group is lost, which the inbox tells too late for those who wait for it."""
@@ -357,9 +357,9 @@ class Negotiation:
     def done(self, message: Done) -> None:
         """Report that the open resize has happened."""
         self._session.send(message)
-        self.close()
+        self._close()
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """The resize is over, one way or the other."""
         self._broken = ""
         self._committed = self._ahead = self._joining = False

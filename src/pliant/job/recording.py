@@ -184,9 +184,6 @@ class TapedNegotiation(Negotiation):
     def done(self, message: Done) -> None:
         self._tape.call("done", [message], lambda: super(TapedNegotiation, self).done(message))
 
-    def close(self) -> None:
-        self._tape.call("close", [], super().close)
-
     def begin(self, epoch: int, most: int = 0) -> None:
         self._tape.call("begin", [epoch, most], lambda: super(TapedNegotiation, self).begin(epoch, most))
 

@@ -15,6 +15,7 @@ from pliant.live.node.warmth import SWITCH
 from pliant.model.batch import ClusterSpec
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.kinds import JobKind
+from pliant.model.nodes import NodeSet
 from pliant.policy.registry import POLICIES, make
 from pliant.policy.view import ClusterView, Decision, Policy, Reason, Remember, Resize, Start, Wake
 from pliant.protocol import resizing
@@ -276,9 +277,7 @@ def draw_slots(random: Random, state: State, job: Job) -> o.Resize:
     nodes = list(dict.fromkeys(state.groups(job).values()))
     chosen = random.sample(nodes, random.randint(1, min(3, len(nodes))))
     if random.random() < 0.1:
-        chosen.append(
-            random.choice([number for number in state.nodes.names if state.nodes.all_mask >> number & 1])
-        )
+        chosen.append(random.choice(list(NodeSet(state.nodes.all_mask))))
     low, high = (0, 1) if random.random() < 0.1 else (1, 0)
     slots = {node: random.randint(low, state.nodes.slots.get(node, 1) + high) for node in chosen}
     return o.Resize(job.id, 0, slots={state.nodes.names[node]: count for node, count in slots.items()})

@@ -10,6 +10,7 @@ from pliant.job.environment import DEADLINE_S
 from pliant.live.cluster import orders as o
 from pliant.live.node import messages as n
 from pliant.model.kinds import KINDS, Loss
+from pliant.model.nodes import NodeSet
 from pliant.protocol import resizing
 from pliant.testing import garbage
 from pliant.testing.ordered import cancel, order
@@ -364,9 +365,8 @@ FORGOTTEN = 0.2
 
 def _reclaim(world: World, _job: int) -> list[int] | None:
     """The provider wants a node back; one that is in use when nobody uses it any more."""
-    state = world.head.cluster.core.state
-    staying = state.nodes.all_mask & ~state.nodes.reclaimed_mask & ~state.nodes.lost_mask
-    names = [name for number, name in sorted(state.nodes.names.items()) if staying >> number & 1]
+    nodes = world.head.cluster.core.state.nodes
+    names = nodes.called(NodeSet(nodes.all_mask & ~nodes.reclaimed_mask & ~nodes.lost_mask))
     wide = max(spec.nodes.min for spec in world.specs)
     if len(names) <= max(3, wide):
         return None
@@ -376,12 +376,8 @@ def _reclaim(world: World, _job: int) -> list[int] | None:
 
 def _take_away(world: World, _job: int) -> list[int] | None:
     """The provider takes a node away that nobody has given back."""
-    state = world.head.cluster.core.state
-    names = [
-        state.nodes.names[number]
-        for number in sorted(state.nodes.names)
-        if state.nodes.all_mask >> number & 1
-    ]
+    nodes = world.head.cluster.core.state.nodes
+    names = nodes.called(NodeSet(nodes.all_mask))
     there = [name for name in names if (link := world.head.links.get(name)) is not None and link.ready]
     if world.grace or len(there) <= max(3, *(spec.nodes.min for spec in world.specs)):
         return None

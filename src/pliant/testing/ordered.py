@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pliant.live.cluster import orders as o
 from pliant.model.kinds import KINDS
+from pliant.model.nodes import NodeSet
 from pliant.testing.drawn import draw_slots
 
 if TYPE_CHECKING:
@@ -56,12 +57,7 @@ def order(world: World, job: int) -> list[int] | None:
     size, leave = _wish(world, chosen, groups)
     names = tuple(state.nodes.names[groups[number]] for number in leave)
     if names and random.random() < 0.1:
-        names = (
-            *names,
-            random.choice(
-                [name for number, name in state.nodes.names.items() if state.nodes.all_mask >> number & 1]
-            ),
-        )
+        names = (*names, random.choice(state.nodes.called(NodeSet(state.nodes.all_mask))))
     world.checks.handled.order(o.Resize(chosen.id, size, names))
     return [chosen.id]
 

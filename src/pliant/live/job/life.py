@@ -402,15 +402,10 @@ class JobLife:
         """Whether it is one that the job has, as the core counts them."""
         return group.joined and not group.released and group.number not in self.losses
 
-    def _tell_losses(self) -> None:
+    def tell_losses(self) -> None:
         """Tell the root which groups are lost; what it has been told its agent does not tell it again."""
-        for number, why in self.losses.items():
+        for number, why in self.losses.items() if self.side.in_session else ():
             self._tell_root(m.GroupLost(number, why))
-
-    def tell_losses_again(self) -> None:
-        """It may not have heard of all."""
-        if self.side.in_session:
-            self._tell_losses()
 
     def _check_launched(self) -> None:
         if all(each.started or not each.alive for each in self.groups.values() if each.joined):
@@ -540,7 +535,7 @@ class JobLife:
                     self._drop_newcomers(message.resize)
                 self._root_said(message)
                 if isinstance(message, m.Done) and message.root != group.number:
-                    self._tell_losses()
+                    self.tell_losses()
 
     def _at_board(self, group: LiveGroup, said: m.Put | m.Get) -> None:
         if isinstance(said, m.Put):
@@ -555,7 +550,7 @@ class JobLife:
         self._tell(group, m.Welcome(self.number, self.spec.name, together, self.spec.model, bounds))
         if group.number == self.side.root:
             self._effects.happened(e.Hello(self.number, hello.bounds))
-            self._tell_losses()
+            self.tell_losses()
 
     def _agreed(self, program: Bounds | None) -> Bounds | None:
         """The sizes this job may come to, by its submission and by what the ``program`` allows."""

@@ -83,7 +83,7 @@ def unanswered(core: SchedulerCore, proving: Collection[tuple[int, int]]) -> Ite
 def roll_back(core: SchedulerCore, life: JobLife, job: Job) -> bool:
     """Have the job told what it may not have heard of its losses and its open resize; whether that is still to be taken
     back."""
-    life.tell_losses_again()
+    life.tell_losses()
     resize = job.resize
     if resize is None or job.ending is not None:
         return False

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pliant.core import records as r
 from pliant.live.cluster import orders as o
 from pliant.model.errors import ProtocolError
+from pliant.model.nodes import NodeSet
 from pliant.protocol import codec, resizing
 from pliant.protocol import messages as m
 from pliant.protocol.fence import PIECE
@@ -93,10 +94,8 @@ class Followed:
         was, self._resuming = self._resuming, self._world.head.cluster.resuming
         if not was or self._resuming:
             return
-        state = self._world.head.cluster.core.state
-        lost = {
-            state.nodes.names[number] for number in state.nodes.names if state.nodes.lost_mask >> number & 1
-        }
+        nodes = self._world.head.cluster.core.state.nodes
+        lost = nodes.called(NodeSet(nodes.lost_mask))
         for name, link in self._world.head.links.items():
             if link.open and link.ready and link.told < link.repeats and name not in lost:
                 raise Violation("lost", f"the controller goes on, and {name} has not said all that it had")
@@ -116,14 +115,8 @@ class Followed:
             raise Violation("wrong", f"the policy decides {self._world.nonsense}, and goes on")
 
     def _returned(self, names: Iterable[str]) -> None:
-        state = self._world.head.cluster.core.state
-        there = {
-            state.nodes.names[number] for number in state.nodes.names if state.nodes.all_mask >> number & 1
-        }
-        lost = {
-            state.nodes.names[number] for number in state.nodes.names if state.nodes.lost_mask >> number & 1
-        }
-        if kept := sorted({*names} & (there - lost)):
+        nodes = self._world.head.cluster.core.state.nodes
+        if kept := sorted({*names}.intersection(nodes.called(NodeSet(nodes.all_mask & ~nodes.lost_mask)))):
             raise Violation("lost", f"{kept} were taken back, and no record tells")
 
     def _readable(self, said: o.Said) -> bool:

@@ -111,7 +111,7 @@ class JobSide:
         following = RECEIVE.get((self.state, name))
         if following is None:
             raise ProtocolError(f"a job in state {self.state!r} does not expect {name}")
-        if isinstance(message, Withdraw) and self.resize not in (0, message.resize):
+        if isinstance(message, Withdraw) and self.offer is not None and message.resize != self.resize:
             raise ProtocolError(
                 f"a job in state {self.state!r} does not expect {name} of resize {message.resize}: "
                 f"{self.resize} is open"

@@ -348,6 +348,71 @@ FIXED: tuple[Mutation, ...] = (
         "share=patience(plan) + 1)",
         "share=patience(plan))",
     ),
+    # ---- of launch trees whose controller begins again ------------------------------------------------
+    Mutation(
+        "tree: a loss that an agent tells is believed before all have called",
+        "live/tree/branch.py",
+        "        if (awaited := self._awaited.get(EARLIER)) is None:\n            return lost\n",
+        "        if True or (awaited := self._awaited.get(EARLIER)) is None:\n            return lost\n",
+    ),
+    Mutation(
+        "tree: an agent of an earlier root is begun anew",
+        "live/tree/branch.py",
+        "rank >= self._first and rank not in self.reached",
+        "rank not in self.reached",
+    ),
+    Mutation(
+        "tree: one that is given up is not told",
+        "live/tree/branch.py",
+        "        if not self._seat.rank and self._span is not None:",
+        "        if False:",
+    ),
+    Mutation(
+        "tree: those that an earlier root has lost are not known",
+        "live/tree/branch.py",
+        "        self.gone = {rank: BEFORE for rank in range(1, self._first) if rank not in self._nodes}\n",
+        "",
+    ),
+    Mutation(
+        "tree: ranks are given again",
+        "live/tree/branch.py",
+        "        self.late = range(earlier.agents + 1, earlier.following)\n",
+        "        self.late = range(earlier.agents + 1, earlier.agents + 1)\n",
+    ),
+    Mutation(
+        "tree: an agent is started anew before that is told",
+        "live/tree/branch.py",
+        "        ranks = self._add(nodes, [rank - 1 for rank in lost])\n",
+        "        ranks = self._add(nodes, [rank - 1 for rank in lost])\n        self._start()\n",
+    ),
+    Mutation(
+        "tree: those below are not told that there is no controller",
+        "live/tree/branch.py",
+        "            self.tell(rank, Adrift(on))\n",
+        "            pass\n",
+    ),
+    Mutation(
+        "tree: a controller that is gone is called once",
+        "live/tree/branch.py",
+        'self.do(b.SetTimer("call 0", CALL_S))',
+        "pass",
+    ),
+    _timer("tree: without a controller", "live/tree/branch.py",
+           'self.do(b.SetTimer("adrift 0", self._seat.grace_s))'),
+    _timer("tree: until all have called a root that begins again", "live/tree/branch.py",
+           'self.do(b.SetTimer(f"heal {EARLIER}", self._seat.grace_s))'),
+    Mutation(
+        "tree: the grace goes on when there is a controller again",
+        "live/tree/branch.py",
+        'self.do(b.CancelTimer("adrift 0"))',
+        "pass",
+    ),
+    Mutation(
+        "tree: an agent that is to leave waits for a controller",
+        "live/tree/branch.py",
+        "                if self._adrift:\n                    self._depart()",
+        "                if False:\n                    self._depart()",
+    ),
 )  # fmt: skip
 
 HARMLESS: dict[str, str] = {

@@ -48,6 +48,29 @@ def test_when_the_link_is_lost_it_keeps_what_it_has_and_looks_for_a_new_one() ->
     assert not only(driver.pass_time(10 * GRACE), n.Kill)
 
 
+def test_told_that_the_controller_is_gone_it_waits_for_the_word_that_there_is_one() -> None:
+    """Over the same link, of which nothing is lost; others look for the controller."""
+    driver = running()
+    away, back, signal = (
+        codec.encode(m.To(("n0",), codec.raw(order)))
+        for order in (m.Adrift(True), m.Adrift(False), m.Signal(1, 15))
+    )
+    out = driver.put(n.LinkSaid(away + back[:9]))
+    assert [type(each) for each in out] == [n.SetTimer]
+    assert not told(driver.pass_time(GRACE - 1))
+    out = driver.put(n.LinkSaid(back[9:] + signal))
+    assert told(out)[0] == m.AgentHello("n0", 4, 77, (m.Held(1, 0, (0, 1), session=1),), (), 0, 1)
+    assert len(only(out, n.SignalGroup)) == 2
+    driver.put(n.LinkSaid(away))
+    assert only(driver.pass_time(GRACE), n.Kill)[0].pids == (101, 102)
+
+
+def test_without_a_grace_the_word_that_the_controller_is_gone_ends_all() -> None:
+    driver = Driver()
+    driver.order(start_order())
+    assert only(driver.order(m.Adrift(True)), n.Kill)[0].pids == (101, 102)
+
+
 def test_when_nobody_comes_in_time_it_ends_everything_and_leaves() -> None:
     driver = running()
     driver.put(n.LinkLost())

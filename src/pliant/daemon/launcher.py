@@ -319,6 +319,9 @@ class Launcher:
     def local(self, envelope: b.Local) -> None:
         """No node is called as the controller."""
 
+    def adrift(self, *, on: bool) -> None:
+        """At the nodes alone."""
+
     def phase(self, number: int) -> None:
         if number == 2:
             self._phase("contacts")

@@ -132,6 +132,9 @@ class TreeNodes:
     def gathered(self, put: b.Gathered) -> None:
         """Fences here are of jobs, and each is of some nodes alone: they come as messages."""
 
+    def adrift(self, *, on: bool) -> None:
+        """At the nodes alone."""
+
     def phase(self, number: int) -> None:
         """An agent is used as soon as it has said hello."""
 

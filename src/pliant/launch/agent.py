@@ -50,9 +50,12 @@ Rank = tuple[int, int, int]
 
 
 class Agent:
-    """The shell around a node's machine, driven by one event loop."""
+    """The shell around a node's machine, driven by one event loop. ``dials``: a link that is lost is made anew from here,
+    else its end is this agent's too."""
 
-    def __init__(self, home: n.Home, starter: Starter, record: Path | None = None) -> None:
+    def __init__(
+        self, home: n.Home, starter: Starter, record: Path | None = None, *, dials: bool = True
+    ) -> None:
         self._home = home
         self._life = NodeLife(home)
         self._starter = starter
@@ -62,6 +65,7 @@ class Agent:
         self._busy = False
         self._failed = False
         self._link: asyncio.StreamWriter | None = None
+        self._dials = dials
         self._left: asyncio.Future[bool] | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -143,7 +147,7 @@ class Agent:
         match output:
             case n.Tell():
                 self._tell(output)
-            case n.Connect():
+            case n.Connect() if self._dials:
                 self._spawn(self._connect())
             case n.Say():
                 with contextlib.suppress(OSError):  # nobody may read it any more
@@ -225,6 +229,8 @@ class Agent:
             while data := await reader.read(65536):
                 self._happened(n.LinkSaid(data))
         self._happened(n.LinkLost())
+        if self._home.orphan_grace and not self._dials:
+            self._happened(n.StopAsked("its node's part of the launch tree has ended"))
 
     async def _dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A link to the controller, tried until there is one."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pliant.protocol.messages import From, Heartbeat, Message, To
+from pliant.protocol.messages import Adrift, From, Heartbeat, Message, To
 
 NO_ROUND = -1
 """The round before the first."""
@@ -16,24 +16,28 @@ NO_ROUND = -1
 
 class Calling(Message, frozen=True):
     """First on a link: the agent of ``rank`` calls whoever started it, or after the loss of its parent one that is
-    further up; ``contact`` is how it is reached."""
+    further up; ``contact`` is how it is reached. ``placed``: a parent has told it what is below it."""
 
     rank: int
     contact: str
+    placed: bool = False
 
 
 class Below(Message, frozen=True):
     """To a new child: the ``nodes`` below it in the order of their ranks, the first of which follows its own. ``above``
-    are the contacts of those from the root down to its parent, ``agents`` the number of all."""
+    are the contacts of those from the root down to its parent, ``agents`` the number of all. One that has been placed
+    before is told no nodes. ``adrift``: the controller is gone."""
 
     nodes: tuple[str, ...]
     above: dict[int, str]
     agents: int
+    adrift: bool = False
 
 
 class Contacts(Message, frozen=True):
     """How agents are reached, by rank, and, from above, why some ``gone`` ones will never be. ``whole``, once from each
-    child: that is all that there is below it (Bosilca et al. 2011, Algorithm 2)."""
+    child: that is all that there is below it (Bosilca et al. 2011, Algorithm 2). An agent that is gone itself ends, and
+    all that is below it."""
 
     reached: dict[int, str]
     gone: dict[int, str] = msgspec.field(default_factory=dict)
@@ -81,7 +85,7 @@ class Ended(Message, frozen=True):
     why: str = ""
 
 
-BranchMessage = Calling | Below | Contacts | Lost | Moved | Flood | Gathered | Ended | To | From
+BranchMessage = Calling | Below | Contacts | Lost | Moved | Flood | Gathered | Adrift | Ended | To | From
 """What an agent's machine hears and tells. To goes down towards its nodes, From up to the controller."""
 LinkMessage = BranchMessage | Heartbeat
 """A line on a link: a heartbeat says that it stands."""

@@ -327,6 +327,13 @@ class Shutdown(Message, frozen=True):
     """End all processes, clean up, leave."""
 
 
+class Adrift(Message, frozen=True):
+    """Through a launch tree, ``on``: the controller is gone, and the agents call it again until the grace is over. Not
+    ``on``: it is there again, or another one in its place."""
+
+    on: bool
+
+
 # ---- agent to controller ----------------------------------------------------------------------------
 
 
@@ -493,7 +500,9 @@ CoreMessage = Malleable | Want | Accept | Decline | Reached | Done | Failed | Pr
 RootMessage = CoreMessage | Bye
 """What only the group that speaks for the job may say."""
 SchedulerMessage = Welcome | Offer | Drain | Stay | Withdraw | GroupLost | Value | Error
-ControllerMessage = StartGroup | Signal | Prove | Deliver | Fenced | Answered | Ack | Shutdown | Error
+ControllerMessage = (
+    StartGroup | Signal | Prove | Deliver | Fenced | Answered | Ack | Shutdown | Adrift | Error
+)
 AgentMessage = (
     AgentHello | Started | StartFailed | Exited | Proof | Leaving | Relay | Fence | Asked | Heartbeat | Heard
     | Error

@@ -36,8 +36,9 @@ from pliant.testing.standins.process import Proc
 from pliant.testing.standins.programs import read_result
 from pliant.testing.standins.running import own_words
 from pliant.testing.tree.launches import launch
+from pliant.testing.tree.restarts import restart
 
-LAUNCHES = 5
+LAUNCHES, RESTARTS = 5, 2
 """Over a tree, before all else."""
 LOSSY = 4
 """One world in so many loses messages."""
@@ -435,11 +436,14 @@ class World(Touched):
 
     def run(self) -> Verdict:
         """Until all is over; the violation that ended it, if one did. Before it, agents are launched over a tree, as
-        those of the world itself are not yet, and jobs of a bare mpiexec expand."""
+        those of the world itself are not yet, also under controllers that begin again, and jobs of a bare mpiexec
+        expand."""
         violation = None
         try:
             for number in range(LAUNCHES):
                 launch(self.seed, number, disturbed=bool(self._names))
+            for number in range(RESTARTS if self._names else 0):
+                restart(self.seed, number)
             told = self.story if self._telling else None
             self._expansions = expansions(self.seed, told, disturbed=bool(self._names))
             self.head.tell(o.Begin(len(self.nodes)))

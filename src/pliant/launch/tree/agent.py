@@ -118,6 +118,7 @@ def home(posting: Posting) -> Home:
         runtime=str(folder),
         socket=str(folder / SOCKET),  # short: it may have 107 letters in all
         shm=str(shm.directory(posting.run, posting.node)),
+        orphan_grace=posting.seat.grace_s,
         warm=posting.warm,
         programs={"pmix": pmix.command()},
         base=posting.seat.rank * ROOM,
@@ -127,9 +128,10 @@ def home(posting: Posting) -> Home:
 def serve_node(posting: Posting, link: socket.socket, tree: int) -> None:
     """Be the node's agent, over ``link`` to process ``tree``, until it is told to go or the link ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    asyncio.run(Agent(home(posting), ExecStarter(), recorder.directory()).serve(link))
+    asyncio.run(Agent(home(posting), ExecStarter(), recorder.directory(), dials=False).serve(link))
     if os.getppid() != tree:  # it was killed, and what it had made is left to us
         shm.remove(_pipes(posting))
+        shm.remove(runtime(posting))
     _leave_no_folder(posting)
 
 
@@ -183,6 +185,9 @@ class NodeHouse:
         if self._pipes is not None:
             self._pipes.close()
         self._spill.close()
+        shm.remove(
+            runtime(self._posting)
+        )  # who ends without a controller leaves tokens, for which nobody will ask
         _leave_no_folder(self._posting)
         await self._tree.end()
 
@@ -392,6 +397,9 @@ class NodeHouse:
 
     def again(self, started: b.Again) -> None:
         """At the controller alone."""
+
+    def adrift(self, *, on: bool) -> None:
+        self._order(codec.raw(m.Adrift(on)))
 
     def phase(self, number: int) -> None:
         self._phases[number] = time.time()

@@ -63,6 +63,10 @@ def call(
     time. ``patient``: it may be stopped; its machine is there."""
     link = socket.create_connection(address(contact), within_s)
     try:
+        if link.getsockname() == link.getpeername():
+            raise ConnectionRefusedError(
+                "nobody listens there"
+            )  # the port was free, and was given to this end
         if patient:
             _be_patient(link)
         mine = _number()

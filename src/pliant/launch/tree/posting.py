@@ -18,6 +18,8 @@ _ENTER = "import sys; sys.path += sys.argv[2:4]; from pliant.launch.tree.__main_
 """An agent as a program, without what Python does for others: looking through all that is installed, for one thing."""
 _NAME = "pliant.launch.tree"
 """For those who look at processes."""
+CONNECT_S = 60
+"""How long ssh may take to connect, unless its options say so: it ends then also where nobody waits for it any more."""
 LONGEST = 65536
 """A posting fits into a pipe."""
 
@@ -41,7 +43,7 @@ class Starting(msgspec.Struct, frozen=True):
         agent = [self.python, "-S", "-P", "-c", _ENTER, _NAME, *self.places]
         match self.by:
             case "ssh":
-                options = ["-T", "-o", "BatchMode=yes", *self.options]
+                options = ["-T", "-o", "BatchMode=yes", *self.options, "-o", f"ConnectTimeout={CONNECT_S}"]
                 return ["ssh", *options, "--", node, f"exec {shlex.join([*agent, LEAVING])}"]
             case "srun":
                 where = ["--nodes=1", "--ntasks=1", f"--nodelist={node}", "--overlap", "--quiet"]

@@ -56,6 +56,8 @@ class House(Protocol):
 
     def again(self, started: b.Again) -> None: ...
 
+    def adrift(self, *, on: bool) -> None: ...
+
     def leave(self, why: str) -> None: ...
 
 
@@ -88,9 +90,18 @@ class TreeShell:
         """When this very process was stopped for longer than BEAT_S: seconds since the epoch, from and to, as exact as
         that."""
 
-    async def begin(self, host: str, parent: socket.socket | None = None) -> str:
-        """Listen at ``host``, and take up the link to the parent, if there is one; how this agent is reached."""
-        self._server = await asyncio.start_server(self._answer, host, 0, backlog=1024)
+    async def begin(
+        self,
+        host: str,
+        parent: socket.socket | None = None,
+        *,
+        port: int = 0,
+        resumed: b.Resumed | None = None,
+    ) -> str:
+        """Listen at ``host``, and take up the link to the parent, if there is one; how this agent is reached. A root
+        that begins in place of an earlier one listens at that one's ``port`` and is ``resumed``. OSError if it cannot
+        listen there."""
+        self._server = await asyncio.start_server(self._answer, host, port, backlog=1024)
         contact = f"{host}:{self._server.sockets[0].getsockname()[1]}"
         seat = msgspec.structs.replace(self._mine.seat, contact=contact)
         self._mine = msgspec.structs.replace(self._mine, seat=seat, parent=contact)
@@ -98,6 +109,9 @@ class TreeShell:
         self._recorder.write(recording.head(seat))
         self._beaten = self._now()
         self._beat()
+        if resumed is not None:
+            self._queue.appendleft((resumed,))  # some may have called
+            self.happened()
         if parent is not None:
             reader, writer = await asyncio.open_connection(sock=parent)
             self._stand(Link(seat.parent, reader, writer, self._now()))
@@ -188,10 +202,14 @@ class TreeShell:
                 self._house.gone(output)
             case b.Again():
                 self._house.again(output)
+            case b.Adrift():
+                self._house.adrift(on=output.on)
             case b.Leave():
                 self._is_over = True
                 if output.alone:
                     self._leave_alone()
+                elif self._branch is not None:
+                    self._children |= self._branch.children  # also those that others have started
                 self._house.leave(output.why)
 
     def _leave_alone(self) -> None:

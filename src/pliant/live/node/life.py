@@ -68,9 +68,7 @@ class NodeLife:
             case n.LinkLost():
                 self._link_lost()
             case n.LinkMade():
-                if not self._uplink.here:
-                    self._do(n.CancelTimer(ORPHAN))
-                    self._uplink.greet()
+                self._link_made()
             case n.StopAsked():
                 if happened.why:
                     self._do(n.Say(happened.why))
@@ -156,16 +154,23 @@ class NodeLife:
         proofs = sorted({removal.job for removal in self._proofs.values() if removal.job is not None})
         return self._register.inventory(), tuple(proofs)
 
-    def _link_lost(self) -> None:
-        """With a grace of 0 the end begins at once."""
+    def _link_lost(self, *, cut: bool = True) -> None:
+        """There is no controller; with a grace of 0 the end begins at once. ``cut``: there is no link either, and this
+        agent has to make one."""
         if not self._uplink.here:
             return
-        self._uplink.lost()
+        self._uplink.lost(cut=cut)
         if not self._home.orphan_grace:
             self._begin_end(orphaned=True)
         elif self._end is None:
             self._do(n.SetTimer(ORPHAN, self._home.orphan_grace))
-            self._do(n.Connect())
+            if cut:
+                self._do(n.Connect())
+
+    def _link_made(self) -> None:
+        if not self._uplink.here:
+            self._do(n.CancelTimer(ORPHAN))
+            self._uplink.greet()
 
     # ---- the controller's orders ---------------------------------------------------------------------
 
@@ -206,6 +211,10 @@ class NodeLife:
                 self._servers.answered(order)
             case m.Ack():
                 self._taken(order)
+            case m.Adrift() if order.on:
+                self._link_lost(cut=False)
+            case m.Adrift():
+                self._link_made()
             case m.Error():
                 self._do(n.Say(f"the controller says: {order.text}"))
             case m.Shutdown():

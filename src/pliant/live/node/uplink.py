@@ -62,10 +62,12 @@ class Uplink:
             self._say(told)
         self._watch()
 
-    def lost(self) -> None:
+    def lost(self, *, cut: bool) -> None:
+        """There is no controller. ``cut``: there is no link either."""
         self.here = False
         self._stop()
-        self.lines = codec.Lines(LONGEST)  # what was begun will not be ended
+        if cut:
+            self.lines = codec.Lines(LONGEST)  # what was begun will not be ended
 
     def opened(self, line: bytes) -> m.ControllerMessage | None:
         """The order in an envelope, None if it is not its turn or for others; ProtocolError if it cannot be read."""

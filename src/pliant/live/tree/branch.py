@@ -3,7 +3,8 @@ are reached, and passes on what is for all. Without I/O or clock.
 
 Phases 1 and 2 are Algorithms 1 and 2 of Bosilca et al. 2011, phase 3 is its broadcast along the routing tree, which
 overlaps phase 2. What the paper lacks: where an agent cannot be started, its parent starts those below it; where one is
-lost, those below it call the next one further up, and those that it was to start the controller starts itself.
+lost, those below it call the next one further up, and those that it was to start the controller starts itself. Who has
+nobody further up calls the controller again until the grace is over: it may have begun anew.
 """
 
 from __future__ import annotations
@@ -22,10 +23,15 @@ from pliant.live.tree.routing import Routing
 from pliant.plan import tree
 from pliant.plan.tree import Span
 from pliant.protocol import branches as m
-from pliant.protocol.messages import From, To
+from pliant.protocol.messages import Adrift, From, To
 
 HEAL_S = 3.0
 """How long one whose link was lost, and those below it, may take to call again."""
+CALL_S = 1.0
+"""So often a controller that is gone is called again."""
+EARLIER = 0
+"""Whose children those of an earlier root are, until they have called."""
+BEFORE = "it was lost, or given back, before the controller began again"
 
 
 class _Child:
@@ -72,6 +78,10 @@ class Branch:
         self._lost: dict[int, _Loss] = {}
         """What this one has reported, and has not come back as gone."""
         self._moves = Moves(seat.rank)
+        self._first = 0
+        """At the root, ranks below this one are of an earlier root."""
+        self._adrift = False
+        """The controller is gone."""
         self._told = False
         """The parent knows all that is below."""
         self._phase = 0
@@ -97,16 +107,22 @@ class Branch:
         match happened:
             case b.Opened():
                 self._begin(happened.nodes, {}, len(happened.nodes))
+            case b.Resumed():
+                self._resume(happened)
             case b.More():
                 self._add(happened.nodes)
+                self._start()
             case b.Depart():
                 self._departs = happened.why
-                self._look()
+                if self._adrift:
+                    self._depart()
+                else:
+                    self._look()
             case b.Heard():
                 self._heard(happened.rank, happened.message)
             case b.Linked():
                 self.links.add(happened.rank)
-                self.tell(happened.rank, m.Calling(self._seat.rank, self._seat.contact))
+                self._introduce(happened.rank)
                 self._flooding.push()
             case b.Cut():
                 self._cut(happened.rank, happened.why)
@@ -145,6 +161,11 @@ class Branch:
         return None if self._span is None or self._queue or self._awaited else self._children
 
     @property
+    def children(self) -> set[int]:
+        """Those that have called."""
+        return {rank for rank, child in self._children.items() if child.called}
+
+    @property
     def agents(self) -> int:
         """How many there are from the start on, 0 as long as that is not known."""
         return self._agents
@@ -160,8 +181,21 @@ class Branch:
         self._queue.extend(self._spawning.spans(here + 1, self._span.end))
         self._start()
 
+    def _resume(self, earlier: b.Resumed) -> None:
+        """Wait for those of an earlier root."""
+        self._span, self._agents = Span(0, earlier.agents + 1), earlier.agents
+        self._first = earlier.following
+        self.late = range(earlier.agents + 1, earlier.following)
+        self._nodes = dict(earlier.nodes)
+        self._routing.begin(self._nodes)
+        self.gone = {rank: BEFORE for rank in range(1, self._first) if rank not in self._nodes}
+        self._awaited[EARLIER] = dict.fromkeys(
+            self._nodes, "it has not called the controller that began again"
+        )
+        self.do(b.SetTimer(f"heal {EARLIER}", self._seat.grace_s))
+
     def _add(self, nodes: Sequence[str], places: Sequence[int] = ()) -> range:
-        """Start agents on these nodes too; their ranks."""
+        """Agents are to be started on these nodes too; their ranks."""
         first = self.late.stop or self._agents + 1
         self.late = range(self.late.start or first, first + len(nodes))
         new = dict(enumerate(nodes, first))
@@ -169,7 +203,6 @@ class Branch:
         self._places |= dict(zip(new, places, strict=False))
         self._routing.begin(new)
         self._queue.extend(Span(rank, rank + 1) for rank in new)
-        self._start()
         return range(first, self.late.stop)
 
     def _start(self) -> None:
@@ -184,40 +217,53 @@ class Branch:
             self.do(b.SetTimer(f"start {span.child}", self._seat.patience_s))
         self._look()
 
-    def _called(self, rank: int) -> None:
+    def _called(self, rank: int, *, placed: bool) -> None:
         """A child has come, or an orphan."""
         child = self._children.get(rank)
+        if child is not None and child.called and self._seat.survive:
+            self._cut(rank, "it has lost its link")
+            child = None
         if child is None or child.called:
-            child = self._adopted(rank)
+            # One that has not been placed may have been started by an earlier root, and by nobody else.
+            child = self._adopted(rank) if placed or rank < self._first else None
         if child is None:
-            self.do(b.Close(rank))
+            self._refuse(rank)
             return
         child.called = True
         self.links.add(rank)
         self.do(b.CancelTimer(f"start {rank}"))
         self.do(b.SetTimer(f"gather {rank}", self._seat.patience_s * (1 + self._levels(child.span))))
-        names = tuple(self._nodes[each] for each in range(rank + 1, child.span.end))
-        self.tell(rank, m.Below(names, {**self._above, self._seat.rank: self._seat.contact}, self._agents))
+        names = () if placed else tuple(self._nodes[each] for each in range(rank + 1, child.span.end))
+        above = {**self._above, self._seat.rank: self._seat.contact}
+        self.tell(rank, m.Below(names, above, self._agents, self._adrift))
         self._start()
 
     def _adopted(self, rank: int) -> _Child | None:
         """An orphan as a child of this one; None if it does not belong here."""
-        if self._span is None or rank not in self._span or not self._seat.survive or rank in self.gone:
+        if rank not in self._nodes or not self._seat.survive or rank in self.gone:
             return None
         child = self._children[rank] = _Child(self._span_of(rank))
         self._moved(m.Moved(rank, self._seat.rank))
         return child
 
+    def _refuse(self, rank: int) -> None:
+        """There is no place for it here, and at the root nowhere."""
+        if not self._seat.rank and self._span is not None:
+            self.do(b.Tell(rank, m.Contacts({}, {rank: self.gone.get(rank, "nobody waits for it")})))
+        self.do(b.Close(rank))
+
     def _span_of(self, rank: int) -> Span:
+        if rank in self.late:
+            return Span(rank, rank + 1)
         _, span = tree.span_of(self._spawning, rank, self._span or Span(rank, rank + 1))
         return span
 
     def _moved(self, message: m.Moved) -> None:
         """An orphan has been adopted, here or below: nobody here waits any more for it and those below it."""
-        if self._span is None or message.rank not in self._span:
+        if self._span is None or (message.rank not in self._span and message.rank not in self.late):
             return
         span = self._span_of(message.rank)
-        if not self._moves.note(span, message.parent):
+        if not self._moves.note(span, message.parent) and message.parent != self._seat.rank:
             return
         for awaited in self._awaited.values():
             for rank in self._in_with(span, awaited):
@@ -266,8 +312,11 @@ class Branch:
         self._bury(lost)
         self._flooding.push()
         self._look()
-        if self._departs and self._seat.rank in lost:
-            self._depart()
+        if self._seat.rank in lost:
+            if self._departs:
+                self._depart()
+            else:
+                self._end(f"it was given up: {lost[self._seat.rank]}")
 
     def _report(self, lost: dict[int, str], by: int | None = None, unborn: Iterable[int] = ()) -> None:
         """These are lost, as far as the agent of rank ``by`` can tell, by default this one: one that has been adopted
@@ -280,7 +329,7 @@ class Branch:
             self._lost |= {rank: _Loss(why, by, rank in unborn) for rank, why in lost.items()}
             self.tell(self.parent, m.Lost(by, lost, tuple(rank for rank in lost if rank in unborn)))
             return
-        new = {rank: why for rank, why in lost.items() if rank not in self.gone}
+        new = {rank: why for rank, why in self._sure(lost, by).items() if rank not in self.gone}
         again = [rank for rank in new if rank in unborn and self._may_begin(rank)]
         self._begin_again({rank: new[rank] for rank in again})
         for rank, why in new.items():
@@ -291,9 +340,18 @@ class Branch:
             rank, why = next(iter(new.items()))
             self._end(f"{self._nodes[rank]}: {why}")
 
+    def _sure(self, lost: dict[int, str], by: int) -> dict[int, str]:
+        """At the root: one of an earlier root's may have another way than by ``by``, and not have called yet."""
+        if (awaited := self._awaited.get(EARLIER)) is None:
+            return lost
+        awaited |= {rank: why for rank, why in lost.items() if rank < self._first and rank != by}
+        return {rank: why for rank, why in lost.items() if rank not in awaited}
+
     def _may_begin(self, rank: int) -> bool:
         """Whether nothing can have run there: it has never been heard of."""
-        return rank not in self.reached and self._nodes[rank] not in self._routing.spoken
+        return (
+            rank >= self._first and rank not in self.reached and self._nodes[rank] not in self._routing.spoken
+        )
 
     def _begin_again(self, lost: dict[int, str]) -> None:
         """At the root: start them anew, under other ranks, so that what may still come of an earlier one is old."""
@@ -303,6 +361,7 @@ class Branch:
         ranks = self._add(nodes, [rank - 1 for rank in lost])
         for (rank, why), new, node in zip(lost.items(), ranks, nodes, strict=True):
             self.do(b.Again(rank, new, node, why))
+        self._start()
 
     def _bury(self, gone: Iterable[int]) -> None:
         """They are given up, even if they are here."""
@@ -346,7 +405,7 @@ class Branch:
     def _heard(self, rank: int, message: m.BranchMessage) -> None:  # noqa: C901, PLR0912 - a table: a case for each message
         if isinstance(message, m.Calling):
             if rank > self._seat.rank:
-                self._called(rank)
+                self._called(rank, placed=message.placed)
             else:  # whoever passes messages to all on to here
                 self.links.add(rank)
         elif rank in self.links:
@@ -367,6 +426,8 @@ class Branch:
                     self._routing.down(message)
                 case From():
                     self._routing.up(message)
+                case Adrift() if rank == self.parent:
+                    self._drift(on=message.on)
                 case m.Ended() if rank == self.parent:
                     self._end(message.why)
 
@@ -381,6 +442,7 @@ class Branch:
             for rank, parent in self._moves:
                 self.tell(self.parent, m.Moved(rank, parent))
             self._look()
+        self._drift(on=message.adrift)
 
     def way(self, rank: int) -> int | None:
         """The child by which ``rank`` is reached."""
@@ -420,36 +482,67 @@ class Branch:
         if not self._seat.survive:
             self._report({rank: why})
             return
-        self._awaited[rank] = {rank: why} | dict.fromkeys(
-            below, f"it was lost with {self._nodes[rank]}, above it"
-        )
+        with_it = dict.fromkeys(below, f"it was lost with {self._nodes[rank]}, above it")
+        self._awaited[rank] = {rank: why} | with_it
         self.do(b.SetTimer(f"heal {rank}", HEAL_S))
         self._start()
 
     def _orphaned(self, why: str) -> None:
-        """Call the next one further up; without one, this is the end."""
+        """Call the next one further up; without one, and without a grace, this is the end."""
         lost = self.parent
-        self._above.pop(lost, None)
-        if lost == 0 or not self._seat.survive or not self._above:
-            if self._departs:
-                self._depart()
-            else:
-                self._end(
-                    f"the agent of rank {lost} is gone: {why}" if lost else f"the controller is gone: {why}"
-                )
-            return
-        self.parent = max(self._above)
-        if self.parent:  # the controller may be stopped
-            self.do(b.SetTimer("adopt 0", self._seat.patience_s))
+        if lost:
+            self._above.pop(lost, None)
+        stays = self._seat.survive and self._above
+        if stays and lost:
+            self.parent = max(self._above)
+            if self.parent:  # the controller may be stopped
+                self.do(b.SetTimer("adopt 0", self._seat.patience_s))
+            self._call()
+        elif self._departs:
+            self._depart()
+        elif stays and self._adrift:
+            self.do(b.SetTimer("call 0", CALL_S))
+        elif stays and self._seat.grace_s:
+            self._drift(on=True)
+            self._call()
+        else:
+            self._end(
+                f"the agent of rank {lost} is gone: {why}" if lost else f"the controller is gone: {why}"
+            )
+
+    def _call(self) -> None:
+        """Have the parent take this one up."""
         if self.parent in self.links:
-            self.tell(self.parent, m.Calling(self._seat.rank, self._seat.contact))
+            self._introduce(self.parent)
         else:
             self.do(b.Reach(self.parent, self._above[self.parent]))
+
+    def _introduce(self, rank: int) -> None:
+        self.tell(rank, m.Calling(self._seat.rank, self._seat.contact, self._span is not None))
+
+    def _drift(self, *, on: bool) -> None:
+        """The controller is gone, or there is one again."""
+        if on == self._adrift:
+            return
+        self._adrift = on
+        self.do(b.Adrift(on))
+        for rank in sorted(self._children):
+            self.tell(rank, Adrift(on))
+        if on:
+            self.do(b.SetTimer("adrift 0", self._seat.grace_s))
+        else:
+            self.do(b.CancelTimer("adrift 0"))
+        if on and self._departs:
+            self._depart()
 
     def _due(self, kind: str, rank: int) -> None:
         child = self._children.get(rank)
         if kind == "again":
             self._flooding.again(rank)
+        elif kind == "call":
+            self._call()
+        elif kind == "adrift":
+            self._end(f"there was no controller for {self._seat.grace_s:g} s")
         elif kind == "adopt":
             self.do(b.Close(self.parent))
             self._cut(self.parent, f"it has not answered within {self._seat.patience_s:g} s")

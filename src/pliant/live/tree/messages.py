@@ -22,7 +22,8 @@ class Seat(msgspec.Struct, frozen=True):
     messages to all go (``plan/tree.py``). ``window``: how many agents it starts at a time. ``survive``: what is lost is
     left out, and orphans go to their grandparent; else the first loss ends the launch. ``patience_s`` is how long one
     agent may take to start and call. An agent has been started by ``parent``. ``place``: which one it has among those
-    that a program is launched at, from 0; -1 if that goes by its rank."""
+    that a program is launched at, from 0; -1 if that goes by its rank. ``grace_s``: how long agents go on without a
+    controller, where what is lost is left out; with 0 they end with it."""
 
     rank: int
     contact: str
@@ -33,6 +34,7 @@ class Seat(msgspec.Struct, frozen=True):
     survive: bool = False
     patience_s: float = 30.0
     place: int = -1
+    grace_s: float = 0.0
 
     @property
     def number(self) -> int:
@@ -48,16 +50,27 @@ class Opened(Input, frozen=True):
     nodes: tuple[str, ...]
 
 
+class Resumed(Input, frozen=True):
+    """At the root, in place of Opened: an earlier root, with the same contact, was opened on so many ``agents`` and has
+    given ranks below ``following``. Those of ``nodes``, by rank, may be there and call within the grace; the others are
+    gone. Messages to all are not for such a root: it does not know which were told before."""
+
+    nodes: dict[int, str]
+    agents: int
+    following: int
+
+
 class More(Input, frozen=True):
-    """At the root, after Opened: start agents on these ``nodes`` too. They get the ranks that follow and are children
-    of the root. What is for all is for them as well, also what was told before they came."""
+    """At the root, after Opened or Resumed: start agents on these ``nodes`` too. They get the ranks that follow and are
+    children of the root. What is for all is for them as well, also what was told before they came."""
 
     nodes: tuple[str, ...]
 
 
 class Depart(Input, frozen=True):
     """This agent is to leave, as ``why`` says, when it knows all that is below it: as soon as the controller has told
-    Gone of it. Where what is lost is left out, those below it call the next one further up then."""
+    Gone of it, and at once where there is no controller. Where what is lost is left out, those below it call the next
+    one further up then."""
 
     why: str
 
@@ -141,6 +154,7 @@ class Passed(Input, frozen=True):
 
 AnyInput = (
     Opened
+    | Resumed
     | More
     | Depart
     | Heard
@@ -252,6 +266,12 @@ class Again(Output, frozen=True):
     why: str
 
 
+class Adrift(Output, frozen=True):
+    """``on``: the controller is gone, and is called until the grace is over. Not ``on``: there is one again."""
+
+    on: bool
+
+
 class Leave(Output, frozen=True):
     """Everything is over for this agent; ``why`` is empty if that is as it should be. ``alone``: those below go on."""
 
@@ -273,5 +293,6 @@ AnyOutput = (
     | Phase
     | Gone
     | Again
+    | Adrift
     | Leave
 )

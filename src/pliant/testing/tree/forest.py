@@ -18,10 +18,14 @@ from pliant.testing.audit.violation import Violation
 from pliant.testing.tree.tenants import Landlord, Tenant
 
 _DECODER: msgspec.json.Decoder[m.BranchMessage] = msgspec.json.Decoder(m.BranchMessage)
-AWAITED = ("start", "gather", "adopt")
+AWAITED = ("start", "gather", "adopt", "adrift", "call")
 """Timers that end a wait, and nothing else."""
 LONGEST_S = 3600.0
 """Of virtual time: whatever is not over by then never will be."""
+REFUSALS = 2
+"""So often may be lost what tells an agent that it is given up."""
+CLOCK_S = 0.3
+"""By so much the grace of an agent and that of its part of the tree may differ."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,7 @@ class Ground:
     routing: str = "4"
     window: int = 32
     survive: bool = False
+    grace_s: float = 0.0
     start_s: tuple[float, float] = (0.05, 0.5)
     hop_s: tuple[float, float] = (0.0001, 0.01)
 
@@ -50,6 +55,11 @@ class Agent:
     timers: dict[str, int] = field(default_factory=dict)
     starting: set[int] = field(default_factory=set)
     """Those that it has started and that have not called."""
+    adrift: bool = False
+    drifts: int = 0
+    """How often it was."""
+    local: list[bytes] = field(default_factory=list)
+    """What it was sent alone, where no program is launched."""
     alive: bool = True
     left: str | None = None
     phases: dict[int, float] = field(default_factory=dict)
@@ -65,7 +75,7 @@ class Agent:
 class Forest:
     """All agents of one launch, the controller as rank 0."""
 
-    def __init__(self, seed: int, ground: Ground) -> None:
+    def __init__(self, seed: int, ground: Ground) -> None:  # noqa: PLR0915 - what there is
         self.random = random.Random(seed)  # noqa: S311 - to be repeated
         self.ground = ground
         self.now = 0.0
@@ -85,6 +95,14 @@ class Forest:
         """Ranks whose agents were killed, or lost a link by itself."""
         self.placed: set[int] = set()
         """Ranks whose agents were told what is below them."""
+        self.last_placed = self.last_end = 0.0
+        """When the last one was told what is below it, and when the last one ended."""
+        self.arrived: list[str] = []
+        """Nodes that have said something, where no program is launched."""
+        self.refused: Counter[int] = Counter()
+        """By rank: how often it has called this controller, which had given it up."""
+        self.seen: Counter[str] = Counter()
+        """What has happened, of what a test may want to see."""
         self.losses = 0
         """How many processes were killed, and links cut."""
         self.gone: dict[int, str] = {}
@@ -97,9 +115,11 @@ class Forest:
         self.missing: int | None = None
         """Its part that never comes to a fence."""
         self._late: list[str] = []
+        self._first = 0
+        """Ranks below are of earlier controllers."""
         self.ambushes: dict[tuple[str, int], Callable[[int, int], None]] = {}
         """What happens to sender and receiver as a message of a kind is on its way, by how many of it were sent."""
-        self._sent: Counter[str] = Counter()
+        self.sent: Counter[str] = Counter()
         self._unnoticed: dict[tuple[int, int], Callable[[], None]] = {}
         """Ends of links that are gone, where nobody has noticed it yet."""
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
@@ -153,13 +173,29 @@ class Forest:
         self.landlord.begin()
         return self.landlord
 
-    def more(self, nodes: tuple[str, ...]) -> None:
-        """Have agents started on these nodes too."""
+    def more(self, nodes: tuple[str, ...], *, crash: bool = False) -> None:
+        """Have agents started on these nodes too; ``crash``: the controller has written that it will, and is killed."""
         if self.agents[0].alive:
             self._late += nodes
             if self.landlord is not None:
                 self.landlord.added(nodes)
+            if crash:
+                self.kill(0)
             self.happened(0, b.More(nodes))
+
+    def resume(self) -> None:
+        """Another controller begins in place of the one that was killed, with what that has written."""
+        self.refused.clear()
+        for end in [end for end in self._unnoticed if end[0] == 0]:
+            del self._unnoticed[end]
+        for end in [end for end in self._ends if end[0] == 0]:
+            del self._ends[end]
+        self.harmed |= self.agents.keys() - self.placed
+        nodes = {rank: node for rank, node in enumerate(self.nodes, 1) if rank not in self.gone}
+        self.harmed |= nodes.keys() - self.agents.keys()
+        self._first = len(self.nodes) + 1
+        self._sit(0, -1)
+        self.happened(0, b.Resumed(nodes, self.ground.agents, self._first))
 
     def depart(self, rank: int) -> None:
         """Have an agent leave, if it is there."""
@@ -182,6 +218,8 @@ class Forest:
             if agent.left is not None:
                 raise Violation("wrong", f"rank {rank} has left, and goes on: {output}")
             self._carry_out(agent, output)
+        if agent.adrift and agent.alive and rank in self.departed:
+            raise Violation("stuck", f"rank {rank} is to leave, and waits for a controller that is gone")
 
     def kill(self, rank: int) -> None:
         """Its process is gone, as by SIGKILL; what it has sent may still arrive, or not."""
@@ -208,16 +246,16 @@ class Forest:
 
     # ---- what agents ask for -------------------------------------------------------------------------------
 
-    def _carry_out(self, agent: Agent, output: b.AnyOutput) -> None:  # noqa: C901, PLR0912 - a table: a case for each output
+    def _carry_out(self, agent: Agent, output: b.AnyOutput) -> None:  # noqa: C901, PLR0912, PLR0915 - a table: a case for each output
         match output:
             case b.StartAgent():
                 self._start(agent, output)
             case b.Tell():
                 kind = type(output.message).__name__
                 agent.sent[kind] += 1
-                self._sent[kind] += 1
+                self.sent[kind] += 1
                 self._send(agent.rank, output.rank, output.message)
-                if (spring := self.ambushes.pop((kind, self._sent[kind]), None)) is not None:
+                if (spring := self.ambushes.pop((kind, self.sent[kind]), None)) is not None:
                     self.later(0.0, lambda: spring(agent.rank, output.rank))
             case b.Reach():
                 self.later(self._draw(self.ground.hop_s), lambda: self._join(agent.rank, output.rank))
@@ -231,8 +269,12 @@ class Forest:
                 agent.delivered.append(bytes(output.message))
                 if agent.rank and self.landlord is not None:
                     agent.tenant.deliver(output.message)
+            case b.Local() if self.landlord is None:
+                agent.local.append(bytes(output.envelope.message))
             case b.Local():
                 agent.tenant.local(output.envelope)
+            case b.Arrived() if self.landlord is None:
+                self.arrived.append(output.envelope.node)
             case b.Arrived() if self.landlord is not None:
                 self.landlord.arrived(output.envelope)
             case b.Gathered() if self.landlord is not None:
@@ -251,9 +293,27 @@ class Forest:
             case b.Again():
                 self._give_up(output.lost, output.why)
                 self._begin_again(output)
+            case b.Adrift():
+                self._drift(agent, on=output.on)
             case b.Leave():
-                agent.left, agent.alive = output.why, False
+                agent.left, agent.alive, self.last_end = output.why, False, self.now
                 self._hang_up(agent.rank, "it has left")
+
+    def _drift(self, agent: Agent, *, on: bool) -> None:
+        """What lives there may be the first to find that the grace is over."""
+        if on == agent.adrift or not agent.rank:
+            raise Violation("run_twice", f"rank {agent.rank} is told again: adrift {on}")
+        agent.adrift = on
+        agent.drifts += 1
+        drift = agent.drifts
+        self.seen["adrift" if on else "taken up"] += 1
+
+        def over() -> None:
+            if agent.drifts == drift and agent.alive:
+                self.happened(agent.rank, b.Depart("its agent has ended without a controller"))
+
+        if on and self.random.random() < 0.5:
+            self.later(self.ground.grace_s + self.random.uniform(-CLOCK_S, CLOCK_S), over)
 
     def _give_up(self, rank: int, why: str) -> None:
         if rank not in self.departed | self.mute and self._hangs(rank):
@@ -265,6 +325,10 @@ class Forest:
         return rank in self.placed | self.harmed | self.unreachable | self.silent | self.mute
 
     def _begin_again(self, started: b.Again) -> None:
+        if started.lost < self._first:
+            raise Violation(
+                "run_twice", f"rank {started.lost} is of an earlier controller, and is begun again"
+            )
         self.again[started.lost] = started.rank
         self._late.append(started.node)
         if len(self.nodes) != started.rank or self.nodes[started.lost - 1] != started.node:
@@ -303,22 +367,30 @@ class Forest:
     def _sit(self, rank: int, parent: int, place: int = -1) -> Agent:
         ground = self.ground
         trees = ground.spawning, ground.routing
-        seat = b.Seat(rank, f"contact of {rank}", parent, *trees, ground.window, ground.survive, place=place)
+        seat = b.Seat(
+            rank, f"contact of {rank}", parent, *trees, ground.window, ground.survive,
+            place=place, grace_s=ground.grace_s,
+        )  # fmt: skip
+        if rank and rank in self.agents:
+            raise Violation("run_twice", f"rank {rank} is started twice")
         self.agents[rank] = agent = Agent(rank, seat, Branch(seat), Tenant(self, rank), parent)
         return agent
 
     def _start(self, parent: Agent, order: b.StartAgent) -> None:
         rank = order.rank
         parent.starting.add(rank)
+        if self.nodes[rank - 1] != order.node:
+            raise Violation("wrong", f"rank {rank} is started on {order.node}, not on {self.nodes[rank - 1]}")
         if len(parent.starting) > self.ground.window:
             raise Violation("wrong", f"rank {parent.rank} starts {sorted(parent.starting)} at a time")
 
         def begin() -> None:
-            if not parent.alive:
+            if not self.agents[parent.rank].alive:
                 return
             if rank in self.unreachable:
                 parent.starting.discard(rank)
-                self.happened(parent.rank, b.NotStarted(rank, "no route to host"))
+                if parent.alive:
+                    self.happened(parent.rank, b.NotStarted(rank, "no route to host"))
                 return
             agent = self._sit(rank, parent.rank, order.place)
             if rank in self.silent:  # an agent that nobody wants ends by itself
@@ -394,8 +466,14 @@ class Forest:
         message = _DECODER.decode(coded)
         if isinstance(message, m.Contacts):
             self.agents[to].heard.update(message.reached.keys())
+        if isinstance(message, m.Calling) and not to and sender in self.gone:
+            self.refused[sender] += 1
+            self.seen["refused"] += 1
+            if self.refused[sender] > REFUSALS:
+                raise Violation("stuck", f"rank {sender} has been refused, and calls again")
         if isinstance(message, m.Below):
             self.placed.add(to)
+            self.last_placed = self.now
         if isinstance(message, m.Ended):
             self.without_controller.add(to)
         self.agents[to].starting.discard(sender)

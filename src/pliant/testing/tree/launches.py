@@ -42,9 +42,9 @@ def launch(seed: int, number: int = 0, *, disturbed: bool = True) -> None:
         100 * seed + number, Ground(agents, *trees, window=draw.choice((1, 4, 32)), survive=survive)
     )
     if disturbed:
-        _disturb(forest, draw)
+        disturb(forest, draw)
     if draw.random() < 0.5:
-        _change(forest, draw)
+        change(forest, draw)
     forest.open()
     forest.run(draw.uniform(0, 5))
     sizes, dialect = _sizes(draw, agents), draw.choice(("launch", "launch", "pmi1"))
@@ -121,7 +121,7 @@ def _ended_together(landlord: Landlord) -> None:
         )
 
 
-def _disturb(forest: Forest, draw: random.Random) -> None:
+def disturb(forest: Forest, draw: random.Random) -> None:
     ranks = range(1, forest.ground.agents + 1 + draw.choice((0, 0, 3)))
     if draw.random() < ALONE:
         draw.choice((_kill_some, _cut_some, _wait_for_some))(forest, draw, 1)
@@ -163,7 +163,7 @@ def _fence(forest: Forest, draw: random.Random, *, disturbed: bool) -> None:
         forest.ambushes["Gathered", draw.randint(1, 3 * forest.ground.agents)] = strike
 
 
-def _change(forest: Forest, draw: random.Random) -> None:
+def change(forest: Forest, draw: random.Random) -> None:
     """Nodes are added, new ones or such that were given back, and given back where that is no loss."""
     ranks = range(1, forest.ground.agents + 8)
     for number in range(draw.randint(0, 4)):
@@ -233,10 +233,10 @@ def settled(forest: Forest) -> None:
     if left and forest.losses + len(forest.departed) < 2 and not forest.slow:
         raise Violation("lost", f"the agents of ranks {left} could have found another, and have left")
     for rank in living:
-        _settled(forest, forest.agents[rank], living)
+        known_alike(forest, forest.agents[rank], living)
 
 
-def _settled(forest: Forest, agent: Agent, living: set[int]) -> None:
+def known_alike(forest: Forest, agent: Agent, living: set[int]) -> None:
     known = agent.branch
     if known.gone.keys() != forest.gone.keys() or not living <= known.reached.keys():
         raise Violation("wrong", f"rank {agent.rank} knows {known.reached.keys()}, and of {known.gone} gone")

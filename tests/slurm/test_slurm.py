@@ -11,7 +11,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,10 @@ import pytest
 
 from pliant.apps.heat import solve_serial
 from pliant.core import records as r
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "live"))
+
+from tree_roots import Root
 
 PLIANT = str(Path(sys.executable).with_name("pliant"))
 ALLOCATION = ["salloc", "--nodes=4", "--quiet"]
@@ -357,3 +361,71 @@ def test_a_command_reads_a_file_and_of_a_pipe_it_is_told_that_nobody_does(
     os.close(read)
     assert (done.returncode, (tmp_path / "out/cat.log").read_text()) == (0, "")
     assert done.stderr.count("pliant: the job cannot read standard input: ") == 1
+
+
+# ---- launch trees whose controller is killed ---------------------------------------------------------------
+
+
+@contextmanager
+def allocated() -> Iterator[dict[str, str]]:
+    """The environment of who is in an allocation of all nodes, which does not end with a controller."""
+    with nothing_left() as mine:
+        holder = subprocess.Popen([*ALLOCATION, "cat"], env=mine, stdin=subprocess.PIPE)
+        try:
+            until(allocation, "the allocation")
+            yield {**mine, "SLURM_JOB_ID": allocation(), "PLIANT_TEST_INTERFACE": "lo"}
+        finally:
+            holder.communicate(timeout=60)
+
+
+def agents(env: dict[str, str]) -> set[int]:
+    """Of the run with this environment: two processes a node."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if env[MARK].encode() in (path / "environ").read_bytes():
+                words = (path / "cmdline").read_bytes()
+                if b"pliant.launch.tree" in words and not words.startswith(b"srun"):
+                    found.add(int(path.name))
+    return found
+
+
+def test_controllers_are_killed_and_agents_of_srun_stay(slurm: Path, tmp_path: Path) -> None:
+    with allocated() as env:
+        run = uuid.uuid4().hex[:8]
+        nodes = ("node1", "node2", "node3")
+        words = str(tmp_path / "kept"), run, "srun", "60", "direct", *nodes
+        first = Root(*words, env=env)
+        first.greeted(*nodes)
+        first.order("more node4")
+        first.greeted(*nodes, "node4")
+        first.order("back node2")
+        first.wait_for(lambda root: "node2" in root.gone)
+        first.order("run node3 sleep 96")
+        first.wait_for(lambda root: root.nodes("started"))
+        there = agents(env)
+        assert len(there) == 2 * 3
+        first.kill()
+        second = Root(*words, env=env)
+        second.greeted("node1", "node3", "node4")
+        second.order("more node2")
+        second.greeted("node1", "node2", "node3", "node4")
+        second.kill()
+        third = Root(*words, env=env)
+        third.greeted("node1", "node2", "node3", "node4")
+        assert there < agents(env)
+        assert not third.gone
+        third.finish()
+        until(lambda: not agents(env), "the end")
+
+
+def test_agents_of_srun_that_find_no_controller_end_by_the_grace(slurm: Path, tmp_path: Path) -> None:
+    with allocated() as env:
+        nodes = ("node1", "node2", "node3", "node4")
+        root = Root(str(tmp_path / "kept"), uuid.uuid4().hex[:8], "srun", "4", "direct", *nodes, env=env)
+        root.greeted(*nodes)
+        killed = root.kill()
+        time.sleep(max(0.0, killed + 3.0 - time.monotonic()))  # the grace
+        assert len(agents(env)) == 2 * len(nodes)
+        until(lambda: not agents(env), "the end")
+        assert time.monotonic() - killed < 4 + 8

@@ -1,0 +1,130 @@
+"""A controller of a launch tree that may be killed and begun again: it tells in lines of JSON what happens.
+
+    tree_root.py KEPT RUN BY GRACE DEGREE NODE ...
+
+With a file KEPT of an earlier one it begins in its place. Lines on standard input: more NODE ..., run NODE COMMAND,
+back NODE, finish.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pliant.launch.tree import kept as keeping
+from pliant.launch.tree.interfaces import controller_at
+from pliant.launch.tree.kept import Kept
+from pliant.launch.tree.posting import Posting, Starting
+from pliant.launch.tree.shell import TreeShell
+from pliant.live.tree import messages as b
+from pliant.live.tree.channel import End, at_controller
+from pliant.model.world import World
+from pliant.protocol import codec
+from pliant.protocol import messages as m
+
+
+def say(**what: Any) -> None:
+    print(json.dumps(what), flush=True)
+
+
+class Root:
+    def __init__(self, path: str, run: str, by: str, grace: str, degree: str, *nodes: str) -> None:
+        self.path = Path(path)
+        self.nodes = nodes
+        earlier = keeping.read(self.path) if self.path.exists() else None
+        self.kept = earlier or Kept("", secrets.token_hex(16), degree, 0)
+        self.starting = Starting(by, python=os.environ.get("PLIANT_TEST_AGENT", sys.executable))
+        seat = b.Seat(0, "", -1, self.kept.tree, self.kept.tree, survive=True, grace_s=float(grace))
+        self.tree = TreeShell(Posting(seat, "", run, self.kept.secret, "", self.starting), self)
+        self.channels: dict[int, End[m.To]] = {}
+        self.said: set[tuple[str, str]] = set()
+        self.over = asyncio.get_running_loop().create_future()
+
+    async def serve(self) -> None:
+        if self.kept.contact:
+            await self.tree.begin(self.kept.host, port=self.kept.port, resumed=self.kept.resumed())
+        else:
+            interface = os.environ.get("PLIANT_TEST_INTERFACE", "")
+            contact = await self.tree.begin(controller_at(self.nodes[0], interface, self.starting))
+            self.keep(Kept.opened(contact, self.kept.secret, self.kept.tree, self.nodes))
+            self.tree.happened(b.Opened(self.nodes))
+        say(event="begun", ranks=self.kept.nodes)
+        asyncio.get_running_loop().add_reader(0, self.read)
+        await self.over
+        await self.tree.end()
+        self.path.unlink()
+
+    def keep(self, kept: Kept) -> None:
+        self.kept = kept
+        keeping.write(self.path, kept)
+
+    def read(self) -> None:
+        data = os.read(0, 65536)
+        if not data:
+            asyncio.get_running_loop().remove_reader(0)
+        for line in data.decode().splitlines():
+            self.obey(line.split())
+
+    def obey(self, words: list[str]) -> None:
+        match words:
+            case ["more", *nodes]:
+                self.keep(self.kept.more(nodes))
+                self.tree.happened(b.More(tuple(nodes)))
+            case ["run", node, *command]:
+                group = m.StartGroup(
+                    7, 0, World(0, (1,)), tuple(command), {}, "/", "/dev/null", "token", "none"
+                )
+                self.order(node, group)
+            case ["back", node]:
+                self.order(node, m.Shutdown())
+            case ["finish"]:
+                self.tree.happened(b.Finish())
+
+    def order(self, node: str, message: m.ControllerMessage) -> None:
+        rank = next(rank for rank, name in self.kept.nodes.items() if name == node)
+        channel = self.channels.setdefault(rank, at_controller(node, rank))
+        self.tree.happened(b.Send(channel.tell(codec.raw(message))))
+
+    # ---- the tree
+
+    def arrived(self, come: b.Arrived) -> None:
+        node, kind = come.envelope.node, msgspec.json.decode(come.envelope.message)["type"]
+        if (node, kind) not in self.said:  # it is repeated, as nobody answers
+            self.said.add((node, kind))
+            say(event="said", node=node, type=kind)
+
+    def gone(self, lost: b.Gone) -> None:
+        self.keep(self.kept.gone(lost.rank))
+        say(event="gone", node=lost.node, rank=lost.rank, why=lost.why)
+
+    def again(self, started: b.Again) -> None:
+        self.keep(self.kept.again(started))
+        say(event="again", node=started.node, rank=started.rank)
+
+    def leave(self, why: str) -> None:
+        self.over.set_result(why)
+
+    def deliver(self, message: msgspec.Raw) -> None: ...
+
+    def local(self, envelope: b.Local) -> None: ...
+
+    def gathered(self, put: b.Gathered) -> None: ...
+
+    def phase(self, number: int) -> None: ...
+
+    def adrift(self, *, on: bool) -> None: ...
+
+
+async def main() -> None:
+    await Root(*sys.argv[1:]).serve()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

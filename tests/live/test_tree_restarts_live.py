@@ -126,6 +126,16 @@ def test_one_that_is_not_known_any_more_ends_with_all_that_it_has(mark: str, tmp
     third.finish()
 
 
+def test_a_controller_that_ends_before_all_have_called_tells_those_as_well(mark: str, tmp_path: Path) -> None:
+    words = str(tmp_path / "kept"), mark[:8], "fork", "60", "2", *NODES
+    first = Root(*words)
+    first.greeted(*NODES)
+    first.kill()
+    second = Root(*words)
+    second.finish()
+    until(lambda: not alive(mark), "the end, long before the grace")
+
+
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Agents that have been started, and begin when this file is there."""

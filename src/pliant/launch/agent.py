@@ -50,8 +50,8 @@ Rank = tuple[int, int, int]
 
 
 class Agent:
-    """The shell around a node's machine, driven by one event loop. ``dials``: a link that is lost is made anew from here,
-    else its end is this agent's too."""
+    """The shell around a node's machine, driven by one event loop. ``dials``: it makes a lost link anew; else it ends
+    with the link."""
 
     def __init__(
         self, home: n.Home, starter: Starter, record: Path | None = None, *, dials: bool = True

@@ -23,8 +23,8 @@ from pliant.launch.tree.interfaces import controller_at
 from pliant.launch.tree.kept import Kept
 from pliant.launch.tree.posting import Posting, Starting
 from pliant.launch.tree.shell import TreeShell
+from pliant.live.fleet.channel import End, at_controller
 from pliant.live.tree import messages as b
-from pliant.live.tree.channel import End, at_controller
 from pliant.model.world import World
 from pliant.protocol import codec
 from pliant.protocol import messages as m

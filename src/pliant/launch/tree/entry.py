@@ -9,6 +9,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NoReturn
 
 from pliant.launch.tree import links, posting
@@ -63,10 +64,12 @@ def _end_after(work: Callable[[], None]) -> NoReturn:
         work()
         code = 0
     except BaseException:  # noqa: BLE001 - told, and then it ends
-        traceback.print_exc()
+        with suppress(OSError):
+            traceback.print_exc()
         code = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # who has started it may have ended
+            stream.flush()
     os._exit(code)
 
 

@@ -1,7 +1,7 @@
 """What the root of a launch tree keeps for another one that may have to begin in its place (`b.Resumed`).
 
-The driver writes it before what it says matters: when the root listens, before agents are started, also as ``again``
-tells, and as ``gone`` tells before it returns from that. So no rank is used twice, and who is told as gone stays gone.
+The driver writes it as soon as the root listens, and then before each change takes effect: before it adds nodes, and
+before it returns from ``again`` and ``gone``. So no rank is used twice, and a node that was told as gone stays gone.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from pliant.live.tree import recording
 from pliant.live.tree.branch import Branch
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
-from pliant.protocol.branches import LinkMessage
+from pliant.protocol.branches import Ended, LinkMessage
 from pliant.protocol.messages import From, Heartbeat
 from pliant.recorder import Recorder
 
@@ -35,6 +35,8 @@ SILENCE_S = 10.0
 """A link that brings nothing for so long counts as cut."""
 LAST_S = 8.0
 """How long those below may take to end."""
+LATE_S = 2.0
+"""How long a root that ends waits for those of an earlier one to call once more."""
 WORDS = 2000
 """Of what a starter says, the last bytes are kept."""
 
@@ -83,6 +85,8 @@ class TreeShell:
         self._is_over = False
         """The machine has left, and has told those below of it."""
         self._ends = False
+        self._missing: set[int] = set()
+        """Those of an earlier root that have not called this one, which is over."""
         self.strangers = 0
         """How many have called that do not belong to this launch."""
         self.most_links = 0
@@ -121,9 +125,10 @@ class TreeShell:
     async def end(self) -> None:
         """Wait for those below to end, then hang up. Whoever has not ended by then is told by the end of its link, and
         so is at once whoever has been told nothing: all of them, if this one leaves by itself, and those that call
-        now. They find a server: that of asyncio, once closed, may keep a connection and answer nothing.
+        now. They find a server: that of asyncio, once closed, may keep a connection and answer nothing. Agents of an
+        earlier root are told when they call.
         """
-        self._ends = True
+        self._ends, late = True, self._now() + LATE_S
         if not self._is_over:
             self._leave_alone()
         told = self._branch.links if self._is_over and self._branch is not None else set[int]()
@@ -135,7 +140,11 @@ class TreeShell:
             self._beating.cancel()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_S):
-                while self._children & self._links.keys() or self._waiting():  # noqa: ASYNC110 - see below
+                while (  # noqa: ASYNC110 - see below
+                    self._children & self._links.keys()
+                    or self._waiting()
+                    or (self._missing and self._now() < late)
+                ):
                     # What ends here are processes and connections: that is polled, a matter of milliseconds.
                     await asyncio.sleep(0.005)
         if self._server is not None:
@@ -210,6 +219,7 @@ class TreeShell:
                     self._leave_alone()
                 elif self._branch is not None:
                     self._children |= self._branch.children  # also those that others have started
+                    self._missing = self._branch.missing
                 self._house.leave(output.why)
 
     def _leave_alone(self) -> None:
@@ -267,7 +277,7 @@ class TreeShell:
     # ---- links -------------------------------------------------------------------------------------------
 
     def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._ends:
+        if self._ends and not self._missing:
             writer.close()
         else:
             self._spawn(self._called(reader, writer))
@@ -280,7 +290,10 @@ class TreeShell:
             writer.close()
             return
         if self._ends:
-            writer.close()  # it is told nothing any more, and ends without its parent
+            if rank in self._missing:
+                self._missing.discard(rank)
+                writer.write(codec.encode(Ended()))
+            writer.close()  # else it is told nothing any more, and ends without its parent
             return
         self._stand(Link(rank, reader, writer, self._now()))
 

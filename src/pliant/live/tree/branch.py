@@ -3,8 +3,8 @@ are reached, and passes on what is for all. Without I/O or clock.
 
 Phases 1 and 2 are Algorithms 1 and 2 of Bosilca et al. 2011, phase 3 is its broadcast along the routing tree, which
 overlaps phase 2. What the paper lacks: where an agent cannot be started, its parent starts those below it; where one is
-lost, those below it call the next one further up, and those that it was to start the controller starts itself. Who has
-nobody further up calls the controller again until the grace is over: it may have begun anew.
+lost, those below it call the next one further up, and those that it was to start the controller starts itself. An
+agent with nobody further up calls the controller again until the grace is over: it may have begun anew.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HEAL_S = 3.0
 CALL_S = 1.0
 """So often a controller that is gone is called again."""
 EARLIER = 0
-"""Whose children those of an earlier root are, until they have called."""
+"""The agents of an earlier root are awaited as children of this one."""
 BEFORE = "it was lost, or given back, before the controller began again"
 
 
@@ -164,6 +164,11 @@ class Branch:
     def children(self) -> set[int]:
         """Those that have called."""
         return {rank for rank, child in self._children.items() if child.called}
+
+    @property
+    def missing(self) -> set[int]:
+        """At the root: those of an earlier root that have not called yet."""
+        return set(self._awaited.get(EARLIER, ()))
 
     @property
     def agents(self) -> int:

@@ -52,8 +52,8 @@ class Opened(Input, frozen=True):
 
 class Resumed(Input, frozen=True):
     """At the root, in place of Opened: an earlier root, with the same contact, was opened on so many ``agents`` and has
-    given ranks below ``following``. Those of ``nodes``, by rank, may be there and call within the grace; the others are
-    gone. Messages to all are not for such a root: it does not know which were told before."""
+    given ranks below ``following``. The agents of ``nodes``, by rank, may be there, and call within the grace; other
+    ranks are gone. Such a root may tell nothing to all: it does not know what was told before."""
 
     nodes: dict[int, str]
     agents: int

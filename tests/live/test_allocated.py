@@ -25,6 +25,7 @@ class TwoNodes:
     def __init__(self) -> None:
         self.env: dict[str, str] = {}
         self.site = Site()
+        self.secret = b""
 
     async def open(self, tell: Tell) -> None:
         self.tell = tell

@@ -19,7 +19,7 @@ from harness import PATIENCE_S, PLIANT, PROGRAMS, BatchRun, is_right, until, unt
 
 from pliant.core import records as r
 from pliant.core.settings import Settings
-from pliant.daemon.controller import Controller, Outliving
+from pliant.daemon.controller import Controller
 from pliant.drivers.fork import ForkedNodes
 from pliant.launch import processes
 from pliant.live.cluster import orders as o
@@ -204,8 +204,7 @@ def test_a_controller_that_begins_again_without_a_grace_ends_what_ran_and_starts
 
     async def all_of_it(place: Path) -> None:
         driver = ForkedNodes(1, run, place)
-        outliving = Outliving(records=records)
-        controller = Controller(Fcfs(), Settings(), driver, output=tmp_path, outliving=outliving)
+        controller = Controller(Fcfs(), Settings(), driver, output=tmp_path, records=records)
         controller.sinks.append(made.append)
         try:
             async with asyncio.timeout(PATIENCE_S):

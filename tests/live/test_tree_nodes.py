@@ -75,12 +75,12 @@ def agent_of(node: str, mark: str) -> int:
     raise AssertionError(f"{node} has no agent")
 
 
-def test_nodes_come_and_go_and_are_lost_and_the_others_stay(mark: str) -> None:
+def test_nodes_come_and_go_and_are_lost_and_the_others_stay(mark: str, tmp_path: Path) -> None:
     """In a chain, so that what leaves or dies has others below it."""
 
     async def all_of_it() -> None:
         hosts = Hosts(names=("n0", "n1", "n2", "n3", "n4"), starting=Starting(), degree="1")
-        nodes = Nodes(TreeNodes(hosts, 2, mark[:8]))
+        nodes = Nodes(TreeNodes(hosts, 2, mark[:8], tmp_path))
         try:
             await nodes.begin(3)
             assert nodes.events == [o.Granted(("n0", "n1", "n2"), (2, 2, 2))]
@@ -114,9 +114,9 @@ def test_nodes_come_and_go_and_are_lost_and_the_others_stay(mark: str) -> None:
     asyncio.run(all_of_it())
 
 
-def test_what_is_too_long_for_an_agent_is_refused_and_comes_to_nobody(mark: str) -> None:
+def test_what_is_too_long_for_an_agent_is_refused_and_comes_to_nobody(mark: str, tmp_path: Path) -> None:
     async def all_of_it() -> None:
-        nodes = Nodes(TreeNodes(Hosts(names=("n0",), starting=Starting()), 1, mark[:8]))
+        nodes = Nodes(TreeNodes(Hosts(names=("n0",), starting=Starting()), 1, mark[:8], tmp_path))
         try:
             await nodes.begin(1)
             long = m.StartGroup(
@@ -134,7 +134,7 @@ def test_what_is_too_long_for_an_agent_is_refused_and_comes_to_nobody(mark: str)
 
 
 def test_nodes_that_do_not_come_are_named_with_the_reasons(
-    mark: str, monkeypatch: pytest.MonkeyPatch
+    mark: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PYTHON", sys.executable)
     monkeypatch.delenv(RECORD)  # one of another version is not played again by this one
@@ -142,7 +142,7 @@ def test_nodes_that_do_not_come_are_named_with_the_reasons(
     async def all_of_it() -> None:
         starting = Starting(python=str(PROGRAMS / "odd_starts.sh"))
         hosts = Hosts(names=("n0", "n1", "n2", "n3"), starting=starting, patience_s=3.0)
-        nodes = Nodes(TreeNodes(hosts, 1, mark[:8]))
+        nodes = Nodes(TreeNodes(hosts, 1, mark[:8], tmp_path))
         try:
             with pytest.raises(PliantError, match="of 4 nodes cannot be had: ") as refused:
                 await nodes.begin(4)
@@ -160,13 +160,13 @@ def test_nodes_that_do_not_come_are_named_with_the_reasons(
 
 
 def test_a_stop_of_the_controller_is_no_delay_of_a_node_that_leaves(
-    mark: str, monkeypatch: pytest.MonkeyPatch
+    mark: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A loop that is kept is as good as a process that is stopped."""
     monkeypatch.setattr(shell, "BEAT_S", 0.1)
 
     async def all_of_it() -> None:
-        driver = TreeNodes(Hosts(names=("n0", "n1"), starting=Starting()), 1, mark[:8])
+        driver = TreeNodes(Hosts(names=("n0", "n1"), starting=Starting()), 1, mark[:8], tmp_path)
         nodes = Nodes(driver, msgspec.structs.replace(driver.site, stop_s=1.0))
         try:
             await nodes.begin(2)

@@ -15,7 +15,6 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from pliant import recorder
 from pliant.core import records as r
@@ -36,20 +35,9 @@ from pliant.protocol import messages as m
 TAIL_BYTES = 1 << 16
 
 
-class Outliving(NamedTuple):
-    """Where agents and jobs outlive a controller, the run's ``secret`` must do so too. The next one is given the
-    ``records`` of its journal and goes on."""
-
-    secret: bytes = b""
-    records: Sequence[r.Record] | None = None
-
-
-WITH_IT_ALL_ENDS = Outliving()
-
-
 class Controller:
     """``nodes`` of a driver's nodes to begin with, and the jobs on them. ``sinks`` get every record, before anything is
-    done for it."""
+    done for it. One that goes on has the ``records`` of the journal of the controller before it."""
 
     def __init__(  # noqa: PLR0913 - all but the first four have names
         self,
@@ -59,11 +47,10 @@ class Controller:
         nodes: int = 0,
         *,
         output: Path,
-        outliving: Outliving = WITH_IT_ALL_ENDS,
+        records: Sequence[r.Record] | None = None,
     ) -> None:
-        secret, records = outliving
         self.driver = driver
-        home = Surroundings(str(output), os.getcwd(), driver.env, secret or secrets.token_bytes(16))  # noqa: PTH109
+        home = Surroundings(str(output), os.getcwd(), driver.env, driver.secret or secrets.token_bytes(16))  # noqa: PTH109
         self._nodes = nodes
         self._control = (
             Control.new(policy, settings, home, driver.site)

@@ -107,7 +107,7 @@ def run_batch(  # noqa: PLR0913 - all but the first two have names
 def _driver(hosts: Hosts | None, cluster: ClusterSpec, run: str, runtime: Path) -> Driver:
     if hosts is None:
         return ForkedNodes(cluster.slots, run, runtime)
-    there = TreeNodes(hosts, cluster.slots, run)
+    there = TreeNodes(hosts, cluster.slots, run, runtime)
     return Allocated(there, hosts.allocation) if hosts.allocation else there
 
 

@@ -19,6 +19,8 @@ class Driver(Protocol):
 
     env: dict[str, str]
     """What ranks on these nodes need in their environment."""
+    secret: bytes
+    """The run's, where agents outlive their controller: the next one has the same. Else nothing."""
     site: Site
     """Which nodes there may be, and how long things take there."""
 

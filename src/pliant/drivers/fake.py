@@ -37,7 +37,7 @@ class FakeAgent:
 
     def cut(self) -> None:
         """The link is gone."""
-        self._uplink.lost()
+        self._uplink.lost(cut=True)
 
     def tell(self, message: m.AgentMessage) -> None:
         self._uplink.tell(message)
@@ -71,6 +71,7 @@ class FakeNodes:
 
     def __init__(self, site: Site) -> None:
         self.env: dict[str, str] = {}
+        self.secret = b""
         self.site = site
         self.agents: dict[str, FakeAgent] = {}
         self.linked: set[str] = set()

@@ -8,7 +8,6 @@ import contextlib
 import hmac
 import os
 import resource
-import secrets
 import signal
 import socket
 import subprocess
@@ -18,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from pliant.drivers import Event, Tell
+from pliant.drivers.kept import kept_secret
 from pliant.launch import processes, reading, shm
 from pliant.launch.agent import AGENTS, SECRET, peer
-from pliant.launch.starter import write_secret
 from pliant.live.cluster import orders as o
 from pliant.live.fleet.fleet import Site
 from pliant.live.node.proof import TRACKERS_S
@@ -52,14 +51,6 @@ LOOPBACK = dict.fromkeys(
 )
 """For the ranks: all nodes are on this machine, so nobody listens where others could connect, but for
 Open MPI, which listens on all addresses whatever it is told."""
-
-
-def kept_secret(runtime: Path) -> bytes:
-    """The secret of a run that outlives its controllers: that of the file, which is made if there is none."""
-    path = runtime / SECRET
-    if not path.exists():
-        write_secret(path, secrets.token_hex(16))
-    return path.read_bytes()
 
 
 def _nobody(_event: Event) -> None:
@@ -115,14 +106,9 @@ class ForkedNodes:
         self._agents: dict[str, Agent] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
-        self._secret = kept_secret(runtime) if grace else b""
+        self.secret = kept_secret(runtime) if grace else b""
         self._envelopes = codec.from_nodes()
         self._others: set[int] = set()  # children of this process that are none of ours
-
-    @property
-    def secret(self) -> bytes:
-        """The run's, for its controllers."""
-        return self._secret
 
     # ---- the port ------------------------------------------------------------------------------------
 
@@ -242,7 +228,7 @@ class ForkedNodes:
         try:
             async with asyncio.timeout(GRACE_S):
                 secret, hello = await reader.readline(), await reader.readline()
-            if uid != os.getuid() or not hmac.compare_digest(secret, self._secret + b"\n"):
+            if uid != os.getuid() or not hmac.compare_digest(secret, self.secret + b"\n"):
                 raise ProtocolError("another user, or a wrong secret")
             name = self._envelopes.decode(hello).node
             agent = self._agents.get(name)

@@ -140,6 +140,7 @@ class Allocated:
     def __init__(self, nodes: Driver, job: str, environ: Mapping[str, str] = os.environ) -> None:
         self.env = nodes.env
         self.site = nodes.site
+        self.secret = nodes.secret
         self._nodes = nodes
         self._job = job
         self._environ = environ

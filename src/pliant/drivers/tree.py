@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Iterable
+from pathlib import Path
 
 import msgspec
 
 from pliant.drivers import Event, Tell
+from pliant.drivers.kept import kept_secret
+from pliant.launch.agent import SECRET
+from pliant.launch.tree import kept
 from pliant.launch.tree.interfaces import controller_at
 from pliant.launch.tree.posting import Posting, Starting
 from pliant.launch.tree.shell import TreeShell
@@ -22,6 +27,10 @@ from pliant.protocol import messages as m
 
 LEAVE_S = 30.0
 """A node that was given back has left the tree by then, or is lost."""
+MARGIN_S = 15.0
+"""So much later than the controller an agent may find out that there is no way between them."""
+ROOT = "root.json"
+"""In the run's directory: what the next controller has to know."""
 STAYS = "it does not leave"
 
 
@@ -41,32 +50,42 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
     allocation: str = ""
 
 
-def _site(hosts: Hosts) -> Site:
+def _site(hosts: Hosts, grace: float) -> Site:
     begin_s = hosts.patience_s * (2 + tree.depth(tree.named(hosts.degree), len(hosts.names)))
-    return Site(hosts=hosts.names, start_s=hosts.patience_s, begin_s=begin_s, stop_s=LEAVE_S, restarts=0)
+    return Site(
+        hosts=hosts.names, start_s=hosts.patience_s, begin_s=begin_s, stop_s=LEAVE_S, restarts=0, grace_s=grace,
+        margin_s=MARGIN_S,
+    )  # fmt: skip
 
 
 class TreeNodes:
     """``hosts`` with ``slots`` slots each. A node whose agent is gone is lost for good. The agents below it are reached
-    another way."""
+    another way. For a ``grace``, in seconds, agents outlive their controller, and call the next one: it has the same
+    ``run`` and directory ``runtime``, where this one keeps how it is reached.
+    """
 
-    def __init__(self, hosts: Hosts, slots: int, run: str) -> None:
+    def __init__(self, hosts: Hosts, slots: int, run: str, runtime: Path, *, grace: float = 0.0) -> None:
         self.env = hosts.env
-        self.site = _site(hosts)
+        self.site = _site(hosts, grace)
+        self.secret = kept_secret(runtime) if grace else b""
         self._hosts = hosts
+        self._path = runtime / ROOT if grace else None
+        before = kept.read(self._path) if self._path is not None and self._path.exists() else None
+        self._kept = before or kept.Kept("", secrets.token_hex(32), hosts.degree, 0)
+        self._resumed = before is not None
         seat = b.Seat(
-            0, "", -1, hosts.degree, hosts.degree, survive=True, patience_s=hosts.patience_s
+            0, "", -1, self._kept.tree, hosts.degree, survive=True, patience_s=hosts.patience_s, grace_s=grace
         )  # fmt: skip
-        secret = secrets.token_hex(32)
         posting = Posting(
-            seat, "", run, secret, "", hosts.starting, slots, hosts.interface, hosts.warm, relays=True
-        )
+            seat, "", run, self._kept.secret, "", hosts.starting, slots, hosts.interface, hosts.warm,
+            relays=True,
+        )  # fmt: skip
         self._tree = TreeShell(posting, self)
         self._tell: Tell = _nobody
-        self._ranks: dict[str, int] = {}
+        self._ranks = {node: rank for rank, node in self._kept.nodes.items()}
         """Of the nodes whose agents are there, or on their way."""
-        self._last = 0
-        """The highest rank."""
+        self._clearing: dict[str, asyncio.TimerHandle] = {}
+        """Nodes whose agents were told to end."""
         self._begun = False
 
     # ---- the port ------------------------------------------------------------------------------------
@@ -74,18 +93,29 @@ class TreeNodes:
     async def open(self, tell: Tell) -> None:
         hosts = self._hosts
         self._tell = tell
-        listen = controller_at(hosts.names[0], hosts.interface, hosts.starting)
+        listen = self._kept.host or controller_at(hosts.names[0], hosts.interface, hosts.starting)
+        resumed = self._kept.resumed() if self._resumed else None
         self._begun = True
         try:
-            await self._tree.begin(listen)
+            contact = await self._tree.begin(listen, port=self._kept.port if resumed else 0, resumed=resumed)
         except OSError as error:
             raise PliantError(f"nobody can be reached from {listen}: {error.strerror or error}") from error
+        self._keep(msgspec.structs.replace(self._kept, contact=contact))
 
     def start(self, nodes: Iterable[str]) -> None:
         names = tuple(nodes)
-        is_first = not self._last
-        self._ranks |= {name: rank for rank, name in enumerate(names, self._last + 1)}
-        self._last += len(names)
+        is_first = self._kept.following == 1 and not self._resumed
+        new = self._kept if is_first else self._kept.more(names)
+        if is_first:
+            new = kept.Kept.opened(new.contact, new.secret, new.tree, names)
+        try:
+            self._keep(new)
+        except OSError as error:
+            for name in names:
+                why = f"{self._path} cannot be written: {error.strerror or error}"
+                asyncio.get_running_loop().call_soon(self._tell, o.Ended(name, why))
+            return
+        self._ranks |= {node: rank for rank, node in new.nodes.items()}
         self._tree.happened(b.Opened(names) if is_first else b.More(names))
 
     def send(self, node: str, envelope: m.To) -> None:
@@ -94,17 +124,35 @@ class TreeNodes:
 
     def clear(self, node: str) -> None:
         """An agent that is reached is told to end. What one that is gone has left, nobody here can see."""
-        stays = self._ranks.pop(node, None) is not None
-        if stays:
+        loop = asyncio.get_running_loop()
+        if node in self._ranks:
             self._tree.happened(b.Send(m.To((node,), codec.raw(m.Shutdown()))))
-        asyncio.get_running_loop().call_soon(self._tell, o.Cleared(node, STAYS if stays else ""))
+            self._clearing[node] = loop.call_later(LEAVE_S, self._cleared, node, STAYS)
+        else:
+            loop.call_soon(self._cleared, node)
 
     async def close(self) -> None:
         self._tell = _nobody
         self._ranks.clear()
+        for timer in self._clearing.values():
+            timer.cancel()
         if self._begun:
             self._tree.happened(b.Finish())
             await self._tree.end()
+        if self._path is not None:
+            for path in (self._path, self._path.with_name(SECRET)):
+                path.unlink(missing_ok=True)
+
+    def _keep(self, new: kept.Kept) -> None:
+        """Write down what the next controller has to know, before it takes effect."""
+        if self._path is not None:
+            kept.write(self._path, new)
+        self._kept = new
+
+    def _cleared(self, node: str, left: str = "") -> None:
+        if (timer := self._clearing.pop(node, None)) is not None:
+            timer.cancel()
+        self._tell(o.Cleared(node, left))
 
     # ---- the tree ------------------------------------------------------------------------------------
 
@@ -114,14 +162,25 @@ class TreeNodes:
             self._tell(o.Heard(come.node, come.message, come.number, come.after, come.obeyed))
 
     def gone(self, lost: b.Gone) -> None:
-        if self._ranks.get(lost.node) == lost.rank:
-            del self._ranks[lost.node]
+        self._keep_if_can(self._kept.gone(lost.rank))
+        if self._ranks.get(lost.node) != lost.rank:
+            return
+        del self._ranks[lost.node]
+        if lost.node in self._clearing:
+            self._cleared(lost.node)
+        else:
             self._tell(o.Ended(lost.node, lost.why))
 
     def again(self, started: b.Again) -> None:
-        self._last = started.rank
+        self._keep_if_can(self._kept.again(started))
         if self._ranks.get(started.node) == started.lost:
             self._ranks[started.node] = started.rank
+
+    def _keep_if_can(self, new: kept.Kept) -> None:
+        """An old list has one node too many, which does not call the next controller."""
+        with contextlib.suppress(OSError):
+            self._keep(new)
+        self._kept = new
 
     def deliver(self, message: msgspec.Raw) -> None:
         """Nothing is for all here."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from pliant.core import records as r
 from pliant.core.journal import Header, header_line, read
 from pliant.core.settings import Settings
-from pliant.daemon.controller import Controller, Outliving
+from pliant.daemon.controller import Controller
 from pliant.drivers.fork import ForkedNodes
 from pliant.live.cluster import orders as o
 from pliant.model.jobs import Bounds, JobClass, JobSpec
@@ -35,8 +35,7 @@ async def main(place: Path, run: str, command: tuple[str, ...]) -> None:
         bounds = Bounds(1, 3, preferred=2)
         jobs = (JobSpec(name="heat", command=command, job_class=JobClass.MALLEABLE, nodes=bounds),)
     driver = ForkedNodes(1, run, place / "run", grace=GRACE)
-    outliving = Outliving(driver.secret, records)
-    controller = Controller(Fcfs(), Settings(), driver, 3, output=place / "out", outliving=outliving)
+    controller = Controller(Fcfs(), Settings(), driver, 3, output=place / "out", records=records)
     with path.open("ab", buffering=0) as journal:
 
         def keep(record: r.Record) -> None:

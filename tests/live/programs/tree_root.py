@@ -23,7 +23,6 @@ from pliant.launch.tree.interfaces import controller_at
 from pliant.launch.tree.kept import Kept
 from pliant.launch.tree.posting import Posting, Starting
 from pliant.launch.tree.shell import TreeShell
-from pliant.live.fleet.channel import End, at_controller
 from pliant.live.tree import messages as b
 from pliant.model.world import World
 from pliant.protocol import codec
@@ -42,8 +41,8 @@ class Root:
         self.kept = earlier or Kept("", secrets.token_hex(16), degree, 0)
         self.starting = Starting(by, python=os.environ.get("PLIANT_TEST_AGENT", sys.executable))
         seat = b.Seat(0, "", -1, self.kept.tree, self.kept.tree, survive=True, grace_s=float(grace))
-        self.tree = TreeShell(Posting(seat, "", run, self.kept.secret, "", self.starting), self)
-        self.channels: dict[int, End[m.To]] = {}
+        self.tree = TreeShell(Posting(seat, "", run, self.kept.secret, "", self.starting, relays=True), self)
+        self.orders: dict[int, int] = {}
         self.said: set[tuple[str, str]] = set()
         self.over = asyncio.get_running_loop().create_future()
 
@@ -89,8 +88,8 @@ class Root:
 
     def order(self, node: str, message: m.ControllerMessage) -> None:
         rank = next(rank for rank, name in self.kept.nodes.items() if name == node)
-        channel = self.channels.setdefault(rank, at_controller(node, rank))
-        self.tree.happened(b.Send(channel.tell(codec.raw(message))))
+        number = self.orders[rank] = self.orders.get(rank, 0) + 1
+        self.tree.happened(b.Send(m.To((node,), codec.raw(message), number, number - 1)))
 
     # ---- the tree
 

@@ -62,7 +62,7 @@ class Uplink:
             self._say(told)
         self._watch()
 
-    def lost(self, *, cut: bool) -> None:
+    def lost(self, *, cut: bool = True) -> None:
         """There is no controller. ``cut``: there is no link either."""
         self.here = False
         self._stop()

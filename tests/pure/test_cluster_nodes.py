@@ -240,8 +240,9 @@ def test_a_controller_that_begins_again_asks_again_for_nodes_and_gives_back_what
     assert not wants(it.put(o.Back("n0"), o.Back("n3"), o.Lost("n3")))
     assert wants(it.put(o.Back("n1"), o.Back("n2"))) == [o.GiveBack(("n2",))]
     it.put(o.Returned(("n2",)), o.Granted(("n4", "n5"), (1, 1)))
+    # They have the numbers of those that were returned.
     state = it.cluster.core.state
-    assert (state.nodes.awaited, state.nodes.free_mask, state.nodes.all_mask) == (0, 0b110011, 0b110011)
+    assert (state.nodes.awaited, state.nodes.free_mask, state.nodes.all_mask) == (0, 0b1111, 0b1111)
 
 
 def test_one_that_finds_its_agents_again_does_so_when_all_are_there() -> None:

@@ -6,7 +6,7 @@ What users import is here, and stays here; everything below may move.
   can be paced.
 - Policies: a ``Policy`` sees a ``ClusterView`` with a ``JobView`` for each job, and news of each ``End``. A
   ``Decision`` is a ``Start`` or a ``Resize``, with its ``Reason``, a ``Promise``, a ``Wake`` or a ``Remember``; or
-  of nodes that come and go an ``Acquire`` or a ``Return``.
+  of nodes that come and go an ``Acquire``, a ``Withdraw`` or a ``Return``.
   ``Bounds``, ``JobSpec``, ``JobClass``, ``JobKind`` and ``JobState`` are what is known of a job.
 - Simulations: ``simulate`` runs a workload under a policy and gives a ``Result``, with metrics and a table of jobs.
   ``compare`` runs it under several, and gives a ``Comparison``: their figures, and what differs, job by job.
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from pliant.policy.view import Return as Return
     from pliant.policy.view import Start as Start
     from pliant.policy.view import Wake as Wake
+    from pliant.policy.view import Withdraw as Withdraw
     from pliant.study.comparison import Comparison as Comparison
     from pliant.study.comparison import compare as compare
     from pliant.study.library import Result as Result
@@ -78,6 +79,7 @@ __all__ = [
     "Return",
     "Start",
     "Wake",
+    "Withdraw",
     "compare",
     "simulate",
 ]

@@ -89,6 +89,9 @@ TRUE: list[tuple[Story, r.Record]] = [
     ([*BEGUN, r.NodesOrdered(1.0, 2)], r.NodesRefused(2.0, 2, "there are no more")),
     (BEGUN, r.NodesReclaimed(1.0, on(5))),
     ([*BEGUN, r.NodesReclaimed(1.0, on(5))], r.NodesReturned(2.0, on(5))),
+    (BEGUN, r.NodesExpire(1.0, on(5), 60.0)),
+    ([*BEGUN, r.NodesReclaimed(1.0, on(5))], r.NodesReclaimed(2.0, on(5), by=60.0)),
+    ([*BEGUN, r.NodesOrdered(1.0, 2)], r.NodesWithdrawn(2.0, 2)),
 ]
 
 FALSE: dict[str, tuple[Story, r.Record]] = {
@@ -215,6 +218,12 @@ FALSE: dict[str, tuple[Story, r.Record]] = {
         [*ON, r.NodesReclaimed(4.0, on(1))],
         r.NodesReturned(5.0, on(1)),
     ),
+    "an end of nodes that are not there": (BEGUN, r.NodesExpire(1.0, on(6), 60.0)),
+    "started on a node that has expired": (
+        [*STARTED, r.NodesExpire(2.0, on(3), 60.0)],
+        r.JobStarted(60.0, 2, on(2, 3), FITS, one_world=True),
+    ),
+    "more withdrawn than are awaited": ([*BEGUN, r.NodesOrdered(1.0, 2)], r.NodesWithdrawn(2.0, 3)),
 }  # fmt: skip
 
 

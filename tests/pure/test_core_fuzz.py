@@ -18,7 +18,7 @@ from pliant.core import records as r
 from pliant.core.commands import Offer, Start
 from pliant.core.core import SchedulerCore, replay
 from pliant.core.job import Job
-from pliant.core.settings import Settings
+from pliant.core.settings import NEVER, Settings, end_of
 from pliant.core.state import State
 from pliant.history.metrics import measure
 from pliant.model.jobs import Bounds, JobClass, JobSpec
@@ -37,6 +37,9 @@ NODES = 12
 BOUNDS = [Bounds(1, 4), Bounds(1, 8, 2), Bounds(2, 12), Bounds(3, 9, 3), Bounds(12, 12), Bounds(1, 6, 1, 3)]
 MODELS = [None, Amdahl(4000.0), Amdahl(900.0, 0.2)]
 
+SPANS_S = (-5.0, 0.0, 10.0, 40.0, 100.0, 400.0)
+"""So long from now nodes expire, or are asked back by."""
+
 Step = tuple[str, int, int, int]
 """What happens, three numbers that choose among what is possible."""
 
@@ -44,6 +47,7 @@ KINDS = {
     "submit": 3, "launch": 2, "greet": 2, "malleable": 2, "accept": 10, "resized": 10, "decline": 2, "fail": 3, "ended": 2,
     "cancel": 1, "clean": 6, "lost": 1, "back": 3, "order": 6, "want": 5, "progress": 2, "tick": 5, "granted": 1,
     "groups": 3, "slots": 6, "ask": 1, "refused": 1, "reclaim": 2, "returned": 3,
+    "expire": 2, "reclaim by": 2, "withdraw": 1,
 }  # fmt: skip
 steps_ = st.lists(
     st.tuples(
@@ -115,6 +119,16 @@ class World:
                 return e.Refused(b, "none are left")
             case "reclaim":
                 return e.Reclaim(NodeSet(1 << mask % (NODES + 1)))
+            case "expire":
+                return e.Granted(
+                    NodeSet(mask if b % 6 else 0), until=self._state.now + SPANS_S[a % len(SPANS_S)]
+                )
+            case "reclaim by":
+                return e.Reclaim(
+                    NodeSet(1 << mask % (NODES + 1)), self._state.now + SPANS_S[a % len(SPANS_S)]
+                )
+            case "withdraw":
+                return e.NodesWithdrawn(b)
             case "returned":
                 return e.Returned(NodeSet(self._state.nodes.parked_mask if b % 5 else 1 << a % NODES))
             case _:
@@ -228,6 +242,21 @@ def check(state: State) -> None:
     assert state.running == sorted(state.running, key=lambda entry: entry[:2])
     assert {n for _, n, _ in state.running} == {job.id for job in state.jobs.values() if job.size}
     assert {job.id for job in state.queue} == {job.id for job in state.jobs.values() if not job.size}
+    assert 0 <= state.nodes.unwanted <= state.nodes.awaited
+    expiring = 0
+    for until, mask in state.nodes.expiry.items():
+        assert mask
+        assert mask & (expiring | ~state.nodes.all_mask) == 0
+        expiring |= mask
+        if end_of(until, state.settings) <= state.now:
+            assert mask & ~state.nodes.reclaimed_mask == 0
+            assert all(job.ending for job in state.jobs.values() if job.nodes & mask)
+    staying = state.nodes.all_mask & ~state.nodes.reclaimed_mask & ~expiring
+    assert (
+        state.nodes.until == NEVER
+        if staying
+        else not state.nodes.expiry or state.nodes.until == max(state.nodes.expiry)
+    )
 
 
 def finish(core: Driven, now: float) -> None:

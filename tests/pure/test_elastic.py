@@ -17,15 +17,27 @@ from workloads import rigid, starts_of, upper_bound_jobs
 import pliant
 from pliant.core import records as r
 from pliant.core.core import replay
-from pliant.core.settings import Settings
+from pliant.core.settings import NEVER, Settings, end_of
 from pliant.core.unused import FewestFree
 from pliant.history.metrics import measure
 from pliant.model.errors import BatchError, PolicyError
+from pliant.model.jobs import JobState
+from pliant.model.nodes import NodeSet
 from pliant.model.pool import Pool
 from pliant.plan.cost import INSTANT
-from pliant.policy.elastic import Elastic
+from pliant.policy.elastic import UNUSED, Elastic
 from pliant.policy.registry import make
-from pliant.policy.view import Acquire, ClusterView, Decision, Policy, Reason, Return, Start
+from pliant.policy.view import (
+    Acquire,
+    ClusterView,
+    Decision,
+    Policy,
+    Reason,
+    Return,
+    Start,
+    Wake,
+    Withdraw,
+)
 from pliant.sim.simulator import Conditions, simulate
 from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
 from pliant.workloads.elastic import read_pool
@@ -157,17 +169,19 @@ def test_limits_are_kept_and_only_unused_nodes_go(data: st.DataObject) -> None:
         NODES,
         data.draw(st.sampled_from([0.001, 7.0, 60.0])),
         data.draw(st.sampled_from([0.0, 5.0, 40.0])),
+        lease_s=data.draw(st.sampled_from([float("inf"), 90.0, 400.0, 4000.0])),
     )
     settings = msgspec.structs.replace(data.draw(settings_), pool=pool)
     policy = make(*data.draw(policies_))
     records = run(jobs, pool, Elastic(policy), settings)
     audit(records)
     assert sum(isinstance(each, r.JobEnded) for each in records) == len(jobs)
+    until: dict[int, float] = {}
     state = replay([], settings)
     free: list[tuple[float, int]] = []
     for record in records:
         before = state.free
-        if isinstance(record, r.NodesReclaimed):
+        if isinstance(record, r.NodesReclaimed) and record.reason == UNUSED:
             ends = [at for at, _ in free[1:]] + [record.at + 1.0]
             held = [
                 count for (_, count), end in zip(free, ends, strict=True) if end + pool.idle_s > record.at
@@ -175,6 +189,14 @@ def test_limits_are_kept_and_only_unused_nodes_go(data: st.DataObject) -> None:
             assert len(record.nodes) <= min([before, *held])
         state.apply(record)
         free.append((record.at, state.free))
+        if isinstance(record, r.NodesGranted) and record.until is not None:
+            until |= dict.fromkeys(record.nodes, record.until)
+        elif isinstance(record, r.NodesReturned):
+            assert all(record.at <= until.pop(node, record.at) for node in record.nodes)
+        elif isinstance(record, r.JobEnding) and record.state is JobState.TIMEOUT:
+            nodes = NodeSet(state.jobs[record.job].nodes)
+            over = [node for node in nodes if end_of(until.get(node, NEVER), settings) <= record.at]
+            assert over or state.jobs[record.job].spec.kill
         if isinstance(record, r.NodesOrdered):
             assert record.reason is not None
             assert record.reason.for_job in state.jobs
@@ -247,6 +269,11 @@ def test_the_command_says_node_hours_beside_the_waits() -> None:
         ("max=4,delay=5", "delay: '5' is no time"),
         ("max=4,delay=0s", "delay: '0s' is no time above 0"),
         ("max=4,idle=-1s", "idle: '-1s' is no time"),
+        (
+            "max=4,delay=90s,lease=2min",
+            "lease 2min: nodes last at least 60 s longer than others take to come",
+        ),
+        ("max=4,price=-1", "price: '-1' is no price of a node-hour"),
     ],
 )
 def test_limits_that_cannot_be_are_refused(text: str, told: str) -> None:
@@ -265,3 +292,55 @@ def test_limits_that_cannot_be_are_refused(text: str, told: str) -> None:
 def test_options_that_do_not_go_together_are_refused(more: list[str], told: str) -> None:
     with pytest.raises(BatchError, match=told):
         command("simulate", "lublin:20", "--elastic", "max=4", *more)
+
+
+# ---- nodes that expire ----
+
+
+def test_a_leased_node_is_given_back_before_its_end_and_another_comes_for_who_waits() -> None:
+    pool = Pool(0, 2, 10.0, 300.0, lease_s=1000.0)
+    jobs = [rigid("a", 1, 600.0), rigid("b", 1, 600.0, at=50.0), rigid("c", 2, 900.0, at=100.0)]
+    records = run(jobs, pool)
+    assert starts_of(records) == {"a": 10.0, "b": 60.0, "c": 670.0}
+    ends = [(each.at, each.until) for each in records if isinstance(each, r.NodesGranted) and each.nodes]
+    assert ends == [(10.0, 1010.0), (60.0, 1060.0), (670.0, 1670.0)]
+
+
+def test_a_job_that_no_lease_is_long_enough_for_is_cancelled_at_once_and_runs_on_nodes_that_stay() -> None:
+    jobs = [rigid("a", 2, 5000.0), rigid("b", 1, 5000.0)]
+    records = run(jobs, Pool(1, 4, 10.0, 300.0, lease_s=1000.0))
+    [vain] = [each for each in records if isinstance(each, r.JobEnded) and each.state is JobState.CANCELLED]
+    assert (vain.job, vain.at) == (1, 0.0)
+    assert "it needs 5000 s by its estimate, and jobs can run on these nodes for 974 s" in vain.error
+    assert starts_of(records) == {"b": 0.0}
+
+
+def test_what_nobody_waits_for_any_more_does_not_come() -> None:
+    class Cancelling:
+        """Asks for nodes, and withdraws half of them when it is asked again."""
+
+        name = "cancelling"
+        provisions = True
+
+        def decide(self, view: ClusterView) -> Iterator[Decision]:
+            assert view.pool is not None
+            if view.now < 20.0 and not view.pool.awaited and not view.total:
+                yield Acquire(4, Reason("all"))
+                yield Wake(20.0)
+            elif view.now == 20.0 and view.pool.awaited == 4:
+                yield Withdraw(2, Reason("too_many"))
+            for job in view.queue:
+                if job.bounds.min <= view.free:
+                    yield Start(job.id, job.bounds.min, Reason("fits"))
+
+    records = run([rigid("a", 2, 10.0)], Pool(0, 4, 60.0), Cancelling())
+    told = [
+        (type(each).__name__, each.at, len(each.nodes) if isinstance(each, r.NodesGranted) else each.count)
+        for each in records
+        if isinstance(each, r.NodesOrdered | r.NodesWithdrawn | r.NodesRefused)
+        or (isinstance(each, r.NodesGranted) and each.nodes)
+    ]
+    assert told == [
+        ("NodesOrdered", 0.0, 4), ("NodesWithdrawn", 20.0, 2), ("NodesRefused", 20.0, 2), ("NodesGranted", 60.0, 2)
+    ]  # fmt: skip
+    audit(records)

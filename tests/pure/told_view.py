@@ -56,6 +56,7 @@ class ToldView:
     cost = INSTANT
     backlog = None
     pool = None
+    expiring = ()
     served = 0
     memory: dict[str, Any] = {}  # noqa: RUF012 - empty for ever
     news: Sequence[End] = ()
@@ -108,6 +109,9 @@ class ToldView:
     @property
     def running(self) -> Sequence[tuple[float, int, ToldJob]]:
         return sorted((job.expected_end, job.id, job) for job in self.busy.values())
+
+    def lasting(self, at: float, job: int = 0) -> int:
+        raise NotImplementedError
 
     def returning(self, job: int = 0) -> int:
         assert not job

@@ -14,11 +14,11 @@ from rich.text import Text
 from pliant.daemon import control
 from pliant.model.errors import PliantError
 from pliant.model.kinds import JobKind
-from pliant.model.limits import whole
+from pliant.model.limits import MOST_NODES, whole
 from pliant.report.words import plain
 
 NO_RUN = "no run goes on; start one with pliant run or pliant demo in another terminal"
-COLUMNS = ("job", "name", "kind", "state", "nodes", "nodelist", "awake", "sizes", "wish")
+COLUMNS = ("job", "name", "kind", "state", "nodes", "nodelist", "awake", "sizes", "wish", "expires")
 RUN = Annotated[str, typer.Option("--run", help="Which run, if several go on (pliant queue lists them).")]
 JSON = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
@@ -81,12 +81,34 @@ def add(
 def remove(
     nodes: Annotated[str, typer.Argument(metavar="NODES", help="Which ones, as n3 or n[3-4].")],
     *,
+    within: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="At the latest then: what is still there is ended in time, as TIMEOUT."
+        ),
+    ] = "",
     run: RUN = "",
     as_json: JSON = False,
 ) -> None:
     """Give nodes back. Nothing new starts on them; a job that is there and can change moves to free nodes or goes on
     with fewer, and others are waited for."""
-    _order(run, control.Request("nodes", leave=nodes), as_json)
+    from pliant.model.durations import duration  # seldom needed
+
+    within_s = duration(within, "--within", plain=True) if within else 0.0
+    _order(run, control.Request("nodes", leave=nodes, within_s=within_s), as_json)
+
+
+def withdraw(
+    nodes: Annotated[str, typer.Argument(metavar="[COUNT]", help="How many; default: all.")] = "",
+    *,
+    run: RUN = "",
+    as_json: JSON = False,
+) -> None:
+    """Do without nodes that were asked for and have not come. Some may come all the same."""
+    count = whole(nodes) if nodes else MOST_NODES
+    if not count:
+        raise PliantError(f"{nodes!r} is no number of nodes; give a whole number of 1 or more")
+    _order(run, control.Request("nodes", size=-count), as_json)
 
 
 def _order(run: str, request: control.Request, as_json: bool) -> None:  # noqa: FBT001 - a private helper
@@ -147,7 +169,7 @@ def _table(found: dict[str, control.Answer | PliantError]) -> Table:
     jobs = [job for answer in found.values() if isinstance(answer, control.Answer) for job in answer.jobs]
     kinds = any(job.get("kind", JobKind.MPI) != JobKind.MPI for job in jobs)
     shown = {"kind": kinds, "awake": any(job.get("awake") for job in jobs)}
-    shown["wish"] = any(job.get("wish") for job in jobs)
+    shown |= {key: any(job.get(key) for job in jobs) for key in ("wish", "expires")}
     columns = [key for key in COLUMNS if shown.get(key, True)]
     table = Table("RUN", *(key.upper() for key in columns))
     for run, answer in found.items():

@@ -46,6 +46,7 @@ class Panel(NamedTuple):
 NODES = {
     "add": Verb("operate:add", "Ask for more nodes."),
     "remove": Verb("operate:remove", "Give nodes back."),
+    "withdraw": Verb("operate:withdraw", "Do without nodes that were asked for and have not come."),
 }
 PLAN = {
     "spawn": Verb("plan_spawn:spawn", "Show which process starts which group, in which step."),

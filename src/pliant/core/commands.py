@@ -78,6 +78,13 @@ class Acquire(Command, frozen=True):
     count: int
 
 
+class WithdrawNodes(Command, frozen=True):
+    """So many nodes that the provider was asked for are not wanted any more: answered by Refused for those that will
+    not come. Others have come by then."""
+
+    count: int
+
+
 class GiveBack(Command, frozen=True):
     """Give ``nodes``, which nobody uses, back to the provider; answered by Returned."""
 

@@ -17,7 +17,7 @@ import msgspec
 
 from pliant.core import commands as c
 from pliant.core import events as e
-from pliant.core import moving, wishes
+from pliant.core import moving, placing, wishes
 from pliant.core import records as r
 from pliant.core.job import Job
 from pliant.core.losses import Losses
@@ -32,6 +32,8 @@ from pliant.policy import view as p
 from pliant.policy.view import rebalances
 from pliant.protocol import messages as m
 from pliant.protocol import resizing
+
+EXPIRED = p.Reason("expired")
 
 Outcome = tuple[list[r.Record], list[c.Command]]
 """Records first: they are written before the commands are carried out."""
@@ -68,6 +70,8 @@ class SchedulerCore(Losses):
         self._called = False
         self._given_back = 0
         self._term = Term(self.state)
+        self._kept = 0
+        """Free nodes kept for a job that the policy starts in this pass, and for which too few last long enough."""
         self._handlers: dict[type[e.Event], Callable[[Any], None]] = {
             e.Submitted: self._submitted,
             e.Cancelled: self._cancelled,
@@ -84,6 +88,7 @@ class SchedulerCore(Losses):
             e.GroupsLost: self._groups_lost,
             e.Back: self._back,
             e.NodesOrdered: self._nodes_ordered,
+            e.NodesWithdrawn: self._nodes_withdrawn,
             e.Refused: self._refused,
             e.Reclaim: self._reclaim,
             e.Returned: self._returned,
@@ -115,8 +120,6 @@ class SchedulerCore(Losses):
             core.state.apply(record)
         if core.state.policy_failed and fallback is not None:
             core._policy = fallback
-        if core.state.nodes.until != NEVER:
-            core._term.begin()
         core._news = True
         return core
 
@@ -134,6 +137,8 @@ class SchedulerCore(Losses):
         commands += [c.Release(number, NodeSet(mask)) for number, mask in state.nodes.dirty.items()]
         if state.nodes.awaited:
             commands.append(c.Acquire(state.nodes.awaited))
+        if state.nodes.unwanted:
+            commands.append(c.WithdrawNodes(state.nodes.unwanted))
         if state.nodes.parked_mask:
             commands.append(c.GiveBack(NodeSet(state.nodes.parked_mask)))
         return commands
@@ -169,7 +174,7 @@ class SchedulerCore(Losses):
 
     def _settle(self, now: float) -> None:
         state = self.state
-        if state.nodes.until != NEVER:
+        if state.nodes.ends:
             self._heed_term()
         if state.limited or state.resizing:
             self._expire(now)
@@ -183,7 +188,13 @@ class SchedulerCore(Losses):
             self._given_back |= going
             self._commands.append(c.GiveBack(NodeSet(going)))
         wake = self._asked
-        if state.limited or state.resizing or state.nodes.reclaimed_mask or now < state.resting:
+        if (
+            state.limited
+            or state.resizing
+            or state.nodes.reclaimed_mask
+            or state.nodes.expiry
+            or now < state.resting
+        ):
             wake = self._next_deadline(now)
         if self._news and not self.held:
             wake = min(wake, self._pass_at)
@@ -194,7 +205,7 @@ class SchedulerCore(Losses):
 
     def _pass(self) -> None:
         state = self.state
-        if state.nodes.reclaimed_mask:
+        if state.nodes.reclaimed_mask or state.nodes.expiry:
             self._empty()
         if state.free or state.waiting or self._always or self._called:
             self._schedule()
@@ -202,12 +213,14 @@ class SchedulerCore(Losses):
             self._grant()
 
     def _empty(self) -> None:
-        """Jobs leave nodes that are asked back, where they can, before anybody else gets what is free."""
+        """Jobs leave nodes that are asked back or expire soon, where they can, before anybody else gets what is
+        free."""
         state = self.state
-        for job, asked in moving.to_leave(state):
-            way = moving.way_off(state, job, asked, state.free) if state.now >= job.not_before else None
-            if way is not None:
-                self._offer(job, way.size, way.reason, way.leave)
+        for job, _ in moving.to_leave(state):
+            found = moving.best_way(state, job) if state.now >= job.not_before else None
+            if found is not None:
+                way, among = found
+                self._offer(job, way.size, way.reason, way.leave, among)
 
     def _due(self, now: float) -> bool:
         """Whether a pass may be made now; else the time for it is set: the next multiple of the interval, or, where
@@ -228,7 +241,7 @@ class SchedulerCore(Losses):
         if event.job <= self.state.last_job:
             raise ValueError(f"job number {event.job} is not above {self.state.last_job}")
         self._record(r.JobSubmitted(self.state.now, event.job, event.spec, event.requeue_of))
-        if self.state.nodes.until != NEVER:
+        if self.state.nodes.ends:
             self._term.waits(self.state.jobs[event.job])
         if event.requeue_of:
             self.state.over.again(event.requeue_of, event.job)
@@ -317,11 +330,12 @@ class SchedulerCore(Losses):
                 (*compress(names, new),),
                 (*compress(slots, new),),
             )
-        if nodes or event.until is not None:
-            endless = state.nodes.until == NEVER
+        if nodes or (event.until is not None and not event.nodes):
             self._record(r.NodesGranted(state.now, nodes, names, slots, event.until))
-            if endless and event.until is not None:
-                self._term.begin()
+            self._news = True
+        kept = event.nodes.mask & there & ~state.nodes.reclaimed_mask
+        if kept and event.until is not None and kept != state.nodes.expiry.get(event.until):
+            self._record(r.NodesExpire(state.now, NodeSet(kept), event.until))
             self._news = True
 
     def _clean(self, event: e.Clean) -> None:
@@ -346,16 +360,28 @@ class SchedulerCore(Losses):
             self._record(r.NodesOrdered(self.state.now, event.count))
             self._commands.append(c.Acquire(event.count))
 
+    def _nodes_withdrawn(self, event: e.NodesWithdrawn) -> None:
+        state = self.state
+        self._withdraw_nodes(min(event.count, state.nodes.awaited - state.nodes.unwanted))
+
+    def _withdraw_nodes(self, count: int, reason: p.Reason | None = None) -> None:
+        if count > 0 and not self.held:
+            self._record(r.NodesWithdrawn(self.state.now, count, reason))
+            self._commands.append(c.WithdrawNodes(count))
+
     def _refused(self, event: e.Refused) -> None:
         if count := min(event.count, self.state.nodes.awaited):
             self._record(r.NodesRefused(self.state.now, count, event.why))
             self._news = True
 
     def _reclaim(self, event: e.Reclaim) -> None:
-        state = self.state
-        nodes = NodeSet(event.nodes.mask & state.nodes.all_mask & ~state.nodes.reclaimed_mask)
-        if nodes:
-            self._record(r.NodesReclaimed(state.now, nodes))
+        state, by = self.state, event.by
+        asked = event.nodes.mask & state.nodes.all_mask
+        new = without(asked, state.nodes.reclaimed_mask)
+        if by is not None:
+            new = asked & (new | ~state.nodes.expired_by(by))
+        if new:
+            self._record(r.NodesReclaimed(state.now, NodeSet(new), by=by))
             self._news = True
 
     def _returned(self, event: e.Returned) -> None:
@@ -384,6 +410,14 @@ class SchedulerCore(Losses):
                 self._cancelled(e.Cancelled(job.id, why))
             else:
                 self._end(job, JobState.TIMEOUT, why)
+        if not (over := self._term.over()):
+            return
+        if expired := self._term.expired():
+            self._record(r.NodesReclaimed(self.state.now, NodeSet(expired), EXPIRED))
+            self._news = True
+        for job in list(self.state.resizing.values()):
+            if job.resize is not None and job.resize.nodes & over and job.ending is None:
+                self._withdraw(job, "the time of its new nodes is over")
 
     # ---- deadlines -----------------------------------------------------------------------------------
 
@@ -425,7 +459,9 @@ class SchedulerCore(Losses):
             for job in state.elastic:
                 if now < job.grow_from < wake:
                     wake = job.grow_from
-        for job, _ in moving.to_leave(state) if state.nodes.reclaimed_mask else ():
+        if state.nodes.expiry and (state.running or state.settings.pool is not None):
+            wake = min(wake, self._term.next())
+        for job, _ in moving.to_leave(state) if state.nodes.reclaimed_mask or state.nodes.expiry else ():
             wake = min([wake, *(at for at in (job.not_before, job.grow_from) if at > now)])
         for at in wishes.rests(state) if state.wishing else ():
             wake = min(wake, at)
@@ -467,6 +503,7 @@ class SchedulerCore(Losses):
 
     def _decide(self, decisions: list[p.Decision]) -> None:
         jobs = self.state.jobs
+        self._kept = 0
         for decision in decisions:
             if (job := jobs.get(decision.job)) is None:
                 self._decide_for_itself(decision)
@@ -482,7 +519,20 @@ class SchedulerCore(Losses):
             raise self._wrong(decision, "the job cannot be offered a resize now")
         if decision.size > job.size and self.state.now < job.grow_from:
             return  # its newcomers keep failing; a policy need not know that
-        self._offer(job, decision.size, decision.reason, EMPTY)
+        if decision.size > job.size and self.state.nodes.expiry and job.bounds.allows(decision.size):
+            self._grow_onto_lasting(job, decision)
+        elif self.state.nodes.expiry and job.bounds.allows(decision.size):
+            leave = placing.to_shrink(self.state, job, job.size - decision.size)
+            self._offer(job, decision.size, decision.reason, leave)
+        else:
+            self._offer(job, decision.size, decision.reason, EMPTY)
+
+    def _grow_onto_lasting(self, job: Job, decision: p.Resize) -> None:
+        """Grow, as far as there are nodes that last long enough."""
+        among = placing.to_grow(self.state, job, decision.size, decision.size - job.size, self._kept)
+        size = job.bounds.floor(min(decision.size, job.size + among.bit_count()))
+        if size > job.size:
+            self._offer(job, size, decision.reason, EMPTY, among)
 
     def _decide_for_itself(self, decision: p.Decision) -> None:
         """A decision that concerns no job."""
@@ -498,20 +548,27 @@ class SchedulerCore(Losses):
                 raise self._wrong(decision, "only what JSON has can be remembered: a number is not finite")
             # As it will be read from a journal: there lists are what tuples were, and texts the keys.
             self._record(r.PolicyRemembers(self.state.now, memory, decision.merge))
-        elif isinstance(decision, p.Acquire | p.Return):
+        elif isinstance(decision, p.Acquire | p.Return | p.Withdraw):
             self._ask_for_nodes(decision)
         else:
             raise self._wrong(decision, "there is no such job")
 
-    def _ask_for_nodes(self, decision: p.Acquire | p.Return) -> None:
-        """Ask for nodes, or give free ones back, within the limits of the pool: the highest numbers go first."""
+    def _ask_for_nodes(self, decision: p.Acquire | p.Return | p.Withdraw) -> None:
+        """Ask for nodes or for fewer, or give free ones back, within the limits of the pool: those that expire soonest
+        go first, then the highest numbers."""
         state, count = self.state, decision.count
         pool = state.settings.pool
         if pool is None:
             raise self._wrong(decision, "no nodes come and go here")
         if count < 1:
             raise self._wrong(decision, "the count is 1 or more")
-        have = state.total + state.nodes.awaited
+        coming = state.nodes.awaited - state.nodes.unwanted
+        have = state.total + coming
+        if isinstance(decision, p.Withdraw):
+            if count > coming:
+                raise self._wrong(decision, f"{are(coming, 'node')} awaited")
+            self._withdraw_nodes(count, decision.reason)
+            return
         if isinstance(decision, p.Acquire):
             if have + count > pool.max:
                 raise self._wrong(decision, f"{have} nodes are there or awaited, and the most is {pool.max}")
@@ -521,9 +578,14 @@ class SchedulerCore(Losses):
         if count > state.free or state.total - count < pool.min:
             left = f"{state.free} of {state.total} nodes are free, and the least is {pool.min}"
             raise self._wrong(decision, left)
-        going = without(
-            state.nodes.free_mask, lowest_bits(state.nodes.free_mask, state.free - count, state.free)
-        )
+        if state.nodes.expiry:
+            going = placing.soonest(state, count, pool.min)
+            if not going:
+                return  # those that stay are the least; a policy need not know which ones it gives back
+        else:
+            going = without(
+                state.nodes.free_mask, lowest_bits(state.nodes.free_mask, state.free - count, state.free)
+            )
         self._record(r.NodesReclaimed(state.now, NodeSet(going), decision.reason))
 
     def _start(self, job: Job, decision: p.Start) -> None:
@@ -534,7 +596,14 @@ class SchedulerCore(Losses):
         if decision.size > self.state.free:
             raise self._wrong(decision, f"only {are(self.state.free, 'node')} free")
         state = self.state
-        nodes = NodeSet(lowest_bits(state.nodes.free_mask, decision.size, state.free), decision.size)
+        if state.nodes.expiry:
+            chosen, enough = placing.to_start(state, job, decision.size, self._kept)
+            if not enough:
+                self._kept |= chosen  # else others, which need fewer, would start before it for ever
+                return
+        else:
+            chosen = lowest_bits(state.nodes.free_mask, decision.size, state.free)
+        nodes = NodeSet(chosen, decision.size)
         self._record(r.JobStarted(self.state.now, job.id, nodes, decision.reason, job.spec.one_world))
         self._commands.append(c.Start(job.id, nodes))
 

@@ -91,7 +91,7 @@ class Ended(Event, frozen=True):
 
 
 class Granted(Event, frozen=True):
-    """The provider hands over nodes; names and slots as in the record NodesGranted."""
+    """The provider hands over nodes; names, slots and their end as in the record NodesGranted."""
 
     nodes: NodeSet
     names: tuple[str, ...] = ()
@@ -137,6 +137,12 @@ class NodesOrdered(Event, frozen=True):
     count: int
 
 
+class NodesWithdrawn(Event, frozen=True):
+    """An operator does not want so many of the nodes any more that were asked for and have not come."""
+
+    count: int
+
+
 class Refused(Event, frozen=True):
     """The provider cannot hand over ``count`` of the nodes that it was asked for."""
 
@@ -145,9 +151,11 @@ class Refused(Event, frozen=True):
 
 
 class Reclaim(Event, frozen=True):
-    """The provider or an operator wants these nodes back: each goes when it is free and clean."""
+    """The provider or an operator wants these nodes back: each goes when it is free and clean. ``by``: at the latest
+    then; what can neither move nor shrink is ended in time before."""
 
     nodes: NodeSet
+    by: float | None = None
 
 
 class Returned(Event, frozen=True):

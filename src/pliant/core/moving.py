@@ -2,6 +2,9 @@
 
 A node that is asked back and in use is emptied first. Its job moves to another node where one is free; else it goes on
 with fewer nodes, where its bounds allow that; else the node is waited for until the job has ended.
+
+So is a node that is about to expire, with time enough for it; but a job leaves it only if it can leave all that expire
+as soon.
 """
 
 from __future__ import annotations
@@ -9,17 +12,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from pliant.core import placing
 from pliant.core.job import Job
+from pliant.core.settings import end_of, leaving_s
 from pliant.core.state import State
 from pliant.model.jobs import JobClass
 from pliant.model.kinds import KINDS
-from pliant.model.nodes import NodeSet, lowest_bits
+from pliant.model.nodes import NodeSet, lowest_bits, without
 from pliant.model.words import are, count
 from pliant.policy.view import Reason
 
 MOVING = (JobClass.MALLEABLE, JobClass.EVOLVING)
 """What the scheduler may move by itself."""
 ASKED_BACK = "asked_back"
+ROUNDING_S = 1e-2
+"""Ends that are so near are one."""
 
 
 class WayOff(NamedTuple):
@@ -98,7 +105,7 @@ def way_off(state: State, job: Job, nodes: int, free: int) -> WayOff | None:
 
     A size that an operator has ordered stays as it is.
     """
-    held = job.nodes & nodes
+    held = job.nodes & without(nodes, state.nodes.lost_mask)
     if not KINDS[job.spec.kind].migrates:
         free = 0
         held &= ~(1 << state.groups(job)[job.root])  # the root of such a job cannot leave
@@ -111,10 +118,45 @@ def way_off(state: State, job: Job, nodes: int, free: int) -> WayOff | None:
     return None
 
 
+def leaves_at(state: State, job: Job, until: float) -> float:
+    """From when on the job is asked to leave nodes that expire then: not before its end, if it expects that in time."""
+    settings = state.settings
+    at = end_of(until, settings)
+    since = at - leaving_s(settings) - placing.STEPS * job.gap
+    in_time = not job.spec.may_outlast and state.now < job.expected_end <= at + ROUNDING_S
+    return max(since, job.expected_end + ROUNDING_S) if in_time else since
+
+
 def to_leave(state: State) -> Iterable[tuple[Job, int]]:
-    """The jobs that could be asked to leave nodes which are asked back, now or when they have rested, with these."""
+    """The jobs that could be asked to leave nodes which are asked back or expire soon, now or when they have rested,
+    with these."""
     asked = state.nodes.reclaimed_mask & ~state.nodes.parked_mask & ~state.nodes.lost_mask
-    for _, _, job in list(state.running) if asked else ():
+    for _, _, job in list(state.running) if asked or state.nodes.expiry else ():
         willing = job.on and job.spec.job_class in MOVING and job.ending is None and job.resize is None
-        if willing and job.nodes & asked:
-            yield job, asked
+        if willing and (leave := job.nodes & (asked | _soon(state, job)[0])):
+            yield job, leave
+
+
+def _soon(state: State, job: Job) -> tuple[int, list[float]]:
+    """Those nodes of the job that expire so soon that it should leave them, and by when they do."""
+    soon, dates = 0, []
+    for until, nodes in state.nodes.expiry.items():
+        if job.nodes & nodes and leaves_at(state, job, until) <= state.now:
+            soon |= job.nodes & nodes
+            dates.append(until)
+    return soon, sorted(dates)
+
+
+def best_way(state: State, job: Job) -> tuple[WayOff, int] | None:
+    """How the job leaves the most of the nodes that it should, and the nodes it moves to; None if it can leave none."""
+    asked = job.nodes & state.nodes.reclaimed_mask
+    soon, dates = _soon(state, job)
+    for until in reversed(dates):
+        free = placing.to_move(state, end_of(until, state.settings), job.size)
+        way = way_off(state, job, asked | soon, free.bit_count())
+        if way is not None and NodeSet(soon) <= way.leave:
+            return way, free
+        soon = without(soon, state.nodes.expiry[until])
+    free = placing.best(state, min(job.size, state.free)) if state.nodes.expiry else state.nodes.free_mask
+    way = way_off(state, job, asked, free.bit_count())
+    return None if way is None else (way, free)

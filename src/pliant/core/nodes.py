@@ -6,15 +6,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pliant.core import records as r
-from pliant.core.settings import NEVER
+from pliant.core.settings import NEVER, Settings, end_of, leaving_s
 from pliant.model.nodes import hostlist, without
+from pliant.policy.view import Expiring
 
 if TYPE_CHECKING:
     from pliant.core.job import Job
 
 KNOWN = (
     "all_mask", "awaited", "free", "free_mask", "lost_mask", "parked_mask", "reclaimed_mask", "returning", "total",
-    "until",
+    "until", "unwanted",
 )  # fmt: skip
 """What is known of them, beside what is known by number."""
 
@@ -23,20 +24,26 @@ class Nodes:
     """Nodes are free, a job's, or ``dirty``: to be proved clean of the job that had them.
 
     Nodes of ``reclaimed_mask`` are to be given back; those of them that nobody uses any more are in ``parked_mask``.
-    ``awaited`` nodes were asked for, and ``returning`` ones are dirty and stay. ``until``: when all of them are taken
-    back.
+    ``awaited`` nodes were asked for and have neither come nor been refused; ``unwanted`` of them are not wanted any
+    more. ``returning`` ones are dirty and stay. ``expiry`` has the nodes that expire, by when. ``until``: when the last
+    of them does, where all do; the same still when all have gone. ``ends``: nodes expire, have expired, or may come
+    that do.
     """
 
-    def __init__(self, running: list[tuple[float, int, Job]]) -> None:
+    def __init__(self, running: list[tuple[float, int, Job]], settings: Settings) -> None:
         """``running`` are the jobs that run, as the state has them."""
         self._running = running
+        self._settings = settings
         self.free_mask = 0
         self.all_mask = 0
         self.lost_mask = 0
         self.reclaimed_mask = 0
         self.parked_mask = 0
-        self.awaited = 0
+        self.awaited = self.unwanted = 0
+        self.expiry: dict[float, int] = {}
         self.until = NEVER
+        pool = settings.pool
+        self._leased = self.ends = pool is not None and pool.lease_s != NEVER
         self.dirty: dict[int, int] = {}
         self.names: dict[int, str] = {}
         self.slots: dict[int, int] = {}
@@ -63,10 +70,12 @@ class Nodes:
             self.names = old | dict(zip(record.nodes, record.names, strict=False))
         if self.slots or record.slots:
             self.slots |= dict.fromkeys(record.nodes, 1) | dict(zip(record.nodes, record.slots, strict=False))
-        self.awaited = max(0, self.awaited - (record.nodes.mask & ~self.all_mask).bit_count())
-        if record.until is not None:
-            self.until = record.until
+        self._answered((record.nodes.mask & ~self.all_mask).bit_count())
         self.there(record)
+        if record.until is not None:
+            self._expire(record.nodes.mask or self._without_sooner(record.until), record.until)
+        elif self.ends:
+            self._expire(record.nodes.mask, NEVER)
 
     def there(self, record: r.NodesGranted | r.NodesBack) -> None:
         mask = record.nodes.mask
@@ -109,7 +118,19 @@ class Nodes:
         self.awaited += record.count
 
     def refused(self, record: r.NodesRefused) -> None:
-        self.awaited = max(0, self.awaited - record.count)
+        self.unwanted = max(0, self.unwanted - record.count)
+        self._answered(record.count)
+
+    def withdrawn(self, record: r.NodesWithdrawn) -> None:
+        self.unwanted = min(self.awaited, self.unwanted + record.count)
+
+    def _answered(self, count: int) -> None:
+        """So many nodes have come or will not."""
+        self.awaited = max(0, self.awaited - count)
+        self.unwanted = min(self.unwanted, self.awaited)
+
+    def expire(self, record: r.NodesExpire) -> None:
+        self._expire(record.nodes.mask & self.all_mask, record.until)
 
     def reclaimed(self, record: r.NodesReclaimed) -> None:
         mask = record.nodes.mask & self.all_mask & ~self.reclaimed_mask
@@ -119,6 +140,10 @@ class Nodes:
         free = mask & self.free_mask
         self.take(free, free.bit_count())
         self.give(free)
+        if record.by is not None:
+            self._expire(record.nodes.mask & self.all_mask, record.by)
+        elif self.ends:
+            self._find_until()
 
     def returned(self, record: r.NodesReturned) -> None:
         keep = ~record.nodes.mask
@@ -127,6 +152,72 @@ class Nodes:
         self.reclaimed_mask &= keep
         self.parked_mask &= keep
         self._count()
+        if self.expiry:
+            self._expire(record.nodes.mask, NEVER)
+
+    def _expire(self, mask: int, at: float) -> None:
+        """These nodes expire then."""
+        for other, nodes in list(self.expiry.items()):
+            if left := without(nodes, mask):
+                self.expiry[other] = left
+            else:
+                del self.expiry[other]
+        if at != NEVER and mask:
+            self.expiry[at] = self.expiry.get(at, 0) | mask
+        self._find_until()
+
+    def _without_sooner(self, until: float) -> int:
+        """All nodes, but those that are asked back by an earlier time."""
+        sooner = 0
+        for at, nodes in self.expiry.items():
+            sooner |= nodes & self.reclaimed_mask if at < until else 0
+        return without(self.all_mask, sooner)
+
+    def _find_until(self) -> None:
+        staying = without(self.all_mask, self.reclaimed_mask | self.expired_by(NEVER))
+        if staying:
+            self.until = NEVER
+        elif self.expiry:
+            self.until = max(self.expiry)
+        self.ends = self._leased or bool(self.expiry) or self.until != NEVER
+
+    def expiring(self) -> tuple[Expiring, ...]:
+        """The nodes that expire, by when they have to be empty."""
+        there, settings = without(self.all_mask, self.lost_mask | self.parked_mask), self._settings
+        found: list[Expiring] = []
+        for until in sorted(self.expiry):
+            if nodes := self.expiry[until] & there:
+                at, free = end_of(until, settings), nodes & self.free_mask
+                found.append(Expiring(at, at - leaving_s(settings), nodes.bit_count(), free.bit_count()))
+        return tuple(found)
+
+    def classes(self) -> list[int]:
+        """The free nodes as ``expiring`` has them, and then those that stay."""
+        there = without(self.all_mask, self.lost_mask | self.parked_mask)
+        each = (self.expiry[until] for until in sorted(self.expiry))
+        return [
+            *(nodes & self.free_mask for nodes in each if nodes & there),
+            without(self.free_mask, self.expired_by(NEVER)),
+        ]
+
+    def expired_by(self, by: float) -> int:
+        """The nodes that expire by then."""
+        found = 0
+        for until, nodes in self.expiry.items():
+            found |= nodes if until <= by else 0
+        return found
+
+    def end_on(self, mask: int) -> float:
+        """By when the first of these nodes has to be empty; NEVER where none expires."""
+        soonest = min((until for until, nodes in self.expiry.items() if nodes & mask), default=NEVER)
+        return end_of(soonest, self._settings)
+
+    def lasting(self, nodes: int, at: float) -> int:
+        """How many of these last until then."""
+        for until, mask in self.expiry.items():
+            if end_of(until, self._settings) < at:
+                nodes = without(nodes, mask)
+        return without(nodes, self.reclaimed_mask).bit_count()
 
     def _count(self) -> None:
         self.total = (self.all_mask & ~self.lost_mask & ~self.parked_mask).bit_count()
@@ -159,4 +250,9 @@ class Nodes:
     def snapshot(self) -> dict[str, object]:
         """All of it, comparable."""
         known = {name: getattr(self, name) for name in KNOWN}
-        return known | {"dirty": dict(self.dirty), "names": dict(self.names), "slots": dict(self.slots)}
+        return known | {
+            "dirty": dict(self.dirty),
+            "expiry": dict(self.expiry),
+            "names": dict(self.names),
+            "slots": dict(self.slots),
+        }

@@ -229,8 +229,8 @@ class PolicyRemembers(Record, frozen=True):
 
 class NodesGranted(Record, frozen=True):
     """The provider hands over nodes, with their names and the slots of each in ascending order of ``nodes``. Without
-    names they go by their numbers, without slots they have one each. ``until``: when all nodes of the run are taken
-    back, those that it has already too; with no ``nodes`` it says that alone."""
+    names they go by their numbers, without slots they have one each. ``until``: when these nodes expire; with no
+    ``nodes``, when all expire that are there."""
 
     nodes: NodeSet
     names: tuple[str, ...] = ()
@@ -274,16 +274,32 @@ class NodesRefused(Record, frozen=True):
 
 class NodesReclaimed(Record, frozen=True):
     """These nodes are to be given back: nothing new starts on them, and they go when they are free and clean.
-    A policy that gives them back says why."""
+    A policy that gives them back says why. ``by``: what still runs there is ended in time before that."""
 
     nodes: NodeSet
     reason: Reason | None = None
+    by: float | None = None
 
 
 class NodesReturned(Record, frozen=True):
     """The provider has these nodes again: until they are granted anew they are the cluster's no more."""
 
     nodes: NodeSet
+
+
+class NodesExpire(Record, frozen=True):
+    """These nodes, which are there already, expire at ``until``."""
+
+    nodes: NodeSet
+    until: float
+
+
+class NodesWithdrawn(Record, frozen=True):
+    """So many nodes that were asked for are not wanted any more. They are awaited until the provider refuses them, and
+    come after all where that crosses with a grant. A policy says why."""
+
+    count: int
+    reason: Reason | None = None
 
 
 AnyRecord = (
@@ -316,6 +332,8 @@ AnyRecord = (
     | NodesRefused
     | NodesReclaimed
     | NodesReturned
+    | NodesExpire
+    | NodesWithdrawn
 )
 
 Ignores = frozenset[type[Record]]

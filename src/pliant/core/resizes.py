@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from pliant.core import commands as c
 from pliant.core import events as e
-from pliant.core import moving, wishes
+from pliant.core import moving, placing, wishes
 from pliant.core import records as r
 from pliant.core import slots as by_slots
 from pliant.core.job import ALL, Job, Resize
@@ -291,7 +291,8 @@ class Resizes:
         hard = state in (JobState.NODE_FAIL, JobState.FAILED)
         return c.Kill(job.id, 0.0 if hard else self.state.settings.kill_grace_s)
 
-    def _offer(self, job: Job, size: int, reason: p.Reason, leave: NodeSet) -> None:
+    def _offer(self, job: Job, size: int, reason: p.Reason, leave: NodeSet, among: int | None = None) -> None:
+        """Offer the job ``size`` nodes; those that arrive are free ones, or of ``among``."""
         state = self.state
         more = _arriving(job, size, leave.mask)
         if not job.bounds.allows(size) or (size == job.size and not more):
@@ -301,7 +302,12 @@ class Resizes:
             )
         if more > state.free:
             raise self._wrong(p.Resize(job.id, size, reason), f"only {are(state.free, 'node')} free")
-        mask = lowest_bits(state.nodes.free_mask, more, state.free) if more else 0
+        if more and among is None and state.nodes.expiry:
+            among = placing.best(state, more)
+        if among is None:
+            mask = lowest_bits(state.nodes.free_mask, more, state.free) if more else 0
+        else:
+            mask = lowest_bits(among, more)
         arriving = state.new_groups(mask, job.last_group + 1) if more else ()
         leaving = state.groups_on(job, leave.mask) if leave.mask else ()
         must = size < job.size and reason is ORDERED

@@ -12,6 +12,10 @@ from pliant.model.pool import Pool
 from pliant.plan.cost import ResizeCost
 
 NEVER = float("inf")
+TURN_S = 1.0
+"""Nodes that come one after the other have this much less in common, beside the delay of the last."""
+ORDERLY_S = 10.0
+"""What a run, or a node, gets to end in good order, beside what jobs get."""
 DOUBLINGS = 6
 """A job whose resizes keep failing waits up to 2 ** DOUBLINGS times as long before it may grow."""
 
@@ -39,6 +43,25 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     half_life_s: float = 0.0
     pool: Pool | None = None
     cost: ResizeCost = ResizeCost()
+
+
+def end_of(until: float, settings: Settings) -> float:
+    """When jobs are ended on nodes that expire then."""
+    return until - settings.kill_grace_s - ORDERLY_S
+
+
+def lease_s(settings: Settings) -> float:
+    """For how long jobs can run on nodes that come by request, where all that one needs do not come at once."""
+    pool = settings.pool
+    return NEVER if pool is None else max(0.0, end_of(pool.lease_s, settings) - pool.delay_s - TURN_S)
+
+
+def leaving_s(settings: Settings) -> float:
+    """So long before that jobs are asked to leave them, if they take no long steps: a resize that is under way ends
+    first, and one that comes to nothing is tried again."""
+    return 2.0 * (settings.offer_deadline_s + settings.resize_deadline_s) + max(
+        settings.cooldown_s, settings.decline_backoff_s
+    )
 
 
 def patient(settings: Settings, nodes: int, most_mb: float = 0.0, beside_s: float = 0.0) -> Settings:

@@ -12,7 +12,7 @@ from pliant.core import records as r
 from pliant.core.job import Job, Resize
 from pliant.core.nodes import Nodes
 from pliant.core.over import Over
-from pliant.core.settings import DOUBLINGS, NEVER, Settings
+from pliant.core.settings import DOUBLINGS, NEVER, Settings, lease_s
 from pliant.core.unused import FewestFree
 from pliant.core.usage import both, followed
 from pliant.model.errors import PolicyError
@@ -23,7 +23,7 @@ from pliant.model.wishes import Wish
 from pliant.plan.cost import ResizeCost
 from pliant.policy.backlog import Backlog
 from pliant.policy.memory import remembered
-from pliant.policy.view import End, PoolView
+from pliant.policy.view import End, Expiring, PoolView
 from pliant.protocol import resizing
 from pliant.protocol.resizing import Effect
 
@@ -55,7 +55,7 @@ class State:
         self.last_resize = 0
         self._first_resize = self._resize_step = 1
         self._leaving = 0
-        self.nodes = Nodes(self.running)
+        self.nodes = Nodes(self.running, self.settings)
         self._fold: dict[type[r.Record], Callable[[Any], None]] = {
             r.JobSubmitted: self._submitted,
             r.JobPromised: self._promised,
@@ -86,6 +86,8 @@ class State:
             r.NodesRefused: self.nodes.refused,
             r.NodesReclaimed: self.nodes.reclaimed,
             r.NodesReturned: self.nodes.returned,
+            r.NodesExpire: self.nodes.expire,
+            r.NodesWithdrawn: self.nodes.withdrawn,
         }
         self._backlog: Backlog | None = None
         self._indexes = False
@@ -151,7 +153,22 @@ class State:
             return None
         now, fewest = self.now, self._fewest
         unused, more_at = fewest.of(now), fewest.more_at(now)
-        return PoolView(pool.min, pool.max, pool.price, pool.idle_s, self.nodes.awaited, unused, more_at)
+        coming, leased_s = self.nodes.awaited - self.nodes.unwanted, lease_s(self.settings)
+        return PoolView(
+            pool.min, pool.max, pool.price, pool.idle_s, coming, unused, more_at, pool.delay_s, leased_s
+        )
+
+    @property
+    def expiring(self) -> Sequence[Expiring]:
+        return self.nodes.expiring() if self.nodes.expiry else ()
+
+    def lasting(self, at: float, job: int = 0) -> int:
+        if job:
+            return self.nodes.lasting(self.jobs[job].nodes, at)
+        nodes = self.nodes.free_mask
+        for mask in self.nodes.dirty.values():
+            nodes |= mask
+        return self.nodes.lasting(nodes, at)
 
     def _watch_free(self, record: r.Record) -> None:
         if self._fewest is not None:

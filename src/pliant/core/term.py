@@ -1,4 +1,4 @@
-"""The end of the nodes' time, where their grant has one: who is ended before it, and who waits in vain.
+"""The end of nodes that expire: who has to be off them by then, who is ended before it, and who waits in vain.
 
 A job is not started that could not end in time by its estimate, whatever size it got. Where its user has stated none,
 nobody knows: it may begin, and is ended with the others.
@@ -7,74 +7,135 @@ nobody knows: it may begin, and is ended with the others.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 from pliant.core.job import Job
-from pliant.core.settings import Settings
+from pliant.core.moving import leaves_at
+from pliant.core.settings import NEVER, ORDERLY_S, end_of, lease_s
 from pliant.core.state import State
-from pliant.model.jobs import JobSpec, JobState
+from pliant.model.jobs import JobState
+from pliant.model.nodes import NodeSet, without
+from pliant.policy.lasting import shortest_s
 
-ORDERLY_S = 10.0
-"""What a run gets to end in good order, beside what its jobs get."""
+__all__ = ["ORDERLY_S", "OVER", "Term", "end_of", "shortest_s"]
+
 OVER = "the time of the nodes is over"
 
 
-def end_of(until: float, settings: Settings) -> float:
-    """When jobs are ended on nodes that are there until then."""
-    return until - settings.kill_grace_s - ORDERLY_S
+class _Chance(NamedTuple):
+    """A job that takes ``least_s`` could still run on nodes that last to ``at``."""
 
-
-def shortest_s(spec: JobSpec, nodes: int) -> float:
-    """The least estimate of its sizes on so many nodes; 0 if nobody has stated one."""
-    if spec.unestimated is True:
-        return 0.0
-    least = spec.nodes.min
-    sizes = spec.nodes.up_to(nodes).sizes() if nodes > least else [least]
-    return min(map(spec.estimate, sizes))
+    least_s: float
+    at: float
 
 
 class Term:
-    """What follows from the end of the nodes' time. Of the jobs that wait those are at hand that need the longest."""
+    """What follows from the end of nodes. Of the jobs that wait those are at hand that have to start soonest."""
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._longest: list[tuple[float, int]] = []
-
-    def begin(self) -> None:
-        """Take up those that wait."""
-        for job in self._state.queue:
-            self.waits(job)
+        self._latest: list[tuple[float, int]] = []
+        self._known: object = None
 
     def waits(self, job: Job) -> None:
         """This job has been submitted."""
-        heappush(self._longest, (-self._least_s(job), job.id))
+        chance = self._chance(job)
+        heappush(self._latest, (chance.at - chance.least_s, job.id))
 
     def due(self) -> Iterator[tuple[Job, str]]:
         """Jobs that must not wait or run any longer, and why."""
         state = self._state
-        end = end_of(state.nodes.until, state.settings)
-        left = max(0.0, end - state.now)
-        while self._longest and (not left or -self._longest[0][0] > left):
-            least, number = heappop(self._longest)
+        yield from self._in_vain()
+        if over := self.over():
+            for _, _, job in list(state.running):
+                if job.ending is None and (mine := job.nodes & over):
+                    all_over = (
+                        state.nodes.until != NEVER and end_of(state.nodes.until, state.settings) <= state.now
+                    )
+                    yield job, OVER if all_over else f"the time of {state.nodes.hosts(NodeSet(mine))} is over"
+
+    def over(self) -> int:
+        """The nodes on which nothing may run any more."""
+        state, over = self._state, 0
+        for until, nodes in state.nodes.expiry.items():
+            if end_of(until, state.settings) <= state.now:
+                over |= nodes
+        return over
+
+    def expired(self) -> int:
+        """Those of them that have yet to be asked back."""
+        return without(self.over(), self._state.nodes.reclaimed_mask)
+
+    def next(self) -> float:
+        """When something will have to be done."""
+        state = self._state
+        now, wake = state.now, NEVER
+        for until, nodes in state.nodes.expiry.items():
+            end = end_of(until, state.settings)
+            if now < end < wake:
+                wake = end
+            for _, _, job in state.running:
+                if job.nodes & nodes and now < (at := leaves_at(state, job, until)) < wake:
+                    wake = at
+        return wake
+
+    def _in_vain(self) -> Iterator[tuple[Job, str]]:
+        state = self._state
+        self._look_again()
+        now = state.now
+        while self._latest and self._latest[0][0] <= now:
+            _, number = heappop(self._latest)
             job = state.jobs.get(number)
             if job is None or job.state is not JobState.PENDING:
                 continue
-            if left and -least > (now_least := self._least_s(job)):
-                heappush(self._longest, (-now_least, number))  # there are more nodes since
-            else:
-                yield job, self._in_vain(-least, left)
-        if not left:
-            yield from ((job, OVER) for _, _, job in list(state.running) if job.ending is None)
+            chance = self._chance(job)
+            if now >= chance.at or now + chance.least_s > chance.at:
+                yield job, _in_vain(chance, now)
+                continue
+            heappush(self._latest, (chance.at - chance.least_s, number))
+            if chance.at - chance.least_s <= now:
+                break  # it has to start now
 
-    def _least_s(self, job: Job) -> float:
-        """The least that it needs on the nodes that are there or asked for."""
-        return shortest_s(job.spec, self._state.total + self._state.nodes.awaited)
+    def _look_again(self) -> None:
+        """Nodes may have come or gone since, or their end has been moved."""
+        state = self._state
+        ends = tuple((each.at, each.nodes) for each in state.expiring)
+        known = ends, state.total, state.nodes.awaited, state.nodes.until
+        if known != self._known:
+            self._known = known
+            chances = ((self._chance(job), job.id) for job in state.queue)
+            self._latest = [(chance.at - chance.least_s, number) for chance, number in chances]
+            heapify(self._latest)
 
-    @staticmethod
-    def _in_vain(least_s: float, left_s: float) -> str:
-        if not left_s:
-            return f"{OVER}, and it had not started"
-        return (
-            f"it needs {least_s:.6g} s by its estimate, and jobs can run on these nodes for {left_s:.6g} s: "
-            "have the nodes for longer, or state less time"
-        )
+    def _chance(self, job: Job) -> _Chance:
+        """The best that it has on the nodes that are there or asked for."""
+        state, spec, least = self._state, job.spec, job.bounds.min
+        if (pool := state.settings.pool) is not None:
+            leased = state.now + lease_s(state.settings)
+            stay = state.total - sum(each.nodes for each in state.expiring)
+            needs_s = 0.0 if spec.may_outlast else shortest_s(spec, pool.max)
+            return _Chance(needs_s, NEVER if stay >= least or state.now + needs_s <= leased else leased)
+        expiring = state.expiring
+        have = state.total + state.nodes.awaited - sum(each.nodes for each in expiring)
+        if have >= least:
+            return _Chance(0.0, NEVER)
+        best: _Chance | None = None
+        for each in reversed(expiring):
+            have += each.nodes
+            if have >= least:
+                chance = _Chance(0.0 if spec.may_outlast else shortest_s(spec, have), each.at)
+                if best is None or chance.at - chance.least_s > best.at - best.least_s:
+                    best = chance
+        until = end_of(state.nodes.until, state.settings)
+        return best or _Chance(0.0 if spec.may_outlast else shortest_s(spec, have), until)
+
+
+def _in_vain(chance: _Chance, now: float) -> str:
+    least_s, at = chance
+    if now >= at:
+        return f"{OVER}, and it had not started"
+    return (
+        f"it needs {least_s:.6g} s by its estimate, and jobs can run on these nodes for {at - now:.6g} s: "
+        "have the nodes for longer, or state less time"
+    )

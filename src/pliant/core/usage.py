@@ -42,6 +42,7 @@ class Usage:
         r.ResizeOffered, r.ResizeWithdrawn, r.ResizeAccepted, r.ResizeDeclined, r.ResizeFailed,
         r.JobEnding, r.ControllerResumed, r.PolicyFailed, r.PolicyRemembers, r.NodesGranted, r.NodesClean,
         r.NodesLost, r.NodesBack, r.NodesOrdered, r.NodesRefused, r.NodesReclaimed, r.NodesReturned,
+        r.NodesExpire, r.NodesWithdrawn,
     })  # fmt: skip
 
     def __init__(self, half_life_s: float) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from pliant.core import moving
 from pliant.core.job import Job
+from pliant.core.settings import NEVER
 from pliant.core.slots import by_node
 from pliant.core.state import State
 from pliant.daemon.control import Answer, Request
@@ -44,9 +45,16 @@ def describe(controller: Controller) -> list[dict[str, object]]:
             "sizes": job.bounds.describe(),
             **_awake(controller.core.state, job),
             **({} if job.wish is None else {"wish": job.wish.describe()}),
+            **_expires(controller.core.state, job),
         }
         for job in controller.core.state.jobs.values()
     ]  # fmt: skip
+
+
+def _expires(state: State, job: Job) -> dict[str, object]:
+    """In how many seconds a job has to be over, or off the first of its nodes, where some expire."""
+    end = state.nodes.end_on(job.nodes)
+    return {} if end == NEVER else {"expires": round(max(0.0, end - state.now), 1)}
 
 
 def _awake(state: State, job: Job) -> dict[str, object]:
@@ -126,6 +134,8 @@ def _nodes(controller: Controller, request: Request) -> Answer:
     if request.size > 0:
         controller.tell(o.Ask(request.size))
         return Answer(f"{count(request.size, 'node')} more asked for", count=request.size)
+    if request.size < 0:
+        return _withdraw(controller, -request.size)
     names = parse_hostlist(request.leave)
     nodes = NodeSet.of(_numbers(state, names))
     if not nodes:
@@ -134,12 +144,24 @@ def _nodes(controller: Controller, request: Request) -> Answer:
     if short := [job for job in state.queue if job.bounds.min > left]:
         need = f"job {short[0].id} ({short[0].spec.name}) waits for {count(short[0].bounds.min, 'node')}"
         raise PliantError(f"{need}, and {left} would be left")
-    controller.tell(o.Reclaim(tuple(names)))
+    controller.tell(o.Reclaim(tuple(names), request.within_s or None))
     used = nodes - NodeSet(state.nodes.free_mask)
     first = "".join(f"; {said}" for said in _emptied(state, nodes))
+    if request.within_s:
+        first += f"; what is still there is ended in time for {request.within_s:g} s from now"
     # What runs there, and what is not yet proved clean.
     when = f"; {count(len(used), 'node')} of them when what is there has ended" if used and not first else ""
     return Answer(f"{hostlist(names)} will be given back{when}{first}", nodes=names)
+
+
+def _withdraw(controller: Controller, most: int) -> Answer:
+    """Do without up to so many of the nodes that were asked for and have not come."""
+    state = controller.core.state
+    number = min(most, state.nodes.awaited - state.nodes.unwanted)
+    if number < 1:
+        raise PliantError("no nodes were asked for that have not come or been refused; see pliant nodes add")
+    controller.tell(o.AskLess(number))
+    return Answer(f"{count(number, 'node')} not wanted any more", count=number)
 
 
 def _emptied(state: State, nodes: NodeSet) -> Iterator[str]:

@@ -36,13 +36,15 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     """``verb`` is resize, migrate, nodes or queue; ``job`` a number or a name; size 0 hands the job back to the policy.
     A job migrates off the nodes of ``leave``, or off all that it has.
     With ``slots``, as ``n3=1``, it keeps its nodes, and so many of its ranks are to be awake on these. Of nodes,
-    ``size`` more are asked for, or those of ``leave`` given back."""
+    ``size`` more are asked for, below 0 so many fewer than were asked for, or those of ``leave`` given back: in
+    ``within_s`` seconds at the latest if that is not 0."""
 
     verb: str
     job: str = ""
     size: int = 0
     leave: str = ""
     slots: str = ""
+    within_s: float = 0.0
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -31,6 +31,7 @@ from pliant.policy.view import (
     Remember,
     Return,
     Wake,
+    Withdraw,
     provisions,
     rebalances,
 )
@@ -286,7 +287,7 @@ class Checked:
                 sound = isinstance(decision.at, int | float)
             elif isinstance(decision, Remember):
                 sound = isinstance(decision.memory, dict) and isinstance(decision.merge, bool)
-            elif isinstance(decision, Acquire | Return):
+            elif isinstance(decision, Acquire | Withdraw | Return):
                 sound = isinstance(decision.count, int) and isinstance(decision.reason, Reason)
             elif isinstance(decision, Promise):
                 sound = isinstance(decision.job, int) and isinstance(decision.at, int | float)

@@ -93,7 +93,9 @@ class Audit:
         self._names: dict[int, str] = {}
         self._resizes: set[int] = set()
         self._requeued: set[int] = set()
-        self._awaited = 0
+        self._until: dict[int, float] = {}
+        """When nodes expire."""
+        self._awaited = self._unwanted = 0
         self._failed_policy = ""
         self._now = 0.0
         self._fold: dict[type[r.Record], Callable[[Any], None]] = {
@@ -126,6 +128,8 @@ class Audit:
             r.NodesRefused: self._refused,
             r.NodesReclaimed: self._to_go,
             r.NodesReturned: self._returned,
+            r.NodesExpire: self._expire,
+            r.NodesWithdrawn: self._not_wanted,
         }
 
     def add(self, record: r.Record) -> None:
@@ -182,6 +186,7 @@ class Audit:
                 f"a {job.spec.job_class} job of kind {job.spec.kind} has no such world: {record}"
             )
         job.started = True
+        self._lasts(record.nodes, record)
         self._turn(record.nodes, FREE, ("held", record.job))
         job.nodes = set(record.nodes)
         job.groups = dict(enumerate(record.nodes))
@@ -315,6 +320,7 @@ class Audit:
         if record.before != len(job.nodes) or not job.bounds.allows(record.after):
             raise AuditError(f"job {record.job} on {len(job.nodes)} nodes cannot be offered {record}")
         self._offerable(record, job)
+        self._lasts(record.nodes, record)
         self._turn(record.nodes, FREE, ("reserved", record.job))
         if [group.node for group in record.arriving if group.node not in job.nodes] != list(record.nodes):
             raise AuditError(f"the arriving groups are not on the nodes reserved for them: {record}")
@@ -475,14 +481,32 @@ class Audit:
         if not 0 < record.count <= self._awaited:
             raise AuditError(f"{self._awaited} nodes were asked for and have not come: {record}")
         self._awaited -= record.count
+        self._unwanted = min(self._awaited, max(0, self._unwanted - record.count))
+
+    def _not_wanted(self, record: r.NodesWithdrawn) -> None:
+        self._unwanted += record.count
+        if not 0 < record.count <= self._unwanted <= self._awaited:
+            raise AuditError(f"no more nodes can be withdrawn than are awaited, {self._awaited}: {record}")
+
+    def _expire(self, record: r.NodesExpire) -> None:
+        if not record.nodes or any(self.use.get(node, LOST) == LOST for node in record.nodes):
+            raise AuditError(f"nodes expire that are not there: {record}")
+        self._until |= dict.fromkeys(record.nodes, record.until)
+
+    def _lasts(self, nodes: Iterable[int], record: r.Record) -> None:
+        """Nothing is started on nodes that have expired."""
+        if expired := [node for node in nodes if self._until.get(node, math.inf) <= record.at]:
+            raise AuditError(f"nodes {expired} have expired before: {record}")
 
     def _to_go(self, record: r.NodesReclaimed) -> None:
         for node in record.nodes:
-            if node not in self.use or node in self._reclaimed:
+            if node not in self.use or (node in self._reclaimed and record.by is None):
                 raise AuditError(f"node {node} cannot be asked back, it is {self.use.get(node)}: {record}")
             self._reclaimed.add(node)
             if self.use[node] == FREE:
                 self.use[node] = GOING
+        if record.by is not None:
+            self._until |= dict.fromkeys(record.nodes, record.by)
 
     def _returned(self, record: r.NodesReturned) -> None:
         held = {node for job in self.jobs.values() for node in job.nodes | self._reserved(job)}
@@ -490,6 +514,7 @@ class Audit:
             if node not in self._reclaimed or self.use.get(node) not in (GOING, LOST) or node in held:
                 raise AuditError(f"node {node} is given back, but it is {self.use.get(node)}: {record}")
             self._reclaimed.discard(node)
+            self._until.pop(node, None)
             del self.use[node]
 
     def _nobodys(self, node: int) -> tuple[str, int]:
@@ -509,7 +534,13 @@ class Audit:
         if len(set(self._names.values())) < len(self._names) or min(record.slots, default=1) < 1:
             raise AuditError(f"two nodes have one name, or one has no slot: {record}")
         self._awaited = max(0, self._awaited - sum(node not in self.use for node in nodes))
+        self._unwanted = min(self._unwanted, self._awaited)
         self._there(record.nodes)
+        for node in nodes:
+            self._until.pop(node, None)
+        if record.until is not None:
+            sooner = {node for node in self._reclaimed if self._until.get(node, math.inf) < record.until}
+            self._until |= dict.fromkeys(nodes or self.use.keys() - sooner, record.until)
 
     def _there(self, nodes: NodeSet) -> None:
         """New or back: free, unless a job that lost it has not ended, which then has it still."""

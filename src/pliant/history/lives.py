@@ -169,7 +169,7 @@ class Lives:
 
     IGNORES: ClassVar[r.Ignores] = frozenset({
         r.JobMalleable, r.JobPinned, r.JobWishes, r.JobEnding, r.ControllerResumed, r.PolicyFailed, r.PolicyRemembers,
-        r.NodesOrdered, r.NodesRefused, r.NodesReclaimed,
+        r.NodesOrdered, r.NodesRefused, r.NodesReclaimed, r.NodesExpire, r.NodesWithdrawn,
     })  # fmt: skip
 
     def __init__(self, *listeners: Listener) -> None:

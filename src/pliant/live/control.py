@@ -77,6 +77,8 @@ class Control:
                 fleet.send(output.nodes, output.message)
             case o.Acquire():
                 fleet.request(output.count)
+            case o.Withdraw():
+                fleet.withdraw(output.count)
             case o.GiveBack():
                 fleet.give_back(output.nodes)
             case o.Abandon():

@@ -177,7 +177,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     goes first, where the policy's order is by priority. ``data_mb`` megabytes are redistributed at a resize.
     ``array`` is said of jobs of an array alone, and ``partition`` where a simulated machine has some, in a journal too;
     ``unestimated`` where nobody has said how long the job takes, and its walltime is a default. ``stdin`` is the file
-    that rank 0 of its first node reads.
+    that rank 0 of its first node reads. ``outlast``: it may start on nodes that end before it does, by its estimate.
     """
 
     name: str
@@ -200,6 +200,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     partition: str | UnsetType = UNSET
     unestimated: bool | UnsetType = UNSET
     stdin: str | UnsetType = UNSET
+    outlast: bool | UnsetType = UNSET
 
     @property
     def dialect(self) -> str:
@@ -207,6 +208,11 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if not self.mpi:
             return KINDS[self.kind].dialect
         return way_of(named(self.mpi), self.env).dialect_of(one_world=self.one_world)
+
+    @property
+    def may_outlast(self) -> bool:
+        """Whether it may start on nodes of any end: its user says so, or has stated no estimate."""
+        return self.outlast is True or self.unestimated is True
 
     @property
     def keeps_size(self) -> bool:

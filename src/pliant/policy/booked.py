@@ -11,7 +11,8 @@ from pliant.model.errors import PolicyError
 from pliant.policy.conservative import Conservative, size_now
 from pliant.policy.easy import BACKFILLED
 from pliant.policy.fcfs import FITS, least_size
-from pliant.policy.places import Places, length
+from pliant.policy.lasting import Lasting
+from pliant.policy.places import Places, asked_s, length
 from pliant.policy.profile import Profile
 from pliant.policy.view import ClusterView, Decision, Policy, Promise, Start
 
@@ -57,9 +58,10 @@ class _Booked:
         decisions: list[Decision] = []
         profile = Profile(view)
         self._calendar.book(profile, view)
+        lasting = Lasting(view) if view.expiring else None
         passed = False
         for job in view.queue:
-            if size := size_now(job, self._start, profile, view.total):
+            if size := size_now(job, self._start, profile, view.total, lasting):
                 profile.take(0, size, length(job, size))
                 decisions.append(Start(job.id, size, BACKFILLED if passed and self._reserves else FITS))
                 continue
@@ -67,7 +69,7 @@ class _Booked:
                 break
             if self._reserves and not passed:
                 nodes = least_size(job, self._start, view.total)
-                entry = profile.earliest(nodes, length(job, nodes))
+                entry = profile.earliest(nodes, asked_s(job, nodes, profile))
                 if entry is not None:
                     decisions.append(Promise(job.id, profile.times[entry]))
                     profile.take(entry, nodes, length(job, nodes))

@@ -9,7 +9,8 @@ from __future__ import annotations
 from pliant.model.speedup import falls
 from pliant.policy.easy import BACKFILLED
 from pliant.policy.fcfs import FITS, least_size, start_size
-from pliant.policy.places import Places, length
+from pliant.policy.lasting import Lasting
+from pliant.policy.places import Places, asked_s
 from pliant.policy.profile import Profile
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Start
 
@@ -37,10 +38,10 @@ class Conservative:
 
     def decide(self, view: ClusterView) -> list[Decision]:
         places, self._kept = self._kept, None
-        if places is None or not places.follow(view):
+        if places is None or view.expiring or not places.follow(view):
             places = self._anew(view)
         decisions = self._place(view, places)
-        self._kept = places
+        self._kept = None if view.expiring else places
         return decisions
 
     def _places(self, view: ClusterView) -> Places:
@@ -61,13 +62,14 @@ class Conservative:
         """Start those who look for a place or promise them a start, in turn."""
         decisions: list[Decision] = []
         profile = places.profile
+        lasting = Lasting(view) if view.expiring else None
         passed = False
         for job in places.looking:
             if not places.may_better(job):
                 passed = True
                 continue
             left = places.leave(job)
-            if size := size_now(job, self._start, profile, view.total):
+            if size := size_now(job, self._start, profile, view.total, lasting):
                 places.start(job, size, left)
                 behind = passed or 0 < places.first < job.id
                 decisions.append(Start(job.id, size, BACKFILLED if behind else FITS))
@@ -85,16 +87,21 @@ class Conservative:
         return decisions
 
 
-def size_now(job: JobView, rule: str, profile: Profile, total: int) -> int:
+def size_now(job: JobView, rule: str, profile: Profile, total: int, lasting: Lasting | None = None) -> int:
     """The largest size by the start ``rule`` with which ``job`` can start at once, or 0. Where fewer nodes are quicker
-    it may be a smaller one."""
+    it may be a smaller one. Where nodes expire it takes those on which it starts."""
+    size = _size_now(job, rule, profile, total)
+    return size if lasting is None or not size else lasting.start(job, size, rule, keep=False)
+
+
+def _size_now(job: JobView, rule: str, profile: Profile, total: int) -> int:
     size = start_size(job, rule, profile.free[0], total)
     while size:
-        least = profile.least(length(job, size))
+        least = profile.least(asked_s(job, size, profile))
         if least >= size:
             return size
         size = start_size(job, rule, least, total)  # those in between mostly take longer, and find no more
     if job.bounds.min == job.bounds.max or falls(job.spec.model):
         return 0
     size = least_size(job, rule, total)
-    return size if size <= profile.free[0] and profile.least(length(job, size)) >= size else 0
+    return size if size <= profile.free[0] and profile.least(asked_s(job, size, profile)) >= size else 0

@@ -10,6 +10,7 @@ from pliant.model.jobs import JobClass
 from pliant.model.speedup import falls
 from pliant.policy.backlog import ANYBODY, INDEXES, LONG_S, NONE_S, Backlog, Like, Measure, Span
 from pliant.policy.fcfs import FITS, ONE_SIZE, least_size, start_size
+from pliant.policy.lasting import Lasting
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Start
 
 BACKFILLED = Reason("backfilled")
@@ -30,16 +31,43 @@ class Reservation:
         self.spare = spare
 
 
-def reserve(view: ClusterView, need: int, free: int, started: list[tuple[float, int]]) -> Reservation | None:
-    """The first time at which ``need`` nodes are free, counting all releases up to then.
+def reserve(
+    view: ClusterView, need: int, free: int, started: list[tuple[float, int]], length_s: float = 0.0
+) -> Reservation | None:
+    """The first time at which ``need`` nodes are free, counting all releases up to then; where nodes expire, for
+    ``length_s`` seconds from then on.
 
     ``started`` are (expected end, nodes) of this pass' own starts. A job that has outrun its estimate is
     taken to end any moment. None if the nodes that exist cannot be enough.
     """
+    if view.expiring:
+        return _reserve_lasting(view, need, free, started, length_s)
+    return _reserve(view, need, free, started)
+
+
+def _reserve(view: ClusterView, need: int, free: int, started: list[tuple[float, int]]) -> Reservation | None:
     entries: Iterable[tuple[float, int]] = ((end, job.target) for end, _, job in view.running)
     if started:
         entries = sorted([*entries, *started])
     return earliest(view.now, free + view.returning(), need, entries)
+
+
+def _lasts_s(job: JobView, nodes: int) -> float:
+    """For how long its nodes have to be there."""
+    return 0.0 if job.spec.may_outlast else job.spec.estimate(nodes)
+
+
+def _reserve_lasting(
+    view: ClusterView, need: int, free: int, started: list[tuple[float, int]], length_s: float
+) -> Reservation | None:
+    best: Reservation | None = None
+    for at in (*(each.at for each in view.expiring), NEVER):
+        have = view.lasting(at) - (view.free - free)
+        held = [(end, view.lasting(at, number)) for end, number, _ in view.running]
+        found = earliest(view.now, have, need, sorted([*held, *started]))
+        if found is not None and found.at + length_s <= at and (best is None or found.at < best.at):
+            best = found
+    return best
 
 
 def earliest(now: float, have: int, need: int, entries: Iterable[tuple[float, int]]) -> Reservation | None:
@@ -87,7 +115,7 @@ def need_of(job: JobView, rule: str, total: int) -> int:
     return job.bounds.floor(min(job.bounds.preferred, total)) or job.bounds.min
 
 
-def easy_pass(
+def easy_pass(  # noqa: C901 - made after every event: a call a part costs time
     view: ClusterView, rule: str, soon: Iterable[tuple[float, int]] = (), *, resizes: bool = False
 ) -> tuple[list[Decision], JobView | None, Reservation | None, int]:
     """(decisions, blocked head, its reservation, nodes still free) of one pass in queue order.
@@ -101,14 +129,20 @@ def easy_pass(
     reservation: Reservation | None = None
     started = list(soon)
     now, total = view.now, view.total
+    lasting = Lasting(view) if view.expiring else None
     queue = iter(view.queue)
     for job in queue:
         best = resizes and starts_best(job, rule)
         size = _best_size(view, job, rule, free, started) if best else start_size(job, rule, free, total)
+        if lasting is not None:
+            size = lasting.start(job, size, rule, keep=False)
         if not size:
             head = job
             need = need_of(job, rule, total) if best else least_size(job, rule, total)
-            reservation = reserve(view, need, free, started)
+            if lasting is None:
+                reservation = _reserve(view, need, free, started)
+            else:
+                reservation = reserve(view, need, free, started, _lasts_s(job, need))
             if reservation is not None:
                 decisions.append(Promise(job.id, reservation.at))
             break
@@ -122,9 +156,13 @@ def easy_pass(
     while found := next(queue, None) if behind is None else behind.next(free, reservation):
         best = resizes and starts_best(found, rule)
         size = _best_size(view, found, rule, free, started) if best else start_size(found, rule, free, total)
+        if lasting is not None:
+            size = lasting.largest(found, size)
         if size and (
             size := _harmless(found, size, now, reservation, size if rule in ONE_SIZE or best else 0)
         ):
+            if lasting is not None:
+                lasting.take(found, size)  # if it is fewer now, the core sees whether they last
             decisions.append(Start(found.id, size, BACKFILLED))
             free -= size
             if free == 0:

@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pliant.model.errors import PolicyError
+from pliant.policy.lasting import EVER, ROUNDING_S, Lasting, all_that_may_come
 from pliant.policy.order import OtherQueue
 from pliant.policy.view import (
     Acquire,
     ClusterView,
     Decision,
+    JobView,
     Policy,
     PoolView,
     Reason,
@@ -24,11 +26,15 @@ from pliant.policy.view import (
     Return,
     Start,
     Wake,
+    Withdraw,
     half_life_s,
     rebalances,
 )
 
 UNUSED = Reason("unused")
+UNNEEDED = Reason("nobody_waits")
+EXPIRES = Reason("expires_too_soon")
+"""Before those who wait could have ended on them."""
 
 
 class Whole(OtherQueue):
@@ -38,6 +44,7 @@ class Whole(OtherQueue):
         super().__init__(view, view.queue, view.backlog)
         self.free += most - self.total
         self.total = most
+        self.expiring = ()  # others come in their place
 
 
 class Elastic:
@@ -55,22 +62,68 @@ class Elastic:
             raise PolicyError(
                 f"policy {self.name!r}: no nodes come and go here; say between which limits they may"
             )
-        free, lacking, first = view.free, 0, 0
+        there = _There(view, pool)
         resizes: list[Resize] = []
         for decision in self._policy.decide(Whole(view, max(pool.max, view.total))):
             if isinstance(decision, Resize):
                 resizes.append(decision)
-            elif isinstance(decision, Start) and decision.size > free:
-                lacking += decision.size
-                first = first or decision.job
-            else:
-                free -= decision.size if isinstance(decision, Start) else 0
+            elif not isinstance(decision, Start):
                 yield decision
-        spare = free - lacking
-        for resize in _within(resizes, view, spare):
-            spare -= resize.grows
+            elif (start := there.lasting(decision)) and there.starts(start):
+                yield start
+        for resize in _within(resizes, view, there.free - there.lacking):
+            there.free -= resize.grows
             yield resize.decision
-        yield from _nodes(view, pool, spare, first)
+        yield from _nodes(view, pool, there)
+
+
+class _There:
+    """The nodes that are there: ``free`` ones are left, and jobs lack ``lacking``, ``first`` the first of them."""
+
+    def __init__(self, view: ClusterView, pool: PoolView) -> None:
+        self.free = view.free
+        self.lacking = self.first = 0
+        self.expiring = bool(view.expiring) or pool.lease_s < EVER
+        self._pool = pool
+        self._awaited = pool.awaited
+        self._lasting = Lasting(view)
+        self._coming = Lasting(all_that_may_come(view, pool))
+        self._jobs = {job.id: job for job in view.queue} if self.expiring else {}
+
+    def lasting(self, start: Start) -> Start:
+        """The same, on so many nodes that the job ends while those last that come: more, or else fewer."""
+        if not self.expiring:
+            return start
+        job, size = self._jobs[start.job], start.size
+        if self._lasting.fits(job, size) or self._coming.fits(job, size):
+            return start
+        while (size := job.bounds.above(size)) and size <= self._pool.max:
+            if self._coming.fits(job, size):
+                return Start(start.job, size, start.reason)
+        return Start(start.job, self._coming.largest(job, start.size) or start.size, start.reason)
+
+    def starts(self, start: Start) -> bool:
+        """Whether there are the nodes that it takes."""
+        fits = start.size <= self.free
+        has, most = start.size if fits else 0, start.size
+        if self.expiring:
+            job = self._jobs[start.job]
+            fits = self._lasting.fits(job, start.size)
+            has = sum(self._lasting.take_in(0.0 if fits else self._delay_s(job, start.size), job, start.size))
+            most = self._coming.of(job, start.size)[0]  # the others are to be nodes that stay
+        self.free -= has
+        if not fits and start.size - has <= most:
+            self.lacking += start.size - has
+            self.first = self.first or start.job
+        return fits
+
+    def _delay_s(self, job: JobView, size: int) -> float:
+        """How long those have to last beside the job's own time that are kept for it: until others have come."""
+        lacking = size - sum(self._lasting.of(job, size))
+        if lacking > self._awaited:
+            return self._pool.delay_s + ROUNDING_S
+        self._awaited -= lacking
+        return 0.0
 
 
 class _Within(NamedTuple):
@@ -92,12 +145,27 @@ def _within(resizes: list[Resize], view: ClusterView, spare: int) -> Iterator[_W
             yield _Within(Resize(each.job, size, each.reason), size - job.size)
 
 
-def _nodes(view: ClusterView, pool: PoolView, spare: int, first: int) -> Iterator[Decision]:
-    """``spare`` nodes are free beside those that jobs get; if that is below 0, job ``first`` and others lack some."""
-    short = -spare - pool.awaited
-    if short > 0 and (count := min(short, pool.max - view.total - pool.awaited)) > 0:
-        yield Acquire(count, Reason("job_could_start", first))
-    elif (count := min(spare, pool.unused, view.total - pool.min)) > 0:
-        yield Return(count, UNUSED)
+def _nobody_waits(view: ClusterView) -> bool:
+    """Whether none is left to start, as those that waited have started elsewhere or were cancelled."""
+    return next(iter(view.queue), None) is None
+
+
+def _nodes(view: ClusterView, pool: PoolView, there: _There) -> Iterator[Decision]:
+    """Ask for those that jobs lack and are not free, or give back those that nobody needs."""
+    expiring, spare = there.expiring, there.free - there.lacking
+    short = (there.lacking if expiring else -spare) - pool.awaited
+    room = pool.max - view.total - pool.awaited
+    # Those that expire are not counted among the least: they go before the others.
+    stay = view.total - sum(each.nodes for each in view.expiring)
+    most = sum(each.free for each in view.expiring) + max(0, stay - pool.min)
+    unused = min(there.free if expiring else spare, pool.unused, most)
+    if short > 0 and (count := min(short, room)) > 0:
+        yield Acquire(count, Reason("job_could_start", there.first))
+    elif (count := min(pool.awaited, pool.max - room - pool.min)) > 0 and _nobody_waits(view):
+        yield Withdraw(count, UNNEEDED)
+    if expiring and short > room and (count := min(there.free, short - room, most)) > 0:
+        yield Return(count, EXPIRES)  # they are in the way of others
+    elif short <= 0 < unused:
+        yield Return(unused, UNUSED)
     if view.total > pool.min:
         yield Wake(pool.more_at)

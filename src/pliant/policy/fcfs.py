@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pliant.policy.lasting import ONE_SIZE, Lasting
 from pliant.policy.view import ClusterView, Decision, JobView, Reason, Start
 
+__all__ = ["FITS", "ONE_SIZE", "Fcfs", "least_size", "start_size"]
+
 FITS = Reason("fits")
-ONE_SIZE = ("exact", "max")
-"""By these start rules a job waits for one size, which the machine says with it."""
 
 
 def start_size(job: JobView, rule: str, free: int, total: int) -> int:
@@ -50,9 +51,12 @@ class Fcfs:
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
         free = view.free
+        lasting = Lasting(view) if view.expiring else None
         decisions: list[Decision] = []
         for job in view.queue:
             size = start_size(job, self._start, free, view.total)
+            if lasting is not None:
+                size = lasting.start(job, size, self._start)
             if not size:
                 break
             decisions.append(Start(job.id, size, FITS))

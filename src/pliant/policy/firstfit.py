@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from pliant.policy.easy import Behind
 from pliant.policy.fcfs import FITS, start_size
+from pliant.policy.lasting import Lasting
 from pliant.policy.view import ClusterView, Decision, Start
 
 
@@ -19,11 +20,14 @@ class FirstFit:
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
         free = view.free
+        lasting = Lasting(view) if view.expiring else None
         decisions: list[Decision] = []
         queue, backlog = iter(view.queue), view.backlog
         fitting = None if backlog is None else Behind(backlog, view, 0, self._start)
         while free and (job := next(queue, None) if fitting is None else fitting.next(free, None)):
             size = start_size(job, self._start, free, view.total)
+            if lasting is not None and size:
+                size = lasting.start(job, size, self._start, keep=False)
             if size:
                 decisions.append(Start(job.id, size, FITS))
                 free -= size

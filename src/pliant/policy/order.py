@@ -14,6 +14,7 @@ from pliant.policy.view import (
     ClusterView,
     Decision,
     End,
+    Expiring,
     JobView,
     Policy,
     PoolView,
@@ -71,8 +72,10 @@ class OtherQueue:
         self.running: Sequence[tuple[float, int, JobView]] = view.running
         self.cost: ResizeCost = view.cost
         self.returning = view.returning
+        self.lasting = view.lasting
         self.usage = view.usage
         self.pool: PoolView | None = view.pool
+        self.expiring: Sequence[Expiring] = view.expiring
         self.served: int = view.served
         self.resizable = view.resizable
         self._view = view

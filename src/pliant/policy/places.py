@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 from heapq import heappop, heappush
@@ -25,6 +26,14 @@ Gap = tuple[float, float]
 def length(job: JobView, nodes: int) -> float:
     """For how long a place on ``nodes`` nodes is reserved."""
     return max(LEAST_S, job.spec.estimate(nodes))
+
+
+def asked_s(job: JobView, nodes: int, profile: Profile) -> float:
+    """For how long its nodes have to be there: who may outlast some is content with those that there are now."""
+    seconds = length(job, nodes)
+    if profile.ends < math.inf and job.spec.may_outlast:
+        return max(LEAST_S, min(seconds, profile.ends - profile.times[0]))
+    return seconds
 
 
 class Places:
@@ -90,7 +99,7 @@ class Places:
 
     def earliest(self, job: JobView, nodes: int) -> int | None:
         """The first entry of the profile from which it has so many nodes."""
-        seconds = length(job, nodes)
+        seconds = asked_s(job, nodes, self.profile)
         since = self._sought.latest(nodes, seconds)
         entry = self.profile.earliest(nodes, seconds, bisect_left(self.profile.times, since))
         if entry is not None:

@@ -18,10 +18,12 @@ class Profile:
     can be promised, but not used.
     """
 
-    __slots__ = ("free", "times")
+    __slots__ = ("ends", "free", "times")
 
     def __init__(self, view: ClusterView) -> None:
         now, have = view.now, view.free
+        self.ends = math.inf
+        """When the first nodes expire."""
         self.times = times = [now]
         self.free = free = [have]
         if returning := view.returning():
@@ -36,6 +38,12 @@ class Profile:
             else:
                 times.append(at)
                 free.append(have)
+        for each in view.expiring:
+            self.ends = min(self.ends, each.at)
+            if each.at > now:
+                self.come(each.at, -each.nodes)
+            else:  # what runs there is being ended
+                free[1:] = [nodes - each.nodes for nodes in free[1:]]
 
     def advance(self, now: float) -> None:
         """Forget what lies before ``now``."""

@@ -85,6 +85,16 @@ class Acquire(msgspec.Struct, frozen=True, gc=False):
     """It concerns none."""
 
 
+class Withdraw(msgspec.Struct, frozen=True, gc=False):
+    """Have ``count`` nodes no more that were asked for and have not come. Those come all the same that were on their
+    way already."""
+
+    count: int
+    reason: Reason
+    job: ClassVar[int] = 0
+    """It concerns none."""
+
+
 class Return(msgspec.Struct, frozen=True, gc=False):
     """Give ``count`` free nodes back. The core chooses which ones."""
 
@@ -94,14 +104,15 @@ class Return(msgspec.Struct, frozen=True, gc=False):
     """It concerns none."""
 
 
-Decision = Start | Resize | Promise | Wake | Remember | Acquire | Return
+Decision = Start | Resize | Promise | Wake | Remember | Acquire | Withdraw | Return
 
 
 class PoolView(NamedTuple):
     """A machine whose nodes come and go: it has ``min`` to ``max`` of them, and a node-hour costs ``price``.
 
     ``awaited`` nodes were asked for and have not come yet. ``unused`` were free at every moment of the last
-    ``idle_s`` seconds; at ``more_at`` seconds there will be more of them if nothing happens until then.
+    ``idle_s`` seconds; at ``more_at`` seconds there will be more of them if nothing happens until then. Nodes come
+    ``delay_s`` seconds after they were asked for, as far as that is known, and jobs can run there for ``lease_s``.
     """
 
     min: int
@@ -111,6 +122,18 @@ class PoolView(NamedTuple):
     awaited: int
     unused: int
     more_at: float
+    delay_s: float = 0.0
+    lease_s: float = math.inf
+
+
+class Expiring(NamedTuple):
+    """``nodes`` nodes, of which ``free`` can be given away, are taken back: jobs that run on them at ``at`` seconds are
+    ended then. From ``empty_at`` on jobs that can are asked to leave them."""
+
+    at: float
+    empty_at: float
+    nodes: int
+    free: int
 
 
 class End(msgspec.Struct, frozen=True, gc=False):
@@ -217,6 +240,15 @@ class ClusterView(Protocol):
     @property
     def pool(self) -> PoolView | None:
         """What is known of nodes that come and go; None where the policy can ask for none."""
+
+    @property
+    def expiring(self) -> Sequence[Expiring]:
+        """The nodes that expire, the soonest first; all others stay. Nodes of one end are told together. A job is not
+        started on nodes that its estimate outlasts (``policy.lasting``): a start that asks for that has to wait."""
+
+    def lasting(self, at: float, job: int = 0) -> int:
+        """Nodes that last until ``at``: those that are free or on their way back, or those that the running job of this
+        number holds."""
 
     @property
     def served(self) -> int:

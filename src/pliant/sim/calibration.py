@@ -46,6 +46,7 @@ IGNORES: r.Ignores = frozenset({
     r.ResizeDeclined, r.ResizeFailed, r.GroupsLost, r.JobEnding, r.JobEnded, r.ControllerResumed,
     r.PolicyFailed, r.PolicyRemembers, r.NodesGranted, r.NodesLost, r.NodesBack, r.NodesOrdered,
     r.NodesRefused, r.NodesReclaimed, r.NodesReturned,
+    r.NodesExpire, r.NodesWithdrawn,
 })  # fmt: skip
 """What ``_collect`` leaves aside."""
 
@@ -101,6 +102,7 @@ class _Work:
         r.ResizeAccepted, r.ResizeDeclined, r.ResizeFailed, r.JobEnding, r.ControllerResumed,
         r.PolicyFailed, r.PolicyRemembers, r.NodesGranted, r.NodesClean, r.NodesLost, r.NodesBack,
         r.NodesOrdered, r.NodesRefused, r.NodesReclaimed, r.NodesReturned,
+        r.NodesExpire, r.NodesWithdrawn,
     })  # fmt: skip
 
     def __init__(self) -> None:

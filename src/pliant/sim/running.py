@@ -140,12 +140,14 @@ class Follower(NamedTuple):
     turn: int = 0
 
 
-class Requested(NamedTuple):
-    """Nodes that were asked for and are on their way."""
+class Requested:
+    """``nodes`` nodes that were asked for are on their way."""
 
-    nodes: int
-    number: int = 0
-    turn: int = 0
+    __slots__ = ("nodes", "number", "turn")
+
+    def __init__(self, nodes: int) -> None:
+        self.nodes = nodes
+        self.number = self.turn = 0
 
 
 def leaving(state: State, number: int, offer: c.Offer, released: int) -> tuple[tuple[int, ...], int]:

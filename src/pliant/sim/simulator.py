@@ -80,7 +80,11 @@ class Simulator(Clock):
         self._pool = settings.pool
         self._away = 0
         """Nodes that were not granted, or were given back, where they come and go."""
-        self._delay_s = 0.0 if settings.pool is None else settings.pool.delay_s
+        self._delay_s, self._lease_s = (
+            (0.0, NEVER) if settings.pool is None else (settings.pool.delay_s, settings.pool.lease_s)
+        )
+        self._requested: list[Requested] = []
+        self._leased = self._lease_s != NEVER
         self.core = SchedulerCore(policy, settings)
         self.core.state.number_resizes(place.index, place.count)
         self._energy = Energy(power) if power is not None else None
@@ -114,9 +118,8 @@ class Simulator(Clock):
             c.WakeAt: self._wake_at,
             c.Stay: lambda _command: None,
             c.GiveBack: self._give_back,
-            c.Acquire: lambda command: self._at(
-                self._now + self._delay_s, self._grant, Requested(command.count)
-            ),
+            c.Acquire: self._request,
+            c.WithdrawNodes: self._withdraw_nodes,
         }
         self._booked = Booked(bookings, self._at, self._hear) if bookings else None
 
@@ -236,6 +239,8 @@ class Simulator(Clock):
             records, commands = self.core.handle(events, self._now)
             if self._breakdowns.failed:
                 self._lose_groups(records)
+            if self._leased:
+                self._wait_no_more(records)
             for sink in self._sinks:
                 for record in records:
                     sink(record)
@@ -265,11 +270,30 @@ class Simulator(Clock):
         else:
             self._begin(run, 0)
 
+    def _request(self, command: c.Acquire) -> None:
+        requested = Requested(command.count)
+        self._requested.append(requested)
+        self._at(self._now + self._delay_s, self._grant, requested)
+
+    def _withdraw_nodes(self, command: c.WithdrawNodes) -> None:
+        """Those that were asked for last do not come."""
+        left = command.count
+        for requested in reversed(self._requested):
+            fewer = min(left, requested.nodes)
+            requested.nodes -= fewer
+            left -= fewer
+        if refused := command.count - left:
+            self._events.append(e.Refused(refused, "withdrawn"))
+
     def _grant(self, requested: Requested, _turn: int) -> None:
         """The nodes that were asked for come: the lowest numbers that are not in use."""
+        self._requested.remove(requested)
+        if not requested.nodes:
+            return  # withdrawn
         coming = lowest_bits(self._away, requested.nodes)
         self._away = without(self._away, coming)
-        self._events.append(e.Granted(NodeSet(coming)))
+        until = None if self._lease_s == NEVER else self._now + self._lease_s
+        self._events.append(e.Granted(NodeSet(coming), until=until))
 
     def _give_back(self, command: c.GiveBack) -> None:
         self._away |= command.nodes.mask
@@ -390,11 +414,8 @@ class Simulator(Clock):
         run.turn += 1
         self._in_time.discard(run.number)
         del self._runs[run.number]
-        self._ended += not requeue
-        if self._followers and not requeue:
-            self._follow(run.job.spec.name)
-        if self._turns is not None and not requeue and (job := self._turns.ended(run.job.spec)) is not None:
-            self._come(job, self._now)
+        if not requeue:
+            self._count_end(run.job)
         self._events.append(e.Ended(run.number, exit_code, requeue=requeue))
         if not self._cost.leave_s:
             mask = run.mask
@@ -403,6 +424,19 @@ class Simulator(Clock):
             self._events.append(e.Clean(run.number, NodeSet(mask)))
         if self._progress is not None and not self._ended % 500:
             self._progress(self._ended)
+
+    def _wait_no_more(self, records: Sequence[r.Record]) -> None:
+        """Jobs that have ended before they began, as no nodes last long enough for them."""
+        for record in records:
+            if type(record) is r.JobEnded and (job := self._waiting.pop(record.job, None)) is not None:
+                self._count_end(job)
+
+    def _count_end(self, job: SimJob) -> None:
+        self._ended += 1
+        if self._followers:
+            self._follow(job.spec.name)
+        if self._turns is not None and (after := self._turns.ended(job.spec)) is not None:
+            self._come(after, self._now)
 
     def _follow(self, name: str) -> None:
         """Its followers are submitted when they have thought about it."""

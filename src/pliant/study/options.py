@@ -173,11 +173,20 @@ def _with_reservations(wish: Wish, said: Described) -> Wish:
     return wish._replace(bookings=bookings)
 
 
+NOT_ELASTIC = {
+    "--failures": "failures are drawn for fixed nodes, and of these numbers each stands for many that come and go",
+    "--energy": "nobody says what a node draws that is not there",
+    "--partitions": "the limits are of one machine, and each partition is one",
+    "--reservations": "they are of nodes that are there, and no policy asks for some to keep",
+}
+"""What each of these supposes of the nodes."""
+
+
 def _with_pool(wish: Wish, said: str, beside: Sequence[str]) -> Wish:
     """On a machine whose nodes come and go."""
     if beside:
         raise BatchError(
-            f"--elastic and {beside[0]}: nodes that come and go are not simulated together with that yet"
+            f"--elastic and {beside[0]}: not simulated together, as {NOT_ELASTIC[beside[0]]}; leave out one of them"
         )
     pool = read_pool(said)
     if wish.nodes not in (0, pool.max):

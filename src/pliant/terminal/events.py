@@ -41,7 +41,7 @@ class Told:
 
     IGNORES: ClassVar[r.Ignores] = frozenset({
         r.JobPromised, r.JobLaunched, r.JobRunning, r.JobMalleable, r.JobPinned, r.JobWishes, r.JobProgressed,
-        r.ResizeAccepted, r.JobEnding, r.PolicyRemembers, r.NodesClean,
+        r.ResizeAccepted, r.JobEnding, r.PolicyRemembers, r.NodesClean, r.NodesExpire,
     })  # fmt: skip
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -72,6 +72,7 @@ class Told:
             r.NodesRefused: self._refused,
             r.NodesReclaimed: self._reclaimed,
             r.NodesReturned: self._returned,
+            r.NodesWithdrawn: self._nodes_withdrawn,
         }
 
     def tell(self, record: r.Record) -> Sentence | None:
@@ -210,7 +211,8 @@ class Told:
         self._names.update(zip(record.nodes, record.names, strict=False))
         began, self._begun = self._begun, True
         are = "is" if len(record.nodes) == 1 else "are"
-        return Sentence(record.at, "other", f"{self.hosts(record.nodes)} {are} new") if began else None
+        left = f", for {seconds(record.until - record.at)}" if record.until is not None else ""
+        return Sentence(record.at, "other", f"{self.hosts(record.nodes)} {are} new{left}") if began else None
 
     def _nodes_ordered(self, record: r.NodesOrdered) -> Sentence:
         return Sentence(record.at, "other", f"{count(record.count, 'more node')} asked for", "dim")
@@ -220,8 +222,17 @@ class Told:
         text = f"{count(record.count, 'node')} that {come} not come: {plain(record.why)}"
         return Sentence(record.at, "failed", text, "yellow")
 
+    def _nodes_withdrawn(self, record: r.NodesWithdrawn) -> Sentence:
+        are = "is" if record.count == 1 else "are"
+        text = f"{count(record.count, 'node')} that {are} awaited {are} not wanted any more"
+        return Sentence(record.at, "other", text, "dim")
+
     def _reclaimed(self, record: r.NodesReclaimed) -> Sentence:
-        return Sentence(record.at, "other", f"{self.hosts(record.nodes)} to be given back when free", "dim")
+        by = f", in {seconds(record.by - record.at)} at the latest" if record.by is not None else ""
+        text = f"{self.hosts(record.nodes)} to be given back when free{by}"
+        if record.reason is not None and record.reason.code == "expired":
+            text = f"the time of {self.hosts(record.nodes)} is over"
+        return Sentence(record.at, "other", text, "dim")
 
     def _returned(self, record: r.NodesReturned) -> Sentence:
         return Sentence(record.at, "other", f"{self.hosts(record.nodes)} given back")

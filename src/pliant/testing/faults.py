@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from pliant.core.settings import NEVER
 from pliant.job.environment import DEADLINE_S
 from pliant.live.cluster import orders as o
 from pliant.live.node import messages as n
@@ -374,6 +375,42 @@ def _reclaim(world: World, _job: int) -> list[int] | None:
     return []
 
 
+LEFT_S = (0.0, 10.0, 16.0, 40.0, 130.0, 400.0)
+"""So long nodes are still there that get an end, or are asked back by a time: some are over before they are told."""
+
+
+def _expire(world: World, _job: int) -> list[int] | None:
+    """The provider says that a node will be gone then."""
+    if (name := _of_enough(world)) is None:
+        return None
+    world.head.tell(o.Granted((name,), (world.nodes[name].slots,), world.random.choice(LEFT_S)))
+    return _touch_node(world, world.nodes[name], "expired")
+
+
+def _reclaim_by(world: World, _job: int) -> list[int] | None:
+    """The provider wants a node back by then, whoever is there."""
+    if (name := _of_enough(world)) is None:
+        return None
+    world.head.tell(o.Reclaim((name,), world.random.choice(LEFT_S)))
+    return _touch_node(world, world.nodes[name], "expired")
+
+
+def _of_enough(world: World) -> str | None:
+    """A node that stays, where there are more of these than the widest job needs."""
+    state = world.head.cluster.core.state
+    staying = (
+        state.nodes.all_mask
+        & ~state.nodes.reclaimed_mask
+        & ~state.nodes.lost_mask
+        & ~state.nodes.expired_by(NEVER)
+    )
+    names = [
+        state.nodes.names[number] for number in NodeSet(staying) if state.nodes.names[number] in world.nodes
+    ]
+    wide = max(spec.nodes.min for spec in world.specs)
+    return world.random.choice(names) if len(names) > max(3, wide) else None
+
+
 def _take_away(world: World, _job: int) -> list[int] | None:
     """The provider takes a node away that nobody has given back."""
     nodes = world.head.cluster.core.state.nodes
@@ -434,6 +471,8 @@ FAULTS: dict[str, Fault] = {
     "cut-places": _cut_places,
     "ask-for-nodes": _ask_for_nodes,
     "reclaim": _reclaim,
+    "expire": _expire,
+    "reclaim-by": _reclaim_by,
     "take-away": _take_away,
     "kill-in-fence": _in_fence, "end-all": _end_all,
 }  # fmt: skip

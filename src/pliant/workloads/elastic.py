@@ -9,8 +9,9 @@ from pliant.model.nearest import nearest
 from pliant.model.pool import Pool
 from pliant.workloads.keyed import keyed
 
-FORM = "max=64[,min=4,delay=90s,idle=5min]"
-KEYS = {"max": True, "min": False, "delay": False, "idle": False}
+FORM = "max=64[,min=4,delay=90s,idle=5min,lease=2h,price=0.5]"
+KEYS = {"max": True, "min": False, "delay": False, "idle": False, "lease": False, "price": False}
+LEAST_LEASE_S = 60.0
 """Whether each is needed."""
 
 
@@ -23,12 +24,25 @@ def read_pool(text: str) -> Pool:
     most = _nodes(given["max"], f"{wrong} max", 1)
     if least > most:
         raise BatchError(f"{wrong} min {least} is more than max {most}; write {FORM}")
-    return Pool(
-        least,
-        most,
-        duration(given.get("delay", "1min"), f"{wrong} delay"),
-        duration(given.get("idle", "5min"), f"{wrong} idle", or_none=True),
-    )
+    delay_s = duration(given.get("delay", "1min"), f"{wrong} delay")
+    lease_s = duration(given["lease"], f"{wrong} lease") if "lease" in given else float("inf")
+    if lease_s < LEAST_LEASE_S + delay_s:
+        raise BatchError(
+            f"{wrong} lease {given['lease']}: nodes last at least {LEAST_LEASE_S:g} s longer than others "
+            "take to come; give them longer"
+        )
+    idle_s = duration(given.get("idle", "5min"), f"{wrong} idle", or_none=True)
+    return Pool(least, most, delay_s, idle_s, _price(given.get("price", "1"), f"{wrong} price"), lease_s)
+
+
+def _price(text: str, where: str) -> float:
+    try:
+        price = float(text)
+    except ValueError:
+        price = -1.0
+    if not 0.0 <= price < float("inf"):
+        raise BatchError(f"{where}: {text!r} is no price of a node-hour, 0 or more")
+    return price
 
 
 def _nodes(text: str, where: str, least: int) -> int:

@@ -218,7 +218,10 @@ class Cluster(Nodes):
             case o.Ask():
                 self.happened(e.NodesOrdered(given.count))
             case o.Reclaim():
-                self.happened(e.Reclaim(self._set(given.names)))
+                by = None if given.by_s is None else self.now + given.by_s
+                self._asked_back(given.names, by)
+            case o.AskLess():
+                self.happened(e.NodesWithdrawn(given.count))
             case o.Batch():
                 self._unsubmitted.extend(sorted(given.jobs, key=lambda job: job.submit_s))
                 self._submit_due()
@@ -268,7 +271,7 @@ class Cluster(Nodes):
     def _acquire_again(self) -> None:
         """Nobody knows of nodes that were asked for and have not come; those to be given back the core names itself."""
         for command in self.core.unanswered():
-            if isinstance(command, c.Acquire):
+            if isinstance(command, c.Acquire | c.WithdrawNodes):
                 self._carry_out(command)
 
     def _cancel(self, number: int, why: str, state: JobState = JobState.CANCELLED) -> None:
@@ -388,7 +391,7 @@ class Cluster(Nodes):
 
     # ---- commands of the core ------------------------------------------------------------------------
 
-    def _carry_out(self, command: c.Command) -> None:
+    def _carry_out(self, command: c.Command) -> None:  # noqa: C901 - a table: a case for each command
         match command:
             case c.WakeAt():
                 self._woken = True
@@ -399,6 +402,8 @@ class Cluster(Nodes):
                     self._prove(command.job, node)
             case c.Acquire():
                 self._outputs.append(o.Acquire(command.count))
+            case c.WithdrawNodes():
+                self._outputs.append(o.Withdraw(command.count))
             case c.GiveBack():
                 self._leaving += [self._names[node] for node in command.nodes]
             case c.Start():

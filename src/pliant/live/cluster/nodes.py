@@ -69,7 +69,12 @@ class Nodes:
         until = None if given.left_s is None else self.now + given.left_s
         self.happened(e.Granted(self._set(names), names, slots, until))
         if until is not None:
-            self._outputs += term.granted(until, self.now, self.core.state.settings)
+            self._outputs += term.granted(until, given.names, self.core.state, self.now)
+
+    def _asked_back(self, names: Iterable[str], by: float | None) -> None:
+        self.happened(e.Reclaim(self._set(names), by))
+        if by is not None:
+            self._outputs += term.timer(self.core.state, self.now, by)
 
     def _number(self, names: Iterable[str]) -> None:
         """Give numbers to nodes that are there now: its own to one that is back, else the lowest that no other has."""

@@ -20,7 +20,7 @@ class Input(msgspec.Struct, frozen=True, tag=True):
 
 class Granted(Input, frozen=True):
     """The provider hands over nodes of these names, with so many slots each. ``left_s``: when this comes, so many
-    seconds are left until it takes all nodes of the run back; without names it says that alone."""
+    seconds are left until it takes them back, those too that are there already; without names all that are there."""
 
     names: tuple[str, ...]
     slots: tuple[int, ...]
@@ -60,10 +60,18 @@ class Ask(Input, frozen=True):
     count: int
 
 
+class AskLess(Input, frozen=True):
+    """An operator does not want so many of the nodes any more that were asked for and have not come."""
+
+    count: int
+
+
 class Reclaim(Input, frozen=True):
-    """The provider or an operator wants these nodes back: each goes when it is free and clean."""
+    """The provider or an operator wants these nodes back: each goes when it is free and clean. ``by_s``: when this
+    comes, so many seconds are left for that, and what cannot leave them is ended in time."""
 
     names: tuple[str, ...]
+    by_s: float | None = None
 
 
 class Said(Input, frozen=True):
@@ -202,8 +210,8 @@ class TakenAway(Input, frozen=True):
 
 
 OfCluster = (
-    Granted | Lost | Back | Refused | Returned | Ask | Reclaim | Said | Unlinked | Greeted | Repeated | Batch | Cancel
-    | Resize | Tail | Fired | Hold | Release | Resumed | EndAll | EndNow
+    Granted | Lost | Back | Refused | Returned | Ask | AskLess | Reclaim | Said | Unlinked | Greeted | Repeated | Batch
+    | Cancel | Resize | Tail | Fired | Hold | Release | Resumed | EndAll | EndNow
 )  # fmt: skip
 """What the machine of the jobs is told."""
 OfNodes = Begin | Heard | Cut | Ended | Cleared | TakenAway
@@ -253,6 +261,13 @@ class Notice(Output, frozen=True):
 
 class Acquire(Output, frozen=True):
     """Ask for so many nodes more: Granted and Refused are the answers."""
+
+    count: int
+
+
+class Withdraw(Output, frozen=True):
+    """So many nodes that the provider was asked for are not wanted any more: it answers with Refused for those that
+    will not come. Others have come by then, or come all the same."""
 
     count: int
 

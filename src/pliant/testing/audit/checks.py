@@ -42,8 +42,8 @@ ALLOWED: dict[JobState, frozenset[str]] = {
             "head killed",
         }
     ),
-    JobState.CANCELLED: frozenset({"cancel", "too large", "ended"}),
-    JobState.TIMEOUT: frozenset({"walltime"}),
+    JobState.CANCELLED: frozenset({"cancel", "too large", "ended", "too long"}),
+    JobState.TIMEOUT: frozenset({"walltime", "expired"}),
 }  # fmt: skip
 """By which faults, programs and orders a job may end so. A newcomer's death before it is in Merge is none of them."""
 

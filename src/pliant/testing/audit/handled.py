@@ -12,6 +12,7 @@ from pliant.live.cluster import orders as o
 from pliant.live.cluster.orders import SIGKILL, SIGTERM
 from pliant.model.jobs import JobClass, JobState
 from pliant.model.nodes import NodeSet
+from pliant.policy.lasting import Lasting
 from pliant.protocol import codec, resizing
 from pliant.protocol import messages as m
 from pliant.testing.audit.amid import amid_s
@@ -43,7 +44,7 @@ OFFERS = (b'"offer"', b'"drain"')
 NEWS = (
     r.JobSubmitted, r.JobMalleable, r.JobPinned, r.JobEnded, r.ResizeDeclined, r.ResizeFailed, r.ResizeDone,
     r.ResizeWithdrawn, r.GroupsLost, r.NodesGranted, r.NodesClean, r.NodesLost, r.NodesBack, r.NodesRefused,
-    r.NodesReclaimed, r.NodesReturned,
+    r.NodesReclaimed, r.NodesReturned, r.NodesExpire,
 )  # fmt: skip
 PLAIN = frozenset({"malleable", "rigid", "cancel", "walltime", "ended"})
 """What a job may have met and still ends in good order when it is asked to."""
@@ -418,7 +419,10 @@ class Handled:
         first = next(iter(state.queue), None)
         fcfs = bool(state.policy_failed) or world.policy_name == "fcfs"
         now = world.clock.now
-        if first is None or core.held or not fcfs or first.bounds.min > len(self._audit.nodes("free")):
+        fits = first is not None and first.bounds.min <= len(self._audit.nodes("free"))
+        if first is not None and state.nodes.expiry:
+            fits &= Lasting(state).largest(first, first.bounds.preferred) > 0
+        if first is None or core.held or not fcfs or not fits:
             self._could_start = None
         elif self._could_start is None:
             self._could_start = now

@@ -75,7 +75,11 @@ class Touched:
         for name, since in self._held.get(job, ()):
             # What met a node shortly before the job came there may still be at work, and a slow link stays slow.
             met = self._touched_nodes.get(name, ())
-            found |= {what for at, what in met if at >= since - 300.0 or what in ("slow link", "node lost")}
+            found |= {
+                what
+                for at, what in met
+                if at >= since - 300.0 or what in ("slow link", "node lost", "expired")
+            }
         spec = self.specs_by_number[job]
         found |= self._by_itself(spec)
         if "newcomer killed" in found and any(
@@ -88,6 +92,8 @@ class Touched:
         left = (state.nodes.all_mask & ~state.nodes.lost_mask & ~state.nodes.reclaimed_mask).bit_count()
         if spec.nodes.min > left:
             found.add("too large")
+        if any(what == "expired" for met in self._touched_nodes.values() for _, what in met):
+            found.add("too long")  # for the nodes that last
         return found
 
     def _by_itself(self, spec: JobSpec) -> set[str]:

@@ -97,6 +97,7 @@ IGNORES: r.Ignores = frozenset({
     r.ResizeWithdrawn, r.ResizeAccepted, r.ResizeDeclined, r.ResizeFailed, r.JobEnding,
     r.ControllerResumed, r.PolicyFailed, r.PolicyRemembers, r.NodesGranted, r.NodesClean, r.NodesLost,
     r.NodesBack, r.NodesOrdered, r.NodesRefused, r.NodesReclaimed, r.NodesReturned,
+    r.NodesExpire, r.NodesWithdrawn,
 })  # fmt: skip
 """What ``_follow`` leaves aside."""
 

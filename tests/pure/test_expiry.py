@@ -336,3 +336,13 @@ def test_the_live_machine_says_what_is_withdrawn_and_takes_names_and_times() -> 
     assert cluster.core.state.nodes.expiry == {900.0: 0b10, 62.0: 0b01}
     assert cluster.core.state.nodes.awaited == 1
     audit(records)
+
+
+def test_a_controller_that_begins_again_ends_what_expires_without_being_granted_anything_anew() -> None:
+    it = Told("fcfs", stay=1, expire=1)
+    it.submit(0.0, rigid(2, 900.0))
+    again = SchedulerCore.resume(make("fcfs"), SETTINGS, it.records)
+    _, commands = again.handle([e.Resumed()], 10.0)
+    assert [each.at for each in commands if isinstance(each, c.WakeAt)] == [END]
+    records, _ = again.handle([e.Tick()], END)
+    assert [each.state for each in records if isinstance(each, r.JobEnding)] == [JobState.TIMEOUT]

@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from pliant.core.job import Job
-from pliant.core.moving import leaves_at
+from pliant.core.moving import MOVING, leaves_at
 from pliant.core.settings import NEVER, ORDERLY_S, end_of, lease_s
 from pliant.core.state import State
 from pliant.model.jobs import JobState
@@ -76,7 +76,8 @@ class Term:
             if now < end < wake:
                 wake = end
             for _, _, job in state.running:
-                if job.nodes & nodes and now < (at := leaves_at(state, job, until)) < wake:
+                leaves = job.nodes & nodes and job.spec.job_class in MOVING
+                if leaves and now < (at := leaves_at(state, job, until)) < wake:
                     wake = at
         return wake
 

@@ -147,6 +147,10 @@ class Audit:
         """All nodes in this use."""
         return NodeSet.of(node for node, (now, _) in self.use.items() if now == use)
 
+    def free_past(self, now: float) -> NodeSet:
+        """The free nodes that had expired by then."""
+        return NodeSet.of(node for node in self.nodes("free") if self._until.get(node, math.inf) < now)
+
     def _turn(self, nodes: Iterable[int], before: tuple[str, int], after: tuple[str, int]) -> None:
         for node in nodes:
             if self.use.get(node) != before:

@@ -388,6 +388,7 @@ class Cluster(Nodes):
         for command in resuming.unanswered(self.core, self._proofs):
             self._carry_out(command)
         self._acquire_again()
+        self._outputs += term.timer(state, self.now)
 
     # ---- commands of the core ------------------------------------------------------------------------
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 LATE_S = 0.1
 """What is to happen at a time happens so soon after it."""
+DAEMON_S = 30.0
+"""A controller that begins again hears for so long what there is before it gives anything back."""
 CLEAN_S = 13.0
 """A node is clean or given up by then: an agent waits 5 s for what leaves by itself, kills for 3 s, and looks for
 3 s."""
@@ -446,6 +448,8 @@ class Handled:
                 continue
             self._ends_in_time(number, life, now)
         self._clean_in_time(now)
+        if expired := self._audit.free_past(now - LATE_S - DAEMON_S):
+            raise Violation("stuck", f"nodes {expired} have expired, and are free")
 
     def _ends_in_time(self, number: int, life: JobLife, now: float) -> None:
         state = self._world.head.cluster.core.state

@@ -66,7 +66,7 @@ class Control:
         """What concerns the fleet of what the cluster is told."""
         if isinstance(given, o.Resumed):
             self._resume()
-        elif isinstance(given, o.Reclaim):
+        elif isinstance(given, o.Reclaim) or (isinstance(given, o.Granted) and given.left_s is not None):
             self.fleet.expire(given.names)
 
     def _carry_out(self, output: o.Output) -> list[o.Output]:

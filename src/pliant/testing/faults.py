@@ -360,6 +360,15 @@ def _ask_for_nodes(world: World, _job: int) -> list[int] | None:
     return []
 
 
+def _withdraw_nodes(world: World, _job: int) -> list[int] | None:
+    """Nodes that were asked for are not wanted any more: before they have come, as they come, or too late."""
+    asked = world.random.randint(1, 3)
+    world.head.tell(o.Ask(asked))
+    less = o.AskLess(world.random.randint(1, asked + 1))
+    world.clock.later(world.random.choice([0.0, 0.01, 0.2, 0.4, 5.0]), lambda: world.head.tell(less))
+    return []
+
+
 FORGOTTEN = 0.2
 """The share of times when the controller is killed before the nodes have come that it asked for."""
 
@@ -470,6 +479,7 @@ FAULTS: dict[str, Fault] = {
     "lose-member": _lose_member,
     "cut-places": _cut_places,
     "ask-for-nodes": _ask_for_nodes,
+    "withdraw-nodes": _withdraw_nodes,
     "reclaim": _reclaim,
     "expire": _expire,
     "reclaim-by": _reclaim_by,

@@ -28,6 +28,7 @@ from pliant.testing.audit.violation import Violation
 from pliant.testing.clock import Clock
 from pliant.testing.drawn import RARE, SEEKING, draw_faults, draw_grace, draw_jobs, draw_policy, draw_settings
 from pliant.testing.faults import AT_ONCE, FAULTS, FENCE_S, LOOKS, MEANWHILE
+from pliant.testing.nodes import Life
 from pliant.testing.spawning.expansion import expansions
 from pliant.testing.standins.agent import Agent
 from pliant.testing.standins.head import Disk, Head
@@ -42,6 +43,8 @@ LAUNCHES, RESTARTS = 5, 2
 """Over a tree, before all else."""
 LOSSY = 4
 """One world in so many loses messages."""
+LIVES, STEPS = 2, 120
+"""Fleets without processes, and how much happens in each, before all else too."""
 NAMED = 2
 """One world in so many has a list of hosts."""
 LARGE = 100
@@ -444,6 +447,8 @@ class World(Touched):
                 launch(self.seed, number, disturbed=bool(self._names))
             for number in range(RESTARTS if self._names else 0):
                 restart(self.seed, number)
+            for number in range(LIVES if self._names else 0):
+                self.moves += Life(self.seed * LIVES + number, STEPS).shell.moves
             told = self.story if self._telling else None
             self._expansions = expansions(self.seed, told, disturbed=bool(self._names))
             self.head.tell(o.Begin(len(self.nodes)))

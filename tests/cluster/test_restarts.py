@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 import time
 import uuid
@@ -14,8 +16,11 @@ from pliant.testing.cluster import VirtualCluster, virtual_cluster
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "live"))
 
+from restarted import SERVICE, Batch
 from tree_roots import PATIENCE_S, Root
 
+MPI = {"MPIR_CVAR_CH4_NETMOD": "ofi"}
+"""UCX takes all virtual nodes for one machine."""
 NODES = tuple(f"node{i:02}" for i in range(1, 9))
 
 
@@ -107,3 +112,18 @@ def test_a_node_that_dies_meanwhile_is_told_as_gone_and_those_below_it_stay(tmp_
         second.greeted(*NODES[1:])
         second.wait_for(lambda root: root.gone.keys() == {"node01"})
         second.finish()
+
+
+def test_a_malleable_batch_over_ssh_goes_on_when_its_controller_is_killed_though_nodes_were_added(
+    cluster: VirtualCluster,
+) -> None:
+    def start(*words: str) -> subprocess.Popen[str]:
+        return cluster.popen([sys.executable, str(SERVICE), *words], env=MPI)
+
+    place = cluster.place / "restarted"  # the same on all nodes
+    place.mkdir(mode=0o700)
+    batch = Batch(place, uuid.uuid4().hex[:8], start)
+    batch.play(lambda: agents(cluster), ",".join(NODES))
+    until(lambda: not cluster.processes(), "the end")
+    assert not list((place / "run").iterdir())
+    shutil.rmtree(place)

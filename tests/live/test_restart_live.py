@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from harness import PATIENCE_S, PROGRAMS, is_right, until
+from restarted import SERVICE, Batch
 
 from pliant.core import records as r
 from pliant.launch import processes, shm
@@ -156,3 +157,34 @@ def test_a_resize_whose_controller_is_killed_behind_the_last_word_is_done(
     assert not service.records(r.ResizeFailed)
     assert not service.records(r.NodesLost)
     assert not service.processes()
+
+
+def test_a_malleable_batch_goes_on_when_its_controller_is_killed_though_nodes_were_added(
+    service: Service,
+) -> None:
+    """The fixture's directories are not those of the batch: it has its own place in there."""
+    place = service.place / "batch"
+    place.mkdir(mode=0o700)
+
+    def start(*words: str) -> subprocess.Popen[bytes]:
+        with (service.place / f"said{len(service.starts)}").open("wb") as said:
+            service.starts.append(
+                subprocess.Popen(
+                    [sys.executable, str(SERVICE), *words], stdin=subprocess.DEVNULL, stdout=said, stderr=said
+                )
+            )
+        return service.starts[-1]
+
+    def agents() -> set[int]:
+        cookies = {pid: processes.cookie_of(pid) or {} for pid in service.processes()}
+        return {pid for pid, cookie in cookies.items() if "PLIANT_JOB" not in cookie}
+
+    batch = Batch(place, service.run, start)
+    try:
+        batch.play(agents)
+    except AssertionError:
+        sys.stderr.write(service.story())
+        raise
+    assert not service.processes()
+    assert not list((place / "run").iterdir())
+    assert "Error" not in service.story()

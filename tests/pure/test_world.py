@@ -21,6 +21,7 @@ from pliant.model.jobs import JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Reason
 from pliant.protocol import messages as m
+from pliant.testing import world
 from pliant.testing.audit.impossible import IMPOSSIBLE
 from pliant.testing.audit.violation import Violation
 from pliant.testing.faults import FAULTS
@@ -86,6 +87,7 @@ def test_an_agent_that_owes_a_proof_when_it_leaves_is_noticed(monkeypatch: pytes
             tell(self, message, what)
 
     monkeypatch.setattr(Uplink, "tell", silent)
+    monkeypatch.setattr(world, "LIVES", 0)  # which notice that, too
     assert "owes the proofs" in World(1, ("end-all", "kill-agent", "reclaim")).run().what
 
 

@@ -33,6 +33,7 @@ long: setup
 
 cluster: setup
 	$(BIN)/python -m pytest -q tests/cluster
+	$(BIN)/python -m pytest -q -m "" tests/live/test_restart_live.py -k malleable_batch
 	$(BIN)/python -m pytest -q tests/slurm
 
 # The live tests of resizes, failures, worlds and the doctor with other MPIs, each in an environment of its own. One of them is too

@@ -159,6 +159,7 @@ def test_a_resize_whose_controller_is_killed_behind_the_last_word_is_done(
     assert not service.processes()
 
 
+@pytest.mark.long
 def test_a_malleable_batch_goes_on_when_its_controller_is_killed_though_nodes_were_added(
     service: Service,
 ) -> None:

@@ -160,6 +160,7 @@ class ForkedNodes:
         task.add_done_callback(self._tasks.discard)
 
     async def _start(self, nodes: list[str]) -> None:
+        _make_room(len(self._agents) + len(nodes))
         for name in nodes:
             try:
                 await self._launch(name)
@@ -287,14 +288,25 @@ class ForkedNodes:
         return found
 
 
+def _descriptors() -> tuple[int, int]:
+    """How many this process may have open, now and at most."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    without = LIVE_NODES * OF_A_NODE + OTHERS
+    soft, hard = (without if each == resource.RLIM_INFINITY else each for each in limits)
+    return soft, hard
+
+
 def _most() -> int:
-    """How many nodes can be reached: each takes descriptors of this process, which may open as many as the system
-    allows it at most from now on."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = min(hard, LIVE_NODES * OF_A_NODE + OTHERS)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return max(1, min(LIVE_NODES, (max(soft, wanted) - OTHERS) // OF_A_NODE))
+    """How many nodes can be reached."""
+    return max(1, min(LIVE_NODES, (_descriptors()[1] - OTHERS) // OF_A_NODE))
+
+
+def _make_room(nodes: int) -> None:
+    """Let this process open as many descriptors as these nodes take. Its children inherit that, so that it is done
+    where there are many nodes alone."""
+    soft, hard = _descriptors()
+    if (wanted := min(nodes * OF_A_NODE + OTHERS, hard)) > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
 def trouble(error: Exception) -> str:

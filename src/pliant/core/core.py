@@ -519,9 +519,10 @@ class SchedulerCore(Losses):
             raise self._wrong(decision, "the job cannot be offered a resize now")
         if decision.size > job.size and self.state.now < job.grow_from:
             return  # its newcomers keep failing; a policy need not know that
-        if decision.size > job.size and self.state.nodes.expiry and job.bounds.allows(decision.size):
+        may = job.bounds.allows(decision.size) and decision.size - job.size <= self.state.nodes.free
+        if decision.size > job.size and self.state.nodes.expiry and may:
             self._grow_onto_lasting(job, decision)
-        elif self.state.nodes.expiry and job.bounds.allows(decision.size):
+        elif self.state.nodes.expiry and may and decision.size < job.size:
             leave = placing.to_shrink(self.state, job, job.size - decision.size)
             self._offer(job, decision.size, decision.reason, leave)
         else:

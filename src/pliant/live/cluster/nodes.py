@@ -157,6 +157,8 @@ class Nodes:
         return job in state.jobs and group in state.groups(state.jobs[job])
 
     def _proved(self, node: int, proof: m.Proof) -> None:
+        if node in self._why:
+            return  # it is about to be lost, with groups whose ends were not counted as such
         if self._proofs.pop((proof.job, node), None) is None:
             return  # nobody waits for it any more
         self._unknown.discard((proof.job, node))

@@ -481,7 +481,9 @@ class Fleet:
             if written:
                 node.link.written = node.link.heard
             if node.is_here:
-                self._post(node, Told(0, 0, m.Ack(node.link.written, node.link.heard)))
+                # Who is told that it may forget something has all orders first that have come of it.
+                ack = m.Ack(node.link.written, node.link.heard)
+                self._post(node, Told(0, node.link.sent.number, ack))
 
     def _meet(self, node: Node, happens: Happens) -> None:
         self.moves[node.stage, happens] += 1

@@ -73,6 +73,8 @@ class Uplink:
         """The order in an envelope, None if it is not its turn or for others; ProtocolError if it cannot be read."""
         envelope = self._envelopes.decode(line)
         self._greeted = True
+        if not envelope.id and envelope.after > self._obeyed:
+            return None  # it supposes orders that have not come
         if envelope.id:
             self._answered = False
             if not is_next(envelope.id, envelope.after, self._obeyed):

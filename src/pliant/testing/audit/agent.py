@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pliant.model.errors import ProtocolError
@@ -29,6 +30,7 @@ class Told:
         self._name = agent.node.name
         self._envelopes, self._orders = codec.to_agents(), codec.from_controller()
         self._sessions = codec.from_scheduler()
+        self._lines = codec.Lines(codec.MAX_LINE + codec.WRAPPING)
         self._obeyed = self._number = 0
         self._proofs: set[int] = set()
         """The jobs of proofs that are asked for and not given."""
@@ -59,6 +61,7 @@ class Told:
         """Its controller is gone: without a grace that is its end, else it ends when that is over."""
         agent, grace = self._agent, self._agent.node.world.grace
         self._absence += 1
+        self._lines = codec.Lines(codec.MAX_LINE + codec.WRAPPING)
         absence = self._absence
         self._away = True
         if grace:
@@ -79,16 +82,17 @@ class Told:
 
     def hears(self, data: bytes) -> None:
         """What it has to answer, of what comes over its link in one piece."""
-        for line in data.split(b"\n") if b'"prove"' in data else ():
-            if b'"prove"' in line:
-                self._asked(line)
+        with suppress(ProtocolError):  # that is too long for an order
+            for line in self._lines.feed(data):
+                if b'"prove"' in line:
+                    self._asked(line)
 
     def _asked(self, line: bytes) -> None:
         try:
             envelope = self._envelopes.decode(line)
             order = self._orders.decode(envelope.message)
         except ProtocolError:
-            return  # a part of it came before, or comes later
+            return
         if isinstance(order, m.Prove) and not 0 < envelope.id <= self._obeyed:
             self._obeyed = envelope.id
             self._proofs.add(order.job)

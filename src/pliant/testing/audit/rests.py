@@ -40,7 +40,10 @@ class Rests:
         asked_at = max(world.asked_at, resumed_at)
         # With an interval between passes there may be something to decide that the next one is for.
         later = (
-            state.policy_failed or state.settings.pass_interval_s or not (state.nodes.free or state.waiting)
+            state.policy_failed
+            or state.settings.pass_interval_s
+            or amid_s(state)
+            or not (state.nodes.free or state.waiting)
         )
         for number, until in list(self._until.items()):
             if world.clock.now <= until + amid_s(state) + LATE_S:

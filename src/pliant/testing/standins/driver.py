@@ -192,8 +192,7 @@ class Driver:
             return
         if isinstance(message, m.AgentHello):
             if not link.ready:
-                link.ready, link.since = True, self._clock.now
-            link.repeats = max(link.repeats, message.repeats)
+                link.ready, link.since, link.repeats = True, self._clock.now, message.repeats
         elif envelope.number:
             self._told_again(link, envelope)
         for _ in range(1 if isinstance(message, m.AgentHello | m.Error) else self._copies()):

@@ -259,8 +259,8 @@ FIXED: tuple[Mutation, ...] = (
     Mutation(
         "fleet: nothing is ended before another agent is started",
         "live/fleet/fleet.py",
-        "            self.outputs.append(o.Clear(node.name))\n\n    def _cleared",
-        '            self._cleared(node, "")\n\n    def _cleared',
+        "                self.outputs.append(o.Clear(node.name))\n\n    def _cleared",
+        '                self._cleared(node, "")\n\n    def _cleared',
     ),
     Mutation(
         "fleet: a node is lost as soon as its link is",

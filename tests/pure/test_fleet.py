@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.live.cluster import orders as o
-from pliant.live.fleet.fleet import Site
+from pliant.live.fleet.fleet import Fleet, Site
 from pliant.live.fleet.stages import TABLE, Happens, Stage, moved
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
@@ -121,3 +121,19 @@ def test_what_cannot_happen_is_named() -> None:
         moved(Stage.LOST, Happens.GRANT)
     assert {stage for stage, _ in TABLE} == set(Stage) - {Stage.GONE}
     assert set(TABLE.values()) == set(Stage)
+
+
+def test_a_node_whose_unknown_agent_is_being_cleared_is_cleared_once_and_starts_behind_that() -> None:
+    fleet = Fleet(Site())
+    hello = o.Heard("n0", codec.raw(m.AgentHello("n0", 1, 7, (), ())))
+    fleet.take(hello)
+    fleet.take(hello)
+    assert fleet.outputs == [o.Clear("n0")]
+    fleet.outputs.clear()
+    fleet.request(1)
+    assert not fleet.outputs, "its agent would be ended with the unknown one"
+    fleet.take(o.Cleared("n0"))
+    assert o.StartAgents(("n0",)) in fleet.outputs
+    fleet.nodes.clear()
+    fleet.take(hello)
+    assert fleet.outputs[-1] == o.Clear("n0"), "another one has come later"

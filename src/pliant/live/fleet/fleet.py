@@ -75,6 +75,8 @@ class Fleet:
         """Names that were used and are free again."""
         self._spoilt: set[str] = set()
         """Names of nodes that are not used again."""
+        self._strangers: set[str] = set()
+        """Nodes that nobody has asked for and whose agents have called: they are being cleared."""
         self._begun = False
         self._missing: dict[str, str] = {}
         """Nodes that the run cannot begin with, and why."""
@@ -118,8 +120,12 @@ class Fleet:
                 self._cut(node, given.why)
             case o.Ended() if node is not None:
                 self._ended(node, given.why)
-            case o.Cleared() if node is not None:
-                self._cleared(node, given.left)
+            case o.Cleared():
+                self._strangers.discard(given.node)
+                if node is not None:
+                    self._cleared(node, given.left)
+                elif given.left:
+                    self._spoilt.add(given.node)
             case o.TakenAway() if node is not None:
                 self._forget(node)
                 self.events.append(o.Returned((node.name,)))
@@ -188,10 +194,9 @@ class Fleet:
         nodes = [Node(name) for name in names]
         for node in nodes:
             self.nodes[node.name] = node
-            if self._unclean:
+            if self._unclean or node.name in self._strangers:
                 self._clear(node)
-        if not self._unclean:
-            self._start(nodes)
+        self._start([node for node in nodes if not node.is_clearing])
 
     @property
     def _patience_s(self) -> float:
@@ -288,7 +293,8 @@ class Fleet:
             node.is_clearing = True
             self._owing.pop(node.name, None)
             self._unwritten.pop(node.name, None)
-            self.outputs.append(o.Clear(node.name))
+            if node.name not in self._strangers:
+                self.outputs.append(o.Clear(node.name))
 
     def _cleared(self, node: Node, left: str) -> None:
         if not node.is_clearing:
@@ -380,7 +386,9 @@ class Fleet:
     def _greeted(self, node: Node | None, hello: m.AgentHello, name: str) -> None:
         """An agent is here, for the first time, or over another link, or says so once more."""
         if node is None:
-            self.outputs.append(o.Clear(name))  # nobody has asked for it
+            if name not in self._strangers:
+                self._strangers.add(name)
+                self.outputs.append(o.Clear(name))
         elif node.is_clearing:
             pass
         elif node.link.pid not in (0, hello.pid):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import sys
 from pathlib import Path
 
@@ -11,9 +13,11 @@ import pytest
 from fleets import Nodes
 from harness import PATIENCE_S, PROGRAMS
 
-from pliant.drivers.fork import ForkedNodes
+from pliant.drivers import Event
+from pliant.drivers.fork import Agent, ForkedNodes
 from pliant.live.cluster import orders as o
 from pliant.model.errors import PliantError
+from pliant.protocol import codec
 from pliant.protocol import messages as m
 
 
@@ -52,3 +56,25 @@ def test_what_an_agent_says_beyond_us_is_named_and_costs_nothing(
 def test_an_agent_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PliantError, match="n0: it speaks version 9 of the protocol, and this is 1"):
         play(tmp_path, monkeypatch, 9)
+
+
+def test_what_an_agent_has_said_that_is_being_ended_is_not_told_of_the_next(tmp_path: Path) -> None:
+    told: list[Event] = []
+
+    async def listen(*, is_ended: bool) -> None:
+        driver = ForkedNodes(1, "odd", tmp_path)
+        driver._tell = told.append
+        agent = Agent(os.getpid(), None)
+        if not is_ended:
+            driver._agents["n0"] = agent
+        ours, theirs = socket.socketpair()
+        with theirs:
+            theirs.sendall(codec.encode(m.From("n0", codec.raw(m.Proof(3, clean=True)), 1)))
+        await driver._listen("n0", agent, *await asyncio.open_unix_connection(sock=ours))
+        asyncio.get_running_loop().remove_reader(agent._watch)
+        os.close(agent._watch)
+
+    asyncio.run(listen(is_ended=True))
+    assert not told
+    asyncio.run(listen(is_ended=False))
+    assert [type(event) for event in told] == [o.Heard, o.Cut]

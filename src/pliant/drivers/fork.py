@@ -203,7 +203,8 @@ class ForkedNodes:
         try:
             while data := await _read(reader):
                 for line in lines.feed(data):
-                    self._heard(name, line)
+                    if self._agents.get(name) is agent:  # else it is being ended, and there may be another
+                        self._heard(name, line)
         except (TimeoutError, ConnectionError, ProtocolError) as error:
             why = f"its agent: {trouble(error)}"
         finally:

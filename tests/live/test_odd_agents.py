@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -78,3 +79,11 @@ def test_what_an_agent_has_said_that_is_being_ended_is_not_told_of_the_next(tmp_
     assert not told
     asyncio.run(listen(is_ended=False))
     assert [type(event) for event in told] == [o.Heard, o.Cut]
+
+
+def test_a_driver_that_is_closed_before_it_is_open_ends_no_other_child_of_its_process(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"]) as other:
+        asyncio.run(ForkedNodes(1, "odd", tmp_path).close())
+        lives = other.poll() is None
+        other.kill()
+    assert lives

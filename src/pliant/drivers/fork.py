@@ -108,7 +108,7 @@ class ForkedNodes:
         self._server: asyncio.Server | None = None
         self.secret = kept_secret(runtime) if grace else b""
         self._envelopes = codec.from_nodes()
-        self._others: set[int] = set()  # children of this process that are none of ours
+        self._others = processes.children()  # of this process, and none of ours
 
     # ---- the port ------------------------------------------------------------------------------------
 

@@ -31,8 +31,8 @@ FIXED: tuple[Mutation, ...] = (
     Mutation(
         "nodes of a failed resize are freed at once",
         "core/state.py",
-        "        self._soil(job.id, resize.nodes)",
-        "        self._give(resize.nodes & ~self.lost_mask)",
+        "        self.nodes.soil(job.id, resize.nodes)",
+        "        self.nodes.give(resize.nodes & ~self.nodes.lost_mask)",
     ),
     Mutation(
         "a done of a stale epoch is taken",

@@ -89,6 +89,7 @@ def test_two_controllers_in_a_row_are_killed_and_agents_and_their_work_stay(
     assert not agents(mark), "the last one has waited for all"
 
 
+@pytest.mark.long
 def test_agents_that_find_no_controller_end_by_the_grace_and_leave_nothing(mark: str, tmp_path: Path) -> None:
     root = Root(str(tmp_path / "kept"), mark[:8], "fork", "4", "1", *NODES)
     root.greeted(*NODES)
@@ -102,6 +103,7 @@ def test_agents_that_find_no_controller_end_by_the_grace_and_leave_nothing(mark:
     assert time.monotonic() - killed < 4 + 6
 
 
+@pytest.mark.long
 def test_one_that_is_not_known_any_more_ends_with_all_that_it_has(mark: str, tmp_path: Path) -> None:
     """As if it had been taken for lost; in a chain, so that others are below it."""
     words = str(tmp_path / "kept"), mark[:8], "fork", "8", "1", "n0", "n1", "n2"
@@ -126,6 +128,7 @@ def test_one_that_is_not_known_any_more_ends_with_all_that_it_has(mark: str, tmp
     third.finish()
 
 
+@pytest.mark.long
 def test_a_controller_that_ends_before_all_have_called_tells_those_as_well(mark: str, tmp_path: Path) -> None:
     words = str(tmp_path / "kept"), mark[:8], "fork", "60", "2", *NODES
     first = Root(*words)
@@ -155,6 +158,7 @@ def test_what_was_started_as_the_controller_died_ends_if_there_is_no_other(
     until(lambda: not alive(mark), "the end")
 
 
+@pytest.mark.long
 def test_what_was_started_as_the_controller_died_is_taken_by_the_next_with_what_it_starts(
     mark: str, tmp_path: Path, slow: Path
 ) -> None:
@@ -170,6 +174,7 @@ def test_what_was_started_as_the_controller_died_is_taken_by_the_next_with_what_
     second.finish()
 
 
+@pytest.mark.long
 def test_a_node_whose_part_of_the_tree_is_killed_meanwhile_is_told_as_gone(mark: str, tmp_path: Path) -> None:
     """In a chain: those below it find the next controller by themselves."""
     words = str(tmp_path / "kept"), mark[:8], "fork", "8", "1", "n0", "n1", "n2"

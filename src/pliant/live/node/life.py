@@ -507,7 +507,7 @@ class NodeLife:
 
     def _leave_if_alone(self) -> None:
         if self._end is not None and self._end.key == SESSIONS and not self._sessions.are_open:
-            for timer in (SESSIONS, BEAT, AGAIN):
+            for timer in (SESSIONS, BEAT, AGAIN, ORPHAN):
                 self._do(n.CancelTimer(timer))
             self._has_left = True
             self._do(n.Leave(self._orphaned))

@@ -232,7 +232,8 @@ class Life:
 
     def talk(self) -> None:
         """Both ends of a link tell something, of which some is lost or doubled."""
-        shell, name = self.shell, self.here()
+        shell = self.shell
+        name = self.one(name for name, state in shell.state.items() if state in ("here", "away"))
         for word in self.random.choices(["order", "tell", "carry", "lose", "double"], [2, 2, 6, 1, 1], k=8):
             agent = shell.driver.agents.get(name)
             if word == "order" and name:

@@ -69,13 +69,24 @@ def test_each_part_of_the_work_has_its_lines_and_a_pause_has_none() -> None:
 
 
 @pytest.mark.usefixtures("_soon")
-def test_a_terminal_gets_a_bar_that_makes_way() -> None:
+def test_a_terminal_gets_a_bar_that_makes_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     heard = Heard()
     with Working("simulating", 4, "jobs", console=Console(file=heard, force_terminal=True)) as work:
         work.reach(2)
         assert heard.something.wait(PATIENCE_S)
     assert "pliant:" not in heard.getvalue()
     assert "2/4" in heard.getvalue()
+
+
+def test_a_terminal_that_cannot_draw_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(working, "FIRST_S", 0.0)
+    heard = Heard()
+    with Working("simulating", 4, "jobs", console=Console(file=heard, force_terminal=True)) as work:
+        work.reach(2)
+        assert heard.something.wait(PATIENCE_S)
+    assert heard.getvalue().startswith("pliant: simulating:")
 
 
 def test_who_cannot_be_written_to_does_not_end_the_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from contextlib import suppress
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 BAR_S = 1.0
 """A terminal shows the bar of work that takes longer."""
+DUMB = ("dumb", "unknown")
+"""Kinds of terminals on which nothing can be drawn."""
 FIRST_S, EVERY_S, SELDOM_S = 4.0, 10.0, 60.0
 """Elsewhere the first line comes after so many seconds, and the next ones at this distance: of work that takes long at
 a tenth of what it has taken, up to the last of these."""
@@ -55,6 +58,9 @@ class Working:
     ) -> None:
         self._console = console
         self._over = Event()
+        bar = (
+            bar and os.environ.get("TERM", "") not in DUMB
+        )  # they cannot move back to draw over what is there
         bar = bar and (sys.stderr.isatty() if console is None else console.is_terminal)
         self._thread = Thread(target=self._draw if bar else self._tell, name="progress", daemon=True)
         self.begin(what, total, unit)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -177,10 +177,13 @@ class TreeNodes:
             self._ranks[started.node] = started.rank
 
     def _keep_if_can(self, new: kept.Kept) -> None:
-        """An old list has one node too many, which does not call the next controller."""
-        with contextlib.suppress(OSError):
+        """An old list has one node too many, which does not call the next controller, or a node under an old rank."""
+        try:
             self._keep(new)
-        self._kept = new
+        except OSError as error:
+            why = f"{self._path} cannot be written: {error.strerror or error}"
+            sys.stderr.write(f"pliant: {why}; a controller that begins again may not find all nodes\n")
+            self._kept = new
 
     def deliver(self, message: msgspec.Raw) -> None:
         """Nothing is for all here."""

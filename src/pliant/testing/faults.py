@@ -63,6 +63,10 @@ def _kill_rank(world: World, job: int) -> list[int] | None:
     proc = world.random.choice(procs)
     newcomer = world.is_newcomer(proc.job, proc.group)
     world.touch(proc.job, "newcomer killed" if newcomer else "rank killed")
+    if not world.head.alive:
+        world.touch(
+            proc.job, "rank killed"
+        )  # a newcomer may be a member by now, and nobody was there to record it
     proc.end(
         -SIGKILL
     )  # one that hangs in the kernel for good, and nobody knows, is nothing to be seen from outside

@@ -188,14 +188,15 @@ class Driver:
             self.links[name] = link
             self._known.setdefault(name, link.agent)
         message = None if envelope.number else self._words.decode(raw)
-        if isinstance(message, m.Heartbeat):
+        copies = 1 if isinstance(message, m.Error) else self._copies()
+        if isinstance(message, m.Heartbeat) or not copies:
             return
         if isinstance(message, m.AgentHello):
             if not link.ready:
                 link.ready, link.since, link.repeats = True, self._clock.now, message.repeats
         elif envelope.number:
             self._told_again(link, envelope)
-        for _ in range(1 if isinstance(message, m.AgentHello | m.Error) else self._copies()):
+        for _ in range(copies):
             link.told = max(link.told, envelope.number)
             self._tell(o.Heard(name, raw, envelope.number, envelope.after, envelope.obeyed))
 

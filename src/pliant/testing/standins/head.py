@@ -17,6 +17,7 @@ from pliant.live.control import Control
 from pliant.policy.view import Policy
 from pliant.protocol import codec
 from pliant.protocol import messages as m
+from pliant.testing.audit.violation import Violation
 from pliant.testing.clock import Timer
 from pliant.testing.standins.driver import Driver, Link
 
@@ -95,6 +96,8 @@ class Head:
         self._due = False
         self._held = False
         self._sent: set[tuple[tuple[str, ...], int]] = set()
+        self._taken: dict[str, int] = {}
+        """By node, up to which message its agent was last told that all is taken."""
         home = Surroundings("/out", "/home", {}, b"secret")
         if resumed:
             journal = read(bytes(disk.data).splitlines(keepends=True))
@@ -145,7 +148,7 @@ class Head:
         if not self.alive:
             return
         inputs, self._inputs = self._inputs, []
-        world = self.world
+        world, held = self.world, self.disk.problem
         records, outputs = self.control.handle(inputs, world.clock.now)
         lines = [r.to_line(record) for record in records]
         if self.tearing:
@@ -162,6 +165,7 @@ class Head:
         world.checks.handled.look(self.cluster.told, records, self.cluster.wanted)
         for output in outputs:
             self._carry_out(output)
+        self._acknowledged(outputs, held=held)
         if self.control.pending:
             self._handle_soon()
         world.checked()
@@ -212,6 +216,17 @@ class Head:
             checks.written(message.job, self.disk.waiting())
         elif isinstance(message, m.Deliver) and b'"offer"' in bytes(message.message):
             checks.written(message.job, self.disk.waiting())
+
+    def _acknowledged(self, outputs: Iterable[o.Output], *, held: bool) -> None:
+        """While records wait for the disk, no agent is told that it may forget more than it might before."""
+        for output in outputs:
+            if isinstance(output, o.Send) and isinstance(output.message, m.Ack):
+                name, number = output.nodes[0], output.message.number
+                if held and number > self._taken.get(name, 0):
+                    raise Violation(
+                        "lost", f"{name} may forget message {number}, and no record tells of it yet"
+                    )
+                self._taken[name] = number
 
     def _note_losses(self, outputs: Iterable[o.Output]) -> None:
         for output in outputs:

@@ -1,18 +1,21 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from harness import PROGRAMS, BatchRun
+from harness import MARK, PROGRAMS, BatchRun, alive, until
 
 from pliant.files.policy import PolicySpec
 from pliant.job import recording as job_recording
+from pliant.launch import processes
 from pliant.live import recording as cluster_recording
 from pliant.live.node import recording
 from pliant.live.tree import recording as tree_recording
@@ -96,3 +99,18 @@ def start(tmp_path: Path) -> Iterator[Callable[..., BatchRun]]:
     left = [each for run in runs for each in run.leftovers(run.run)]
     shutil.rmtree(runtime, ignore_errors=True)
     assert not left
+
+
+@pytest.fixture
+def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """In the environment of all that is started; nothing of it is left at the end, nor a file."""
+    mark = uuid.uuid4().hex
+    monkeypatch.setenv(MARK, mark)
+    yield mark
+    try:
+        until(lambda: not alive(mark), "nothing is left")
+    finally:
+        for pid in alive(mark):
+            processes.kill(pid)
+    assert not list(Path("/tmp").glob(f"pliant-{os.getuid()}-{mark[:8]}*"))
+    assert not list(Path("/dev/shm").glob(f"*{mark[:8]}*"))

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from harness import PATIENCE_S
 
-from pliant.drivers import Driver
+from pliant.drivers import Driver, carry_out
 from pliant.live.cluster import orders as o
 from pliant.live.fleet.fleet import Fleet, Site
 from pliant.model.errors import PliantError
@@ -67,15 +67,9 @@ class Nodes:
         fleet.acknowledge(written=True)
         outputs, fleet.outputs = fleet.outputs, []
         for output in outputs:
+            if carry_out(self.driver, output):
+                continue
             match output:
-                case o.Send():
-                    for node in output.nodes:
-                        raw = codec.raw(output.message)
-                        self.driver.send(node, m.To((node,), raw, output.id, output.after))
-                case o.StartAgents():
-                    self.driver.start(output.nodes)
-                case o.Clear():
-                    self.driver.clear(output.node)
                 case o.SetTimer():
                     self._timers.append(loop.call_at(output.at, self.take, o.Fired(output.key)))
                 case o.CannotBegin():

@@ -72,6 +72,23 @@ def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+MARK = "PLIANT_TEST_MARK"
+
+
+def alive(mark: str, command: str = "") -> set[int]:
+    """The processes with this mark in their environment whose command has these words, but for this one."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"{MARK}={mark}".encode() in (path / "environ").read_bytes():
+                words = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                if command in words and int(path.name) != os.getpid():
+                    found.add(int(path.name))
+        except OSError:
+            continue
+    return found
+
+
 def until(true: Callable[[], bool], what: str) -> None:
     """Wait for it; Failure if it does not come in time."""
     deadline = time.monotonic() + PATIENCE_S

@@ -8,17 +8,14 @@ import os
 import signal
 import sys
 import time
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 from fleets import Nodes
-from harness import PROGRAMS, parent, until
+from harness import PROGRAMS, alive, parent
 
 from pliant.drivers.tree import Hosts, TreeNodes
-from pliant.launch import processes
 from pliant.launch.tree import shell
 from pliant.launch.tree.posting import Starting
 from pliant.live.cluster import orders as o
@@ -26,33 +23,6 @@ from pliant.model.errors import PliantError
 from pliant.model.world import World
 from pliant.protocol import messages as m
 from pliant.recorder import RECORD
-
-MARK = "PLIANT_TEST_TREE"
-
-
-@pytest.fixture
-def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """In the environment of all that is started; nothing of it is left at the end."""
-    mark = uuid.uuid4().hex
-    monkeypatch.setenv(MARK, mark)
-    yield mark
-    try:
-        until(lambda: not alive(mark), "nothing is left")
-    finally:
-        for pid in alive(mark):
-            processes.kill(pid)
-    assert not list(Path("/tmp").glob(f"pliant-{os.getuid()}-{mark[:8]}"))
-
-
-def alive(mark: str) -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            if f"{MARK}={mark}".encode() in (path / "environ").read_bytes() and int(path.name) != os.getpid():
-                found.append(int(path.name))
-        except OSError:
-            continue
-    return found
 
 
 def opened(descriptor: Path) -> str:

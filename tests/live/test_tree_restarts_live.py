@@ -6,47 +6,15 @@ import os
 import signal
 import sys
 import time
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import PROGRAMS, parent, until
+from harness import PROGRAMS, alive, parent, until
 from tree_roots import Root
 
-from pliant.launch import processes
 from pliant.launch.tree import kept
 
-MARK = "PLIANT_TEST_RESTART"
 NODES = ("n0", "n1", "n2", "n3", "n4")
-
-
-@pytest.fixture
-def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """In the environment of all that is started; nothing of it is left at the end, nor a file."""
-    mark = uuid.uuid4().hex
-    monkeypatch.setenv(MARK, mark)
-    yield mark
-    try:
-        until(lambda: not alive(mark), "nothing is left")
-    finally:
-        for pid in alive(mark):
-            processes.kill(pid)
-    assert not list(Path("/tmp").glob(f"pliant-{os.getuid()}-{mark[:8]}*"))
-    assert not list(Path("/dev/shm").glob(f"*{mark[:8]}*"))
-
-
-def alive(mark: str, command: str = "") -> set[int]:
-    found = set()
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            if f"{MARK}={mark}".encode() in (path / "environ").read_bytes():
-                words = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                if command in words and int(path.name) != os.getpid():
-                    found.add(int(path.name))
-        except OSError:
-            continue
-    return found
 
 
 def agents(mark: str) -> set[int]:

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from pliant.core import events as e
 from pliant.core import records as r
 from pliant.core.core import replay
-from pliant.core.settings import Settings
-from pliant.core.term import ORDERLY_S, end_of, shortest_s
+from pliant.core.settings import ORDERLY_S, Settings, end_of
 from pliant.live.cluster import orders as o
 from pliant.live.cluster.cluster import Cluster, Surroundings
 from pliant.model.batch import read_batch
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.model.speedup import Amdahl
+from pliant.policy.lasting import shortest_s
 from pliant.policy.registry import make
 
 SETTINGS = Settings()

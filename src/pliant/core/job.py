@@ -66,7 +66,7 @@ class Resize:
 
     @property
     def phase(self) -> Phase | None:
-        """What it has come to, if that is known."""
+        """How far it has come, where that is known."""
         return None if self.course is None else self.course.phase
 
     @property

@@ -17,7 +17,7 @@ KNOWN = (
     "all_mask", "awaited", "free", "free_mask", "lost_mask", "parked_mask", "reclaimed_mask", "returning", "total",
     "until", "unwanted",
 )  # fmt: skip
-"""What is known of them, beside what is known by number."""
+"""The fields that ``snapshot`` gives as they are. It copies those by number."""
 
 
 class Nodes:

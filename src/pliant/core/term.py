@@ -12,13 +12,11 @@ from typing import NamedTuple
 
 from pliant.core.job import Job
 from pliant.core.moving import MOVING, leaves_at
-from pliant.core.settings import NEVER, ORDERLY_S, end_of, lease_s
+from pliant.core.settings import NEVER, end_of, lease_s
 from pliant.core.state import State
 from pliant.model.jobs import JobState
 from pliant.model.nodes import NodeSet, without
 from pliant.policy.lasting import shortest_s
-
-__all__ = ["ORDERLY_S", "OVER", "Term", "end_of", "shortest_s"]
 
 OVER = "the time of the nodes is over"
 

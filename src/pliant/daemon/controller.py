@@ -21,7 +21,7 @@ from pliant.core import records as r
 from pliant.core.core import SchedulerCore
 from pliant.core.settings import Settings
 from pliant.daemon.deadline import TimedPolicy
-from pliant.drivers import Driver
+from pliant.drivers import Driver, carry_out
 from pliant.live import recording
 from pliant.live.cluster import orders as o
 from pliant.live.cluster.cluster import Surroundings
@@ -29,8 +29,6 @@ from pliant.live.control import Control
 from pliant.model.errors import PliantError
 from pliant.model.jobs import JobSpec, JobState
 from pliant.policy.view import Policy
-from pliant.protocol import codec
-from pliant.protocol import messages as m
 
 TAIL_BYTES = 1 << 16
 
@@ -183,16 +181,10 @@ class Controller:
         self._recorder.write(recording.line(inputs, now, records, outputs, cut=cut))
         return records, outputs
 
-    def _carry_out(self, output: o.Output) -> None:  # noqa: C901 - a table: a case for each output
+    def _carry_out(self, output: o.Output) -> None:
+        if carry_out(self.driver, output):
+            return
         match output:
-            case o.Send():
-                envelope = m.To(output.nodes, codec.raw(output.message), output.id, output.after)
-                for node in output.nodes:
-                    self.driver.send(node, envelope)
-            case o.StartAgents():
-                self.driver.start(output.nodes)
-            case o.Clear():
-                self.driver.clear(output.node)
             case o.CannotBegin():
                 self.fail(PliantError(output.why))
             case o.SetTimer():

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from pliant.live.cluster import orders as o
 from pliant.live.fleet.fleet import Site
+from pliant.protocol import codec
 from pliant.protocol import messages as m
 
 Event = o.Heard | o.Cut | o.Ended | o.Cleared | o.TakenAway | o.Granted | o.EndAll
@@ -39,3 +40,19 @@ class Driver(Protocol):
 
     async def close(self) -> None:
         """End all agents and all that they started; nothing is left afterwards."""
+
+
+def carry_out(driver: Driver, output: o.Output) -> bool:
+    """Have a driver do what a fleet wants of it; False if that is for somebody else."""
+    match output:
+        case o.Send():
+            envelope = m.To(output.nodes, codec.raw(output.message), output.id, output.after)
+            for node in output.nodes:
+                driver.send(node, envelope)
+        case o.StartAgents():
+            driver.start(output.nodes)
+        case o.Clear():
+            driver.clear(output.node)
+        case _:
+            return False
+    return True

@@ -9,8 +9,8 @@ from functools import lru_cache
 from pliant.model.jobs import JobClass
 from pliant.model.speedup import falls
 from pliant.policy.backlog import ANYBODY, INDEXES, LONG_S, NONE_S, Backlog, Like, Measure, Span
-from pliant.policy.fcfs import FITS, ONE_SIZE, least_size, start_size
-from pliant.policy.lasting import Lasting
+from pliant.policy.fcfs import FITS, least_size, start_size
+from pliant.policy.lasting import ONE_SIZE, Lasting
 from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Start
 
 BACKFILLED = Reason("backfilled")

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from pliant.policy.lasting import ONE_SIZE, Lasting
 from pliant.policy.view import ClusterView, Decision, JobView, Reason, Start
 
-__all__ = ["FITS", "ONE_SIZE", "Fcfs", "least_size", "start_size"]
-
 FITS = Reason("fits")
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from random import Random
 
+from pliant.drivers import carry_out
 from pliant.drivers.fake import FakeAgent, FakeNodes
 from pliant.live.cluster import orders as o
 from pliant.live.fleet.fleet import KEY, Fleet, Site
@@ -79,15 +80,9 @@ class Shell:
             self._told(event)
 
     def _do(self, output: o.Output) -> None:
+        if carry_out(self.driver, output):
+            return
         match output:
-            case o.Send():
-                for node in output.nodes:
-                    raw = codec.raw(output.message)
-                    self.driver.send(node, m.To((node,), raw, output.id, output.after))
-            case o.StartAgents():
-                self.driver.start(output.nodes)
-            case o.Clear():
-                self.driver.clear(output.node)
             case o.SetTimer():
                 self.timers[output.key] = output.at
             case o.CannotBegin():

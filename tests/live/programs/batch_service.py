@@ -1,4 +1,4 @@
-"""A controller of a batch that may be killed and started again: it goes on from its journal if there is one.
+"""A batch under a controller that may be killed and started again.
 
     batch_service.py PLACE RUN BATCH [HOSTS]
 
@@ -9,11 +9,10 @@ import asyncio
 import sys
 from pathlib import Path
 
+from serving import serve
+
 from pliant.cli.hosts import hosts_of
-from pliant.core import records as r
-from pliant.core.journal import Header, header_line, read
 from pliant.core.settings import Settings
-from pliant.daemon.controller import Controller
 from pliant.drivers import Driver
 from pliant.drivers.fork import ForkedNodes
 from pliant.drivers.tree import TreeNodes
@@ -35,41 +34,9 @@ def driver_of(place: Path, run: str, hosts: str) -> Driver:
 
 
 async def main(place: Path, run: str, file: Path, hosts: str = "") -> None:
-    path = place / "out" / "records.ndjson"
-    batch = read_batch_file(file)
-    records = None
-    if path.exists():
-        whole = [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
-        path.write_bytes(b"".join(whole))
-        records = read(whole).records
-    else:
-        header = Header(began="2026-01-01T00:00:00Z", policy="malleable", settings=SETTINGS)
-        path.write_bytes(header_line(header))
-    controller = Controller(
-        Malleable(), SETTINGS, driver_of(place, run, hosts), batch.cluster.nodes,
-        output=place / "out", records=records,
-    )  # fmt: skip
-    with path.open("ab", buffering=0) as journal:
-
-        def keep(record: r.Record) -> None:
-            journal.write(r.to_line(record))
-
-        controller.sinks.append(keep)
-        orders = asyncio.ensure_future(follow(controller, place / "more"))
-        try:
-            await controller.start()
-            await controller.run(() if records is not None else batch.jobs)
-        finally:
-            orders.cancel()
-            await controller.stop()
-
-
-async def follow(controller: Controller, path: Path) -> None:
-    while True:
-        if path.exists():  # noqa: ASYNC240 - a matter of microseconds
-            controller.tell(o.Ask(int(path.read_text())))  # noqa: ASYNC240 - as above
-            path.unlink()  # noqa: ASYNC240 - as above
-        await asyncio.sleep(0.05)
+    batch, driver = read_batch_file(file), driver_of(place, run, hosts)
+    count, jobs = batch.cluster.nodes, batch.jobs
+    await serve(place, driver, Malleable(), SETTINGS, nodes=count, jobs=jobs, orders={"more": o.Ask})
 
 
 if __name__ == "__main__":

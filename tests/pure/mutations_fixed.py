@@ -281,6 +281,18 @@ FIXED: tuple[Mutation, ...] = (
         '                self._later("grace", node, self._site.grace_s + self._site.margin_s)\n            else:',
         "                pass\n            else:",
     ),
+    Mutation(
+        "fleet: a number is taken twice",
+        "live/cluster/nodes.py",
+        "        there = self.core.state.nodes.all_mask | self._set(names).mask",
+        "        there = self._set(names).mask",
+    ),
+    Mutation(
+        "fleet: a node that has expired stays, and gets jobs",
+        "core/term.py",
+        "        return without(self.over(), self._state.nodes.reclaimed_mask)",
+        "        return 0",
+    ),
     # ---- of expansions by MPI_Comm_spawn -------------------------------------------------------------
     Mutation(
         "spawning: newcomers give up before those who wait for others",

@@ -53,6 +53,8 @@ class Words:
             raise Violation(
                 "wrong", f"{who} tells how far it was in epoch {said.epoch}, and {epoch} is recorded"
             )
+        if self._world.head.cluster.resuming:
+            return  # a controller that begins again hears old words, and refuses none
         refused = any(group == relay.group and b'"error"' in word[:20] for group, word in told)
         # What is of an epoch to come may be of the next root.
         if said.epoch <= epoch and not (root and said.epoch == epoch) and not refused:

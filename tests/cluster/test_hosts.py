@@ -126,7 +126,7 @@ def test_a_node_that_dies_is_lost_with_what_it_ran_and_no_more(four: VirtualClus
     flag.touch()
     out, err = run.communicate(timeout=PATIENCE_S)
     assert run.returncode == 1
-    assert "node02 is lost" in err
+    assert "lost node02: the connection was closed" in err
     states = {name: job["state"] for name, job in jobs_of(out).items()}
     assert states == {"first": "COMPLETED", "both": "NODE_FAIL", "last": "COMPLETED"}
     assert not left(four, ("node01", "node03", "node04"))

@@ -428,6 +428,7 @@ FIXED: tuple[Mutation, ...] = (
 )  # fmt: skip
 
 HARMLESS: dict[str, str] = {
+    "Start is repeated at resume": "an agent knows its groups by their tokens, and answers the order again as before",
     "no deadline: job: session": "it only writes a hint into the job's log, which is written at the end too",
     "no deadline: agent: scan again": "the limit of the scan before is still set, and looks again when it is over",
 }

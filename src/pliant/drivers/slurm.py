@@ -153,11 +153,13 @@ class Allocated:
         self._asked_at = -PAUSE_S
         self._coming: set[str] | None = None
         """Nodes with which the run begins and whose agents have not come; none are left when the time counts."""
-        self._known = asyncio.Event()
 
     async def open(self, tell: Tell) -> None:
         self._tell = tell
         await self._nodes.open(self._hear)
+        status = await ask(self._job)
+        left_s = status.left_s if status is not None else self._told_at_start()
+        self._until = None if left_s is None else self._now() + left_s
 
     def start(self, nodes: Iterable[str]) -> None:
         names = tuple(nodes)
@@ -177,19 +179,11 @@ class Allocated:
                 task.cancel()
         await self._nodes.close()
 
-    async def asked(self) -> None:
-        """Until it is known how long the nodes are there."""
-        await self._known.wait()
-
-    async def _begin(self) -> None:
-        """All nodes are there: say for how long, and look at that again."""
-        status = await ask(self._job)
-        left_s = status.left_s if status is not None else self._told_at_start()
-        if left_s is not None:
-            self._until = self._now() + left_s
-            self._tell(o.Granted((), (), left_s))
-        self._known.set()
-        await self._renew()
+    def _begin(self) -> None:
+        """All nodes are there: say for how long, before anything is started on them, and look at that again."""
+        if self._until is not None:
+            self._tell(o.Granted((), (), self._until - self._now()))
+        self._renewing = asyncio.ensure_future(self._renew())
 
     async def over(self) -> Over | None:
         """How the allocation has ended, if it has."""
@@ -221,10 +215,13 @@ class Allocated:
                 self._tell(o.Granted((), (), FOREVER_S if status.left_s is None else status.left_s))
 
     def _hear(self, event: Event) -> None:
+        self._pass_on(event)
         if self._coming and isinstance(event, o.Heard):
             self._coming.discard(event.node)
             if not self._coming:
-                self._renewing = asyncio.ensure_future(self._begin())
+                self._begin()
+
+    def _pass_on(self, event: Event) -> None:
         if self._asking is None and (self._over is not None or not _may_be_its_end(event)):
             self._tell(event)
             return

@@ -7,14 +7,14 @@ STAMP := .venv/.installed
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml lab/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "pliant needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	  { echo "the venv module is missing: install your distribution's python3-venv package" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all]' --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all]' -e ./lab --group dev
 	@touch $(STAMP)
 
 check: setup
@@ -45,7 +45,7 @@ flavours: setup
 	  [ $$mpi != mpich==3.4.3 ] || tests=tests/live/test_worlds.py; \
 	  [ -e $$place/.installed ] || { $(PYTHON) -m venv $$place && \
 	    $$place/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1' && \
-	    $$place/bin/python -m pip install --quiet --disable-pip-version-check $$mpi 'mpi4py>=4.1,<5' -e '.[apgas]' --group dev && \
+	    $$place/bin/python -m pip install --quiet --disable-pip-version-check $$mpi 'mpi4py>=4.1,<5' -e '.[apgas]' -e ./lab --group dev && \
 	    touch $$place/.installed; } || exit 1; \
 	  echo "== $$mpi"; \
 	  $$place/bin/python -m pytest -q -n 3 -m "" $$tests || exit 1; \

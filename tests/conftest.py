@@ -25,7 +25,7 @@ settings.load_profile("pliant")
 @pytest.fixture(scope="session", autouse=True)
 def _figures_can_be_read() -> Iterator[None]:
     """Whatever a study leaves in a test can be read: no text of its figures is cut off or upon other text."""
-    from pliant.reproduce.folder import Folder
+    from pliant_lab.reproduce.folder import Folder
 
     kept = Folder.figure
 

@@ -68,8 +68,9 @@ def attempt(mutation: Mutation, worlds: int) -> Outcome:
     began = time.monotonic()
     changed = mutation.apply(SOURCE)
     with tempfile.TemporaryDirectory(prefix="pliant-mutant-") as folder:
-        shutil.copytree(SOURCE, Path(folder) / "pliant", ignore=shutil.ignore_patterns("__pycache__"))
-        (Path(folder) / "pliant" / mutation.file).write_text(changed)
+        for part in ("src", "lab/src"):
+            shutil.copytree(ROOT / part, Path(folder, part), ignore=shutil.ignore_patterns("__pycache__"))
+        Path(folder, SOURCE.relative_to(ROOT), mutation.file).write_text(changed)
         first, count = 0, FIRST
         how, what, seed = "", "", None
         seen = Counter[str]()
@@ -87,11 +88,12 @@ def attempt(mutation: Mutation, worlds: int) -> Outcome:
 def _worlds(folder: str, first: int, count: int, seen: Counter[str]) -> tuple[str, str, int | None]:
     """How the copy broke in one of these worlds, what was said, and in which; nothing if it did not."""
     cpu_s = CPU_S + CPU_PER_WORLD_S * count
+    paths = os.pathsep.join((f"{folder}/src", f"{folder}/lab/src"))
     command = [sys.executable, "-m", "pliant", "bench", "world", "--first", str(first), "--seeds", str(count)]
     try:
         done = subprocess.run(
             [*command, "--workers", "1", "--stop", "--json"],
-            cwd=folder, env={**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"},
+            cwd=folder, env={**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True, text=True, check=False, timeout=cpu_s * WALL,
             preexec_fn=lambda: _bound(cpu_s),
         )  # fmt: skip

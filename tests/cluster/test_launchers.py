@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pliant.measure.launching import (
+from pliant.model.errors import PliantError
+from pliant.testing.cluster import VirtualCluster
+from pliant_lab.measure.launching import (
     EMPTY,
     FLAT,
     Contender,
@@ -21,9 +23,7 @@ from pliant.measure.launching import (
     ours,
     steps,
 )
-from pliant.measure.quiet import Quiet
-from pliant.model.errors import PliantError
-from pliant.testing.cluster import VirtualCluster
+from pliant_lab.measure.quiet import Quiet
 
 EFFORT = Effort(nodes=(2, 4), degrees=(8,), window=2, ssh_delays_s=(0.0,), repetitions=2)
 QUIET = Quiet(0.0)

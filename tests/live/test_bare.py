@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pliant.apps.heat import solve_serial
-from pliant.measure.trials import MPIEXEC
+from pliant_lab.measure.trials import MPIEXEC
 
 HEAT = ("-m", "pliant.apps.heat", "--rows", "64", "--cols", "64", "--steps", "40")
 ONE = (str(MPIEXEC), "-launcher", "fork", "-n", "1")

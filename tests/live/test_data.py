@@ -15,7 +15,7 @@ from harness import PROGRAMS, BatchRun, job
 
 from pliant.apps.heat import solve_serial
 from pliant.core import records as r
-from pliant.measure.trials import MPIEXEC
+from pliant_lab.measure.trials import MPIEXEC
 
 Start = Callable[..., BatchRun]
 KEEP = 'policy = "easy"'  # never resizes by itself: only orders do

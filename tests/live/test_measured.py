@@ -9,10 +9,10 @@ import pytest
 from harness import PROGRAMS
 
 from pliant.core import records as r
-from pliant.measure import programs, redistributing, resizes
-from pliant.measure.programs import BARE, Shape
 from pliant.model.errors import PliantError
 from pliant.plan.data.methods import MoveMethod
+from pliant_lab.measure import programs, redistributing, resizes
+from pliant_lab.measure.programs import BARE, Shape
 
 CENTRALITY = "pliant.apps.betweenness"
 

@@ -19,7 +19,7 @@ from harness import PROGRAMS
 from test_resize_failures import own_memory
 
 from pliant.apps.heat import solve_serial
-from pliant.measure.trials import MPIEXEC
+from pliant_lab.measure.trials import MPIEXEC
 
 pytestmark = pytest.mark.long
 

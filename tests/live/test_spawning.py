@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from harness import PLIANT, own_library
 
-from pliant.measure.trials import PROGRAM, Gift, Outcome, Surface, Trial, run
-from pliant.measure.ways import RATIOS
 from pliant.plan.shrink import ShrinkMethod
 from pliant.plan.spawn import Method, SpawnPlan, Strategy
+from pliant_lab.measure.trials import PROGRAM, Gift, Outcome, Surface, Trial, run
+from pliant_lab.measure.ways import RATIOS
 
 HOSTS = ("a", "b", "c", "d")
 LIMIT_S = 60.0

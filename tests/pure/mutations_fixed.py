@@ -72,7 +72,7 @@ FIXED: tuple[Mutation, ...] = (
     ),
     Mutation(
         "action before record",
-        "testing/standins/head.py",
+        "../../lab/src/pliant_lab/injection/standins/head.py",
         """        for line in lines:
             self.disk.write(line)
         self._heed_disk()

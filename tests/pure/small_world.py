@@ -20,7 +20,7 @@ from pliant.policy.fcfs import Fcfs
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant.protocol.fence import pieces
-from pliant.testing.standins.programs import Fabric, Process
+from pliant_lab.injection.standins.programs import Fabric, Process
 
 SLOW_S = 0.05
 NEVER_S = 600.0

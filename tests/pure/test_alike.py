@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from pliant.measure.alike import LEVEL, chance, quickest, runs_needed
+from pliant_lab.measure.alike import LEVEL, chance, quickest, runs_needed
 
 EARLY = [1.15, 0.88, 0.90, 0.74, 1.21]
 AT_TERM = [0.80, 0.83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, 0.73, 1.46]

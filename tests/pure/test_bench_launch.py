@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pliant.cli.bench_launch import notes, table
+from pliant_lab.commands.bench_launch import notes, table
 
 FIGURES = {"window": 8, "ssh_delay_s": 0.5, "repetitions": 3, "processors": 2, "load_average": 0.1, "loud": 0}
 

@@ -14,12 +14,12 @@ from commands import command
 from rich.console import Console
 from rich.table import Table
 
-from pliant.cli.bench_resize import notes, table, write_csv
-from pliant.measure.resizing import Cell, Effort, Hung, Setting, Timing, measure, needed, ratios, rows_of
-from pliant.measure.trials import Surface
-from pliant.measure.ways import RATIOS, WAYS, Agent, Leave, Spawn
 from pliant.model.errors import PliantError
 from pliant.plan.spawn import Method, Strategy
+from pliant_lab.commands.bench_resize import notes, table, write_csv
+from pliant_lab.measure.resizing import Cell, Effort, Hung, Setting, Timing, measure, needed, ratios, rows_of
+from pliant_lab.measure.trials import Surface
+from pliant_lab.measure.ways import RATIOS, WAYS, Agent, Leave, Spawn
 
 SETTING = Setting(tuple("abcdefgh"), (1,), Surface(), 60.0)
 FIGURES = {"netmod": "ofi", "slots": [1], "processors": 2, "load_average": 0.1}

@@ -10,7 +10,6 @@ from random import Random
 
 import pytest
 
-from pliant.cli import bench_bursts
 from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec
@@ -19,6 +18,7 @@ from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.registry import make
 from pliant.sim.simulator import Conditions, simulate
 from pliant.workloads.job import SimJob
+from pliant_lab.commands import bench_bursts
 
 NODES = 24
 COSTS = (INSTANT, ResizeCost())

@@ -18,7 +18,7 @@ from pliant.model.nodes import NodeSet
 from pliant.policy.registry import make
 from pliant.protocol import codec
 from pliant.protocol import messages as m
-from pliant.testing.audit.memory import weigh
+from pliant_lab.injection.audit.memory import weigh
 
 HOME = Surroundings("/out", "/home", {"A": "b"}, bytes(range(16)))
 

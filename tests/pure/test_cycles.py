@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from pliant.measure.cycles import Holds, Sample, growth, holds
+from pliant_lab.measure.cycles import Holds, Sample, growth, holds
 
 
 def test_growth_is_of_the_process_that_grows_most_among_those_that_stay() -> None:

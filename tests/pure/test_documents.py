@@ -34,7 +34,7 @@ def test_the_examples_of_the_protocol_are_messages_with_all_their_fields() -> No
 
 def test_papers_are_named_by_their_authors() -> None:
     texts = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").glob("*.md")]
-    texts += (ROOT / "src").rglob("*.py")
+    texts += [*(ROOT / "src").rglob("*.py"), *(ROOT / "lab/src").rglob("*.py")]
     assert [path.name for path in texts if re.search(r"[Pp]aper \d", path.read_text(encoding="utf-8"))] == []
 
 

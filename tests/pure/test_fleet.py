@@ -14,7 +14,7 @@ from pliant.live.fleet.stages import TABLE, Happens, Stage, moved
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
 from pliant.protocol import messages as m
-from pliant.testing.nodes import GRACE_S, Life, Shell
+from pliant_lab.injection.nodes import GRACE_S, Life, Shell
 
 
 @given(st.integers(0, 1 << 32))

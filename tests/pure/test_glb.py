@@ -15,8 +15,8 @@ from pliant.apgas.malleable.handler import malleability
 from pliant.apgas.runtime import current
 from pliant.apgas.transport.together import Together
 from pliant.model.errors import PliantError
-from pliant.testing import balanced
-from pliant.testing.balanced import Seen, Tree
+from pliant_lab.injection import balanced
+from pliant_lab.injection.balanced import Seen, Tree
 
 
 @given(

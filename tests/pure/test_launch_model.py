@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pliant.measure.launch_model import SMALL, START, Point, Site, fit, held, predicted, worst
 from pliant.model.errors import PliantError
 from pliant.plan import tree
 from pliant.plan.launching import LaunchCosts, predict
 from pliant.plan.tree import Binomial, Direct, KAry
-from pliant.reproduce import launch as reproduced
-from pliant.reproduce.folder import Folder
-from pliant.reproduce.launch import Measured, Row, load
+from pliant_lab.measure.launch_model import SMALL, START, Point, Site, fit, held, predicted, worst
+from pliant_lab.reproduce import launch as reproduced
+from pliant_lab.reproduce.folder import Folder
+from pliant_lab.reproduce.launch import Measured, Row, load
 
 MEASURED = Path(__file__).with_name("launches.csv")
 """Nodes, degree, delay of each ssh, seconds: medians of three launches each."""

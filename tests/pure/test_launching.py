@@ -31,7 +31,7 @@ from pliant.protocol import codec
 from pliant.protocol import launching as t
 from pliant.protocol import messages as m
 from pliant.report.timeline import timeline
-from pliant.testing.tree.launches import launch
+from pliant_lab.injection.tree.launches import launch
 
 ANSWERS: codec.Decoder[t.ForAll] = codec.Decoder(t.ForAll)
 

@@ -21,11 +21,11 @@ from pliant.policy.easy import Easy
 from pliant.policy.ladder import LEAST_S, Ladder
 from pliant.policy.marginal import Marginal
 from pliant.policy.view import ClusterView, Decision, JobView, Resize, Start
-from pliant.reproduce.runs import simulation_of
 from pliant.workloads.generators.lublin import lublin_jobs
 from pliant.workloads.generators.paper2 import COST
 from pliant.workloads.job import SimJob
 from pliant.workloads.malleability import PUBLISHED, make_malleable
+from pliant_lab.reproduce.runs import simulation_of
 
 EXAMPLES = 60
 

@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 
 from pliant.apps import nqueens
-from pliant.cli.bench_apgas import MEANINGS, table
-from pliant.cli.bench_scaling import BATCH, write
 from pliant.cli.demo import places_batch
 from pliant.cli.execute import Variant, predicted
 from pliant.files.batch import read_batch_file
-from pliant.measure import overhead
-from pliant.measure.overhead import Program
-from pliant.measure.resizes import Change
-from pliant.measure.scaling import SHAPES, resize_rows
 from pliant.model.errors import PliantError
 from pliant.model.jobs import JobClass
 from pliant.model.kinds import JobKind
-from pliant.reproduce import apgas
-from pliant.reproduce.folder import Folder
+from pliant_lab.commands.bench_apgas import MEANINGS, table
+from pliant_lab.commands.bench_scaling import BATCH, write
+from pliant_lab.measure import overhead
+from pliant_lab.measure.overhead import Program
+from pliant_lab.measure.resizes import Change
+from pliant_lab.measure.scaling import SHAPES, resize_rows
+from pliant_lab.reproduce import apgas
+from pliant_lab.reproduce.folder import Folder
 
 pytestmark = pytest.mark.long
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pliant.cli.bench_flavours import show
 from pliant.daemon.detect import Found
-from pliant.measure.flavours import Cycles, compare, measure
 from pliant.model.flavours import named
+from pliant_lab.commands.bench_flavours import show
+from pliant_lab.measure.flavours import Cycles, compare, measure
 
 
 def row(grow: float | None) -> dict[str, float | None]:

@@ -10,7 +10,6 @@ import pytest
 from driving import Driven
 from workloads import records_of, rigid
 
-from pliant.cli.bench_bursts import NODES, burst
 from pliant.core import events as e
 from pliant.core import records as r
 from pliant.core.core import replay
@@ -23,6 +22,7 @@ from pliant.policy.entitled.entitled import Entitled
 from pliant.policy.entitled.notes import Notes
 from pliant.policy.memory import merged
 from pliant.policy.registry import POLICIES, make
+from pliant_lab.commands.bench_bursts import NODES, burst
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pliant.job.negotiation import leaving
 from pliant.plan.data.layouts import even
 from pliant.plan.data.traffic import lower_bound, traffic
 from pliant.plan.places import successors
-from pliant.testing.standins.team import after
+from pliant_lab.injection.standins.team import after
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=9), st.integers(0, 9))

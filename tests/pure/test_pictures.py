@@ -9,7 +9,7 @@ from pictures import faults
 
 from pliant.charts.plans import spawn_chart
 from pliant.plan.spawn import Method, Strategy, spawn_plan
-from pliant.reproduce import charts, paper3
+from pliant_lab.reproduce import charts, paper3
 
 ENTRIES = (
     "entitled",

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pliant.cli.bench_redistribute import checks_table, moves_table, resizes_table, write_csv
-from pliant.measure import asking
-from pliant.measure.redistributing import around, effort, summary, table
+from pliant_lab.commands.bench_redistribute import checks_table, moves_table, resizes_table, write_csv
+from pliant_lab.measure import asking
+from pliant_lab.measure.redistributing import around, effort, summary, table
 
 AROUND = {"bytes": 2_000_000_000, "processors": 2, "load_average": 0.5}
 

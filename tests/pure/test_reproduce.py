@@ -15,13 +15,13 @@ from pliant.core.settings import Settings
 from pliant.model.errors import BatchError
 from pliant.plan.cost import INSTANT
 from pliant.policy.registry import POLICIES, make
-from pliant.reproduce import elastic, harm, paper2, paper3, traces
-from pliant.reproduce.folder import MARK, Folder
-from pliant.reproduce.runs import Outcome, with_turnarounds
-from pliant.reproduce.scheduling import reproduce
-from pliant.reproduce.traces import Case, Source
 from pliant.study.workers import run_all
 from pliant.workloads.generators.paper3 import PUBLISHED
+from pliant_lab.reproduce import elastic, harm, paper2, paper3, traces
+from pliant_lab.reproduce.folder import MARK, Folder
+from pliant_lab.reproduce.runs import Outcome, with_turnarounds
+from pliant_lab.reproduce.scheduling import reproduce
+from pliant_lab.reproduce.traces import Case, Source
 
 
 @pytest.fixture(scope="module")

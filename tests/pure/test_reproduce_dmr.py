@@ -14,18 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.apps.checked import ASYNC, NO_ACTION, SYNC, Spent, once
-from pliant.measure import dmr as measured
-from pliant.measure.dmr import FIXED, WAYS, JobTimes, Scale, Spread, WayRun, gain, spent_of, statistic
-from pliant.measure.programs import Figures
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds, JobClass
 from pliant.model.speedup import Amdahl
 from pliant.model.table1 import TIMES, model, wider
-from pliant.reproduce import dmr, paper3
-from pliant.reproduce.dmr import Measured
-from pliant.reproduce.folder import Folder
 from pliant.study.workers import run_all
 from pliant.workloads.generators.paper3 import PUBLISHED
+from pliant_lab.measure import dmr as measured
+from pliant_lab.measure.dmr import FIXED, WAYS, JobTimes, Scale, Spread, WayRun, gain, spent_of, statistic
+from pliant_lab.measure.programs import Figures
+from pliant_lab.reproduce import dmr, paper3
+from pliant_lab.reproduce.dmr import Measured
+from pliant_lab.reproduce.folder import Folder
 
 SECONDS = st.floats(0.0, 100.0)
 

@@ -13,17 +13,17 @@ import msgspec
 import pytest
 from commands import command
 
-from pliant.cli.reproduce_spawning import together
-from pliant.measure.resizing import Cell, Effort, Hung, Setting, Timing, measure, rows_of
-from pliant.measure.trials import Surface
-from pliant.measure.ways import WAYS
 from pliant.model.errors import PliantError
 from pliant.plan.spawn import Method, Strategy, spawn_plan
 from pliant.plan.spawn_cost import SpawnCosts, predict_spawn
-from pliant.reproduce.spawning.claims import Verdict, verdicts
-from pliant.reproduce.spawning.model import GROWS, SHRINKS, fitted, predicted
-from pliant.reproduce.spawning.rows import FILE, Measured, Row, Table, load
-from pliant.reproduce.spawning.written import _of_the_plan, _told
+from pliant_lab.commands.reproduce_spawning import together
+from pliant_lab.measure.resizing import Cell, Effort, Hung, Setting, Timing, measure, rows_of
+from pliant_lab.measure.trials import Surface
+from pliant_lab.measure.ways import WAYS
+from pliant_lab.reproduce.spawning.claims import Verdict, verdicts
+from pliant_lab.reproduce.spawning.model import GROWS, SHRINKS, fitted, predicted
+from pliant_lab.reproduce.spawning.rows import FILE, Measured, Row, Table, load
+from pliant_lab.reproduce.spawning.written import _of_the_plan, _told
 
 SIZES = (1, 2, 4, 8)
 FACTORS = {

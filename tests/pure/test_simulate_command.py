@@ -12,7 +12,7 @@ from commands import command, run_of, simulated
 from typer.testing import CliRunner
 from workloads import measured
 
-from pliant.cli import bench, bench_bursts, bench_machines, made
+from pliant.cli import made
 from pliant.core import records as r
 from pliant.core.journal import Header, header_line
 from pliant.core.settings import Settings
@@ -25,6 +25,7 @@ from pliant.policy.registry import KEEPING, POLICIES
 from pliant.policy.view import ClusterView, Decision, Reason, Start
 from pliant.sim.simulator import simulate as run_simulation
 from pliant.workloads.job import SimJob
+from pliant_lab.commands import bench, bench_bursts, bench_machines
 
 TRACE = "; MaxProcs: 4\n1 0 0 10 3 -1 -1 3 10\n2 0 0 5 4 -1 -1 4 5\n3 0 0 10 1 -1 -1 1 10\n"
 BATCH = """

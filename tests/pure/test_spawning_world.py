@@ -12,8 +12,8 @@ from commands import command
 
 from pliant.job.spawning import kin, newcomer, operations, sources, starter
 from pliant.plan.connect import connection_plan
-from pliant.testing.spawning import expansion as world
-from pliant.testing.spawning.expansion import Verdict, expansion
+from pliant_lab.injection.spawning import expansion as world
+from pliant_lab.injection.spawning.expansion import Verdict, expansion
 
 FOUND = {
     18: "a source gave up while the root still waited for a process that starts others, which stood still",

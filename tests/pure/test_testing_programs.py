@@ -14,7 +14,7 @@ from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.live.cluster import orders as o
 from pliant.model.jobs import JobClass, JobState
-from pliant.testing.standins.programs import LIES, Fabric, Process, Result, Span, read_result
+from pliant_lab.injection.standins.programs import LIES, Fabric, Process, Result, Span, read_result
 
 SEEDS = st.integers(0, 1 << 32)
 PROMPT = Settings(cooldown_s=0.1, decline_backoff_s=0.1)

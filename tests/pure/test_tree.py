@@ -17,9 +17,9 @@ from pliant.plan.tree import Binomial, Direct, KAry, Span
 from pliant.protocol import branches as m
 from pliant.protocol import launching as t
 from pliant.protocol.fence import PIECE
-from pliant.testing.tree.forest import Forest, Ground
-from pliant.testing.tree.launches import launch, settled
-from pliant.testing.tree.tenants import FENCES, code_of, lines_of
+from pliant_lab.injection.tree.forest import Forest, Ground
+from pliant_lab.injection.tree.launches import launch, settled
+from pliant_lab.injection.tree.tenants import FENCES, code_of, lines_of
 
 shapes = st.one_of(st.integers(1, 40).map(KAry), st.just(Binomial()), st.just(Direct()))
 names = st.sampled_from(["1", "2", "3", "8", "32", "binomial", "direct"])

@@ -16,8 +16,8 @@ from pliant.live.tree.branch import CALL_S, HEAL_S, Branch
 from pliant.model.errors import PliantError
 from pliant.protocol import branches as m
 from pliant.protocol.messages import Adrift
-from pliant.testing.tree.forest import Forest, Ground
-from pliant.testing.tree.restarts import restart
+from pliant_lab.injection.tree.forest import Forest, Ground
+from pliant_lab.injection.tree.restarts import restart
 
 GRACE_S = 60.0
 

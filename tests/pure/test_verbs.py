@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,10 @@ from typer.testing import CliRunner
 
 import pliant
 from pliant.cli import made
-from pliant.cli.verbs import PANELS, Family, Verb
+from pliant.cli.verbs import PANELS, Elsewhere, Family, Verb
+from pliant_lab.commands import BENCH, REPRODUCE
+
+LABORATORY = {"bench": BENCH, "reproduce": REPRODUCE}
 
 LIGHT = {
     "pliant.cli", "pliant.cli.verbs", "pliant.cli.operate", "pliant.daemon", "pliant.daemon.control",
@@ -34,16 +38,20 @@ def leaves() -> list[tuple[str, Verb]]:
 def _leaves() -> Iterator[tuple[str, Verb]]:
     for panel in PANELS:
         for name, verb in panel.verbs.items():
-            if isinstance(verb, Family):
-                yield from ((f"{name} {second}", each) for second, each in verb.verbs.items())
-            else:
-                yield name, verb
+            match verb:
+                case Verb():
+                    yield name, verb
+                case Family():
+                    yield from ((f"{name} {second}", each) for second, each in verb.verbs.items())
+                case Elsewhere():
+                    family = LABORATORY[name]
+                    yield from ((f"{name} {second}", each) for second, each in family.verbs.items())
 
 
 @pytest.mark.parametrize(("words", "verb"), leaves(), ids=[words for words, _ in leaves()])
 def test_a_commands_line_is_the_first_sentence_of_its_own_help(words: str, verb: Verb) -> None:
     module, _, function = verb.target.partition(":")
-    text = inspect.getdoc(getattr(import_module(f"pliant.cli.{module}"), function)) or ""
+    text = inspect.getdoc(getattr(import_module(module), function)) or ""
     assert " ".join(text.split()).startswith(verb.line)
     assert verb.line.endswith(".")
     _, *further = text.split("\n\n")
@@ -57,7 +65,7 @@ def test_a_commands_line_is_the_first_sentence_of_its_own_help(words: str, verb:
 @pytest.mark.parametrize(("words", "verb"), leaves(), ids=[words for words, _ in leaves()])
 def test_an_option_states_its_default_as_all_others_do(words: str, verb: Verb) -> None:
     module, _, function = verb.target.partition(":")
-    hints = inspect.get_annotations(getattr(import_module(f"pliant.cli.{module}"), function), eval_str=True)
+    hints = inspect.get_annotations(getattr(import_module(module), function), eval_str=True)
     helps = [each.help for hint in hints.values() for each in getattr(hint, "__metadata__", ()) if each.help]
     assert helps
     assert [each for each in helps if re.search(r"[Bb]y default|; else ", each)] == []
@@ -110,3 +118,20 @@ def test_a_shell_completes_commands_and_their_options(typed: str, offered: set[s
         },
     )
     assert offered == set(result.stdout.split())
+
+
+@pytest.mark.parametrize("name", LABORATORY)
+def test_a_command_of_the_laboratory_says_how_to_get_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: ())
+    result = CliRunner().invoke(made(), [name, "--help"])
+    assert str(result.exception) == (
+        f"pliant {name}: this command comes with pliant-lab, which is not installed; "
+        "install it with: pip install pliant-lab"
+    )
+
+
+def test_the_laboratorys_commands_are_its_entry_points() -> None:
+    found = {each.name: each.load() for each in entry_points(group="pliant.commands")}
+    assert found == LABORATORY
+    elsewhere = {n: v.line for panel in PANELS for n, v in panel.verbs.items() if isinstance(v, Elsewhere)}
+    assert elsewhere == {name: family.line for name, family in LABORATORY.items()}

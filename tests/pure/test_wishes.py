@@ -22,7 +22,7 @@ from pliant.policy.registry import make
 from pliant.policy.view import ClusterView, Decision, Reason, Resize
 from pliant.protocol import codec
 from pliant.protocol import messages as m
-from pliant.testing.audit.wished import goal
+from pliant_lab.injection.audit.wished import goal
 
 SETTINGS = Settings(cooldown_s=2.0, decline_backoff_s=5.0)
 EVOLVING = JobClass.EVOLVING

@@ -21,13 +21,13 @@ from pliant.model.jobs import JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Reason
 from pliant.protocol import messages as m
-from pliant.testing import world
-from pliant.testing.audit.impossible import IMPOSSIBLE
-from pliant.testing.audit.violation import Violation
-from pliant.testing.faults import FAULTS
-from pliant.testing.standins import fabric
-from pliant.testing.standins.helpers import ILLS, Helpers, Spawning
-from pliant.testing.world import World
+from pliant_lab.injection import world
+from pliant_lab.injection.audit.impossible import IMPOSSIBLE
+from pliant_lab.injection.audit.violation import Violation
+from pliant_lab.injection.faults import FAULTS
+from pliant_lab.injection.standins import fabric
+from pliant_lab.injection.standins.helpers import ILLS, Helpers, Spawning
+from pliant_lab.injection.world import World
 
 SEEDS = (0, 1, 2, 5, 7)
 """Small ones, and quick."""

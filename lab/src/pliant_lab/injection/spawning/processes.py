@@ -1,0 +1,141 @@
+"""The processes of a simulated job, and what they do beside the operations of `job/spawning/`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeAlias
+
+from pliant.job.spawning import messages as m
+from pliant.job.spawning import operations as o
+from pliant.plan.spawn import SOURCES
+from pliant.protocol.phases import Phase
+from pliant_lab.injection.clock import Timer
+from pliant_lab.injection.spawning.comms import Link
+from pliant_lab.injection.spawning.faults import STARTER
+
+
+class State(StrEnum):
+    """Of a process. One that stands still, or has failed and waits for the others in MPI_Finalize, is still there."""
+
+    RUNS = "runs"
+    STANDS = "stands still"
+    FAILED = "has failed"
+    LINGERS = "has ended, and is still connected"
+    GONE = "gone"
+
+
+CPU_S = (1e-3, 0.3)
+"""What a step of the program takes beside its own time."""
+
+
+class Compute(NamedTuple):
+    """What a program does between two calls of MPI, for so many seconds at least."""
+
+    seconds: float = 0.0
+
+
+class Probe(NamedTuple):
+    """Whether rank 0 of the other side has sent something; the outcome."""
+
+    comm: o.Comm
+
+
+class Gather(NamedTuple):
+    """``value`` of all ranks of ``comm``; the outcome. In a phase it has ``share`` times the deadline."""
+
+    comm: o.Comm
+    value: object
+    share: float = 1.0
+
+
+class EndAll(NamedTuple):
+    """All that mpiexec has started is ended, and the job has not failed."""
+
+
+Doing: TypeAlias = o.Operation | Compute | Probe | Gather | EndAll
+
+
+class Ended(NamedTuple):
+    """That of the whole job at once: by whom, in which phase, and what was said."""
+
+    by: Proc
+    phase: Phase | None
+    text: str
+    failed: bool = True
+
+
+@dataclass(eq=False)
+class Waiting:
+    what: str
+    poll: Callable[[], Any]
+    timer: Timer | None = None
+    links: tuple[Link, ...] = ()
+
+
+@dataclass(eq=False)
+class Proc:
+    """``world``: the number of its start, -1 for those who were there; ``own``: its MPI_COMM_WORLD."""
+
+    world: int
+    rank: int
+    host: str
+    is_starter: bool = False
+    own: Link | None = None
+    parent: Link | None = None
+    steps: o.Steps[None] | None = None
+    state: State = State.RUNS
+    phase: Phase | None = None
+    reached: list[Phase | None] = field(default_factory=list)
+    at: dict[Phase | None, float] = field(default_factory=dict)
+    """When it has come to a phase last."""
+    joined: bool = False
+    """Whether it has come to user code, which may stand still for ever."""
+    there: bool = False
+    """Whether it has said that it is there: what goes wrong with it from then on the job need not survive."""
+    goes: bool = False
+    """Whether it has begun to leave its parent: nobody hears of it behind that."""
+    done: int = 0
+    """Operations; of those that were there before the expansion, in its phases."""
+    waiting: Waiting | None = None
+    struck: float = 0.0
+    """When something has happened to it."""
+
+    @property
+    def was_there(self) -> bool:
+        """Before the expansion."""
+        return self.world == SOURCES
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return (STARTER if self.is_starter else self.world), self.rank
+
+    def __str__(self) -> str:
+        name = "starter" if self.is_starter else "source" if self.world < 0 else f"newcomer {self.world}."
+        return f"{name}{'' if self.is_starter else self.rank}"
+
+
+PHASES: dict[type, tuple[Phase, ...]] = {
+    o.Look: (Phase.PREPARE,),
+    o.Duplicate: (Phase.PREPARE,),
+    o.Spawn: (Phase.START,),
+    o.Hosts: (Phase.SYNCHRONISE,),
+    o.Accept: (Phase.CONNECT,),
+    o.Connect: (Phase.CONNECT,),
+    o.Split: (Phase.REORDER,),
+    o.Unite: (Phase.CONNECT, Phase.MERGE),
+    m.Briefing: (Phase.PREPARE,),
+    m.Report: (Phase.SYNCHRONISE,),
+    m.Joined: (Phase.CONNECT,),
+}
+"""In which phase of a resize each operation is, and the wait for each message."""
+
+
+def has_none_to_hear(proc: Proc, doing: Doing) -> bool:
+    """Its rank 0 has spoken for it, which has heard of it with the hosts of the group."""
+    return isinstance(doing, o.Receive) and doing.kind is m.Report and not doing.peers and proc.rank > 0
+
+
+def told(doing: Doing) -> str:
+    return type(doing).__name__ + (f" ({what})" if (what := getattr(doing, "what", "")) else "")

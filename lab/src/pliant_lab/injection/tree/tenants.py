@@ -1,0 +1,284 @@
+"""Stand-ins for who lives in a launch tree: the launcher at its root, and at each node what starts and ends processes.
+What they decide is decided by the machines that are shipped (`live/tree/launching.py`)."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pliant.live.fleet.channel import AGAIN_S, End, at_controller, at_node
+from pliant.live.tree import messages as b
+from pliant.live.tree.launching import JOB, ForAll, Launching, LineCutter, Note, Print, start_of
+from pliant.live.tree.launching import Output as Outcome
+from pliant.protocol import codec
+from pliant.protocol import launching as t
+from pliant.protocol import messages as m
+from pliant_lab.injection.audit.violation import Violation
+
+if TYPE_CHECKING:
+    from pliant_lab.injection.tree.forest import Forest
+
+FENCES = 3
+"""How many a world passes."""
+WINDOW = 64
+"""Bytes: so little that output has to wait."""
+
+
+def lines_of(rank: int) -> bytes:
+    """What process ``rank`` writes; the last line has no end."""
+    return b"".join(b"%d says %d\n" % (rank, i) for i in range(rank % 7)) + b"%d" % rank
+
+
+def complaint_of(rank: int) -> str:
+    """What the agent of ``rank`` says when it has started its part."""
+    return f"rank {rank} is not content"
+
+
+def code_of(rank: int) -> int:
+    return -15 if rank % 11 == 10 else rank % 5 % 3
+
+
+class Tenant:
+    """At the agent of ``rank``."""
+
+    def __init__(self, forest: Forest, rank: int) -> None:
+        self._forest = forest
+        self._rank = rank
+        self._channel = at_node(forest.nodes[rank - 1] if rank else "", rank, WINDOW)
+        self.typed: list[bytes] = []
+        """What it was sent alone."""
+        self._waiting: deque[tuple[int, msgspec.Raw]] = deque()
+        self._orders: codec.Decoder[t.ForAll | t.Input] = codec.Decoder(t.ForAll | t.Input)
+        self._fenced: dict[str, str] = {}
+        """What all have put, as it has come here."""
+        self._is_world = False
+        self._group: m.StartGroup | None = None
+        self._repeats = False
+
+    def deliver(self, message: msgspec.Raw) -> None:
+        match self._orders.decode(message):
+            case t.Launch() as launch:
+                self._group = start_of(launch, self._forest.agents[self._rank].seat.number, "", "token")
+                self._is_world = launch.is_world
+                if self._group is None:
+                    self._absent()
+                self._later(self._start)
+            case t.Tally():
+                self._tell(codec.raw(t.Counted(0.0, {}, 1)))
+            case m.Fenced() as fenced:
+                self._fenced.update(fenced.entries)
+                if not fenced.more:
+                    self._forest.happened(self._rank, b.Passed(fenced.round))
+                    # Some are back at the next fence before others know that this one is passed.
+                    self._later(partial(self._through, fenced.round), self._forest.random.choice((0.0, 0.3)))
+            case m.Signal():
+                self._end(-9)
+
+    def local(self, envelope: m.To) -> None:
+        is_new = self._channel.came(envelope.id, envelope.after, envelope.message)
+        if envelope.id:
+            self._forest.happened(self._rank, b.Say(self._channel.answer()))
+        if is_new and isinstance(order := self._orders.decode(envelope.message), t.Input):
+            self.typed.append(order.data)
+        self._pour()
+
+    def _later(self, call: Callable[[], None], most_s: float = 0.3) -> None:
+        def at_home() -> None:
+            if self._forest.agents[self._rank].alive:
+                call()
+
+        self._forest.later(self._forest.random.uniform(0.0, most_s), at_home)
+
+    def _start(self) -> None:
+        if (group := self._group) is None:
+            return
+        self._tell(codec.raw(m.Started(JOB, group.group, tuple(group.world.ranks))))
+        self._tell(codec.raw(m.Error(complaint_of(self._rank))))
+        if self._is_world:
+            self._put(0)
+        else:
+            self._run()
+
+    def _put(self, number: int) -> None:
+        """All processes here are at a fence; or they have ended, of a node that never comes there."""
+        if (group := self._group) is None:
+            return
+        if self._forest.missing == group.group:
+            self._run()
+            return
+        cards = [{f"card {number} of {group.group}": "x"}, {f"other {number} of {group.group}": "y"}]
+        for piece in cards:
+            put = b.Put(number, group.group, piece, more=piece is not cards[-1])
+            self._forest.happened(self._rank, put)
+
+    def _through(self, number: int) -> None:
+        """They have what all have put before fence ``number``."""
+        if self._group is not None:
+            for part in [each for each, size in enumerate(self._forest.sizes) if size]:
+                if (
+                    f"card {number} of {part}" not in self._fenced
+                    or f"other {number} of {part}" not in self._fenced
+                ):
+                    raise Violation(
+                        "lost", f"rank {self._rank} is through fence {number} without what {part} has put"
+                    )
+        if number + 1 < FENCES:
+            self._put(number + 1)
+        else:
+            self._run()
+
+    def _absent(self) -> None:
+        if self._is_world:
+            self._forest.happened(self._rank, b.Absent())
+
+    def _run(self) -> None:
+        """All processes write what they have to, and end."""
+        if self._group is None:
+            return
+        for rank in self._group.world.ranks:
+            cutter, text = LineCutter(40), lines_of(rank)
+            parts = [text[at : at + 13] for at in range(0, len(text), 13)]
+            for lines in [*(lines for part in parts for lines in cutter.feed(part)), cutter.rest()]:
+                self._waiting.append((len(lines), codec.raw(t.Output(rank, lines, rank % 2 == 1))))
+        self._end(None)
+
+    def _end(self, code: int | None) -> None:
+        if (group := self._group) is not None:
+            self._group = None
+            for rank in group.world.ranks:
+                ended = m.Exited(JOB, group.group, rank, code_of(rank) if code is None else code)
+                self._waiting.append((0, codec.raw(ended)))
+            self._absent()
+        self._pour()
+
+    def _pour(self) -> None:
+        while self._waiting and (self._channel.room > 0 or not self._waiting[0][0]):
+            size, message = self._waiting.popleft()
+            self._tell(message, size)
+
+    def _tell(self, message: msgspec.Raw, size: int = 0) -> None:
+        self._forest.happened(self._rank, b.Say(self._channel.tell(message, size)))
+        if not self._repeats:
+            self._repeats = True
+            self._forest.later(AGAIN_S, self._again)
+
+    def _again(self) -> None:
+        """As long as there is something that has not come."""
+        self._repeats = not self._channel.is_quiet and self._forest.agents[self._rank].alive
+        if self._repeats:
+            for envelope in self._channel.again():
+                self._forest.happened(self._rank, b.Say(envelope))
+            self._forest.later(AGAIN_S, self._again)
+
+
+class Landlord:
+    """At the root: launches a program, and takes what comes of it."""
+
+    def __init__(self, forest: Forest, launch: t.Launch, nodes: tuple[str, ...]) -> None:
+        self._forest = forest
+        self._launch = launch
+        self._channels: dict[str, End[m.To]] = {}
+        self._repeats = False
+        self._random = random.Random(0)  # noqa: S311 - to be repeated
+        self.launching = Launching(launch, nodes)
+        self.printed: dict[int, bytes] = {}
+        self.notes: list[str] = []
+        """For people."""
+        self.told: list[bytes] = []
+        """What was for all, in order."""
+        self.typed: dict[str, list[bytes]] = {}
+        """What was for one node alone."""
+        self._has_counted = False
+        self._lost: set[str] = set()
+
+    @property
+    def is_one_world(self) -> bool:
+        return self._launch.is_world
+
+    def begin(self) -> None:
+        self._tell_all(codec.raw(self._launch))
+        for rank, why in self._forest.gone.items():
+            if rank in self._forest.again:
+                continue
+            self.gone(self._forest.nodes[rank - 1], why)
+            if self._forest.rank_of(self._forest.nodes[rank - 1]) > rank:
+                self._lost.discard(self._forest.nodes[rank - 1])
+
+    def arrived(self, envelope: m.From) -> None:
+        channel = self._channel(envelope.node)
+        if channel.came(envelope.number, envelope.after, envelope.message):
+            self._do(self.launching.arrived(envelope))
+        if envelope.number:
+            self._send(channel.answer())
+
+    def _channel(self, node: str) -> End[m.To]:
+        if node not in self._channels:
+            self._channels[node] = at_controller(node, self._forest.rank_of(node))
+        return self._channels[node]
+
+    def gathered(self, put: b.Gathered) -> None:
+        self._do(self.launching.gathered(put.parts, put.round, put.entries))
+
+    def added(self, nodes: tuple[str, ...]) -> None:
+        """These are there too, perhaps once more."""
+        for node in nodes:
+            self._channels.pop(node, None)
+            self.typed.pop(node, None)
+            self._lost.discard(node)
+
+    def type(self, node: str) -> None:
+        """Send something to this node alone."""
+        typed = self.typed.setdefault(node, [])
+        typed.append(b"%d" % len(typed))
+        self._send(self._channel(node).tell(codec.raw(t.Input(typed[-1]))))
+        if not self._repeats:
+            self._repeats = True
+            self._forest.later(AGAIN_S, self._again)
+
+    def _again(self) -> None:
+        """As long as there is a node that has not taken all."""
+        waiting = [
+            each for node, each in self._channels.items() if node not in self._lost and not each.is_quiet
+        ]
+        self._repeats = bool(waiting) and self._forest.agents[0].alive
+        if self._repeats:
+            for channel in waiting:
+                for envelope in channel.again():
+                    self._send(envelope)
+            self._forest.later(AGAIN_S, self._again)
+
+    def gone(self, node: str, why: str) -> None:
+        self._lost.add(node)
+        self._do(self.launching.gone(node, why))
+
+    def _do(self, outputs: list[Outcome]) -> None:
+        for output in outputs:
+            match output:
+                case Print():
+                    self._forest.later(self._random.uniform(0.0, 0.5), partial(self._write, output))
+                    rank = output.message.rank
+                    self.printed[rank] = self.printed.get(rank, b"") + output.message.data
+                case ForAll():
+                    self._tell_all(output.message)
+                case Note():
+                    self.notes.append(output.text)
+        if self.launching.is_over and not self._has_counted:
+            self._has_counted = True
+            self._tell_all(codec.raw(t.Tally()))
+
+    def _write(self, output: Print) -> None:
+        channel = self._channel(output.node)
+        channel.written(len(output.message.data))
+        self._send(channel.answer())
+
+    def _tell_all(self, message: msgspec.Raw) -> None:
+        self.told.append(bytes(message))
+        self._forest.happened(0, b.Announce(message))
+
+    def _send(self, envelope: m.To) -> None:
+        self._forest.happened(0, b.Send(envelope))

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from pliant.model.kinds import JobKind as JobKind
     from pliant.model.speedup import Amdahl as Amdahl
     from pliant.model.speedup import Downey as Downey
+    from pliant.policy.job_view import JobView as JobView
     from pliant.policy.view import Acquire as Acquire
     from pliant.policy.view import ClusterView as ClusterView
     from pliant.policy.view import Decision as Decision
     from pliant.policy.view import End as End
-    from pliant.policy.view import JobView as JobView
     from pliant.policy.view import Policy as Policy
     from pliant.policy.view import Promise as Promise
     from pliant.policy.view import Reason as Reason

@@ -23,8 +23,9 @@ from pliant.model.speedup import Amdahl
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.dmr import DmrPreferred, DmrWide
 from pliant.policy.fcfs import least_size
+from pliant.policy.job_view import JobView
 from pliant.policy.registry import START_RULES, make
-from pliant.policy.view import ClusterView, Decision, JobView, Resize, Start
+from pliant.policy.view import ClusterView, Decision, Resize, Start
 from pliant.workloads.generators import paper3
 from pliant.workloads.generators.paper3 import (
     COUNTS,

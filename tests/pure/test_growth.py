@@ -15,8 +15,9 @@ from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl, Downey
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy import resizing
+from pliant.policy.job_view import JobView
 from pliant.policy.resizing import Limit, grow, largest
-from pliant.policy.view import JobView, Resize
+from pliant.policy.view import Resize
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,10 @@ from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl, Table
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.easy import Easy
+from pliant.policy.job_view import JobView
 from pliant.policy.ladder import LEAST_S, Ladder
 from pliant.policy.marginal import Marginal
-from pliant.policy.view import ClusterView, Decision, JobView, Resize, Start
+from pliant.policy.view import ClusterView, Decision, Resize, Start
 from pliant.workloads.generators.lublin import lublin_jobs
 from pliant.workloads.generators.paper2 import COST
 from pliant.workloads.job import SimJob

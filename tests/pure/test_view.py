@@ -14,9 +14,10 @@ from workloads import in_order, records_of, rigid
 
 from pliant.core.settings import Settings
 from pliant.model.speedup import Table
+from pliant.policy.job_view import JobView
 from pliant.policy.order import ORDERS
 from pliant.policy.registry import POLICIES
-from pliant.policy.view import ClusterView, Decision, JobView, Policy, half_life_s, rebalances
+from pliant.policy.view import ClusterView, Decision, Policy, half_life_s, rebalances
 from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
 from pliant.workloads.job import SimJob
 

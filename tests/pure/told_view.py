@@ -11,7 +11,8 @@ import msgspec
 from pliant.model.jobs import Bounds, JobSpec
 from pliant.model.wishes import Wish
 from pliant.plan.cost import INSTANT
-from pliant.policy.view import ClusterView, Decision, End, JobView, Policy, Promise
+from pliant.policy.job_view import JobView
+from pliant.policy.view import ClusterView, Decision, End, Policy, Promise
 
 
 class ToldJob:

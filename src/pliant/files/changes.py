@@ -11,7 +11,8 @@ import msgspec
 from pliant.model.jobs import Bounds, JobSpec
 from pliant.model.speedup import Model
 from pliant.model.wishes import Wish
-from pliant.policy.view import ClusterView, JobView
+from pliant.policy.job_view import JobView
+from pliant.policy.view import ClusterView
 
 
 class Submitted(msgspec.Struct, tag_field="type", tag="submitted", frozen=True, gc=False):

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from pliant.policy.backlog import named
-from pliant.policy.view import ClusterView, JobView, Reason
+from pliant.policy.job_view import JobView
+from pliant.policy.view import ClusterView, Reason
 
 ANYONE = 0
 """The donor of nodes that are on their way back in any case: of whichever job, the first that come."""
@@ -139,7 +140,9 @@ class Ledger:
         if not self.held:
             return
         oldest = view.now - self._patience_s
-        waiting = [job.id for job in named(view, self.held)]  # from now on in the order of the queue
+        waiting = [
+            job.id for job in named(view.queue, view.backlog, self.held)
+        ]  # from now on in the order of the queue
         self.held = {number: each for number in waiting if (each := self.held[number]).since >= oldest}
         awaited: dict[int, int] = {}
         for each in self.held.values():

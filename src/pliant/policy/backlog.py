@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl, Downey, Model, falls
-from pliant.policy.view import ClusterView, JobView
+from pliant.policy.job_view import JobView
 
 BLOCK = 32
 INDEXES = 4
@@ -382,14 +382,13 @@ class Rest:
                 yield job
 
 
-def named(view: ClusterView, numbers: Collection[int]) -> list[JobView]:
+def named(queue: Iterable[JobView], backlog: Backlog | None, numbers: Collection[int]) -> list[JobView]:
     """Those waiting jobs that have these numbers, in the order of the queue."""
-    backlog = view.backlog
     if backlog is not None:
         return [job for job in map(backlog.get, sorted(numbers)) if job is not None]
     found: list[JobView] = []
     if numbers:
-        for job in view.queue:
+        for job in queue:
             if job.id in numbers:
                 found.append(job)
                 if len(found) == len(numbers):

@@ -9,10 +9,11 @@ from __future__ import annotations
 from pliant.model.speedup import falls
 from pliant.policy.easy import BACKFILLED
 from pliant.policy.fcfs import FITS, least_size, start_size
+from pliant.policy.job_view import JobView
 from pliant.policy.lasting import Lasting
 from pliant.policy.places import Places, asked_s
 from pliant.policy.profile import Profile
-from pliant.policy.view import ClusterView, Decision, JobView, Promise, Start
+from pliant.policy.view import ClusterView, Decision, Promise, Start
 
 CHOOSING = ("preferred", "free")
 """By these rules a job that may have several sizes can start with more nodes than it has a place for."""

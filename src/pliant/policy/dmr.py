@@ -16,9 +16,10 @@ from collections.abc import Iterable, Iterator
 from pliant.policy.backlog import LONG_S, NONE_S, Rest, named
 from pliant.policy.easy import easy_pass, measure_of
 from pliant.policy.fcfs import least_size, start_size
+from pliant.policy.job_view import JobView
 from pliant.policy.order import OtherQueue
 from pliant.policy.resizing import left_figures
-from pliant.policy.view import ClusterView, Decision, JobView, Reason, Resize, Start
+from pliant.policy.view import ClusterView, Decision, Reason, Resize, Start
 
 TO_PREFERRED = Reason("to_preferred")
 
@@ -95,7 +96,7 @@ class DmrWide:
 
     def _still_boosted(self, view: ClusterView) -> JobView | None:
         """The job for which another has shrunk, if it waits and its nodes are free or on their way."""
-        for job in named(view, (view.served,)) if view.served else ():
+        for job in named(view.queue, view.backlog, (view.served,)) if view.served else ():
             if least_size(job, self._start, view.total) <= view.free + view.returning():
                 return job
         return None

@@ -10,8 +10,9 @@ from pliant.model.jobs import JobClass
 from pliant.model.speedup import falls
 from pliant.policy.backlog import ANYBODY, INDEXES, LONG_S, NONE_S, Backlog, Like, Measure, Span
 from pliant.policy.fcfs import FITS, least_size, start_size
+from pliant.policy.job_view import JobView
 from pliant.policy.lasting import ONE_SIZE, Lasting
-from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Start
+from pliant.policy.view import ClusterView, Decision, Promise, Reason, Start
 
 BACKFILLED = Reason("backfilled")
 NEVER = float("inf")

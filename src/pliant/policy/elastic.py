@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pliant.model.errors import PolicyError
+from pliant.policy.job_view import JobView
 from pliant.policy.lasting import EVER, ROUNDING_S, Lasting, all_that_may_come
 from pliant.policy.order import OtherQueue
 from pliant.policy.view import (
     Acquire,
     ClusterView,
     Decision,
-    JobView,
     Policy,
     PoolView,
     Reason,

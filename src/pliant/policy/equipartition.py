@@ -11,8 +11,9 @@ from heapq import heapify, heappop, heappush
 
 from pliant.model.jobs import Bounds, JobClass
 from pliant.policy.fcfs import FITS
+from pliant.policy.job_view import JobView
 from pliant.policy.resizing import just_enough, pays
-from pliant.policy.view import ClusterView, Decision, JobView, Reason, Resize, Start
+from pliant.policy.view import ClusterView, Decision, Reason, Resize, Start
 
 
 def equal_shares(nodes: int, bounds: Sequence[Bounds]) -> list[int]:

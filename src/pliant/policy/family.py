@@ -9,10 +9,11 @@ from typing import NamedTuple
 from pliant.policy.agreement import ANYONE, Agreement, Ledger, Rule
 from pliant.policy.backlog import ANYBODY, LONG_S, NONE_S, Like, Rest, Span, named
 from pliant.policy.easy import Reservation, earliest, easy_pass, need_of, starts_best
+from pliant.policy.job_view import JobView
 from pliant.policy.order import OtherQueue
 from pliant.policy.resizing import Limit
 from pliant.policy.sizing import Able, Sizing
-from pliant.policy.view import ClusterView, Decision, JobView, Reason, Remember, Resize, Start
+from pliant.policy.view import ClusterView, Decision, Reason, Remember, Resize, Start
 
 ROUNDING_S = 1e-9
 FEW = 16
@@ -220,7 +221,7 @@ class _Prospect:
         shrinkable = self.donors.sizes
         self._fixed = [(end, job.target) for end, number, job in seen.running if number not in shrinkable]
         self._fixed += soon
-        for job in named(seen, begun):
+        for job in named(seen.queue, seen.backlog, begun):
             self._fixed.append((self.now + job.spec.estimate(begun[job.id]), begun[job.id]))
         self._changed()
 

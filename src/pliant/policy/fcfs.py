@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pliant.policy.job_view import JobView
 from pliant.policy.lasting import ONE_SIZE, Lasting
-from pliant.policy.view import ClusterView, Decision, JobView, Reason, Start
+from pliant.policy.view import ClusterView, Decision, Reason, Start
 
 FITS = Reason("fits")
 

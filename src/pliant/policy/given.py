@@ -8,7 +8,8 @@ from pliant.model.jobs import JobClass
 from pliant.model.speedup import falls
 from pliant.policy.backlog import LONG_S
 from pliant.policy.easy import NEVER, Reservation
-from pliant.policy.view import ClusterView, JobView
+from pliant.policy.job_view import JobView
+from pliant.policy.view import ClusterView
 
 
 class Nodes:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from pliant.policy.easy import Reservation, easy_pass
 from pliant.policy.fcfs import least_size
+from pliant.policy.job_view import JobView
 from pliant.policy.resizing import Limit, grow, just_enough, largest, preferred, smallest
-from pliant.policy.view import ClusterView, Decision, JobView, Reason, Resize
+from pliant.policy.view import ClusterView, Decision, Reason, Resize
 
 
 class KeepPreferred:

@@ -9,8 +9,8 @@ from typing import Final
 from pliant.model.jobs import Bounds, JobSpec
 from pliant.model.speedup import Model
 from pliant.plan.cost import INSTANT, ResizeCost
+from pliant.policy.job_view import JobView
 from pliant.policy.resizing import NO_GAIN, down, up
-from pliant.policy.view import JobView
 
 LEAST_S: Final = 10.0
 """Less time left than this counts as this, as in the bounded slowdown: else a job's last moments outweigh all."""

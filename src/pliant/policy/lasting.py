@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from pliant.model.jobs import Bounds, JobClass, JobSpec
-from pliant.policy.view import ClusterView, Expiring, JobView, PoolView
+from pliant.policy.job_view import JobView
+from pliant.policy.view import ClusterView, Expiring, PoolView
 
 EVER = float("inf")
 ROUNDING_S = 1e-3

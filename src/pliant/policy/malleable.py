@@ -4,8 +4,9 @@ largest for whoever waits, grow the smallest with what nobody waits for."""
 from __future__ import annotations
 
 from pliant.policy.easy import Reservation, easy_pass, need_of
+from pliant.policy.job_view import JobView
 from pliant.policy.resizing import grow, just_enough, largest, smallest
-from pliant.policy.view import ClusterView, Decision, JobView, Reason, Resize
+from pliant.policy.view import ClusterView, Decision, Reason, Resize
 
 
 class Malleable:

@@ -19,10 +19,11 @@ from pliant.plan.cost import ResizeCost
 from pliant.policy.easy import BACKFILLED, NEVER, Reservation, earliest
 from pliant.policy.fcfs import FITS
 from pliant.policy.given import Head, Nodes, after, anything, promising, quickest, shrink_s
+from pliant.policy.job_view import JobView
 from pliant.policy.ladder import LEAST_S, Entry, Ladder, put_back
 from pliant.policy.moves import MARGIN, move
 from pliant.policy.resizing import left_figures, up
-from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Resize, Start
+from pliant.policy.view import ClusterView, Decision, Promise, Reason, Resize, Start
 
 DEPTH = 100
 """So many waiting jobs behind the head are tried in a pass once no node is free."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from heapq import heappop
 from typing import Final
 
+from pliant.policy.job_view import JobView
 from pliant.policy.ladder import Entry, put_back
-from pliant.policy.view import JobView
 
 MARGIN: Final = 2.0
 """Nodes move between running jobs only if they are worth so many times more where they go."""

@@ -10,12 +10,12 @@ from pliant.model.errors import PolicyError
 from pliant.model.nearest import nearest
 from pliant.plan.cost import ResizeCost
 from pliant.policy.backlog import Backlog
+from pliant.policy.job_view import JobView
 from pliant.policy.view import (
     ClusterView,
     Decision,
     End,
     Expiring,
-    JobView,
     Policy,
     PoolView,
     half_life_s,

@@ -7,8 +7,9 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
+from pliant.policy.job_view import JobView
 from pliant.policy.profile import Profile
-from pliant.policy.view import ClusterView, JobView
+from pliant.policy.view import ClusterView
 
 LEAST_S = 1e-3
 """A job that takes no time by its estimate is given this: it needs its nodes, if only for an instant."""

@@ -7,7 +7,8 @@ from heapq import heapify, heappop, heapreplace
 from typing import Final
 
 from pliant.model.speedup import falls
-from pliant.policy.view import ClusterView, JobView, Reason, Resize
+from pliant.policy.job_view import JobView
+from pliant.policy.view import ClusterView, Reason, Resize
 
 FEW = 4
 """With so many free nodes for each who may grow they are no longer handed out one by one."""

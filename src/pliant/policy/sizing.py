@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
+from pliant.policy.job_view import JobView
 from pliant.policy.resizing import Limit, largest, left_figures, pays, preferred, smallest
-from pliant.policy.view import ClusterView, JobView, Reason, Resize
+from pliant.policy.view import ClusterView, Reason, Resize
 
 
 class Able(NamedTuple):

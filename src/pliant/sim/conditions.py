@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from pliant.core.settings import Settings
 from pliant.history.energy import Power
@@ -13,9 +13,6 @@ from pliant.sim.instant import Instant
 from pliant.workloads.checkpoints import Checkpoints
 from pliant.workloads.failures import Failures
 from pliant.workloads.job import SimJob
-
-if TYPE_CHECKING:
-    from pliant.sim.simulator import Simulator
 
 
 class SimEnd(NamedTuple):
@@ -41,6 +38,17 @@ class SimEnd(NamedTuple):
     boots: int | None = None
 
 
+class Neighbour(Protocol):
+    """A simulator beside others, as these see it."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job runs, or will be submitted."""
+
+    def come(self, job: SimJob, at: float) -> None:
+        """The job is to be submitted to it at ``at`` seconds."""
+
+
 class Place:
     """Which of ``count`` simulators beside each other this is, and what they share: ``numbers`` for jobs, and the jobs
     that follow others, by the name of those, each with where it is to be submitted. ``first`` is the first of its
@@ -51,10 +59,10 @@ class Place:
         self.count = count
         self.first = first
         self.numbers: Iterator[int] = itertools.count(1) if before is None else before.numbers
-        self.followers: dict[str, list[tuple[Simulator, SimJob]]] = {} if before is None else before.followers
-        self.others: list[Simulator] = [] if before is None else before.others
+        self.followers: dict[str, list[tuple[Neighbour, SimJob]]] = {} if before is None else before.followers
+        self.others: list[Neighbour] = [] if before is None else before.others
 
-    def expect(self, simulator: Simulator, jobs: Iterable[SimJob]) -> None:
+    def expect(self, simulator: Neighbour, jobs: Iterable[SimJob]) -> None:
         """Those of ``jobs`` that follow others are to be submitted to this simulator."""
         for job in jobs:
             if job.after:

@@ -436,14 +436,14 @@ class Simulator(Clock):
         if self._followers:
             self._follow(job.spec.name)
         if self._turns is not None and (after := self._turns.ended(job.spec)) is not None:
-            self._come(after, self._now)
+            self.come(after, self._now)
 
     def _follow(self, name: str) -> None:
         """Its followers are submitted when they have thought about it."""
         for where, job in self._followers.pop(name, ()):
-            where._come(job, self._now + job.think_s)  # noqa: SLF001 - perhaps another one of this class
+            where.come(job, self._now + job.think_s)
 
-    def _come(self, job: SimJob, at: float) -> None:
+    def come(self, job: SimJob, at: float) -> None:
         """It is to be submitted then."""
         self._thinking += 1
         self._at(at, self._arrive, Follower(job))

@@ -406,19 +406,6 @@ class Balancer:
 # ---- what other places ask of a balancer: functions, as those travel by name -----------------------------------
 
 
-def begin(key: str, finish: FinishId, settings: Settings, places: tuple[int, ...]) -> None:
-    """Take part, from the first ``arrange`` on."""
-    from pliant.apgas.glb.resilient import ResilientBalancer
-
-    runtime = current()
-    balancer = (ResilientBalancer if settings.resilient else Balancer)(
-        runtime, key, FinishId(*finish), settings, places
-    )
-    with runtime.monitor:
-        runtime.objects[key] = balancer
-        runtime.on_load[key] = balancer.ready
-
-
 def of_this_place(key: str) -> Balancer | None:
     balancer: Balancer | None = current().objects.get(key)
     return balancer

@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from pliant.apgas.api import Place, async_at, at, finish, places, uncounted_async_at
 from pliant.apgas.bag import Bag, Result
 from pliant.apgas.errors import BadPlaceException, DeadPlaceException, MultipleException
-from pliant.apgas.glb import balancing
+from pliant.apgas.glb import balancing, resilient
 from pliant.apgas.glb.balancing import Settings, Statistics
 from pliant.apgas.glb.resilient import Recovery
 from pliant.apgas.malleable.handler import malleability
@@ -50,7 +50,7 @@ def run(
 
     def first(whole: FinishId) -> None:
         # The bag is there before another place may be found dead.
-        balancing.begin(key, whole, settings, everywhere)
+        resilient.begin(key, whole, settings, everywhere)
         if bag is not None:
             async_at(Place(0), balancing.take, key, bag, 0)
         try:
@@ -194,7 +194,7 @@ class Handler:
     def _join(self, whom: Sequence[int], everywhere: tuple[int, ...]) -> None:
         with finish():
             for number in whom:
-                async_at(Place(number), balancing.begin, self._key, self._whole, self._settings, everywhere)
+                async_at(Place(number), resilient.begin, self._key, self._whole, self._settings, everywhere)
 
     def _arrange(self, whom: Sequence[int], everywhere: tuple[int, ...]) -> None:
         """Tell places who takes part; they need no worker for it."""

@@ -204,6 +204,17 @@ class ResilientBalancer(Balancer):
 # ---- what other places ask of it ---------------------------------------------------------------------------------
 
 
+def begin(key: str, finish: FinishId, settings: Settings, places: tuple[int, ...]) -> None:
+    """Take part, from the first ``arrange`` on."""
+    runtime = current()
+    balancer = (ResilientBalancer if settings.resilient else Balancer)(
+        runtime, key, FinishId(*finish), settings, places
+    )
+    with runtime.monitor:
+        runtime.objects[key] = balancer
+        runtime.on_load[key] = balancer.ready
+
+
 def _here(key: str) -> ResilientBalancer:
     balancer = balancing.of_this_place(key)
     if not isinstance(balancer, ResilientBalancer):
@@ -241,7 +252,7 @@ def rescue(key: str, place: int, backup: Backup, buddy: int) -> None:
 
 def renew(key: str, finish: FinishId, settings: Settings, everywhere: tuple[int, ...]) -> None:
     if balancing.of_this_place(key) is None:  # somebody died before this place took part
-        balancing.begin(key, finish, settings, everywhere)
+        begin(key, finish, settings, everywhere)
     _here(key).renew(FinishId(*finish), everywhere)
 
 

@@ -10,9 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from pliant.launch.descriptors import open_standard
-
-LEAVING = "leaving"
-"""The last argument of one that is to go on when what has started it ends (`posting.py`)."""
+from pliant.launch.tree import LEAVING
 
 
 def main() -> None:

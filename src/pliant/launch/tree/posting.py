@@ -10,7 +10,7 @@ import time
 
 import msgspec
 
-from pliant.launch.tree.__main__ import LEAVING
+from pliant.launch.tree import LEAVING
 from pliant.live.tree.messages import Seat
 from pliant.model.errors import PliantError
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from pliant.live.tree import messages as b
+from pliant.live.tree.trunk import Trunk
 from pliant.plan import tree
 from pliant.plan.tree import Span
 from pliant.protocol import branches as m
-
-if TYPE_CHECKING:
-    from pliant.live.tree.branch import Branch
-
 
 AGAIN_S = 1.0
 MOST_TRIES = 60
@@ -25,7 +21,7 @@ class Flooding:
     """One agent's part. A message for one that is not known yet waits until it is; for one that is gone, those
     that it would have passed it on to get it from here."""
 
-    def __init__(self, seat: b.Seat, branch: Branch) -> None:
+    def __init__(self, seat: b.Seat, branch: Trunk) -> None:
         self._here = seat.rank
         self._tree = tree.named(seat.routing)
         self._branch = branch

@@ -3,16 +3,12 @@ of each child, not of each node (Bosilca et al. 2011 have the modex gathered up 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
 from pliant.live.tree import messages as b
+from pliant.live.tree.trunk import Trunk
 from pliant.protocol import branches as m
 from pliant.protocol.fence import Entries, pieces
-
-if TYPE_CHECKING:
-    from pliant.live.tree.branch import Branch
 
 EVER = 1 << 31
 """After all rounds."""
@@ -51,7 +47,7 @@ class Gathering:
     comes later all the same, as of orphans, it passes on at once. It keeps all of it until the round is passed: what
     was told to a parent that is lost is told again to the next one."""
 
-    def __init__(self, here: int, branch: Branch) -> None:
+    def __init__(self, here: int, branch: Trunk) -> None:
         self._here = here
         self._branch = branch
         self._rounds: dict[int, _Round] = {}

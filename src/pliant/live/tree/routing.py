@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from pliant.live.tree import messages as b
+from pliant.live.tree.trunk import Trunk
 from pliant.protocol import messages as m
-
-if TYPE_CHECKING:
-    from pliant.live.tree.branch import Branch
 
 
 class Routing:
     """One agent's part. What it passes on it does not read. An envelope for one that is gone, or cannot be reached
     now, goes nowhere: whoever must not lose it repeats it."""
 
-    def __init__(self, seat: b.Seat, branch: Branch) -> None:
+    def __init__(self, seat: b.Seat, branch: Trunk) -> None:
         self._here = seat.rank
         self._branch = branch
         self._ranks: dict[str, int] = {}

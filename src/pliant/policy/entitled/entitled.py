@@ -9,7 +9,8 @@ from pliant.policy.entitled.room import Room, Span
 from pliant.policy.entitled.shares import NEVER, Share, give
 from pliant.policy.entitled.terms import SLACK_S, AllTerms, Terms, costs
 from pliant.policy.entitled.virtual import Entry
-from pliant.policy.view import ClusterView, Decision, JobView, Promise, Reason, Resize, Wake
+from pliant.policy.job_view import JobView
+from pliant.policy.view import ClusterView, Decision, Promise, Reason, Resize, Wake
 
 SMALL_LEAD_S = 60.0
 """A lead of so much is not lent while there are nodes enough: it is not worth two resizes."""

@@ -14,7 +14,8 @@ from pliant.policy.entitled.notes import Notes, Row
 from pliant.policy.entitled.orders import Orders
 from pliant.policy.entitled.terms import virtual_s
 from pliant.policy.entitled.virtual import Entry, Schedule
-from pliant.policy.view import ClusterView, Decision, End, JobView, Remember, Start
+from pliant.policy.job_view import JobView
+from pliant.policy.view import ClusterView, Decision, End, Remember, Start
 
 PLACES = 5
 """Of a second, to which work is rounded: what a job has done in parts adds up to what it has done at once."""

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pliant.policy.entitled.terms import is_flexible
-from pliant.policy.view import ClusterView, Decision, JobView, Reason, Resize, Start, Wake
+from pliant.policy.job_view import JobView
+from pliant.policy.view import ClusterView, Decision, Reason, Resize, Start, Wake
 
 SOON_S = 1e-6
 """Nobody asks to be woken sooner: a time that rounding brings to the present would be ignored."""

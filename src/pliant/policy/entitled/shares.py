@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heapreplace
 
 from pliant.policy.entitled.terms import Step, Terms
-from pliant.policy.view import JobView
+from pliant.policy.job_view import JobView
 
 NEVER = float("inf")
 HELD = 1.05

@@ -6,8 +6,8 @@ from collections.abc import Container
 
 from pliant.model.jobs import JobClass, JobSpec
 from pliant.plan.cost import INSTANT, ResizeCost
+from pliant.policy.job_view import JobView
 from pliant.policy.resizing import up
-from pliant.policy.view import JobView
 
 SLACK_S = 1.0
 """A job gets its nodes back when its lead is down to this."""

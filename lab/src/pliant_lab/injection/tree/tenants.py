@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
@@ -19,9 +19,6 @@ from pliant.protocol import codec
 from pliant.protocol import launching as t
 from pliant.protocol import messages as m
 from pliant_lab.injection.audit.violation import Violation
-
-if TYPE_CHECKING:
-    from pliant_lab.injection.tree.forest import Forest
 
 FENCES = 3
 """How many a world passes."""
@@ -43,10 +40,37 @@ def code_of(rank: int) -> int:
     return -15 if rank % 11 == 10 else rank % 5 % 3
 
 
+class Agent(Protocol):
+    """A stand-in for an agent, as those who live with it see it."""
+
+    @property
+    def seat(self) -> b.Seat: ...
+    @property
+    def alive(self) -> bool: ...
+
+
+class Ground(Protocol):
+    """The forest, as those who live in it see it."""
+
+    random: random.Random
+    sizes: tuple[int, ...]
+    missing: int | None
+    gone: dict[int, str]
+    again: dict[int, int]
+
+    @property
+    def nodes(self) -> Sequence[str]: ...
+    @property
+    def agents(self) -> Mapping[int, Agent]: ...
+    def rank_of(self, node: str) -> int: ...
+    def later(self, seconds: float, call: Callable[[], None]) -> int: ...
+    def happened(self, rank: int, *inputs: b.AnyInput) -> None: ...
+
+
 class Tenant:
     """At the agent of ``rank``."""
 
-    def __init__(self, forest: Forest, rank: int) -> None:
+    def __init__(self, forest: Ground, rank: int) -> None:
         self._forest = forest
         self._rank = rank
         self._channel = at_node(forest.nodes[rank - 1] if rank else "", rank, WINDOW)
@@ -179,7 +203,7 @@ class Tenant:
 class Landlord:
     """At the root: launches a program, and takes what comes of it."""
 
-    def __init__(self, forest: Forest, launch: t.Launch, nodes: tuple[str, ...]) -> None:
+    def __init__(self, forest: Ground, launch: t.Launch, nodes: tuple[str, ...]) -> None:
         self._forest = forest
         self._launch = launch
         self._channels: dict[str, End[m.To]] = {}

@@ -9,11 +9,11 @@ import pytest
 from commands import command
 from hypothesis import given
 from hypothesis import strategies as st
+from workloads import asked
 
 import pliant
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
-from pliant.study.options import asked
 from pliant.workloads.job import SimJob
 from pliant.workloads.malleability import (
     PUBLISHED,

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_node_failures import drawn_
 from test_simulation import policies_
-from workloads import rigid
+from workloads import asked, rigid
 
 import pliant
 from pliant.core import records as r
@@ -29,7 +29,6 @@ from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.registry import make
 from pliant.policy.view import ClusterView, Decision, Reason, Resize, Start
 from pliant.sim.simulator import Conditions, SimEnd, simulate
-from pliant.study.options import asked
 from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
 from pliant.workloads.checkpoints import Checkpoints
 from pliant.workloads.failures import Down, Drawn, Failures

@@ -9,6 +9,7 @@ from statistics import median, stdev
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from workloads import asked
 
 import pliant
 from pliant.core import records as r
@@ -18,7 +19,6 @@ from pliant.files.cost import read_cost
 from pliant.files.policy import PolicySpec
 from pliant.model.errors import BatchError
 from pliant.model.jobs import JobSpec
-from pliant.study.options import asked
 from pliant.study.simulation import simulation
 from pliant.workloads.data import with_data
 from pliant.workloads.sources import Overrides, Wish, read_workload

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -18,69 +19,36 @@ from pliant.files.policy import inputs_of, policy_names, weights_of
 from pliant.model.errors import BatchError
 from pliant.model.words import count
 from pliant.page.simulated import Picture, Simulated
-from pliant.policy.order import HALF_LIFE_S
 from pliant.report.words import plain
-from pliant.sim.instant import Instant
 from pliant.study.cells import cell
 from pliant.study.files import Files
 from pliant.study.grid import Grid, study, told
 from pliant.study.groups import read_by
-from pliant.study.options import against_said, asked, queue_said
+from pliant.study.options import against_said, queue_said, wished
+from pliant.study.request import requested
 from pliant.study.simulation import Sink, simulation
 from pliant.terminal.working import Working
-from pliant.workloads.beliefs import EXACT
-from pliant.workloads.data import NONE
-from pliant.workloads.estimates import REQUESTED
 from pliant.workloads.formats.elastisim import named_files
 from pliant.workloads.sources import ELASTISIM, JOURNAL
 from pliant.workloads.unmapped import refused
 
+READ = ("platform", "cost", "failures", "partitions", "reservations")
+"""Options that may name files."""
 
+
+@o.taking("malleable", "weights")
 def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
     context: typer.Context,
     workload: o.WORKLOAD = "",
     *,
     from_records: o.FROM_RECORDS = "",
-    nodes: o.NODES = 0,
     policy: o.POLICY = "",
-    start: o.START = "",
-    rigid: o.RIGID = False,
-    order: o.ORDER = "",
     weight: o.WEIGHT = None,
-    half_life_s: o.HALF_LIFE_S = HALF_LIFE_S,
-    instant: o.INSTANT = Instant.TOGETHER,
     malleable: o.MALLEABLE = "",
-    compat: o.COMPAT = False,
-    conversion: o.CONVERSION = "",
-    seed: o.SEED = 42,
     seeds: o.SEEDS = 1,
     workers: o.WORKERS = 0,
-    estimates: o.ESTIMATES = REQUESTED,
-    belief: o.BELIEF = EXACT,
-    platform: o.PLATFORM = "",
-    node_flops: o.NODE_FLOPS = None,
-    pfs_read: o.PFS_READ = None,
-    pfs_write: o.PFS_WRITE = None,
-    link: o.LINK = None,
-    pass_interval: o.PASS_INTERVAL = None,
-    cooldown: o.COOLDOWN = None,
-    offer_deadline: o.OFFER_DEADLINE = None,
-    resize_deadline: o.RESIZE_DEADLINE = None,
-    cost: o.COST = "",
-    data: o.DATA = NONE,
-    failures: o.FAILURES = "",
-    requeue: o.REQUEUE = True,
-    checkpoint: o.CHECKPOINT = "",
-    energy: o.ENERGY = "",
-    elastic: o.ELASTIC = "",
-    strict: o.STRICT = False,
-    dependencies: o.DEPENDENCIES = False,
-    window: o.WINDOW = "",
-    warm_up: o.WARM_UP = "",
     by: o.BY = "",
     against: o.AGAINST = "",
-    partitions: o.PARTITIONS = "",
-    reservations: o.RESERVATIONS = "",
     jobs_csv: o.JOBS_CSV = None,
     evalys_csv: o.EVALYS_CSV = None,
     swf: o.SWF = None,
@@ -88,50 +56,23 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
     records: o.RECORDS = None,
     report: o.REPORT = None,
     as_json: o.AS_JSON = False,
+    **options: Any,
 ) -> None:
     """Simulate a trace, a batch or a generated workload. It shows waits, utilisation and resizes."""
     workload = _workload(workload, from_records)
-    said = queue_said(workload, start, order, weights_of(weight or ()), half_life_s)
     shares = percentages(malleable) if malleable else None
-    wish = asked(
-        workload,
-        nodes,
-        malleable=shares[0] if shares else None,
-        compat=compat,
-        conversion=conversion,
-        rigid=rigid,
-        seed=seed,
-        estimates=estimates,
-        belief=belief,
-        platform=platform,
-        node_flops=node_flops,
-        pfs_read=pfs_read,
-        pfs_write=pfs_write,
-        link=link,
-        pass_interval_s=pass_interval,
-        cooldown_s=cooldown,
-        offer_deadline_s=offer_deadline,
-        resize_deadline_s=resize_deadline,
-        cost=cost,
-        data=data,
-        failures=failures,
-        requeue=requeue,
-        strict=strict,
-        dependencies=dependencies,
-        checkpoint=checkpoint,
-        window=window,
-        warm_up=warm_up,
-        energy=energy,
-        elastic=elastic,
-        partitions=partitions,
-        reservations=reservations,
+    asked = requested(
+        "simulate",
+        {**options, "weights": weights_of(weight or ()), "malleable": shares[0] if shares else None},
     )
+    said = queue_said(workload, asked)
+    wish = wished(workload, asked)
     names = policy_names(policy)
-    grid = Grid(wish, [said._replace(name=name) for name in names], shares, seeds, instant, read_by(by))
+    grid = Grid(wish, [said._replace(name=name) for name in names], shares, seeds, asked.instant, read_by(by))
     grid = against_said(against, grid)
     files = Files(jobs_csv, records, swf, convert, evalys_csv, command_of(context))
     outputs = Outputs(report, files, as_json)
-    read = [workload, platform, cost, failures, partitions, reservations]
+    read = [workload, *(str(options[name]) for name in READ)]
     read += [str(file) for file in named_files(Path(workload))] if workload.endswith(ELASTISIM) else []
     outputs.check(grid, [*read, *(text for name in names for text in inputs_of(name))])
     if report is None and (shares or seeds > 1 or len(names) > 1 or grid.windows > 1):

@@ -1,28 +1,33 @@
-"""The options of ``pliant simulate``, by what they are about: so the help shows them."""
+"""The options of ``pliant simulate``: all that can be asked of a simulation, and those that are the command's own."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from pliant.policy import registry
-from pliant.policy.order import ORDERS
-from pliant.sim.instant import Instant
+from pliant.study import request
 from pliant.study.groups import LABELS
-from pliant.study.options import LEAST
-from pliant.workloads.data import FORMS as DATA_FORMS
+from pliant.study.request import MALLEABLE as MALLEABLE_JOBS
+from pliant.study.request import Field
 from pliant.workloads.sources import FORMS
 
-_workload = partial(typer.Option, rich_help_panel="Workload")
-_policy = partial(typer.Option, rich_help_panel="Policy")
-_malleable = partial(typer.Option, rich_help_panel="Malleable jobs and resizes")
-_machine = partial(typer.Option, rich_help_panel="Machine")
-_elastisim = partial(typer.Option, rich_help_panel="ElastiSim's jobs")
-_study = partial(typer.Option, rich_help_panel="Studies: windows, and what differs")
-_file = partial(typer.Option, rich_help_panel="Output")
+F = TypeVar("F", bound=Callable[..., Any])
+OUTPUT = "Output"
+PANELS = (
+    request.WORKLOAD, request.POLICY, MALLEABLE_JOBS, request.MACHINE, request.ELASTISIM, request.STUDY, OUTPUT,
+)  # fmt: skip
+_workload = partial(typer.Option, rich_help_panel=request.WORKLOAD)
+_policy = partial(typer.Option, rich_help_panel=request.POLICY)
+_malleable = partial(typer.Option, rich_help_panel=MALLEABLE_JOBS)
+_study = partial(typer.Option, rich_help_panel=request.STUDY)
+_file = partial(typer.Option, rich_help_panel=OUTPUT)
 
 WORKLOAD = Annotated[str, typer.Argument(help=f"One of: {FORMS}.", show_default=False)]
 FROM_RECORDS = Annotated[
@@ -30,33 +35,6 @@ FROM_RECORDS = Annotated[
     _workload(
         help="What a live run was given (its records.ndjson), under --policy: what if? Under easy and the like, which "
         "resize nothing, jobs start at their preferred size (--start exact)."
-    ),
-]
-NODES = Annotated[int, _workload(min=LEAST["nodes"], help="Nodes of the machine; 0: what the workload says.")]
-RIGID = Annotated[bool, _workload("--rigid", help="Fix every job at its preferred size.")]
-SEED = Annotated[
-    int,
-    _workload(
-        min=LEAST["seed"],
-        help="Seed of generators, of --malleable, --estimates, --belief, --data lognormal and --failures.",
-    ),
-]
-ESTIMATES = Annotated[
-    str,
-    _workload(help="Users' estimates: requested, exact, or factor:F (up to F + 1 times too long)."),
-]
-STRICT = Annotated[
-    bool,
-    _workload(
-        "--strict",
-        help="Refuse a workload with a job that needs more nodes than there are, or with what is not simulated.",
-    ),
-]
-DEPENDENCIES = Annotated[
-    bool,
-    _workload(
-        "--dependencies",
-        help="Submit a trace's job its think time after the job that it follows has ended (SWF's fields 17 and 18).",
     ),
 ]
 POLICY = Annotated[
@@ -67,168 +45,14 @@ POLICY = Annotated[
         "own, easy, or with --malleable malleable. Several, as in easy,malleable, are compared."
     ),
 ]
-START = Annotated[
-    str,
-    _policy(
-        help=f"Start rule of jobs with a choice: {', '.join(registry.START_RULES)}. By preferred a job starts on fewer "
-        "nodes where no more are free; by exact it waits for those that it prefers."
-    ),
-]
-ORDER = Annotated[str, _policy(help=f"Queue order: {', '.join(ORDERS)}.")]
 WEIGHT = Annotated[
     list[str] | None, _policy(help="USER=WEIGHT, for the orders fairshare and weight; repeatable.")
-]
-HALF_LIFE_S = Annotated[
-    float,
-    _policy("--half-life", min=LEAST["half-life"], help="Seconds in which fairshare's usage halves."),
-]
-INSTANT = Annotated[
-    Instant,
-    _policy(
-        help="Events of one instant: together, in pyss' order, for its exact waits, or in elastisim's, one by one."
-    ),
-]
-BELIEF = Annotated[
-    str,
-    _policy(
-        help="How long policies believe that jobs with a model take: exact, estimate (what users say), or factor:F "
-        "(up to F times too long or too short)."
-    ),
-]
-PASS_INTERVAL = Annotated[
-    float | None,
-    _policy(
-        min=LEAST["pass-interval"], help="Seconds between scheduling passes; 0: one whenever it may matter."
-    ),
 ]
 MALLEABLE = Annotated[
     str, _malleable(help="Percentages of rigid jobs to make malleable, as in 0,50,100; a row for each.")
 ]
-COMPAT = Annotated[
-    bool,
-    _malleable(
-        "--compat", help="With --malleable: the published conversion, with run times in its longer form."
-    ),
-]
-CONVERSION = Annotated[
-    str,
-    _malleable(
-        help="With --malleable: the sizes of jobs, as in least=0.5,most=2,serial=rigid (the default: half to twice "
-        "their nodes, serial jobs stay rigid; or serial=malleable), or published."
-    ),
-]
-DATA = Annotated[
-    str,
-    _malleable(help=f"What resizes of jobs have to move, at the cost of --cost's data_s: {DATA_FORMS}."),
-]
-COST = Annotated[
-    str,
-    _malleable(
-        help="What resizes cost: a file by pliant calibrate --out, none, default, or some of its seconds, as in "
-        "start_s=60,blocked_s=2. Where it is not given: default for batches and journals, the articles' for paper2 "
-        "and paper3, none for all others."
-    ),
-]
-COOLDOWN = Annotated[
-    float | None,
-    _malleable(
-        min=LEAST["cooldown"],
-        help="Least seconds between two resizes of a job; default: the workload's, or 2.",
-    ),
-]
-OFFER_DEADLINE = Annotated[
-    float | None,
-    _malleable(
-        min=LEAST["offer-deadline"],
-        help="Seconds until an offer without answer is withdrawn; in live runs 20.",
-    ),
-]
-RESIZE_DEADLINE = Annotated[
-    float | None,
-    _malleable(
-        min=LEAST["resize-deadline"],
-        help="Seconds until an accepted resize that is not done is withdrawn; default: 30, or twice what the largest "
-        "costs if that is more.",
-    ),
-]
-PARTITIONS = Annotated[
-    str,
-    _machine(
-        help="The machine has the partitions that FILE.toml describes, each with nodes of its own, under --policy."
-    ),
-]
-RESERVATIONS = Annotated[
-    str,
-    _machine(help="Nodes are reserved in advance, as FILE.toml describes: no job runs there then."),
-]
-FAILURES = Annotated[
-    str,
-    _machine(
-        help="Nodes fail and return: mtbf=90d,repair=1h (and seed=N), or a CSV of node, fail_s, return_s."
-    ),
-]
-REQUEUE = Annotated[
-    bool, _machine(help="Submit jobs that lose a node again; with --no-requeue they end as NODE_FAIL.")
-]
-CHECKPOINT = Annotated[
-    str,
-    _machine(
-        help="Jobs write checkpoints, as in interval=30min,cost=20s (and restart=1min), and go on from these after a "
-        "loss: malleable ones on what is left."
-    ),
-]
-ENERGY = Annotated[
-    str,
-    _machine(
-        help="Watts of a node, as in idle=100,busy=200 (and off=5,after=10min,boot=2min: idle nodes are switched off, "
-        "and what starts on these waits for them)."
-    ),
-]
-ELASTIC = Annotated[
-    str,
-    _machine(
-        help="Nodes come by request and go when nobody needs them, as in min=4,max=64,delay=90s,idle=5min: so many of "
-        "them, each so long after it was asked for, and back after so long without use."
-    ),
-]
-PLATFORM = Annotated[
-    str,
-    _elastisim(help="The machine of ElastiSim's jobs, its speeds and its size: a SimGrid platform in XML."),
-]
-NODE_FLOPS = Annotated[
-    float | None,
-    _elastisim(min=LEAST["node-flops"], help="Speed of a node in FLOP/s, for ElastiSim's jobs."),
-]
-PFS_READ = Annotated[
-    float | None,
-    _elastisim(min=LEAST["pfs-read"], help="Bytes a second from the file system, for ElastiSim's jobs."),
-]
-PFS_WRITE = Annotated[
-    float | None,
-    _elastisim(min=LEAST["pfs-write"], help="Bytes a second to the file system, for ElastiSim's jobs."),
-]
-LINK = Annotated[
-    float | None,
-    _elastisim(
-        min=LEAST["link"], help="Bytes a second of a node's link, in each direction, for ElastiSim's jobs."
-    ),
-]
 SEEDS = Annotated[int, _study(min=1, help="Repeat with so many seeds, and show means and 95 % intervals.")]
 WORKERS = Annotated[int, _study(min=0, help="Processes for several simulations; 0: one a processor.")]
-WINDOW = Annotated[
-    str,
-    _study(
-        help="Count these jobs alone, amid those before and after: 5000 jobs, 30d, several windows as in 5x30d, "
-        "10d..40d, or dates 1996-10-01..1996-11-01."
-    ),
-]
-WARM_UP = Annotated[
-    str,
-    _study(
-        help="So many jobs, or as in 2d, or all, are simulated before and after what is counted; default: a tenth of "
-        "the window."
-    ),
-]
 BY = Annotated[
     str,
     _study(help=f"What differs, for each group of jobs too: {', '.join(LABELS)}, or several of them."),
@@ -262,3 +86,41 @@ REPORT = Annotated[
     Path | None, _file(help="Write an HTML report of one simulation here, and JSON beside it.")
 ]
 AS_JSON = Annotated[bool, _file("--json", help="Print JSON instead of a table.")]
+
+
+def taking(*own: str) -> Callable[[F], F]:
+    """A command that has all that can be asked of a simulation as options, but for those that are its ``own``. It gets
+    them by keyword."""
+
+    def made(command: F) -> F:
+        told = inspect.signature(command, eval_str=True)
+        parameters = [each for each in told.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        parameters += [_parameter(field) for field in request.fields() if field.name not in own]
+        parameters.sort(key=lambda each: (each.kind, _panel(each)))
+        command.__signature__ = told.replace(parameters=parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {each.name: each.annotation for each in parameters}
+        return command
+
+    return made
+
+
+def _panel(parameter: inspect.Parameter) -> int:
+    """Which panel of the help it is in; -1 for what stands before all."""
+    for told in getattr(parameter.annotation, "__metadata__", ()):
+        if (panel := told.rich_help_panel) is not None:
+            return PANELS.index(panel)
+    return -1
+
+
+def _parameter(field: Field) -> inspect.Parameter:
+    name, kind, default, option = field
+    kind = kind if kind in (int, bool, float | None, float) or _is_choice(kind) else str
+    spelt = f"--{field.called}" + (f"/--no-{field.called}" if default is True else "")
+    told = typer.Option(spelt, help=option.help, min=option.least, rich_help_panel=option.panel)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, told]
+    )
+
+
+def _is_choice(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Enum)

@@ -6,22 +6,18 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from inspect import signature
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pliant.model.errors import BatchError
-from pliant.model.nearest import nearest
 from pliant.policy.view import Policy
+from pliant.study.request import requested, shown
 from pliant.workloads.unmapped import refused
 
 if TYPE_CHECKING:
     from pliant.files.policy import PolicySpec
-    from pliant.workloads.sources import Wish
 
-_OWN = ("workload", "nodes", "malleable")
-_QUEUE = ("start", "order", "weights", "half_life_s")
 Chosen = str | os.PathLike[str] | Policy | Callable[..., Policy]
 
 
@@ -47,6 +43,7 @@ class Comparison:
     runs: dict[str, list[Any]]
 
 
+@shown
 def compare(  # noqa: PLR0913 -- as many as a study has
     workload: str | os.PathLike[str] | Iterable[Any],
     policies: Iterable[Chosen],
@@ -71,29 +68,23 @@ def compare(  # noqa: PLR0913 -- as many as a study has
     """
     from pliant.study.grid import Grid, study
     from pliant.study.groups import read_by
-    from pliant.study.library import simulate
-    from pliant.study.options import against_said, asked, instant_said, queue_said, whole_said
+    from pliant.study.options import against_said, queue_said, whole_said, wished
     from pliant.study.simulation import NO_NUMBERS
     from pliant.workloads.given import given_jobs
 
-    known = [name for name in signature(simulate).parameters if name not in (*_OWN, "policy")]
-    for name in options:
-        if name not in known:
-            raise BatchError(f"compare: there is no option {name!r}{nearest(name, known)}")
+    asked = requested("compare", {"nodes": nodes, **options})
     seeds, workers = whole_said(seeds, "seeds", 1), whole_said(workers, "workers", 0)
     named = os.fspath(workload) if isinstance(workload, str | os.PathLike) else ""
-    said = queue_said(named, **{name: options.pop(name) for name in _QUEUE if name in options})
-    instant = instant_said(options.pop("instant", "together"))
+    said = queue_said(named, asked)
     jobs = None if named else given_jobs(workload)
 
-    def wished(share: Any) -> Wish:
-        return asked(named or "jobs", nodes, jobs=jobs, malleable=share, **options)
-
     shares = _each(malleable, "malleable", "percentages")
-    wishes = [wished(share) for share in shares]  # of which each is looked at
-    wish = wishes[0] if wishes else wished(None)
+    each_asked = [requested("compare", {"nodes": nodes, **options, "malleable": share}) for share in shares]
+    wish, *_ = [wished(named or "jobs", each, jobs) for each in each_asked or [asked]]  # each is checked
     percents = [float(share) for share in dict.fromkeys(shares)] or None
-    grid = Grid(wish, _chosen(policies, said, workers), percents, seeds, instant, read_by(_texts(by, "by")))
+    grid = Grid(
+        wish, _chosen(policies, said, workers), percents, seeds, asked.instant, read_by(_texts(by, "by"))
+    )
     if not isinstance(against, str):
         raise BatchError(f"--against: {against!r} is no text")
     grid = against_said(against, grid)

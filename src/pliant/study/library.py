@@ -7,19 +7,15 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from pliant.model.errors import BatchError
-from pliant.policy.order import HALF_LIFE_S
 from pliant.policy.view import Policy
-from pliant.sim.instant import Instant
-from pliant.workloads.beliefs import EXACT
-from pliant.workloads.data import NONE
-from pliant.workloads.estimates import REQUESTED
+from pliant.study.request import requested, shown
 from pliant.workloads.unmapped import refused
 
 
@@ -68,45 +64,12 @@ class Result:
         return [row for section in sections for row in section]
 
 
-def simulate(  # noqa: PLR0913 -- as many as the command has options
+@shown
+def simulate(
     workload: str | os.PathLike[str] | Iterable[Any],
     policy: str | os.PathLike[str] | Policy | Callable[..., Policy] = "",
     nodes: int = 0,
-    *,
-    malleable: float | None = None,
-    compat: bool = False,
-    conversion: str = "",
-    rigid: bool = False,
-    start: str = "",
-    order: str = "",
-    weights: Mapping[str, float] | None = None,
-    half_life_s: float = HALF_LIFE_S,
-    instant: str = Instant.TOGETHER,
-    seed: int = 42,
-    estimates: str = REQUESTED,
-    belief: str = EXACT,
-    platform: str | os.PathLike[str] = "",
-    node_flops: float | None = None,
-    pfs_read: float | None = None,
-    pfs_write: float | None = None,
-    link: float | None = None,
-    pass_interval_s: float | None = None,
-    cooldown_s: float | None = None,
-    offer_deadline_s: float | None = None,
-    resize_deadline_s: float | None = None,
-    cost: str = "",
-    data: str = NONE,
-    failures: str = "",
-    requeue: bool = True,
-    checkpoint: str = "",
-    energy: str = "",
-    elastic: str = "",
-    strict: bool = False,
-    dependencies: bool = False,
-    window: str = "",
-    warm_up: str = "",
-    partitions: str | os.PathLike[str] | Sequence[Mapping[str, Any]] = "",
-    reservations: str | os.PathLike[str] | Sequence[Mapping[str, Any]] = "",
+    **options: Any,
 ) -> Result:
     """Simulate ``workload`` under ``policy`` on a machine of ``nodes`` nodes (0: what the workload says).
 
@@ -119,59 +82,29 @@ def simulate(  # noqa: PLR0913 -- as many as the command has options
     what it has kept of an earlier simulation. Without one it is the workload's own, else easy, or with ``malleable``
     the malleable one.
 
-    The others are the options of ``pliant simulate``, whose help explains them: times are in seconds, ``malleable`` is
-    a percentage, ``weights`` are users' by name, and ``partitions`` and ``reservations`` each a file or a list of
-    mappings with its keys. Raises a PliantError that says what is wrong, as the command does, and warns of jobs that
-    are left out as they need more nodes than there are, and of what else is not simulated.
+    The ``options`` are those of ``pliant simulate``, whose help explains them: times are in seconds, as in
+    ``cooldown_s``, ``malleable`` is a percentage, ``weights`` are users' by name, and ``partitions`` and
+    ``reservations`` each a file or a list of mappings with its keys.
+
+    Raises a PliantError that says what is wrong, as the command does. Warns of jobs that are left out, as they need
+    more nodes than there are, and of what else is not simulated.
     """
     from pliant.files.policy import spec_of
     from pliant.sim.job_rows import JobTable
-    from pliant.study.options import asked, instant_said, queue_said
+    from pliant.study.options import queue_said, wished
     from pliant.study.simulation import NO_NUMBERS, simulation
     from pliant.workloads.given import given_jobs
 
+    asked = requested("simulate", {"nodes": nodes, **options})
     named = os.fspath(workload) if isinstance(workload, str | os.PathLike) else ""
     own = spec_of(policy)
-    chosen = queue_said(named, start, order, weights, half_life_s)._replace(name=own.name, own=own.own)
-    wish = asked(
-        named or "jobs",
-        nodes,
-        jobs=None if named else given_jobs(workload),
-        malleable=malleable,
-        compat=compat,
-        conversion=conversion,
-        rigid=rigid,
-        seed=seed,
-        estimates=estimates,
-        belief=belief,
-        platform=platform,
-        node_flops=node_flops,
-        pfs_read=pfs_read,
-        pfs_write=pfs_write,
-        link=link,
-        pass_interval_s=pass_interval_s,
-        cooldown_s=cooldown_s,
-        offer_deadline_s=offer_deadline_s,
-        resize_deadline_s=resize_deadline_s,
-        cost=cost,
-        data=data,
-        failures=failures,
-        requeue=requeue,
-        checkpoint=checkpoint,
-        energy=energy,
-        elastic=elastic,
-        strict=strict,
-        dependencies=dependencies,
-        window=window,
-        warm_up=warm_up,
-        partitions=partitions,
-        reservations=reservations,
-    )
+    chosen = queue_said(named, asked)._replace(name=own.name, own=own.own)
+    wish = wished(named or "jobs", asked, None if named else given_jobs(workload))
     if wish.window is not None and wish.window.several > 1:
         raise BatchError(
-            f"--window: {window} is {wish.window.several} simulations; pliant.compare makes several"
+            f"--window: {asked.window} is {wish.window.several} simulations; pliant.compare makes several"
         )
-    made = simulation(wish, chosen, instant_said(instant))
+    made = simulation(wish, chosen, asked.instant)
     if made.load.note:
         warnings.warn(refused(made.load.note, "strict=True"), stacklevel=2)
     table = JobTable(partitions=made.load.partitions is not None)

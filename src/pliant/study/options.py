@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
 
 from pliant.files.cost import read_cost
 from pliant.files.external import is_external
@@ -16,14 +15,12 @@ from pliant.model.keys import LARGEST
 from pliant.model.nearest import nearest
 from pliant.model.words import count
 from pliant.policy.order import HALF_LIFE_S
-from pliant.sim.instant import Instant
 from pliant.study.grid import Against, Grid
-from pliant.workloads.beliefs import EXACT
+from pliant.study.request import Described, Request
 from pliant.workloads.bookings import bookings_of, read_bookings
 from pliant.workloads.checkpoints import read_checkpoints
 from pliant.workloads.data import NONE
 from pliant.workloads.elastic import read_pool
-from pliant.workloads.estimates import REQUESTED
 from pliant.workloads.failures import Failures, read_failures
 from pliant.workloads.formats.simgrid import Speeds
 from pliant.workloads.job import SimJob
@@ -33,132 +30,55 @@ from pliant.workloads.power import read_power
 from pliant.workloads.sources import OWN_SHARES, Overrides, Wish
 from pliant.workloads.windows import read_window
 
-LEAST = {
-    "nodes": 0,
-    "seed": 0,
-    "malleable": 0.0,
-    "node-flops": 1.0,
-    "pfs-read": 1.0,
-    "pfs-write": 1.0,
-    "link": 1.0,
-    "pass-interval": 0.0,
-    "cooldown": 0.0,
-    "offer-deadline": 0.001,
-    "resize-deadline": 0.001,
-    "half-life": 1.0,
-}
-"""Of each number that an option takes."""
 
-
-Described = str | os.PathLike[str] | Sequence[Mapping[str, Any]]
-"""A file by its name, or tables with its keys."""
-
-
-def asked(  # noqa: PLR0913 -- as many as the command has options
-    workload: str,
-    nodes: int = 0,
-    *,
-    jobs: Sequence[SimJob] | None = None,
-    malleable: float | None = None,
-    compat: bool = False,
-    conversion: str = "",
-    rigid: bool = False,
-    seed: int = 42,
-    estimates: str = REQUESTED,
-    belief: str = EXACT,
-    platform: str | os.PathLike[str] = "",
-    node_flops: float | None = None,
-    pfs_read: float | None = None,
-    pfs_write: float | None = None,
-    link: float | None = None,
-    pass_interval_s: float | None = None,
-    cooldown_s: float | None = None,
-    offer_deadline_s: float | None = None,
-    resize_deadline_s: float | None = None,
-    cost: str = "",
-    data: str = NONE,
-    failures: str = "",
-    requeue: bool = True,
-    checkpoint: str = "",
-    energy: str = "",
-    elastic: str = "",
-    strict: bool = False,
-    dependencies: bool = False,
-    window: str = "",
-    warm_up: str = "",
-    partitions: Described = "",
-    reservations: Described = "",
-) -> Wish:
-    """The options of ``pliant simulate`` as a wish; ``jobs`` are given in place of a ``workload`` that is read. Raises
-    BatchError, which names the option."""
-    if malleable is not None and _real(malleable, "malleable", "percentage") > 100:
-        raise BatchError(f"--malleable: {malleable} is no percentage")
-    for option, text in (
-        ("conversion", conversion),
-        ("estimates", estimates),
-        ("belief", belief),
-        ("cost", cost),
-        ("data", data),
-        ("failures", failures),
-        ("checkpoint", checkpoint),
-        ("window", window),
-        ("warm-up", warm_up),
-        ("platform", platform := os.fspath(platform) if isinstance(platform, os.PathLike) else platform),
-        ("energy", energy),
-        ("elastic", elastic),
-    ):
-        _check_text(text, option)
+def wished(workload: str, asked: Request, jobs: Sequence[SimJob] | None = None) -> Wish:
+    """What is asked of ``workload``, or of the ``jobs`` that a program gives. Raises BatchError, which names the
+    option."""
+    if asked.malleable is not None and asked.malleable > 100:
+        raise BatchError(f"--malleable: {asked.malleable:g} is no percentage")
     overrides = Overrides(
-        _seconds(pass_interval_s, "pass-interval"),
-        _seconds(cooldown_s, "cooldown"),
-        _seconds(offer_deadline_s, "offer-deadline"),
-        _seconds(resize_deadline_s, "resize-deadline"),
-        read_cost(cost) if cost else None,
+        asked.pass_interval_s,
+        asked.cooldown_s,
+        asked.offer_deadline_s,
+        asked.resize_deadline_s,
+        read_cost(asked.cost) if asked.cost else None,
     )
     wish = Wish(
         workload,
-        _whole(nodes, "nodes"),
-        _whole(seed, "seed"),
-        rigid,
-        percent=malleable,
-        compat=compat,
-        conversion=_conversion(conversion, workload, malleable, compat=compat),
-        estimates=estimates,
-        belief=belief,
+        asked.nodes,
+        asked.seed,
+        asked.rigid,
+        percent=asked.malleable,
+        compat=asked.compat,
+        conversion=_conversion(workload, asked),
+        estimates=asked.estimates,
+        belief=asked.belief,
         speeds=Speeds(
-            platform,
-            None if node_flops is None else _real(node_flops, "node-flops", "number of FLOP/s"),
-            *(
-                None if speed is None else _real(speed, option, "number of bytes a second")
-                for option, speed in (("pfs-read", pfs_read), ("pfs-write", pfs_write), ("link", link))
-            ),
+            os.fspath(asked.platform), asked.node_flops, asked.pfs_read, asked.pfs_write, asked.link
         ),
         overrides=overrides,
-        failures=_failures(failures, requeue=requeue),
+        failures=_failures(asked.failures, requeue=asked.requeue),
         jobs=jobs,
-        strict=strict,
-        dependencies=dependencies,
-        checkpoints=read_checkpoints(checkpoint) if checkpoint else None,
-        window=read_window(window, warm_up),
-        data=data or NONE,
-        power=read_power(energy) if energy else None,
+        strict=asked.strict,
+        dependencies=asked.dependencies,
+        checkpoints=read_checkpoints(asked.checkpoint) if asked.checkpoint else None,
+        window=read_window(asked.window, asked.warm_up),
+        data=asked.data or NONE,
+        power=read_power(asked.energy) if asked.energy else None,
     )
-    if energy and partitions:
+    if asked.energy and asked.partitions:
         raise BatchError(
             "--energy: it is not known of --partitions, whose simulations end at different times"
         )
-    if elastic:
-        beside = {
-            "--failures": failures, "--energy": energy, "--partitions": partitions, "--reservations": reservations
-        }  # fmt: skip
-        wish = _with_pool(wish, elastic, [option for option, said in beside.items() if said])
-    if partitions:
-        wish = _with_partitions(wish, partitions)
-    if reservations:
-        wish = _with_reservations(wish, reservations)
-    if compat and malleable is None:
+    if asked.elastic:
+        wish = _with_pool(wish, asked)
+    if asked.partitions:
+        wish = _with_partitions(wish, asked.partitions)
+    if asked.reservations:
+        wish = _with_reservations(wish, asked.reservations)
+    if asked.compat and asked.malleable is None:
         raise BatchError("--compat changes nothing without --malleable")
-    if compat:
+    if asked.compat:
         _check_converted(workload, "compat")
     return wish
 
@@ -174,21 +94,22 @@ def _with_reservations(wish: Wish, said: Described) -> Wish:
 
 
 NOT_ELASTIC = {
-    "--failures": "failures are drawn for fixed nodes, and of these numbers each stands for many that come and go",
-    "--energy": "nobody says what a node draws that is not there",
-    "--partitions": "the limits are of one machine, and each partition is one",
-    "--reservations": "they are of nodes that are there, and no policy asks for some to keep",
+    "failures": "failures are drawn for fixed nodes, and of these numbers each stands for many that come and go",
+    "energy": "nobody says what a node draws that is not there",
+    "partitions": "the limits are of one machine, and each partition is one",
+    "reservations": "they are of nodes that are there, and no policy asks for some to keep",
 }
 """What each of these supposes of the nodes."""
 
 
-def _with_pool(wish: Wish, said: str, beside: Sequence[str]) -> Wish:
+def _with_pool(wish: Wish, asked: Request) -> Wish:
     """On a machine whose nodes come and go."""
-    if beside:
-        raise BatchError(
-            f"--elastic and {beside[0]}: not simulated together, as {NOT_ELASTIC[beside[0]]}; leave out one of them"
-        )
-    pool = read_pool(said)
+    for other, why in NOT_ELASTIC.items():
+        if getattr(asked, other):
+            raise BatchError(
+                f"--elastic and --{other}: not simulated together, as {why}; leave out one of them"
+            )
+    pool = read_pool(asked.elastic)
     if wish.nodes not in (0, pool.max):
         raise BatchError(
             f"--nodes {wish.nodes}: --elastic says that there are at most {pool.max}; leave out --nodes"
@@ -207,23 +128,16 @@ def _with_partitions(wish: Wish, said: Described) -> Wish:
     return wish._replace(nodes=partitions.nodes, partitions=partitions)
 
 
-def queue_said(
-    workload: str,
-    start: str = "",
-    order: str = "",
-    weights: Mapping[str, float] | None = None,
-    half_life_s: float = HALF_LIFE_S,
-) -> PolicySpec:
+def queue_said(workload: str, asked: Request) -> PolicySpec:
     """What is said of a policy beside its name. Raises BatchError."""
-    _check_text(start, "start")
-    _check_text(order, "order")
-    _check_weights({} if weights is None else weights)
-    if weights and order not in ("fairshare", "weight") and (order or not workload.endswith(".toml")):
+    order, weights, half_life_s = asked.order, asked.weights, asked.half_life_s
+    _check_weights(weights)
+    its_own = not order and workload.endswith(".toml")
+    if weights and order not in ("fairshare", "weight") and not its_own:
         raise BatchError("--weight changes nothing without --order fairshare or --order weight")
-    half_life_s = _real(half_life_s, "half-life", "number of seconds")
-    if half_life_s != HALF_LIFE_S and order != "fairshare" and (order or not workload.endswith(".toml")):
+    if half_life_s != HALF_LIFE_S and order != "fairshare" and not its_own:
         raise BatchError("--half-life changes nothing without --order fairshare")
-    return PolicySpec("", start or None, order or None, weights or {}, half_life_s)
+    return PolicySpec("", asked.start or None, order or None, weights, half_life_s)
 
 
 def _check_weights(weights: object) -> None:
@@ -233,14 +147,6 @@ def _check_weights(weights: object) -> None:
         number = isinstance(weight, Real) and not isinstance(weight, bool)
         if not number or weight <= 0 or not weight < LARGEST:
             raise BatchError(f"--weight: {user}: {weight!r} is no weight above 0")
-
-
-def instant_said(text: str) -> Instant:
-    """The order of events of one instant; BatchError."""
-    known = [each.value for each in Instant]
-    if text not in known:
-        raise BatchError(f"--instant: there is no {text!r}{nearest(str(text), known)}")
-    return Instant(text)
 
 
 def against_said(text: str, grid: Grid) -> Grid:
@@ -296,44 +202,20 @@ def whole_said(value: object, option: str, least: int) -> int:
     return int(value)
 
 
-def _seconds(value: float | None, option: str) -> float | None:
-    return None if value is None else _real(value, option, "number of seconds")
-
-
-def _whole(value: object, option: str) -> int:
-    if not isinstance(value, Integral):
-        raise BatchError(f"--{option}: {value!r} is no whole number")
-    return int(_real(value, option, "whole number"))
-
-
-def _real(value: object, option: str, what: str) -> float:
-    """Of whatever library the number is."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not value < LARGEST:
-        raise BatchError(f"--{option}: {value if isinstance(value, Real) else repr(value)} is no {what}")
-    if value < LEAST[option]:
-        raise BatchError(f"--{option}: {value} is too little; the least is {LEAST[option]:g}")
-    return float(value)
-
-
-def _conversion(text: str, workload: str, malleable: float | None, *, compat: bool) -> Conversion:
-    if not text:
+def _conversion(workload: str, asked: Request) -> Conversion:
+    if not asked.conversion:
         return USUAL
-    if compat:
+    if asked.compat:
         raise BatchError("--compat has the published conversion; leave out --conversion")
-    if malleable is None:
+    if asked.malleable is None:
         raise BatchError("--conversion changes nothing without --malleable")
     _check_converted(workload, "conversion")
-    return read_conversion(text)
+    return read_conversion(asked.conversion)
 
 
 def _check_converted(workload: str, option: str) -> None:
     if (name := workload.partition(":")[0]) in OWN_SHARES:
         raise BatchError(f"--{option} changes nothing for {name}, which makes its jobs malleable itself")
-
-
-def _check_text(value: object, option: str) -> None:
-    if not isinstance(value, str):
-        raise BatchError(f"--{option}: {value!r} is no text")
 
 
 def _failures(text: str, *, requeue: bool) -> Failures | None:

@@ -14,7 +14,7 @@ from pliant.model.kinds import JobKind
 from pliant.model.nodes import NodeSet
 from pliant.page.hover import _mark
 from pliant.page.html import page
-from pliant.page.tables import resize_rows
+from pliant.page.tables import resizes
 from pliant.policy.view import Reason
 from pliant.report.runs import Run
 from pliant.terminal.events import Told
@@ -137,7 +137,7 @@ def test_a_move_names_the_nodes_that_it_leaves_and_goes_to() -> None:
     [resize, _] = run.jobs[1].resizes
     assert (resize.nodes, resize.moved_to) == (NodeSet.of([0]), NodeSet.of([2]))
     assert [_mark(run, mark)["title"] for mark in run.chart.marks] == ["⇄ solver moved from n0 to n2"] * 2
-    assert "n0 → n2" in resize_rows(run)
+    assert [each["what"] for each in resizes(run)["rows"]] == ["n0 → n2", "n1"]
 
 
 GROWING = "solver: growing from 1 to 3 nodes"
@@ -205,7 +205,7 @@ def test_the_page_says_why_a_resize_came_to_nothing() -> None:
     withdrawn = r.ResizeWithdrawn(5.0, 1, 1, "not done in time")
     text = page([offered(withdrawn, r.ResizeFailed(5.5, 1, 1, "withdrawn", NodeSet()))])
     assert "not done in time" in text
-    assert "KeyError: &#x27;n&#x27;" in page([offered(r.ResizeFailed(5.5, 1, 1, "KeyError: 'n'", NodeSet()))])
+    assert "KeyError: &#39;n&#39;" in page([offered(r.ResizeFailed(5.5, 1, 1, "KeyError: 'n'", NodeSet()))])
 
 
 def test_the_display_shows_queue_bars_and_resizes_under_way() -> None:

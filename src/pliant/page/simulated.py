@@ -16,8 +16,8 @@ from pliant.core import records as r
 from pliant.history.metrics import RunMetrics
 from pliant.model.jobs import JobSpec
 from pliant.model.words import count
-from pliant.page.html import JOBS_HINT, NO_HOVER, chart_of, document, inline, no_chart, reading, resizes
-from pliant.page.tables import esc, job_rows
+from pliant.page import tables
+from pliant.page.html import Drawn, chart_of, inline, not_drawn, render
 from pliant.report.compare import METRICS, warnings
 from pliant.report.data import SCHEMA, figures, report_data
 from pliant.report.runs import Run
@@ -27,10 +27,6 @@ EVERY_JOB = 300
 """Up to so many jobs the report shows each; beyond, nobody would find one."""
 RUN = "simulated"
 """The name of the run, where a live one is called rigid or malleable."""
-NO_JOBS = (
-    f"<p>With more than {EVERY_JOB} jobs the report shows none by itself. <code>pliant simulate --jobs-csv FILE</code> "
-    "writes a table of all of them.</p>"
-)
 QUANTILES = (0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
 
 
@@ -71,44 +67,29 @@ def page(picture: Picture, of: Simulated, metrics: RunMetrics) -> str:
         f"Simulated: {of.policy} ran {count(metrics.ended, 'job')} of {of.workload} on "
         f"{count(of.nodes, 'node')} in {seconds(metrics.makespan_s)}"
     )
-    about = " · ".join(
-        [
-            f"workload {of.workload}",
-            f"policy {of.policy}",
-            count(of.nodes, "node"),
-            count(dense.jobs, "job"),
-            *of.facts,
+    sizes = (count(of.nodes, "node"), count(dense.jobs, "job"))
+    alarms = warnings([run]) if run is not None else []
+    if run is None and metrics.failed:
+        alarms = [
+            f"{count(metrics.failed, 'job')} did not complete: they ran longer than they may, or failed."
         ]
+    return render(
+        "simulated.html.j2",
+        title=title,
+        about=[f"workload {of.workload}", f"policy {of.policy}", *sizes, *of.facts],
+        made="from a simulation",
+        alarms=alarms,
+        chart=Drawn() if run is None else chart_of([run], title),
+        pictures=[_over_time(dense, of, every_job=run is not None), _distributions(dense)],
+        quantiles=_quantiles(dense),
+        metrics=_metrics(metrics, dense),
+        jobs=None if run is None else tables.jobs([run], fills([run])),
+        resizes=None if run is None else tables.resizes(run),
+        every_job=EVERY_JOB,
     )
-    note = (
-        "These figures are simulated: a model of the jobs ran under a virtual clock, and nothing was started."
-    )
-    body = [f'<p class="note">{note}</p>']
-    if run is not None:
-        body += [f'<p class="alarm" role="alert">{esc(text)}</p>' for text in warnings([run])]
-    elif metrics.failed:
-        body.append(
-            f'<p class="alarm" role="alert">{count(metrics.failed, "job")} did not complete: they ran longer '
-            "than they may, or failed.</p>"
-        )
-    hover = NO_HOVER
-    if run is not None:
-        chart, hover = chart_of([run], title)
-        body += ["<h2>Who held which nodes</h2>", chart, reading([run])]
-    body += _over_time(dense, of, every_job=run is not None)
-    body += _distributions(dense)
-    body += ["<h2>The figures</h2>", _metric_rows(metrics, dense)]
-    if run is not None:
-        body += ["<h2>Jobs</h2>", JOBS_HINT, job_rows([run], fills([run])), "<h2>Resizes</h2>", resizes(run)]
-    else:
-        body += [
-            "<h2>Jobs</h2>",
-            NO_JOBS,
-        ]
-    return document(title, about, body, hover, "from a simulation")
 
 
-def _over_time(dense: Dense, of: Simulated, *, every_job: bool) -> list[str]:
+def _over_time(dense: Dense, of: Simulated, *, every_job: bool) -> Drawn:
     title = "Jobs waiting over time" if every_job else "Nodes in use and jobs waiting over time"
     bins = dense.queue()
     width = seconds(bins[0].to_s - bins[0].from_s) if bins else "0 s"
@@ -116,11 +97,10 @@ def _over_time(dense: Dense, of: Simulated, *, every_job: bool) -> list[str]:
         f"Time is cut into {len(bins):,} pieces of {width}. The line is the mean of each piece, the shaded band lies "
         "between the least and the greatest value in it."
     )
-    chart = _figure(lambda: curves.over_time(dense, of.nodes, below=every_job), title, described, "over-time")
-    return [f"<h2>{title}</h2>", chart, f'<p class="hint">{described}</p>']
+    return _drawn(lambda: curves.over_time(dense, of.nodes, below=every_job), title, described, "over-time")
 
 
-def _distributions(dense: Dense) -> list[str]:
+def _distributions(dense: Dense) -> Drawn:
     title = "How waits, turnarounds and slowdowns were distributed"
     described = (
         "The curves show the share of jobs (upwards) that had at most a value (to the right). Wait: submission to "
@@ -128,18 +108,17 @@ def _distributions(dense: Dense) -> list[str]:
         "taken as 10 s. The axis of slowdowns is logarithmic, and so are the others where values lie far apart; times "
         "under a second are drawn at their left end."
     )
-    chart = _figure(lambda: curves.distributions(dense), title, described, "spread")
-    return [f"<h2>{title}</h2>", chart, f'<p class="hint">{described}</p>', _quantile_rows(dense)]
+    return _drawn(lambda: curves.distributions(dense), title, described, "spread")
 
 
-def _figure(draw: Callable[[], Any], title: str, described: str, key: str) -> str:
+def _drawn(draw: Callable[[], Any], title: str, described: str, key: str) -> Drawn:
     try:
         text = render_svg(draw())
     except ModuleNotFoundError as error:
-        return f'<p class="note">{no_chart(error)}</p>'
+        return not_drawn(error)._replace(title=title, described=described)
     # Groups need no names here, and a page may hold each name once.
     text = re.sub(r'<g id="[^"]*"', "<g", text)
-    return f'<figure class="scroll">{inline(text, title, described, key)}</figure>'
+    return Drawn(inline(text, title, described, key), title=title, described=described)
 
 
 def _spreads(dense: Dense) -> dict[str, tuple[Sample, Callable[[float], str]]]:
@@ -150,35 +129,21 @@ def _spreads(dense: Dense) -> dict[str, tuple[Sample, Callable[[float], str]]]:
     }
 
 
-def _quantile_rows(dense: Dense) -> str:
+def _quantiles(dense: Dense) -> tables.Table:
     titles = ("mean", *("median" if q == 0.5 else "most" if q == 1.0 else percent(q) for q in QUANTILES))
-    head = "".join(f'<th scope="col" class="number">{title}</th>' for title in titles)
-    rows: list[str] = []
-    for title, (spread, show) in _spreads(dense).items():
-        values = [spread.mean, *(spread.quantile(share) for share in QUANTILES)]
-        cells = "".join(f'<td class="number">{esc(show(value))}</td>' for value in values)
-        rows.append(f'<tr><th scope="row">{title}</th>{cells}</tr>')
-    return (
-        f'<div class="scroll"><table><thead><tr><th scope="col">of all jobs</th>{head}</tr>'
-        f"</thead><tbody>{''.join(rows)}</tbody></table></div>"
-        '<p class="hint">A column such as 90 % has the value that 90 % of the jobs did not exceed.</p>'
-    )
-
-
-def _metric_rows(metrics: RunMetrics, dense: Dense) -> str:
-    rows = [("jobs that ended", f"{metrics.ended:,}", f"of {dense.jobs:,} submitted")]
-    rows += [("of them did not complete", f"{metrics.failed:,}", "failed, timed out, cancelled")]
-    rows += [
-        (metric.label, metric.show(float(getattr(metrics, metric.key))), metric.note) for metric in METRICS
+    rows = [
+        (title, *map(show, [spread.mean, *(spread.quantile(share) for share in QUANTILES)]))
+        for title, (spread, show) in _spreads(dense).items()
     ]
-    cells = "\n".join(
-        f'<tr><th scope="row">{esc(label)}<small>{esc(note)}</small></th><td class="number">{esc(value)}</td></tr>'
-        for label, value, note in rows
-    )
-    return (
-        '<div class="scroll"><table class="compare lone"><thead><tr><th scope="col">metric</th><th scope="col" '
-        f'class="number">value</th></tr></thead><tbody>\n{cells}</tbody></table></div>'
-    )
+    return tables.table(rows, titles=titles)
+
+
+def _metrics(metrics: RunMetrics, dense: Dense) -> list[tuple[str, str, str]]:
+    return [
+        ("jobs that ended", f"{metrics.ended:,}", f"of {dense.jobs:,} submitted"),
+        ("of them did not complete", f"{metrics.failed:,}", "failed, timed out, cancelled"),
+        *((each.label, each.show(float(getattr(metrics, each.key))), each.note) for each in METRICS),
+    ]
 
 
 def json_of(picture: Picture, of: Simulated, metrics: RunMetrics) -> bytes:

@@ -108,7 +108,7 @@ def test_a_controller_that_fails_is_not_waited_for(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.long
 def test_data_move_by_each_method_and_through_resizes() -> None:
-    methods = ("bare", "auto", *MoveMethod)
+    methods = ("bare", *MoveMethod)
     asked = redistributing.Effort(
         1 << 22, ((1, 2), (2, 1)), methods, 2, 60.0, 1 << 20, redistributing.around((1, 2)), 1
     )

@@ -28,15 +28,15 @@ def row(method: str, seconds: float, extra: float = 0.0, before: int = 2, after:
 
 def test_each_method_is_held_against_what_was_moved_by_hand_in_the_same_round() -> None:
     found = [
-        row("bare", 1.0), row("auto", 2.0, 0.05), row("p2p", 1.0, 0.01),
-        row("bare", 8.0), row("auto", 4.0, 0.01), row("p2p", 8.0, 0.02),
-        row("bare", 3.0), row("auto", 4.0, 0.01), row("p2p", 4.0, 0.07),
+        row("bare", 1.0), row("p2p", 2.0, 0.05), row("shared", 1.0, 0.01),
+        row("bare", 8.0), row("p2p", 4.0, 0.01), row("shared", 8.0, 0.02),
+        row("bare", 3.0), row("p2p", 4.0, 0.01), row("shared", 4.0, 0.07),
     ]  # fmt: skip
     rows = table([*found, row("p2p", 1.0, before=4, after=2)], 2_000_000_000)
     assert [each["bandwidth_ratio"] for each in rows] == [1.0, 0.75, 1.0, None]
     assert [each["gb_s"] for each in rows] == [0.667, 0.5, 0.5, 2.0]
     assert summary(rows) == {
-        "bandwidth_ratio": 0.75, "peak_extra_ratio": 0.07,
+        "bandwidth_ratio": 0.75, "peak_extra_ratio": 0.05,
         "medians_s": {"bandwidth_ratio": [4.0, 3.0]}, "repetitions": 3,
     }  # fmt: skip
     assert moves_table(rows, AROUND).row_count == 4
@@ -45,7 +45,6 @@ def test_each_method_is_held_against_what_was_moved_by_hand_in_the_same_round() 
 def test_all_resizes_between_neighbours_occur_once_in_a_pass() -> None:
     assert around((1, 2, 4, 8)) == (1, 2, 4, 8, 4, 2)
     assert around((1, 2)) == (1, 2)
-    assert set(effort(1 << 30, quick=True).methods) < set(effort(1 << 30, quick=False).methods)
 
 
 def test_the_rows_are_written_as_one_table(tmp_path: Path) -> None:
@@ -69,7 +68,7 @@ def test_the_rows_are_written_as_one_table(tmp_path: Path) -> None:
 def test_what_has_a_bar_is_measured(quick: bool) -> None:  # noqa: FBT001 - a case
     asked = effort(1 << 30, quick=quick)
     assert (2, 4) in asked.cells
-    assert asked.methods[:2] == ("bare", "auto")
+    assert asked.methods[:2] == ("bare", "p2p")
 
 
 def test_what_checks_cost_has_a_row_each() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pliant.model.errors import PliantError
-from pliant.plan.data.methods import AUTO, MoveMethod
+from pliant.plan.data.methods import MoveMethod
 
 DEADLINE_S = 60.0
 
@@ -75,9 +75,9 @@ def verifies(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def redistribution(environ: Mapping[str, str] = os.environ) -> str:
-    """By which method data are redistributed (PLIANT_REDISTRIBUTE): the name of one, or auto."""
-    text = environ.get("PLIANT_REDISTRIBUTE", "") or AUTO
-    if text not in (names := [AUTO, *MoveMethod]):
+    """By which method data are redistributed (PLIANT_REDISTRIBUTE); default: p2p."""
+    text = environ.get("PLIANT_REDISTRIBUTE", "") or MoveMethod.P2P
+    if text not in (names := [*MoveMethod]):
         raise PliantError(f"PLIANT_REDISTRIBUTE is {text!r}; it must be one of {', '.join(names)}")
     return text
 

@@ -2,29 +2,57 @@
 
 This is Linux' process_vm_readv (cross memory attach). MPI's own shared windows have to be the memory that is shared
 from its allocation on, and one world's; arrays are NumPy's, and groups that were joined are worlds of their own.
+
+Sources offer, by a message for each pair, where in their memory the rows lie. A source goes on when all to whom it has
+offered something have said that they have it. All other rows go point to point.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import pickle
 import socket
 import time
 from collections import deque
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from pliant.mpi.data.alltoall import memory
 from pliant.mpi.data.boxes import raw, run_bytes
-from pliant.mpi.data.delivery import Stage, shaped
-from pliant.mpi.data.fetching import Fetching, Offer, Piece
+from pliant.mpi.data.delivery import Delivery, Stage, Tagged, chunk_boxes, shaped
 from pliant.mpi.data.movable import Parcel
+from pliant.mpi.data.pointwise import PointToPoint
 from pliant.mpi.wait import Wait
+
+OFFER_TAG, TAKEN_TAG = 32766, 32767
+"""The last that each MPI has: moves have theirs from 0 on."""
+
+
+class Offer(NamedTuple):
+    """Where a parcel lies on its source. ``fetch``: it is not sent."""
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    itemsize: int
+    fetch: bool
+
+
+class Piece(NamedTuple):
+    """What is fetched at a time: a box of a parcel, there and here."""
+
+    peer: int
+    there: Offer
+    here: NDArray[Any]
+
 
 LEAST_RUN = 1 << 10
 """Bytes in a row. Each row of a read costs a fraction of a microsecond: shorter ones are packed and sent."""
@@ -110,21 +138,83 @@ def runs_of(offer: Offer) -> NDArray[np.uint64]:
     return np.column_stack([starts, np.full_like(starts, run)]).astype("u8")
 
 
-class Shared(Fetching):
+class Shared(Delivery):
     """From processes of the same machine; others send messages."""
 
     def __init__(self, comm: MPI.Intracomm, stage: Stage, neighbours: Neighbours) -> None:
+        super().__init__(stage)
         self._neighbours = neighbours
         self._buffer = np.empty(0, "u1")
-        super().__init__(comm, stage)
+        self._comm, self._stage = comm, stage
+        self._offers: dict[int, list[Offer]] = {}
+        self._messages: PointToPoint | None = None
+        self._pieces: deque[Piece] = deque()
+        self._sources = {parcel.peer for _, parcel in stage.receives}
+        self._requests: list[MPI.Request] = []
+        self._taken = False
+        made: dict[int, list[Offer]] = {}
+        for _, parcel in stage.sends:
+            made.setdefault(parcel.peer, []).append(self._offer(parcel))
+        self._made = made
+        for peer, offers in made.items():
+            self._requests.append(comm.Irecv(bytearray(0), peer, TAKEN_TAG))
+            self._requests.append(comm.Isend([pickle.dumps(offers), MPI.BYTE], peer, OFFER_TAG))
 
-    def offers(self, parcel: Parcel) -> bool:
+    def _offer(self, parcel: Parcel) -> Offer:
+        view = raw(parcel.view)
+        address = MPI.Get_address(memory(view)) if view.nbytes else 0
+        return Offer(
+            address, view.shape, view.strides, view.itemsize, view.nbytes > 0 and self._offers_it(parcel)
+        )
+
+    def poll(self) -> bool:
+        if not self._hear():
+            return False
+        assert self._messages is not None  # noqa: S101 - made when all offers were heard
+        done = self._messages.poll()
+        if not self._taken and self._fetch(self._pieces):
+            self._taken = True
+            self._requests += (self._comm.Isend(bytearray(0), peer, TAKEN_TAG) for peer in self._sources)
+        return self._taken and done and bool(MPI.Request.Testall(self._requests))
+
+    def _hear(self) -> bool:
+        """Whether all offers are here; with the last of them what is not fetched is under way."""
+        if self._messages is not None:
+            return True
+        for peer in self._sources.difference(self._offers):
+            status = MPI.Status()
+            if (message := self._comm.Improbe(peer, OFFER_TAG, status)) is not None:
+                buffer = bytearray(status.Get_count(MPI.BYTE))
+                message.Recv([buffer, MPI.BYTE])
+                self._offers[peer] = [Offer(*each) for each in pickle.loads(buffer)]  # noqa: S301 - our own ranks'
+        if self._sources.difference(self._offers):
+            return False
+        self._messages = PointToPoint(self._comm, self._sort_out())
+        return True
+
+    def _sort_out(self) -> Stage:
+        """What goes by messages; the rest is cut into pieces."""
+        mine = {peer: iter(offers) for peer, offers in self._made.items()}
+        theirs = {peer: iter(offers) for peer, offers in self._offers.items()}
+        sends = [each for each in self._stage.sends if not next(mine[each.parcel.peer]).fetch]
+        receives: list[Tagged] = []
+        for each in self._stage.receives:
+            offer = next(theirs[each.parcel.peer])
+            if offer.fetch:
+                self._pieces.extend(pieces(each.parcel, offer))
+            else:
+                receives.append(each)
+        return Stage(sends, receives, [])
+
+    def _offers_it(self, parcel: Parcel) -> bool:
+        """Whether its target is to read this parcel of ours."""
         view = raw(parcel.view)
         run, _ = run_bytes(view.shape, view.strides, view.itemsize)
         return parcel.peer in self._neighbours.pids and run >= min(LEAST_RUN, view.nbytes)
 
-    def fetch(self, pieces: deque[Piece]) -> bool:
-        """A source that is gone is waited for, as for a message of it: who waits knows how long, and what then."""
+    def _fetch(self, pieces: deque[Piece]) -> bool:
+        """Go on with the pieces, the first one first; whether all have been read. From a source that is gone nothing
+        comes, as no message would: the deadline of the wait ends that."""
         until = time.perf_counter() + TURN_S
         while pieces:
             if not self._read(pieces[0]):
@@ -144,3 +234,12 @@ class Shared(Fetching):
         if read and not straight:
             here[...] = into
         return read
+
+
+def pieces(parcel: Parcel, offer: Offer) -> Iterator[Piece]:
+    """The boxes of a parcel, with where each lies there."""
+    view = raw(parcel.view)
+    for box in chunk_boxes(view.shape, view.itemsize, plain=parcel.plain):
+        here = view[box]
+        first = sum(each.start * stride for each, stride in zip(box, offer.strides, strict=True))
+        yield Piece(parcel.peer, offer._replace(address=offer.address + first, shape=here.shape), here)

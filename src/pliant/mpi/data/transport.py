@@ -31,7 +31,7 @@ def redistribute(  # noqa: PLR0913, PLR0917 - what goes from where to where, and
     hooks: Sequence[Hook] = (),
 ) -> None:
     """Take all of them from ``sources`` to ``targets``, ranks of ``comm``; collective over ``comm``. Halos are not
-    filled. ``method``: a MoveMethod, or auto; that of PLIANT_REDISTRIBUTE where none is named. ``ahead`` has moved what
+    filled. ``method``: a MoveMethod; default: that of PLIANT_REDISTRIBUTE. ``ahead`` has moved what
     is constant already.
 
     Behind that each of ``hooks`` is called with this rank's mapping and a communicator like ``comm``, on all ranks;

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import re
 import subprocess
 import sys
+import types
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from commands import command
 
 import pliant
-from pliant import Amdahl, PliantError, PolicyError, Start, apgas, mpi
+from pliant import Amdahl, PliantError, PolicyError, Start, apgas, mpi, testing
 from pliant.model import errors, speedup
 from pliant.policy import view
 
@@ -136,3 +139,27 @@ def test_the_policy_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
     [row] = json.loads(command("simulate", *options))["rows"]
     assert (row["policy"], row["failed"]["mean"]) == ("widest", 0)
     assert row["expands"]["mean"] > 0
+
+
+def exported() -> Iterator[tuple[str, object]]:
+    """All that users import, and the public methods and properties of its classes."""
+    for module in (pliant, mpi, apgas, testing):
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if isinstance(thing, types.ModuleType) or not callable(thing):
+                continue
+            yield f"{module.__name__}.{name}", thing
+            if isinstance(thing, type) and thing.__module__.startswith("pliant"):
+                for method, of in vars(thing).items():
+                    if not method.startswith("_") and isinstance(
+                        of, types.FunctionType | property | classmethod | staticmethod
+                    ):
+                        yield f"{module.__name__}.{name}.{method}", getattr(thing, method)
+
+
+def test_all_that_users_import_says_what_it_is() -> None:
+    """A docstring of its own, or that of what it overrides."""
+    made = re.compile(r"\w+\(.*\)$")  # what Python writes for a named tuple without one
+    texts = {name: inspect.getdoc(thing) or "" for name, thing in exported()}
+    assert len(texts) > 200
+    assert [name for name, text in texts.items() if not text or made.match(text)] == []

@@ -77,6 +77,7 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
 
     @classmethod
     def exactly(cls, nodes: int) -> Bounds:
+        """The bounds of a rigid job of so many nodes."""
         return cls(nodes, nodes)
 
     def sizes(self) -> list[int]:
@@ -90,6 +91,7 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
         return sizes
 
     def allows(self, nodes: int) -> bool:
+        """Whether a job may run on so many nodes."""
         return nodes > 0 and self.floor(nodes) == nodes
 
     def floor(self, nodes: int) -> int:
@@ -148,6 +150,7 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
         return Bounds(low, high, factor, preferred)
 
     def describe(self) -> str:
+        """The bounds as a user writes them: ``2:8 by factor 2``."""
         if self.min == self.max:
             return f"{self.min}"
         return f"{self.min}:{self.max}" + (f" by factor {self.factor}" if self.factor > 1 else "")

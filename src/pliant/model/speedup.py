@@ -22,6 +22,7 @@ class Amdahl(msgspec.Struct, frozen=True, tag="amdahl", forbid_unknown_fields=Tr
     io_s: float = 0.0
 
     def time(self, nodes: int) -> float:
+        """Seconds on so many nodes."""
         return self.io_s + self.work_s * (self.serial_fraction + (1.0 - self.serial_fraction) / nodes)
 
 
@@ -58,9 +59,11 @@ class Downey(msgspec.Struct, frozen=True, tag="downey", forbid_unknown_fields=Tr
     io_s: float = 0.0
 
     def time(self, nodes: int) -> float:
+        """Seconds on so many nodes."""
         return self.io_s + self.work_s / self.speedup(nodes)
 
     def speedup(self, nodes: float) -> float:
+        """The speed-up on so many nodes over one: Downey 1997, section 4."""
         a, s, n = self.parallelism, self.sigma, nodes
         if s >= 1:
             return n * a * (s + 1) / (s * (n + a - 1) + a) if n < a + a * s - s else a

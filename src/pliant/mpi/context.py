@@ -49,6 +49,7 @@ class Value:
 
     @property
     def value(self) -> Any:
+        """The value: the job's on a newcomer. Raises NotJoined before it has joined."""
         self._context.joined(f"the value {self.name!r}")
         return self._value
 

@@ -73,6 +73,7 @@ class Job:
 
     @property
     def rank(self) -> int:
+        """This rank's number in ``comm``. Raises NotJoined before a newcomer has joined, and Released after its end."""
         return self._context.joined("job.rank").own.rank
 
     @property

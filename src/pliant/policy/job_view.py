@@ -12,11 +12,17 @@ class JobView(Protocol):
     """A pending or running job, read only."""
 
     @property
-    def id(self) -> int: ...
+    def id(self) -> int:
+        """Its number, in order of submission, from 1."""
+
     @property
-    def spec(self) -> JobSpec: ...
+    def spec(self) -> JobSpec:
+        """All that its user said of it."""
+
     @property
-    def bounds(self) -> Bounds: ...
+    def bounds(self) -> Bounds:
+        """The sizes, in nodes, that submission and program both allow."""
+
     @property
     def size(self) -> int:
         """Nodes in use; 0 while pending. When some were lost it may be a size that ``bounds`` do not allow."""

@@ -154,7 +154,9 @@ class ClusterView(Protocol):
     """The cluster at one instant, read only, kept up to date by the core."""
 
     @property
-    def now(self) -> float: ...
+    def now(self) -> float:
+        """Seconds; the time of the pass."""
+
     @property
     def total(self) -> int:
         """Nodes that are not lost."""
@@ -182,7 +184,8 @@ class ClusterView(Protocol):
         (they have said ``malleable(on)``). ``resizable`` says which of them it may now."""
 
     @property
-    def cost(self) -> ResizeCost: ...
+    def cost(self) -> ResizeCost:
+        """How long a resize takes, by its sizes and data."""
 
     @property
     def pool(self) -> PoolView | None:
@@ -245,7 +248,8 @@ class Policy(Protocol):
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Its name in tables and journals."""
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
         """All decisions of one scheduling pass."""

@@ -45,15 +45,18 @@ class BlockCyclic(NamedTuple):
 
     @property
     def halo(self) -> int:
+        """None: 0 rows."""
         return 0
 
     def check(self, rows: int) -> None:  # noqa: ARG002 - any number will do
+        """ValueError if its blocks cannot be dealt out; any number of rows will do."""
         if not isinstance(self.block, SupportsIndex) or self.block < 1:
             raise ValueError(
                 f"a block of {self.block} rows cannot be dealt out; it must have a whole number, 1 or more"
             )
 
     def split(self, rows: int, parts: int) -> Cycle:
+        """The rows of each part: blocks, dealt out in turn."""
         return Cycle(rows, _at_least_one(parts), self.block)
 
 
@@ -76,6 +79,7 @@ class Irregular:
             )
 
     def check(self, rows: int) -> None:
+        """ValueError if its counts do not cover so many rows."""
         _check_halo(self.halo)
         if (told := sum(self.counts)) != rows:
             raise ValueError(
@@ -83,6 +87,7 @@ class Irregular:
             )
 
     def split(self, rows: int, parts: int) -> Cuts:  # noqa: ARG002 - they are in the counts
+        """The rows of each part: consecutive, by the counts."""
         before = (0, *accumulate(self.counts))
         at = [0]
         for part in range(1, _at_least_one(parts)):
@@ -113,11 +118,13 @@ class Weighted:
         self._before = (0.0, *accumulate(self.weights))
 
     def check(self, rows: int) -> None:
+        """ValueError if it has not a weight for each of so many rows."""
         _check_halo(self.halo)
         if len(self.weights) != rows:
             raise ValueError(f"the layout has {len(self.weights)} weights for {rows} rows; each row has one")
 
     def split(self, rows: int, parts: int) -> Cuts:
+        """The rows of each part: consecutive, of about equal weight."""
         total = self._before[-1]
         if not total:
             return even(rows, parts)
@@ -143,12 +150,14 @@ class Replicated(NamedTuple):
 
     @property
     def halo(self) -> int:
+        """None: 0 rows."""
         return 0
 
     def check(self, rows: int) -> None:
         """Any number of rows will do."""
 
     def split(self, rows: int, parts: int) -> Copies:
+        """All rows, for each part."""
         return Copies(rows, _at_least_one(parts))
 
 

@@ -34,6 +34,7 @@ class Case(msgspec.Struct, frozen=True):
 
     @property
     def conditions(self) -> Conditions:
+        """The conditions of the simulation that this case is."""
         return Conditions(self.settings, starting=self.starting)
 
     def sim_jobs(self) -> list[SimJob]:

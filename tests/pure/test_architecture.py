@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md speaks of what is there: its rings, its paths, and every name in its drawings."""
+"""ARCHITECTURE.md and docs/decisions/ speak of what is there: rings, paths, and names in drawings. Decisions are short."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import networkx as nx
+import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/pliant"
 PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+DECISIONS = sorted((ROOT / "docs/decisions").glob("*.md"))
+MOST_WORDS, MOST_OF_A_PARAGRAPH = 400, 80
+"""Words of a decision's page, without its code blocks and tables."""
 DRAWINGS: list[str] = re.findall(r"^```\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 CLASSES: dict[str, tuple[set[str], set[str]]] = {}
 """What the classes of a name define, and what they are derived from."""
@@ -49,9 +53,35 @@ def test_the_pure_rings_are_those_that_the_contracts_hold() -> None:
     assert [f"pliant.{room}" for room in pure] == contract["source_modules"]
 
 
-def test_every_path_exists() -> None:
-    for path in re.findall(r"\b(?:\w+/)+\w+\.\w+", PAGE):
+@pytest.mark.parametrize("page", [ROOT / "ARCHITECTURE.md", *DECISIONS], ids=lambda page: page.name)
+def test_every_path_exists(page: Path) -> None:
+    """Files wherever they are named, and what links lead to; in decisions also folders in backticks."""
+    text = page.read_text(encoding="utf-8")
+    paths = re.findall(r"\b(?:\w+/)+\w+\.\w+", text)
+    paths += re.findall(r"`((?:\w+/)+)`", text) if page in DECISIONS else []
+    for path in paths:
         assert (SOURCE / path).exists() or (ROOT / path).exists(), path
+    for target in re.findall(r"\]\((?!https?:)([\w./-]+)", text):
+        assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.name)
+def test_decisions_are_short(page: Path) -> None:
+    text = re.sub(r"^```\n.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    prose = "\n".join(line for line in text.splitlines() if not line.startswith("|"))
+    assert len(prose.split()) <= MOST_WORDS
+    for paragraph in re.split(r"\n(?:\s*\n|(?=\s*(?:[-*]|\d+\.) ))", prose):
+        assert len(paragraph.split()) <= MOST_OF_A_PARAGRAPH, paragraph
+
+
+def test_every_decision_is_in_the_table() -> None:
+    folder = ROOT / "docs/decisions"
+    listed = re.findall(
+        r"^\| \[(.+)\]\((.+)\) \|", (folder / "README.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert {name for _, name in listed} == {page.name for page in DECISIONS} - {"README.md"}
+    for title, name in listed:
+        assert (folder / name).read_text(encoding="utf-8").startswith(f"# {title}\n"), name
 
 
 def test_every_name_in_the_drawings_exists() -> None:

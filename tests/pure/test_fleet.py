@@ -14,7 +14,7 @@ from pliant.live.fleet.stages import TABLE, Happens, Stage, moved
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
 from pliant.protocol import messages as m
-from pliant_lab.injection.nodes import GRACE_S, Life, Shell
+from pliant_lab.injection.nodes import GRACE_S, Life, Shell, proofs
 
 
 @given(st.integers(0, 1 << 32))
@@ -137,3 +137,17 @@ def test_a_node_whose_unknown_agent_is_being_cleared_is_cleared_once_and_starts_
     fleet.nodes.clear()
     fleet.take(hello)
     assert fleet.outputs[-1] == o.Clear("n0"), "another one has come later"
+
+
+def test_an_order_that_waited_for_a_link_and_is_lost_on_it_comes_again() -> None:
+    shell = begun(Site(grace_s=GRACE_S), 1)
+    shell.settle()
+    shell.driver.cut("n0")
+    shell.fleet.send(["n0"], m.Prove(1))
+    shell.go_on()
+    shell.driver.link("n0")
+    assert shell.driver.carry()  # the agent's greeting
+    while shell.driver.carry(lose=True):
+        pass
+    shell.settle()
+    assert proofs(shell.driver.agents["n0"]) == [1]

@@ -410,6 +410,7 @@ class Fleet:
         self._owing[node.name] = None
         for told in node.link.flush():
             self._post(node, told)
+            self._watch()
         if was is Stage.UNLINKED:
             self._here_again(node, hello, elsewhere=elsewhere)
         elif was is Stage.COMING and node.is_known:

@@ -286,7 +286,7 @@ def test_what_cannot_be_is_told_before_anything_starts(
 LATER = """
 import shutil, sys
 from pliant.apps import heat
-from pliant.mpi import spawning
+from pliant.mpi.bare import spawning
 expand, turns = spawning.expand, []
 
 def refuses_once(comm, plan, command, hosts, wait, **more):

@@ -148,7 +148,7 @@ class At:
         return Decision(Action.SHRINK, resize=1)
 
 with mpi.malleable() as job:
-    job._context.source = At()
+    job._context.resizer.source = At()
     steps = list(job.steps(10))
     sys.stdout.write(f"{At.asked} {steps == list(range(10))}\\n")
 """

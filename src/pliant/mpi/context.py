@@ -5,12 +5,10 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from pliant.job import environment
 from pliant.job.connection import Connection
-from pliant.job.decisions import Nothing, Source
-from pliant.job.environment import Environment
 from pliant.job.negotiation import Negotiation
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds
@@ -22,13 +20,12 @@ from pliant.mpi.data.movable import Movable
 from pliant.mpi.data.transport import Hook
 from pliant.mpi.errors import NotJoined, Released
 from pliant.mpi.inhibitor import Period
+from pliant.mpi.resizer import Fixed, Resizer
 from pliant.mpi.resizing.asleep import Bed, Sleepers
+from pliant.mpi.resizing.begun import Begun
+from pliant.mpi.snapshot import Snapshot
 from pliant.mpi.team import Team, barrier
 from pliant.mpi.wait import Wait
-
-if TYPE_CHECKING:
-    from pliant.mpi.bare import Bare
-    from pliant.mpi.resizing.resize import Begun
 
 MAX_NODES = 1 << 16
 """The bound of programs that state none."""
@@ -76,18 +73,6 @@ class Value:
         self._value = value
 
 
-class Snapshot(NamedTuple):
-    """What a newcomer gets besides the arrays' rows."""
-
-    step: int
-    total: int
-    lag: int
-    should_s: float
-    paced_s: float
-    model: Model | None
-    values: dict[str, Any]
-
-
 @dataclass
 class Context:
     """``team`` is None on a newcomer that is not joined yet, and on a rank that has been released.
@@ -96,16 +81,17 @@ class Context:
 
     ``connection`` and ``negotiation`` are there on rank 0 of every group that an agent started. ``started`` are the
     groups that were started together with this one, the leader first. ``named`` are the arrays of which the program was
-    told that it holds an old block. ``source`` decides where no agent is, and ``bare`` is there if it may decide
-    anything. ``before``, ``during`` and ``after`` are what the program wants called at each resize; ``stopped``: the
-    first have been, and the others not yet. ``begun`` is an expansion whose constant data move beside the steps. For
-    ``inhibit`` after a check no other one asks. ``sleepers`` are those of this group, on its rank 0; ``bed`` is there
-    on one of them.
+    told that it holds an old block. ``group`` and ``node`` are those of this rank where an agent has started it.
+    ``resizer`` is the way to other sizes. ``before``, ``during`` and ``after`` are what the program wants called at
+    each resize; ``stopped``: the first have been, and the others not yet. ``begun`` is an expansion whose constant data
+    move beside the steps. For ``inhibit`` after a check no other one asks. ``sleepers`` are those of this group, on its
+    rank 0; ``bed`` is there on one of them.
     """
 
     bounds: Bounds
     wait: Wait
-    place: Environment | None = None
+    group: int = 0
+    node: str = ""
     connection: Connection | None = None
     negotiation: Negotiation | None = None
     started: tuple[int, ...] = (0,)
@@ -116,8 +102,7 @@ class Context:
     model: Model | None = None
     agreed: Bounds | None = None
     result: str | None = None
-    source: Source = field(default_factory=Nothing)
-    bare: Bare | None = None
+    resizer: Resizer = field(default_factory=Fixed)
     sleepers: Sleepers = field(default_factory=Sleepers)
     bed: Bed | None = None
     named: set[str] = field(default_factory=set)

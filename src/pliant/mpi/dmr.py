@@ -20,11 +20,11 @@ from pliant.job.decisions import Action, Decision
 from pliant.job.negotiation import Situation
 from pliant.model.errors import PliantError
 from pliant.mpi.arguments import Wish
-from pliant.mpi.context import Context, Snapshot
+from pliant.mpi.context import Context
 from pliant.mpi.errors import Released
 from pliant.mpi.inhibitor import Inhibitor
-from pliant.mpi.loop import arrive, hold, open_to_offers, situation
-from pliant.mpi.resizing import resize
+from pliant.mpi.loop import hold, open_to_offers, situation
+from pliant.mpi.snapshot import Snapshot
 from pliant.mpi.wait import BRIEF_S, NAP_S, Wait
 from pliant.plan.data.mapping import Mapping, mapping
 
@@ -108,7 +108,7 @@ class Own:
         self._joining = context.team is None
         self._signature = context.signature()
         if self._joining:
-            self._take_up(arrive(context))
+            self._take_up(context.resizer.arrive())
         else:
             open_to_offers(context)
         self._inhibitor = Inhibitor(context.inhibit, time.perf_counter())
@@ -326,7 +326,7 @@ class Own:
         before = context.joined("job.resize").own
         size, rank = before.size, before.rank
         snapshot = context.snapshot(self._calls, self._calls, 1, 0.0, 0.0)
-        resized = resize.perform(context, decision, self._situation(), snapshot)
+        resized = context.resizer.perform(decision, self._situation(), snapshot, steps=False)
         if context.released:
             raise Released
         if context.stopped:

@@ -7,7 +7,6 @@ import select
 import sys
 import traceback
 from collections.abc import Callable
-from functools import partial
 
 import mpi4py
 from mpi4py import MPI
@@ -18,9 +17,11 @@ from pliant.job.errors import AgentLost
 from pliant.job.recording import negotiation
 from pliant.model.jobs import Bounds
 from pliant.model.speedup import Model
-from pliant.mpi import bare, spawning
+from pliant.mpi.bare import resizer as bare
 from pliant.mpi.context import Context
 from pliant.mpi.join import together
+from pliant.mpi.resizer import abort
+from pliant.mpi.resizing.scheduled import Scheduled
 from pliant.mpi.team import Member, assemble, broadcast, count_members, gather_all
 from pliant.mpi.wait import Wait
 from pliant.plan.join import star
@@ -31,21 +32,10 @@ def enter(bounds: Bounds, limit_s: float) -> Context:
     """What this process knows of its job when it has entered it; a newcomer is joined later."""
     place = environment.read()
     wait = Wait(limit_s)
-    alone = bare.of() if place is None else None
-    if alone is not None:
-        wait.end = partial(spawning.end_job, 1)
-        spawning.end_with_launcher()
-    if alone is not None and MPI.Comm.Get_parent() != MPI.COMM_NULL:
-        alone.arrival = spawning.begin(wait)
-        return Context(bounds, wait, fresh=False, source=alone.timetable, bare=alone)
-    if alone is not None:
-        team = alone.begin(MPI.COMM_WORLD.Dup(), bounds, wait)
-        return Context(bounds, wait, team=team, source=alone.timetable, bare=alone)
     if place is None:
-        own = MPI.COMM_WORLD.Dup()
-        team = assemble(own, (Member(0, MPI.Get_processor_name(), own.size),), wait)
-        return Context(bounds, wait, team=team)
-    context = Context(bounds, wait, place, epoch=place.epoch, fresh=place.resize == 0)
+        return bare.enter(bounds, wait) or _alone(bounds, wait)
+    context = Context(bounds, wait, place.group, place.node, epoch=place.epoch, fresh=place.resize == 0)
+    context.resizer = Scheduled(context, place)
     try:
         _register(context, place)
         if context.fresh:
@@ -54,6 +44,13 @@ def enter(bounds: Bounds, limit_s: float) -> Context:
         traceback.print_exception(error)
         abort(f"group {place.group} on {place.node} could not start")
     return context
+
+
+def _alone(bounds: Bounds, wait: Wait) -> Context:
+    """A job that keeps its size: without an agent and without a timetable."""
+    own = MPI.COMM_WORLD.Dup()
+    team = assemble(own, (Member(0, MPI.Get_processor_name(), own.size),), wait)
+    return Context(bounds, wait, team=team)
 
 
 def _register(context: Context, place: environment.Environment) -> None:
@@ -71,17 +68,6 @@ def _register(context: Context, place: environment.Environment) -> None:
         news = (welcome.groups, welcome.model, welcome.bounds)
     news = broadcast(world, news, 0, wait, "the scheduler's welcome", limited=False)
     context.started, context.model, context.agreed = news
-
-
-def abort(text: str, code: int = 1, *, alone: bool = False) -> None:
-    """Say why and end all ranks of this group: its peers may sit in MPI, where an exception cannot reach. Under a bare
-    mpiexec, ``alone``, all that it has started: after MPI_Abort it waits for what stands still."""
-    sys.stdout.flush()
-    sys.stderr.write(f"pliant: {text}\n")
-    sys.stderr.flush()
-    if alone:
-        spawning.end_job(code)
-    MPI.COMM_WORLD.Abort(code)
 
 
 def say_through(limit_s: float) -> None:

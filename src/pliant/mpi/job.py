@@ -23,10 +23,10 @@ from pliant.mpi.context import MAX_NODES, Context, Value
 from pliant.mpi.data.arrays import Array
 from pliant.mpi.data.movable import Movable
 from pliant.mpi.data.rows import Rows
-from pliant.mpi.entry import abort, enter, say_through
+from pliant.mpi.entry import enter, say_through
 from pliant.mpi.errors import Released
 from pliant.mpi.inhibitor import period
-from pliant.mpi.loop import Loop, agree, arrive
+from pliant.mpi.loop import Loop, agree
 from pliant.mpi.team import barrier
 from pliant.plan.data.layouts import Block, Contiguous, Layout
 from pliant.plan.data.mapping import Mapping
@@ -216,7 +216,7 @@ class Job:
             raise PliantError(MIXED)
         if self._loop is not None:
             raise PliantError(f"a program has one steps() loop, and this one has had it; {ONE_LOOP}")
-        begin = arrive(context) if context.team is None else None
+        begin = context.resizer.arrive() if context.team is None else None
         model = context.model if pace is True else pace or None
         if pace is True and model is None:
             raise PliantError(
@@ -302,7 +302,7 @@ class Job:
     def _asking(self, wish: Wish, call: str) -> dmr.Own | None:
         if self._own is not None and self._context.team is not None:
             return self._own
-        if self._context.place is None:
+        if not self._context.resizer.asks:
             wish.within(self._context.bounds, call)
             self._alone()
             return None
@@ -312,7 +312,7 @@ class Job:
         """Do what :meth:`check` returned; all ranks call it alike. What is registered moves; the returned mapping says
         which ranks exchange data that are not, among those that were there and stay. Raises Released on a rank that
         leaves, and PliantError if it is not what the last check said."""
-        if self._context.place is None:
+        if not self._context.resizer.asks:
             self._alone()
             raise PliantError("job.resize: without an agent job.check() never returns an action")
         return self._loop_of_its_own().resize(action)
@@ -328,7 +328,7 @@ class Job:
             raise Released
         if self._loop is not None:
             raise PliantError(MIXED)
-        if self._context.bare is not None:
+        if self._context.resizer.loops_alone:
             raise PliantError(
                 "where no agent is only a steps() loop can be resized: use that, or unset PLIANT_RESIZE_AT"
             )
@@ -375,7 +375,7 @@ class Job:
         try:
             if self._loop is not None:
                 self._loop.settle()
-            elif context.place is not None:
+            elif context.resizer.asks:
                 dmr.settle(context) if self._own is None else self._own.settle()
         except PliantError as error:
             self._fail(error)  # a rank that takes its own for done would wait for this one
@@ -384,33 +384,26 @@ class Job:
         context.sleepers.release()
         if context.connection is not None:
             context.connection.send(Bye(context.epoch, context.result if context.speaks else None))
-        if context.bare is not None:
-            context.bare.finish(team.own, context.wait)
+        context.resizer.finish(team.own)
         team.leave(context.wait)
-        if context.place is not None:
+        if context.resizer.asks:
             say_through(context.wait.limit_s)
 
     def _fail(self, error: BaseException) -> None:
-        alone = self._context.bare
-        if (
-            alone is not None
-            and alone.arrival is not None
-            and self._context.team is None
-            and self._loop is None
-        ):
+        context = self._context
+        if context.resizer.is_spare and context.team is None and self._loop is None:
             # The job goes on without this newcomer, which an abort would end. Python says what has failed.
             return
         code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
         text = "".join(traceback.format_exception(error))
         sys.stdout.flush()
         sys.stderr.write(text)
-        connection = self._context.connection
+        connection = context.connection
         if connection is not None and connection.session.side.state not in {"new", "closed"}:
             # The end of a traceback tells most; what cannot be sent must not keep the group from ending.
             with suppress(Exception):
                 connection.send(Error(text=text[-RESULT_BYTES:].encode(errors="replace").decode()))
-        what = "its group" if alone is None else "the job"
-        abort(f"the program failed; ending {what}", code or 1, alone=alone is not None)
+        context.resizer.abort("the program failed", code or 1)
 
 
 def _check_callable(hook: object, where: str) -> None:

@@ -11,22 +11,19 @@ from zlib import crc32
 import numpy as np
 from mpi4py import MPI
 
-from pliant.job.decisions import Action, Decision, Known
+from pliant.job.decisions import Action, Decision
 from pliant.job.negotiation import Situation
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds
 from pliant.model.speedup import Model
-from pliant.mpi import abilities, bare, bare_slots, join
-from pliant.mpi.checks import Checks, Meanwhile
-from pliant.mpi.context import MAX_NODES, Context, Snapshot
+from pliant.mpi import abilities
+from pliant.mpi.context import MAX_NODES, Context
 from pliant.mpi.errors import Released
 from pliant.mpi.leaving import Leaving
 from pliant.mpi.pace import Pace, Totals
-from pliant.mpi.resizing import resize, slots
-from pliant.mpi.team import broadcast, count_members, gather_all
+from pliant.mpi.snapshot import Snapshot
 from pliant.plan.choose import by_agent
-from pliant.plan.join import joined_key, source_key, star
-from pliant.protocol.messages import Drain, Offer, Progress, Put, Ready, Withdraw
+from pliant.protocol.messages import Drain, Offer, Progress, Withdraw
 
 REPORT_S = 1.0
 SHORT_S = 5.0
@@ -36,30 +33,12 @@ LOOK_S = 50e-3
 """How often a step that is no check sees whether something has come, such as the loss of a group."""
 
 
-def arrive(context: Context) -> Snapshot:
-    """A newcomer reaches its loop: join the other newcomers, then the job; returns the job's state."""
-    place, connection, wait = context.place, context.connection, context.wait
-    if place is None:
-        return bare.arrive(context)
-    if connection is not None:
-        connection.send(Ready(place.resize, place.group))
-    own = join.together(star(context.started, place.resize), place.group, place.epoch, connection, wait)
-    places = gather_all(own, (place.group, place.node), wait, "the newcomers' names")
-    port = ""
-    if own.rank == 0 and connection is not None:
-        connection.send(Put(place.epoch, joined_key(place.resize), context.signature()))
-        # The sources come when their steps allow; if never, the scheduler ends this group.
-        (port,) = connection.fetch(place.epoch, [source_key(place.resize)], "the job", limited=False)
-    port = broadcast(own, port, 0, wait, "the job's port", limited=False)
-    return resize.grow_newcomer(context, own, count_members(places), port)
-
-
 def agree(context: Context) -> None:
     """PliantError on all ranks alike if they have not registered the same; collective over the job.
 
     A job that cannot be resized is let be: none of its ranks waits for another in its loop.
     """
-    if context.place is None and context.bare is None:
+    if not context.resizer.resizes:
         return
     own, mine = context.joined("the job").own, context.signature()
     every = np.empty(own.size, "u4")
@@ -152,26 +131,13 @@ class Loop:
         self._speaks = context.speaks
         self._looked = self._step, time.perf_counter()
         self._pace.begin(self._step, team.nodes, time.perf_counter())
-        self._checks: Checks | Known
-        if context.place is None:
-            self._checks = Known(context.source, open_step)
-        else:
-            self._checks = Checks(team.own, context.wait, self._step, self._lag)
+        self._checks = context.resizer.checks(self._step, self._lag, open_step)
 
     def _go_on(self) -> None:
         """After a decision that has left the job as it is: newcomers may be starting beside it."""
-        context, step = self._context, self._step
-        team = context.joined("the job")
-        self._pace.begin(step, team.nodes, time.perf_counter())
-        if context.place is not None:
-            # For those of before it would be a check that has taken as long as this.
-            self._checks = Checks(team.own, context.wait, step, self._lag)
-        if (alone := context.bare) is None:
-            return
-        if alone.pending is None:
-            self._checks = Known(context.source, step + 1)
-        else:
-            self._checks = Meanwhile(team.own, context.wait, step, alone.pending.last, alone.decision)
+        context = self._context
+        self._pace.begin(self._step, context.joined("the job").nodes, time.perf_counter())
+        self._checks = context.resizer.checks_on(self._step, self._lag)
 
     def run(self) -> Iterator[int]:
         """The steps, each a point where the job may be resized; Released on a rank that leaves."""
@@ -210,8 +176,8 @@ class Loop:
         return situation(self._context, self._total - self._step, self._lag, self._signature)
 
     def _decide(self) -> Decision:
-        if self._context.bare is not None:
-            return self._context.bare.ready()
+        if (decision := self._context.resizer.ready()) is not None:
+            return decision
         negotiation = self._context.negotiation
         if negotiation is None or not self._context.speaks:
             return Decision()
@@ -250,17 +216,9 @@ class Loop:
         self._pace.end(self._step, time.perf_counter())
         totals = self._pace.totals
         snapshot = context.snapshot(self._step, self._total, self._lag, totals.should_s, totals.paced_s)
-        if context.place is None:
-            alone = bare_slots if decision.action is Action.SLOTS else bare
-            resized = alone.perform(context, decision, snapshot)
-            if (begin := bare_slots.woken_at(context)) is not None:
-                self._take_up(begin)
-        elif decision.action is Action.SLOTS:
-            resized = slots.perform(context, decision, self._situation(), snapshot)
-            if context.bed is not None:
-                self._take_up(slots.sleep(context))
-        else:
-            resized = resize.perform(context, decision, self._situation(), snapshot, steps=self._are_short())
+        resized = context.resizer.perform(decision, self._situation(), snapshot, steps=self._are_short())
+        if (begin := context.resizer.woken()) is not None:
+            self._take_up(begin)
         self._resizing = False
         if context.released:
             raise Released

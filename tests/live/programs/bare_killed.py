@@ -102,7 +102,7 @@ def main() -> None:
     reach("start")
     from pliant.apps import heat
     from pliant.job.spawning import kin, newcomer, sources
-    from pliant.mpi import bare
+    from pliant.mpi.bare import resizes as bare
 
     reach("begin")
     pointed(kin.Kin, "upside", before="report")

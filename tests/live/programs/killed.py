@@ -59,8 +59,9 @@ def main() -> None:
     reach("start")
     # The solver's imports are a part of the start.
     solve = importlib.import_module("until").main
-    join, loop, resize = (
-        importlib.import_module(f"pliant.mpi.{name}") for name in ("join", "loop", "resizing.resize")
+    join, scheduled, resize = (
+        importlib.import_module(f"pliant.mpi.{name}")
+        for name in ("join", "resizing.scheduled", "resizing.resize")
     )
 
     def pointed(module: Any, name: str, before: str = "", behind: str = "") -> None:
@@ -77,7 +78,7 @@ def main() -> None:
         setattr(module, name, told)
 
     reach("register")
-    pointed(loop, "star", "join")
+    pointed(scheduled, "star", "join")
     pointed(resize, "grow_newcomer", "connect", "step")
     pointed(resize, "admit", "connect")
     pointed(resize, "redistribute", "data")

@@ -15,7 +15,7 @@ import msgspec
 from mpi4py import MPI
 
 from pliant.mpi import join
-from pliant.mpi.spawning import (
+from pliant.mpi.bare.spawning import (
     Arrivals,
     Expansion,
     NotExpanded,

@@ -17,13 +17,15 @@ from pliant.job.errors import FEW_DESCRIPTORS
 from pliant.job.negotiation import Situation
 from pliant.model.words import count
 from pliant.mpi import join
-from pliant.mpi.context import Context, Snapshot
+from pliant.mpi.context import Context
 from pliant.mpi.data.ahead import Ahead, worthwhile
 from pliant.mpi.data.arrays import Array, filler
 from pliant.mpi.data.transport import redistribute
 from pliant.mpi.errors import Undone
 from pliant.mpi.resizing.admission import admit, agreed, has_descriptors, united
+from pliant.mpi.resizing.begun import After, Begun, Met
 from pliant.mpi.resizing.phases import Phases
+from pliant.mpi.snapshot import Snapshot
 from pliant.mpi.team import Member, Team, assemble, barrier, broadcast, gather_all, part_with
 from pliant.mpi.wait import Wait
 from pliant.plan.join import source_key
@@ -44,25 +46,6 @@ class LastWord(NamedTuple):
     leaving: tuple[int, ...] = ()
     slots: tuple[tuple[int, int], ...] = ()
     ahead: bool = False
-
-
-class Met(NamedTuple):
-    """The job and the newcomers in one communicator; the job can still go back to ``old``."""
-
-    old: Team
-    joint: Team
-    between: MPI.Intercomm
-    after: After
-
-
-class Begun(NamedTuple):
-    """An expansion whose constant data are on their way; how long the phases took, and the job stood still for them."""
-
-    met: Met
-    ahead: Ahead
-    seconds: dict[str, float]
-    blocked_s: float
-    at: float
 
 
 def perform(
@@ -253,14 +236,6 @@ def _close(context: Context, met: Met, snapshot: Snapshot, phases: Phases) -> tu
         part_with(met.between)
     name_held(context, held, snapshot.step, met.old.nodes)
     return met.after.members
-
-
-class After(NamedTuple):
-    """Who goes on behind a resize: ``targets`` are their ranks among all that are joined in it, in their new order,
-    where some leave; None where all go on."""
-
-    members: tuple[Member, ...]
-    targets: list[int] | None = None
 
 
 def _joint(

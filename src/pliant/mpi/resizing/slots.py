@@ -14,12 +14,13 @@ from mpi4py import MPI
 from pliant.job.decisions import Decision
 from pliant.job.negotiation import Situation
 from pliant.mpi import join
-from pliant.mpi.context import Context, Snapshot
+from pliant.mpi.context import Context
 from pliant.mpi.errors import Released, Undone
 from pliant.mpi.resizing import resize
 from pliant.mpi.resizing.admission import has_descriptors
 from pliant.mpi.resizing.asleep import Bed, Gone, Word
 from pliant.mpi.resizing.phases import Phases
+from pliant.mpi.snapshot import Snapshot
 from pliant.mpi.team import Team, assemble, barrier, broadcast, count_members, gather_all
 from pliant.protocol.messages import Done
 from pliant.protocol.phases import Phase
@@ -71,10 +72,9 @@ def sleep(context: Context) -> Snapshot:
     try:
         word = context.bed.sleep(MPI.COMM_WORLD.Iprobe)
     except Gone:
-        place = context.place
-        where = "its node" if place is None else place.node
         sys.stderr.write(
-            f"pliant: rank {MPI.COMM_WORLD.rank} sleeps on {where}, and rank 0 there, which was to wake it, is gone\n"
+            f"pliant: rank {MPI.COMM_WORLD.rank} sleeps on {context.node}, and rank 0 there, which was to wake it, "
+            "is gone\n"
         )
         sys.stderr.flush()
         MPI.COMM_WORLD.Abort(1)
@@ -97,8 +97,7 @@ def _places(team: Team) -> list[tuple[int, str]]:
 def _beds(context: Context, team: Team, slots: Slots) -> set[int]:
     """Each rank that is to sleep is connected to rank 0 of its group; the ranks of the job that are. Undone on all
     ranks, and nothing has changed, if one could not be. Collective over the job."""
-    assert context.place is not None  # noqa: S101 - an agent has started it
-    group, rank, wait = context.place.group, MPI.COMM_WORLD.rank, context.wait
+    group, rank, wait = context.group, MPI.COMM_WORLD.rank, context.wait
     awake = team.awake[group]
     new = range(slots.get(group, awake), awake)
     sleeps, leads, address, why = rank in new, bool(new) and rank == 0, b"", ""
@@ -129,8 +128,7 @@ def _beds(context: Context, team: Team, slots: Slots) -> set[int]:
 
 
 def _why(context: Context, error: OSError) -> str:
-    assert context.place is not None  # noqa: S101 - an agent has started it
-    return f"no rank can be put to sleep on {context.place.node}: {error}"
+    return f"no rank can be put to sleep on {context.node}: {error}"
 
 
 def _agree(problems: list[str]) -> None:
@@ -141,12 +139,11 @@ def _agree(problems: list[str]) -> None:
 
 def _unmake(context: Context, team: Team, slots: Slots) -> None:
     """Nobody goes to sleep after all."""
-    assert context.place is not None  # noqa: S101 - an agent has started it
     if context.bed is not None:
         context.bed.leave()
         context.bed = None
-    awake = team.awake[context.place.group]
-    context.sleepers.forget(range(slots.get(context.place.group, awake), awake))
+    awake = team.awake[context.group]
+    context.sleepers.forget(range(slots.get(context.group, awake), awake))
 
 
 # ---- waking up --------------------------------------------------------------------------------------
@@ -160,13 +157,12 @@ def _wake(context: Context, slots: Slots, snapshot: Snapshot, phases: Phases) ->
     if not waking:
         return
     phases.come(Phase.CONNECT)
-    assert context.place is not None  # noqa: S101 - an agent has started it
     own, request = team.own.Idup()
     wait.request(request, "the duplicate of the job's communicator")
     ports = [MPI.Open_port() for _ in waking] if own.rank == 0 else []
     ports = broadcast(own, ports, 0, wait, "the ports of the root")
     for number, (group, port) in enumerate(zip(waking, ports, strict=True)):
-        if group == context.place.group and MPI.COMM_WORLD.rank == 0:
+        if group == context.group and MPI.COMM_WORLD.rank == 0:
             context.sleepers.wake(awake[group], slots[group], port, len(waking) - number - 1)
         own = _accept(context, own, port)
     if own.rank == 0:
@@ -209,9 +205,8 @@ def _join(context: Context, word: Word) -> Snapshot:
 
 def _take_in(context: Context, own: MPI.Intracomm, sources: int, snapshot: Snapshot | None) -> Snapshot:
     """Collective over those of before, the first ``sources`` ranks, and those who wake up: the new team."""
-    place, wait = context.place, context.wait
-    assert place is not None  # noqa: S101 - an agent has started it
-    places = gather_all(own, (place.group, place.node), wait, "the names of the groups")
+    wait = context.wait
+    places = gather_all(own, (context.group, context.node), wait, "the names of the groups")
     told, sources, epoch = broadcast(own, (snapshot, sources, context.epoch), 0, wait, "the job's state")
     context.team = assemble(own, count_members(places), wait)
     if snapshot is None:

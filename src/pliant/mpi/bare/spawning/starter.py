@@ -12,12 +12,12 @@ from mpi4py import MPI
 from pliant.job.spawning import messages as m
 from pliant.job.spawning import starter
 from pliant.job.spawning.sources import Arrivals
-from pliant.mpi.spawning.driver import run
-from pliant.mpi.spawning.process import end_job, end_with_launcher, host
-from pliant.mpi.spawning.words import TAG
+from pliant.mpi.bare.spawning.driver import run
+from pliant.mpi.bare.spawning.process import end_job, end_with_launcher, host
+from pliant.mpi.bare.spawning.words import TAG
 from pliant.mpi.wait import Wait
 
-COMMAND = ("-m", "mpi4py", "-c", "from pliant.mpi.spawning.starter import main; main()")
+COMMAND = ("-m", "mpi4py", "-c", "from pliant.mpi.bare.spawning.starter import main; main()")
 
 
 class Starter:

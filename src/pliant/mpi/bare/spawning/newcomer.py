@@ -6,9 +6,9 @@ from mpi4py import MPI
 
 from pliant.job.spawning import newcomer
 from pliant.job.spawning.newcomer import Arrival, CalledOff
+from pliant.mpi.bare.spawning.driver import run
+from pliant.mpi.bare.spawning.expansion import Expansion, clock
 from pliant.mpi.errors import Released
-from pliant.mpi.spawning.driver import run
-from pliant.mpi.spawning.expansion import Expansion, clock
 from pliant.mpi.wait import Wait
 
 

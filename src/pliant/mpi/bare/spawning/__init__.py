@@ -4,11 +4,11 @@ al. 2025. What is decided in an expansion stands in `job/spawning/`, and is carr
 from pliant.job.spawning.kin import Kin
 from pliant.job.spawning.newcomer import Arrival
 from pliant.job.spawning.sources import Arrivals, NotExpanded, brief
-from pliant.mpi.spawning.expansion import Expansion, accept, check, clock, expand, late
-from pliant.mpi.spawning.newcomer import arrive, begin, join_job
-from pliant.mpi.spawning.process import drain, end_job, end_with_launcher, host
-from pliant.mpi.spawning.shrink import Left, OwnWorld, Word
-from pliant.mpi.spawning.starter import Starter
+from pliant.mpi.bare.spawning.expansion import Expansion, accept, check, clock, expand, late
+from pliant.mpi.bare.spawning.newcomer import arrive, begin, join_job
+from pliant.mpi.bare.spawning.process import drain, end_job, end_with_launcher, host
+from pliant.mpi.bare.spawning.shrink import Left, OwnWorld, Word
+from pliant.mpi.bare.spawning.starter import Starter
 
 __all__ = [
     "Arrival", "Arrivals", "Expansion", "Kin", "Left", "NotExpanded", "OwnWorld", "Starter", "Word", "accept",

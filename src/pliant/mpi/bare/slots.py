@@ -13,11 +13,15 @@ from collections.abc import Mapping
 from mpi4py import MPI
 
 from pliant.job.decisions import Decision
-from pliant.mpi import join, spawning
-from pliant.mpi.bare import Bare, News, carry_out, logged, say
-from pliant.mpi.context import Context, Snapshot
+from pliant.mpi import join
+from pliant.mpi.bare import spawning
+from pliant.mpi.bare.resizes import News, carry_out, logged
+from pliant.mpi.bare.state import Bare
+from pliant.mpi.context import Context
 from pliant.mpi.data.transport import redistribute
+from pliant.mpi.resizer import say
 from pliant.mpi.resizing import resize
+from pliant.mpi.snapshot import Snapshot
 from pliant.mpi.team import assemble, barrier, broadcast, part_with
 from pliant.mpi.wait import Wait
 from pliant.plan.change import Change
@@ -25,10 +29,8 @@ from pliant.plan.shrink import Process, awake_on, awake_ranks, root_of, waking, 
 from pliant.protocol.phases import Phase
 
 
-def perform(context: Context, decision: Decision, snapshot: Snapshot) -> bool:
+def perform(context: Context, bare: Bare, decision: Decision, snapshot: Snapshot) -> bool:
     """Do what the timetable says; collective over the job. False if nothing has changed."""
-    bare = context.bare
-    assert bare is not None  # noqa: S101 - who else has such a decision
     begin, team, wait = time.perf_counter(), context.joined("the job"), context.wait
     barrier(team.own, wait, "all ranks to stop for the resize", limited=False)
     numbers = {host.name: number for number, host in enumerate(bare.hosts)}
@@ -125,14 +127,14 @@ def _wake(context: Context, bare: Bare, wakes: Mapping[int, tuple[int, ...]], sn
     news = News(
         snapshot, context.signature(), bare.hosts, after, bare.way, context.epoch + 1, sources, team.nodes
     )
-    _meet(context, own, mine.world, news)
+    _meet(context, bare, own, mine.world, news)
     team.leave(wait)
 
 
-def woken_at(context: Context) -> Snapshot | None:
+def woken_at(context: Context, bare: Bare) -> Snapshot | None:
     """A rank that has slept, and is woken, joins the job again: where that is. None on any other."""
-    bare, wait = context.bare, context.wait
-    if bare is None or bare.word is None:
+    wait = context.wait
+    if bare.word is None:
         return None
     word, bare.word = bare.word, None
     wait.come(Phase.CONNECT)
@@ -140,7 +142,7 @@ def woken_at(context: Context) -> Snapshot | None:
     comm = join.unite(comm, join.connect(comm, word.port, wait), wait, high=True)
     for _ in range(word.more):
         comm = _take(comm, "", wait)
-    snapshot = _meet(context, comm, word.world, None)
+    snapshot = _meet(context, bare, comm, word.world, None)
     wait.come(None)
     return snapshot
 
@@ -152,11 +154,10 @@ def _take(comm: MPI.Intracomm, port: str, wait: Wait) -> MPI.Intracomm:
     return join.unite(comm, between, wait, high=False)
 
 
-def _meet(context: Context, comm: MPI.Intracomm, world: int, news: News | None) -> Snapshot:
+def _meet(context: Context, bare: Bare, comm: MPI.Intracomm, world: int, news: News | None) -> Snapshot:
     """The job's ranks, the first of which has the ``news``, and behind them those who have been woken, of whom each
     brings the id of its ``world``: they are put in their order, and get the job's data."""
-    bare, wait, arrays = context.bare, context.wait, list(context.arrays.values())
-    assert bare is not None  # noqa: S101 - whose resize it is
+    wait, arrays = context.wait, list(context.arrays.values())
     wait.come(Phase.REORDER)
     news = News(*broadcast(comm, news, 0, wait, "the job's state"))
     ranks = awake_ranks(news.worlds)

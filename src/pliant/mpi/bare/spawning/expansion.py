@@ -13,7 +13,7 @@ from pliant.job.spawning import sources
 from pliant.job.spawning.clock import Clock
 from pliant.job.spawning.kin import Kin
 from pliant.job.spawning.sources import Arrivals, brief
-from pliant.mpi.spawning.driver import run
+from pliant.mpi.bare.spawning.driver import run
 from pliant.mpi.wait import Wait
 from pliant.plan.spawn import SpawnPlan
 

@@ -16,9 +16,9 @@ from mpi4py import MPI
 from pliant.job.spawning import operations as o
 from pliant.model.errors import PliantError
 from pliant.mpi import join
+from pliant.mpi.bare.spawning.process import host
+from pliant.mpi.bare.spawning.words import TAG, receive_all, send, tell
 from pliant.mpi.resizing.admission import has_descriptors
-from pliant.mpi.spawning.process import host
-from pliant.mpi.spawning.words import TAG, receive_all, send, tell
 from pliant.mpi.team import gather_all, part_with
 from pliant.mpi.wait import Wait, nothing
 

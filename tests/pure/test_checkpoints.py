@@ -192,7 +192,7 @@ def test_checkpoints_as_users_write_them() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("30min", "'30min' is none of interval, cost and restart; write interval=30min,cost=20s"),
+        ("30min", "there is no '30min' [(]known: interval, cost, restart[)]; write interval=30min,cost=20s"),
         ("interval=30min", "cost is missing; write interval="),
         ("cost=3s", "interval is missing"),
         ("interval=30,cost=3s", "interval: '30' is no time above 0 with a unit"),

@@ -181,7 +181,7 @@ def test_failures_as_users_write_them(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("mtbf=5h", "repair is missing; write mtbf=1000h"),
-        ("mtbf=5h,repairs=3h", "'repairs' is none of mtbf, repair and seed"),
+        ("mtbf=5h,repairs=3h", "there is no 'repairs'; did you mean 'repair'"),
         ("mtbf=5,repair=3h", "mtbf: '5' is no time above 0 with a unit"),
         ("mtbf=0h,repair=3h", "mtbf: '0h' is no time above 0"),
         ("mtbf=5h,repair=1w", "repair: '1w' is no time"),

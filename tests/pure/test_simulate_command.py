@@ -102,7 +102,7 @@ def test_a_start_that_takes_longer_than_the_deadline_is_seen() -> None:
     ("cost", "message"),
     [
         ("starts=60", "there is no 'starts'; did you mean 'start_s'"),
-        ("start_s=soon", "'start_s=soon' is no number of seconds; write start_s=1.5"),
+        ("start_s=soon", "start_s=soon is no number of seconds; write start_s=1.5"),
         ("start_s=1,blocked_s=-1", "blocked_s is -1; it must be 0 or more seconds"),
         ("start_s=inf", "start_s is inf"),
     ],

@@ -35,7 +35,7 @@ def test_generators_by_name() -> None:
     ("text", "message"),
     [
         ("lublin:many", r"'many' is no whole number; write lublin:NUMBER"),
-        ("lublin:5,laod=1", r"no option 'laod'; did you mean 'load'"),
+        ("lublin:5,laod=1", r"lublin: there is no 'laod'; did you mean 'load'"),
         ("lublin:5,load=x", r"load: 'x' is no number"),
         ("lublin:5,load=0", r"load: it must be above 0"),
         ("lublin:5,kinds=3", r"kinds: 3; there are 1 and 2"),

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from pliant.model.errors import BatchError
-from pliant.model.nearest import nearest
+from pliant.model.keyed import keyed
 from pliant.plan.cost import INSTANT, ResizeCost
 
 NAMED_COSTS = {"default": ResizeCost(), "none": INSTANT}
@@ -45,18 +45,13 @@ def read_cost(name: str) -> ResizeCost:
 
 def _of_text(text: str) -> ResizeCost:
     """``start_s=60,blocked_s=2``: some coefficients, the others by default."""
-    known = ResizeCost.__struct_fields__
+    keys = dict.fromkeys(ResizeCost.__struct_fields__, False)
     stated: dict[str, float] = {}
-    for part in text.split(","):
-        key, _, number = part.partition("=")
-        if key.strip() not in known:
-            raise BatchError(f"cost: there is no {key.strip()!r}{nearest(key.strip(), known)}")
+    for key, number in keyed(text, keys, "cost:", "start_s=60,blocked_s=2").items():
         try:
-            stated[key.strip()] = float(number)
+            stated[key] = float(number)
         except ValueError:
-            raise BatchError(
-                f"cost: {part.strip()!r} is no number of seconds; write {key.strip()}=1.5"
-            ) from None
+            raise BatchError(f"cost: {key}={number} is no number of seconds; write {key}=1.5") from None
     return _checked(ResizeCost(**stated), f"cost: {text}:")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pliant.model.durations import duration
-from pliant.workloads.keyed import keyed
+from pliant.model.keyed import keyed
 
 FORM = "interval=30min,cost=20s[,restart=1min]"
 
@@ -23,9 +23,7 @@ def read_checkpoints(text: str) -> Checkpoints:
     """Checkpoints as a user writes them: see ``FORM``. BatchError says what is wrong."""
     wrong = f"checkpoint: {text}:"
     keys = {"interval": True, "cost": True, "restart": False}
-    given = keyed(
-        text, keys, wrong, lambda key: f"{key!r} is none of interval, cost and restart", f"write {FORM}"
-    )
+    given = keyed(text, keys, wrong, FORM)
     return Checkpoints(
         duration(given["interval"], f"{wrong} interval"),
         duration(given["cost"], f"{wrong} cost", or_none=True),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pliant.model.durations import duration
 from pliant.model.errors import BatchError
+from pliant.model.keyed import keyed
 from pliant.model.limits import MOST_NODES, whole
-from pliant.model.nearest import nearest
 from pliant.model.pool import Pool
-from pliant.workloads.keyed import keyed
 
 FORM = "max=64[,min=4,delay=90s,idle=5min,lease=2h,price=0.5]"
 KEYS = {"max": True, "min": False, "delay": False, "idle": False, "lease": False, "price": False}
@@ -19,7 +18,7 @@ def read_pool(text: str) -> Pool:
     """The limits and times of a machine whose nodes come and go, in the form of ``FORM``. BatchError says what is
     wrong."""
     wrong = f"elastic: {text}:"
-    given = keyed(text, KEYS, wrong, lambda key: f"there is no {key!r}{nearest(key, KEYS)}", f"write {FORM}")
+    given = keyed(text, KEYS, wrong, FORM)
     least = _nodes(given.get("min", "0"), f"{wrong} min", 0)
     most = _nodes(given["max"], f"{wrong} max", 1)
     if least > most:

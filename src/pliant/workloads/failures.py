@@ -14,6 +14,7 @@ from typing import NamedTuple
 from pliant.core.settings import NEVER
 from pliant.model.durations import duration
 from pliant.model.errors import BatchError
+from pliant.model.keyed import keyed
 from pliant.model.limits import whole
 
 FORM = "mtbf=1000h,repair=30min[,seed=N], or a CSV file of node,fail_s,return_s"
@@ -95,15 +96,7 @@ def read_failures(text: str, *, requeue: bool = True) -> Failures:
 
 def _parse(text: str) -> Drawn:
     wrong = f"failures: {text}:"
-    given: dict[str, str] = {}
-    for part in text.split(","):
-        key, _, value = part.partition("=")
-        if key.strip() not in ("mtbf", "repair", "seed"):
-            raise BatchError(f"{wrong} {key.strip()!r} is none of mtbf, repair and seed; write {FORM}")
-        given[key.strip()] = value.strip()
-    for key in ("mtbf", "repair"):
-        if key not in given:
-            raise BatchError(f"{wrong} {key} is missing; write {FORM}")
+    given = keyed(text, {"mtbf": True, "repair": True, "seed": False}, wrong, FORM)
     seed = whole(given["seed"]) if "seed" in given else None
     if "seed" in given and seed is None:
         raise BatchError(f"{wrong} seed: {given['seed']!r} is no whole number")

@@ -16,11 +16,10 @@ import msgspec
 
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.model.keyed import keyed
 from pliant.model.limits import MOST_NODES
-from pliant.model.nearest import nearest
 from pliant.model.speedup import Amdahl
 from pliant.workloads.job import SimJob
-from pliant.workloads.keyed import keyed
 
 SERIAL_PER_MILLE = (50, 45, 40, 35, 30, 25, 20, 15, 10, 5, 1)
 """The serial fractions that a job may be given, most serial first."""
@@ -86,16 +85,8 @@ def read_conversion(text: str) -> Conversion:
     if text == "published":
         return PUBLISHED
     wrong = f"conversion: {text}:"
-    write = f"write published, or some of {FORM}"
     keys = dict.fromkeys(Conversion.__struct_fields__, False)
-
-    def unknown(key: str) -> str:
-        return f"there is no {key!r}{nearest(key, ['published', *keys])}"
-
-    for part in text.split(","):
-        if "=" not in part:  # it may be a misspelt published
-            raise BatchError(f"{wrong} {unknown(part.strip())}; {write}")
-    said = keyed(text, keys, wrong, unknown, write)
+    said = keyed(text, keys, wrong, f"published, or some of {FORM}", ["published"])
     serial = said.pop("serial", RIGID)
     if serial not in (RIGID, MALLEABLE):
         raise BatchError(f"{wrong} serial is {serial!r}; it must be {RIGID} or {MALLEABLE}")

@@ -7,8 +7,7 @@ import math
 from pliant.history.energy import Power
 from pliant.model.durations import duration
 from pliant.model.errors import BatchError
-from pliant.model.nearest import nearest
-from pliant.workloads.keyed import keyed
+from pliant.model.keyed import keyed
 
 FORM = "idle=100,busy=200[,off=5,after=10min,boot=2min]"
 MOST_W = 1e9
@@ -20,7 +19,7 @@ KEYS = {"idle": True, "busy": True, "off": False, "after": False, "boot": False}
 def read_power(text: str) -> Power:
     """The power of a node, in the form of ``FORM``; watts and times. BatchError says what is wrong."""
     wrong = f"energy: {text}:"
-    given = keyed(text, KEYS, wrong, lambda key: f"there is no {key!r}{nearest(key, KEYS)}", f"write {FORM}")
+    given = keyed(text, KEYS, wrong, FORM)
     for key in ("off", "boot"):
         if key in given and "after" not in given:
             raise BatchError(f"{wrong} {key} changes nothing where nodes are never switched off; give after")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
@@ -19,6 +18,7 @@ from pliant.history.energy import Power
 from pliant.model.bookings import Booking
 from pliant.model.errors import BatchError, TraceError
 from pliant.model.jobs import JobClass, JobSpec
+from pliant.model.keyed import keyed
 from pliant.model.keys import LARGEST
 from pliant.model.limits import GENERATED_JOBS, MOST_NODES, whole
 from pliant.model.pool import Pool
@@ -446,7 +446,7 @@ def _recorded(policy: str) -> PolicySpec:
 
 def _generated(name: str, text: str, wish: Wish) -> Workload:
     """``text`` is NUMBER[,OPTION=VALUE...]."""
-    first, *others = text.split(",")
+    first, comma, others = text.partition(",")
     number = whole(first)
     if number is None:
         raise BatchError(f"{wish.text}: {first!r} is no whole number; write {name}:NUMBER")
@@ -454,12 +454,9 @@ def _generated(name: str, text: str, wish: Wish) -> Workload:
         raise BatchError(f"{wish.text}: {number:,} is too many; the most is {GENERATED_JOBS:,}")
     known = OPTIONS[name]
     options = dict(known)
-    for other in others:
-        key, _, value = other.partition("=")
-        if key not in known:
-            near = get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-            raise BatchError(f"{wish.text}: {name} has no option {key!r}; {hint}")
+    form = f"{name}:NUMBER,{','.join(f'{key}=VALUE' for key in known)}"
+    said = keyed(others, dict.fromkeys(known, False), f"{wish.text}: {name}:", form) if comma else {}
+    for key, value in said.items():
         try:
             options[key] = float(value)
         except ValueError:

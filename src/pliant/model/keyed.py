@@ -1,0 +1,30 @@
+"""Options that are written ``key=value,key=value``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pliant.model.errors import BatchError
+from pliant.model.nearest import nearest
+
+
+def keyed(
+    text: str, keys: Mapping[str, bool], where: str, write: str, others: Iterable[str] = ()
+) -> dict[str, str]:
+    """The values by their ``keys``, of which those with True are needed.
+
+    Raises BatchError, which begins with ``where`` and ends with what to ``write``: for an unknown key, with the nearest
+    one, also of ``others`` that are no keys; for one that is there twice, has no value, or is missing.
+    """
+    given: dict[str, str] = {}
+    for part in text.split(","):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if key not in keys or not equals:
+            raise BatchError(f"{where} there is no {key!r}{nearest(key, [*keys, *others])}; write {write}")
+        if key in given:
+            raise BatchError(f"{where} {key} is there twice; write {write}")
+        given[key] = value
+    for key, needed in keys.items():
+        if needed and key not in given:
+            raise BatchError(f"{where} {key} is missing; write {write}")
+    return given

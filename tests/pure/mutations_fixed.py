@@ -117,8 +117,8 @@ FIXED: tuple[Mutation, ...] = (
     Mutation(
         "a late accept starts groups",
         "core/resizes.py",
-        "        if resize.started:\n            self._commands.append(",
-        "        if resize.arriving:\n            self._commands.append(",
+        "        if resize.started:\n            self._ledger.commands.append(",
+        "        if resize.arriving:\n            self._ledger.commands.append(",
     ),
     Mutation(
         "a rank leaves with 0, and its job does not mind",
@@ -187,8 +187,8 @@ FIXED: tuple[Mutation, ...] = (
     _timer("cluster: proof", "live/cluster/nodes.py",
            "self.send(node, m.Prove(job, tuple(keep)))\n        "
            'self.later(("proof", job, node), PROOF_S)')._replace(after="self.send(node, m.Prove(job, tuple(keep)))"),
-    _timer("core: walltime", "core/core.py", "self._end(job, JobState.TIMEOUT, job.over_why(now))"),
-    _timer("core: a resize that does not end", "core/resizes.py", "self._end(job, JobState.FAILED, why)"),
+    _timer("core: walltime", "core/core.py", "self._ledger.end(job, JobState.TIMEOUT, job.over_why(now))"),
+    _timer("core: a resize that does not end", "core/resizes.py", "self._ledger.end(job, JobState.FAILED, why)"),
     Mutation(
         "no deadline: core: an answer",
         "core/core.py",

@@ -19,7 +19,7 @@ SKIPPED: dict[str, str] = {
     "live/tables.py": "makes docs/protocol.md",
     "protocol/starting.py": "asked when a job is submitted, before there is a controller",
     # Functions, by file and name.
-    "core/resizes.py _wrong": "the words of an error",
+    "core/core.py _wrong": "the words of an error",
     "core/core.py following": "which half-life a fair policy asks for",
     "core/core.py handle": "for the simulator: a live cluster notes events one by one",
     "core/core.py unanswered": "for a controller that goes on with its jobs, which no shell does yet",

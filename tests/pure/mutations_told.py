@@ -35,7 +35,7 @@ REASONS: dict[str, str] = {
     "protocol/job_side.py JobSide.send: delete self.offer = None": (
         "which resize a session takes for open matters between an offer and its answer alone, and the next offer sets it"
     ),
-    'core/core.py SchedulerCore._hello: delete self._end( job, JobState.FAILED, f"the submission allows {job.bounds.describe()} nodes, the program {own}, " f"an': (
+    'core/core.py SchedulerCore._hello: delete self._ledger.end( job, JobState.FAILED, f"the submission allows {job.bounds.describe()} nodes, the program {own}, " f"an': (
         "no stand-in states bounds that contradict its submission"
     ),
     "live/node/life.py NodeLife._prove: delete return": (
@@ -68,7 +68,7 @@ REASONS: dict[str, str] = {
     'core/resizes.py Resizes._objection: delete return ""': (
         "nothing is changed: None counts as no objection too"
     ),
-    "core/core.py SchedulerCore.resume: delete core._news = True": (
+    "core/core.py SchedulerCore.resume: delete core._ledger.due = True": (
         "after a resume all nodes are lost and come back, which makes a pass"
     ),
     "live/cluster/cluster.py Cluster._give_up_oversized: delete return": (
@@ -107,9 +107,6 @@ REASONS: dict[str, str] = {
     "live/cluster/cluster.py Cluster._heard: not (node in self._links and self._links.is_new(node, said.number, said.obeyed)) -> (not (not (node in self._links and s": _GRACE,
     "live/job/resuming.py _wire: job.resize.stage == resizing.OFFERED -> (not (job.resize.stage == resizing.OFFERED))": _GRACE,
     "live/cluster/nodes.py Nodes._greeted: node not in self._links -> (not (node not in self._links))": _GRACE,
-    "core/resizes.py Resizes._withdraw: delete self._news = True": (
-        "a pass comes late after a withdrawal, until something else happens; under fcfs alone that is measured"
-    ),
     "live/node/servers.py Servers._break: delete group.broken = error.code if isinstance(error, PmiError) else 1": (
         "the exit code of a group that called MPI_Abort, and words that are said twice"
     ),
@@ -171,7 +168,7 @@ REASONS: dict[str, str] = {
     "live/node/life.py NodeLife._link_lost: delete self._do(n.SetTimer(ORPHAN, self._home.orphan_grace))": (
         "whoever has the nodes ends an agent that was away for as long as its grace, and the next controller does"
     ),
-    "core/resizes.py Resizes._commit: said.root in loss.groups -> (not (said.root in loss.groups))": (
+    "core/resizes.py Resizes.commit: said.root in loss.groups -> (not (said.root in loss.groups))": (
         "FAILED for NODE_FAIL, where a resize that is refused names a lost root: a job may end so either way"
     ),
     'protocol/scheduler_side.py SchedulerSide._in_its_epoch: delete raise ProtocolError(f"{name} is of epoch {message.epoch}; the job is in {self.epoch}")': (
@@ -261,7 +258,7 @@ REASONS: dict[str, str] = {
     "live/node/register.py Register.is_alive: key in self.groups -> (not (key in self.groups))": (
         "a proof ends at once what would have left by itself within its time: nobody looks at that"
     ),
-    'core/resizes.py Resizes._malleable: delete self._withdraw(job, "its loop is over")': (
+    'core/resizes.py Resizes.malleable: delete self.withdraw(job, "its loop is over")': (
         "an offer that crosses the end of the loop, too rare in these worlds: the world has a check for it"
     ),
     "live/node/outbox.py Outbox._book: delete self.used[message.job] = self.used.pop(message.job, 0.0) + message.cpu_s": (

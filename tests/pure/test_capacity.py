@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from test_node_failures import drawn_
 from test_simulation import policies_, run
 
+from pliant.core import ledger
 from pliant.core import records as r
-from pliant.core import resizes
 from pliant.core.settings import Settings
 from pliant.history.metrics import Metrics, measure
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
@@ -141,7 +141,7 @@ makespan."""
 @pytest.mark.parametrize("policy", KNOWN)
 def test_where_nothing_is_lost_nothing_changes(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        resizes, "AT_ONCE_S", -1.0
+        ledger, "AT_ONCE_S", -1.0
     )  # passes are made amid nodes on their way, as they were then
     jobs = malleable_batch(42, 60, 32, load=Load(8.0))
     metrics = Metrics(reference=reference_times(jobs))

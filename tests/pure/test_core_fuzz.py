@@ -430,7 +430,7 @@ def test_a_job_that_is_being_ended_is_offered_nothing() -> None:
     core.tell([e.Cancelled(1)], 1.0)
     assert core.state.resizing == {}
     assert core.tell([e.Granted(NodeSet.of([2, 3]))], 2.0) == []
-    assert core.refusal(1, 3, NodeSet()) == "job 1 (a) is being ended"
+    assert core.resizes.refusal(1, 3, NodeSet()) == "job 1 (a) is being ended"
 
 
 def test_a_wish_below_all_allowed_sizes_is_answered_by_stay() -> None:

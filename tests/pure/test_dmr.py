@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from workloads import NODES, malleable, records_of, rigid, starts_of
 
 from pliant.core import records as r
-from pliant.core.resizes import AT_ONCE_S
+from pliant.core.ledger import AT_ONCE_S
 from pliant.core.settings import Settings
 from pliant.history.metrics import measure
 from pliant.model import table1

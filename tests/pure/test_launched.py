@@ -29,7 +29,7 @@ def test_a_job_that_says_nothing_is_running_and_takes_no_resizes() -> None:
     core.tell([e.Launched(1)], 0.1)
     assert core.state.jobs[1].state is JobState.RUNNING
     core.tell([job_says.malleable(1, on=True)], 0.2)  # out of turn: it has not said hello
-    assert "not inside its loop" in (core.refusal(1, 2, NodeSet()) or "")
+    assert "not inside its loop" in (core.resizes.refusal(1, 2, NodeSet()) or "")
     core.tell([e.Ended(1, 0)], 0.3)
     assert not core.state.jobs
 
@@ -39,7 +39,7 @@ def test_a_hello_counts_before_and_after() -> None:
         core = started()
         core.tell([*events, job_says.malleable(1, on=True)], 0.1)
         assert core.state.jobs[1].state is JobState.RUNNING
-        assert core.refusal(1, 2, NodeSet()) is None
+        assert core.resizes.refusal(1, 2, NodeSet()) is None
 
 
 @pytest.mark.parametrize(("most", "bounds"), [(3, Bounds(1, 3)), (0, Bounds(1, 8)), (9, Bounds(1, 8))])
@@ -67,7 +67,7 @@ def test_a_job_that_is_larger_than_its_program_could_grow_to_keeps_its_size_unti
     core.tell([e.ResizeOrdered(1, 1)], 1.0)
     core.tell([job_says.accepted(1, 1), job_says.resized(1, 1, (1, 2, 3), 0.0), e.ResizeOrdered(1, 0)], 2.0)
     assert (job.size, job.bounds) == (1, Bounds(1, 2, preferred=2))
-    assert "its program can grow to 2" in (core.refusal(1, 3, NodeSet()) or "")
+    assert "its program can grow to 2" in (core.resizes.refusal(1, 3, NodeSet()) or "")
     core.tell([e.Clean(1, NodeSet.parse("1-3"))], 3.0)
     core.tell([e.Tick()], 100.0)
     assert [each.after for each in records if isinstance(each, r.ResizeOffered)] == [1, 2]

@@ -161,7 +161,7 @@ def test_an_offer_is_taken_back_when_a_group_is_lost() -> None:
     assert (job.resize.stage, job.size, job.target) == (resizing.WITHDRAWN, 2, 2)
     assert run.core.state.nodes.free_mask == 0b11000
     run.tell(job_says.declined(1, 1, "withdrawn"), at=3.0)
-    assert run.core.refusal(1, 3, NodeSet()) is None
+    assert run.core.resizes.refusal(1, 3, NodeSet()) is None
 
 
 def accepted(size: int, *leave: int) -> Run:
@@ -363,6 +363,6 @@ def test_a_drain_that_is_said_again_names_no_group_that_was_lost() -> None:
     resuming.take_up(life, job, core.state)
     assert not resuming.roll_back(core, life, job)
     assert job.resize is not None
-    offer = core.offer_of(job, job.resize)
+    offer = core.resizes.offer_of(job, job.resize)
     assert (offer.leaving, offer.leave) == ((2,), NodeSet.of([2]))
     assert told(heard, 0)

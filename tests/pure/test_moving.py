@@ -86,7 +86,7 @@ def test_an_order_to_move_that_cannot_be_followed_says_why(
     core, _ = running(4 if 3 in leave else 3, bounds, job_class, kind)
     if not on:
         core.tell([job_says.malleable(1, on=False)], 0.5)
-    assert why in str(core.refusal(1, 0, NodeSet.of(leave)))
+    assert why in str(core.resizes.refusal(1, 0, NodeSet.of(leave)))
     assert offers(core.tell([e.ResizeOrdered(1, 0, NodeSet.of(leave))], 1.0)) == []
 
 

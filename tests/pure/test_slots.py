@@ -145,7 +145,7 @@ REFUSED = {
 @pytest.mark.parametrize("why", REFUSED)
 def test_what_cannot_be_ordered_is_refused(why: str) -> None:
     core, _ = running()
-    assert why in str(core.refusal(1, 0, NodeSet(), REFUSED[why]))
+    assert why in str(core.resizes.refusal(1, 0, NodeSet(), REFUSED[why]))
     assert not core.tell([e.ResizeOrdered(1, 0, slots=REFUSED[why])], 1.0)
 
 
@@ -153,17 +153,17 @@ def test_who_cannot_let_ranks_sleep_is_refused() -> None:
     for kind in (JobKind.PLACES, JobKind.TASKS):
         core, _ = running(kind)
         assert f"is of kind {kind}, which has no ranks that can sleep" in str(
-            core.refusal(1, 0, NodeSet(), {1: 1})
+            core.resizes.refusal(1, 0, NodeSet(), {1: 1})
         )
     core, _ = running(on=False)
-    assert "is not inside its loop" in str(core.refusal(1, 0, NodeSet(), {1: 1}))
+    assert "is not inside its loop" in str(core.resizes.refusal(1, 0, NodeSet(), {1: 1}))
     core, _ = running()
     core.tell([e.ResizeOrdered(1, 3)], 1.0)
-    assert "resize 1 of job 1 is still under way" in str(core.refusal(1, 0, NodeSet(), {1: 1}))
+    assert "resize 1 of job 1 is still under way" in str(core.resizes.refusal(1, 0, NodeSet(), {1: 1}))
     core, _ = running()
     core.tell([e.Submitted(2, JobSpec(name="b", nodes=Bounds.exactly(1)))], 1.0)
     core.tell([e.Hello(2), job_says.malleable(2, on=True)], 1.0)
-    assert "is rigid and keeps all its ranks" in str(core.refusal(2, 0, NodeSet(), {2: 1}))
+    assert "is rigid and keeps all its ranks" in str(core.resizes.refusal(2, 0, NodeSet(), {2: 1}))
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_any_orders_fold_to_the_same_state(orders: list[tuple[int, int, str]]) -
     awake = {0: 2, 1: 4}
     for at, (node, count, what) in enumerate(orders, 1):
         slots = {node % 3: count}
-        may = core.refusal(1, 0, NodeSet(), slots) is None
+        may = core.resizes.refusal(1, 0, NodeSet(), slots) is None
         assert may == (node % 3 in awake and 1 <= count <= SLOTS[node % 3] and awake[node % 3] != count)
         core.tell([e.ResizeOrdered(1, 0, slots=slots)], at)
         if not may:

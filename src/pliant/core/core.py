@@ -20,24 +20,22 @@ from pliant.core import events as e
 from pliant.core import moving, placing, wishes
 from pliant.core import records as r
 from pliant.core.job import Job
+from pliant.core.ledger import Ledger, Outcome
 from pliant.core.losses import Losses
+from pliant.core.resizes import Resizes
 from pliant.core.settings import NEVER, Settings
 from pliant.core.state import State
 from pliant.core.term import Term
 from pliant.model.errors import PolicyError
 from pliant.model.jobs import JobState
 from pliant.model.nodes import EMPTY, NodeSet, lowest_bits, without
-from pliant.model.words import are
+from pliant.model.words import are, count
 from pliant.policy import view as p
 from pliant.policy.view import rebalances
 from pliant.protocol import messages as m
 from pliant.protocol import resizing
 
 EXPIRED = p.Reason("expired")
-
-Outcome = tuple[list[r.Record], list[c.Command]]
-"""Records first: they are written before the commands are carried out."""
-
 
 _MEMORY = msgspec.json.Decoder(dict[str, Any])
 
@@ -50,18 +48,18 @@ def _loses(told: Mapping[Any, Any], read: Mapping[str, Any]) -> bool:
     )
 
 
-class SchedulerCore(Losses):
+class SchedulerCore:
     """The scheduler. A ``policy`` that raises or decides what cannot be ends in a PolicyError, or, where there is a
     ``fallback``, is replaced by that for good."""
 
     def __init__(
-        self,
-        policy: p.Policy,
-        settings: Settings | None = None,
-        *,
-        fallback: p.Policy | None = None,
+        self, policy: p.Policy, settings: Settings | None = None, *, fallback: p.Policy | None = None
     ) -> None:
-        super().__init__(State(following(policy, settings or Settings())), policy)
+        self.state = State(following(policy, settings or Settings()))
+        self._ledger = ledger = Ledger(self.state)
+        self.resizes = resizes = Resizes(ledger)
+        self._losses = losses = Losses(ledger, resizes)
+        self._policy = policy
         self._fallback = fallback
         self._woken = NEVER
         self._always = rebalances(policy)
@@ -75,17 +73,17 @@ class SchedulerCore(Losses):
         self._handlers: dict[type[e.Event], Callable[[Any], None]] = {
             e.Submitted: self._submitted,
             e.Cancelled: self._cancelled,
-            e.ResizeOrdered: self._ordered,
+            e.ResizeOrdered: resizes.ordered,
             e.Launched: self._launched,
             e.Hello: self._hello,
             e.RootSaid: self._root_said,
-            e.TakenBack: self._taken_back,
+            e.TakenBack: resizes.taken_back,
             e.Resumed: self._resumed,
             e.Ended: self._ended,
             e.Granted: self._granted,
             e.Clean: self._clean,
             e.Lost: self._lost,
-            e.GroupsLost: self._groups_lost,
+            e.GroupsLost: losses.groups_lost,
             e.Back: self._back,
             e.NodesOrdered: self._nodes_ordered,
             e.NodesWithdrawn: self._nodes_withdrawn,
@@ -95,15 +93,24 @@ class SchedulerCore(Losses):
             e.Tick: self._tick,
         }
         self._of_root: dict[type[m.CoreMessage], Callable[[Job, Any], None]] = {
-            m.Malleable: self._malleable,
-            m.Want: self._wants,
-            m.Accept: self._accepted,
-            m.Decline: self._declined,
-            m.Reached: self._reached,
-            m.Done: self._done,
-            m.Failed: self._failed,
+            m.Malleable: resizes.malleable,
+            m.Want: resizes.wants,
+            m.Accept: resizes.accepted,
+            m.Decline: resizes.declined,
+            m.Reached: resizes.reached,
+            m.Done: losses.done,
+            m.Failed: resizes.failed,
             m.Progress: self._progressed,
         }
+
+    @property
+    def held(self) -> str:
+        """Why nothing may be begun now: no pass is made and no job is offered anything; empty if it may."""
+        return self._ledger.held
+
+    @held.setter
+    def held(self, why: str) -> None:
+        self._ledger.held = why
 
     @classmethod
     def resume(
@@ -120,7 +127,7 @@ class SchedulerCore(Losses):
             core.state.apply(record)
         if core.state.policy_failed and fallback is not None:
             core._policy = fallback
-        core._news = True
+        core._ledger.due = True
         return core
 
     def unanswered(self) -> list[c.Command]:
@@ -131,9 +138,9 @@ class SchedulerCore(Losses):
             if job.state is JobState.CONFIGURING:
                 commands.append(c.Start(job.id, NodeSet(job.nodes)))
             if job.resize is not None:
-                commands += self.of_resize(job, job.resize)
+                commands += self.resizes.of_resize(job, job.resize)
             if job.ending is not None:
-                commands.append(self._kill(job, job.ending))
+                commands.append(self._ledger.kill_of(job, job.ending))
         commands += [c.Release(number, NodeSet(mask)) for number, mask in state.nodes.dirty.items()]
         if state.nodes.awaited:
             commands.append(c.Acquire(state.nodes.awaited))
@@ -145,7 +152,7 @@ class SchedulerCore(Losses):
 
     def handle(self, events: Iterable[e.Event], now: float) -> Outcome:
         """Apply all events of one instant, then ``settle``; ``now`` never runs backwards."""
-        outcome = self._begin(now)
+        outcome = self._ledger.begin(now)
         for event in events:
             self._handlers[type(event)](event)
         self._settle(now)
@@ -153,27 +160,16 @@ class SchedulerCore(Losses):
 
     def note(self, event: e.Event, now: float) -> Outcome:
         """Apply one event, and decide nothing yet: ``settle`` follows when all that is known has been told."""
-        outcome = self._begin(now)
+        outcome = self._ledger.begin(now)
         self._handlers[type(event)](event)
         return outcome
 
     def settle(self, now: float) -> Outcome:
         """See to what is overdue, and make a scheduling pass if that could change anything."""
-        outcome = self._begin(now)
-        self._settle(now)
-        return outcome
-
-    def _begin(self, now: float) -> Outcome:
-        state = self.state
-        if now < state.now:
-            raise ValueError(f"time ran backwards: {now} after {state.now}")
-        state.now = now
-        outcome: Outcome = [], []
-        self._records, self._commands = outcome
-        return outcome
+        return self.handle((), now)
 
     def _settle(self, now: float) -> None:
-        state = self.state
+        state, ledger = self.state, self._ledger
         if state.nodes.ends:
             self._heed_term()
         if state.limited or state.resizing:
@@ -181,27 +177,21 @@ class SchedulerCore(Losses):
         if now >= self._woken:
             # The time that a Tick was asked for has come, whichever event was first to notice.
             self._tick()
-        if self._news and not self.held and self._due(now):
-            self._news, self._pass_at = False, NEVER
+        if ledger.due and not ledger.held and self._due(now):
+            ledger.due, self._pass_at = False, NEVER
             self._pass()
         if state.nodes.parked_mask and (going := state.nodes.parked_mask & ~self._given_back):
             self._given_back |= going
-            self._commands.append(c.GiveBack(NodeSet(going)))
-        wake = self._asked
-        if (
-            state.limited
-            or state.resizing
-            or state.nodes.reclaimed_mask
-            or state.nodes.expiry
-            or now < state.resting
-        ):
+            ledger.commands.append(c.GiveBack(NodeSet(going)))
+        wake, nodes = self._asked, state.nodes
+        if state.limited or state.resizing or nodes.reclaimed_mask or nodes.expiry or now < state.resting:
             wake = self._next_deadline(now)
-        if self._news and not self.held:
+        if ledger.due and not ledger.held:
             wake = min(wake, self._pass_at)
         if wake != self._woken:
             self._woken = wake
             if wake != NEVER:
-                self._commands.append(c.WakeAt(wake))
+                ledger.commands.append(c.WakeAt(wake))
 
     def _pass(self) -> None:
         state = self.state
@@ -210,7 +200,7 @@ class SchedulerCore(Losses):
         if state.free or state.waiting or self._always or self._called:
             self._schedule()
         if state.wishing:
-            self._grant()
+            self.resizes.grant()
 
     def _empty(self) -> None:
         """Jobs leave nodes that are asked back or expire soon, where they can, before anybody else gets what is
@@ -220,14 +210,14 @@ class SchedulerCore(Losses):
             found = moving.best_way(state, job) if state.now >= job.not_before else None
             if found is not None:
                 way, among = found
-                self._offer(job, way.size, way.reason, way.leave, among)
+                self.resizes.offer(job, way.size, way.reason, way.leave, among)
 
     def _due(self, now: float) -> bool:
         """Whether a pass may be made now; else the time for it is set: the next multiple of the interval, or, where
         there is none, when those nodes are no longer waited for that should be back at once."""
         interval = self.state.settings.pass_interval_s
         if not interval:
-            if not self._left or not (at_once := self._back_at_once()):
+            if not self._ledger.left or not (at_once := self._ledger.back_at_once()):
                 return True
             self._pass_at = min(self._pass_at, at_once)
             return now >= self._pass_at
@@ -240,12 +230,12 @@ class SchedulerCore(Losses):
     def _submitted(self, event: e.Submitted) -> None:
         if event.job <= self.state.last_job:
             raise ValueError(f"job number {event.job} is not above {self.state.last_job}")
-        self._record(r.JobSubmitted(self.state.now, event.job, event.spec, event.requeue_of))
+        record = r.JobSubmitted(self.state.now, event.job, event.spec, event.requeue_of)
+        self._ledger.news(record)
         if self.state.nodes.ends:
             self._term.waits(self.state.jobs[event.job])
         if event.requeue_of:
             self.state.over.again(event.requeue_of, event.job)
-        self._news = True
 
     def _cancelled(self, event: e.Cancelled) -> None:
         job = self.state.jobs.get(event.job)
@@ -254,70 +244,60 @@ class SchedulerCore(Losses):
         why = event.why or "cancelled"
         if job.state is JobState.PENDING:
             record = r.JobEnded(self.state.now, job.id, JobState.CANCELLED, 0, NodeSet(), None, why)
-            self._record(record)
+            self._ledger.news(record)
             self.state.over.ends.append((job, record, 0))
-            self._news = True
         else:
-            self._end(job, event.state, why)
+            self._ledger.end(job, event.state, why)
 
     def _launched(self, event: e.Launched) -> None:
-        job = self._live(event.job)
+        job = self._ledger.live(event.job)
         if job is not None and job.state is JobState.CONFIGURING:
-            self._record(r.JobLaunched(self.state.now, job.id))
+            self._ledger.record(r.JobLaunched(self.state.now, job.id))
 
     def _hello(self, event: e.Hello) -> None:
-        job = self._live(event.job)
+        job = self._ledger.live(event.job)
         if job is None or job.greeted:
             return
         bounds = job.bounds if event.bounds is None else job.bounds.intersect(event.bounds)
         if bounds is None or not (job.losses or bounds.allows(job.size)):
             own = event.bounds.describe() if event.bounds else "any"
-            self._end(
+            self._ledger.end(
                 job,
                 JobState.FAILED,
                 f"the submission allows {job.bounds.in_nodes()}, the program {own}, "
                 f"and the job was started on {job.size}: state the same bounds in both",
             )
             return
-        self._record(r.JobRunning(self.state.now, job.id, bounds))
+        self._ledger.record(r.JobRunning(self.state.now, job.id, bounds))
 
     def _root_said(self, event: e.RootSaid) -> None:
-        if (job := self._live(event.job)) is not None:
+        if (job := self._ledger.live(event.job)) is not None:
             self._of_root[type(event.message)](job, event.message)
 
     def _progressed(self, job: Job, said: m.Progress) -> None:
         fraction = min(1.0, max(0.0, said.fraction))  # a program may say what it likes
-        self._record(r.JobProgressed(self.state.now, job.id, fraction, said.pace_s, said.paced_s))
+        self._ledger.record(r.JobProgressed(self.state.now, job.id, fraction, said.pace_s, said.paced_s))
 
     def _ended(self, event: e.Ended) -> None:
         job = self.state.jobs.get(event.job)
         if job is None or job.state is JobState.PENDING:
             return
-        state, code, error = self._end_of(job, event)
-        mask = job.nodes
-        if job.resize is not None and job.resize.started:
-            mask |= job.resize.nodes
+        state, code, error = self._losses.end_of(job, event)
+        mask, resize = job.nodes, job.resize
+        if resize is not None and resize.started:
+            mask |= resize.nodes
+        phase = resize.phase if resize is not None and job.state is JobState.RESIZING else None
         record = r.JobEnded(
-            self.state.now,
-            job.id,
-            state,
-            code,
-            NodeSet(mask),
-            event.result,
-            error,
-            event.requeue,
-            event.cpu_s,
-            event.places,
-            job.resize.phase if job.resize is not None and job.state is JobState.RESIZING else None,
-        )
-        self._record(record)
+            self.state.now, job.id, state, code, NodeSet(mask), event.result, error, event.requeue, event.cpu_s,
+            event.places, phase,
+        )  # fmt: skip
+        self._ledger.news(record)
         if event.requeue:
             self.state.over.awaited[job.id] = job, record
         else:
             self.state.over.ends.append((job, record, 0))
         if left := without(mask, self.state.nodes.lost_mask):
-            self._leave(job, NodeSet(left))
-        self._news = True
+            self._ledger.leave(job, NodeSet(left))
 
     def _granted(self, event: e.Granted) -> None:
         state = self.state
@@ -325,18 +305,13 @@ class SchedulerCore(Losses):
         nodes, names, slots = event.nodes, event.names, event.slots
         if nodes.mask & there:
             new = [not there >> node & 1 for node in nodes]
-            nodes, names, slots = (
-                NodeSet(nodes.mask & ~there),
-                (*compress(names, new),),
-                (*compress(slots, new),),
-            )
+            nodes = NodeSet(nodes.mask & ~there)
+            names, slots = tuple(compress(names, new)), tuple(compress(slots, new))
         if nodes or (event.until is not None and not event.nodes):
-            self._record(r.NodesGranted(state.now, nodes, names, slots, event.until))
-            self._news = True
+            self._ledger.news(r.NodesGranted(state.now, nodes, names, slots, event.until))
         kept = event.nodes.mask & there & ~state.nodes.reclaimed_mask
         if kept and event.until is not None and kept != state.nodes.expiry.get(event.until):
-            self._record(r.NodesExpire(state.now, NodeSet(kept), event.until))
-            self._news = True
+            self._ledger.news(r.NodesExpire(state.now, NodeSet(kept), event.until))
 
     def _clean(self, event: e.Clean) -> None:
         mask = event.nodes.mask
@@ -345,34 +320,35 @@ class SchedulerCore(Losses):
             return  # lost meanwhile, or proved twice
         # Those that were lost and came back have been free since, and may be another job's.
         nodes = event.nodes if clean == mask else NodeSet(clean)
-        self._record(r.NodesClean(self.state.now, event.job, nodes))
-        self._news = True
+        self._ledger.news(r.NodesClean(self.state.now, event.job, nodes))
+
+    def _lost(self, event: e.Lost) -> None:
+        self._given_back &= ~event.nodes.mask
+        self._losses.lost(event)
 
     def _back(self, event: e.Back) -> None:
         nodes = NodeSet(event.nodes.mask & self.state.nodes.lost_mask)
         if not nodes:
             return  # they were returned meanwhile, or are back already
-        self._record(r.NodesBack(self.state.now, nodes))
-        self._news = True
+        self._ledger.news(r.NodesBack(self.state.now, nodes))
 
     def _nodes_ordered(self, event: e.NodesOrdered) -> None:
-        if not self.held and event.count > 0:
-            self._record(r.NodesOrdered(self.state.now, event.count))
-            self._commands.append(c.Acquire(event.count))
+        if not self._ledger.held and event.count > 0:
+            self._ledger.record(r.NodesOrdered(self.state.now, event.count))
+            self._ledger.commands.append(c.Acquire(event.count))
 
     def _nodes_withdrawn(self, event: e.NodesWithdrawn) -> None:
         state = self.state
         self._withdraw_nodes(min(event.count, state.nodes.awaited - state.nodes.unwanted))
 
     def _withdraw_nodes(self, count: int, reason: p.Reason | None = None) -> None:
-        if count > 0 and not self.held:
-            self._record(r.NodesWithdrawn(self.state.now, count, reason))
-            self._commands.append(c.WithdrawNodes(count))
+        if count > 0 and not self._ledger.held:
+            self._ledger.record(r.NodesWithdrawn(self.state.now, count, reason))
+            self._ledger.commands.append(c.WithdrawNodes(count))
 
     def _refused(self, event: e.Refused) -> None:
         if count := min(event.count, self.state.nodes.awaited):
-            self._record(r.NodesRefused(self.state.now, count, event.why))
-            self._news = True
+            self._ledger.news(r.NodesRefused(self.state.now, count, event.why))
 
     def _reclaim(self, event: e.Reclaim) -> None:
         state, by = self.state, event.by
@@ -381,8 +357,7 @@ class SchedulerCore(Losses):
         if by is not None:
             new = asked & (new | ~state.nodes.expired_by(by))
         if new:
-            self._record(r.NodesReclaimed(state.now, NodeSet(new), by=by))
-            self._news = True
+            self._ledger.news(r.NodesReclaimed(state.now, NodeSet(new), by=by))
 
     def _returned(self, event: e.Returned) -> None:
         """What was asked back has gone. A node that is taken away unasked, or in use, is a loss."""
@@ -395,11 +370,14 @@ class SchedulerCore(Losses):
             self._lost(e.Lost(NodeSet(away)))
         if returned := NodeSet(event.nodes.mask & gone):
             self._given_back &= ~returned.mask
-            self._record(r.NodesReturned(state.now, returned))
-        self._news = True
+            self._ledger.record(r.NodesReturned(state.now, returned))
+        self._ledger.due = True
+
+    def _resumed(self, _event: e.Resumed) -> None:
+        self._ledger.record(r.ControllerResumed(self.state.now))
 
     def _tick(self, _event: e.Tick | None = None) -> None:
-        self._news = True
+        self._ledger.due = True
         if self.state.now >= self._asked:
             self._called, self._asked = True, NEVER
         self._woken = NEVER  # it may have come a hair too early: then it is asked for again
@@ -409,15 +387,14 @@ class SchedulerCore(Losses):
             if job.state is JobState.PENDING:
                 self._cancelled(e.Cancelled(job.id, why))
             else:
-                self._end(job, JobState.TIMEOUT, why)
+                self._ledger.end(job, JobState.TIMEOUT, why)
         if not (over := self._term.over()):
             return
         if expired := self._term.expired():
-            self._record(r.NodesReclaimed(self.state.now, NodeSet(expired), EXPIRED))
-            self._news = True
+            self._ledger.news(r.NodesReclaimed(self.state.now, NodeSet(expired), EXPIRED))
         for job in list(self.state.resizing.values()):
             if job.resize is not None and job.resize.nodes & over and job.ending is None:
-                self._withdraw(job, "the time of its new nodes is over")
+                self.resizes.withdraw(job, "the time of its new nodes is over")
 
     # ---- deadlines -----------------------------------------------------------------------------------
 
@@ -428,7 +405,7 @@ class SchedulerCore(Losses):
             if end > now:
                 break
             if job.limited and job.ending is None:
-                self._end(job, JobState.TIMEOUT, job.over_why(now))
+                self._ledger.end(job, JobState.TIMEOUT, job.over_why(now))
         if not state.resizing:
             return
         for job in list(state.resizing.values()):
@@ -436,7 +413,7 @@ class SchedulerCore(Losses):
             if resize is None or resize.deadline > now or job.ending is not None:
                 continue
             if (resize.stage, "Withdraw") in resizing.TABLE or job.unheard_until <= now:
-                self._overdue(job, resize)
+                self.resizes.overdue(job, resize)
 
     def _next_deadline(self, now: float) -> float:  # noqa: C901, PLR0912 - asked after every event: a call a part costs time
         """The next time at which a Tick could matter."""
@@ -488,7 +465,7 @@ class SchedulerCore(Losses):
     def fall_back(self, error: str, now: float) -> Outcome:
         """The policy has failed for good: the fallback decides from now on, in every pass. PolicyError if it is that
         which has failed, or there is none."""
-        outcome = self._begin(now)
+        outcome = self._ledger.begin(now)
         if self._fallback is None or self._policy is self._fallback:
             raise PolicyError(error)
         self._give_way(f"policy {self._policy.name!r} is stuck at {now:.3f} s: {error}")
@@ -496,10 +473,10 @@ class SchedulerCore(Losses):
 
     def _give_way(self, error: str) -> None:
         if self._fallback is not None:
-            self._record(r.PolicyFailed(self.state.now, self._policy.name, error, self._fallback.name))
+            failed = r.PolicyFailed(self.state.now, self._policy.name, error, self._fallback.name)
+            self._ledger.news(failed)
             self._policy = self._fallback
             self._always = rebalances(self._policy)
-            self._news = True
 
     def _decide(self, decisions: list[p.Decision]) -> None:
         jobs = self.state.jobs
@@ -512,28 +489,31 @@ class SchedulerCore(Losses):
             elif type(decision) is p.Resize:
                 self._resize(job, decision)
             elif isinstance(decision, p.Promise) and job.promised != decision.at:
-                self._record(r.JobPromised(self.state.now, job.id, decision.at))
+                self._ledger.record(r.JobPromised(self.state.now, job.id, decision.at))
 
     def _resize(self, job: Job, decision: p.Resize) -> None:
         if not self.state.resizable(job):
             raise self._wrong(decision, "the job cannot be offered a resize now")
-        if decision.size > job.size and self.state.now < job.grow_from:
+        more = decision.size - job.size
+        if more > 0 and self.state.now < job.grow_from:
             return  # its newcomers keep failing; a policy need not know that
-        may = job.bounds.allows(decision.size) and decision.size - job.size <= self.state.nodes.free
-        if decision.size > job.size and self.state.nodes.expiry and may:
+        if more == 0 or not job.bounds.allows(decision.size):
+            has, may = count(job.size, "node"), job.bounds.describe()
+            raise self._wrong(decision, f"it has {has}; allowed are {may}")
+        if more > self.state.free:
+            raise self._wrong(decision, f"only {are(self.state.free, 'node')} free")
+        if more > 0 and self.state.nodes.expiry:
             self._grow_onto_lasting(job, decision)
-        elif self.state.nodes.expiry and may and decision.size < job.size:
-            leave = placing.to_shrink(self.state, job, job.size - decision.size)
-            self._offer(job, decision.size, decision.reason, leave)
         else:
-            self._offer(job, decision.size, decision.reason, EMPTY)
+            leave = placing.to_shrink(self.state, job, -more) if self.state.nodes.expiry else EMPTY
+            self.resizes.offer(job, decision.size, decision.reason, leave)
 
     def _grow_onto_lasting(self, job: Job, decision: p.Resize) -> None:
         """Grow, as far as there are nodes that last long enough."""
         among = placing.to_grow(self.state, job, decision.size, decision.size - job.size, self._kept)
         size = job.bounds.floor(min(decision.size, job.size + among.bit_count()))
         if size > job.size:
-            self._offer(job, size, decision.reason, EMPTY, among)
+            self.resizes.offer(job, size, decision.reason, EMPTY, among)
 
     def _decide_for_itself(self, decision: p.Decision) -> None:
         """A decision that concerns no job."""
@@ -548,7 +528,7 @@ class SchedulerCore(Losses):
             if decision.merge and _loses(decision.memory, memory):
                 raise self._wrong(decision, "only what JSON has can be remembered: a number is not finite")
             # As it will be read from a journal: there lists are what tuples were, and texts the keys.
-            self._record(r.PolicyRemembers(self.state.now, memory, decision.merge))
+            self._ledger.record(r.PolicyRemembers(self.state.now, memory, decision.merge))
         elif isinstance(decision, p.Acquire | p.Return | p.Withdraw):
             self._ask_for_nodes(decision)
         else:
@@ -573,8 +553,8 @@ class SchedulerCore(Losses):
         if isinstance(decision, p.Acquire):
             if have + count > pool.max:
                 raise self._wrong(decision, f"{have} nodes are there or awaited, and the most is {pool.max}")
-            self._record(r.NodesOrdered(state.now, count, decision.reason))
-            self._commands.append(c.Acquire(count))
+            self._ledger.record(r.NodesOrdered(state.now, count, decision.reason))
+            self._ledger.commands.append(c.Acquire(count))
             return
         if count > state.free or state.total - count < pool.min:
             left = f"{state.free} of {state.total} nodes are free, and the least is {pool.min}"
@@ -587,7 +567,7 @@ class SchedulerCore(Losses):
             going = without(
                 state.nodes.free_mask, lowest_bits(state.nodes.free_mask, state.free - count, state.free)
             )
-        self._record(r.NodesReclaimed(state.now, NodeSet(going), decision.reason))
+        self._ledger.record(r.NodesReclaimed(state.now, NodeSet(going), decision.reason))
 
     def _start(self, job: Job, decision: p.Start) -> None:
         if job.state is not JobState.PENDING:
@@ -605,8 +585,15 @@ class SchedulerCore(Losses):
         else:
             chosen = lowest_bits(state.nodes.free_mask, decision.size, state.free)
         nodes = NodeSet(chosen, decision.size)
-        self._record(r.JobStarted(self.state.now, job.id, nodes, decision.reason, job.spec.one_world))
-        self._commands.append(c.Start(job.id, nodes))
+        self._ledger.record(r.JobStarted(self.state.now, job.id, nodes, decision.reason, job.spec.one_world))
+        self._ledger.commands.append(c.Start(job.id, nodes))
+
+    def _wrong(self, decision: p.Decision, why: str) -> PolicyError:
+        state = self.state
+        return PolicyError(
+            f"policy {self._policy.name!r} at {state.now:.3f} s decided {decision}, but {why} "
+            f"(free {state.free} of {state.total}, pending {state.waiting}, running {len(state.running)})"
+        )
 
 
 def following(policy: p.Policy, settings: Settings) -> Settings:

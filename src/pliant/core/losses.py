@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pliant.core import events as e
 from pliant.core import records as r
 from pliant.core.job import Job
+from pliant.core.ledger import Ledger
 from pliant.core.resizes import Resizes
 from pliant.model.jobs import JobState
 from pliant.model.kinds import KINDS, Loss
@@ -15,34 +16,35 @@ from pliant.model.nodes import NodeSet, hostlist, lowest_bits, without
 from pliant.protocol import messages as m
 
 
-class Losses(Resizes):
-    """A part of the core."""
+class Losses:
+    """All losses of all jobs."""
 
-    _given_back: int
+    def __init__(self, ledger: Ledger, resizes: Resizes) -> None:
+        self._ledger = ledger
+        self._state = ledger.state
+        self._resizes = resizes
 
-    def _lost(self, event: e.Lost) -> None:
-        nodes = NodeSet(event.nodes.mask & self.state.nodes.all_mask & ~self.state.nodes.lost_mask)
+    def lost(self, event: e.Lost) -> None:
+        nodes = NodeSet(event.nodes.mask & self._state.nodes.all_mask & ~self._state.nodes.lost_mask)
         if not nodes:
             return  # they were returned meanwhile, or lost already
-        self._given_back &= ~nodes.mask
-        self._record(r.NodesLost(self.state.now, nodes, event.why))
-        for _, _, job in list(self.state.running):
+        self._ledger.news(r.NodesLost(self._state.now, nodes, event.why))
+        for _, _, job in list(self._state.running):
             newcomers = job.resize.nodes if job.resize is not None else 0
             if job.nodes & nodes.mask:
                 self._lose_nodes(job, nodes, event.why, event.over, restarts=job.id in event.restarting)
                 if job.ending is not None:
-                    self._expect_back(job)
+                    self._ledger.expect_back(job)
             if newcomers & nodes.mask and job.ending is None:
-                self._withdraw(job, "a node of the expansion is lost")
-        self._news = True
+                self._resizes.withdraw(job, "a node of the expansion is lost")
 
-    def _groups_lost(self, event: e.GroupsLost) -> None:
-        if (job := self._live(event.job)) is not None:
+    def groups_lost(self, event: e.GroupsLost) -> None:
+        if (job := self._ledger.live(event.job)) is not None:
             self._lose(job, event.groups, event.why, node=False)
 
-    def _done(self, job: Job, said: m.Done) -> None:
-        gained = self._commit(job, said)
-        if lost := gained & self.state.nodes.lost_mask:
+    def done(self, job: Job, said: m.Done) -> None:
+        gained = self._resizes.commit(job, said)
+        if lost := gained & self._state.nodes.lost_mask:
             # The resize was done before the job heard that a newcomer's node is gone.
             self._lose_nodes(job, NodeSet(lost))
 
@@ -57,11 +59,10 @@ class Losses(Resizes):
     ) -> None:
         """These nodes are gone, and with them the groups of the job there; but not those that had ended well before."""
         done = {group for number, group in over if number == job.id}
-        groups = tuple(group for group in self.state.groups_on(job, nodes.mask) if group not in done)
+        groups = tuple(group for group in self._state.groups_on(job, nodes.mask) if group not in done)
         mine = NodeSet(nodes.mask & job.nodes)
-        why = f"lost node{'s' if len(mine) > 1 else ''} {self.state.nodes.hosts(mine)}" + (
-            f": {why}" if why else ""
-        )
+        lost = f"lost node{'s' if len(mine) > 1 else ''} {self._state.nodes.hosts(mine)}"
+        why = f"{lost}: {why}" if why else lost
         if restarts and (gone := self._without(job, groups)):
             self._go_on(job, gone, why, node=True)
         else:
@@ -72,36 +73,35 @@ class Losses(Resizes):
         that are too many for a size that it allows. None of them if it cannot go on."""
         if not gone or job.ending is not None or not job.on or job.spec.keeps_size:
             return ()
-        left = without(job.nodes, self.state.nodes_without(job, gone))
+        left = without(job.nodes, self._state.nodes_without(job, gone))
         size = job.bounds.floor(left.bit_count())
-        return (*gone, *self.state.groups_on(job, without(left, lowest_bits(left, size)))) if size else ()
+        return (*gone, *self._state.groups_on(job, without(left, lowest_bits(left, size)))) if size else ()
 
     def _lose(self, job: Job, groups: tuple[int, ...], why: str, *, node: bool) -> None:
         """The job goes on without these groups, as its kind has it, or is ended."""
-        present = self.state.groups(job)
+        present = self._state.groups(job)
         gone = tuple(group for group in dict.fromkeys(groups) if group in present)
         if not gone or job.ending is not None:
             return
         loss = KINDS[job.spec.kind].loss
         left = [group for group in present if group not in gone]
         if not left or loss is Loss.ENDS_JOB or (loss is Loss.IS_TOLD and job.root in gone):
-            self._end(job, JobState.NODE_FAIL if node else JobState.FAILED, why)
+            self._ledger.end(job, JobState.NODE_FAIL if node else JobState.FAILED, why)
             return
         self._go_on(job, gone, why, node=node)
 
     def _go_on(self, job: Job, gone: tuple[int, ...], why: str, *, node: bool) -> None:
-        state = self.state
+        state = self._state
         nodes = NodeSet(state.nodes_without(job, gone))
         root = job.root
         if root in gone:
             root = min(group for group in state.groups(job) if group not in gone)
-        self._record(r.GroupsLost(state.now, job.id, gone, nodes, root, why, node))
+        self._ledger.news(r.GroupsLost(state.now, job.id, gone, nodes, root, why, node))
         if unclean := nodes.mask & ~state.nodes.lost_mask:
-            self._leave(job, NodeSet(unclean))
-        self._withdraw(job, f"{lost_groups(gone)} of the job is lost")
-        self._news = True
+            self._ledger.leave(job, NodeSet(unclean))
+        self._resizes.withdraw(job, f"{lost_groups(gone)} of the job is lost")
 
-    def _end_of(self, job: Job, event: e.Ended) -> tuple[JobState, int, str]:
+    def end_of(self, job: Job, event: e.Ended) -> tuple[JobState, int, str]:
         """The state, exit code and error that a job ends with: by what it said, and by what it has lost."""
         state = job.ending or (JobState.FAILED if event.exit_code or event.error else JobState.COMPLETED)
         if not job.losses or job.ending is not None or KINDS[job.spec.kind].loss is not Loss.FAILS_JOB:

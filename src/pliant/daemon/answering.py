@@ -100,7 +100,9 @@ def _ordered(controller: Controller, job: Job, order: o.Resize, said: str) -> An
     state = controller.core.state
     slots = dict(zip(_numbers(state, order.slots), order.slots.values(), strict=True))
     if (
-        why := controller.core.refusal(job.id, order.size, NodeSet.of(_numbers(state, order.leave)), slots)
+        why := controller.core.resizes.refusal(
+            job.id, order.size, NodeSet.of(_numbers(state, order.leave)), slots
+        )
     ) is not None:
         raise PliantError(why)
     controller.tell(order)

@@ -16,8 +16,9 @@ from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
 from pliant.core.arrays import Turns
-from pliant.core.core import Outcome, SchedulerCore
+from pliant.core.core import SchedulerCore
 from pliant.core.job import Job
+from pliant.core.ledger import Outcome
 from pliant.core.settings import Settings
 from pliant.live.cluster import orders as o
 from pliant.live.cluster import term

@@ -87,10 +87,10 @@ def roll_back(core: SchedulerCore, life: JobLife, job: Job) -> bool:
     resize = job.resize
     if resize is None or job.ending is not None:
         return False
-    commands = core.of_resize(job, resize)
+    commands = core.resizes.of_resize(job, resize)
     if resize.stage in (resizing.OFFERED, resizing.WITHDRAWN):
         # Nobody knows whether it got the offer; it has one answer to give to that and to its withdrawal.
-        life.say_again(life.offer_of(core.offer_of(job, resize)))
+        life.say_again(life.offer_of(core.resizes.offer_of(job, resize)))
     if resize.stage in (resizing.OFFERED, resizing.ACCEPTED):
         return True
     for command in commands:

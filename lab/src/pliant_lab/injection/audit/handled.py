@@ -153,7 +153,7 @@ class Handled:
         leave = frozenset(numbers[name] for name in given.leave)
         slots = {numbers[name]: count for name, count in given.slots.items()}
         expected = self.objection(given.job, given.size, leave, slots)
-        said = core.refusal(given.job, given.size, NodeSet.of(leave), slots)
+        said = core.resizes.refusal(given.job, given.size, NodeSet.of(leave), slots)
         if (said is None) == bool(expected) or expected not in (said or ""):
             raise Violation(
                 "wrong", f"{given} is answered by {said!r}, and there is this against it: {expected!r}"

@@ -49,8 +49,8 @@ FIXED: tuple[Mutation, ...] = (
     Mutation(
         "clean without proof: nobody is asked",
         "live/cluster/cluster.py",
-        "                    self._prove(command.job, node)\n            case c.Acquire():",
-        "                    self.happened(e.Clean(command.job, NodeSet.of([node])))\n            case c.Acquire():",
+        "                    self.nodes.prove(command.job, node)\n            case c.Acquire():",
+        "                    self._bus.happened(e.Clean(command.job, NodeSet.of([node])))\n            case c.Acquire():",
     ),
     Mutation(
         "group_lost is not told",
@@ -182,11 +182,12 @@ FIXED: tuple[Mutation, ...] = (
     _timer("agent: hello", "live/node/sessions.py", "self._do(n.SetTimer(_timer(new.session), HELLO_S))"),
     # ---- of the cluster's and the core's -------------------------------------------------------------
     _timer("cluster: submit", "live/cluster/cluster.py",
-           'self._outputs.append(o.SetTimer(("submit",), waiting[0].submit_s))'),
-    _timer("cluster: wake", "live/cluster/cluster.py", 'self._outputs.append(o.SetTimer(("wake",), command.at))'),
+           'self._bus.outputs.append(o.SetTimer(("submit",), waiting[0].submit_s))'),
+    _timer("cluster: wake", "live/cluster/cluster.py", 'self._bus.outputs.append(o.SetTimer(("wake",), command.at))'),
     _timer("cluster: proof", "live/cluster/nodes.py",
-           "self.send(node, m.Prove(job, tuple(keep)))\n        "
-           'self.later(("proof", job, node), PROOF_S)')._replace(after="self.send(node, m.Prove(job, tuple(keep)))"),
+           "self._bus.send(number, m.Prove(job, tuple(keep)))\n        "
+           'self._bus.later(("proof", job, number), PROOF_S)')
+    ._replace(after="self._bus.send(number, m.Prove(job, tuple(keep)))"),
     _timer("core: walltime", "core/core.py", "self._ledger.end(job, JobState.TIMEOUT, job.over_why(now))"),
     _timer("core: a resize that does not end", "core/resizes.py", "self._ledger.end(job, JobState.FAILED, why)"),
     Mutation(
@@ -284,8 +285,8 @@ FIXED: tuple[Mutation, ...] = (
     Mutation(
         "fleet: a number is taken twice",
         "live/cluster/nodes.py",
-        "        there = self.core.state.nodes.all_mask | self._set(names).mask",
-        "        there = self._set(names).mask",
+        "        there = self._state.nodes.all_mask | self.named(names).mask",
+        "        there = self.named(names).mask",
     ),
     Mutation(
         "fleet: a node that has expired stays, and gets jobs",

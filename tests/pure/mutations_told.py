@@ -8,7 +8,7 @@ _SPACE = "several groups of a job on one node: nothing offers that yet"
 _BRINGS = "for the judgement of a policy: no unsound decision follows from it"
 
 REASONS: dict[str, str] = {
-    "live/cluster/nodes.py Nodes._lost: delete del self._proofs[job, node]": (
+    "live/cluster/nodes.py Nodes.lost: delete node.proofs.clear()": (
         "a proof that is still asked for from a lost node: its limit finds the node lost already; a little memory until then"
     ),
     'core/resizes.py Resizes._objection: delete return "the job says that it is done, but it had been taken back and no group was started"': (
@@ -47,7 +47,7 @@ REASONS: dict[str, str] = {
     "core/state.py State._policy_failed: delete self.memory = {}": (
         "fcfs, which decides from then on, reads no memory"
     ),
-    "live/cluster/nodes.py Nodes._greeted: delete self._unknown.add((held.job, node))": (
+    "live/cluster/nodes.py Nodes._greeted: delete node.unknown.add(held.job)": (
         "a group that no record knows is killed all the same; without the proof the next start there would have to come in the same moment"
     ),
     'live/node/life.py NodeLife._opened: delete self._do(n.Say(f"from the controller: {error}"))': (
@@ -146,14 +146,14 @@ REASONS: dict[str, str] = {
     "live/node/life.py NodeLife._begin_end: delete self._last_words(group)": (
         "ends of ranks that the controller is not told, as the agent leaves: the loss of the node tells it"
     ),
-    "live/cluster/nodes.py Nodes._proof_overdue: delete self._prove(job, node)": (
+    "live/cluster/nodes.py Nodes.proof_overdue: delete self._ask(job, number)": (
         "a proof is asked for once more only if an agent says nothing for 30 s over a link that stands"
     ),
     "core/state.py State._resized: delete job.settle(now, blocked_s)": _BRINGS,
     "live/node/warmth.py Warmth.due: delete self._count()": (
         "a warm process that was twice not ready in time and is wanted a third time, too rare in these worlds"
     ),
-    "live/cluster/nodes.py Nodes._returned: delete self._lost(self._names[number], final=True)": (
+    'live/cluster/nodes.py Nodes.returned: delete self.lost(self._bus.names[number], final=True, why="its provider took it away")': (
         "a node that is taken away in use: seldom drawn; what lives there is looked at since, also of jobs that are being ended"
     ),
     "core/resizes.py Resizes._objection: any(group.id == root for group in resize.arriving) -> (not (any(group.id == root for group in resize.arriving)))": (
@@ -198,7 +198,7 @@ REASONS: dict[str, str] = {
     "live/node/life.py NodeLife._token_written: group.cleared -> (not (group.cleared))": (
         "a group that is cleared while its token is being written: too rare in these worlds"
     ),
-    "live/cluster/nodes.py Nodes._prove: delete self._proofs[job, node] += 1": (
+    "live/cluster/nodes.py Nodes._ask: delete self._nodes[number].proofs[job] += 1": (
         "how often a proof was asked for: the last of several tries counts, and seldom even the second is made"
     ),
     "live/job/life.py JobLife._at_fence: delete self._check_fence(fence)": (
@@ -241,7 +241,7 @@ REASONS: dict[str, str] = {
     "protocol/scheduler_side.py SchedulerSide._in_its_epoch: delete return False": (
         "a new root is heard before the Done of the old one, over a faster link: too rare in 60 worlds"
     ),
-    'live/cluster/nodes.py Nodes._proof_overdue: delete self.later(("proof", job, node), PROOF_S)': (
+    'live/cluster/nodes.py Nodes.proof_overdue: delete self._bus.later(("proof", job, number), PROOF_S)': (
         "a proof that is asked for over a link that has been gone for 30 s, and comes back: too rare"
     ),
     'live/cluster/nodes.py Nodes._unlinked: delete self.later(("grace", node), self._grace + PROVIDER_S)': _GIVES_UP,

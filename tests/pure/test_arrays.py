@@ -229,7 +229,7 @@ def test_a_live_cluster_has_no_more_of_an_array_at_once_than_it_allows() -> None
     assert len(world.ends()) == 7
     world = World(1, 8, jobs)
     world.run(lambda: len(world.ends()) == 1)
-    again = Cluster.resume(Fcfs(), Surroundings("/out", "/", {}, b"secret"), Settings(), world.records)
+    again = Cluster(Fcfs(), Settings(), Surroundings("/out", "/", {}, b"secret"), world.records)
     unended = len(again.core.state.jobs)
     again.handle([o.Batch(tuple(jobs[len(world.of(r.JobSubmitted)) :]))], world.now)
     assert len(again.core.state.jobs) == unended == 2

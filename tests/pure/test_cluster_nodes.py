@@ -34,7 +34,7 @@ class Driven:
 
     def again(self) -> list[o.Output]:
         """Another controller begins with the records of this one."""
-        self.cluster = Cluster.resume(make("easy"), HOME, Settings(), self.records)
+        self.cluster = Cluster(make("easy"), Settings(), HOME, self.records)
         return self.put(o.Resumed("killed"))
 
     def back(self, node: str) -> list[o.Output]:
@@ -284,7 +284,7 @@ class Recorded:
             self.put()
 
     def again(self) -> None:
-        self.control = Control.resume(make("easy"), Settings(), HOME, self.site, self.records)
+        self.control = Control.new(make("easy"), Settings(), HOME, self.site, self.records)
         self.lines.append(recording.head(self._head, self.records))
         self.put(o.Resumed("killed"))
 

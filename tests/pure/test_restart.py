@@ -100,7 +100,7 @@ class Agents:
         self.lines += [r.to_line(record) for record in more]
         journal = read(self.lines)
         site = Site(grace_s=self.grace)
-        self.control = Control.resume(Fcfs(), journal.header.settings, HOME, site, journal.records)
+        self.control = Control.new(Fcfs(), journal.header.settings, HOME, site, journal.records)
         return self.tell(o.Resumed(WHY))
 
     def made(self, kind: type[r.Record]) -> list[r.Record]:

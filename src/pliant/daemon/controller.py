@@ -50,11 +50,7 @@ class Controller:
         self.driver = driver
         home = Surroundings(str(output), os.getcwd(), driver.env, driver.secret or secrets.token_bytes(16))  # noqa: PTH109
         self._nodes = nodes
-        self._control = (
-            Control.new(policy, settings, home, driver.site)
-            if records is None
-            else Control.resume(policy, settings, home, driver.site, records)
-        )
+        self._control = Control.new(policy, settings, home, driver.site, records or ())
         self._resumed = records is not None
         self._policy = policy
         self._recorder = recorder.Recorder(recorder.directory(), f"controller-{os.getpid()}")
@@ -83,7 +79,7 @@ class Controller:
     async def start(self) -> None:
         """Bring the nodes up; time 0 is when all of them are there. One that goes on does so from its last record."""
         loop = asyncio.get_running_loop()
-        self._began = loop.time() - self._control.cluster.now
+        self._began = loop.time() - self.core.state.now
         if self._resumed:
             self._up.set()
             self._inputs.append(o.Resumed("the controller was started again"))  # the first that it hears

@@ -25,15 +25,17 @@ class Control:
         self.fleet = Fleet(site)
 
     @classmethod
-    def new(cls, policy: Policy, settings: Settings, home: Surroundings, site: Site) -> Control:
-        return cls(Cluster(policy, settings, home), site)
-
-    @classmethod
-    def resume(
-        cls, policy: Policy, settings: Settings, home: Surroundings, site: Site, records: Iterable[r.Record]
+    def new(
+        cls,
+        policy: Policy,
+        settings: Settings,
+        home: Surroundings,
+        site: Site,
+        records: Iterable[r.Record] = (),
     ) -> Control:
-        """One that goes on where the records of a journal end; ``Resumed`` is the first that it is told."""
-        return cls(Cluster.resume(policy, home, settings, records), site)
+        """With the ``records`` of a journal it goes on where they end; ``Resumed`` is then the first that it is
+        told."""
+        return cls(Cluster(policy, settings, home, records), site)
 
     def handle(self, inputs: Iterable[o.AnyInput], now: float) -> tuple[list[r.Record], list[o.Output]]:
         """What follows from these inputs, which have come by ``now``: seconds that never run backwards."""

@@ -53,10 +53,8 @@ def head(begin: Head, records: Iterable[r.Record] | None = None) -> bytes:
 
 
 def _begin(head: Head, policy: Policy) -> Control:
-    if head.records is None:
-        return Control.new(policy, head.settings, head.home, head.site)
-    records = [r.from_line(bytes(line)) for line in head.records]
-    return Control.resume(policy, head.settings, head.home, head.site, records)
+    records = [r.from_line(bytes(line)) for line in head.records or ()]
+    return Control.new(policy, head.settings, head.home, head.site, records)
 
 
 def line(

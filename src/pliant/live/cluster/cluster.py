@@ -22,10 +22,10 @@ from pliant.core.ledger import Outcome
 from pliant.core.settings import Settings
 from pliant.live.cluster import orders as o
 from pliant.live.cluster import term
-from pliant.live.cluster.beginnings import Beginnings
+from pliant.live.cluster.bus import Bus
 from pliant.live.cluster.nodes import Nodes
 from pliant.live.job import resuming
-from pliant.live.job.groups import Place, last_line
+from pliant.live.job.groups import Place
 from pliant.live.job.life import GONE_S, KILLED, LINGER_S, SESSION_S, START_S, JobLife
 from pliant.model.errors import ProtocolError
 from pliant.model.jobs import JobSpec, JobState
@@ -53,48 +53,41 @@ class Surroundings(NamedTuple):
     secret: bytes
 
 
-class Cluster(Nodes):
+class Cluster:
     """All nodes and jobs of a live cluster. Under a policy that goes wrong it goes on with ``fcfs``."""
 
-    def __init__(self, policy: Policy, settings: Settings, home: Surroundings) -> None:
-        super().__init__(SchedulerCore(policy, settings, fallback=Fcfs()))
+    def __init__(
+        self, policy: Policy, settings: Settings, home: Surroundings, records: Iterable[r.Record] = ()
+    ) -> None:
+        """With the ``records`` of a journal it goes on where they end, and so does its time; ``Resumed`` is then the
+        first that it is told."""
+        self.core = SchedulerCore.resume(policy, settings, records, fallback=Fcfs())
+        state = self.core.state
+        self.lives: dict[int, JobLife] = {}
+        self._bus = Bus()
+        self._bus.now = state.now
+        self.nodes = Nodes(state, self._bus, self.lives)
         self._home = home
         self._decoder = codec.from_agent()
         self._holds: dict[str, str] = {}
-        self._beginnings = Beginnings()
         self._leaving: list[str] = []
         self._unsubmitted: deque[JobSpec] = deque()
         self._turns: Turns[JobSpec] = Turns()
-        self._specs: dict[int, JobSpec] = {}
-        self._last_job = 0
+        self._specs = {job.id: job.spec for job in state.jobs.values()}
+        for spec in self._specs.values():
+            self._turns.there(spec)
+        self._last_job = state.last_job
         self._woken = False
         self._resuming = ""
         self._records: list[r.Record] = []
-
-    @classmethod
-    def resume(
-        cls, policy: Policy, home: Surroundings, settings: Settings, records: Iterable[r.Record]
-    ) -> Cluster:
-        """A cluster that goes on where the records of a journal end; ``Resumed`` is the first that it is told. Its time
-        goes on from the last record."""
-        cluster = cls(policy, settings, home)
-        cluster.core = SchedulerCore.resume(policy, settings, records, fallback=Fcfs())
-        state = cluster.core.state
-        cluster._names = dict(state.nodes.names)
-        cluster._numbers = {name: number for number, name in state.nodes.names.items()}
-        cluster._last_job = state.last_job
-        for job in state.jobs.values():
-            cluster._specs[job.id] = job.spec
-            cluster._turns.there(job.spec)
-        cluster.now = state.now
-        return cluster
 
     # ---- in and out ----------------------------------------------------------------------------------
 
     def handle(self, inputs: Iterable[o.AnyInput], now: float) -> tuple[list[r.Record], list[o.Output]]:
         """What follows from these inputs, which have come by ``now``: seconds that never run backwards."""
-        self.now = now
-        self._records, self._outputs = [], []
+        bus = self._bus
+        bus.now = now
+        self._records, bus.outputs = [], []
         inputs = list(inputs)
         for each in inputs:
             if isinstance(each, o.Hold):
@@ -107,14 +100,15 @@ class Cluster(Nodes):
             self._go_on()
         if not self._resuming:
             self._settle()
-        records, outputs = self._records, self._outputs
-        self._records, self._outputs = [], []  # else they are kept until the next call, whenever that is
+        records, outputs = self._records, bus.outputs
+        self._records, bus.outputs = [], []  # else they are kept until the next call, whenever that is
         return records, outputs
 
     @property
     def pending(self) -> bool:
         """Whether ``handle`` has more to say at once, when the records of this call have been written."""
-        return bool(self._beginnings or self._leaving) and not self.held_back
+        begins = bool(self._leaving) or any(life.beginning is not None for life in self.lives.values())
+        return begins and not self.held_back
 
     @property
     def held_back(self) -> bool:
@@ -128,10 +122,10 @@ class Cluster(Nodes):
         if self._leaving:
             leaving, self._leaving = self._leaving, []
             # One that was lost meanwhile, and is back, is there twice.
-            self._outputs.append(o.GiveBack(tuple(dict.fromkeys(leaving))))
-        for command in self._beginnings.take():
-            life = self.lives.get(command.job)
-            if life is None or life.ended:
+            self._bus.outputs.append(o.GiveBack(tuple(dict.fromkeys(leaving))))
+        for life in self.lives.values():
+            command, life.beginning = life.beginning, None
+            if command is None or life.ended:
                 continue
             if isinstance(command, c.Start):
                 self._start(life, command)
@@ -141,7 +135,7 @@ class Cluster(Nodes):
     def _settle(self) -> None:
         """One scheduling pass for all that has happened, and whatever follows from it at once."""
         while True:
-            self._follow(self.core.settle(self.now))
+            self._follow(self.core.settle(self._bus.now))
             self._give_up_oversized()
             if self._is_stuck():
                 waiting = ", ".join(job.spec.name for job in self.core.state.jobs.values())
@@ -149,16 +143,17 @@ class Cluster(Nodes):
                     f"nothing runs, {are(self.core.state.nodes.free, 'node')} free, nothing is left to happen, and it "
                     f"starts none of the jobs that wait ({waiting})"
                 )
-                self._follow(self.core.fall_back(why, self.now))
-            elif not self._events:
+                self._follow(self.core.fall_back(why, self._bus.now))
+            elif not self._bus.events:
                 break
             self._drain()
         self._forget_ended()
 
     def _drain(self) -> None:
         """Let the core take what has happened, one event after the other: each job's session goes in step with it."""
-        while self._events:
-            self._follow(self.core.note(self._events.popleft(), self.now))
+        bus = self._bus
+        while bus.events:
+            self._follow(self.core.note(bus.events.popleft(), bus.now))
 
     def _follow(self, outcome: Outcome) -> None:
         records, commands = outcome
@@ -168,7 +163,7 @@ class Cluster(Nodes):
                 self.lives[record.job].committed(record)
             elif isinstance(record, r.ResizeFailed | r.JobEnded) and record.job in self.lives:
                 self.lives[record.job].failed(record)
-            self._outputs += term.doubts(self.core.state, record)
+            self._bus.outputs += term.doubts(self.core.state, record)
             if isinstance(record, r.JobEnded):
                 self._submit(self._turns.ended(self._specs.pop(record.job)))
         for command in commands:
@@ -188,11 +183,11 @@ class Cluster(Nodes):
     def _is_stuck(self) -> bool:
         """Whether jobs wait and nothing will ever happen again, though another policy could start them."""
         state = self.core.state
-        if not state.jobs or state.policy_failed or self._events or self._holds or self._unsubmitted:
+        if not state.jobs or state.policy_failed or self._bus.events or self._holds or self._unsubmitted:
             return False
         if state.nodes.awaited:
             return False
-        returning = state.nodes.lost_mask & ~NodeSet.of(self._gone).mask
+        returning = state.nodes.lost_mask & ~self.nodes.gone
         return not (state.running or state.nodes.dirty or returning or self._woken)
 
     # ---- inputs --------------------------------------------------------------------------------------
@@ -204,33 +199,32 @@ class Cluster(Nodes):
             case o.Fired():
                 self._fired(given.key)
             case o.Granted():
-                self._granted(given)
+                self.nodes.granted(given)
             case o.Lost():
-                self._lost(given.node, final=given.final, why=given.why)
+                self.nodes.lost(given.node, final=given.final, why=given.why)
             case o.Back():
-                self._back(given.node)
+                self.nodes.back(given.node)
             case o.Unlinked() | o.Greeted() | o.Repeated():
-                for node in NodeSet(self._set([given.node]).mask & self.core.state.nodes.all_mask):
-                    self._linked(node, given)
+                self.nodes.linked(given)
             case o.Refused():
-                self.happened(e.Refused(given.count, given.why))
+                self._bus.happened(e.Refused(given.count, given.why))
             case o.Returned():
-                self._returned(given.names)
+                self.nodes.returned(given.names)
             case o.Ask():
-                self.happened(e.NodesOrdered(given.count))
+                self._bus.happened(e.NodesOrdered(given.count))
             case o.Reclaim():
-                by = None if given.by_s is None else self.now + given.by_s
-                self._asked_back(given.names, by)
+                self.nodes.asked_back(given)
             case o.AskLess():
-                self.happened(e.NodesWithdrawn(given.count))
+                self._bus.happened(e.NodesWithdrawn(given.count))
             case o.Batch():
                 self._unsubmitted.extend(sorted(given.jobs, key=lambda job: job.submit_s))
                 self._submit_due()
             case o.Cancel():
                 self._cancel(given.job, given.why)
             case o.Resize():
-                slots = {self._numbers[name]: count for name, count in given.slots.items()}
-                self.happened(e.ResizeOrdered(given.job, given.size, self._set(given.leave), slots))
+                slots = {self.nodes.numbers[name]: count for name, count in given.slots.items()}
+                leave = self.nodes.named(given.leave)
+                self._bus.happened(e.ResizeOrdered(given.job, given.size, leave, slots))
             case o.Tail():
                 if (life := self.lives.get(given.job)) is not None:
                     life.tail(given.text)
@@ -252,22 +246,22 @@ class Cluster(Nodes):
     def _release(self, key: str) -> None:
         self._holds.pop(key, None)
         self.core.held = "; ".join(self._holds.values())
-        self.happened(e.Tick())
+        self._bus.happened(e.Tick())
 
     def _submit_due(self) -> None:
         waiting = self._unsubmitted
-        over = term.is_over(self.core.state, self.now)
-        while waiting and (over or waiting[0].submit_s <= self.now):
+        over = term.is_over(self.core.state, self._bus.now)
+        while waiting and (over or waiting[0].submit_s <= self._bus.now):
             job = waiting.popleft()
             self._submit(self._turns.come(job, job))
         if waiting:
-            self._outputs.append(o.SetTimer(("submit",), waiting[0].submit_s))
+            self._bus.outputs.append(o.SetTimer(("submit",), waiting[0].submit_s))
 
     def _submit(self, job: JobSpec | None) -> None:
         if job is not None:
             self._last_job += 1
             self._specs[self._last_job] = job
-            self.happened(e.Submitted(self._last_job, job))
+            self._bus.happened(e.Submitted(self._last_job, job))
 
     def _acquire_again(self) -> None:
         """Nobody knows of nodes that were asked for and have not come; those to be given back the core names itself."""
@@ -279,7 +273,7 @@ class Cluster(Nodes):
         """What has ended, and is only not told yet, has not been cancelled."""
         if number in self.lives:
             self.lives[number].tell_end()
-        self.happened(e.Cancelled(number, why, state))
+        self._bus.happened(e.Cancelled(number, why, state))
 
     def _end_all(self, why: str, state: JobState) -> None:
         self._hold("end", why)
@@ -297,7 +291,7 @@ class Cluster(Nodes):
         for life in self.lives.values():
             life.tell_end()
         for number, job in self.core.state.jobs.items():
-            self.happened(e.Ended(number, KILLED, error=why) if job.size else e.Cancelled(number, why))
+            self._bus.happened(e.Ended(number, KILLED, error=why) if job.size else e.Cancelled(number, why))
         for life in self.lives.values():
             life.ended = True
 
@@ -305,41 +299,36 @@ class Cluster(Nodes):
         what = key[0]
         if what == "wake":
             self._woken = False
-            self.happened(e.Tick())
+            self._bus.happened(e.Tick())
         elif what == "submit":
             self._submit_due()
         elif what == term.KEY:
-            self._outputs += term.fired(self.core.state, self.now)
+            self._bus.outputs += term.fired(self.core.state, self._bus.now)
             self._submit_due()  # what comes later comes in vain, and is told that
         elif what == "proof":
-            self._proof_overdue(int(key[1]), int(key[2]))
+            self.nodes.proof_overdue(int(key[1]), int(key[2]))
         elif (life := self.lives.get(int(key[1]))) is not None:
-            if what in PATIENCE_S and not all(self.reaches(self._names[g.node]) for g in life.alive()):
+            if what in PATIENCE_S and not self.nodes.reaches_all(life):
                 # What it waits for may have happened, and nobody could tell.
-                self.later(key, PATIENCE_S[str(what)])
+                self._bus.later(key, PATIENCE_S[str(what)])
             else:
                 life.fired(str(what), *map(int, key[2:]))
 
     # ---- messages of agents --------------------------------------------------------------------------
 
     def _heard(self, said: o.Said) -> None:
-        node = self._numbers.get(said.node)
+        node = self.nodes.numbers.get(said.node)
         if node is None:
             return
         try:
             message = self._decoder.decode(said.message)
         except ProtocolError as error:
-            self._outputs.append(o.Send((said.node,), m.Error(str(error))))
+            self._bus.outputs.append(o.Send((said.node,), m.Error(str(error))))
             return
-        if isinstance(message, m.Proof):
-            self._proved(node, message)
-        elif isinstance(message, m.Leaving):
-            self._why[node] = last_line(message.why)
-        elif node in self._why and isinstance(message, m.Exited | m.StartFailed):
-            # Their agent has ended them: that is the loss of a node, as its provider is about to say.
-            self._book({message.job: getattr(message, "cpu_s", 0.0)})
-        elif (life := self.lives.get(getattr(message, "job", 0))) is not None:
-            life.heard(node, message)
+        if not self.nodes.heard(node, message):
+            life = self.lives.get(getattr(message, "job", 0))
+            if life is not None:
+                life.heard(node, message)
 
     # ---- going on where another controller ended -----------------------------------------------------
 
@@ -349,28 +338,26 @@ class Cluster(Nodes):
         self._resuming = why
         self._hold("resume", why)
         state = self.core.state
-        self._away = set(NodeSet(state.nodes.all_mask & ~state.nodes.lost_mask))
-        self._behind = set(self._away)
+        self.nodes.resume()
         for _, number, job in state.running:
             self.lives[number] = life = self._life(job)
             resuming.take_up(life, job, state)
             for node in NodeSet(state.nodes.lost_mask):
                 life.lost(node)
             if not job.greeted:
-                self.later(("session", number), SESSION_S)
+                self._bus.later(("session", number), SESSION_S)
 
     def _go_on(self) -> None:
         """See to the groups of jobs whose agents are all here. If all is known that can be known, take back what was
         left half done, and do again what has no answer."""
         state = self.core.state
-        away = self._behind
-        there = {group for groups in self._groups.values() for group in groups}
+        there = self.nodes.groups()
         for life in self.lives.values():
             job = state.jobs.get(life.number)
-            if job is not None and not life.ended and all(g.node not in away for g in life.groups.values()):
+            if job is not None and not life.ended and not self.nodes.is_behind(life):
                 resuming.find_missing(life, job, there)
         self._drain()
-        if self._unknown or away:
+        if not self.nodes.settled:
             return
         for life in self.lives.values():
             life.quiet = False
@@ -378,18 +365,18 @@ class Cluster(Nodes):
         self._drain()
         why, self._resuming = self._resuming, ""
         self._release("resume")
-        self.happened(e.Resumed())
+        self._bus.happened(e.Resumed())
         self._drain()
         for number, life in list(self.lives.items()):
             if (job := state.jobs.get(number)) is None or life.ended:
                 continue
             if resuming.roll_back(self.core, life, job):
-                self.happened(e.TakenBack(number, why))
+                self._bus.happened(e.TakenBack(number, why))
             self._drain()
-        for command in resuming.unanswered(self.core, self._proofs):
+        for command in resuming.unanswered(self.core, self.nodes.is_proving):
             self._carry_out(command)
         self._acquire_again()
-        self._outputs += term.timer(state, self.now)
+        self._bus.outputs += term.timer(state, self._bus.now)
 
     # ---- commands of the core ------------------------------------------------------------------------
 
@@ -397,24 +384,23 @@ class Cluster(Nodes):
         match command:
             case c.WakeAt():
                 self._woken = True
-                self._outputs.append(o.SetTimer(("wake",), command.at))
+                self._bus.outputs.append(o.SetTimer(("wake",), command.at))
             case c.Release():
                 for node in command.nodes:
-                    self._proofs[command.job, node] = 0
-                    self._prove(command.job, node)
+                    self.nodes.prove(command.job, node)
             case c.Acquire():
-                self._outputs.append(o.Acquire(command.count))
+                self._bus.outputs.append(o.Acquire(command.count))
             case c.WithdrawNodes():
-                self._outputs.append(o.Withdraw(command.count))
+                self._bus.outputs.append(o.Withdraw(command.count))
             case c.GiveBack():
-                self._leaving += [self._names[node] for node in command.nodes]
+                self._leaving += [self._bus.names[node] for node in command.nodes]
             case c.Start():
                 if not command.resize:
                     self.lives[command.job] = self._life(self.core.state.jobs[command.job])
                 self.lives[command.job].unbegun = command.resize
-                self._beginnings.add(command)
+                self.lives[command.job].beginning = command
             case c.Offer():
-                self._beginnings.add(command)
+                self.lives[command.job].beginning = command
             case c.Stay() | c.Withdraw() | c.Kill():
                 self._to_life(command)
 
@@ -422,14 +408,16 @@ class Cluster(Nodes):
         life = self.lives.get(command.job)
         if life is None or life.ended:
             return
-        unbegun = None if isinstance(command, c.Stay) else self._beginnings.drop(life.number)
+        beginning = life.beginning
+        if not isinstance(command, c.Stay):
+            life.beginning = None
         match command:
             case c.Stay():
                 life.stay()
-            case c.Withdraw() if isinstance(unbegun, c.Offer):
+            case c.Withdraw() if isinstance(beginning, c.Offer):
                 # The job has not heard of it: this is the answer that it cannot give.
                 said = m.Decline(life.side.epoch, command.resize, "it was not offered in time", late=True)
-                self.happened(e.RootSaid(command.job, said))
+                self._bus.happened(e.RootSaid(command.job, said))
                 life.stay()  # if it has asked for one meanwhile
             case c.Withdraw():
                 life.withdraw(command.resize)
@@ -448,8 +436,8 @@ class Cluster(Nodes):
 
     def _life(self, job: Job) -> JobLife:
         home = self._home
-        place = Place(self._names, f"{home.output}/{job.spec.name}{LOG}", home.cwd, home.env, home.secret)
-        return JobLife(job.id, job.spec, place, self, one_world=job.one_world)
+        place = Place(self._bus.names, f"{home.output}/{job.spec.name}{LOG}", home.cwd, home.env, home.secret)
+        return JobLife(job.id, job.spec, place, self._bus, one_world=job.one_world)
 
     def _forget_ended(self) -> None:
         """Jobs that have ended and whose nodes are clean: nothing more can come from them."""
@@ -461,19 +449,11 @@ class Cluster(Nodes):
     def _give_up_oversized(self) -> None:
         """Pending jobs that need more nodes than will ever be there again would wait for ever."""
         state = self.core.state
-        staying = state.nodes.all_mask & ~state.nodes.reclaimed_mask & ~NodeSet.of(self._gone).mask
+        staying = state.nodes.all_mask & ~state.nodes.reclaimed_mask & ~self.nodes.gone
         left = staying.bit_count() + state.nodes.awaited
-        if left >= len(self._numbers):
+        if left >= len(self._bus.names):
             return
         for job in state.queue:
             if job.bounds.min > left:
                 why = f"it needs {count(job.bounds.min, 'node')}, and {are(left)} left"
-                self.happened(e.Cancelled(job.id, f"{why} ({self._missing()})"))
-
-    # ---- effects of the lives ------------------------------------------------------------------------
-
-    def read_tail(self, job: int, path: str) -> None:
-        self._outputs.append(o.ReadTail(job, path))
-
-    def log(self, path: str, text: str) -> None:
-        self._outputs.append(o.Log(path, text))
+                self._bus.happened(e.Cancelled(job.id, f"{why} ({self.nodes.missing()})"))

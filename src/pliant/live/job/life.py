@@ -74,6 +74,8 @@ class JobLife:
         self._output: str | None = None
         """The end of its output, where its end is known and is not told yet."""
         self._decoder = codec.from_job()
+        self.beginning: c.Start | c.Offer | None = None
+        """What is to begin when it is known that the record of it is on disk."""
         self.unbegun = 0
         """The resize that it has accepted and whose newcomers have yet to be started."""
         self.quiet = False

@@ -3,7 +3,7 @@ a resize that was open then."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from pliant.core import commands as c
 from pliant.core.core import SchedulerCore
@@ -66,13 +66,14 @@ def find_missing(life: JobLife, job: Job, there: Collection[tuple[int, int]]) ->
             life.gone(group.number, KILLED, "its ranks were gone when the controller came back")
 
 
-def unanswered(core: SchedulerCore, proving: Collection[tuple[int, int]]) -> Iterator[c.Command]:
-    """What is to be done again, but for nodes that are being proved clean of a job already; starts and open resizes
+def unanswered(core: SchedulerCore, is_proving: Callable[[int, int], bool]) -> Iterator[c.Command]:
+    """What is to be done again, but for nodes that are being proved clean of a job already: of the job of this number
+    the node of that; starts and open resizes
     have been seen to."""
     for command in core.unanswered():
         match command:
             case c.Release():
-                nodes = [node for node in command.nodes if (command.job, node) not in proving]
+                nodes = [node for node in command.nodes if not is_proving(command.job, node)]
                 yield c.Release(command.job, NodeSet.of(nodes))
             case c.Kill():
                 yield command

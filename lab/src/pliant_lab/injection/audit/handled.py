@@ -277,7 +277,7 @@ class Handled:
 
     def _reaches(self, name: str) -> bool:
         link, cluster = self._world.head.links.get(name), self._world.head.cluster
-        return link is not None and link.open and link.ready and cluster.reaches(name)
+        return link is not None and link.open and link.ready and cluster.nodes.reaches(name)
 
     def _life(self, number: int) -> JobLife | None:
         life = self._world.head.cluster.lives.get(number)

@@ -40,7 +40,7 @@ class Overdue:
         for group in life.alive():
             name = head.cluster.core.state.nodes.names[group.node]
             link = head.links.get(name)
-            if link is None or not (link.open and link.ready and head.cluster.reaches(name)):
+            if link is None or not (link.open and link.ready and head.cluster.nodes.reaches(name)):
                 return NEVER  # until the grace of the link is over
             heard_since = max(heard_since, link.since)
         span = head.cluster.core.state.settings.resize_deadline_s + job.patience_s(self._world.clock.now)

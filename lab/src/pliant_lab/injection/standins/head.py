@@ -103,9 +103,7 @@ class Head:
             journal = read(bytes(disk.data).splitlines(keepends=True))
             if journal.torn:
                 del disk.data[disk.data.rindex(b"\n") + 1 :]
-            cluster = _Seen.resume(policy, home, journal.header.settings, journal.records)
-            assert isinstance(cluster, _Seen)  # noqa: S101 - it is
-            self.cluster = cluster
+            self.cluster = _Seen(policy, journal.header.settings, home, journal.records)
             self.tell(o.Resumed("its controller was killed, and its ranks with it"))
         else:
             self.cluster = _Seen(policy, settings, home)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 from operator import attrgetter
 from typing import Any
 
@@ -22,12 +23,12 @@ from pliant.model.jobs import Bounds, JobClass, JobState
 from pliant.model.nodes import NodeSet, lowest_bits, without
 from pliant.policy.view import Policy
 from pliant.protocol import messages as m
-from pliant.sim.booked import Booked
+from pliant.sim.booked import Booked, Held
 from pliant.sim.breakdowns import MOST_REQUEUES, Breakdowns
 from pliant.sim.checkpoints import Saved
-from pliant.sim.clock import Clock
 from pliant.sim.conditions import PLAIN, Conditions, Place, SimEnd
 from pliant.sim.evolving import new_run
+from pliant.sim.instant import Instant
 from pliant.sim.refusals import Watch, check_dependencies, check_jobs, stuck
 from pliant.sim.running import Follower, Former, Requested, RunningJob, leaving
 from pliant.workloads.job import SimJob
@@ -40,13 +41,20 @@ ELASTIC = (JobClass.MALLEABLE, JobClass.EVOLVING)
 KILLED = 143
 """Exit code of a job that was ended: 128 + SIGTERM, as a shell shows it."""
 
+Happens = RunningJob | Former | Follower | Requested | Held
+"""To whom, or to which nodes, something happens at a time."""
 
-class Simulator(Clock):
+
+class Simulator:
     """Runs ``jobs`` on ``nodes`` nodes; ``sink`` gets every record. It may be one of several beside each other
     (``sim/beside.py``): its place among them says which nodes it has, and how its jobs are numbered.
 
     A job answers an offer after ``answer_s``, stands still for ``blocked_s`` before a resize is done, and its
     former nodes are clean ``leave_s`` later (0: in the same instant, and the same call).
+
+    What is to happen is on a heap, or due: the next submission at ``_due``, the policy's wish to be woken at ``_wake``,
+    and the next node that fails or is back by ``_breakdowns``; ``next`` is when, as far as it is known. Events for the
+    core are collected until ``_tell``. ``over``: all jobs have ended, and all nodes are clean.
 
     Raises BatchError for jobs that cannot be simulated.
     """
@@ -60,7 +68,16 @@ class Simulator(Clock):
         sink: Callable[[r.Record], None] | None = None,
     ) -> None:
         settings, starting, instant, failures, self._checkpoints, place, bookings, power = conditions
-        super().__init__(instant)
+        self._now = self._lost_node_s = 0.0
+        self._wake = self.next = NEVER
+        self._heap: list[tuple[float, int, Callable[[Any, int], None], Happens, int]] = []
+        self._events: list[e.Event] = []
+        self._in_time: set[int] = set()  # who would be ended now and is done now, but has not been told to be
+        self._happen = {
+            Instant.TOGETHER: self._together,
+            Instant.PYSS: self._in_pyss_order,
+            Instant.ELASTISIM: self._one_by_one,
+        }[instant]
         ordered = sorted(jobs, key=attrgetter("spec.submit_s"))
         if place is None:
             check_jobs(jobs, nodes)
@@ -78,8 +95,7 @@ class Simulator(Clock):
         self._policy = policy
         self._cost = settings.cost
         self._pool = settings.pool
-        self._away = 0
-        """Nodes that were not granted, or were given back, where they come and go."""
+        self._away = 0  # nodes that were not granted, or were given back, where they come and go
         self._delay_s, self._lease_s = (
             (0.0, NEVER) if settings.pool is None else (settings.pool.delay_s, settings.pool.lease_s)
         )
@@ -103,12 +119,9 @@ class Simulator(Clock):
         self._next = 0
         self._due = self._jobs[0].spec.submit_s if self._jobs else NEVER
         self.over = False
-        """Whether all jobs have ended, and all nodes are clean."""
-        self._submitted = self._ended = self._calls = self._requeued = 0
+        self._order = self._submitted = self._ended = self._calls = self._requeued = 0
         self._waiting: dict[int, SimJob] = {}
-        self._requeues: dict[int, Saved] = {}
-        """Where jobs go on that were requeued and wait, by their number."""
-        self._lost_node_s = 0.0
+        self._requeues: dict[int, Saved] = {}  # where jobs go on that were requeued and wait
         self._carry_out: dict[type[c.Command], Callable[[Any], None]] = {
             c.Start: self._start,
             c.Offer: self._offer,
@@ -203,6 +216,78 @@ class Simulator(Clock):
             *((0.0, 0.0) if booked is None else (booked.held_node_s, booked.lacked_node_s)),
             *(self._energy.use() if self._energy is not None else ()),
         )
+
+    def _hear(self, event: e.Event) -> None:
+        self._events.append(event)
+
+    def _at(self, time: float, happen: Callable[[Any, int], None], run: Happens) -> None:
+        self._order += 1
+        heappush(self._heap, (time, self._order, happen, run, run.turn))
+
+    # ---- one instant -----------------------------------------------------------------------------------
+
+    def _together(self) -> None:
+        """All that happens now, in one call of the core."""
+        now, heap = self._now, self._heap
+        while heap and heap[0][0] <= now:
+            _, _, happen, run, turn = heappop(heap)
+            happen(run, turn)
+        if self._breakdowns.at <= now:
+            self._break_down()
+        while self._due <= now:
+            self._submit_next()
+        if self._wake <= now:
+            self._tick()
+        self._tell()
+
+    def _in_pyss_order(self) -> None:
+        """All that happens now, in the calls that ``Instant.PYSS`` describes.
+
+        What frees processors without a pass is told with what comes next: a call is one pass.
+        """
+        now, heap, known = self._now, self._heap, self.core.state.jobs
+        ends: list[tuple[Any, int, bool]] = []
+        while heap and heap[0][0] <= now:
+            _, _, happen, run, turn = heappop(heap)
+            early = False
+            if happen == self._finish and turn == run.turn:
+                early = known[run.number].expected_end > now
+                ends.append((run, turn, early))
+            if not early:
+                happen(run, turn)
+        if self._breakdowns.at <= now:
+            self._break_down()
+        if self._wake <= now:
+            self._tick()
+        while self._due <= now:
+            self._submit_next()
+            self._tell()
+        for run, turn, early in ends:  # in the order in which they were started
+            if early:
+                self._finish(run, turn)
+            else:
+                self._events.append(e.Tick())  # its processors are free already: only the pass is due
+            self._tell()
+        self._tell()
+
+    def _one_by_one(self) -> None:
+        """All that happens now, in the calls that ``Instant.ELASTISIM`` describes."""
+        now, heap = self._now, self._heap
+        while heap and heap[0][0] <= now:
+            _, _, happen, run, turn = heappop(heap)
+            happen(run, turn)
+            if not self._in_time:  # else this call would end those who are done a call later
+                self._tell()
+        if self._breakdowns.at <= now:
+            self._break_down()
+        if self._wake <= now:
+            self._tick()
+        self._tell()
+        while self._due <= now:
+            self._submit_next()
+            self._tell()
+
+    # ---- what happens there ----------------------------------------------------------------------------
 
     def _break_down(self) -> None:
         runs = () if self._checkpoints is None else self._runs.values()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from pliant.drivers.fork import ForkedNodes
 from pliant.launch import processes
 from pliant.live.cluster import orders as o
 from pliant.model.jobs import Bounds, JobSpec, JobState
+from pliant.model.need import Need
 from pliant.model.nodes import NodeSet
 from pliant.policy.fcfs import Fcfs
 from pliant.policy.view import Reason
@@ -84,6 +86,42 @@ def test_nodes_are_added_for_a_job_that_waits_and_given_back_when_they_are_free(
     assert told.index(r.JobEnded) < len(told) - told[::-1].index(r.NodesReturned)
 
 
+def test_nodes_are_asked_for_by_their_slots_and_labels_and_listed(start: Start, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    labels = "labels = { gpu = 'n[2-3]', big = 'n3' }"
+    run = start(f"nodes = 1\nslots = 2\n{labels}", until_told("first", "1", flag))
+    run.wait_for(r.JobRunning)
+    assert nodes(run, "add", "1", "--slots", "2", "--label", "gpu") == (
+        f"run {run.run}: 1 node more asked for, with 2 slots, labelled gpu\n"
+    )
+    granted = run.wait_for(r.NodesGranted, lambda record: "n2" in record.names)
+    assert (granted.labels, granted.source, granted.need) == ((("gpu",),), "virtual", Need(2, ("gpu",)))
+    nodes(run, "add", "2", "--label", "gpu", "--label", "big")
+    assert run.wait_for(r.NodesGranted, lambda record: "n3" in record.names)
+    refused = run.wait_for(r.NodesRefused)
+    assert (refused.count, refused.why) == (1, "of 1 node labelled big and gpu 1 is there to be added")
+    nodes(run, "add", "1", "--slots", "3")
+    refused = run.wait_for(r.NodesRefused, lambda record: record.need == Need(3))
+    assert refused.why == "nodes have 2 slots here, and 3 are asked for"
+    assert "'a b' is no label" in nodes(run, "add", "1", "--label", "a b")
+    known = {"slots": 2, "source": "virtual"}
+    assert json.loads(nodes(run, "list", "--json")) == {
+        "run": run.run,
+        "nodes": [
+            {"node": "n0", **known, "labels": [], "use": "job 1 (first)"},
+            {"node": "n2", **known, "labels": ["gpu"], "use": "free"},
+            {"node": "n3", **known, "labels": ["big", "gpu"], "use": "free"},
+        ],
+        "awaited": [],
+    }
+    listed = nodes(run, "list")
+    assert "SLOTS" in listed
+    assert "SOURCE" not in listed, "all are virtual"
+    assert "big,gpu" in listed
+    flag.touch()
+    run.finish()
+
+
 def agent_of(run: str, node: str) -> int:
     """The pid of an agent that is a child of this process."""
     for pid in processes.children():
@@ -119,7 +157,7 @@ def test_what_cannot_be_had_is_refused_and_a_node_with_a_process_that_cannot_be_
             nodes.fleet.request(2)
             nodes.go_on()
             assert await nodes.wait_for(o.Refused) == o.Refused(1, FULL)
-            assert await nodes.wait_for(o.Granted, "n2") == o.Granted(("n2",), (1,))
+            assert await nodes.wait_for(o.Granted, "n2") == o.Granted(("n2",), (1,), source="virtual")
             nodes.fleet.give_back(["n0"])
             nodes.go_on()
             assert await nodes.wait_for(o.Returned, "n0") == o.Returned(("n0",))
@@ -158,10 +196,10 @@ def test_nodes_that_outlive_their_controller_are_added_given_back_and_come_again
         nodes = Nodes(ForkedNodes(1, run, place, grace=PATIENCE_S))
         try:
             await nodes.begin(2)
-            assert nodes.events == [o.Granted(("n0", "n1"), (1, 1))]
+            assert nodes.events == [o.Granted(("n0", "n1"), (1, 1), source="virtual")]
             nodes.fleet.request(1)
             nodes.go_on()
-            assert await nodes.wait_for(o.Granted, "n2") == o.Granted(("n2",), (1,))
+            assert await nodes.wait_for(o.Granted, "n2") == o.Granted(("n2",), (1,), source="virtual")
             nodes.fleet.give_back(["n0", "n0", "n7"])
             nodes.go_on()
             assert await nodes.wait_for(o.Returned, "n0") == o.Returned(("n0",))

@@ -53,7 +53,7 @@ def test_nodes_come_and_go_and_are_lost_and_the_others_stay(mark: str, tmp_path:
         nodes = Nodes(TreeNodes(hosts, 2, mark[:8], tmp_path))
         try:
             await nodes.begin(3)
-            assert nodes.events == [o.Granted(("n0", "n1", "n2"), (2, 2, 2))]
+            assert nodes.events == [o.Granted(("n0", "n1", "n2"), (2, 2, 2), source="fork")]
             nodes.fleet.give_back(["n1"])
             nodes.go_on()
             assert await nodes.wait_for(o.Returned) == o.Returned(("n1",))

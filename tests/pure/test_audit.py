@@ -14,6 +14,7 @@ from pliant.history.audit import AuditError
 from pliant.model.groups import Group
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.kinds import JobKind
+from pliant.model.need import Need
 from pliant.model.nodes import NodeSet
 from pliant.model.wishes import Wish
 from pliant.policy.view import Reason
@@ -55,6 +56,9 @@ ended = partial(r.JobEnded, 9.0)
 offered = partial(r.ResizeOffered, 5.0, 1, 1)
 done = partial(r.ResizeDone, 6.0, 1, 1)
 
+GPU = Need(2, ("gpu",))
+GPUS = [*BEGUN, r.NodesOrdered(1.0, 2, None, GPU)]
+
 TRUE: list[tuple[Story, r.Record]] = [
     (REQUEUED, r.JobSubmitted(2.0, 3, MALLEABLE, requeue_of=1)),
     (BEGUN, r.JobPromised(1.0, 2, 1.0)),
@@ -92,6 +96,8 @@ TRUE: list[tuple[Story, r.Record]] = [
     (BEGUN, r.NodesExpire(1.0, on(5), 60.0)),
     ([*BEGUN, r.NodesReclaimed(1.0, on(5))], r.NodesReclaimed(2.0, on(5), by=60.0)),
     ([*BEGUN, r.NodesOrdered(1.0, 2)], r.NodesWithdrawn(2.0, 2)),
+    (GPUS, r.NodesGranted(2.0, on(6, 7), ("n6", "n7"), (2, 3), None, (("gpu",), ("big", "gpu")), "ssh", GPU)),
+    (GPUS, r.NodesRefused(2.0, 2, "there are no more", GPU)),
 ]
 
 FALSE: dict[str, tuple[Story, r.Record]] = {
@@ -223,6 +229,19 @@ FALSE: dict[str, tuple[Story, r.Record]] = {
         [*STARTED, r.NodesExpire(2.0, on(3), 60.0)],
         r.JobStarted(60.0, 2, on(2, 3), FITS, one_world=True),
     ),
+    "another node than was asked for": (
+        GPUS,
+        r.NodesGranted(2.0, on(6, 7), ("n6", "n7"), (2, 2), None, (("gpu",), ("big",)), "ssh", GPU),
+    ),
+    "fewer slots than were asked for": (
+        GPUS,
+        r.NodesGranted(2.0, on(6), ("n6",), (1,), None, (("gpu",),), "ssh", GPU),
+    ),
+    "more refused than were asked for with that": (
+        [*GPUS, r.NodesOrdered(1.0, 2)],
+        r.NodesRefused(2.0, 3, "there are no more", GPU),
+    ),
+    "labels of some nodes": (BEGUN, r.NodesGranted(1.0, on(6, 7), ("n6", "n7"), (1, 1), None, (("gpu",),))),
     "more withdrawn than are awaited": ([*BEGUN, r.NodesOrdered(1.0, 2)], r.NodesWithdrawn(2.0, 3)),
 }  # fmt: skip
 

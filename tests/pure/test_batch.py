@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,6 +47,9 @@ nodes = "2:6"
 class = "moldable"
 model = {work_s = 10, parallelism = 8, sigma = 0.5}
 """
+
+
+JOB = {"command": "true"}
 
 
 def test_a_batch() -> None:
@@ -163,3 +168,22 @@ def test_generated_batches_depend_on_the_seed_alone() -> None:
     assert malleable_batch(3) == malleable_batch(3)
     assert malleable_batch(3) != malleable_batch(4)
     assert {job.spec.job_class for job in malleable_batch(1)} == {JobClass.MALLEABLE, JobClass.RIGID}
+
+
+def test_nodes_have_labels() -> None:
+    batch = read_batch({"cluster": {"labels": {"gpu": "n[0-1]", "big": "n1,n7"}}, "jobs": [JOB]}, "b.toml")
+    assert batch.cluster.labels == {"n0": ("gpu",), "n1": ("big", "gpu"), "n7": ("big",)}
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem"),
+    [
+        ({"a gpu": "n0"}, "'a gpu' is no label: it has letters, digits"),
+        ({"gpu": ""}, "label 'gpu' names no node"),
+        ({"gpu": "n[0"}, "a bracket has no other end"),
+        ({"gpu": 3}, "gpu"),
+    ],
+)
+def test_what_is_no_label_is_named(labels: dict[str, Any], problem: str) -> None:
+    with pytest.raises(BatchError, match=rf"b\.toml: cluster: labels: .*{re.escape(problem)}"):
+        read_batch({"cluster": {"labels": labels}, "jobs": [JOB]}, "b.toml")

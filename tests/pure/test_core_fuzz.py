@@ -23,6 +23,7 @@ from pliant.core.state import State
 from pliant.history.metrics import measure
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.kinds import JobKind
+from pliant.model.need import Need
 from pliant.model.nodes import NodeSet, lowest_bits
 from pliant.model.speedup import Amdahl
 from pliant.model.wishes import Wish
@@ -490,6 +491,29 @@ def test_nodes_are_asked_for_and_what_was_not_answered_is_asked_again() -> None:
     again = SchedulerCore.resume(make("fcfs", "min"), Settings(), records)
     assert c.Acquire(1) in again.unanswered()
     assert (again.state.free, again.state.total) == (3, 5)
+
+
+def test_nodes_keep_what_is_known_of_them_and_what_was_asked_for_is_asked_again_with_its_needs() -> None:
+    gpu, wide = Need(labels=("gpu",)), Need(8)
+    core, records = running()
+    assert c.Acquire(2, gpu) in core.tell(
+        [e.NodesOrdered(2, gpu), e.NodesOrdered(2), e.NodesOrdered(1, wide)], 1.0
+    )
+    core.tell([e.Granted(NodeSet.of([5]), ("n5",), (2,), None, (("big", "gpu"),), "ssh", gpu)], 2.0)
+    core.tell([e.Refused(1, "none", wide), e.Granted(NodeSet.of([4]), ("n4",), (1,))], 3.0)
+    audit(records)
+    again = SchedulerCore.resume(make("fcfs", "min"), Settings(), map(r.from_line, map(r.to_line, records)))
+    assert again.unanswered()[-2:] == [c.Acquire(1, gpu), c.Acquire(1)]
+    assert again.state.snapshot() == core.state.snapshot()
+    nodes = again.state.nodes
+    assert (nodes.labels[5], nodes.labels.get(4, ()), nodes.sources[5]) == (("big", "gpu"), (), "ssh")
+    granted = next(record for record in records if isinstance(record, r.NodesGranted) and 5 in record.nodes)
+    assert r.to_line(granted) == (
+        b'{"record":"NodesGranted","at":2.0,"nodes":"5","names":["n5"],"slots":[2],"labels":[["big","gpu"]],'
+        b'"source":"ssh","need":{"labels":["gpu"]}}\n'
+    )
+    plain = b'{"record":"NodesGranted","at":2.0,"nodes":"5","names":["n5"],"slots":[2]}\n'
+    assert r.to_line(r.from_line(plain)) == plain, "as it was before nodes had labels"
 
 
 def test_a_free_node_is_given_back_at_once_and_one_in_use_after_its_job() -> None:

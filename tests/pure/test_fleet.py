@@ -12,9 +12,12 @@ from pliant.live.cluster import orders as o
 from pliant.live.fleet.fleet import Fleet, Site
 from pliant.live.fleet.stages import TABLE, Happens, Stage, moved
 from pliant.model.errors import ProtocolError
+from pliant.model.need import Need
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant_lab.injection.nodes import GRACE_S, Life, Shell, proofs
+
+GPU, BIG = Need(labels=("gpu",)), Need(labels=("big", "gpu"))
 
 
 @given(st.integers(0, 1 << 32))
@@ -31,7 +34,7 @@ def test_nodes_go_every_way_of_the_table() -> None:
 
 def begun(site: Site, count: int) -> Shell:
     shell = Shell(site)
-    shell.take(o.Begin(count))
+    shell.begin(count)
     return shell
 
 
@@ -57,24 +60,78 @@ def test_hosts_that_were_used_come_again_behind_the_others_and_lost_ones_never()
     shell.fleet.give_back(["a"])
     shell.go_on()
     shell.settle()
-    shell.fleet.request(1)
-    shell.go_on()
+    shell.ask(1)
     shell.settle()
     assert shell.events[-1] == o.Granted(("c",), (1,))
     shell.driver.end("b")
     shell.settle()
-    shell.fleet.request(2)
-    shell.go_on()
+    shell.ask(2)
     shell.settle()
     assert o.Refused(1, "of 3 hosts 1 is there to be added") in shell.events
     assert shell.state == {"a": "here", "b": "gone", "c": "here"}
 
 
+@pytest.mark.parametrize(
+    ("hosts", "need", "why"),
+    [
+        (("a", "b", "c"), Need(3), "nodes have 2 slots here, and 3 are asked for"),
+        (("a", "b", "c"), BIG, "no node here is labelled big and gpu; the labels are: big, gpu"),
+        (("a", "b", "c"), GPU, "of 1 host labelled gpu 0 are there to be added"),
+        ((), Need(3), "nodes have 2 slots here, and 3 are asked for"),
+        ((), Need(1, ("cpu",)), "no node here is labelled cpu; the labels are: big, gpu"),
+    ],
+)
+def test_what_no_node_can_ever_fulfil_is_refused_at_once(
+    hosts: tuple[str, ...], need: Need, why: str
+) -> None:
+    site = Site(hosts=hosts, slots=2, labels={"a": ("gpu",), "b": ("big",)})
+    shell = begun(site, 2)
+    shell.settle()
+    shell.ask(2, need)
+    assert shell.events[-1] == o.Refused(2, why, need)
+
+
+@pytest.mark.parametrize("hosts", [("n0", "n1", "n2"), ()])
+def test_a_request_gets_nodes_with_its_labels_and_waits_for_one_that_is_leaving(
+    hosts: tuple[str, ...],
+) -> None:
+    site = Site(hosts=hosts, labels={"n0": ("gpu",), "n2": ("big", "gpu")}, source="ssh")
+    shell = begun(site, 1)
+    shell.settle()
+    assert shell.events == [o.Granted(("n0",), (1,), None, (("gpu",),), "ssh")]
+    shell.leaving.add("n0")
+    shell.fleet.give_back(["n0"])
+    shell.ask(3, GPU)
+    why = f"of 2 {'hosts' if hosts else 'nodes'} labelled gpu 1 is there to be added"
+    assert shell.events[1:] == [o.Refused(1, why, GPU)], "of the others one comes, and one waits"
+    shell.settle()
+    assert shell.events[2:] == [
+        o.Granted(("n2",), (1,), None, (("big", "gpu"),), "ssh", GPU),
+        o.Returned(("n0",)),
+        o.Granted(("n0",), (1,), None, (("gpu",),), "ssh", GPU),
+    ]
+
+
+def test_what_waits_is_withdrawn_first_and_refused_where_nothing_can_come_any_more() -> None:
+    shell = begun(Site(hosts=("a",)), 1)
+    shell.settle()
+    shell.leaving.add("a")
+    shell.fleet.give_back(["a"])
+    shell.ask(1)
+    shell.fleet.withdraw(1)
+    shell.go_on()
+    assert shell.events[-1] == o.Refused(1, "it was withdrawn")
+    shell.ask(1)
+    shell.pass_time(10.0)
+    shell.leaving.clear()
+    shell.driver.cleared(clean=False)
+    assert o.Refused(1, "of 1 host 0 are there to be added") in shell.events
+
+
 def test_what_is_withdrawn_is_told_as_refused_and_what_had_come_stays() -> None:
     shell = begun(Site(), 1)
     shell.settle()
-    shell.fleet.request(3)
-    shell.go_on()
+    shell.ask(3)
     shell.driver.come("n1")
     while shell.driver.carry():
         pass

@@ -68,7 +68,8 @@ class Named(Driven):
                 old = self._gone and not self._given % 3
                 self.called[node] = self._gone.pop(0) if old else f"n{self._given}"
         names = tuple(self.called[node] for node in event.nodes)
-        return e.Granted(event.nodes, names, tuple(1 + node % 4 for node in event.nodes))
+        labels = tuple((name, f"of {len(name)}") for name in names)
+        return e.Granted(event.nodes, names, tuple(1 + node % 4 for node in event.nodes), labels=labels)
 
 
 def named(names: dict[int, str] | tuple[str, ...], record: r.Record) -> list[object]:
@@ -78,6 +79,8 @@ def named(names: dict[int, str] | tuple[str, ...], record: r.Record) -> list[obj
         value = getattr(record, field)
         if field in ("names", "slots"):
             continue
+        if isinstance(record, r.NodesGranted) and field == "labels":
+            value = {names[node]: each for node, each in zip(record.nodes, value, strict=True)}
         if isinstance(value, NodeSet):
             value = {names[node] for node in value}
         if field == "arriving":

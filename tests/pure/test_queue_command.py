@@ -84,6 +84,19 @@ def test_a_kind_is_shown_where_one_is_not_mpi(going_on: Callable[..., None]) -> 
     assert "tasks" in row
 
 
+def test_labels_are_shown_where_there_are_some_and_sources_where_not_all_are_virtual(
+    going_on: Callable[..., None],
+) -> None:
+    going_on("aaaaaaaa", [{**job(1, "ocean"), "source": "virtual"}])
+    shown = command("queue")
+    assert "LABELS" not in shown
+    assert "SOURCE" not in shown
+    going_on("bbbbbbbb", [{**job(1, "ice"), "source": "ssh", "labels": {"gpu": "n0"}}])
+    [row] = [row for row in command("queue").splitlines() if "ice" in row]
+    assert "gpu=n0" in row
+    assert "ssh" in row
+
+
 def test_one_run_is_chosen_by_its_id(going_on: Callable[..., None]) -> None:
     going_on("aaaaaaaa", [job(1, "ocean")])
     going_on("dddddddd", [job(1, "ice")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -173,3 +174,17 @@ def test_with_json_what_went_wrong_is_told_on_standard_error(tmp_path: Path) -> 
     assert json.loads(result.stdout)["runs"][0]["jobs"][0]["state"] == "TIMEOUT"
     assert "job a TIMEOUT: walltime of 10 s is over" in result.stderr.splitlines()
     assert f"report: {report}, data: {report.with_suffix('.json')}" in result.stderr.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--label", "gpu"], "--label: label 'gpu' names no node; write gpu=n[0-3]"),
+        (["--label", "=n1"], "--label: '' is no label"),
+        (["--label", "gpu=node7"], "labels: 'node7' is no virtual node; they are called n0, n1, ..."),
+        (["--label", "gpu=c", "--hosts", "a,b"], "labels: 'c' is none of the hosts; there are a,b"),
+    ],
+)
+def test_labels_of_nodes_that_cannot_be_are_named(options: list[str], problem: str) -> None:
+    with pytest.raises(PliantError, match=re.escape(problem)):
+        command("run", "--dry-run", *options, "--", "true")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -15,10 +17,17 @@ from pliant.daemon import control
 from pliant.model.errors import PliantError
 from pliant.model.kinds import JobKind
 from pliant.model.limits import MOST_NODES, whole
+from pliant.model.need import Need, checked_label
+from pliant.model.words import count
 from pliant.report.words import plain
 
 NO_RUN = "no run goes on; start one with pliant run or pliant demo in another terminal"
-COLUMNS = ("job", "name", "kind", "state", "nodes", "nodelist", "awake", "sizes", "wish", "expires")
+COLUMNS = (
+    "job", "name", "kind", "state", "nodes", "nodelist", "labels", "source", "awake", "sizes", "wish", "expires"
+)  # fmt: skip
+NODE_COLUMNS = ("node", "slots", "labels", "source", "use", "expires")
+VIRTUAL = "virtual"
+"""Where most nodes come from: that is not said where all do."""
 RUN = Annotated[str, typer.Option("--run", help="Which run, if several go on (pliant queue lists them).")]
 JSON = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
@@ -68,14 +77,49 @@ def migrate(
 def add(
     nodes: Annotated[str, typer.Argument(metavar="COUNT", help="How many more.")],
     *,
+    slots: Annotated[int, typer.Option(min=0, help="The least slots of each.")] = 0,
+    label: Annotated[
+        list[str] | None, typer.Option(help="What each is labelled (pliant run --label); may be repeated.")
+    ] = None,
     run: RUN = "",
     as_json: JSON = False,
 ) -> None:
-    """Ask for more nodes. Jobs that wait start on them when they are there."""
-    count = whole(nodes)
-    if not count:
+    """Ask for more nodes. Jobs that wait start on them when they are there. A request that no node can fulfil is
+    refused at once, and one for nodes that are leaving waits for them."""
+    number = whole(nodes)
+    if not number:
         raise PliantError(f"{nodes!r} is no number of nodes; give a whole number of 1 or more")
-    _order(run, control.Request("nodes", size=count), as_json)
+    try:
+        need = Need(slots, tuple(sorted({checked_label(each) for each in label or ()})))
+    except ValueError as error:
+        raise PliantError(f"--label: {error}") from None
+    _order(run, control.Request("nodes", size=number, need=need if need != Need() else None), as_json)
+
+
+def listed(*, run: RUN = "", as_json: JSON = False) -> None:
+    """List the nodes of a run, and those that were asked for and have not come."""
+    run = _the_run(run)
+    answer = control.ask(run, control.Request("list"))
+    if answer.error:
+        raise PliantError(f"run {run}: {answer.error}")
+    if as_json:
+        typer.echo(json.dumps({"run": run, "nodes": answer.there, "awaited": answer.awaited}))
+        return
+    rows = [{**each, "labels": ",".join(each["labels"])} for each in answer.there]  # type: ignore[arg-type]
+    columns = [key for key in NODE_COLUMNS if key in ("node", "use") or _says(rows, key)]
+    table = Table(*(key.upper() for key in columns))
+    for row in rows:
+        going = ", asked back" if row.get("asked_back") else ""
+        cells = row | {"use": f"{row['use']}{going}"}
+        table.add_row(*(Text(plain(_cell(cells.get(key, "")))) for key in columns))
+    console = Console()
+    console.print(table)
+    for each in answer.awaited:
+        need = msgspec.convert({key: value for key, value in each.items() if key != "count"}, Need)
+        text = (
+            f"{count(int(str(each['count'])), 'more node')} asked for{f', {need}' if need != Need() else ''}"
+        )
+        console.print(text, highlight=False, markup=False)
 
 
 def remove(
@@ -169,7 +213,7 @@ def _table(found: dict[str, control.Answer | PliantError]) -> Table:
     jobs = [job for answer in found.values() if isinstance(answer, control.Answer) for job in answer.jobs]
     kinds = any(job.get("kind", JobKind.MPI) != JobKind.MPI for job in jobs)
     shown = {"kind": kinds, "awake": any(job.get("awake") for job in jobs)}
-    shown |= {key: any(job.get(key) for job in jobs) for key in ("wish", "expires")}
+    shown |= {key: _says(jobs, key) for key in ("wish", "expires", "labels", "source")}
     columns = [key for key in COLUMNS if shown.get(key, True)]
     table = Table("RUN", *(key.upper() for key in columns))
     for run, answer in found.items():
@@ -181,6 +225,12 @@ def _table(found: dict[str, control.Answer | PliantError]) -> Table:
             for job in answer.jobs:
                 table.add_row(run, *(Text(plain(_cell(job.get(key, "")))) for key in columns))
     return table
+
+
+def _says(rows: Sequence[Mapping[str, object]], key: str) -> bool:
+    """Whether a column says anything."""
+    usual = {"slots": 1, "source": VIRTUAL}
+    return any(row.get(key) not in (None, "", usual.get(key)) for row in rows)
 
 
 def _cell(value: object) -> str:

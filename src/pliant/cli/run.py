@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,11 +23,12 @@ from pliant.files.batch import read_batch_file
 from pliant.files.cost import read_cost
 from pliant.files.policy import NOTHING_SAID, PolicySpec, inputs_of
 from pliant.launch.verify import unusable
-from pliant.model.batch import Batch, read_batch
+from pliant.model.batch import Batch, labels_of, read_batch
 from pliant.model.durations import duration
 from pliant.model.errors import BatchError, PliantError
 from pliant.model.kinds import JobKind
 from pliant.model.limits import as_name
+from pliant.model.nodes import hostlist
 from pliant.model.speedup import Phases
 from pliant.model.words import count
 from pliant.page.html import write_report
@@ -37,6 +40,8 @@ from pliant.terminal.failures import told
 from pliant.terminal.tables import compare_table, job_table
 
 OUTPUT = Path("pliant-runs")
+VIRTUAL = re.compile(r"n(0|[1-9]\d{0,3})")
+"""What virtual nodes are called."""
 NOT_WRITTEN = 2
 """The exit code if all went well but the report."""
 
@@ -54,6 +59,7 @@ def run(  # noqa: PLR0913 -- a command has its options as parameters
     provider: o.PROVIDER = None,
     ssh_option: o.SSH_OPTION = None,
     interface: o.INTERFACE = "",
+    label: o.LABEL = None,
     degree: o.DEGREE = "",
     policy: o.POLICY = "",
     start: o.START = "",
@@ -77,6 +83,7 @@ def run(  # noqa: PLR0913 -- a command has its options as parameters
     where = hosts_of(provider, hosts, ssh_options=ssh_option or (), interface=interface, degree=degree)
     there = len(where.names) if where is not None else 0
     batch = _batch(words, JobOptions(size, *_times(walltime, time_limit), kind, mpi), nodes, said, there)
+    batch = _labelled(batch, label or (), where.names if where is not None else None)
     if not dry_run:
         _check_live(batch, rigid=rigid and not compare)
     batch, given = _with_input(batch, words, elsewhere=where is not None, once=not compare, live=not dry_run)
@@ -102,6 +109,23 @@ def _times(walltime: str, time_limit: str) -> tuple[float | None, float | None]:
     """The seconds of ``-t`` and ``--time-limit``, None where one is not given."""
     estimate = duration(walltime, "-t", plain=True) if walltime else None
     return estimate, duration(time_limit, "--time-limit", plain=True) if time_limit else None
+
+
+def _labelled(batch: Batch, given: Sequence[str], hosts: tuple[str, ...] | None) -> Batch:
+    """The batch with the labels of ``--label`` in place of its own, if there are any; BatchError where they are of
+    nodes that cannot be."""
+    labels = batch.cluster.labels
+    if given:
+        try:
+            labels = labels_of((label, nodes) for label, _, nodes in (text.partition("=") for text in given))
+        except ValueError as error:
+            raise BatchError(f"--label: {error}; write gpu=n[0-3]") from None
+    for name in labels:
+        if hosts is None and not VIRTUAL.fullmatch(name):
+            raise BatchError(f"labels: {name!r} is no virtual node; they are called n0, n1, ...")
+        if hosts is not None and name not in hosts:
+            raise BatchError(f"labels: {name!r} is none of the hosts; there are {hostlist(hosts)}")
+    return msgspec.structs.replace(batch, cluster=msgspec.structs.replace(batch.cluster, labels=labels))
 
 
 class JobOptions(NamedTuple):

@@ -61,6 +61,13 @@ HOSTS = Annotated[
         help="Run on nodes that are reached by ssh, as node[01-16] or a,b,c, in place of virtual ones."
     ),
 ]
+LABEL = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="LABEL=NODES",
+        help="Label nodes, as gpu=n[0-3] or big=node07, also those that only pliant nodes add brings; may be repeated.",
+    ),
+]
 PROVIDER = Annotated[
     ProviderName | None,
     typer.Option(help="Where nodes come from; slurm: from the allocation that this is called in."),

@@ -71,6 +71,10 @@ class Panel(NamedTuple):
 
 LAB = "pliant-lab"
 NODES = {
+    "list": Verb(
+        "pliant.cli.operate:listed",
+        "List the nodes of a run, and those that were asked for and have not come.",
+    ),
     "add": Verb("pliant.cli.operate:add", "Ask for more nodes."),
     "remove": Verb("pliant.cli.operate:remove", "Give nodes back."),
     "withdraw": Verb(
@@ -112,6 +116,10 @@ PANELS = (
             "queue": Verb(
                 "pliant.cli.operate:queue",
                 "List the pending and running jobs of all runs that go on, or of one.",
+            ),
+            "list": Verb(
+                "pliant.cli.operate:listed",
+                "List the nodes of a run, and those that were asked for and have not come.",
             ),
             "resize": Verb("pliant.cli.operate:resize", "Order a running job to another size."),
             "migrate": Verb("pliant.cli.operate:migrate", "Order a running job to other nodes."),

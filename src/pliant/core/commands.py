@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from pliant.model.groups import Group, kind_of
+from pliant.model.need import Need
 from pliant.model.nodes import NodeSet
 
 
@@ -73,9 +74,11 @@ class Kill(Command, frozen=True):
 
 
 class Acquire(Command, frozen=True):
-    """Ask the provider for so many nodes more; answered by Granted and Refused, which may share them."""
+    """Ask the provider for so many nodes more, each with this ``need``; answered by Granted and Refused, which may
+    share them."""
 
     count: int
+    need: Need | None = None
 
 
 class WithdrawNodes(Command, frozen=True):

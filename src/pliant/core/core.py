@@ -142,8 +142,7 @@ class SchedulerCore:
             if job.ending is not None:
                 commands.append(self._ledger.kill_of(job, job.ending))
         commands += [c.Release(number, NodeSet(mask)) for number, mask in state.nodes.dirty.items()]
-        if state.nodes.awaited:
-            commands.append(c.Acquire(state.nodes.awaited))
+        commands += (c.Acquire(count, need) for need, count in state.nodes.wanted())
         if state.nodes.unwanted:
             commands.append(c.WithdrawNodes(state.nodes.unwanted))
         if state.nodes.parked_mask:
@@ -302,13 +301,18 @@ class SchedulerCore:
     def _granted(self, event: e.Granted) -> None:
         state = self.state
         there = state.nodes.all_mask & ~state.nodes.lost_mask
-        nodes, names, slots = event.nodes, event.names, event.slots
+        nodes, names, slots, labels = event.nodes, event.names, event.slots, event.labels
         if nodes.mask & there:
             new = [not there >> node & 1 for node in nodes]
             nodes = NodeSet(nodes.mask & ~there)
-            names, slots = tuple(compress(names, new)), tuple(compress(slots, new))
+            names, slots, labels = (
+                (*compress(names, new),),
+                (*compress(slots, new),),
+                (*compress(labels, new),),
+            )
         if nodes or (event.until is not None and not event.nodes):
-            self._ledger.news(r.NodesGranted(state.now, nodes, names, slots, event.until))
+            about = labels, event.source, event.need
+            self._ledger.news(r.NodesGranted(state.now, nodes, names, slots, event.until, *about))
         kept = event.nodes.mask & there & ~state.nodes.reclaimed_mask
         if kept and event.until is not None and kept != state.nodes.expiry.get(event.until):
             self._ledger.news(r.NodesExpire(state.now, NodeSet(kept), event.until))
@@ -334,8 +338,8 @@ class SchedulerCore:
 
     def _nodes_ordered(self, event: e.NodesOrdered) -> None:
         if not self._ledger.held and event.count > 0:
-            self._ledger.record(r.NodesOrdered(self.state.now, event.count))
-            self._ledger.commands.append(c.Acquire(event.count))
+            self._ledger.record(r.NodesOrdered(self.state.now, event.count, None, event.need))
+            self._ledger.commands.append(c.Acquire(event.count, event.need))
 
     def _nodes_withdrawn(self, event: e.NodesWithdrawn) -> None:
         state = self.state
@@ -348,7 +352,7 @@ class SchedulerCore:
 
     def _refused(self, event: e.Refused) -> None:
         if count := min(event.count, self.state.nodes.awaited):
-            self._ledger.news(r.NodesRefused(self.state.now, count, event.why))
+            self._ledger.news(r.NodesRefused(self.state.now, count, event.why, event.need))
 
     def _reclaim(self, event: e.Reclaim) -> None:
         state, by = self.state, event.by

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from pliant.model.jobs import Bounds, JobSpec, JobState
+from pliant.model.need import Need
 from pliant.model.nodes import NodeSet
 from pliant.protocol import messages as m
 
@@ -91,12 +92,15 @@ class Ended(Event, frozen=True):
 
 
 class Granted(Event, frozen=True):
-    """The provider hands over nodes; names, slots and their end as in the record NodesGranted."""
+    """The provider hands over nodes; what is said of them is as in the record NodesGranted."""
 
     nodes: NodeSet
     names: tuple[str, ...] = ()
     slots: tuple[int, ...] = ()
     until: float | None = None
+    labels: tuple[tuple[str, ...], ...] = ()
+    source: str = ""
+    need: Need | None = None
 
 
 class Clean(Event, frozen=True):
@@ -132,9 +136,10 @@ class Back(Event, frozen=True):
 
 
 class NodesOrdered(Event, frozen=True):
-    """An operator asks for so many nodes more."""
+    """An operator asks for so many nodes more, each with this ``need``."""
 
     count: int
+    need: Need | None = None
 
 
 class NodesWithdrawn(Event, frozen=True):
@@ -144,10 +149,11 @@ class NodesWithdrawn(Event, frozen=True):
 
 
 class Refused(Event, frozen=True):
-    """The provider cannot hand over ``count`` of the nodes that it was asked for."""
+    """The provider cannot hand over ``count`` of the nodes that it was asked for with this ``need``."""
 
     count: int
     why: str
+    need: Need | None = None
 
 
 class Reclaim(Event, frozen=True):

@@ -127,8 +127,10 @@ def _with(record: r.Record, numbers: Mapping[int, int]) -> r.Record:
     if isinstance(record, r.NodesGranted):
         new = [numbers[node] for node in record.nodes]
         order = sorted(range(len(new)), key=new.__getitem__)
-        names, slots = (tuple(each[i] for i in order if each) for each in (_names(record), record.slots))
-        return msgspec.structs.replace(record, nodes=NodeSet.of(new), names=names, slots=slots)
+        names, slots, labels = (
+            tuple(each[i] for i in order if each) for each in (_names(record), record.slots, record.labels)
+        )
+        return msgspec.structs.replace(record, nodes=NodeSet.of(new), names=names, slots=slots, labels=labels)
     changed: dict[str, object] = {}
     for field in record.__struct_fields__:
         value = getattr(record, field)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pliant.core import records as r
@@ -12,6 +12,7 @@ from pliant.policy.view import Expiring
 
 if TYPE_CHECKING:
     from pliant.core.job import Job
+    from pliant.model.need import Need
 
 KNOWN = (
     "all_mask", "awaited", "free", "free_mask", "lost_mask", "parked_mask", "reclaimed_mask", "returning", "total",
@@ -25,9 +26,9 @@ class Nodes:
 
     Nodes of ``reclaimed_mask`` are to be given back; those of them that nobody uses any more are in ``parked_mask``.
     ``awaited`` nodes were asked for and have neither come nor been refused; ``unwanted`` of them are not wanted any
-    more. ``returning`` ones are dirty and stay. ``expiry`` has the nodes that expire, by when. ``until``: when the last
-    of them does, where all do; the same still when all have gone. ``ends``: nodes expire, have expired, or may come
-    that do.
+    more. ``needs`` has how many of them have to have what. ``returning`` ones are dirty and stay. ``expiry`` has the
+    nodes that expire, by when. ``until``: when the last of them does, where all do; the same still when all have gone.
+    ``ends``: nodes expire, have expired, or may come that do.
     """
 
     def __init__(self, running: list[tuple[float, int, Job]], settings: Settings) -> None:
@@ -40,6 +41,7 @@ class Nodes:
         self.reclaimed_mask = 0
         self.parked_mask = 0
         self.awaited = self.unwanted = 0
+        self.needs: dict[Need, int] = {}
         self.expiry: dict[float, int] = {}
         self.until = NEVER
         pool = settings.pool
@@ -47,6 +49,8 @@ class Nodes:
         self.dirty: dict[int, int] = {}
         self.names: dict[int, str] = {}
         self.slots: dict[int, int] = {}
+        self.labels: dict[int, tuple[str, ...]] = {}
+        self.sources: dict[int, str] = {}
         self.free = 0
         self.total = 0
         self.returning = 0
@@ -70,7 +74,13 @@ class Nodes:
             self.names = old | dict(zip(record.nodes, record.names, strict=False))
         if self.slots or record.slots:
             self.slots |= dict.fromkeys(record.nodes, 1) | dict(zip(record.nodes, record.slots, strict=False))
-        self._answered((record.nodes.mask & ~self.all_mask).bit_count())
+        if self.labels or record.labels:
+            self.labels |= dict.fromkeys(record.nodes, ()) | dict(
+                zip(record.nodes, record.labels, strict=False)
+            )
+        if self.sources or record.source:
+            self.sources |= dict.fromkeys(record.nodes, record.source)
+        self._answered((record.nodes.mask & ~self.all_mask).bit_count(), record.need)
         self.there(record)
         if record.until is not None:
             self._expire(record.nodes.mask or self._without_sooner(record.until), record.until)
@@ -116,18 +126,32 @@ class Nodes:
 
     def ordered(self, record: r.NodesOrdered) -> None:
         self.awaited += record.count
+        if record.need is not None:
+            self.needs[record.need] = self.needs.get(record.need, 0) + record.count
 
     def refused(self, record: r.NodesRefused) -> None:
         self.unwanted = max(0, self.unwanted - record.count)
-        self._answered(record.count)
+        self._answered(record.count, record.need)
 
     def withdrawn(self, record: r.NodesWithdrawn) -> None:
         self.unwanted = min(self.awaited, self.unwanted + record.count)
 
-    def _answered(self, count: int) -> None:
+    def _answered(self, count: int, need: Need | None) -> None:
         """So many nodes have come or will not."""
         self.awaited = max(0, self.awaited - count)
         self.unwanted = min(self.unwanted, self.awaited)
+        if need in self.needs and (left := self.needs.pop(need) - count) > 0:
+            self.needs[need] = left
+
+    def wanted(self) -> Iterator[tuple[Need | None, int]]:
+        """What the awaited nodes have to have, and how many of them."""
+        rest = self.awaited
+        for need, number in self.needs.items():
+            if number := min(number, rest):
+                rest -= number
+                yield need, number
+        if rest:
+            yield None, rest
 
     def expire(self, record: r.NodesExpire) -> None:
         self._expire(record.nodes.mask & self.all_mask, record.until)
@@ -253,6 +277,9 @@ class Nodes:
         return known | {
             "dirty": dict(self.dirty),
             "expiry": dict(self.expiry),
+            "labels": dict(self.labels),
             "names": dict(self.names),
+            "needs": dict(self.needs),
             "slots": dict(self.slots),
+            "sources": dict(self.sources),
         }

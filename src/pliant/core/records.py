@@ -12,6 +12,7 @@ import msgspec
 
 from pliant.model.groups import Group, kind_of
 from pliant.model.jobs import Bounds, JobSpec, JobState
+from pliant.model.need import Need
 from pliant.model.nodes import NodeSet
 from pliant.model.wishes import Wish
 from pliant.policy.view import Reason
@@ -228,14 +229,18 @@ class PolicyRemembers(Record, frozen=True):
 
 
 class NodesGranted(Record, frozen=True):
-    """The provider hands over nodes, with their names and the slots of each in ascending order of ``nodes``. Without
-    names they go by their numbers, without slots they have one each. ``until``: when these nodes expire; with no
-    ``nodes``, when all expire that are there."""
+    """The provider hands over nodes, with their names, slots and labels in ascending order of ``nodes``. Without names
+    they go by their numbers, without slots they have one each. ``until``: when these nodes expire; with no ``nodes``,
+    when all expire that are there. ``source``: the driver that reaches them; "" where nobody said. They answer a
+    request for nodes with this ``need``."""
 
     nodes: NodeSet
     names: tuple[str, ...] = ()
     slots: tuple[int, ...] = ()
     until: float | None = None
+    labels: tuple[tuple[str, ...], ...] = ()
+    source: str = ""
+    need: Need | None = None
 
 
 class NodesClean(Record, frozen=True):
@@ -259,17 +264,20 @@ class NodesBack(Record, frozen=True):
 
 
 class NodesOrdered(Record, frozen=True):
-    """The provider is asked for so many nodes more: by the policy, which gives its reason, or by an operator."""
+    """The provider is asked for so many nodes more: by the policy, which gives its reason, or by an operator, who may
+    say what each of them has to have."""
 
     count: int
     reason: Reason | None = None
+    need: Need | None = None
 
 
 class NodesRefused(Record, frozen=True):
-    """The provider does not hand over ``count`` of the nodes that it was asked for."""
+    """The provider does not hand over ``count`` of the nodes that it was asked for with this ``need``."""
 
     count: int
     why: str
+    need: Need | None = None
 
 
 class NodesReclaimed(Record, frozen=True):

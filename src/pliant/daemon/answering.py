@@ -29,6 +29,8 @@ def answer(controller: Controller, request: Request) -> Answer:
                 return _migrate(controller, request)
             case "nodes":
                 return _nodes(controller, request)
+            case "list":
+                return _list(controller)
             case _:
                 raise PliantError(f"unknown verb {request.verb!r}")
     except ValueError as error:  # a malformed hostlist
@@ -45,16 +47,54 @@ def describe(controller: Controller) -> list[dict[str, object]]:
             "sizes": job.bounds.describe(),
             **_awake(controller.core.state, job),
             **({} if job.wish is None else {"wish": job.wish.describe()}),
-            **_expires(controller.core.state, job),
+            **_expires(controller.core.state, job.nodes),
+            **_labels(controller.core.state, job),
         }
         for job in controller.core.state.jobs.values()
     ]  # fmt: skip
 
 
-def _expires(state: State, job: Job) -> dict[str, object]:
-    """In how many seconds a job has to be over, or off the first of its nodes, where some expire."""
-    end = state.nodes.end_on(job.nodes)
+def _expires(state: State, nodes: int) -> dict[str, object]:
+    """In how many seconds jobs have to be over on the first of these nodes, or off it, where some expire."""
+    end = state.nodes.end_on(nodes)
     return {} if end == NEVER else {"expires": round(max(0.0, end - state.now), 1)}
+
+
+def _labels(state: State, job: Job) -> dict[str, object]:
+    """By label, which nodes of the job have it, where some have any; and the sources of its nodes."""
+    nodes, found = state.nodes, dict[str, list[int]]()
+    for node in NodeSet(job.nodes) if nodes.labels else ():
+        for label in nodes.labels.get(node, ()):
+            found.setdefault(label, []).append(node)
+    sources = sorted({nodes.sources[node] for node in NodeSet(job.nodes) if nodes.sources.get(node)})
+    labels = {label: nodes.hosts(found[label]) for label in sorted(found)}
+    return ({"labels": labels} if labels else {}) | ({"source": ",".join(sources)} if sources else {})
+
+
+def _list(controller: Controller) -> Answer:
+    """All nodes of the cluster, and what is asked for."""
+    state = controller.core.state
+    nodes, users = state.nodes, dict[int, str]()
+    for _, _, job in state.running:
+        reserved = job.resize.nodes if job.resize is not None else 0
+        users |= dict.fromkeys(NodeSet(job.nodes | reserved), f"job {job.id} ({job.spec.name})")
+    for number, mask in nodes.dirty.items():
+        users |= dict.fromkeys(NodeSet(mask), f"cleaned of job {number}")
+    there = [
+        {
+            "node": nodes.called([node])[0], "slots": nodes.slots.get(node, 1), "labels": nodes.labels.get(node, ()),
+            "source": nodes.sources.get(node, ""),
+            "use": "lost" if nodes.lost_mask >> node & 1 else users.get(node, "free"),
+            **({"asked_back": True} if nodes.reclaimed_mask >> node & 1 else {}),
+            **_expires(state, 1 << node),
+        }
+        for node in NodeSet(nodes.all_mask)
+    ]  # fmt: skip
+    awaited = [
+        {"count": count, **({} if need is None else {"slots": need.slots, "labels": need.labels})}
+        for need, count in nodes.wanted()
+    ]
+    return Answer(there=there, awaited=awaited)
 
 
 def _awake(state: State, job: Job) -> dict[str, object]:
@@ -134,8 +174,9 @@ def _nodes(controller: Controller, request: Request) -> Answer:
     if controller.core.held:
         raise PliantError(f"no nodes come or go now: {controller.core.held}")
     if request.size > 0:
-        controller.tell(o.Ask(request.size))
-        return Answer(f"{count(request.size, 'node')} more asked for", count=request.size)
+        controller.tell(o.Ask(request.size, request.need))
+        what = "" if request.need is None else f", {request.need}"
+        return Answer(f"{count(request.size, 'node')} more asked for{what}", count=request.size)
     if request.size < 0:
         return _withdraw(controller, -request.size)
     names = parse_hostlist(request.leave)

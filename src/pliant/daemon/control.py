@@ -20,6 +20,7 @@ import msgspec
 
 from pliant.launch import CONTROL
 from pliant.model.errors import PliantError
+from pliant.model.need import Need
 
 ANSWER_S = 10.0
 RETRY_S = 0.05
@@ -33,11 +34,11 @@ STARTING_S = 10.0
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``verb`` is resize, migrate, nodes or queue; ``job`` a number or a name; size 0 hands the job back to the policy.
-    A job migrates off the nodes of ``leave``, or off all that it has.
+    """``verb`` is resize, migrate, nodes, list or queue; ``job`` a number or a name; size 0 hands the job back to the
+    policy. A job migrates off the nodes of ``leave``, or off all that it has.
     With ``slots``, as ``n3=1``, it keeps its nodes, and so many of its ranks are to be awake on these. Of nodes,
-    ``size`` more are asked for, below 0 so many fewer than were asked for, or those of ``leave`` given back: in
-    ``within_s`` seconds at the latest if that is not 0."""
+    ``size`` more are asked for, which fulfil ``need``, below 0 so many fewer than were asked for, or those of ``leave``
+    given back: in ``within_s`` seconds at the latest if that is not 0."""
 
     verb: str
     job: str = ""
@@ -45,11 +46,13 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     leave: str = ""
     slots: str = ""
     within_s: float = 0.0
+    need: Need | None = None
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     """``error`` says why nothing was done, otherwise ``text`` says what was: of the ``job`` with its ``name``, of these
-    ``nodes``, or of ``count`` nodes more."""
+    ``nodes``, or of ``count`` nodes more. ``there`` are all nodes, a row each, and ``awaited`` those that were asked
+    for and have not come."""
 
     text: str = ""
     error: str = ""
@@ -58,6 +61,8 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str = ""
     nodes: list[str] = []
     count: int = 0
+    there: list[dict[str, object]] = []
+    awaited: list[dict[str, object]] = []
 
 
 def base() -> Path:

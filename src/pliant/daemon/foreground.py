@@ -12,6 +12,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from pliant.core import records as r
 from pliant.core.journal import Header, header_line
 from pliant.core.settings import Settings
@@ -81,8 +83,8 @@ def run_batch(  # noqa: PLR0913 - all but the first two have names
     """Run a batch on virtual nodes of this machine, or on ``hosts``; nothing of it is left afterwards.
 
     ``output`` gets a file for each job's output and ``records.ndjson``; those of an earlier run there are put aside.
-    On hosts it has to be there too: all see the same files. Of the batch's cluster only nodes, slots and the
-    deadline of a pass count here. A signal (SIGINT, SIGTERM, SIGHUP) and an error of the policy's end the jobs, and
+    On hosts it has to be there too: all see the same files. Of the batch's cluster only nodes, slots, labels and
+    the deadline of a pass count here. A signal (SIGINT, SIGTERM, SIGHUP) and an error of the policy's end the jobs, and
     the outcome says so.
     """
     jobs, cluster = batch.jobs, batch.cluster
@@ -106,8 +108,8 @@ def run_batch(  # noqa: PLR0913 - all but the first two have names
 
 def _driver(hosts: Hosts | None, cluster: ClusterSpec, run: str, runtime: Path) -> Driver:
     if hosts is None:
-        return ForkedNodes(cluster.slots, run, runtime)
-    there = TreeNodes(hosts, cluster.slots, run, runtime)
+        return ForkedNodes(cluster.slots, run, runtime, labels=cluster.labels)
+    there = TreeNodes(msgspec.structs.replace(hosts, labels=cluster.labels), cluster.slots, run, runtime)
     return Allocated(there, hosts.allocation) if hosts.allocation else there
 
 

@@ -12,8 +12,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pliant.drivers import Event, Tell
@@ -29,6 +30,8 @@ from pliant.model.limits import LIVE_NODES
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 
+SOURCE = "virtual"
+"""What these nodes are called by their source."""
 SILENCE_S = 30.0
 """An agent that has not even sent a heartbeat for so long is taken for dead."""
 GRACE_S = 5.0
@@ -93,12 +96,23 @@ class Agent:
 
 
 class ForkedNodes:
-    """Nodes with ``slots`` slots each. For a ``grace``, in seconds, agents outlive a lost link, and come back: to this
-    controller, or to the next one of the same ``run`` and directory ``runtime``."""
+    """Nodes with ``slots`` slots each, and ``labels`` by name. For a ``grace``, in seconds, agents outlive a lost link,
+    and come back: to this controller, or to the next one of the same ``run`` and directory ``runtime``."""
 
-    def __init__(self, slots: int, run: str, runtime: Path, *, grace: float = 0.0) -> None:
+    def __init__(
+        self,
+        slots: int,
+        run: str,
+        runtime: Path,
+        *,
+        grace: float = 0.0,
+        labels: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    ) -> None:
         self.env = {key: value for key, value in LOOPBACK.items() if key not in os.environ}
-        self.site = Site(most=_most(), each_s=EACH_S, stop_s=STOP_S, grace_s=grace, hint="try fewer nodes")
+        self.site = Site(
+            most=_most(), slots=slots, labels=dict(labels), source=SOURCE, each_s=EACH_S, stop_s=STOP_S,
+            grace_s=grace, hint="try fewer nodes",
+        )  # fmt: skip
         self._slots = slots
         self._run = run
         self._runtime = runtime

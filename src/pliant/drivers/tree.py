@@ -35,13 +35,14 @@ STAYS = "it does not leave"
 
 
 class Hosts(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes that there are, by name, and how agents are started there; ``degree`` is that of the tree, and
-    ``patience_s`` how long one agent may take. ``interface``: where agents listen, if not where they face each other.
-    ``env`` is what ranks find in their environment: that of the nodes themselves is not this machine's. ``allocation``
-    is the Slurm job that they are of, if they are of one."""
+    """The nodes that there are, by name, with their ``labels``, and how agents are started there. ``degree`` is that of
+    the tree, and ``patience_s`` how long one agent may take. ``interface``: where agents listen, if not where they face
+    each other. ``env`` is what ranks find in their environment: that of the nodes themselves is not this machine's.
+    ``allocation`` is the Slurm job that they are of, if they are of one."""
 
     names: tuple[str, ...]
     starting: Starting
+    labels: dict[str, tuple[str, ...]] = {}
     interface: str = ""
     degree: str = "32"
     env: dict[str, str] = {}
@@ -50,11 +51,11 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
     allocation: str = ""
 
 
-def _site(hosts: Hosts, grace: float) -> Site:
+def _site(hosts: Hosts, slots: int, grace: float) -> Site:
     begin_s = hosts.patience_s * (2 + tree.depth(tree.named(hosts.degree), len(hosts.names)))
     return Site(
-        hosts=hosts.names, start_s=hosts.patience_s, begin_s=begin_s, stop_s=LEAVE_S, restarts=0, grace_s=grace,
-        margin_s=MARGIN_S,
+        hosts=hosts.names, slots=slots, labels=hosts.labels, source=hosts.starting.by, start_s=hosts.patience_s,
+        begin_s=begin_s, stop_s=LEAVE_S, restarts=0, grace_s=grace, margin_s=MARGIN_S,
     )  # fmt: skip
 
 
@@ -66,7 +67,7 @@ class TreeNodes:
 
     def __init__(self, hosts: Hosts, slots: int, run: str, runtime: Path, *, grace: float = 0.0) -> None:
         self.env = hosts.env
-        self.site = _site(hosts, grace)
+        self.site = _site(hosts, slots, grace)
         self.secret = kept_secret(runtime) if grace else b""
         self._hosts = hosts
         self._path = runtime / ROOT if grace else None

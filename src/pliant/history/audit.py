@@ -6,6 +6,7 @@ Used by the tests, and on a journal that someone doubts.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ import msgspec
 from pliant.core import records as r
 from pliant.model.jobs import ENDED, Bounds, JobClass, JobSpec, JobState
 from pliant.model.kinds import JobKind
+from pliant.model.need import Need
 from pliant.model.nodes import NodeSet
 from pliant.model.wishes import Wish
 from pliant.protocol.phases import Phase
@@ -96,6 +98,7 @@ class Audit:
         self._until: dict[int, float] = {}
         """When nodes expire."""
         self._awaited = self._unwanted = 0
+        self._needs: Counter[Need] = Counter()
         self._failed_policy = ""
         self._now = 0.0
         self._fold: dict[type[r.Record], Callable[[Any], None]] = {
@@ -480,12 +483,23 @@ class Audit:
         if record.count < 1:
             raise AuditError(f"no node is asked for: {record}")
         self._awaited += record.count
+        if record.need is not None:
+            self._needs[record.need] += record.count
 
     def _refused(self, record: r.NodesRefused) -> None:
         if not 0 < record.count <= self._awaited:
             raise AuditError(f"{self._awaited} nodes were asked for and have not come: {record}")
         self._awaited -= record.count
         self._unwanted = min(self._awaited, max(0, self._unwanted - record.count))
+        self._answered(record, record.count)
+
+    def _answered(self, record: r.NodesGranted | r.NodesRefused, count: int) -> None:
+        """So many nodes that were asked for have come with what they have to have, or will not."""
+        if record.need is None:
+            return
+        self._needs[record.need] -= count
+        if self._needs[record.need] < 0:
+            raise AuditError(f"nobody has asked for so many nodes {record.need}: {record}")
 
     def _not_wanted(self, record: r.NodesWithdrawn) -> None:
         self._unwanted += record.count
@@ -530,14 +544,19 @@ class Audit:
             raise AuditError(f"neither nodes are handed over nor their end is told: {record}")
         if any(self.use.get(node, LOST) != LOST for node in nodes):
             raise AuditError(f"nodes are handed over that are there already: {record}")
-        if any(each and len(each) != len(nodes) for each in (record.names, record.slots)):
-            raise AuditError(f"each of the nodes has a name and slots, or none has: {record}")
+        if any(each and len(each) != len(nodes) for each in (record.names, record.slots, record.labels)):
+            raise AuditError(f"each of the nodes has a name, slots and labels, or none has: {record}")
+        for slots, labels in zip(record.slots, record.labels or [()] * len(nodes), strict=False):
+            if record.need is not None and not record.need.met(slots, labels):
+                raise AuditError(f"not all of these nodes are {record.need}: {record}")
         names = {node: name for node, name in self._names.items() if node in self.use}
         self._names = names | dict(zip(nodes, record.names, strict=False))
         self._slots |= dict.fromkeys(nodes, 1) | dict(zip(nodes, record.slots, strict=False))
         if len(set(self._names.values())) < len(self._names) or min(record.slots, default=1) < 1:
             raise AuditError(f"two nodes have one name, or one has no slot: {record}")
-        self._awaited = max(0, self._awaited - sum(node not in self.use for node in nodes))
+        new = sum(node not in self.use for node in nodes)
+        self._awaited = max(0, self._awaited - new)
+        self._answered(record, new)
         self._unwanted = min(self._unwanted, self._awaited)
         self._there(record.nodes)
         for node in nodes:

@@ -78,7 +78,7 @@ class Control:
             case o.Send():
                 fleet.send(output.nodes, output.message)
             case o.Acquire():
-                fleet.request(output.count)
+                fleet.request(output.count, output.need)
             case o.Withdraw():
                 fleet.withdraw(output.count)
             case o.GiveBack():

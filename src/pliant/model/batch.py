@@ -4,7 +4,7 @@ starts; every error names the file, the job and the key."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -17,11 +17,13 @@ from pliant.model.jobs import NO_ESTIMATE_S, Bounds, JobClass, JobSpec
 from pliant.model.keys import amount_of, count_of, cut, flag_of, known, seconds_of, table_of, text_of, time_of
 from pliant.model.kinds import JobKind
 from pliant.model.limits import BATCH_JOBS, LATEST_S, LIVE_SLOTS, MOST_NODES, name_problem, whole
+from pliant.model.need import checked_label
+from pliant.model.nodes import parse_hostlist
 from pliant.model.speedup import Amdahl, Downey, Model, Phase, Phases, Simple, Table, check_model
 
 CLUSTER_KEYS = (
     "nodes", "slots", "policy", "start", "order", "weights", "cooldown_s", "resize_deadline_s", "pass_interval_s",
-    "pass_deadline_s",
+    "pass_deadline_s", "labels",
 )  # fmt: skip
 JOB_KEYS = (
     "name", "submit", "command", "cwd", "env", "nodes", "class", "walltime", "kill", "model", "verify", "user",
@@ -35,7 +37,7 @@ NODES_KEYS = ("min", "max", "factor", "preferred")
 
 class ClusterSpec(msgspec.Struct, frozen=True):
     """``nodes`` nodes with ``slots`` processes each; the policy by name, the queue's order with the users'
-    weights, and settings in seconds."""
+    weights, and settings in seconds. ``labels`` are those of nodes, by name."""
 
     nodes: int = 8
     slots: int = 1
@@ -47,6 +49,7 @@ class ClusterSpec(msgspec.Struct, frozen=True):
     resize_deadline_s: float | None = None
     pass_interval_s: float | None = None
     pass_deadline_s: float | None = None
+    labels: dict[str, tuple[str, ...]] = {}
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -106,7 +109,28 @@ def _cluster(data: Mapping[str, Any], where: str, nodes: int) -> ClusterSpec:
         resize_deadline_s=seconds_of(data, "resize_deadline_s", where, None),
         pass_interval_s=seconds_of(data, "pass_interval_s", where, None),
         pass_deadline_s=seconds_of(data, "pass_deadline_s", where, None),
+        labels=_labels(data.get("labels", {}), f"{where}: labels"),
     )
+
+
+def _labels(value: Any, where: str) -> dict[str, tuple[str, ...]]:
+    table = table_of(value, where)
+    try:
+        return labels_of((label, text_of(table, label, where, "")) for label in table)
+    except ValueError as error:
+        raise BatchError(f"{where}: {error}") from None
+
+
+def labels_of(nodes: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    """The labels of each node, sorted, from pairs of a label and a hostlist; ValueError where one is none."""
+    found: dict[str, set[str]] = {}
+    for label, text in nodes:
+        names = parse_hostlist(text)
+        if not names:
+            raise ValueError(f"label {checked_label(label)!r} names no node")
+        for name in names:
+            found.setdefault(name, set()).add(checked_label(label))
+    return {name: tuple(sorted(labels)) for name, labels in found.items()}
 
 
 def _weights(value: Any, where: str) -> dict[str, float]:

@@ -212,10 +212,12 @@ class Told:
         began, self._begun = self._begun, True
         are = "is" if len(record.nodes) == 1 else "are"
         left = f", for {seconds(record.until - record.at)}" if record.until is not None else ""
+        left += f", labelled {' and '.join(record.need.labels)}" if record.need and record.need.labels else ""
         return Sentence(record.at, "other", f"{self.hosts(record.nodes)} {are} new{left}") if began else None
 
     def _nodes_ordered(self, record: r.NodesOrdered) -> Sentence:
-        return Sentence(record.at, "other", f"{count(record.count, 'more node')} asked for", "dim")
+        what = f", {record.need}" if record.need is not None else ""
+        return Sentence(record.at, "other", f"{count(record.count, 'more node')} asked for{what}", "dim")
 
     def _refused(self, record: r.NodesRefused) -> Sentence:
         come = "was asked for does" if record.count == 1 else "were asked for do"

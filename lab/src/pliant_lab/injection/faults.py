@@ -11,6 +11,7 @@ from pliant.job.environment import DEADLINE_S
 from pliant.live.cluster import orders as o
 from pliant.live.node import messages as n
 from pliant.model.kinds import KINDS, Loss
+from pliant.model.need import Need
 from pliant.model.nodes import NodeSet
 from pliant.protocol import resizing
 from pliant_lab.injection import garbage
@@ -358,7 +359,7 @@ def _in_fence(world: World, job: int) -> list[int] | None:
 
 
 def _ask_for_nodes(world: World, _job: int) -> list[int] | None:
-    world.head.tell(o.Ask(world.random.randint(1, 3)))
+    world.head.tell(o.Ask(world.random.randint(1, 3), world.needs.choice(NEEDS)))
     if world.random.random() < FORGOTTEN:
         world.clock.later(world.random.uniform(0.0, 0.2), world.kill_soon)
     return []
@@ -367,12 +368,14 @@ def _ask_for_nodes(world: World, _job: int) -> list[int] | None:
 def _withdraw_nodes(world: World, _job: int) -> list[int] | None:
     """Nodes that were asked for are not wanted any more: before they have come, as they come, or too late."""
     asked = world.random.randint(1, 3)
-    world.head.tell(o.Ask(asked))
+    world.head.tell(o.Ask(asked, world.needs.choice(NEEDS)))
     less = o.AskLess(world.random.randint(1, asked + 1))
     world.clock.later(world.random.choice([0.0, 0.01, 0.2, 0.4, 5.0]), lambda: world.head.tell(less))
     return []
 
 
+NEEDS = (None, None, None, Need(labels=("odd",)), Need(2), Need(1, ("odd",)), Need(1, ("even",)))
+"""What nodes have to have that are asked for: none is labelled even."""
 FORGOTTEN = 0.2
 """The share of times when the controller is killed before the nodes have come that it asked for."""
 

@@ -12,6 +12,7 @@ from pliant.drivers.fake import FakeAgent, FakeNodes
 from pliant.live.cluster import orders as o
 from pliant.live.fleet.fleet import KEY, Fleet, Site
 from pliant.live.fleet.stages import Happens, Stage
+from pliant.model.need import Need
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant_lab.injection.audit.violation import Violation
@@ -22,6 +23,10 @@ GRACE_S = 40.0
 _PROOFS: codec.Decoder[m.Proof] = codec.Decoder(m.Proof)
 MOST = 6
 """Nodes at a time."""
+GPU, WIDE = Need(labels=("gpu",)), Need(2)
+NEEDS = (None, None, GPU, Need(1, ("gpu",)), WIDE)
+"""What is asked for: no node is wide."""
+LABELS: dict[str, tuple[str, ...]] = {f"n{number}": ("gpu",) for number in range(1, MOST + 2, 2)}
 BEGINS_BADLY = 0.1
 """The share of lives in which the nodes that it begins with do not all come."""
 WAITS = {Stage.COMING: "start", Stage.UNLINKED: "grace", Stage.LEAVING: "leave"}
@@ -44,6 +49,8 @@ class Shell:
         self.timers: dict[tuple[str | int, ...], float] = {}
         self.state: dict[str, str] = {}
         self.granted = self.refused = 0
+        self.asked: Counter[Need | None] = Counter()
+        """What was asked for, and has neither come nor been refused."""
         self.leaving: set[str] = set()
         self.heard: dict[str, list[int]] = {}
         self.fresh: set[str] = set()
@@ -56,6 +63,17 @@ class Shell:
         self.before: Counter[tuple[Stage, Happens]] = Counter()
         self.events: list[o.Input] = []
         self.driver.begin(self.take)
+
+    def begin(self, count: int) -> None:
+        """Begin with so many nodes."""
+        self.asked[None] += count
+        self.take(o.Begin(count))
+
+    def ask(self, count: int, need: Need | None = None) -> None:
+        """Ask for so many nodes more."""
+        self.asked[need] += count
+        self.fleet.request(count, need)
+        self.go_on()
 
     @property
     def moves(self) -> Counter[tuple[Stage, Happens]]:
@@ -95,8 +113,16 @@ class Shell:
                     self._move(name, "here", "gone")
                     self.granted += 1
                     self._anew(name)
+                labels = event.labels or ((),) * len(event.names)
+                _hold(
+                    labels == tuple(self.site.labels.get(name, ()) for name in event.names)
+                    and all(event.need is None or event.need.met(1, each) for each in labels),
+                    f"{event.names} have the labels {labels}, and answer {event.need}",
+                )
+                self._answered(event.need, len(event.names))
             case o.Refused():
                 self.refused += event.count
+                self._answered(event.need, event.count)
             case o.Unlinked():
                 self._move(event.node, "away", "here")
             case o.Greeted():
@@ -127,6 +153,10 @@ class Shell:
                 self.heard[event.node].append(said.job)
             case _:
                 pass
+
+    def _answered(self, need: Need | None, count: int) -> None:
+        self.asked[need] -= count
+        _hold(self.asked[need] >= 0, f"{-self.asked[need]} more with {need} are answered than were asked for")
 
     def _move(self, name: str, to: str, *before: str) -> None:
         at = self.state.get(name, "gone")
@@ -172,8 +202,11 @@ class Life:
 
     def __init__(self, seed: int, steps: int) -> None:
         self.random = Random(seed)  # noqa: S311 - seeded on purpose
-        self.shell = Shell(Site(most=MOST, grace_s=GRACE_S, restarts=1))
-        self.shell.take(o.Begin(2))
+        hosts = tuple(f"n{number}" for number in range(MOST + 2)) if seed % 2 else ()
+        self.shell = Shell(
+            Site(hosts=hosts, most=MOST, grace_s=GRACE_S, restarts=1, labels=LABELS, source="fake")
+        )
+        self.shell.begin(2)
         if self.random.random() < BEGINS_BADLY:
             self.begin_badly()
             return
@@ -207,8 +240,7 @@ class Life:
     # ---- what happens --------------------------------------------------------------------------------
 
     def ask(self) -> None:
-        self.shell.fleet.request(self.random.randint(1, 3))
-        self.shell.go_on()
+        self.shell.ask(self.random.randint(1, 3), self.random.choice(NEEDS))
 
     def withdraw(self) -> None:
         self.shell.fleet.withdraw(self.random.randint(1, 2))
@@ -276,6 +308,7 @@ class Life:
         shell.before += shell.fleet.moves
         shell.fleet, shell.timers = Fleet(shell.site), {}
         shell.unclean.clear()
+        shell.asked.clear()
         for agent in shell.driver.agents.values():
             agent.cut()
         shell.driver.begin(shell.take)
@@ -333,6 +366,7 @@ class Life:
         here = {name for name, state in shell.state.items() if state == "here"}
         left = {name for name, state in shell.state.items() if state != "gone"}
         _hold(not shell.leaving, f"{shell.leaving} were given back, and stay")
+        _hold(not +shell.asked, f"nobody answers what was asked for: {+shell.asked}")
         _hold(here == left == shell.fleet.nodes.keys(), f"{here} are here, and known are {left}")
         for name in here:
             told, heard = shell.told[name], len(shell.heard[name])

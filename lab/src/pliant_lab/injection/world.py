@@ -109,7 +109,10 @@ class World(Touched):
         self._slots = slots
         # Where nodes have names of their own, one that was given back comes again behind all others.
         hosts = tuple(f"n{i}" for i in range(2 * count + 8)) if seed % NAMED == 0 else ()
-        self.site = Site(hosts=hosts, grace_s=self.grace)
+        labels: dict[str, tuple[str, ...]] = {f"n{i}": ("odd",) for i in range(1, 2 * count + 8, 2)}
+        self.site = Site(hosts=hosts, slots=slots, labels=labels, source="world", grace_s=self.grace)
+        self.needs = Random(~seed)  # noqa: S311 - seeded on purpose
+        """What nodes have to have that are asked for; drawn apart, so that all else stays as it is."""
         self._most = max(MOST_EVENTS, MOST_OF_A_NODE * count)
         self.specs = draw_jobs(self.random, count, large=large)
         self.met: Counter[tuple[str, str]] = Counter()
@@ -131,8 +134,11 @@ class World(Touched):
     # ---- jobs ----------------------------------------------------------------------------------------
 
     def is_newcomer(self, job: int, group: int) -> bool:
-        live = self.head.cluster.core.state.jobs.get(job)
-        return live is not None and group not in self.head.cluster.core.state.groups(live)
+        """Whether the group is none of the job's yet: a resize may be done that nobody has recorded."""
+        state = self.head.cluster.core.state
+        if (live := state.jobs.get(job)) is None or group in (groups := state.groups(live)):
+            return False
+        return all(proc.group not in groups or epoch <= live.epoch for proc, epoch in self.epochs(job))
 
     def members(self, job: int, epoch: int) -> Iterator[dict[int, int]]:
         """What the processes of a job that are in ``epoch`` take for its groups, and for the ranks awake in each."""

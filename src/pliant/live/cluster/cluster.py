@@ -207,11 +207,11 @@ class Cluster:
             case o.Unlinked() | o.Greeted() | o.Repeated():
                 self.nodes.linked(given)
             case o.Refused():
-                self._bus.happened(e.Refused(given.count, given.why))
+                self._bus.happened(e.Refused(given.count, given.why, given.need))
             case o.Returned():
                 self.nodes.returned(given.names)
             case o.Ask():
-                self._bus.happened(e.NodesOrdered(given.count))
+                self._bus.happened(e.NodesOrdered(given.count, given.need))
             case o.Reclaim():
                 self.nodes.asked_back(given)
             case o.AskLess():
@@ -389,7 +389,7 @@ class Cluster:
                 for node in command.nodes:
                     self.nodes.prove(command.job, node)
             case c.Acquire():
-                self._bus.outputs.append(o.Acquire(command.count))
+                self._bus.outputs.append(o.Acquire(command.count, command.need))
             case c.WithdrawNodes():
                 self._bus.outputs.append(o.Withdraw(command.count))
             case c.GiveBack():

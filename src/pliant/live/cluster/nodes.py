@@ -70,10 +70,13 @@ class Nodes:
         self._number(given.names)
         for name in given.names:
             self._is_there(self.numbers[name])
-        order = sorted(zip(given.names, given.slots, strict=True), key=lambda each: self.numbers[each[0]])
-        names, slots = tuple(name for name, _ in order), tuple(count for _, count in order)
+        order = sorted(range(len(given.names)), key=lambda i: self.numbers[given.names[i]])
+        names, slots = tuple(given.names[i] for i in order), tuple(given.slots[i] for i in order)
+        labels = tuple(given.labels[i] for i in order) if any(given.labels) else ()
         until = None if given.left_s is None else self._bus.now + given.left_s
-        self._bus.happened(e.Granted(self.named(names), names, slots, until))
+        self._bus.happened(
+            e.Granted(self.named(names), names, slots, until, labels, given.source, given.need)
+        )
         if until is not None:
             self._bus.outputs += term.granted(until, given.names, self._state, self._bus.now)
 

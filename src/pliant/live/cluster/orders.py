@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from pliant.model.jobs import JobSpec, JobState
+from pliant.model.need import Need
 from pliant.protocol.messages import AgentHello, ControllerMessage
 
 SIGTERM, SIGKILL = 15, 9
@@ -20,11 +21,15 @@ class Input(msgspec.Struct, frozen=True, tag=True):
 
 class Granted(Input, frozen=True):
     """The provider hands over nodes of these names, with so many slots each. ``left_s``: when this comes, so many
-    seconds are left until it takes them back, those too that are there already; without names all that are there."""
+    seconds are left until it takes them back, those too that are there already; without names all that are there.
+    ``labels`` are those of each, none where none has any; ``source`` and ``need`` as in the record NodesGranted."""
 
     names: tuple[str, ...]
     slots: tuple[int, ...]
     left_s: float | None = None
+    labels: tuple[tuple[str, ...], ...] = ()
+    source: str = ""
+    need: Need | None = None
 
 
 class Lost(Input, frozen=True):
@@ -42,10 +47,11 @@ class Back(Input, frozen=True):
 
 
 class Refused(Input, frozen=True):
-    """The provider does not hand over ``count`` of the nodes that it was asked for."""
+    """The provider does not hand over ``count`` of the nodes that it was asked for with this ``need``."""
 
     count: int
     why: str
+    need: Need | None = None
 
 
 class Returned(Input, frozen=True):
@@ -55,9 +61,10 @@ class Returned(Input, frozen=True):
 
 
 class Ask(Input, frozen=True):
-    """An operator wants so many nodes more."""
+    """An operator wants so many nodes more, each with this ``need``."""
 
     count: int
+    need: Need | None = None
 
 
 class AskLess(Input, frozen=True):
@@ -260,9 +267,10 @@ class Notice(Output, frozen=True):
 
 
 class Acquire(Output, frozen=True):
-    """Ask for so many nodes more: Granted and Refused are the answers."""
+    """Ask for so many nodes more, each with this ``need``: Granted and Refused are the answers."""
 
     count: int
+    need: Need | None = None
 
 
 class Withdraw(Output, frozen=True):

@@ -8,7 +8,7 @@ message that is lost or doubled."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import count as counting
 
 import msgspec
@@ -19,6 +19,7 @@ from pliant.live.fleet.node import Link, Node
 from pliant.live.fleet.stages import Happens, Stage, moved
 from pliant.model.errors import ProtocolError
 from pliant.model.limits import LIVE_NODES
+from pliant.model.need import Need
 from pliant.model.words import are, count
 from pliant.protocol import VERSION, codec
 from pliant.protocol import messages as m
@@ -31,6 +32,7 @@ CANNOT = 126
 """A shell's exit code for a command that cannot be executed."""
 STOPPED_S = 0.3
 """A timer that is so late fires after a stop of this very process."""
+WITHDRAWN = "it was withdrawn"
 UNCLEAN = "what was left there could not be ended"
 _LARGE = m.StartGroup | m.Deliver | m.Fenced | m.Answered
 """What may be too long for a line."""
@@ -39,9 +41,10 @@ _LARGE = m.StartGroup | m.Deliver | m.Fenced | m.Answered
 class Site(msgspec.Struct, frozen=True, kw_only=True):
     """Which nodes there may be, and how long things take there, in seconds.
 
-    The nodes are ``hosts`` in their order, by default virtual ones n0, n1, ..., at most ``most`` at a time. An agent
-    may take ``start_s`` to come, one that the run begins with ``begin_s``, and ``each_s`` more for each agent that is
-    started with it. It may take ``stop_s`` to leave. A node gets ``restarts`` agents after its first.
+    The nodes are ``hosts`` in their order, by default virtual ones n0, n1, ..., at most ``most`` at a time. Each has
+    ``slots``; ``labels`` are by name. ``source`` tells people where they come from. An agent may take ``start_s`` to
+    come, one that the run begins with ``begin_s``, and ``each_s`` more for each agent that is started with it. It may
+    take ``stop_s`` to leave. A node gets ``restarts`` agents after its first.
 
     Agents go on for ``grace_s`` without a link. The controller gives one up ``margin_s`` later, where it cannot end it.
     ``hint`` tells people what to do where the run cannot begin.
@@ -49,6 +52,9 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
     hosts: tuple[str, ...] = ()
     most: int = LIVE_NODES
+    slots: int = 1
+    labels: dict[str, tuple[str, ...]] = {}
+    source: str = ""
     start_s: float = 20.0
     begin_s: float = 20.0
     each_s: float = 0.0
@@ -77,6 +83,8 @@ class Fleet:
         """Names of nodes that are not used again."""
         self._strangers: set[str] = set()
         """Nodes that nobody has asked for and whose agents have called: they are being cleared."""
+        self._waiting: list[Need | None] = []
+        """What was asked for and is to come when nodes have left that can be used again: an entry for each node."""
         self._begun = False
         self._missing: dict[str, str] = {}
         """Nodes that the run cannot begin with, and why."""
@@ -95,12 +103,12 @@ class Fleet:
         """Go on with the nodes that another controller was granted: agents run there, but for those of ``lost``."""
         self._begun = self._unclean = True
         for name in there:
-            self.nodes[name] = node = Node(name, Stage.UNLINKED, is_known=True)
+            self.nodes[name] = node = Node(name, self._labels(name), Stage.UNLINKED, is_known=True)
             node.why = "it ended with its controller"
             node.link = Link(elsewhere=True)
             self._later("grace", node, self._site.grace_s + self._site.margin_s)
         for name in lost:
-            self.nodes[name] = node = Node(name, Stage.LOST, is_known=True)
+            self.nodes[name] = node = Node(name, self._labels(name), Stage.LOST, is_known=True)
             node.why = "it was lost before its controller began again"
             self._clear(node)
 
@@ -158,40 +166,82 @@ class Fleet:
         self._missing = {f"node {number}": "there is none" for number in range(len(names) + 1, wanted + 1)}
         self._add(names)
 
-    def request(self, wanted: int) -> None:
-        """So many nodes more: Granted for each that comes, Refused for the others."""
-        names = self._names(wanted)
-        if missing := wanted - len(names):
-            hosts = len(self._site.hosts)
-            room = (
-                f"of {hosts} hosts {are(len(names))} there to be added"
-                if 0 < hosts <= self._site.most
-                else f"{self._site.most:,} nodes are the most here"
-            )
-            self.events.append(o.Refused(missing, room))
-        self._add(names)
+    def request(self, wanted: int, need: Need | None = None) -> None:
+        """So many nodes more, each with this ``need``: Granted for each that comes, Refused for each that cannot. For
+        nodes that are leaving it waits, as they may be used again."""
+        names = self._names(wanted, need)
+        leaving = [
+            each
+            for each in self.nodes.values()
+            if each.stage is Stage.LEAVING and self._fits(each.name, need)
+        ]
+        later = max(0, min(wanted - len(names), len(leaving) - len(self._waiting)))
+        self._waiting += [need] * later
+        if missing := wanted - len(names) - later:
+            self.events.append(o.Refused(missing, self._why_not(need, len(names)), need))
+        self._add(names, need)
+
+    def _fits(self, name: str, need: Need | None) -> bool:
+        return need is None or need.met(self._site.slots, self._labels(name))
+
+    def _labels(self, name: str) -> tuple[str, ...]:
+        return self._site.labels.get(name, ())
+
+    def _why_not(self, need: Need | None, names: int) -> str:
+        """Why there are no more than so many ``names``."""
+        site, what = self._site, ""
+        if need is not None and need.slots > site.slots:
+            return f"nodes have {count(site.slots, 'slot')} here, and {need.slots} are asked for"
+        if need is not None and need.labels:
+            what = f" labelled {' and '.join(need.labels)}"
+            hosts = sum(need.met(site.slots, labels) for labels in site.labels.values())
+            if not hosts:
+                known = (
+                    ", ".join(sorted({each for labels in site.labels.values() for each in labels})) or "none"
+                )
+                return f"no node here is{what}; the labels are: {known}"
+        else:
+            hosts = len(site.hosts)
+        if 0 < hosts <= site.most:
+            return f"of {count(hosts, 'host' if site.hosts else 'node')}{what} {are(names)} there to be added"
+        return f"{site.most:,} nodes are the most here"
+
+    def _serve(self) -> None:
+        """What waits may come now, or never will."""
+        waiting, self._waiting = self._waiting, []
+        for need in waiting:
+            self.request(1, need)
 
     def withdraw(self, wanted: int) -> None:
         """So many of the nodes that were asked for and have not come are not wanted any more: the last ones first."""
+        while wanted and self._waiting:
+            wanted -= 1
+            self.events.append(o.Refused(1, WITHDRAWN, self._waiting.pop()))
         coming = [
             node for node in self.nodes.values() if not node.is_known and node.stage is not Stage.LEAVING
         ]
         for node in reversed(coming[len(coming) - min(wanted, len(coming)) :]):
-            node.why = "it was withdrawn"
+            node.why = WITHDRAWN
             self._leave(node)
 
-    def _names(self, wanted: int) -> list[str]:
-        """Of nodes that can be added, at most so many."""
+    def _names(self, wanted: int, need: Need | None = None) -> list[str]:
+        """Of nodes that can be added and fulfil this, at most so many."""
         room = max(0, min(wanted, self._site.most - len(self.nodes)))
-        names: Iterator[str] = (f"n{number}" for number in counting())
+        names: Iterable[str] = (f"n{number}" for number in counting())
         if hosts := self._site.hosts:
             fresh = (name for name in hosts if name not in self._returned)
-            names = iter((*fresh, *self._returned))
+            names = (*fresh, *self._returned)
+        elif need is not None:
+            names = self._site.labels if need.labels else names
+            room *= need.slots <= self._site.slots
         free = (name for name in names if name not in self.nodes and name not in self._spoilt)
-        return [name for name, _ in zip(free, range(room), strict=False)]
+        return [
+            name
+            for _, name in zip(range(room), (name for name in free if self._fits(name, need)), strict=False)
+        ]
 
-    def _add(self, names: list[str]) -> None:
-        nodes = [Node(name) for name in names]
+    def _add(self, names: list[str], need: Need | None = None) -> None:
+        nodes = [Node(name, self._labels(name), need=need) for name in names]
         for node in nodes:
             self.nodes[node.name] = node
             if self._unclean or node.name in self._strangers:
@@ -229,7 +279,9 @@ class Fleet:
             self._meet(node, Happens.GRANT)
             node.is_known = True
         names, slots = tuple(node.name for node in nodes), tuple(node.slots for node in nodes)
-        self.events.append(o.Granted(names, slots))
+        labels = tuple(node.labels for node in nodes) if any(node.labels for node in nodes) else ()
+        need = nodes[0].need if nodes else None
+        self.events.append(o.Granted(names, slots, None, labels, self._site.source, need))
 
     # ---- nodes that go -------------------------------------------------------------------------------
 
@@ -317,7 +369,7 @@ class Fleet:
         self._meet(node, Happens.CLEARED)
         self._forget(node, free=clean)
         if not node.is_known:
-            self.events.append(o.Refused(1, f"{node.name}: {node.why}"))
+            self.events.append(o.Refused(1, f"{node.name}: {node.why}", node.need))
         elif clean:
             self.events.append(o.Returned((node.name,)))
         else:
@@ -338,7 +390,7 @@ class Fleet:
     def _not_come(self, node: Node, *, clean: bool) -> None:
         self._forget(node, free=clean)
         if self._begun:
-            self.events.append(o.Refused(1, f"{node.name}: {node.why or UNCLEAN}"))
+            self.events.append(o.Refused(1, f"{node.name}: {node.why or UNCLEAN}", node.need))
         else:
             self._missing[node.name] = node.why or UNCLEAN
 
@@ -351,6 +403,7 @@ class Fleet:
             self._returned[node.name] = None  # behind the others
         else:
             self._spoilt.add(node.name)
+        self._serve()
 
     # ---- what agents tell ----------------------------------------------------------------------------
 

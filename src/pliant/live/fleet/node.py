@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pliant.live.fleet.channel import Sender, Told, is_next
 from pliant.live.fleet.stages import Stage
+from pliant.model.need import Need
 from pliant.protocol import messages as m
 
 
@@ -51,12 +52,22 @@ class Link:
 
 
 class Node:
-    """``is_known``: it was granted, and the scheduler knows of it. ``restarts``: how many agents it has had after its
-    first. ``why``: what has become of the last one."""
+    """``is_known``: it was granted, and the scheduler knows of it. It answers a request with this ``need``.
+    ``restarts``: how many agents it has had after its first. ``why``: what has become of the last one."""
 
-    def __init__(self, name: str, stage: Stage = Stage.REQUESTED, *, is_known: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        labels: tuple[str, ...] = (),
+        stage: Stage = Stage.REQUESTED,
+        *,
+        need: Need | None = None,
+        is_known: bool = False,
+    ) -> None:
         self.name = name
+        self.labels = labels
         self.stage = stage
+        self.need = need
         self.is_known = is_known
         self.slots = 0
         self.restarts = 0

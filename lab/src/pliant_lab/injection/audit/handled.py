@@ -267,11 +267,11 @@ class Handled:
         self, inputs: Sequence[o.AnyInput], records: Sequence[r.Record], outputs: Sequence[o.Output]
     ) -> None:
         """Nodes that an operator wants are asked for."""
-        wanted = [each.count for each in inputs if isinstance(each, o.Ask)]
+        wanted = [(each.count, each.need) for each in inputs if isinstance(each, o.Ask)]
         if not wanted or self._world.head.cluster.core.held:
             return
-        recorded = [each.count for each in records if isinstance(each, r.NodesOrdered)]
-        asked = [each.count for each in outputs if isinstance(each, o.Acquire)]
+        recorded = [(each.count, each.need) for each in records if isinstance(each, r.NodesOrdered)]
+        asked = [(each.count, each.need) for each in outputs if isinstance(each, o.Acquire)]
         if not wanted == recorded == asked:
             raise Violation("lost", f"{wanted} nodes are wanted, {recorded} recorded, and {asked} asked for")
 

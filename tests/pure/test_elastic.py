@@ -257,6 +257,22 @@ def test_the_command_says_node_hours_beside_the_waits() -> None:
     assert plain["node_hours"]["mean"] is None
     assert {key: plain[key] for key in WAITS} == {key: fixed[key] for key in WAITS}
     assert elastic["node_hours"]["mean"] < fixed["node_hours"]["mean"]
+    assert elastic["node_hours_price"]["mean"] is None
+
+
+def test_the_price_of_the_node_hours_is_told_where_one_was_given() -> None:
+    options = ("simulate", "lublin:100", "--seeds", "2")
+    priced = (*options, "--policy", "easy,fcfs", "--elastic", "max=64,price=0.25")
+    for row in json.loads(command(*priced, "--json"))["rows"]:
+        assert row["node_hours_price"]["mean"] == pytest.approx(0.25 * row["node_hours"]["mean"])
+    assert "price" in command(*priced)
+    assert "price" not in command(*options, "--policy", "easy,fcfs", "--elastic", "max=64")
+    one = ("simulate", "lublin:100", "--policy", "easy")
+    [row] = [
+        each for each in command(*one, "--elastic", "max=64,price=0").splitlines() if "their price" in each
+    ]
+    assert "0.00" in row.split()
+    assert "their price" not in command(*one, "--elastic", "max=64")
 
 
 @pytest.mark.parametrize(

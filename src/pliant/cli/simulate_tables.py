@@ -50,6 +50,7 @@ TITLES = {
     "lost_node_s": ("lost,\nnode-s", 1.0),
     "energy_kwh": ("energy,\nkWh", 1.0),
     "node_hours": ("node-\nhours", 1.0),
+    "node_hours_price": ("their\nprice", 1.0),
     "off_node_h": ("off,\nnode-h", 1.0),
     "boots": ("boots", 1.0),
 }
@@ -72,6 +73,7 @@ OFTEN_EMPTY = (
     "malleable_to_rigid_turnaround",
     "energy_kwh",
     "node_hours",
+    "node_hours_price",
 )
 """Shown only if some row has it."""
 DISPENSABLE = (

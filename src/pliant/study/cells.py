@@ -48,6 +48,7 @@ FIGURES = (
     "lost_node_s",
     "energy_kwh",
     "node_hours",
+    "node_hours_price",
     "off_node_h",
     "boots",
 )

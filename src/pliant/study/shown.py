@@ -41,6 +41,7 @@ _SECTIONS: tuple[tuple[tuple[str, str, str], ...], ...] = (
         ("reserved_late_node_s", "  late, as jobs ran on there", "{:,.0f} node s"),
         ("makespan_s", "makespan", _SECONDS),
         ("node_hours", "node-hours held", "{:,.1f}"),
+        ("node_hours_price", "  their price", "{:,.2f}"),
         ("utilisation", "utilisation", "{:.2%}"),
         ("useful_utilisation", "  less what stood still", "{:.2%}"),
         ("goodput", "goodput", "{:.2%}"),

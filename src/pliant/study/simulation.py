@@ -60,6 +60,11 @@ class Ended(NamedTuple):
         """The node-hours held, where nodes come and go."""
         return None if load.settings.pool is None else self.metrics.capacity_node_s / 3600.0
 
+    def price(self, load: Workload) -> float | None:
+        """What the node-hours held cost, where a price was given."""
+        pool, hours = load.settings.pool, self.node_hours(load)
+        return None if pool is None or pool.price is None or hours is None else hours * pool.price
+
     def figures(self, load: Workload) -> dict[str, Any]:
         """The metrics of ``RunMetrics``, and what the simulator adds to them. All are numbers, None where there is
         nothing to count, but for ``classes`` and ``partitions``, which have the numbers of each by its name, and
@@ -74,6 +79,7 @@ class Ended(NamedTuple):
             "simulated": end.jobs,
             **_shown(self.metrics),
             "node_hours": self.node_hours(load),
+            "node_hours_price": self.price(load),
             "node_failures": end.node_failures,
             "requeued": end.requeued,
             "lost_node_s": end.lost_node_s,

@@ -31,7 +31,8 @@ def read_pool(text: str) -> Pool:
             "take to come; give them longer"
         )
     idle_s = duration(given.get("idle", "5min"), f"{wrong} idle", or_none=True)
-    return Pool(least, most, delay_s, idle_s, _price(given.get("price", "1"), f"{wrong} price"), lease_s)
+    price = _price(given["price"], f"{wrong} price") if "price" in given else None
+    return Pool(least, most, delay_s, idle_s, price, lease_s)
 
 
 def _price(text: str, where: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -300,14 +301,43 @@ def test_limits_that_cannot_be_are_refused(text: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        (["--nodes", "9"], "there are at most 4; leave out --nodes"),
-        (["--failures", "mtbf=9h,repair=1h"], "--elastic and --failures"),
-        (["--energy", "idle=1,busy=2"], "--elastic and --energy"),
+        ({"nodes": 9}, "--nodes 9: --elastic says that there are at most 4; leave out --nodes"),
+        (
+            {"failures": "mtbf=9h,repair=1h"},
+            "--elastic and --failures: .* failures are drawn for fixed nodes",
+        ),
+        ({"energy": "idle=1,busy=2"}, "--elastic and --energy: .* nobody says what a node draws"),
+        ({"partitions": "parts.toml"}, "--elastic and --partitions: .* the limits are of one machine"),
+        (
+            {"partitions": [{"name": "a", "nodes": 2}]},
+            "--elastic and --partitions: .*; leave out one of them",
+        ),
+        ({"reservations": "booked.toml"}, "--elastic and --reservations: .* no policy asks for some to keep"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(more: list[str], told: str) -> None:
+def test_options_that_do_not_go_together_are_refused(more: dict[str, Any], told: str) -> None:
+    """Before any file is read, in the command and from a program."""
     with pytest.raises(BatchError, match=told):
-        command("simulate", "lublin:20", "--elastic", "max=4", *more)
+        pliant.simulate("lublin:20", elastic="max=4", **more)
+    words = [f"--{key}={value}" for key, value in more.items()]
+    with pytest.raises(BatchError, match=told):
+        command("simulate", "lublin:20", "--elastic", "max=4", *words)
+
+
+@pytest.mark.parametrize(
+    "way", [{"instant": "pyss"}, {"window": "60"}, {"checkpoint": "interval=1h,cost=1min"}]
+)
+def test_other_options_go_together_with_nodes_that_come(way: dict[str, Any]) -> None:
+    result = pliant.simulate("lublin:100", "easy", elastic="max=64,delay=30s", **way)
+    assert (result.metrics["node_hours"] or 0.0) > 0.0
+
+
+def test_a_policy_in_a_process_of_its_own_is_refused() -> None:
+    told = "--elastic and policy 'exec:cat': .* takes it for done; choose a policy in Python"
+    with pytest.raises(BatchError, match=told):
+        command("simulate", "lublin:20", "--elastic", "max=4", "--policy", "easy,exec:cat")
+    with pytest.raises(BatchError, match=told):
+        pliant.simulate("lublin:20", "exec:cat", elastic="max=4")
 
 
 # ---- nodes that expire ----

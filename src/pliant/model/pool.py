@@ -7,9 +7,9 @@ import msgspec
 
 class Pool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A machine of ``min`` to ``max`` nodes. A node comes ``delay_s`` seconds after it was asked for; a policy that
-    plans once an instant, as ``entitled``, needs more than 0. A node counts as
-    unused once nobody has needed it for ``idle_s`` seconds. A node-hour costs ``price``, in a currency of the
-    user's; policies take 1 where none is given. A node that was asked for expires ``lease_s`` seconds after it has come."""
+    plans once an instant, as ``entitled``, needs more than 0. A node counts as unused once nobody has needed it for
+    ``idle_s`` seconds. A node-hour costs ``price``, in a currency of the user's; policies take 1 where none is given.
+    A node that was asked for expires ``lease_s`` seconds after it has come."""
 
     min: int
     max: int

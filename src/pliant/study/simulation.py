@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pliant.core import records as r
-from pliant.files.external import at_work
+from pliant.files.external import at_work, is_external
 from pliant.files.policy import PolicySpec
 from pliant.history.energy import EnergyBetween
 from pliant.history.lives import Listener, Lives
 from pliant.history.metrics import Metrics, RunMetrics
 from pliant.history.within import MetricsWithin
+from pliant.model.errors import BatchError
 from pliant.policy.booked import Calendar
 from pliant.policy.elastic import Elastic
 from pliant.policy.registry import keeps_sizes
@@ -196,6 +197,11 @@ def simulation(wish: Wish, policy: PolicySpec, instant: Instant = Instant.TOGETH
     if wish.text.endswith(JOURNAL):
         chosen = _what_if(chosen, load.own)
     first, *others = chosen.make_each(_calendars(load))
+    if wish.pool is not None and is_external(first.name):
+        raise BatchError(
+            f"--elastic and policy {first.name!r}: not simulated together, as a start may wait for its nodes, and a "
+            "policy in a process of its own takes it for done; choose a policy in Python"
+        )
     if wish.pool is not None and not provisions(first):
         first = Elastic(first)
     return Simulation(load, first, instant, others)

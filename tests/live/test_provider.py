@@ -122,6 +122,22 @@ def test_nodes_are_asked_for_by_their_slots_and_labels_and_listed(start: Start, 
     run.finish()
 
 
+def test_a_job_whose_node_is_taken_back_is_queued_again(start: Start, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    run = start("nodes = 2\npolicy = 'easy'", until_told("first", "1", flag, requeue=True, outlast=True))
+    run.wait_for(r.JobRunning)
+    assert "is ended in time" in nodes(run, "remove", "n0", "--within", "18")
+    ended = run.wait_for(r.JobEnded)
+    assert (ended.state, ended.requeued) == (JobState.TIMEOUT, True)
+    again = run.wait_for(r.JobStarted, lambda record: record.job == 2)
+    assert again.nodes == NodeSet.of([1])
+    run.wait_for(r.NodesReturned, holds(0))
+    flag.touch()
+    jobs = run.finish()
+    assert list(jobs) == ["first"]
+    assert (jobs["first"]["state"], is_right(jobs["first"]["result"])) == ("COMPLETED", True)
+
+
 def agent_of(run: str, node: str) -> int:
     """The pid of an agent that is a child of this process."""
     for pid in processes.children():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import job_says
 import msgspec
 import pytest
 from audits import audit
+from commands import command
 from driving import Driven
 
 from pliant.core import commands as c
@@ -15,10 +18,12 @@ from pliant.core import events as e
 from pliant.core import records as r
 from pliant.core.core import SchedulerCore, replay
 from pliant.core.settings import Settings, end_of, leaving_s
+from pliant.core.term import Term
 from pliant.live.cluster import orders as o
 from pliant.live.cluster.cluster import Cluster, Surroundings
 from pliant.model.batch import read_batch
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
+from pliant.model.limits import REQUEUES
 from pliant.model.nodes import NodeSet
 from pliant.policy.registry import make
 
@@ -346,3 +351,98 @@ def test_a_controller_that_begins_again_ends_what_expires_without_being_granted_
     assert [each.at for each in commands if isinstance(each, c.WakeAt)] == [END]
     records, _ = again.handle([e.Tick()], END)
     assert [each.state for each in records if isinstance(each, r.JobEnding)] == [JobState.TIMEOUT]
+
+
+# ---- queued again ------------------------------------------------------------------------------------
+
+AGAIN = rigid(2, 900.0, outlast=True, requeue=True)
+
+
+def ended_by_its_nodes(spec: JobSpec = AGAIN, awaited: int = 1) -> Told:
+    """A job on a node that stays and one that has just expired; so many nodes are to come."""
+    it = Told("fcfs", stay=1, expire=1)
+    it.tell(0.0, e.NodesOrdered(awaited))
+    assert it.submit(0.0, spec) == {1: on(0, 1)}
+    it.tell(END, e.Tick())
+    return it
+
+
+def test_a_job_that_the_end_of_its_nodes_ends_is_submitted_again_if_it_says_so_and_there_may_be_nodes() -> (
+    None
+):
+    it = ended_by_its_nodes()
+    assert it.ended() is JobState.TIMEOUT
+    it.tell(END + 1.0, e.Ended(1, 137))
+    [end] = [each for each in it.records if isinstance(each, r.JobEnded)]
+    assert (end.state, end.requeued) == (JobState.TIMEOUT, True)
+    it.whole()
+    it.tell(END + 1.0, e.Clean(1, on(0, 1)), e.Submitted(2, AGAIN, 1), e.Granted(on(2)))
+    assert it.started()[2] == on(0, 2)
+    assert (it.core.state.jobs[2].times, it.core.state.requeued) == (1, {})
+    it.whole()
+
+
+@pytest.mark.parametrize(("spec", "awaited"), [(AGAIN, 0), (rigid(2, 900.0, outlast=True), 1)])
+def test_no_other_job_is_submitted_again(spec: JobSpec, awaited: int) -> None:
+    it = ended_by_its_nodes(spec, awaited)
+    it.tell(END + 1.0, e.Ended(1, 137))
+    assert [each.requeued for each in it.records if isinstance(each, r.JobEnded)] == [False]
+    it.whole()
+
+
+def test_a_job_is_not_submitted_again_for_ever() -> None:
+    it = ended_by_its_nodes()
+    it.core.state.jobs[1].times = REQUEUES
+    assert not Term(it.core.state).may_come_again(it.core.state.jobs[1])
+
+
+def test_a_job_that_is_cancelled_as_its_nodes_end_it_does_not_come_again() -> None:
+    it = ended_by_its_nodes()
+    it.tell(END + 1.0, e.Cancelled(1, "by its user"), e.Cancelled(1, "once more"), e.Ended(1, 137))
+    [end] = [each for each in it.records if isinstance(each, r.JobEnded)]
+    assert (end.state, end.error, end.requeued) == (JobState.CANCELLED, "by its user", False)
+    it.whole()
+
+
+def test_the_next_controller_submits_again_what_nobody_had_come_to() -> None:
+    it = ended_by_its_nodes()
+    it.tell(END + 1.0, e.Ended(1, 137))
+    named = [
+        msgspec.structs.replace(each, names=tuple(f"n{node}" for node in each.nodes))
+        if isinstance(each, r.NodesGranted) else each
+        for each in it.records
+    ]  # fmt: skip
+    cluster = Cluster.resume(make("fcfs"), Surroundings("/out", "/", {}, b"s"), SETTINGS, named)
+    assert not cluster.core.state.jobs
+    records, _ = cluster.handle([o.Resumed("again")], END + 2.0)
+    assert [each for each in records if isinstance(each, r.JobSubmitted)] == [
+        r.JobSubmitted(END + 2.0, 2, AGAIN, 1)
+    ]
+    records, _ = cluster.handle([o.EndAll("the run ends")], END + 3.0)
+    assert not cluster.core.state.jobs
+
+
+TWICE = """
+[cluster]
+nodes = 1
+[[jobs]]
+name = "long"
+command = "x"
+nodes = 1
+walltime = 9000
+model = { work_s = 3000 }
+outlast = true
+requeue = true
+"""
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "requeued"), [([], REQUEUES), (["--checkpoint", "interval=5min,cost=1s"], 1)]
+)
+def test_a_simulated_job_goes_on_with_the_next_nodes_from_its_checkpoint(
+    checkpoints: list[str], requeued: int, tmp_path: Path
+) -> None:
+    (tmp_path / "b.toml").write_text(TWICE)
+    options = ["--elastic", "max=1,lease=30min,delay=30s", "--policy", "fcfs", *checkpoints]
+    [run] = json.loads(command("simulate", str(tmp_path / "b.toml"), *options, "--json"))["runs"]
+    assert (run["requeued"], run["failed"]) == (requeued, not checkpoints)

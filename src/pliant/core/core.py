@@ -245,6 +245,8 @@ class SchedulerCore:
             record = r.JobEnded(self.state.now, job.id, JobState.CANCELLED, 0, NodeSet(), None, why)
             self._ledger.news(record)
             self.state.over.ends.append((job, record, 0))
+        elif job.requeues:  # it is being ended, and is not to come again
+            self._ledger.record(r.JobEnding(self.state.now, job.id, event.state, why))
         else:
             self._ledger.end(job, event.state, why)
 
@@ -285,13 +287,14 @@ class SchedulerCore:
         mask, resize = job.nodes, job.resize
         if resize is not None and resize.started:
             mask |= resize.nodes
+        requeue = event.requeue or job.requeues
         phase = resize.phase if resize is not None and job.state is JobState.RESIZING else None
         record = r.JobEnded(
-            self.state.now, job.id, state, code, NodeSet(mask), event.result, error, event.requeue, event.cpu_s,
+            self.state.now, job.id, state, code, NodeSet(mask), event.result, error, requeue, event.cpu_s,
             event.places, phase,
         )  # fmt: skip
         self._ledger.news(record)
-        if event.requeue:
+        if requeue:
             self.state.over.awaited[job.id] = job, record
         else:
             self.state.over.ends.append((job, record, 0))
@@ -391,7 +394,7 @@ class SchedulerCore:
             if job.state is JobState.PENDING:
                 self._cancelled(e.Cancelled(job.id, why))
             else:
-                self._ledger.end(job, JobState.TIMEOUT, why)
+                self._ledger.end(job, JobState.TIMEOUT, why, requeue=self._term.may_come_again(job))
         if not (over := self._term.over()):
             return
         if expired := self._term.expired():

@@ -16,7 +16,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 class Submitted(Event, frozen=True):
     """A user submits a job; ``job`` must be above all numbers given before. ``requeue_of`` is the number under which
-    the same job was ended by a node that failed, 0 if it is new."""
+    the same job was ended by its nodes, 0 if it is new."""
 
     job: int
     spec: JobSpec

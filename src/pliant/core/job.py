@@ -28,8 +28,8 @@ OF_RESIZE = (
 OF_JOB = (
     "awake", "bounds", "ending", "epoch", "expected_end", "failures", "fraction", "fraction_at", "gap", "greeted",
     "groups", "grow_from", "heard", "id", "last_group", "limited", "losses", "lost_on", "most", "nodes", "not_before",
-    "on", "one_world", "pinned", "promised", "resize", "root", "settled", "size", "spec", "started", "state",
-    "stays_put", "target", "used", "why", "wish",
+    "on", "one_world", "pinned", "promised", "requeues", "resize", "root", "settled", "size", "spec", "started",
+    "state", "stays_put", "target", "times", "used", "why", "wish",
 )  # fmt: skip
 """What is known of a resize, and of a job."""
 
@@ -80,7 +80,8 @@ class Job:
     ``limited`` jobs are ended when their walltime is over; to all others it is an estimate. ``greeted`` ones have
     said hello. ``failures`` are the resizes that failed in a row, which let it grow again only at ``grow_from``.
     ``stays_put``: it has declined to move, though not for want of time. ``wish``: the one of its own that is open.
-    ``most``: to more nodes its program cannot grow; 0 while nothing is known of that.
+    ``most``: to more nodes its program cannot grow; 0 while nothing is known of that. ``requeues``: it will be
+    submitted again, as it was ``times`` before.
 
     Group ``root`` speaks for the job in ``epoch``, the number of its resizes that were done; ``last_group`` is the
     highest number that a group of it was given. ``groups`` are those that are there, each with its node, None
@@ -130,6 +131,8 @@ class Job:
         self.promised: float | None = None
         self.ending: JobState | None = None
         self.why = ""
+        self.requeues = False
+        self.times = 0
         self.wish: Wish | None = None
         self.unheard_until = 0.0
         """It cannot be heard, or could not until lately: before this time it is not stuck in a resize."""

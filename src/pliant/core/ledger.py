@@ -57,9 +57,9 @@ class Ledger:
             return None
         return job
 
-    def end(self, job: Job, state: JobState, error: str) -> None:
+    def end(self, job: Job, state: JobState, error: str, *, requeue: bool = False) -> None:
         if job.ending is None:
-            self.record(r.JobEnding(self.state.now, job.id, state, error))
+            self.record(r.JobEnding(self.state.now, job.id, state, error, requeue))
             self.commands.append(self.kill_of(job, state))
 
     def kill_of(self, job: Job, state: JobState) -> c.Kill:

@@ -26,7 +26,7 @@ class Record(msgspec.Struct, frozen=True, tag_field="record", gc=False, omit_def
 
 
 class JobSubmitted(Record, frozen=True):
-    """``requeue_of`` is the number that the same job had before it lost a node, 0 if it is new."""
+    """``requeue_of`` is the number that the same job had before its nodes ended it, 0 if it is new."""
 
     job: int
     spec: JobSpec
@@ -180,11 +180,13 @@ class GroupsLost(Record, frozen=True):
 
 
 class JobEnding(Record, frozen=True):
-    """The job is being ended by the scheduler; it will get the state ``state``."""
+    """The job is being ended by the scheduler; it will get the state ``state``. ``requeue``: it is to be submitted
+    again; told once more, without that, where it is cancelled meanwhile."""
 
     job: int
     state: JobState
     error: str
+    requeue: bool = False
 
 
 class JobEnded(Record, frozen=True):

@@ -92,6 +92,8 @@ class State:
         self._backlog: Backlog | None = None
         self._indexes = False
         self.over = Over()
+        self.requeued: dict[int, Job] = {}
+        """Jobs that have ended and have yet to be submitted again."""
         self.served = self._served_by = 0
         self.wishing: dict[int, Job] = {}
         self.used = followed(self.settings.half_life_s, self._fold)
@@ -262,11 +264,14 @@ class State:
             "fewest free": self._fewest.snapshot() if self._fewest is not None else None,
             "served": (self.served, self._served_by),
             "usage": self.used.snapshot() if self.used is not None else None,
+            "requeued": {number: job.times for number, job in self.requeued.items()},
             "counts": (self.last_job, self.last_resize, self._leaving),
         }
 
     def _submitted(self, record: r.JobSubmitted) -> None:
         job = Job(record.job, record.spec)
+        if record.requeue_of in self.requeued:
+            job.times = self.requeued.pop(record.requeue_of).times + 1
         self.jobs[record.job] = job
         self._queue[record.job] = job
         self.last_job = record.job
@@ -418,9 +423,12 @@ class State:
         job = self.jobs[record.job]
         job.ending = record.state
         job.why = record.error
+        job.requeues = record.requeue
 
     def _ended(self, record: r.JobEnded) -> None:
         job = self.jobs.pop(record.job)
+        if record.requeued:
+            self.requeued[record.job] = job
         if job.state is JobState.PENDING:
             del self._queue[record.job]
             if self.served == record.job:

@@ -15,6 +15,7 @@ from pliant.core.moving import MOVING, leaves_at
 from pliant.core.settings import NEVER, end_of, lease_s
 from pliant.core.state import State
 from pliant.model.jobs import JobState
+from pliant.model.limits import REQUEUES
 from pliant.model.nodes import NodeSet, without
 from pliant.policy.lasting import shortest_s
 
@@ -52,6 +53,15 @@ class Term:
                         state.nodes.until != NEVER and end_of(state.nodes.until, state.settings) <= state.now
                     )
                     yield job, OVER if all_over else f"the time of {state.nodes.hosts(NodeSet(mine))} is over"
+
+    def may_come_again(self, job: Job) -> bool:
+        """Whether a job that the end of its nodes ends is to be submitted again: there may be nodes enough for it."""
+        nodes, pool = self._state.nodes, self._state.settings.pool
+        if job.spec.requeue is not True or job.times >= REQUEUES:
+            return False
+        left = without(nodes.all_mask, nodes.lost_mask | nodes.reclaimed_mask | self.over())
+        most = left.bit_count() + nodes.awaited if pool is None else pool.max
+        return job.spec.nodes.min <= most
 
     def over(self) -> int:
         """The nodes on which nothing may run any more."""

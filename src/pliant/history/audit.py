@@ -45,6 +45,7 @@ class _Seen:
         self.spec = spec
         self.bounds: Bounds = spec.nodes
         self.started = False
+        self.requeues = False
         self.launched = False
         self.greeted = False
         self.on = False
@@ -249,7 +250,12 @@ class Audit:
             raise AuditError(f"no job can have got so far: {record}")
 
     def _ending(self, record: r.JobEnding) -> None:
-        job = self._live(record)
+        job = self._job(record)
+        if not job.requeues or record.requeue:
+            job = self._live(record)
+        if record.requeue and (record.state is not JobState.TIMEOUT or job.spec.requeue is not True):
+            raise AuditError(f"that job is not to be submitted again: {record}")
+        job.requeues = record.requeue
         if record.state not in BY_FORCE or not record.error:
             raise AuditError(f"no job is ended so, or without a reason: {record}")
         self._node_fail(record, job)
@@ -293,6 +299,8 @@ class Audit:
             raise AuditError(f"that is no {state}: {record}")
         if record.requeued and state is JobState.COMPLETED:
             raise AuditError(f"a job that has completed is not submitted again: {record}")
+        if record.requeued != job.requeues and state is not JobState.NODE_FAIL:
+            raise AuditError(f"it is not known before that it is to be submitted again, or is not: {record}")
         if record.places and job.spec.kind is not JobKind.PLACES:
             raise AuditError(f"a job of kind {job.spec.kind} has no places: {record}")
         if not record.cpu_s >= 0.0 or (record.phase is not None and not job.answered):

@@ -27,7 +27,7 @@ CLUSTER_KEYS = (
 )  # fmt: skip
 JOB_KEYS = (
     "name", "submit", "command", "cwd", "env", "nodes", "class", "walltime", "kill", "model", "verify", "user",
-    "priority", "count", "array", "partition", "phases", "data_mb", "kind", "mpi", "outlast",
+    "priority", "count", "array", "partition", "phases", "data_mb", "kind", "mpi", "outlast", "requeue",
 )  # fmt: skip
 START_S = 10.0
 """What a walltime that was not stated allows for starting, beside half as much again as the model says."""
@@ -195,6 +195,7 @@ def _job(data: Mapping[str, Any], number: int, source: str, cluster: ClusterSpec
         partition=text_of(data, "partition", where, "") if "partition" in data else UNSET,
         unestimated=UNSET if model or "walltime" in data else True,
         outlast=True if flag_of(data, "outlast", where) else UNSET,
+        requeue=True if flag_of(data, "requeue", where) else UNSET,
     )
     if array is not None:
         return [_element(spec, index, array.limit) for index in array.indices]

@@ -181,6 +181,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``array`` is said of jobs of an array alone, and ``partition`` where a simulated machine has some, in a journal too;
     ``unestimated`` where nobody has said how long the job takes, and its walltime is a default. ``stdin`` is the file
     that rank 0 of its first node reads. ``outlast``: it may start on nodes that end before it does, by its estimate.
+    ``requeue``: it is submitted again where the end of its nodes has ended it, and others may do.
     """
 
     name: str
@@ -204,6 +205,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     unestimated: bool | UnsetType = UNSET
     stdin: str | UnsetType = UNSET
     outlast: bool | UnsetType = UNSET
+    requeue: bool | UnsetType = UNSET
 
     @property
     def dialect(self) -> str:

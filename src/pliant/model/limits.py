@@ -16,6 +16,8 @@ LIVE_SLOTS = 256
 """Of a node of a live cluster: each is a process of a job, and a descriptor of the node's agent."""
 BATCH_JOBS = 100_000
 """Of a batch, those that ``count`` stands for among them."""
+REQUEUES = 100
+"""How often a job is submitted again, as its nodes have ended it."""
 ARRAY_ELEMENTS = 10_000
 """Of one array of a batch."""
 GENERATED_JOBS = 10_000_000

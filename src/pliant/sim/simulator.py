@@ -421,8 +421,9 @@ class Simulator:
         run = self._runs.get(command.job)
         if run is None:
             return
-        if self.core.state.jobs[command.job].ending is JobState.NODE_FAIL:
-            self._lose(run)
+        job = self.core.state.jobs[command.job]
+        if job.requeues or job.ending is JobState.NODE_FAIL:
+            self._lose(run, requeue=job.requeues)
         else:
             self._over(run, KILLED)
 
@@ -538,11 +539,12 @@ class Simulator:
         self._thinking -= 1
         self._submit(follower.job)
 
-    def _lose(self, run: RunningJob) -> None:
-        """A node of the job has failed and its work is lost, or set back: submit it again, but not for ever."""
+    def _lose(self, run: RunningJob, *, requeue: bool) -> None:
+        """Its nodes have ended the job, and its work is lost, or set back. Submit it again, as the core has it, or
+        where a node has failed, but not for ever."""
         self._lost_node_s += run.fall_back(self._now)
-        requeue = self._failures is not None and self._failures.requeue
-        again = requeue and run.saved.vain <= MOST_REQUEUES
+        fails = self._failures is not None and self._failures.requeue
+        again = requeue or (fails and run.saved.vain <= MOST_REQUEUES)
         self._over(run, KILLED, requeue=again)
         if again:
             self._requeued += 1

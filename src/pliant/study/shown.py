@@ -32,7 +32,7 @@ _SECTIONS: tuple[tuple[tuple[str, str, str], ...], ...] = (
         ("too_long", "too long for their partition, left out", "{:,}"),
         ("failed", "of them failed", "{:,}"),
         ("node_failures", "node failures", "{:,}"),
-        ("requeued", "  jobs requeued for them", "{:,}"),
+        ("requeued", "jobs requeued", "{:,}"),
         ("lost_node_s", "  work lost", "{:,.0f} node s"),
         ("energy_kwh", "energy", "{:,.2f} kWh"),
         ("off_node_h", "  nodes switched off", "{:,.1f} node h"),
@@ -90,7 +90,9 @@ _ONLY_WITH = {
     "resizes_withdrawn": ("resizes_withdrawn",),
     "resizes_declined": ("resizes_declined",),
     "resizes_failed": ("resizes_failed",),
-    "node_failures": ("node_failures", "requeued", "lost_node_s"),
+    "node_failures": ("node_failures",),
+    "requeued": ("requeued",),
+    "lost_node_s": ("lost_node_s",),
 }
 """Where the key is 0, these say nothing."""
 

@@ -186,6 +186,7 @@ class Told:
         said = cause(record.error, record.exit_code)
         where = "" if record.phase is None else f", when a resize was in its phase {record.phase}"
         text = f"{name} ended as {record.state}{code}{ran}{where}" + (f": {said}" if said else "")
+        text += "; it is queued again" if record.requeued else ""
         return Sentence(record.at, "failed", text, "bold yellow")
 
     def _resumed(self, record: r.ControllerResumed) -> Sentence:

@@ -155,8 +155,8 @@ class LiveView:
             self._letters[record.job] = self._letter()
         elif isinstance(record, r.JobEnded):
             self._letters.pop(record.job, None)
-            self._ended += 1
-            self._failed += record.state is not JobState.COMPLETED
+            self._ended += not record.requeued
+            self._failed += record.state is not JobState.COMPLETED and not record.requeued
         elif isinstance(record, r.ResizeDone):
             self._resizes += 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from pliant.core.job import Job
 from pliant.core.settings import Settings, batch_settings
@@ -198,6 +198,7 @@ def _job(random: Random, name: str, nodes: int, at: float) -> JobSpec:
         # A program that breaks the protocol, or never speaks, may hang by its own fault: only that ends it.
         kill=what in ("liar", "silent", "deaf") or random.random() < 0.05,
         env=random.choice(ENVIRONMENTS) if what == "places" else {},
+        requeue=True if steps % 3 == 0 else UNSET,  # without a draw, too
     )
 
 

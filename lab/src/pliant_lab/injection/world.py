@@ -294,7 +294,12 @@ class World(Touched):
             self.over = True
 
     def _up_to_date(self) -> bool:
-        return self.ended or len(self.specs_by_number) == len(self.specs)
+        return self.ended or self._submitted == len(self.specs)
+
+    @property
+    def _submitted(self) -> int:
+        """How many jobs were, however often each was."""
+        return len({spec.name for spec in self.specs_by_number.values()})
 
     def tell(self, text: str) -> None:
         if self._telling:
@@ -364,13 +369,13 @@ class World(Touched):
         }
         self.checks.begin_again(journal.records)
         if self.grace:
-            self.head.tell(o.Batch(self.specs[len(self.specs_by_number) :]))
+            self.head.tell(o.Batch(self.specs[self._submitted :]))
             return
         ended = {record.job for record in journal.records if isinstance(record, r.JobEnded)}
         self.fabrics = {job: fabric for job, fabric in self.fabrics.items() if job in ended}
         for job in self.specs_by_number.keys() - ended:
             self.touch(job, "head killed")
-        self.head.tell(o.Batch(self.specs[len(self.specs_by_number) :]))
+        self.head.tell(o.Batch(self.specs[self._submitted :]))
 
     # ---- the run -------------------------------------------------------------------------------------
 

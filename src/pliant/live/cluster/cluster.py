@@ -74,7 +74,7 @@ class Cluster:
         self._unsubmitted: deque[JobSpec] = deque()
         self._turns: Turns[JobSpec] = Turns()
         self._specs = {job.id: job.spec for job in state.jobs.values()}
-        for spec in self._specs.values():
+        for spec in (*self._specs.values(), *(job.spec for job in state.requeued.values())):
             self._turns.there(spec)
         self._last_job = state.last_job
         self._woken = False
@@ -165,7 +165,11 @@ class Cluster:
                 self.lives[record.job].failed(record)
             self._bus.outputs += term.doubts(self.core.state, record)
             if isinstance(record, r.JobEnded):
-                self._submit(self._turns.ended(self._specs.pop(record.job)))
+                spec = self._specs.pop(record.job)
+                if record.requeued:
+                    self._submit(spec, record.job)
+                else:
+                    self._submit(self._turns.ended(spec))
         for command in commands:
             self._carry_out(command)
 
@@ -257,11 +261,11 @@ class Cluster:
         if waiting:
             self._bus.outputs.append(o.SetTimer(("submit",), waiting[0].submit_s))
 
-    def _submit(self, job: JobSpec | None) -> None:
+    def _submit(self, job: JobSpec | None, requeue_of: int = 0) -> None:
         if job is not None:
             self._last_job += 1
             self._specs[self._last_job] = job
-            self._bus.happened(e.Submitted(self._last_job, job))
+            self._bus.happened(e.Submitted(self._last_job, job, requeue_of))
 
     def _acquire_again(self) -> None:
         """Nobody knows of nodes that were asked for and have not come; those to be given back the core names itself."""
@@ -291,6 +295,8 @@ class Cluster:
         for life in self.lives.values():
             life.tell_end()
         for number, job in self.core.state.jobs.items():
+            if job.requeues:
+                self._bus.happened(e.Cancelled(number, why))
             self._bus.happened(e.Ended(number, KILLED, error=why) if job.size else e.Cancelled(number, why))
         for life in self.lives.values():
             life.ended = True
@@ -338,6 +344,8 @@ class Cluster:
         self._resuming = why
         self._hold("resume", why)
         state = self.core.state
+        for number, job in state.requeued.items():
+            self._submit(job.spec, number)
         self.nodes.resume()
         for _, number, job in state.running:
             self.lives[number] = life = self._life(job)

@@ -122,7 +122,7 @@ class Checks:
         self._returned |= isinstance(record, r.NodesReturned)
         match record:
             case r.JobSubmitted():
-                if record.spec.name in self._names:
+                if self._names.get(record.spec.name, 0) != record.requeue_of:
                     raise Violation("run_twice", f"{record.spec.name} is submitted again as job {record.job}")
                 self._names[record.spec.name] = record.job
             case r.ResizeAccepted():
@@ -226,7 +226,7 @@ class Checks:
 
     def _ended(self, record: r.JobEnded) -> None:
         world, state = self._world, record.state
-        self.states[state] += 1
+        self.states[state] += not record.requeued
         if problems := world.fabric(record.job).problems:
             raise Violation("wrong", problems[0])
         if state is JobState.COMPLETED:
@@ -455,8 +455,9 @@ class Checks:
             raise Violation("stuck", f"at the end these jobs have not ended: {names}")
         if left_over := [number for number in world.head.cluster.lives if number not in state.nodes.dirty]:
             raise Violation("leaked", f"at the end the lives of jobs {left_over} are not forgotten")
-        if len(self._audit.ended) != len(world.specs) and not world.ended:
-            raise Violation("lost", f"{len(world.specs)} jobs, and {len(self._audit.ended)} have ended")
+        ended = sum(not end.requeued for end in self._audit.ended.values())
+        if ended != len(world.specs) and not world.ended:
+            raise Violation("lost", f"{len(world.specs)} jobs, and {ended} have ended")
         for node in world.nodes.values():
             number = next((n for n, name in state.nodes.names.items() if name == node.name), None)
             lost = number is None or state.nodes.lost_mask >> number & 1

@@ -53,7 +53,7 @@ def _reserve(view: ClusterView, need: int, free: int, started: list[tuple[float,
     return earliest(view.now, free + view.returning(), need, entries)
 
 
-def _lasts_s(job: JobView, nodes: int) -> float:
+def lasts_s(job: JobView, nodes: int) -> float:
     """For how long its nodes have to be there."""
     return 0.0 if job.spec.may_outlast else job.spec.estimate(nodes)
 
@@ -63,8 +63,11 @@ def _reserve_lasting(
 ) -> Reservation | None:
     best: Reservation | None = None
     for at in (*(each.at for each in view.expiring), NEVER):
-        have = view.lasting(at) - (view.free - free)
+        free_then = view.lasting(at)
         held = [(end, view.lasting(at, number)) for end, number, _ in view.running]
+        if free_then + sum(nodes for _, nodes in held) < need:
+            continue  # whatever nodes those get that start now
+        have = free_then - (view.free - free)
         found = earliest(view.now, have, need, sorted([*held, *started]))
         if found is not None and found.at + length_s <= at and (best is None or found.at < best.at):
             best = found
@@ -143,7 +146,7 @@ def easy_pass(  # noqa: C901 - made after every event: a call a part costs time
             if lasting is None:
                 reservation = _reserve(view, need, free, started)
             else:
-                reservation = reserve(view, need, free, started, _lasts_s(job, need))
+                reservation = reserve(view, need, free, started, lasts_s(job, need))
             if reservation is not None:
                 decisions.append(Promise(job.id, reservation.at))
             break

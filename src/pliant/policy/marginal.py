@@ -16,7 +16,7 @@ from pliant.model.instants import rounding_s
 from pliant.model.jobs import JobClass
 from pliant.model.speedup import falls
 from pliant.plan.cost import ResizeCost
-from pliant.policy.easy import BACKFILLED, NEVER, Reservation, earliest
+from pliant.policy.easy import BACKFILLED, NEVER, Reservation, earliest, lasts_s, reserve
 from pliant.policy.fcfs import FITS
 from pliant.policy.given import Head, Nodes, after, anything, promising, quickest, shrink_s
 from pliant.policy.job_view import JobView
@@ -186,6 +186,10 @@ class _Pass:
 
     def _reserve(self, job: JobView, size: int) -> tuple[Reservation | None, Reservation | None]:
         """When the head gets its nodes, and by when it is promised them."""
+        if self.view.expiring:
+            started = [(self._end(each, self._sizes[each.id]), self._sizes[each.id]) for each in self._claims]
+            found = reserve(self.view, size, self._nodes.free, started, lasts_s(job, size))
+            return found, found
         promised = NEVER if job.promised is None else job.promised
         rounding = rounding_s(promised)
         self._by = promised + rounding

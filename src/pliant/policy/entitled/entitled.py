@@ -307,7 +307,10 @@ class _Pass:
 
 def _promise(view: ClusterView, ledger: Ledger) -> list[Decision]:
     """To the head what EASY promises it; while it waits for jobs that have outrun their estimates, the present. Nodes
-    may come late to it: who has them has to leave them first, or even to come to the end of a growth."""
+    may come late to it: who has them has to leave them first, or even to come to the end of a growth. The virtual
+    schedule does not know of nodes that expire: where some do, nothing is promised."""
+    if view.expiring:
+        return []
     head, at = ledger.schedule.head, ledger.schedule.reserved
     if head is None or at is None or head.id not in ledger.waiting:
         return []

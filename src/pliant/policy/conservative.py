@@ -6,12 +6,14 @@ IBM SP2 with Backfilling, 2001; compression as in pyss.
 
 from __future__ import annotations
 
+from pliant.model.jobs import JobClass
 from pliant.model.speedup import falls
 from pliant.policy.easy import BACKFILLED
+from pliant.policy.ends import Ends, Place
 from pliant.policy.fcfs import FITS, least_size, start_size
 from pliant.policy.job_view import JobView
 from pliant.policy.lasting import Lasting
-from pliant.policy.places import Places, asked_s
+from pliant.policy.places import Places, asked_s, length
 from pliant.policy.profile import Profile
 from pliant.policy.view import ClusterView, Decision, Promise, Start
 
@@ -39,10 +41,12 @@ class Conservative:
 
     def decide(self, view: ClusterView) -> list[Decision]:
         places, self._kept = self._kept, None
-        if places is None or view.expiring or not places.follow(view):
+        if view.expiring:
+            return _Amid(view, self._start).decide()
+        if places is None or not places.follow(view):
             places = self._anew(view)
         decisions = self._place(view, places)
-        self._kept = None if view.expiring else places
+        self._kept = places
         return decisions
 
     def _places(self, view: ClusterView) -> Places:
@@ -63,14 +67,13 @@ class Conservative:
         """Start those who look for a place or promise them a start, in turn."""
         decisions: list[Decision] = []
         profile = places.profile
-        lasting = Lasting(view) if view.expiring else None
         passed = False
         for job in places.looking:
             if not places.may_better(job):
                 passed = True
                 continue
             left = places.leave(job)
-            if size := size_now(job, self._start, profile, view.total, lasting):
+            if size := size_now(job, self._start, profile, view.total):
                 places.start(job, size, left)
                 behind = passed or 0 < places.first < job.id
                 decisions.append(Start(job.id, size, BACKFILLED if behind else FITS))
@@ -86,6 +89,67 @@ class Conservative:
             if at != job.promised:
                 decisions.append(Promise(job.id, at))
         return decisions
+
+
+class _Amid:
+    """One pass amid nodes that expire: all is reserved anew, those first that were promised something."""
+
+    def __init__(self, view: ClusterView, start: str) -> None:
+        self._view = view
+        self._rule = start
+        self._ends = Ends(view)
+        self._lasting = Lasting(view)
+        self._places: dict[int, Place] = {}
+
+    def decide(self) -> list[Decision]:
+        view, ends = self._view, self._ends
+        queue = list(view.queue)
+        promised = sorted((job.promised, job.id, job) for job in queue if job.promised is not None)
+        for at, _, job in promised:
+            self._reserve(job, max(at, view.now))
+        decisions: list[Decision] = []
+        passed = False
+        for job in queue:
+            ends.give_back(self._places.pop(job.id, Place()))
+            if size := self._size_now(job):
+                ends.take(0, size, length(job, size), whole=_whole(job))
+                decisions.append(Start(job.id, size, BACKFILLED if passed else FITS))
+                continue
+            passed = True
+            begins = self._reserve(job, view.now)
+            if begins is not None and begins != job.promised:
+                decisions.append(Promise(job.id, begins))
+        return decisions
+
+    def _reserve(self, job: JobView, since: float) -> float | None:
+        """Keep nodes for the job from the first time on, not before ``since``, at which there are enough: that time."""
+        nodes, whole = least_size(job, self._rule, self._view.total), not job.spec.may_outlast
+        seconds = length(job, nodes)
+        entry = self._ends.earliest(nodes, seconds, since, whole=whole)
+        if entry is None:
+            return None
+        at = self._ends.times[entry]
+        self._places[job.id] = self._ends.take(entry, nodes, seconds, whole=whole)
+        return at
+
+    def _size_now(self, job: JobView) -> int:
+        """The largest size by the start rule with which the job can start at once, or 0; it takes its nodes."""
+        rule, total, free = self._rule, self._view.total, self._ends.free
+        size = start_size(job, rule, free, total)
+        while size and (least := self._least(job, size)) < size:
+            size = start_size(job, rule, least, total)
+        if not size and job.bounds.min < job.bounds.max and not falls(job.spec.model):
+            size = least_size(job, rule, total)
+            size = size if size <= free and self._least(job, size) >= size else 0
+        return self._lasting.start(job, size, rule, keep=False) if size else 0
+
+    def _least(self, job: JobView, size: int) -> int:
+        return sum(self._ends.counts(0, length(job, size), whole=_whole(job)))
+
+
+def _whole(job: JobView) -> bool:
+    """Whether all nodes on which it starts have to last until its end."""
+    return not job.spec.may_outlast and job.spec.job_class is not JobClass.MALLEABLE
 
 
 def size_now(job: JobView, rule: str, profile: Profile, total: int, lasting: Lasting | None = None) -> int:

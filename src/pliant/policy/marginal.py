@@ -21,6 +21,7 @@ from pliant.policy.fcfs import FITS
 from pliant.policy.given import Head, Nodes, after, anything, promising, quickest, shrink_s
 from pliant.policy.job_view import JobView
 from pliant.policy.ladder import LEAST_S, Entry, Ladder, put_back
+from pliant.policy.lasting import Lasting
 from pliant.policy.moves import MARGIN, move
 from pliant.policy.resizing import left_figures, up
 from pliant.policy.view import ClusterView, Decision, Promise, Reason, Resize, Start
@@ -75,6 +76,7 @@ class _Pass:
         self._ladders = ladders
         self.now = view.now
         self._nodes = Nodes(view.free, view.returning())
+        self._lasting = Lasting(view) if view.expiring else None
         self._sizes: dict[int, int] = {}
         self._served: dict[int, JobView] = {}
         """By number, where a job goes to another size than it has, and for whom, if it shrinks."""
@@ -236,6 +238,8 @@ class _Pass:
         """Give ``job`` its nodes: now if they are free, else when others have left them."""
         nodes, head = self._nodes, self._head
         late = size > nodes.free
+        if not late and self._lasting is not None and not self._lasting.fits(job, size):
+            return False  # too few of those that are free last long enough
         lack = nodes.lacking(size) if late else 0
         if lack > 0 and self._too_dear(lack, self._gain(job, size)):
             return False
@@ -250,6 +254,8 @@ class _Pass:
             nodes.promise(size)
         else:
             nodes.give(size)
+            if self._lasting is not None:
+                self._lasting.take(job, size)
             self._starts.append((job, reason))
         self._sizes[job.id] = size
         self._claims.append(job)

@@ -412,7 +412,7 @@ def test_the_next_controller_submits_again_what_nobody_had_come_to() -> None:
         if isinstance(each, r.NodesGranted) else each
         for each in it.records
     ]  # fmt: skip
-    cluster = Cluster.resume(make("fcfs"), Surroundings("/out", "/", {}, b"s"), SETTINGS, named)
+    cluster = Cluster(make("fcfs"), SETTINGS, Surroundings("/out", "/", {}, b"s"), named)
     assert not cluster.core.state.jobs
     records, _ = cluster.handle([o.Resumed("again")], END + 2.0)
     assert [each for each in records if isinstance(each, r.JobSubmitted)] == [

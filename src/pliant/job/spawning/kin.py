@@ -188,10 +188,11 @@ class Kin:
 
     def go(self) -> o.Steps[None]:
         """A newcomer goes again: when all have that it has started, and all that these have. However long that takes,
-        it does not fail, which would end the job that goes on; who stands still for ever is ended when that ends."""
+        it does not fail, which would end the job that goes on; who stands still for ever is ended when that ends. Where
+        :meth:`part` has been before, this is a second barrier: the first says nothing of who goes."""
         parent = () if self._parent is None else (self._parent,)
         for comms in (tuple(child.comm for child in self.children), parent):
-            parting: list[object] = []
+            parting, self._parting = self._parting, []
             for comm in comms:
                 parting += yield o.Part(comm)
             yield o.Await(tuple(parting), "those below to go", limited=False)

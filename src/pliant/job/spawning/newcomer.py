@@ -98,7 +98,7 @@ def join_job(arrival: Arrival) -> o.Steps[Expanded]:
         yield o.Reach(Phase.SYNCHRONISE)
         if not (yield from called(comm, parent)):
             yield o.Leave((comm,), "leaving the other newcomers")
-            yield from kin.gone()
+            yield from kin.go()
             raise CalledOff
         yield o.Reach(Phase.CONNECT)
         between = yield o.Connect(comm, verdict.ports[connections.source_key])

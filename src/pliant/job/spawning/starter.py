@@ -21,6 +21,9 @@ from pliant.job.spawning.sources import Arrivals, bring
 # ---- the root's end: one order at a time ------------------------------------------------------------
 
 
+TOO_LATE = m.Outcome("the newcomers have come when nobody waited for them any more")
+
+
 class Ordered(NamedTuple):
     """Newcomers that are being started by another process, if it has heard of that (``sent``)."""
 
@@ -51,11 +54,12 @@ def arrivals(comm: o.Comm, ordered: Ordered) -> o.Steps[Arrivals]:
 
 
 def give_up(comm: o.Comm, ordered: Ordered) -> o.Steps[Arrivals]:
-    """Nobody waits any more for the newcomers that were ordered: they go again."""
+    """Nobody waits any more for the newcomers that were ordered: they go again, which is what has come of them."""
     there = yield from arrivals(comm, ordered)
     yield o.ClosePort(there.port)
     if there.outcome is not None and not there.outcome.error:
         yield from there.call(go=False)
+        return there._replace(outcome=TOO_LATE)
     return there
 
 
@@ -95,9 +99,11 @@ def serve(root: o.Comm, now: Callable[[], float]) -> o.Steps[None]:
             (come,) = yield o.Receive(((root, 0),), m.Come, what, limited=False)
             sent = yield o.Send(kin.children[0].comm, 0, come)
             yield o.Await(sent, "the newcomers to be called")
-            yield from kin.gone()
-        else:
-            late.append(kin)
+            if come.go:
+                yield from kin.gone()
+                continue
+            yield from kin.call_off(m.Verdict(TOO_LATE.error))
+        late.append(kin)
     if given.last:
         remain = False
         for kin in late:

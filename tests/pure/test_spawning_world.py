@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,8 +14,10 @@ from commands import command
 
 from pliant.job.spawning import kin, newcomer, operations, sources, starter
 from pliant.plan.connect import connection_plan
+from pliant.plan.spawn import SOURCES, Method, Strategy, spawn_plan
 from pliant_lab.injection.spawning import expansion as world
-from pliant_lab.injection.spawning.expansion import Verdict, expansion
+from pliant_lab.injection.spawning.expansion import Drawn, Verdict, expansion, judged
+from pliant_lab.injection.spawning.faults import STARTER, Ill, Ills
 
 FOUND = {
     18: "a source gave up while the root still waited for a process that starts others, which stood still",
@@ -24,6 +28,10 @@ FOUND = {
     197: "a source gave up while the one that starts all still waited for a slow newcomer",
     650: "a source gave up while another one still waited for what it had started",
     763: "so did the root, while the process that starts others beside the job still waited",
+    5484: "a newcomer that had joined gave up a slow source and did not end the job",
+    8605: "nobody can notice that a starter stands still behind its last word, which the world did not know",
+    31897: "newcomers beside a job wait for as long as that computes, and one of its ranks stood still",
+    39971: "a slow source and a slow start together took longer than the deadline of the one call that waited for both",
     1952: "a newcomer that had said that it is there gave up while others still started, and was missed later",
 }
 """Worlds that once broke what they try, and how."""
@@ -53,6 +61,48 @@ def test_so_it_does_in_many_worlds() -> None:
 @pytest.mark.parametrize("seed", FOUND)
 def test_what_once_broke_holds(seed: int) -> None:
     sound(expansion(seed))
+
+
+PAIRS = (((1, 1), (1, 0)), ((2, 1), (2, 0)))
+"""Cores and running processes of two nodes."""
+SOME = (Ill("die"), Ill("stand"), Ill("raise"), Ill("slow", 1.4 * world.LIMIT_S))
+
+
+@pytest.mark.parametrize("method", Method)
+@pytest.mark.parametrize("beside", [False, True])
+def test_whatever_meets_a_process_before_any_of_its_operations(method: Method, *, beside: bool) -> None:
+    how: Counter[str] = Counter()
+    for cores, running in PAIRS:
+        drawn = Drawn(spawn_plan(cores, running, method, Strategy.DIFFUSIVE, one=beside), beside)
+        places = [(SOURCES, rank) for rank in range(drawn.plan.sources)] + [(0, 0)]
+        places += [(STARTER, 0)] if beside else []
+        for place, ill, at in product(places, SOME, range(1, 46)):
+            ills = Ills({(*place, at): ill})
+            verdict = sound(judged(at, Random(f"{place} {at}"), drawn, ills))
+            how[verdict.how] += bool(verdict.faults)
+    assert min(how[each] for each in ("expanded", "stayed", "ended")) >= 10
+
+
+def _told(ills: Ills, method: Method = Method.MERGE) -> list[Verdict]:
+    """One source expands to two nodes beside its steps, as several draws of time have it."""
+    drawn = Drawn(spawn_plan((1, 1), (1, 0), method, Strategy.DIFFUSIVE, one=True), True)
+    return [sound(judged(at, Random(f"{at}"), drawn, ills, telling=True)) for at in range(40)]
+
+
+@pytest.mark.parametrize("at", range(1, 8))
+def test_a_starter_may_stand_still_at_any_of_its_words_of_the_end(at: int) -> None:
+    """It stands still unnoticed behind its last one alone."""
+    verdicts = _told(Ills({(STARTER, 0, at): Ill("stand")}, program=False))
+    ended = [any("ends the job" in line for line in verdict.story) for verdict in verdicts]
+    assert all(ended) if at < 6 else not any(ended)
+
+
+def test_a_newcomer_that_stands_still_when_nobody_waits_for_it_any_more_is_ended_with_the_job() -> None:
+    late = 0
+    for at in range(20, 30):
+        for verdict in _told(Ills({(0, 0, at): Ill("stand")}), Method.BASELINE):
+            late += verdict.story[-1].endswith("ends the job in phase None: late")
+    assert late >= 5
 
 
 def test_without_faults_all_newcomers_join_that_are_waited_for() -> None:

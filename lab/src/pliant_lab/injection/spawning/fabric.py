@@ -102,7 +102,7 @@ class Fabric:
         proc.state = state
 
     def _failed(self, proc: Proc, error: PliantError) -> None:
-        if proc.world < 0 or proc.is_starter:
+        if proc.was_there or proc.in_loop:
             self.end(proc, str(error))
         else:
             self.tell(f"{proc} fails: {error}")
@@ -130,7 +130,7 @@ class Fabric:
         match ill.kind:
             case "stand":
                 proc.state = State.STANDS
-            case "raise" if not proc.was_there:
+            case "raise" if not (proc.was_there or proc.in_loop):
                 proc.state = State.FAILED
             case "die" | "raise":
                 self.end(proc, "killed")

@@ -90,6 +90,8 @@ class Proc:
     reached: list[Phase | None] = field(default_factory=list)
     at: dict[Phase | None, float] = field(default_factory=dict)
     """When it has come to a phase last."""
+    in_loop: bool = False
+    """Whether this newcomer has come to its loop: if it fails from then on, it ends the job (`mpi/job.py`)."""
     joined: bool = False
     """Whether it has come to user code, which may stand still for ever."""
     there: bool = False
@@ -106,6 +108,11 @@ class Proc:
     def was_there(self) -> bool:
         """Before the expansion."""
         return self.world == SOURCES
+
+    @property
+    def unheard(self) -> bool:
+        """Whether it stands still behind its last word, which nobody can notice."""
+        return self.goes and self.state is State.STANDS
 
     @property
     def place(self) -> tuple[int, int]:

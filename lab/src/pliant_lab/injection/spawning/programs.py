@@ -114,6 +114,7 @@ class Job:
     def newcomer(self, proc: Proc, parent: Handle) -> Running[None]:
         arrival = yield from newcomer.begin(parent, Clock(self.now))
         yield Compute()
+        proc.in_loop = True
         expanded = yield from newcomer.join_job(arrival)
         self.results[proc] = expanded
         yield from self._settle(proc, expanded)

@@ -178,6 +178,7 @@ class Handled:
         told = self._orders_out(outputs)
         self._orders_followed(records)
         self._asked_for(inputs, records, outputs)
+        self._words.done(inputs, records)
         self._heard(inputs, records, told)
         asks = any(isinstance(each, o.Said) and b'"want"' in bytes(each.message)[:400] for each in inputs)
         for record in records:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pliant.core import records as r
+from pliant.live.cluster import orders as o
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant.protocol.phases import BEFORE, in_order
@@ -15,7 +17,6 @@ from pliant_lab.injection.audit.violation import Violation
 if TYPE_CHECKING:
     from pliant_lab.injection.world import World
 
-WORDS = (b'"progress"', b'"done"')
 Told = Sequence[tuple[int, bytes]]
 """What a job is told in the same call, with the group that hears it."""
 
@@ -25,19 +26,17 @@ class Words:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._decoder = codec.from_job()
+        self._agents, self._decoder = codec.from_agent(), codec.from_job()
 
     def said(self, relay: m.Relay, records: Sequence[r.Record], told: Told, *, root: bool) -> None:
         """A group of a job that goes on has said this, and nothing else was told in this call; ``root``: it speaks for
         the job."""
-        if not any(word in bytes(relay.message)[:30] for word in WORDS):
+        if b'"progress"' not in bytes(relay.message)[:30]:
             return
         said = self._decoder.decode(relay.message)
         mine = [each for each in records if getattr(each, "job", 0) == relay.job]
         if isinstance(said, m.Progress):
             self._progress(said, relay, mine, told, root=root)
-        elif isinstance(said, m.Done):
-            self._done(said, mine)
 
     def _progress(
         self, said: m.Progress, relay: m.Relay, mine: Sequence[r.Record], told: Told, *, root: bool
@@ -64,12 +63,33 @@ class Words:
         if root and said.epoch == epoch and heard and known != [said.fraction]:
             raise Violation("lost", f"{who} has done {said.fraction} of its work, and recorded is {known}")
 
-    def _done(self, said: m.Done, mine: Sequence[r.Record]) -> None:
-        """What a job says of a resize is what is recorded of it."""
-        for each in mine:
-            if not isinstance(each, r.ResizeDone) or each.resize != said.resize:
+    def done(self, inputs: Sequence[o.AnyInput], records: Sequence[r.Record]) -> None:
+        """A resize is recorded as its job says that it is done, in the epoch in which that was offered; what is said of
+        another epoch changes nothing. All ``inputs`` of a call count: those of a slow link come at once."""
+        jobs = self._world.head.cluster.core.state.jobs
+        later: Counter[int] = Counter()
+        for each in reversed(records):
+            if not isinstance(each, r.ResizeDone) or (job := jobs.get(each.job)) is None:
                 continue
-            told = {name: said.phases[name] for name in in_order(said.phases) if name not in BEFORE}
-            kept = {name: seconds for name, seconds in each.phases.items() if name not in BEFORE}
-            if (each.blocked_s, kept, each.root) != (said.blocked_s, told, said.root):
-                raise Violation("wrong", f"job {each.job} says {said}, and recorded is {each}")
+            later[each.job] += 1
+            said = [done for done in self._dones(inputs, each.job) if done.resize == each.resize]
+            epoch = job.epoch - later[each.job]
+            if said and not any(done.epoch == epoch and _is_as_said(each, done) for done in said):
+                raise Violation("wrong", f"job {each.job} in epoch {epoch} says {said}, and recorded is {each}")
+
+    def _dones(self, inputs: Sequence[o.AnyInput], job: int) -> Iterator[m.Done]:
+        for given in inputs:
+            data = bytes(given.message) if isinstance(given, o.Said) else b""
+            if b'"relay"' not in data[:20] or b'"done"' not in data:
+                continue
+            relay = self._agents.decode(data)
+            if isinstance(relay, m.Relay) and relay.job == job:
+                said = self._decoder.decode(relay.message)
+                if isinstance(said, m.Done):
+                    yield said
+
+
+def _is_as_said(record: r.ResizeDone, said: m.Done) -> bool:
+    told = {name: said.phases[name] for name in in_order(said.phases) if name not in BEFORE}
+    kept = {name: seconds for name, seconds in record.phases.items() if name not in BEFORE}
+    return (record.blocked_s, kept, record.root) == (said.blocked_s, told, said.root)

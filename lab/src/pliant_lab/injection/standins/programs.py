@@ -139,8 +139,8 @@ class Liar(SleepingRank):
                 return (), (encode(m.Done(epoch - 1, resize, self.group)),)
             case "epoch", m.Accept(epoch=epoch, resize=resize) | m.Done(epoch=epoch, resize=resize):
                 early = encode(m.Failed(epoch + NOWHERE, resize, "of an epoch that never comes"))
-                late = encode(m.Failed(epoch - 1, resize, "of the epoch before"))
-                return ((late, early) if epoch else (early,)), ()
+                late = m.Failed(epoch - 1, resize, "of the epoch before"), m.Done(epoch - 1, resize, self.group)
+                return (*map(encode, late), early), ()
             case "epoch", m.Progress(epoch=epoch):
                 others = (epoch + NOWHERE, epoch - 1) if epoch else (epoch + NOWHERE,)
                 return tuple(encode(m.Progress(other, 1.0)) for other in others), ()

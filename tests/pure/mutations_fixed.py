@@ -294,6 +294,56 @@ FIXED: tuple[Mutation, ...] = (
         "        return without(self.over(), self._state.nodes.reclaimed_mask)",
         "        return 0",
     ),
+    Mutation(
+        "fleet: a grant after withdrawal is used",
+        "live/fleet/fleet.py",
+        "        elif node.is_clearing:\n            pass\n",
+        "        elif node.is_clearing:\n            if not node.is_known and node.stage is Stage.LEAVING:\n"
+        "                self.events.append(o.Granted((name,), (hello.slots,)))\n",
+    ),
+    Mutation(
+        "fleet: a node that was withdrawn comes all the same",
+        "live/fleet/fleet.py",
+        '            node.why = "it was withdrawn"\n            self._leave(node)\n',
+        '            self.events.append(o.Refused(1, f"{node.name}: it was withdrawn"))\n',
+    ),
+    Mutation(
+        "fleet: a withdrawal takes nodes that have come",
+        "live/fleet/fleet.py",
+        "if not node.is_known and node.stage is not Stage.LEAVING",
+        "if node.stage is not Stage.LEAVING",
+    ),
+    Mutation(
+        "fleet: a node that could not be cleared is added again",
+        "live/fleet/fleet.py",
+        "if name not in self.nodes and name not in self._spoilt)",
+        "if name not in self.nodes)",
+    ),
+    Mutation(
+        "fleet: an agent that nobody has asked for is left there",
+        "live/fleet/fleet.py",
+        "                self.outputs.append(o.Clear(name))\n        elif",
+        "                pass\n        elif",
+    ),
+    _timer("fleet: an agent that does not leave", "live/fleet/fleet.py", 'self._later("leave", node, self._site.stop_s)'),
+    Mutation(
+        "fleet: nodes that are asked back are free",
+        "core/nodes.py",
+        "if going := mask & self.reclaimed_mask:",
+        "if going := 0:",
+    ),
+    Mutation(
+        "fleet: a node that is back is free before the job that lost it is off",
+        "core/nodes.py",
+        "            new &= ~job.nodes\n            if job.resize",
+        "            if job.resize",
+    ),
+    Mutation(
+        "fleet: nodes that were given back are still there",
+        "core/nodes.py",
+        "        self.all_mask &= keep\n",
+        "",
+    ),
     # ---- of expansions by MPI_Comm_spawn -------------------------------------------------------------
     Mutation(
         "spawning: newcomers give up before those who wait for others",

@@ -333,6 +333,9 @@ class Life:
     def look(self) -> None:
         shell = self.shell
         _hold(len(shell.fleet.nodes) <= MOST, f"there are {len(shell.fleet.nodes)} nodes")
+        coming = sum(not node.is_known for node in shell.fleet.nodes.values())
+        waits = sum(shell.asked.values())
+        _hold(coming <= waits, f"{coming} nodes are to come, and {waits} are waited for")
         for name, node in shell.fleet.nodes.items():
             if node.is_clearing:
                 _hold(name in shell.driver.clearing, f"nobody is to clear {name}")

@@ -75,7 +75,9 @@ class Words:
             said = [done for done in self._dones(inputs, each.job) if done.resize == each.resize]
             epoch = job.epoch - later[each.job]
             if said and not any(done.epoch == epoch and _is_as_said(each, done) for done in said):
-                raise Violation("wrong", f"job {each.job} in epoch {epoch} says {said}, and recorded is {each}")
+                raise Violation(
+                    "wrong", f"job {each.job} in epoch {epoch} says {said}, and recorded is {each}"
+                )
 
     def _dones(self, inputs: Sequence[o.AnyInput], job: int) -> Iterator[m.Done]:
         for given in inputs:

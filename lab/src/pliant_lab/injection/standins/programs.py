@@ -139,7 +139,10 @@ class Liar(SleepingRank):
                 return (), (encode(m.Done(epoch - 1, resize, self.group)),)
             case "epoch", m.Accept(epoch=epoch, resize=resize) | m.Done(epoch=epoch, resize=resize):
                 early = encode(m.Failed(epoch + NOWHERE, resize, "of an epoch that never comes"))
-                late = m.Failed(epoch - 1, resize, "of the epoch before"), m.Done(epoch - 1, resize, self.group)
+                late = (
+                    m.Failed(epoch - 1, resize, "of the epoch before"),
+                    m.Done(epoch - 1, resize, self.group),
+                )
                 return (*map(encode, late), early), ()
             case "epoch", m.Progress(epoch=epoch):
                 others = (epoch + NOWHERE, epoch - 1) if epoch else (epoch + NOWHERE,)

@@ -304,8 +304,8 @@ FIXED: tuple[Mutation, ...] = (
     Mutation(
         "fleet: a node that was withdrawn comes all the same",
         "live/fleet/fleet.py",
-        '            node.why = "it was withdrawn"\n            self._leave(node)\n',
-        '            self.events.append(o.Refused(1, f"{node.name}: it was withdrawn"))\n',
+        "            node.why = WITHDRAWN\n            self._leave(node)\n",
+        '            self.events.append(o.Refused(1, f"{node.name}: {WITHDRAWN}"))\n',
     ),
     Mutation(
         "fleet: a withdrawal takes nodes that have come",

@@ -25,6 +25,7 @@ from harness import PATIENCE_S, PLIANT, until
 from pliant.daemon.launcher import Launcher, Plan
 from pliant.launch.tree import links, shell
 from pliant.launch.tree.posting import Starting
+from pliant.model.deadlines import TREE_END_S
 from pliant.protocol import launching as t
 
 MARK = "PLIANT_TEST_LAUNCH"
@@ -329,7 +330,7 @@ def test_nothing_is_left_when_the_launcher_is_killed(launched: Launched) -> None
 IMPATIENT = """#!{python}
 import sys
 from pliant.launch.tree import entry, shell
-shell.SILENCE_S, shell.BEAT_S = 0.5, 0.1
+shell.LINK_SILENCE_S, shell.LINK_BEAT_S = 0.5, 0.1
 entry.main()
 """
 STARTED_SO = "import sys; sys.executable = {script!r}; from pliant.__main__ import main; main()"
@@ -393,7 +394,7 @@ def test_the_loss_of_a_nodes_agent_ends_the_launch_at_once(launched: Launched, t
     killed = time.monotonic()
     os.kill(_parent(rank), signal.SIGKILL)
     _, err = process.communicate(timeout=PATIENCE_S)
-    assert time.monotonic() - killed < shell.LAST_S
+    assert time.monotonic() - killed < TREE_END_S
     assert process.returncode == 1
     assert b"n0: " in err
     until(lambda: not launched.alive(), "nothing is left")
@@ -417,7 +418,7 @@ def test_whoever_has_called_and_not_spoken_keeps_nobody(
     script, called = tmp_path / "agent", tmp_path / "called"
     script.write_text(CALLS_AND_SAYS_NOTHING.format(python=sys.executable, called=str(called)))
     script.chmod(0o700)
-    monkeypatch.setattr(shell, "LAST_S", 10 * PATIENCE_S)
+    monkeypatch.setattr(shell, "TREE_END_S", 10 * PATIENCE_S)
 
     async def live() -> None:
         launch = t.Launch(("true",), {}, "/", (1,))

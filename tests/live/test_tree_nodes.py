@@ -133,7 +133,7 @@ def test_a_stop_of_the_controller_is_no_delay_of_a_node_that_leaves(
     mark: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A loop that is kept is as good as a process that is stopped."""
-    monkeypatch.setattr(shell, "BEAT_S", 0.1)
+    monkeypatch.setattr(shell, "LINK_BEAT_S", 0.1)
 
     async def all_of_it() -> None:
         driver = TreeNodes(Hosts(names=("n0", "n1"), starting=Starting()), 1, mark[:8], tmp_path)

@@ -67,7 +67,7 @@ FIXED: tuple[Mutation, ...] = (
     Mutation(
         "linger is dropped",
         "live/job/life.py",
-        '        self._effects.later(("linger", self.number, group.number), LINGER_S)',
+        '        self._effects.later(("linger", self.number, group.number), GROUP_LINGER_S)',
         "        pass",
     ),
     Mutation(
@@ -152,33 +152,33 @@ FIXED: tuple[Mutation, ...] = (
     ),
     # ---- deadlines: of a job's life ------------------------------------------------------------------
     _timer("job: session", "live/job/life.py", 'self._effects.later(("session", self.number), SESSION_S)'),
-    _timer("job: start", "live/job/life.py", 'self._effects.later(("start", self.number, group.number), START_S)'),
+    _timer("job: start", "live/job/life.py", 'self._effects.later(("start", self.number, group.number), GROUP_START_S)'),
     _timer("job: kill", "live/job/life.py", 'self._effects.later(("kill", self.number), grace_s)'),
-    _timer("job: gone", "live/job/life.py", 'self._effects.later(("gone", self.number, group.number), GONE_S)'),
+    _timer("job: gone", "live/job/life.py", 'self._effects.later(("gone", self.number, group.number), GROUP_GONE_S)'),
     _timer("job: tail", "live/job/life.py", 'self._effects.later(("tail", self.number), TAIL_S)'),
     # ---- of an agent's -------------------------------------------------------------------------------
     _timer(
         "agent: beat again",
         "live/node/life.py",
-        "self._tell(m.Heartbeat())\n                self._do(n.SetTimer(BEAT, HEARTBEAT_S))",
+        "self._tell(m.Heartbeat())\n                self._do(n.SetTimer(BEAT, AGENT_HEARTBEAT_S))",
     ),
     _timer(
         "agent: start of a group",
         "live/node/life.py",
         "self._do(n.WriteToken(group.job, group.number, group.token_file, group.token))\n"
-        "        self._do(n.SetTimer(group.timer, START_S))",
+        "        self._do(n.SetTimer(group.timer, RANK_START_S))",
     )._replace(after="self._do(n.WriteToken(group.job, group.number, group.token_file, group.token))"),
     _timer(
         "agent: start of a rank",
         "live/node/life.py",
-        "            self._do(self._warmth.warmed(spawn))\n            self._do(n.SetTimer(group.timer, START_S))",
+        "            self._do(self._warmth.warmed(spawn))\n            self._do(n.SetTimer(group.timer, RANK_START_S))",
     )._replace(after="            self._do(self._warmth.warmed(spawn))\n            self._do(n.CancelTimer(group.timer))"),
-    _timer("agent: last words", "live/node/life.py", "self._do(n.SetTimer(group.last_timer, LAST_S))"),
+    _timer("agent: last words", "live/node/life.py", "self._do(n.SetTimer(group.last_timer, GROUP_LAST_S))"),
     _timer("agent: patience of a proof", "live/node/life.py",
            "self._do(n.SetTimer(key, min(max(0.0, order.patience_s), PATIENCE_S)))"),
-    _timer("agent: scan", "live/node/life.py", "self._do(n.SetTimer(removal.key, SCAN_S))"),
-    _timer("agent: scan again", "live/node/life.py", "self._do(n.SetTimer(removal.key, AGAIN_S))"),
-    _timer("agent: sessions at the end", "live/node/life.py", "self._do(n.SetTimer(SESSIONS, KILL_S))"),
+    _timer("agent: scan", "live/node/life.py", "self._do(n.SetTimer(removal.key, AGENT_SCAN_S))"),
+    _timer("agent: scan again", "live/node/life.py", "self._do(n.SetTimer(removal.key, AGENT_LOOK_AGAIN_S))"),
+    _timer("agent: sessions at the end", "live/node/life.py", "self._do(n.SetTimer(SESSIONS, AGENT_HANG_UP_S))"),
     _timer("agent: hello", "live/node/sessions.py", "self._do(n.SetTimer(_timer(new.session), HELLO_S))"),
     # ---- of the cluster's and the core's -------------------------------------------------------------
     _timer("cluster: submit", "live/cluster/cluster.py",
@@ -186,7 +186,7 @@ FIXED: tuple[Mutation, ...] = (
     _timer("cluster: wake", "live/cluster/cluster.py", 'self._bus.outputs.append(o.SetTimer(("wake",), command.at))'),
     _timer("cluster: proof", "live/cluster/nodes.py",
            "self._bus.send(number, m.Prove(job, tuple(keep)))\n        "
-           'self._bus.later(("proof", job, number), PROOF_S)')
+           'self._bus.later(("proof", job, number), NODE_PROOF_S)')
     ._replace(after="self._bus.send(number, m.Prove(job, tuple(keep)))"),
     _timer("core: walltime", "core/core.py", "self._ledger.end(job, JobState.TIMEOUT, job.over_why(now))"),
     _timer("core: a resize that does not end", "core/resizes.py", "self._ledger.end(job, JobState.FAILED, why)"),
@@ -457,7 +457,7 @@ FIXED: tuple[Mutation, ...] = (
     Mutation(
         "tree: a controller that is gone is called once",
         "live/tree/branch.py",
-        'self.do(b.SetTimer("call 0", CALL_S))',
+        'self.do(b.SetTimer("call 0", TREE_CALL_S))',
         "pass",
     ),
     _timer("tree: without a controller", "live/tree/branch.py",

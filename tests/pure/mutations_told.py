@@ -116,7 +116,7 @@ REASONS: dict[str, str] = {
     "live/job/life.py JobLife.heard: all(each.started for each in self.groups.values() if each.joined) -> (not (all(each.started for each in self.groups.valu": (
         "when a job counts as launched: nothing depends on that state"
     ),
-    'live/job/life.py JobLife._linger_over: delete self.fail(1, f"group {group.number} had ended, but others did not follow within {LINGER_S:g} s")': (
+    'live/job/life.py JobLife._linger_over: delete self.fail(1, f"group {group.number} had ended, but others did not follow within {GROUP_LINGER_S:g} s")': (
         "the words of a failure: the kill that follows makes it one"
     ),
     "live/node/pmi.py PmiGroup._barrier: delete self._check_ended()": (
@@ -159,7 +159,7 @@ REASONS: dict[str, str] = {
     "core/resizes.py Resizes._objection: any(group.id == root for group in resize.arriving) -> (not (any(group.id == root for group in resize.arriving)))": (
         "all groups of a job leave in one resize and a newcomer speaks from then on: too rare in these worlds"
     ),
-    "live/node/life.py NodeLife._start_next: delete self._do(n.SetTimer(group.timer, START_S))": (
+    "live/node/life.py NodeLife._start_next: delete self._do(n.SetTimer(group.timer, RANK_START_S))": (
         "the limit that was set when the token was to be written still runs: all ranks together have the time of one"
     ),
     "live/job/life.py JobLife._member_lost: delete self._without_root(min(others))": (
@@ -204,7 +204,7 @@ REASONS: dict[str, str] = {
     "live/job/life.py JobLife._at_fence: delete self._check_fence(fence)": (
         "a group that has ended without coming to the fence is seen when it ends, unless others come there only then"
     ),
-    "live/node/life.py NodeLife._found: delete self._do(n.SetTimer(removal.key, AGAIN_S))": (
+    "live/node/life.py NodeLife._found: delete self._do(n.SetTimer(removal.key, AGENT_LOOK_AGAIN_S))": (
         "the limit of the look before is still set: the next look comes 3 s later, not at once"
     ),
     "live/node/pmi.py process_mapping: delete return f\"(vector,{','.join(runs)})\"": (
@@ -241,7 +241,7 @@ REASONS: dict[str, str] = {
     "protocol/scheduler_side.py SchedulerSide._in_its_epoch: delete return False": (
         "a new root is heard before the Done of the old one, over a faster link: too rare in 60 worlds"
     ),
-    'live/cluster/nodes.py Nodes.proof_overdue: delete self._bus.later(("proof", job, number), PROOF_S)': (
+    'live/cluster/nodes.py Nodes.proof_overdue: delete self._bus.later(("proof", job, number), NODE_PROOF_S)': (
         "a proof that is asked for over a link that has been gone for 30 s, and comes back: too rare"
     ),
     'live/cluster/nodes.py Nodes._unlinked: delete self.later(("grace", node), self._grace + PROVIDER_S)': _GIVES_UP,

@@ -335,7 +335,7 @@ def test_what_was_said_before_opens_no_link() -> None:
 @pytest.mark.long
 def test_the_time_for_which_it_was_stopped_is_nobodys_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop that is kept is as good as a process that is stopped."""
-    monkeypatch.setattr(shell, "BEAT_S", 0.1)
+    monkeypatch.setattr(shell, "LINK_BEAT_S", 0.1)
     called: list[float] = []
     stops: list[tuple[float, float]] = []
 

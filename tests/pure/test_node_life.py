@@ -8,14 +8,19 @@ import msgspec
 import pytest
 from node_driver import HOME, Driver, hello, only, start_order, told
 
-from pliant.live.fleet.channel import AGAIN_S
 from pliant.live.node import messages as n
 from pliant.live.node import recording
 from pliant.live.node.dialects import LAUNCHERS, mpich_segment
-from pliant.live.node.life import HEARTBEAT_S, LAST_S, START_S
-from pliant.live.node.proof import KILL_S, TRACKERS_S
 from pliant.live.node.register import token_name
 from pliant.live.node.sessions import HELLO_S
+from pliant.model.deadlines import (
+    AGENT_HEARTBEAT_S,
+    AGENT_KILL_S,
+    AGENT_TRACKERS_S,
+    CHANNEL_AGAIN_S,
+    GROUP_LAST_S,
+    RANK_START_S,
+)
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 
@@ -35,14 +40,14 @@ def test_it_says_hello_and_that_it_lives() -> None:
     driver = Driver()
     assert told(driver.out) == [m.AgentHello("n0", 4, 77)]
     driver.order(m.Ack(0, 0))
-    assert told(driver.pass_time(3 * HEARTBEAT_S)) == [m.Heartbeat()] * 3
+    assert told(driver.pass_time(3 * AGENT_HEARTBEAT_S)) == [m.Heartbeat()] * 3
 
 
 def test_it_says_hello_until_it_is_heard() -> None:
     driver = Driver()
-    assert told(driver.pass_time(AGAIN_S)) == [m.AgentHello("n0", 4, 77)]
+    assert told(driver.pass_time(CHANNEL_AGAIN_S)) == [m.AgentHello("n0", 4, 77)]
     driver.order(m.Ack(0, 0))
-    assert told(driver.pass_time(AGAIN_S)) == [m.Heartbeat()]
+    assert told(driver.pass_time(CHANNEL_AGAIN_S)) == [m.Heartbeat()]
 
 
 def test_orders_come_in_bytes_cut_anywhere() -> None:
@@ -178,7 +183,7 @@ def test_a_start_that_is_never_answered_fails_in_time_and_a_late_rank_is_killed(
     driver = Driver(starts=False)
     driver.order(start_order())
     driver.put(n.TokenWritten(1, 0))
-    [answer] = [each for each in told(driver.pass_time(START_S)) if not isinstance(each, m.Heartbeat)]
+    [answer] = [each for each in told(driver.pass_time(RANK_START_S)) if not isinstance(each, m.Heartbeat)]
     assert isinstance(answer, m.StartFailed)
     assert "not within 30 s" in answer.error
     assert only(driver.out, n.ClearFiles)
@@ -463,7 +468,7 @@ def test_the_end_of_a_group_whose_session_stays_open_is_told_after_a_second() ->
     driver.put(n.SessionOpened(1, 1000), n.SessionSaid(1, hello()))
     driver.exit(101)
     assert not only(driver.exit(102), n.Tell)  # a child of it, say, has the socket still
-    assert [type(tell.message) for tell in only(driver.pass_time(LAST_S), n.Tell)] == [m.Exited]
+    assert [type(tell.message) for tell in only(driver.pass_time(GROUP_LAST_S), n.Tell)] == [m.Exited]
 
 
 def test_a_proof_of_what_was_never_here_is_given_at_once() -> None:
@@ -500,8 +505,8 @@ def test_what_never_dies_is_named_and_trackers_get_a_second() -> None:
         out = driver.find(out)
         kills += [(driver.now, kill.patient) for kill in only(out, n.Kill)]
         out += driver.pass_time(0.05)
-    assert all(patient == (at < TRACKERS_S) for at, patient in kills)
-    assert KILL_S - 0.1 < kills[-1][0] <= KILL_S
+    assert all(patient == (at < AGENT_TRACKERS_S) for at, patient in kills)
+    assert AGENT_KILL_S - 0.1 < kills[-1][0] <= AGENT_KILL_S
     assert m.Proof(1, clean=False, pids=(101,)) in told(out)
     assert not only(driver.out, n.ClearFiles)
 
@@ -509,7 +514,7 @@ def test_what_never_dies_is_named_and_trackers_get_a_second() -> None:
 def test_a_scan_that_is_never_answered_does_not_count_as_clean() -> None:
     driver = Driver()
     driver.order(m.Prove(1))
-    out = driver.pass_time(3 * KILL_S)
+    out = driver.pass_time(3 * AGENT_KILL_S)
     assert [each for each in told(out) if isinstance(each, m.Proof)] == [m.Proof(1, clean=False)]
 
 
@@ -600,10 +605,10 @@ def test_what_neither_dies_nor_closes_does_not_keep_the_agent() -> None:
         out = driver.find(out)
         out += driver.pass_time(0.1)
     assert m.Proof(1, clean=False, pids=(101, 102)) in told(out)
-    out = driver.pass_time(KILL_S)
+    out = driver.pass_time(AGENT_KILL_S)
     assert only(out, n.CloseSession) == [n.CloseSession(1)]
     assert only(out, n.Leave) == [n.Leave()]
-    assert driver.now < 3 * KILL_S
+    assert driver.now < 3 * AGENT_KILL_S
 
 
 def test_a_start_that_goes_on_is_answered_at_the_end() -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from pliant.launch.tree import kept as keeping
 from pliant.launch.tree.kept import Kept
 from pliant.live.tree import messages as b
-from pliant.live.tree.branch import CALL_S, HEAL_S, Branch
+from pliant.live.tree.branch import Branch
+from pliant.model.deadlines import TREE_CALL_S, TREE_HEAL_S
 from pliant.model.errors import PliantError
 from pliant.protocol import branches as m
 from pliant.protocol.messages import Adrift
@@ -105,7 +106,7 @@ def test_an_agent_without_a_controller_says_so_and_calls_it_until_the_grace_is_o
     assert branch.handle([b.Cut(0, "gone")]) == [
         b.Adrift(True), b.Tell(2, Adrift(True)), b.SetTimer("adrift 0", GRACE_S), b.Reach(0, "root"),
     ]  # fmt: skip
-    assert branch.handle([b.Cut(0, "refused")]) == [b.SetTimer("call 0", CALL_S)]
+    assert branch.handle([b.Cut(0, "refused")]) == [b.SetTimer("call 0", TREE_CALL_S)]
     assert branch.handle([b.Due("call 0")]) == [b.Reach(0, "root")]
     assert branch.handle([b.Linked(0)]) == [b.Tell(0, m.Calling(1, "contact of 1", True))]
     out = branch.handle([b.Heard(0, m.Below((), {0: "root"}, 2))])
@@ -237,11 +238,11 @@ def test_a_link_that_breaks_again_and_again_is_no_loss() -> None:
     branch.handle([again(1), again(4), b.Due("heal 0")])
     for _ in range(2):
         out = branch.handle([b.Cut(1, "the connection broke")])
-        assert b.SetTimer("heal 1", HEAL_S) in out
+        assert b.SetTimer("heal 1", TREE_HEAL_S) in out
         branch.handle([again(1)])
         assert not gone(branch.handle([b.Due("heal 1")]))
     for _ in range(2):
-        assert b.SetTimer("heal 4", HEAL_S) in branch.handle([again(4)])
+        assert b.SetTimer("heal 4", TREE_HEAL_S) in branch.handle([again(4)])
         assert not gone(branch.handle([b.Due("heal 4")]))
     assert (branch.way(1), branch.way(3), branch.way(4)) == (1, 1, 4)
 

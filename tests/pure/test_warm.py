@@ -301,7 +301,7 @@ def _await_only(pids: set[int]) -> None:
 
 
 def test_who_hangs_or_dies_starts_nothing_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warming, "ANSWER_S", 0.2)
+    monkeypatch.setattr(warming, "WARM_ANSWER_S", 0.2)
     others = processes.children()
     warm = start_warm(("logging",))
     assert says(warm) == b"ready"
@@ -311,7 +311,7 @@ def test_who_hangs_or_dies_starts_nothing_ever(tmp_path: Path, monkeypatch: pyte
         warm.start(argv, ENV, "/", Streams(str(tmp_path / "out")), None)
     assert caught.value.broken
     os.kill(warm.pid, signal.SIGCONT)  # now it takes the order: nobody waits for it any more
-    monkeypatch.setattr(warming, "ANSWER_S", PATIENCE_S)
+    monkeypatch.setattr(warming, "WARM_ANSWER_S", PATIENCE_S)
     pid = warm.start(argv, ENV, "/", Streams(str(tmp_path / "second")), None)
     assert os.waitpid(pid, 0)[1] == 0
     assert end(warm) == -signal.SIGKILL

@@ -19,11 +19,10 @@ from typing import NamedTuple
 import msgspec
 
 from pliant.launch import CONTROL
+from pliant.model.deadlines import COMMAND_ANSWER_S, COMMAND_RETRY_S
 from pliant.model.errors import PliantError
 from pliant.model.need import Need
 
-ANSWER_S = 10.0
-RETRY_S = 0.05
 REQUEST_BYTES = 1 << 16
 ROOT_BYTES = 60
 """The kernel allows 107 bytes for a socket's path; ours add up to 40 to the directory's."""
@@ -132,14 +131,14 @@ def _connect(runtime: Path, patience_s: float) -> socket.socket:
     deadline = time.monotonic() + patience_s
     while True:
         connection = socket.socket(socket.AF_UNIX)
-        connection.settimeout(ANSWER_S)
+        connection.settimeout(COMMAND_ANSWER_S)
         try:
             connection.connect(str(runtime / CONTROL))
         except BlockingIOError:
             connection.close()
             if time.monotonic() >= deadline:
                 raise
-            time.sleep(RETRY_S)
+            time.sleep(COMMAND_RETRY_S)
         except OSError:
             connection.close()
             raise
@@ -171,7 +170,7 @@ def ask(run: str, request: Request) -> Answer:
     if len(line) > REQUEST_BYTES:
         raise PliantError(f"the request has {len(line):,} bytes, and the most is {REQUEST_BYTES:,}")
     try:
-        with _connect(base() / run, ANSWER_S) as connection:
+        with _connect(base() / run, COMMAND_ANSWER_S) as connection:
             connection.sendall(line)
             connection.shutdown(socket.SHUT_WR)
             with connection.makefile("rb") as file:

@@ -10,15 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from pliant.model.deadlines import POLICY_LAST_RESORT_S
 from pliant.model.errors import PolicyError
 from pliant.policy.view import ClusterView, Decision, Policy, half_life_s, rebalances
 
-PASS_DEADLINE_S = 5.0
 LOOK_S = 0.1
 """How often a long pass is interrupted to look at the time. CPython may also overlook a signal that comes at a bad
 moment, for as long as nothing else interrupts a loop: this does."""
-LAST_RESORT_S = 5.0
-"""A policy that cannot be interrupted at all ends the process so much later; the agents then end the jobs."""
 
 
 class _Abandoned(BaseException):
@@ -77,7 +75,7 @@ class TimedPolicy:
         before = signal.signal(signal.SIGALRM, self._look)
         self._deadline = time.monotonic() + self._deadline_s
         faulthandler.dump_traceback_later(
-            self._deadline_s + LAST_RESORT_S, exit=True, file=sys.__stderr__ or sys.stderr
+            self._deadline_s + POLICY_LAST_RESORT_S, exit=True, file=sys.__stderr__ or sys.stderr
         )
         signal.setitimer(signal.ITIMER_REAL, LOOK_S, LOOK_S)
         try:

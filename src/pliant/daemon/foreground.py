@@ -20,7 +20,7 @@ from pliant.core.settings import Settings
 from pliant.daemon import listening
 from pliant.daemon.answering import answer
 from pliant.daemon.controller import Controller
-from pliant.daemon.deadline import PASS_DEADLINE_S, TimedPolicy
+from pliant.daemon.deadline import TimedPolicy
 from pliant.daemon.interrupted import Interrupted
 from pliant.daemon.journal import JournalWriter, open_journal
 from pliant.drivers import Driver
@@ -29,6 +29,7 @@ from pliant.drivers.slurm import Allocated, Over
 from pliant.drivers.tree import Hosts, TreeNodes
 from pliant.live.cluster import orders as o
 from pliant.model.batch import Batch, ClusterSpec
+from pliant.model.deadlines import POLICY_PASS_S
 from pliant.model.errors import PliantError
 from pliant.model.jobs import JobSpec, JobState
 from pliant.policy.view import Policy
@@ -93,7 +94,7 @@ def run_batch(  # noqa: PLR0913 - all but the first two have names
     with open_journal(output, jobs) as file, _handled(signals.heard):
         run, runtime = listening.new_runtime()
         try:
-            timed = TimedPolicy(policy, cluster.pass_deadline_s or PASS_DEADLINE_S)
+            timed = TimedPolicy(policy, cluster.pass_deadline_s or POLICY_PASS_S)
             driver = _driver(hosts, cluster, run, runtime)
             controller = Controller(timed, settings, driver, cluster.nodes, output=output)
             display = display or _Nobody()

@@ -16,15 +16,14 @@ import msgspec
 from pliant.daemon.typed import Typed
 from pliant.launch.tree.posting import Posting, Starting
 from pliant.launch.tree.shell import TreeShell
-from pliant.live.fleet.channel import AGAIN_S, at_controller
+from pliant.live.fleet.channel import at_controller
 from pliant.live.tree import messages as b
 from pliant.live.tree.launching import ForAll, Launching, Note, Output, Print
+from pliant.model.deadlines import AGENT_START_S, CHANNEL_AGAIN_S, LAUNCH_START_S
 from pliant.plan import tree
 from pliant.protocol import codec
 from pliant.protocol import launching as t
 
-START_S = 60.0
-"""How long the program may take to start where its agent is there."""
 COUNT_S = 5.0
 LAST_S = 2.0
 """How long whoever reads our output may take for the rest of it, when the launch was ended."""
@@ -54,7 +53,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     routing: str = "32"
     window: int = 32
     survive: bool = False
-    patience_s: float = 30.0
+    patience_s: float = AGENT_START_S
     timeout_s: float = 0.0
 
 
@@ -195,7 +194,7 @@ class Launcher:
     def _check_started(self) -> None:
         missing = [node for node in self._plan.nodes if not self._has_begun(node)]
         if missing:
-            self._finish(f"on {', '.join(missing)} the program was not started within {START_S:g} s")
+            self._finish(f"on {', '.join(missing)} the program was not started within {LAUNCH_START_S:g} s")
 
     def _has_begun(self, node: str) -> bool:
         launching = self._launching
@@ -309,7 +308,7 @@ class Launcher:
         """What the process that reads our input was sent may have been lost with an agent in between."""
         if (node := self._reader) is not None:
             self._tree.happened(*map(b.Send, self._channels[node].again()))
-        self._repeating = self._loop.call_later(AGAIN_S, self._repeat)
+        self._repeating = self._loop.call_later(CHANNEL_AGAIN_S, self._repeat)
 
     # ---- the tree ------------------------------------------------------------------------------------------
 
@@ -325,7 +324,7 @@ class Launcher:
     def phase(self, number: int) -> None:
         if number == 2:
             self._phase("contacts")
-            self._tree.wait("started", START_S, self._check_started)
+            self._tree.wait("started", LAUNCH_START_S, self._check_started)
 
     def leave(self, why: str) -> None:
         if not self._left.done():

@@ -11,11 +11,10 @@ from pathlib import Path
 import msgspec
 
 from pliant.daemon import control
-from pliant.daemon.control import ANSWER_S, REQUEST_BYTES, Answer, Request
+from pliant.daemon.control import REQUEST_BYTES, Answer, Request
 from pliant.launch import CONTROL
+from pliant.model.deadlines import COMMAND_ANSWER_S, COMMAND_DRAIN_S
 from pliant.model.errors import PliantError
-
-DRAIN_S = 1.0
 
 
 def new_runtime() -> tuple[str, Path]:
@@ -36,7 +35,7 @@ async def listen(runtime: Path, answer: Callable[[Request], Answer]) -> asyncio.
             line = await reader.readline()
         except ValueError:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(DRAIN_S):
+                async with asyncio.timeout(COMMAND_DRAIN_S):
                     while await reader.read(REQUEST_BYTES):
                         pass  # what is left unread when we close would take the answer with it
             return Answer(error=f"a request is one line of at most {REQUEST_BYTES:,} bytes")
@@ -47,7 +46,7 @@ async def listen(runtime: Path, answer: Callable[[Request], Answer]) -> asyncio.
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(COMMAND_ANSWER_S):
                 writer.write(msgspec.json.encode(await reply(reader)) + b"\n")
                 await writer.drain()
         except (ConnectionError, TimeoutError, asyncio.CancelledError):

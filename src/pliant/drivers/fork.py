@@ -23,8 +23,14 @@ from pliant.launch import processes, reading, shm
 from pliant.launch.agent import AGENTS, SECRET, peer
 from pliant.live.cluster import orders as o
 from pliant.live.fleet.fleet import Site
-from pliant.live.node.proof import TRACKERS_S
 from pliant.live.node.register import JOB, NODE, RUN
+from pliant.model.deadlines import (
+    AGENT_GRACE_S,
+    AGENT_SILENCE_S,
+    AGENT_STOP_S,
+    AGENT_TRACKERS_S,
+    FORK_KILL_S,
+)
 from pliant.model.errors import ProtocolError
 from pliant.model.limits import LIVE_NODES
 from pliant.protocol import codec
@@ -32,17 +38,12 @@ from pliant.protocol import messages as m
 
 SOURCE = "virtual"
 """What these nodes are called by their source."""
-SILENCE_S = 30.0
-"""An agent that has not even sent a heartbeat for so long is taken for dead."""
-GRACE_S = 5.0
-STOP_S = 4.0
-KILL_S = 4.0
+LAST_S = 1.0
+"""How long the end of an agent's link may be behind that of its process."""
 EACH_S = 0.5
 """What the start of an agent may take of a machine that has one processor for all of them."""
 OF_A_NODE, OTHERS = 3, 200
 """Descriptors: of each node, two sockets at most and its process, and of all else."""
-LAST_S = 1.0
-"""How long the end of an agent's link may be behind that of its process."""
 GONE = "its agent is gone"
 BURIALS = 100
 """How often what is left of a node is looked for and killed, 20 ms apart: what is there then cannot be removed."""
@@ -110,7 +111,7 @@ class ForkedNodes:
     ) -> None:
         self.env = {key: value for key, value in LOOPBACK.items() if key not in os.environ}
         self.site = Site(
-            most=_most(), slots=slots, labels=dict(labels), source=SOURCE, each_s=EACH_S, stop_s=STOP_S,
+            most=_most(), slots=slots, labels=dict(labels), source=SOURCE, each_s=EACH_S, stop_s=AGENT_STOP_S,
             grace_s=grace, hint="try fewer nodes",
         )  # fmt: skip
         self._slots = slots
@@ -153,7 +154,7 @@ class ForkedNodes:
             agent.send(codec.encode(m.To((name,), codec.raw(m.Shutdown()))))
         ends = [asyncio.ensure_future(agent.has_ended.wait()) for agent in self._agents.values()]
         if ends:
-            await asyncio.wait(ends, timeout=STOP_S)
+            await asyncio.wait(ends, timeout=AGENT_STOP_S)
         for task in (*ends, *self._tasks):
             task.cancel()
         if self._server is not None:
@@ -242,7 +243,7 @@ class ForkedNodes:
         """Somebody has come: an agent of this run, if it is the same user's and shows the secret."""
         pid, uid = peer(writer)
         try:
-            async with asyncio.timeout(GRACE_S):
+            async with asyncio.timeout(AGENT_GRACE_S):
                 secret, hello = await reader.readline(), await reader.readline()
             if uid != os.getuid() or not hmac.compare_digest(secret, self.secret + b"\n"):
                 raise ProtocolError("another user, or a wrong secret")
@@ -295,7 +296,7 @@ class ForkedNodes:
             known = self._others | {agent.pid for agent in self._agents.values()}
             found = {*processes.find(self._run, node=node), *processes.orphans(known)}
             waited = asyncio.get_running_loop().time() - began
-            processes.end(found, patient=waited < TRACKERS_S)
+            processes.end(found, patient=waited < AGENT_TRACKERS_S)
             processes.reap(known)
             if not found:
                 break
@@ -327,7 +328,7 @@ def _make_room(nodes: int) -> None:
 def trouble(error: Exception) -> str:
     """What ended the link to an agent, in words: many errors of connections have none of their own."""
     if isinstance(error, TimeoutError):
-        return f"silent for {SILENCE_S + GRACE_S:g} s"
+        return f"silent for {AGENT_SILENCE_S + AGENT_GRACE_S:g} s"
     return str(error) or f"the connection broke ({type(error).__name__})"
 
 
@@ -338,9 +339,9 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
     time-out counts only when it is not followed by a word.
     """
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(SILENCE_S):
+        async with asyncio.timeout(AGENT_SILENCE_S):
             return await reader.read(65536)
-    async with asyncio.timeout(GRACE_S):
+    async with asyncio.timeout(AGENT_GRACE_S):
         return await reader.read(65536)
 
 
@@ -350,6 +351,6 @@ async def _end(*agents: Agent) -> None:
         agent.hang_up()
         agent.kill()
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(KILL_S):
+        async with asyncio.timeout(FORK_KILL_S):
             for agent in agents:
                 await agent.has_ended.wait()

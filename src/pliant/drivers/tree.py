@@ -20,15 +20,12 @@ from pliant.launch.tree.shell import TreeShell
 from pliant.live.cluster import orders as o
 from pliant.live.fleet.fleet import Site
 from pliant.live.tree import messages as b
+from pliant.model.deadlines import AGENT_START_S, TREE_LEAVE_S, TREE_MARGIN_S
 from pliant.model.errors import PliantError
 from pliant.plan import tree
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 
-LEAVE_S = 30.0
-"""A node that was given back has left the tree by then, or is lost."""
-MARGIN_S = 15.0
-"""So much later than the controller an agent may find out that there is no way between them."""
 ROOT = "root.json"
 """In the run's directory: what the next controller has to know."""
 STAYS = "it does not leave"
@@ -46,7 +43,7 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
     interface: str = ""
     degree: str = "32"
     env: dict[str, str] = {}
-    patience_s: float = 30.0
+    patience_s: float = AGENT_START_S
     warm: bool = False
     allocation: str = ""
 
@@ -55,7 +52,7 @@ def _site(hosts: Hosts, slots: int, grace: float) -> Site:
     begin_s = hosts.patience_s * (2 + tree.depth(tree.named(hosts.degree), len(hosts.names)))
     return Site(
         hosts=hosts.names, slots=slots, labels=hosts.labels, source=hosts.starting.by, start_s=hosts.patience_s,
-        begin_s=begin_s, stop_s=LEAVE_S, restarts=0, grace_s=grace, margin_s=MARGIN_S,
+        begin_s=begin_s, stop_s=TREE_LEAVE_S, restarts=0, grace_s=grace, margin_s=TREE_MARGIN_S,
     )  # fmt: skip
 
 
@@ -128,7 +125,7 @@ class TreeNodes:
         loop = asyncio.get_running_loop()
         if node in self._ranks:
             self._tree.happened(b.Send(m.To((node,), codec.raw(m.Shutdown()))))
-            self._clearing[node] = loop.call_later(LEAVE_S, self._cleared, node, STAYS)
+            self._clearing[node] = loop.call_later(TREE_LEAVE_S, self._cleared, node, STAYS)
         else:
             loop.call_soon(self._cleared, node)
 

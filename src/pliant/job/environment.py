@@ -8,10 +8,9 @@ from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
+from pliant.model.deadlines import JOB_DEADLINE_S
 from pliant.model.errors import PliantError
 from pliant.plan.data.methods import MoveMethod
-
-DEADLINE_S = 60.0
 
 
 class Environment(NamedTuple):
@@ -58,7 +57,7 @@ def deadline_s(environ: Mapping[str, str] = os.environ) -> float:
     """How long the library waits for what has to be prompt, in seconds (PLIANT_DEADLINE)."""
     text = environ.get("PLIANT_DEADLINE", "")
     try:
-        seconds = float(text) if text else DEADLINE_S
+        seconds = float(text) if text else JOB_DEADLINE_S
     except ValueError:
         seconds = 0.0
     if seconds <= 0:

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from pliant.launch import warm
 from pliant.launch.starter import Starter, Streams
 from pliant.live.node.messages import StartHelper
+from pliant.model.deadlines import WARM_ANSWER_S
 
-ANSWER_S = 3.0
-"""How long the agent waits for a fork: as long, in the worst case, as it does nothing else."""
 PROGRAM = (
     "(lambda sys, first: (sys.flags.safe_path or sys.path.pop(0),"  # else it would import from where the job is
     ' __import__("pliant.launch.warm", fromlist=["serve"]).serve(first)))'
@@ -68,7 +67,7 @@ class WarmProcess:
                     if len(data) > warm.LONGEST:
                         raise NotWarm("its command and environment are too long", broken=False)
                     socket.send_fds(self.orders, [data], numbers)
-                ours.settimeout(ANSWER_S)
+                ours.settimeout(WARM_ANSWER_S)
                 answer = ours.recv(4096)
                 word, _, number = answer.partition(b" ")
                 if word == warm.READY:

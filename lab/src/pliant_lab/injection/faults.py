@@ -7,9 +7,9 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from pliant.core.settings import NEVER
-from pliant.job.environment import DEADLINE_S
 from pliant.live.cluster import orders as o
 from pliant.live.node import messages as n
+from pliant.model.deadlines import JOB_DEADLINE_S
 from pliant.model.kinds import KINDS, Loss
 from pliant.model.need import Need
 from pliant.model.nodes import NodeSet
@@ -135,7 +135,7 @@ def _cut_off(world: World, job: int) -> list[int] | None:
 
 def _cut(world: World, link: Link, seconds: float) -> list[int]:
     link.node.cut_off_until = world.clock.now + seconds
-    if seconds > min(world.grace, DEADLINE_S) - 3.0:  # ranks wait for each other no longer
+    if seconds > min(world.grace, JOB_DEADLINE_S) - 3.0:  # ranks wait for each other no longer
         jobs = _touch_node(world, link.node, "link cut")
     else:
         world.touch_node(link.node, "link lost")

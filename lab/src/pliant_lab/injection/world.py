@@ -15,9 +15,9 @@ from random import Random
 from pliant.core import records as r
 from pliant.core.journal import read
 from pliant.live.cluster import orders as o
-from pliant.live.fleet.channel import AGAIN_S
 from pliant.live.fleet.fleet import Site
 from pliant.live.fleet.stages import Happens, Stage
+from pliant.model.deadlines import CHANNEL_AGAIN_S
 from pliant.model.kinds import KINDS, Loss
 from pliant.protocol import resizing
 from pliant_lab.injection.audit.amid import amid_s
@@ -473,7 +473,7 @@ class World(Touched):
             self.head.tell(o.Begin(len(self.nodes)))
             while not self.over:
                 self._step()
-            self._let(ACK_S + (8.0 * AGAIN_S if self.lossy else 0.0))
+            self._let(ACK_S + (8.0 * CHANNEL_AGAIN_S if self.lossy else 0.0))
             self.checks.idle()
             for node in self.nodes.values():
                 if node.agent is not None and self.random.random() < HANGING_ON:

@@ -19,25 +19,23 @@ from pliant.launch.starter import ExecStarter
 from pliant.launch.tree.pipes import Pipes, Spill
 from pliant.launch.tree.posting import Posting
 from pliant.launch.tree.shell import TreeShell
-from pliant.live.fleet.channel import AGAIN_S, ROOM, at_node, is_next
+from pliant.live.fleet.channel import ROOM, at_node, is_next
 from pliant.live.node.messages import Home
 from pliant.live.tree import messages as b
 from pliant.live.tree.launching import JOB, start_of
+from pliant.model.deadlines import (
+    AGENT_EXIT_S,
+    AGENT_GRACE_S,
+    AGENT_SILENCE_S,
+    AGENT_STOP_S,
+    CHANNEL_AGAIN_S,
+    TREE_DEPART_S,
+)
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
 from pliant.protocol import launching as t
 from pliant.protocol import messages as m
 
-END_S = 4.0
-"""How long a node's agent may take to end everything there."""
-EXIT_S = 0.5
-"""How long it may take from its last word to its end."""
-DEPART_S = 10.0
-"""How long it may take until all know that this node leaves."""
-SILENCE_S = 30.0
-"""An agent that has not even sent a heartbeat for so long is taken for dead."""
-GRACE_S = 5.0
-"""After a stop of this very process what the agent has sent meanwhile waits in the socket."""
 GIVEN_BACK = "it was given back"
 BURIALS = 20
 YOUNG_S = 10.0
@@ -179,7 +177,7 @@ class NodeHouse:
         if self._again is not None:
             self._again.cancel()
         self._writer.write(codec.encode(m.To((self._posting.node,), codec.raw(m.Shutdown()))))
-        await asyncio.wait([listening], timeout=END_S + EXIT_S)
+        await asyncio.wait([listening], timeout=AGENT_STOP_S + AGENT_EXIT_S)
         if not self._has_ended:
             self._bury()
         if self._pipes is not None:
@@ -193,7 +191,7 @@ class NodeHouse:
 
     async def _ended_well(self) -> bool:
         """Whether the node's agent has ended in good order: it has seen then that nothing is left here."""
-        until = asyncio.get_running_loop().time() + EXIT_S
+        until = asyncio.get_running_loop().time() + AGENT_EXIT_S
         while asyncio.get_running_loop().time() < until:
             pid, status = os.waitpid(self._pid, os.WNOHANG)  # noqa: ASYNC222 - it does not wait
             if pid:
@@ -230,25 +228,25 @@ class NodeHouse:
                 for line in lines.feed(data):
                     self._hears(envelopes.decode(line))
         except TimeoutError:
-            self._why = f"the node's agent was silent for {SILENCE_S + GRACE_S:g} s"
+            self._why = f"the node's agent was silent for {AGENT_SILENCE_S + AGENT_GRACE_S:g} s"
         except (OSError, ProtocolError) as error:
             self._why = f"the node's agent: {error}"
         if not await self._ended_well():
             self._bury()
         if not self._left.done():
-            asyncio.get_running_loop().call_later(DEPART_S, self.leave, self._why)
+            asyncio.get_running_loop().call_later(TREE_DEPART_S, self.leave, self._why)
         self._tree.happened(b.Depart(self._why))
 
     @staticmethod
     async def _next(reader: asyncio.StreamReader) -> bytes:
         with suppress(TimeoutError):
-            return await asyncio.wait_for(reader.read(1 << 18), SILENCE_S)
-        return await asyncio.wait_for(reader.read(1 << 18), GRACE_S)
+            return await asyncio.wait_for(reader.read(1 << 18), AGENT_SILENCE_S)
+        return await asyncio.wait_for(reader.read(1 << 18), AGENT_GRACE_S)
 
     def _give_back(self) -> None:
         """The agent is told to go: then this leaves the tree."""
         self._why = GIVEN_BACK
-        asyncio.get_running_loop().call_later(END_S, self._kill)
+        asyncio.get_running_loop().call_later(AGENT_STOP_S, self._kill)
 
     def _hears(self, envelope: m.From) -> None:
         """Of the node's agent. What concerns a launch is answered here: the channel to the controller has more ends."""
@@ -316,7 +314,7 @@ class NodeHouse:
         if self._posting.seat.survive:
             if self._again is not None:
                 self._tree.happened(*map(b.Say, self._channel.again()))
-            self._again = asyncio.get_running_loop().call_later(AGAIN_S, self._repeat)
+            self._again = asyncio.get_running_loop().call_later(CHANNEL_AGAIN_S, self._repeat)
 
     # ---- the tree ------------------------------------------------------------------------------------------
 

@@ -13,18 +13,13 @@ import socket
 import struct
 from hashlib import sha256
 
+from pliant.model.deadlines import CONTROLLER_STOPPED_S, LINK_GREET_S, LINK_PROBE_S, LINK_PROBES
 from pliant.model.errors import PliantError
 from pliant.protocol import codec
 from pliant.protocol.branches import LinkMessage
 
-GREET_S = 10.0
-"""Both ends have proved who they are by then."""
 LONGEST = 1 << 26
 """Of a line: the names and contacts of a hundred thousand agents fit into it."""
-STOPPED_S = 24 * 3600.0
-"""The controller may be stopped for so long, as by Ctrl-Z, while its machine answers."""
-PROBE_S = 2
-"""So often a machine is asked whether it is there, while nothing else goes over a link; and four times in vain."""
 FULL = 1 << 24
 """Bytes that wait to be sent, as the other end does not read."""
 _NUMBER = 32
@@ -57,7 +52,7 @@ def address(contact: str) -> tuple[str, int]:
 
 
 def call(
-    contact: str, rank: int, secret: str, within_s: float = GREET_S, *, patient: bool = False
+    contact: str, rank: int, secret: str, within_s: float = LINK_GREET_S, *, patient: bool = False
 ) -> socket.socket:
     """A link to the agent that is reached at ``contact``, as ``rank``; OSError or StrangerError if there is none in
     time. ``patient``: it may be stopped; its machine is there."""
@@ -86,10 +81,11 @@ def call(
 
 def _be_patient(link: socket.socket) -> None:
     """OSError not when nothing is said, but when the other machine is not there any more."""
-    link.settimeout(STOPPED_S)
+    link.settimeout(CONTROLLER_STOPPED_S)
     link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", PROBE_S), ("TCP_KEEPINTVL", PROBE_S), ("TCP_KEEPCNT", 4)):
-        link.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    for option in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
+        link.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), LINK_PROBE_S)
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, LINK_PROBES)
 
 
 def _exactly(link: socket.socket, count: int) -> bytes:
@@ -103,7 +99,7 @@ def _exactly(link: socket.socket, count: int) -> bytes:
 
 async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: str) -> int:
     """The rank of whoever has called; StrangerError, ConnectionError or TimeoutError if that is nobody of ours."""
-    async with asyncio.timeout(GREET_S):
+    async with asyncio.timeout(LINK_GREET_S):
         try:
             theirs = await reader.readexactly(_NUMBER)
             mine = _number()

@@ -12,14 +12,13 @@ import msgspec
 
 from pliant.launch.tree import LEAVING
 from pliant.live.tree.messages import Seat
+from pliant.model.deadlines import AGENT_START_S, SSH_CONNECT_S
 from pliant.model.errors import PliantError
 
 _ENTER = "import sys; sys.path += sys.argv[2:4]; from pliant.launch.tree.__main__ import main; main()"
 """An agent as a program, without what Python does for others: looking through all that is installed, for one thing."""
 _NAME = "pliant.launch.tree"
 """For those who look at processes."""
-CONNECT_S = 60
-"""How long ssh may take to connect, unless its options say so: it ends then also where nobody waits for it any more."""
 LONGEST = 65536
 """A posting fits into a pipe."""
 
@@ -43,7 +42,8 @@ class Starting(msgspec.Struct, frozen=True):
         agent = [self.python, "-S", "-P", "-c", _ENTER, _NAME, *self.places]
         match self.by:
             case "ssh":
-                options = ["-T", "-o", "BatchMode=yes", *self.options, "-o", f"ConnectTimeout={CONNECT_S}"]
+                last = ["-o", f"ConnectTimeout={SSH_CONNECT_S}"]  # of two the first one counts
+                options = ["-T", "-o", "BatchMode=yes", *self.options, *last]
                 return ["ssh", *options, "--", node, f"exec {shlex.join([*agent, LEAVING])}"]
             case "srun":
                 where = ["--nodes=1", "--ntasks=1", f"--nodelist={node}", "--overlap", "--quiet"]
@@ -76,7 +76,7 @@ class Posting(msgspec.Struct, frozen=True):
     relays: bool = False
 
 
-def read(within_s: float = 30.0) -> Posting:
+def read(within_s: float = AGENT_START_S) -> Posting:
     """From standard input, one line; PliantError if there is none in time."""
     until = time.monotonic() + within_s
     line = bytearray()

@@ -24,19 +24,13 @@ from pliant.launch.tree.posting import Posting
 from pliant.live.tree import messages as b
 from pliant.live.tree import recording
 from pliant.live.tree.branch import Branch
+from pliant.model.deadlines import CONTROLLER_STOPPED_S, LINK_BEAT_S, LINK_SILENCE_S, TREE_END_S, TREE_LATE_S
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
 from pliant.protocol.branches import Ended, LinkMessage
 from pliant.protocol.messages import From, Heartbeat
 from pliant.recorder import Recorder
 
-BEAT_S = 2.0
-SILENCE_S = 10.0
-"""A link that brings nothing for so long counts as cut."""
-LAST_S = 8.0
-"""How long those below may take to end."""
-LATE_S = 2.0
-"""How long a root that ends waits for those of an earlier one to call once more."""
 WORDS = 2000
 """Of what a starter says, the last bytes are kept."""
 
@@ -91,8 +85,8 @@ class TreeShell:
         """How many have called that do not belong to this launch."""
         self.most_links = 0
         self.stops: list[tuple[float, float]] = []
-        """When this very process was stopped for longer than BEAT_S: seconds since the epoch, from and to, as exact as
-        that."""
+        """When this very process was stopped for longer than LINK_BEAT_S: seconds since the epoch, from and to, as
+        exact as that."""
 
     async def begin(
         self,
@@ -128,7 +122,7 @@ class TreeShell:
         now. They find a server: that of asyncio, once closed, may keep a connection and answer nothing. Agents of an
         earlier root are told when they call.
         """
-        self._ends, late = True, self._now() + LATE_S
+        self._ends, late = True, self._now() + TREE_LATE_S
         if not self._is_over:
             self._leave_alone()
         told = self._branch.links if self._is_over and self._branch is not None else set[int]()
@@ -139,7 +133,7 @@ class TreeShell:
         if self._beating is not None:
             self._beating.cancel()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_S):
+            async with asyncio.timeout(TREE_END_S):
                 while (  # noqa: ASYNC110 - see below
                     self._children & self._links.keys()
                     or self._waiting()
@@ -257,8 +251,8 @@ class TreeShell:
         """Whether this very process has just been stopped, as its heart should have beaten long before. Then nobody
         was silent, and all waits begin where they were."""
         now = self._now()
-        stopped_s = now - self._beaten - BEAT_S
-        if stopped_s < BEAT_S:
+        stopped_s = now - self._beaten - LINK_BEAT_S
+        if stopped_s < LINK_BEAT_S:
             return False
         self._beaten = now
         self.stops.append((time.time() - stopped_s, time.time()))
@@ -348,10 +342,11 @@ class TreeShell:
             link.tell(Heartbeat())
             silent_s = now - link.heard_at
             # The controller alone may be stopped by who has called it.
-            patience_s = links.STOPPED_S if not link.rank and link.answers(SILENCE_S) else SILENCE_S
+            may_be_stopped = not link.rank and link.answers(LINK_SILENCE_S)
+            patience_s = CONTROLLER_STOPPED_S if may_be_stopped else LINK_SILENCE_S
             if silent_s > patience_s:
                 self._cut(link, f"nothing was heard of it for {patience_s:g} s")
-        self._beating = asyncio.get_running_loop().call_later(BEAT_S, self._beat)
+        self._beating = asyncio.get_running_loop().call_later(LINK_BEAT_S, self._beat)
 
     # ---- agents ------------------------------------------------------------------------------------------
 

@@ -26,7 +26,8 @@ from pliant.live.cluster.bus import Bus
 from pliant.live.cluster.nodes import Nodes
 from pliant.live.job import resuming
 from pliant.live.job.groups import Place
-from pliant.live.job.life import GONE_S, KILLED, LINGER_S, SESSION_S, START_S, JobLife
+from pliant.live.job.life import KILLED, SESSION_S, JobLife
+from pliant.model.deadlines import GROUP_GONE_S, GROUP_LINGER_S, GROUP_START_S
 from pliant.model.errors import ProtocolError
 from pliant.model.jobs import JobSpec, JobState
 from pliant.model.limits import LOG
@@ -37,7 +38,7 @@ from pliant.policy.view import Policy
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 
-PATIENCE_S = {"start": START_S, "linger": LINGER_S, "gone": GONE_S}
+PATIENCE_S = {"start": GROUP_START_S, "linger": GROUP_LINGER_S, "gone": GROUP_GONE_S}
 """What waits for agents, and so much longer while one of them cannot be reached."""
 JOURNAL = "journal"
 """The key of the hold that says that what was made before is not written."""

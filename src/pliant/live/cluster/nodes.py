@@ -14,11 +14,9 @@ from pliant.live.cluster.bus import Bus
 from pliant.live.cluster.orders import SIGKILL
 from pliant.live.job.groups import last_line
 from pliant.live.job.life import JobLife
+from pliant.model.deadlines import NODE_PROOF_S
 from pliant.model.nodes import NodeSet, hostlist
 from pliant.protocol import messages as m
-
-PROOF_S = 30.0
-"""An agent that has not said by then whether its node is clean cannot be relied on."""
 
 
 class LiveNode:
@@ -204,7 +202,7 @@ class Nodes:
             else []
         )
         self._bus.send(number, m.Prove(job, tuple(keep)))
-        self._bus.later(("proof", job, number), PROOF_S)
+        self._bus.later(("proof", job, number), NODE_PROOF_S)
 
     def _stays(self, job: int, group: int) -> bool:
         state = self._state
@@ -228,12 +226,12 @@ class Nodes:
         if asked is None:
             return
         if node.away:
-            self._bus.later(("proof", job, number), PROOF_S)  # nobody has asked it yet
+            self._bus.later(("proof", job, number), NODE_PROOF_S)  # nobody has asked it yet
         elif asked > 1:
             del node.proofs[job]
             self._give_up(
                 number,
-                f"its agent did not say within {2 * PROOF_S:g} s whether a job had left anything there",
+                f"its agent did not say within {2 * NODE_PROOF_S:g} s whether a job had left anything there",
             )
         else:
             self._ask(job, number)

@@ -17,8 +17,6 @@ from pliant.protocol import codec
 from pliant.protocol import launching as t
 from pliant.protocol import messages as m
 
-AGAIN_S = 1.0
-"""So often is told again what was told before that time and has not been acknowledged."""
 ROOM = 1 << 32
 """For the numbers of one agent."""
 _TAKEN: codec.Decoder[t.Taken] = codec.Decoder(t.Taken)

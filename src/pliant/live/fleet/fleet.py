@@ -14,9 +14,10 @@ from itertools import count as counting
 import msgspec
 
 from pliant.live.cluster import orders as o
-from pliant.live.fleet.channel import AGAIN_S, Told
+from pliant.live.fleet.channel import Told
 from pliant.live.fleet.node import Link, Node
 from pliant.live.fleet.stages import Happens, Stage, moved
+from pliant.model.deadlines import CHANNEL_AGAIN_S
 from pliant.model.errors import ProtocolError
 from pliant.model.limits import LIVE_NODES
 from pliant.model.need import Need
@@ -515,7 +516,7 @@ class Fleet:
     def _watch(self) -> None:
         if not self._repeats:
             self._repeats = True
-            self.outputs.append(o.SetTimer((KEY, "again"), self.now + AGAIN_S))
+            self.outputs.append(o.SetTimer((KEY, "again"), self.now + CHANNEL_AGAIN_S))
 
     def _again(self) -> None:
         """Tell again what may have been lost on its way."""

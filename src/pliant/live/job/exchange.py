@@ -8,15 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pliant.live.job.effects import Effects
 from pliant.live.job.groups import LiveGroup
 from pliant.live.job.hub import Asker, Hub, Letter, refusal
+from pliant.model.deadlines import GROUP_ASK_S
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant.protocol.fence import Rounds, pieces
 from pliant.protocol.pmix import TIMEOUT, TOO_MUCH, UNREACHABLE, Done
 
-ASK_S = 10.0
-"""How long a group waits for others in a resize; they have said that they are there. In a program's own MPI_Comm_accept
-it waits as long as its MPI does."""
 NULL = m.Answered(0, 0).answer
 LONGEST = codec.MAX_LINE - codec.WRAPPING
 """Bytes in an answer: it has to fit into a line."""
@@ -72,7 +70,7 @@ class Exchange:
         if not self._hub.waits(asker):
             return
         if all(each.alive for each in self._newcomers()):
-            self._effects.later(("asked", self._number, *asker), ASK_S)
+            self._effects.later(("asked", self._number, *asker), GROUP_ASK_S)
         else:  # it may not know yet that it waits in vain
             self._send(self._hub.give_up(asker, UNREACHABLE))
 

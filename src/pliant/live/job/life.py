@@ -19,6 +19,7 @@ from pliant.live.job.effects import Effects
 from pliant.live.job.exchange import Exchange
 from pliant.live.job.groups import LiveGroup, Place, last_line, story_of
 from pliant.live.job.hub import Asker
+from pliant.model.deadlines import GROUP_GONE_S, GROUP_LINGER_S, GROUP_START_S
 from pliant.model.errors import ProtocolError
 from pliant.model.groups import Group
 from pliant.model.jobs import Bounds, JobSpec, JobState
@@ -32,12 +33,6 @@ from pliant.protocol.scheduler_side import START, Board, SchedulerSide
 
 SESSION_S = 60.0
 """A job that may be resized and has not opened a session by then is told so in its log."""
-LINGER_S = 30.0
-"""When one group has ended in good order, the others of its job have this long to follow."""
-START_S = 60.0
-"""An agent that has not said by then that it started a group, or could not, never will."""
-GONE_S = 15.0
-"""What the kernel has not removed so long after it was killed is given up; its node will not be proved clean."""
 TAIL_S = 5.0
 BLOCK = "its block `with mpi.malleable(...) as job:`"
 SIGNALLED = 128
@@ -100,7 +95,7 @@ class JobLife:
         if order:
             self._send_start(group)
         if not group.started:
-            self._effects.later(("start", self.number, group.number), START_S)
+            self._effects.later(("start", self.number, group.number), GROUP_START_S)
 
     def add(self, groups: Sequence[Group], resize: int) -> None:
         """These groups belong to the job from now on, those of a ``resize`` as newcomers."""
@@ -221,7 +216,7 @@ class JobLife:
         if group.killed:
             return False
         group.killed = True
-        self._effects.later(("gone", self.number, group.number), GONE_S)
+        self._effects.later(("gone", self.number, group.number), GROUP_GONE_S)
         return True
 
     # ---- timers --------------------------------------------------------------------------------------
@@ -243,7 +238,9 @@ class JobLife:
                 self._linger_over(self.groups[group])
             case "start" if group is not None and not self.groups[group].started:
                 where = self._name(self.groups[group].node)
-                self.gone(group, 1, f"no word from {where} that the group was started, within {START_S:g} s")
+                self.gone(
+                    group, 1, f"no word from {where} that the group was started, within {GROUP_START_S:g} s"
+                )
             case "gone" if group is not None:
                 self.gone(
                     group, KILLED, f"its ranks on {self._name(self.groups[group].node)} could not be ended"
@@ -350,7 +347,7 @@ class JobLife:
             self._linger(group)
 
     def _linger(self, group: LiveGroup) -> None:
-        self._effects.later(("linger", self.number, group.number), LINGER_S)
+        self._effects.later(("linger", self.number, group.number), GROUP_LINGER_S)
 
     def _linger_anew(self) -> None:
         """The job's session is open: groups that had ended before it was are waited for from now on."""
@@ -368,7 +365,9 @@ class JobLife:
 
     def _linger_over(self, group: LiveGroup) -> None:
         if not group.released and self._lingers():
-            self.fail(1, f"group {group.number} had ended, but others did not follow within {LINGER_S:g} s")
+            self.fail(
+                1, f"group {group.number} had ended, but others did not follow within {GROUP_LINGER_S:g} s"
+            )
             self._signal(SIGKILL)
 
     # ---- losses --------------------------------------------------------------------------------------

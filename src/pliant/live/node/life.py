@@ -11,20 +11,23 @@ from collections.abc import Iterable
 from pliant.live.node import messages as n
 from pliant.live.node.outbox import Outbox
 from pliant.live.node.pmix import SERVER
-from pliant.live.node.proof import AGAIN_S, KILL_S, PATIENCE_S, SCAN_S, Removal
+from pliant.live.node.proof import PATIENCE_S, Removal
 from pliant.live.node.register import NodeGroup, Register, Stage, start_problem
 from pliant.live.node.servers import Following, Servers
 from pliant.live.node.sessions import Sessions
 from pliant.live.node.uplink import AGAIN, Uplink
 from pliant.live.node.warmth import Warmth
+from pliant.model.deadlines import (
+    AGENT_HANG_UP_S,
+    AGENT_HEARTBEAT_S,
+    AGENT_LOOK_AGAIN_S,
+    AGENT_SCAN_S,
+    GROUP_LAST_S,
+    RANK_START_S,
+)
 from pliant.model.errors import ProtocolError
 from pliant.protocol import messages as m
 
-HEARTBEAT_S = 2.0
-START_S = 30.0
-"""How long one rank may take to start."""
-LAST_S = 1.0
-"""How long the end of a group's last rank is kept back for what its sessions have still to bring."""
 CANNOT = 126
 """A shell's exit code for a command that cannot be executed."""
 SIGKILL = 9
@@ -62,7 +65,7 @@ class NodeLife:
         match happened:
             case n.Began():
                 self._uplink.greet()
-                self._do(n.SetTimer(BEAT, HEARTBEAT_S))
+                self._do(n.SetTimer(BEAT, AGENT_HEARTBEAT_S))
             case n.LinkSaid():
                 self._link_said(happened.data)
             case n.LinkLost():
@@ -126,14 +129,14 @@ class NodeLife:
                 self._uplink.again()
             case "beat":
                 self._tell(m.Heartbeat())
-                self._do(n.SetTimer(BEAT, HEARTBEAT_S))
+                self._do(n.SetTimer(BEAT, AGENT_HEARTBEAT_S))
             case "orphan":
                 self._do(n.Say(f"no controller for {self._home.orphan_grace:g} s"))
                 self._begin_end(orphaned=True)
             case "start":
                 group = self._register.groups.get((int(numbers[0]), int(numbers[1])))
                 if group is not None and group.is_starting:
-                    self._not_started(group, f"not within {START_S:g} s", CANNOT)
+                    self._not_started(group, f"not within {RANK_START_S:g} s", CANNOT)
             case "last":
                 group = self._register.groups.get((int(numbers[0]), int(numbers[1])))
                 if group is not None:
@@ -249,14 +252,14 @@ class NodeLife:
         group = NodeGroup(order, self._home)
         self._register.groups[group.key] = group
         self._do(n.WriteToken(group.job, group.number, group.token_file, group.token))
-        self._do(n.SetTimer(group.timer, START_S))
+        self._do(n.SetTimer(group.timer, RANK_START_S))
 
     def _token_written(self, group: NodeGroup) -> None:
         if group.stage is Stage.WRITING:
             group.stage = Stage.STARTING
             if server := group.start_server(self._home):
                 self._do(server)
-                self._do(n.SetTimer(group.timer, START_S))
+                self._do(n.SetTimer(group.timer, RANK_START_S))
             else:
                 self._start_next(group)
         elif group.cleared:
@@ -266,7 +269,7 @@ class NodeLife:
         spawn = group.next_rank(self._home)
         if spawn is not None:
             self._do(self._warmth.warmed(spawn))
-            self._do(n.SetTimer(group.timer, START_S))
+            self._do(n.SetTimer(group.timer, RANK_START_S))
             return
         group.stage = Stage.STARTED
         self._answer(group, m.Started(group.job, group.number, tuple(group.launched)))
@@ -342,7 +345,7 @@ class NodeLife:
         elif group.sessions and not group.pids and self._end is None:
             # What it said last, its result say, is read from another socket, and may come behind its end.
             group.ended.append((rank, end))
-            self._do(n.SetTimer(group.last_timer, LAST_S))
+            self._do(n.SetTimer(group.last_timer, GROUP_LAST_S))
         else:
             self._rank_ended(group, rank, end)
         self._check_waiting()
@@ -416,7 +419,7 @@ class NodeLife:
             others, known = self._register.others(removal.groups)
             keep = tuple(sorted({*others, *removal.kept}))
             self._do(n.Scan(removal.key, removal.job, keep, known))
-        self._do(n.SetTimer(removal.key, SCAN_S))
+        self._do(n.SetTimer(removal.key, AGENT_SCAN_S))
 
     def _removal(self, key: str) -> Removal | None:
         return self._end if key == END else None if self._end else self._proofs.get(key)
@@ -432,7 +435,7 @@ class NodeLife:
         removal.left = tuple(sorted({*found.pids, *ranks}.difference(ours)))
         if removal.left and not removal.is_over(self._now):
             self._kill(removal.left, patient=removal.is_patient(self._now))
-            self._do(n.SetTimer(removal.key, AGAIN_S))
+            self._do(n.SetTimer(removal.key, AGENT_LOOK_AGAIN_S))
         else:
             self._removed(removal, clean=not removal.left)
 
@@ -502,7 +505,7 @@ class NodeLife:
         self._proofs.clear()
         # The peers of the sessions are dead, so that their ends are about to be read.
         self._end = Removal(SESSIONS, None, frozenset(), began=self._now, left=left, clean=clean)
-        self._do(n.SetTimer(SESSIONS, KILL_S))
+        self._do(n.SetTimer(SESSIONS, AGENT_HANG_UP_S))
         self._leave_if_alone()
 
     def _leave_if_alone(self) -> None:

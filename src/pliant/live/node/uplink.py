@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pliant.live.fleet.channel import AGAIN_S, Told, is_next
+from pliant.live.fleet.channel import Told, is_next
 from pliant.live.node import messages as n
 from pliant.live.node.outbox import Outbox
+from pliant.model.deadlines import CHANNEL_AGAIN_S
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 
@@ -121,7 +122,7 @@ class Uplink:
     def _watch(self) -> None:
         if self.here and not self._repeats and not self._is_quiet:
             self._repeats = True
-            self._do(n.SetTimer(AGAIN, AGAIN_S))
+            self._do(n.SetTimer(AGAIN, CHANNEL_AGAIN_S))
 
     def _stop(self) -> None:
         if self._repeats:

@@ -20,15 +20,12 @@ from pliant.live.tree.flooding import Flooding
 from pliant.live.tree.gathering import Gathering
 from pliant.live.tree.moves import Moves
 from pliant.live.tree.routing import Routing
+from pliant.model.deadlines import TREE_CALL_S, TREE_HEAL_S
 from pliant.plan import tree
 from pliant.plan.tree import Span
 from pliant.protocol import branches as m
 from pliant.protocol.messages import Adrift, From, To
 
-HEAL_S = 3.0
-"""How long one whose link was lost, and those below it, may take to call again."""
-CALL_S = 1.0
-"""So often a controller that is gone is called again."""
 EARLIER = 0
 """The agents of an earlier root are awaited as children of this one."""
 BEFORE = "it was lost, or given back, before the controller began again"
@@ -489,7 +486,7 @@ class Branch:
             return
         with_it = dict.fromkeys(below, f"it was lost with {self._nodes[rank]}, above it")
         self._awaited[rank] = {rank: why} | with_it
-        self.do(b.SetTimer(f"heal {rank}", HEAL_S))
+        self.do(b.SetTimer(f"heal {rank}", TREE_HEAL_S))
         self._start()
 
     def _orphaned(self, why: str) -> None:
@@ -506,7 +503,7 @@ class Branch:
         elif self._departs:
             self._depart()
         elif stays and self._adrift:
-            self.do(b.SetTimer("call 0", CALL_S))
+            self.do(b.SetTimer("call 0", TREE_CALL_S))
         elif stays and self._seat.grace_s:
             self._drift(on=True)
             self._call()

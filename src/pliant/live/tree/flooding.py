@@ -8,13 +8,10 @@ import msgspec
 
 from pliant.live.tree import messages as b
 from pliant.live.tree.trunk import Trunk
+from pliant.model.deadlines import FLOOD_AGAIN_S, FLOOD_TRIES
 from pliant.plan import tree
 from pliant.plan.tree import Span
 from pliant.protocol import branches as m
-
-AGAIN_S = 1.0
-MOST_TRIES = 60
-"""Whoever cannot be reached for so long is lost, or somebody else reaches it."""
 
 
 class Flooding:
@@ -59,9 +56,9 @@ class Flooding:
         self._reaching.discard(rank)
         self._sent.pop(rank, None)
         tries = self._tries[rank] = self._tries.get(rank, 0) + 1
-        if self._floods and tries <= MOST_TRIES and rank in self._branch.reached:
+        if self._floods and tries <= FLOOD_TRIES and rank in self._branch.reached:
             self._reaching.add(rank)
-            self._branch.do(b.SetTimer(f"again {rank}", AGAIN_S))
+            self._branch.do(b.SetTimer(f"again {rank}", FLOOD_AGAIN_S))
 
     def again(self, rank: int) -> None:
         self._reaching.discard(rank)

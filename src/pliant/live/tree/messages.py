@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import msgspec
 
+from pliant.model.deadlines import AGENT_START_S
 from pliant.protocol import messages as m
 from pliant.protocol.branches import BranchMessage
 
@@ -32,7 +33,7 @@ class Seat(msgspec.Struct, frozen=True):
     routing: str = "32"
     window: int = 32
     survive: bool = False
-    patience_s: float = 30.0
+    patience_s: float = AGENT_START_S
     place: int = -1
     grace_s: float = 0.0
 

@@ -16,6 +16,7 @@ import numpy as np
 from mpi4py import MPI
 
 from pliant.job.errors import DESCRIPTORS, Stalled
+from pliant.model.deadlines import ROOT_ADMIT_S
 from pliant.mpi import join
 from pliant.mpi.context import Context
 from pliant.mpi.errors import Undone
@@ -23,11 +24,6 @@ from pliant.mpi.resizing.release import Release
 from pliant.mpi.team import part_with
 from pliant.mpi.wait import Wait
 from pliant.protocol.messages import Put
-
-ADMIT_S = 5
-"""How long Accept waits for each of its two steps. The newcomers have said that they are there, so that both are a
-matter of milliseconds. MPICH takes whole seconds, and other MPI libraries take none at all: there they are released a
-second later."""
 
 PATIENCE = 2 / 3
 """Of PLIANT_DEADLINE: how long the root waits for newcomers that stand still. The other sources wait for its word, and
@@ -86,7 +82,7 @@ def admit(context: Context, comm: MPI.Intracomm, key: str) -> MPI.Intercomm:
 
 def _admit_s(wait: Wait) -> int:
     """There are two steps, and then the watchdog has still to sleep."""
-    return max(1, min(ADMIT_S, int(wait.limit_s // 3)))
+    return max(1, min(ROOT_ADMIT_S, int(wait.limit_s // 3)))
 
 
 def _accepted(comm: MPI.Intracomm, port: str, wait: Wait, release: Release | None, key: str) -> MPI.Intercomm:

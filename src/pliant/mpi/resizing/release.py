@@ -16,9 +16,9 @@ from collections.abc import Callable
 from threading import Event, Thread
 from typing import Self
 
+from pliant.model.deadlines import RELEASE_LEAVE_S
+
 LOOK_S = 0.02
-LEAVE_S = 2.0
-"""What it may take to say that it is connected when Accept has returned, and then to leave."""
 PROGRAM = (
     "import sys; from mpi4py import MPI; between = MPI.COMM_SELF.Connect(sys.argv[1]); "
     "print('connected', flush=True); between.Disconnect()"
@@ -66,14 +66,18 @@ class Release:
     def connected(self) -> bool:
         """Behind the block: whether Accept has returned with it, who now waits for all to disconnect."""
         said = self._process.stdout if self._process is not None else None
-        return said is not None and bool(select.select([said], [], [], LEAVE_S)[0]) and bool(said.read(1))
+        return (
+            said is not None
+            and bool(select.select([said], [], [], RELEASE_LEAVE_S)[0])
+            and bool(said.read(1))
+        )
 
     def end(self) -> None:
         """It has left, or goes now."""
         if self._process is None:
             return
         try:
-            self._process.wait(LEAVE_S)
+            self._process.wait(RELEASE_LEAVE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

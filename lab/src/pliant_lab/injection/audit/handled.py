@@ -10,7 +10,7 @@ from pliant.core import records as r
 from pliant.history.audit import Audit
 from pliant.live.cluster import orders as o
 from pliant.live.cluster.orders import SIGKILL, SIGTERM
-from pliant.live.fleet.channel import AGAIN_S
+from pliant.model.deadlines import CHANNEL_AGAIN_S
 from pliant.model.jobs import JobClass, JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.lasting import Lasting
@@ -395,7 +395,7 @@ class Handled:
         slow = bool(slow) or (world.resumed and world.grace > 0)  # it may have been started only just before
         limit = (world.head.cluster.core.state.settings.kill_grace_s if slow and soft else 0.0) + 2.5
         limit += 5.5 * (record.job % 8 == 0)  # the file system does not answer
-        limit += 4.0 * AGAIN_S * world.lossy  # orders and answers are told again
+        limit += 4.0 * CHANNEL_AGAIN_S * world.lossy  # orders and answers are told again
         if record.at - max(ending.at, self._resumed_at) > limit:
             raise Violation(
                 "stuck", f"job {record.job} took {record.at - ending.at:.3f} s to end, and met {touched}"

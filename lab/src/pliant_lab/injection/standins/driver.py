@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pliant.live.cluster import orders as o
+from pliant.model.deadlines import AGENT_GRACE_S, AGENT_SILENCE_S
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
 from pliant.protocol import messages as m
@@ -20,7 +21,7 @@ from pliant_lab.injection.standins.node import Node
 if TYPE_CHECKING:
     from pliant_lab.injection.standins.head import Head
 
-SILENCE_S = 35.0
+SILENCE_S = AGENT_SILENCE_S + AGENT_GRACE_S
 """So long after its last word an agent is taken for dead."""
 BURY_S = 2.0
 """What is left of a node's processes gets so long to be gone."""

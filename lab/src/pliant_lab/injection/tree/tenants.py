@@ -11,10 +11,11 @@ from typing import Protocol
 
 import msgspec
 
-from pliant.live.fleet.channel import AGAIN_S, End, at_controller, at_node
+from pliant.live.fleet.channel import End, at_controller, at_node
 from pliant.live.tree import messages as b
 from pliant.live.tree.launching import JOB, ForAll, Launching, LineCutter, Note, Print, start_of
 from pliant.live.tree.launching import Output as Outcome
+from pliant.model.deadlines import CHANNEL_AGAIN_S
 from pliant.protocol import codec
 from pliant.protocol import launching as t
 from pliant.protocol import messages as m
@@ -189,7 +190,7 @@ class Tenant:
         self._forest.happened(self._rank, b.Say(self._channel.tell(message, size)))
         if not self._repeats:
             self._repeats = True
-            self._forest.later(AGAIN_S, self._again)
+            self._forest.later(CHANNEL_AGAIN_S, self._again)
 
     def _again(self) -> None:
         """As long as there is something that has not come."""
@@ -197,7 +198,7 @@ class Tenant:
         if self._repeats:
             for envelope in self._channel.again():
                 self._forest.happened(self._rank, b.Say(envelope))
-            self._forest.later(AGAIN_S, self._again)
+            self._forest.later(CHANNEL_AGAIN_S, self._again)
 
 
 class Landlord:
@@ -262,7 +263,7 @@ class Landlord:
         self._send(self._channel(node).tell(codec.raw(t.Input(typed[-1]))))
         if not self._repeats:
             self._repeats = True
-            self._forest.later(AGAIN_S, self._again)
+            self._forest.later(CHANNEL_AGAIN_S, self._again)
 
     def _again(self) -> None:
         """As long as there is a node that has not taken all."""
@@ -274,7 +275,7 @@ class Landlord:
             for channel in waiting:
                 for envelope in channel.again():
                     self._send(envelope)
-            self._forest.later(AGAIN_S, self._again)
+            self._forest.later(CHANNEL_AGAIN_S, self._again)
 
     def gone(self, node: str, why: str) -> None:
         self._lost.add(node)

@@ -9,6 +9,7 @@ import pytest
 from pliant.core.settings import Settings
 from pliant.launch.pmix import binding
 from pliant.launch.tree import agent as tree_agent
+from pliant.launch.tree.posting import SSH_SHARE
 from pliant.model import deadlines as d
 from pliant.protocol.messages import Prove
 
@@ -68,6 +69,10 @@ PAIRS = [
     Pair(
         "a controller whose policy decides", d.POLICY_PASS_S + d.POLICY_LAST_RESORT_S, d.CONTROLLER_STOPPED_S,
         3600.0, "agents leave a controller whose policy decides",
+    ),
+    Pair(
+        "ssh and an agent", SSH_SHARE * d.AGENT_START_S, d.AGENT_START_S, 5.0,
+        "ssh is killed before it can say why it does not connect",
     ),
     Pair("greetings and a start", d.LINK_GREET_S, d.AGENT_START_S, 10.0, "a slow greeting is a failed start"),
     # ---- a loss in the launch tree -------------------------------------------------------------------

@@ -407,7 +407,9 @@ def test_where_agents_listen() -> None:
 def test_how_agents_are_started() -> None:
     ssh = Starting("ssh", ("-p", "2222"), "/opt/py thon").command("node7")
     assert ssh[:2] == ["ssh", "-T"]
-    assert ssh[-7:-1] == ["-p", "2222", "-o", "ConnectTimeout=60", "--", "node7"], "the first one counts"
+    assert ssh[-7:-1] == ["-p", "2222", "-o", "ConnectTimeout=20", "--", "node7"], "the first one counts"
+    assert "ConnectTimeout=60" in Starting("ssh").command("node7", 90.0)
+    assert "ConnectTimeout=1" in Starting("ssh").command("node7", 0.5), "0 is for ever"
     assert ssh[-1].startswith("exec '/opt/py thon' -S -P -c ")
     assert shlex.split(ssh[-1])[-4:] == ["pliant.launch.tree", *Starting().places, "leaving"]
     srun = Starting("srun", python="/p").command("node7")

@@ -50,8 +50,6 @@ FLOOD_TRIES = 60
 
 AGENT_START_S = 30.0
 """Whoever starts an agent over ssh or srun waits so long for its call (default)."""
-SSH_CONNECT_S = 60
-"""ssh may take so long to connect, unless its options say so. It ends then also where nobody waits for it any more."""
 WARM_ANSWER_S = 3.0
 """The agent waits so long for a warm process to fork a rank, and does nothing else meanwhile."""
 RANK_START_S = 30.0

@@ -12,13 +12,16 @@ import msgspec
 
 from pliant.launch.tree import LEAVING
 from pliant.live.tree.messages import Seat
-from pliant.model.deadlines import AGENT_START_S, SSH_CONNECT_S
+from pliant.model.deadlines import AGENT_START_S
 from pliant.model.errors import PliantError
 
 _ENTER = "import sys; sys.path += sys.argv[2:4]; from pliant.launch.tree.__main__ import main; main()"
 """An agent as a program, without what Python does for others: looking through all that is installed, for one thing."""
 _NAME = "pliant.launch.tree"
 """For those who look at processes."""
+SSH_SHARE = 2 / 3
+"""ssh may take this share of the patience for an agent to connect, unless its options say otherwise. So it says what is
+wrong before it is killed, and ends also where nobody waits for it any more."""
 LONGEST = 65536
 """A posting fits into a pipe."""
 
@@ -37,12 +40,15 @@ class Starting(msgspec.Struct, frozen=True):
     python: str = sys.executable
     places: tuple[str, str] = (_place("pliant"), _place("msgspec"))
 
-    def command(self, node: str) -> list[str]:
-        """What starts an agent on ``node`` and hands it its standard input."""
+    def command(self, node: str, within_s: float = AGENT_START_S) -> list[str]:
+        """What starts an agent on ``node``, and hands it its standard input. It has to call within ``within_s`` s."""
         agent = [self.python, "-S", "-P", "-c", _ENTER, _NAME, *self.places]
         match self.by:
             case "ssh":
-                last = ["-o", f"ConnectTimeout={SSH_CONNECT_S}"]  # of two the first one counts
+                last = [
+                    "-o",
+                    f"ConnectTimeout={max(1, round(within_s * SSH_SHARE))}",
+                ]  # of two the first one counts
                 options = ["-T", "-o", "BatchMode=yes", *self.options, *last]
                 return ["ssh", *options, "--", node, f"exec {shlex.join([*agent, LEAVING])}"]
             case "srun":

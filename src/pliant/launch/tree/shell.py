@@ -401,7 +401,7 @@ class Starter:
     """A process that starts an agent. ``ended`` is called at its end with what went wrong, or nothing."""
 
     def __init__(self, theirs: Posting, ended: Callable[[str], None]) -> None:
-        command = theirs.starting.command(theirs.node)
+        command = theirs.starting.command(theirs.node, theirs.seat.patience_s)
         self._name = command[0] if theirs.starting.by != "fork" else "the agent"
         self._ended = ended
         self._said = b""

@@ -77,6 +77,10 @@ PAIRS = [
     Pair("greetings and a start", d.LINK_GREET_S, d.AGENT_START_S, 10.0, "a slow greeting is a failed start"),
     # ---- a loss in the launch tree -------------------------------------------------------------------
     Pair(
+        "both sides of a dark machine", 2 * d.LINK_BEAT_S, d.TREE_HEAL_S, 0.5,
+        "nodes below a machine that has gone dark are given up though they are well",
+    ),
+    Pair(
         "a cut link and the grace of agents", CUT_S + d.TREE_CALL_S, d.TREE_MARGIN_S, 1.0,
         "the controller gives up an agent that is still within its grace",
     ),

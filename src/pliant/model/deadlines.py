@@ -35,8 +35,9 @@ CONTROLLER_STOPPED_S = 24 * 3600.0
 
 # ---- a loss in the launch tree ---------------------------------------------------------------------------
 
-TREE_HEAL_S = 3.0
-"""Agents whose parent was lost, and the parent itself, may take so long to call again."""
+TREE_HEAL_S = 4.5
+"""Agents whose parent was lost, and the parent itself, may take so long to call again. When a machine goes dark, they
+notice up to two beats later than the agent above it: one for its last word to them, one for their own look."""
 TREE_CALL_S = 1.0
 """An agent calls a controller that is gone this often."""
 TREE_MARGIN_S = 15.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -149,6 +151,10 @@ PAIRS = [
         "the kernel", d.AGENT_KILL_S, d.FORK_KILL_S, 0.0,
         "a node that its agent would prove clean is given up by its driver",
     ),
+    Pair(
+        "an agent's end", PROVED_S + d.AGENT_HANG_UP_S, d.AGENT_STOP_S, 0.5,
+        "an agent is killed that still ends what it has started",
+    ),
     Pair("an agent's last word", d.AGENT_EXIT_S, d.AGENT_STOP_S, 1.0, "an agent is killed behind its last word"),
     Pair(
         "an agent and those above it", d.AGENT_STOP_S + d.AGENT_EXIT_S + BURIED_S, d.TREE_END_S, 1.0,
@@ -193,3 +199,8 @@ PAIRS = [
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
 def test_who_waits_waits_longer(pair: Pair) -> None:
     assert pair.longer >= pair.shorter + pair.by, f"otherwise {pair.why}"
+
+
+def test_each_deadline_of_the_module_is_in_an_inequality() -> None:
+    stated = set(re.findall(r"\bd\.([A-Z_]+)", Path(__file__).read_text()))
+    assert {name for name in vars(d) if name.isupper()} == stated

@@ -84,13 +84,13 @@ node up."""
 
 AGENT_HANG_UP_S = AGENT_KILL_S
 """An agent that has ended everything waits so long for the sessions of those that it has ended to close."""
-AGENT_STOP_S = 4.0
+AGENT_STOP_S = 10.0
 """Whoever has told an agent to end waits so long: the driver that forked it, or its node's part of the tree."""
 AGENT_EXIT_S = 0.5
 """A node's part of the tree waits so long from an agent's last word to the end of its process."""
 FORK_KILL_S = 4.0
 """The driver waits so long for the kernel to remove an agent that it has killed."""
-TREE_END_S = 8.0
+TREE_END_S = 12.0
 """A part of the tree that ends waits so long for those below it to end."""
 TREE_LATE_S = 2.0
 """A root that ends waits so long for the agents of an earlier root to call once more."""

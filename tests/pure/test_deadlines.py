@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from pliant.core.settings import Settings
+from pliant.drivers.tree import Hosts, TreeNodes
 from pliant.launch.pmix import binding
 from pliant.launch.tree import agent as tree_agent
-from pliant.launch.tree.posting import SSH_SHARE
+from pliant.launch.tree.posting import SSH_SHARE, Starting
+from pliant.live.tree.messages import Seat
 from pliant.model import deadlines as d
 from pliant.protocol.messages import Prove
 
@@ -199,6 +202,16 @@ PAIRS = [
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
 def test_who_waits_waits_longer(pair: Pair) -> None:
     assert pair.longer >= pair.shorter + pair.by, f"otherwise {pair.why}"
+
+
+@pytest.mark.parametrize("nodes", [1, 31, 32, 33, 64, 500])
+def test_the_fleet_waits_for_agents_longer_than_the_tree(nodes: int, tmp_path: Path) -> None:
+    """Otherwise it gives up nodes that the tree has yet to start, and the tree's reason comes too late."""
+    names = tuple(f"n{number}" for number in range(nodes))
+    site = TreeNodes(Hosts(names=names, starting=Starting(), degree="direct"), 1, "run", tmp_path).site
+    in_tree_s = ceil(nodes / Seat(0, "").window) * d.AGENT_START_S
+    for patience_s in (site.start_s, site.begin_s):
+        assert patience_s + nodes * site.each_s >= in_tree_s + d.AGENT_HELLO_S
 
 
 def test_each_deadline_of_the_module_is_in_an_inequality() -> None:

@@ -51,7 +51,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     interface: str = ""
     spawning: str = "32"
     routing: str = "32"
-    window: int = 32
+    window: int = b.WINDOW
     survive: bool = False
     patience_s: float = AGENT_START_S
     timeout_s: float = 0.0

@@ -20,7 +20,7 @@ from pliant.launch.tree.shell import TreeShell
 from pliant.live.cluster import orders as o
 from pliant.live.fleet.fleet import Site
 from pliant.live.tree import messages as b
-from pliant.model.deadlines import AGENT_START_S, TREE_LEAVE_S, TREE_MARGIN_S
+from pliant.model.deadlines import AGENT_HELLO_S, AGENT_START_S, TREE_LEAVE_S, TREE_MARGIN_S
 from pliant.model.errors import PliantError
 from pliant.plan import tree
 from pliant.protocol import codec
@@ -50,9 +50,12 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
 
 def _site(hosts: Hosts, slots: int, grace: float) -> Site:
     begin_s = hosts.patience_s * (2 + tree.depth(tree.named(hosts.degree), len(hosts.names)))
+    # The root starts no more than a window of agents at a time, and the last ones when those before have had theirs.
+    each_s = hosts.patience_s / b.WINDOW
     return Site(
-        hosts=hosts.names, slots=slots, labels=hosts.labels, source=hosts.starting.by, start_s=hosts.patience_s,
-        begin_s=begin_s, stop_s=TREE_LEAVE_S, restarts=0, grace_s=grace, margin_s=TREE_MARGIN_S,
+        hosts=hosts.names, slots=slots, labels=hosts.labels, source=hosts.starting.by,
+        start_s=hosts.patience_s + AGENT_HELLO_S, begin_s=begin_s, each_s=each_s, stop_s=TREE_LEAVE_S, restarts=0,
+        grace_s=grace, margin_s=TREE_MARGIN_S,
     )  # fmt: skip
 
 

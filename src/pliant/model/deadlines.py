@@ -51,6 +51,8 @@ FLOOD_TRIES = 60
 
 AGENT_START_S = 30.0
 """Whoever starts an agent over ssh or srun waits so long for its call (default)."""
+AGENT_HELLO_S = 10.0
+"""The controller waits so long from that call to the first word of the agent itself."""
 WARM_ANSWER_S = 3.0
 """The agent waits so long for a warm process to fork a rank, and does nothing else meanwhile."""
 RANK_START_S = 30.0

@@ -9,6 +9,9 @@ from pliant.model.deadlines import AGENT_START_S
 from pliant.protocol import messages as m
 from pliant.protocol.branches import BranchMessage
 
+WINDOW = 32
+"""So many agents one starts at a time (default)."""
+
 
 class Input(msgspec.Struct, frozen=True, tag_field="type", tag=str.lower, omit_defaults=True):
     """Base of all that happens."""
@@ -31,7 +34,7 @@ class Seat(msgspec.Struct, frozen=True):
     parent: int = -1
     spawning: str = "32"
     routing: str = "32"
-    window: int = 32
+    window: int = WINDOW
     survive: bool = False
     patience_s: float = AGENT_START_S
     place: int = -1

@@ -299,7 +299,7 @@ FIXED: tuple[Mutation, ...] = (
         "live/fleet/fleet.py",
         "        elif node.is_clearing:\n            pass\n",
         "        elif node.is_clearing:\n            if not node.is_known and node.stage is Stage.LEAVING:\n"
-        "                self.events.append(o.Granted((name,), (hello.slots,)))\n",
+        "                self.events.append(o.Granted((name,), (hello.slots,), need=node.need))\n",
     ),
     Mutation(
         "fleet: a node that was withdrawn comes all the same",

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pliant.study.comparison import compare as compare
     from pliant.study.library import Result as Result
     from pliant.study.library import simulate as simulate
-    from pliant.workloads.given import Job as Job
+    from pliant.workloads.inline_jobs import Job as Job
 
 __version__ = "0.1.0"
 __all__ = [

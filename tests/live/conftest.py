@@ -24,7 +24,7 @@ from pliant.policy.view import Policy
 from pliant.recorder import RECORD
 
 
-def policy_of(head: cluster_recording.Head) -> Policy:
+def policy_of(head: cluster_recording.RecordingHead) -> Policy:
     """The policy of a recorded run: of ours by its name, else that of the tests which is called so."""
     name, _, order = head.policy.partition(" by ")
     known = name if name in POLICIES else f"{PROGRAMS / 'policies.py'}:{name.title()}"

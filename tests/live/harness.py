@@ -18,9 +18,9 @@ from typing import Any
 
 from pliant.apps.heat import solve_serial
 from pliant.core import records as r
-from pliant.daemon.detect import Found, mpi_of
+from pliant.daemon.detect import DetectedMpi, mpi_of
 from pliant.launch import processes, shm
-from pliant.model.flavours import Way, way_of
+from pliant.model.flavours import LaunchWay, way_of
 
 PLIANT = str(Path(sys.executable).with_name("pliant"))
 PROGRAMS = Path(__file__).with_name("programs")
@@ -106,14 +106,14 @@ def pliant(run: BatchRun, *words: str) -> str:
     return said.stdout + said.stderr
 
 
-def own_library() -> Found:
+def own_library() -> DetectedMpi:
     """The MPI of this environment."""
     found = mpi_of((sys.executable,), os.environ, "")
     assert found is not None
     return found
 
 
-def own_mpi() -> Way:
+def own_mpi() -> LaunchWay:
     """What that can do."""
     return way_of(own_library().mpi, os.environ)
 

@@ -23,7 +23,7 @@ from pliant.live import recording as cluster_recording
 from pliant.live.node import recording
 from pliant.live.node.dialects import DIALECTS
 from pliant.live.node.register import HELPER, token_name
-from pliant.model.world import World
+from pliant.model.world import MpiWorld
 from pliant.policy.registry import make
 from pliant.protocol import codec
 from pliant.protocol import messages as m
@@ -68,7 +68,7 @@ class Link:
 
     def start(self, job: int, command: str, dialect: str = "pmi1") -> m.StartGroup:
         output = str(self.place.parent / f"{job}.log")
-        return m.StartGroup(job, 0, World(0, (1,)), ("sh", "-c", command), {}, "/", output, "t", dialect)
+        return m.StartGroup(job, 0, MpiWorld(0, (1,)), ("sh", "-c", command), {}, "/", output, "t", dialect)
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_programs_are_forked_from_a_warm_process_and_what_they_leave_is_found(li
         group, out = next(groups), link.place.parent / "said"
         argv = (sys.executable, str(PROGRAMS / "says_hello.py"), *words)
         order = m.StartGroup(
-            7, group, World(group, (1,)), argv, {}, "/", str(out), "t", "none", ("colorsys",)
+            7, group, MpiWorld(group, (1,)), argv, {}, "/", str(out), "t", "none", ("colorsys",)
         )
         out.write_text("")
         link.send(order)

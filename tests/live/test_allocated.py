@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pliant.drivers import Event, Tell
-from pliant.drivers.slurm import PAUSE_S, Allocated, Over
+from pliant.drivers.slurm import PAUSE_S, Allocated, AllocationOver
 from pliant.live.cluster import orders as o
 from pliant.live.fleet.fleet import Site
 from pliant.model.jobs import JobState
@@ -170,12 +170,12 @@ def test_a_question_that_is_ended_with_the_allocation_is_asked_again(slurm: Slur
     """Slurm ends all that has come from a job script: what asks it, too."""
     once = f"test -e {tmp_path}/killed || {{ touch {tmp_path}/killed; kill -TERM $$; }}\n"
 
-    async def told() -> Over | None:
+    async def told() -> AllocationOver | None:
         slurm.says("COMPLETING|TimeLimit|INVALID")
         slurm.first.write_text(once)
         return await Allocated(TwoNodes(), "7", {}).over()
 
-    assert asyncio.run(told()) == Over("Slurm job 7 has come to its time limit", JobState.TIMEOUT)
+    assert asyncio.run(told()) == AllocationOver("Slurm job 7 has come to its time limit", JobState.TIMEOUT)
 
 
 def test_where_slurm_says_nothing_all_is_told_as_it_happens(slurm: Slurm) -> None:

@@ -15,7 +15,7 @@ from fleets import Nodes
 from harness import PATIENCE_S, PROGRAMS
 
 from pliant.drivers import Event
-from pliant.drivers.fork import Agent, ForkedNodes
+from pliant.drivers.fork import ForkedAgent, ForkedNodes
 from pliant.live.cluster import orders as o
 from pliant.model.errors import PliantError
 from pliant.protocol import codec
@@ -65,7 +65,7 @@ def test_what_an_agent_has_said_that_is_being_ended_is_not_told_of_the_next(tmp_
     async def listen(*, is_ended: bool) -> None:
         driver = ForkedNodes(1, "odd", tmp_path)
         driver._tell = told.append
-        agent = Agent(os.getpid(), None)
+        agent = ForkedAgent(os.getpid(), None)
         if not is_ended:
             driver._agents["n0"] = agent
         ours, theirs = socket.socketpair()

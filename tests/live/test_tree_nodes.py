@@ -20,7 +20,7 @@ from pliant.launch.tree import shell
 from pliant.launch.tree.posting import Starting
 from pliant.live.cluster import orders as o
 from pliant.model.errors import PliantError
-from pliant.model.world import World
+from pliant.model.world import MpiWorld
 from pliant.protocol import messages as m
 from pliant.recorder import RECORD
 
@@ -90,7 +90,7 @@ def test_what_is_too_long_for_an_agent_is_refused_and_comes_to_nobody(mark: str,
         try:
             await nodes.begin(1)
             long = m.StartGroup(
-                7, 0, World(0, (1,)), ("x" * 3_000_000,), {}, "/", "/dev/null", "token", "none"
+                7, 0, MpiWorld(0, (1,)), ("x" * 3_000_000,), {}, "/", "/dev/null", "token", "none"
             )
             nodes.fleet.send(["n0"], long)
             await nodes.answers("n0", 1)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pliant.core import records as r
 from pliant.history.audit import Audit
 from pliant.history.gantt import Gantt
-from pliant.history.lives import told
+from pliant.history.timeline import told
 
 
 def audit(records: Iterable[r.Record]) -> Audit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pliant.core.events import RootSaid
-from pliant.model.wishes import Wish
+from pliant.model.size_request import SizeRequest
 from pliant.protocol import messages as m
 from pliant.protocol.phases import Phase
 
@@ -14,7 +14,7 @@ def malleable(job: int, *, on: bool, most: int = 0) -> RootSaid:
     return RootSaid(job, m.Malleable(0, on, most))
 
 
-def wants(job: int, wish: Wish, *, open: bool = False) -> RootSaid:  # noqa: A002 - the message's word
+def wants(job: int, wish: SizeRequest, *, open: bool = False) -> RootSaid:  # noqa: A002 - the message's word
     return RootSaid(job, m.Want(0, wish.bounds, open, wish.prefers))
 
 

@@ -298,7 +298,7 @@ FIXED: tuple[Mutation, ...] = (
         "fleet: a grant after withdrawal is used",
         "live/fleet/fleet.py",
         "        elif node.is_clearing:\n            pass\n",
-        "        elif node.is_clearing:\n            if not node.is_known and node.stage is Stage.LEAVING:\n"
+        "        elif node.is_clearing:\n            if not node.is_known and node.stage is NodeStage.LEAVING:\n"
         "                self.events.append(o.Granted((name,), (hello.slots,), need=node.need))\n",
     ),
     Mutation(
@@ -310,8 +310,8 @@ FIXED: tuple[Mutation, ...] = (
     Mutation(
         "fleet: a withdrawal takes nodes that have come",
         "live/fleet/fleet.py",
-        "if not node.is_known and node.stage is not Stage.LEAVING",
-        "if node.stage is not Stage.LEAVING",
+        "if not node.is_known and node.stage is not NodeStage.LEAVING",
+        "if node.stage is not NodeStage.LEAVING",
     ),
     Mutation(
         "fleet: a node that could not be cleared is added again",

@@ -11,7 +11,7 @@ from typing import NamedTuple
 RINGS = ("core", "live", "protocol")
 SKIPPED: dict[str, str] = {
     "core/usage.py": "what a fair policy goes by: a wrong figure gives another order, none that is unsound",
-    "core/over.py": "what a policy is told of ends",
+    "core/ended.py": "what a policy is told of ends",
     "live/tree/recording.py": "replays recordings of launch trees; the world makes none",
     "live/played.py": "plays recordings again",
     "live/node/recording.py": "replays recordings of agents; the world makes none",

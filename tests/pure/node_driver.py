@@ -8,7 +8,7 @@ import msgspec
 
 from pliant.live.node import messages as n
 from pliant.live.node.life import NodeLife
-from pliant.model.world import World
+from pliant.model.world import MpiWorld
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 
@@ -24,7 +24,7 @@ def start_order(
     token: str = "s",
     dialect: str = "pmi1",
 ) -> m.StartGroup:
-    world = World(0, sizes, part)
+    world = MpiWorld(0, sizes, part)
     return m.StartGroup(job, group, world, ("prog", "x"), {"A": "b"}, "/", "/out", token, dialect)
 
 

@@ -20,7 +20,7 @@ from pliant.policy.registry import make
 from pliant.sim.simulator import Conditions, Simulator
 from pliant.testing.policies.drawn import NODES, settings_
 from pliant.workloads.checkpoints import Checkpoints
-from pliant.workloads.failures import Drawn, Failures
+from pliant.workloads.failures import DrawnFailures, Failures
 from pliant.workloads.job import Adapting, SimJob
 
 
@@ -55,7 +55,7 @@ def test_they_hold_together_under_all_policies(
     records: list[r.Record] = []
     conditions = Conditions(
         options,
-        failures=Failures(Drawn(20_000.0, 60.0)) if failing else None,
+        failures=Failures(DrawnFailures(20_000.0, 60.0)) if failing else None,
         checkpoints=Checkpoints(7.0, 1.0, 1.0) if saving else None,
     )
     simulator = Simulator(jobs, NODES, make(*policy), conditions, records.append)

@@ -14,13 +14,13 @@ from workloads import NODES, records_of, rigid, starts_of, upper_bound_jobs
 
 from pliant.core import events as e
 from pliant.core import records as r
-from pliant.core.job import Job
+from pliant.core.job import ScheduledJob
 from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.nodes import NodeSet
 from pliant.model.speedup import Amdahl, Table
 from pliant.plan.cost import INSTANT, ResizeCost
-from pliant.policy.agreement import AGREEMENT, ANYONE, POOL, STEAL, Ledger, Rule
+from pliant.policy.agreement import AGREEMENT, ANYONE, POOL, STEAL, AgreementLedger, Rule
 from pliant.policy.easy import Easy, easy_pass
 from pliant.policy.family import PATIENCE_S, Agreeing
 from pliant.policy.registry import make
@@ -50,10 +50,10 @@ class Watched:
         self.left = 0
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
-        before = set(Ledger(self._rule, PATIENCE_S, view.memory).held)
+        before = set(AgreementLedger(self._rule, PATIENCE_S, view.memory).held)
         decisions = self._policy.decide(view)
         memory = next((d.memory for d in decisions if isinstance(d, Remember)), view.memory)
-        ledger = Ledger(self._rule, PATIENCE_S, memory)
+        ledger = AgreementLedger(self._rule, PATIENCE_S, memory)
         self.left = len(ledger.held)
         started = {d.job: d.size for d in decisions if isinstance(d, Start)}
         resizes = [d for d in decisions if isinstance(d, Resize)]
@@ -208,8 +208,8 @@ def test_steal_and_pool_by_hand(rule: str, start_s: float) -> None:
     assert starts_of(records)["waits"] == start_s
 
 
-def held(number: int, size: int, bounds: Bounds) -> Job:
-    job = Job(number, JobSpec(name=f"j{number}", nodes=bounds, job_class=JobClass.MALLEABLE))
+def held(number: int, size: int, bounds: Bounds) -> ScheduledJob:
+    job = ScheduledJob(number, JobSpec(name=f"j{number}", nodes=bounds, job_class=JobClass.MALLEABLE))
     job.size = job.target = size
     return job
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from small_world import World, job
 
 from pliant.core import records as r
-from pliant.core.arrays import Turns
+from pliant.core.arrays import ArrayThrottle
 from pliant.core.settings import Settings
 from pliant.live.cluster import orders as o
 from pliant.live.cluster.cluster import Cluster, Surroundings
-from pliant.model.arrays import Array, read_elements
+from pliant.model.arrays import ArrayMember, read_elements
 from pliant.model.batch import read_batch
 from pliant.model.errors import BatchError
 from pliant.model.jobs import JobClass, JobSpec
@@ -128,7 +128,7 @@ def test_each_job_has_its_name_and_its_index() -> None:
     jobs = batch_of("1,3%1")
     assert [job.name for job in jobs] == ["sweep_1", "sweep_3"]
     assert jobs[1].env == {"A": "b", "PLIANT_ARRAY_INDEX": "3"}
-    assert [job.array for job in jobs] == [Array("sweep", 1, 1), Array("sweep", 3, 1)]
+    assert [job.array for job in jobs] == [ArrayMember("sweep", 1, 1), ArrayMember("sweep", 3, 1)]
 
 
 def test_nothing_is_said_of_arrays_where_there_is_none() -> None:
@@ -185,11 +185,11 @@ def test_no_array_has_more_jobs_at_once_than_it_allows(
     records: list[r.Record] = []
     end = simulate(jobs, 8, make(policy), conditions, records.append)
     assert end.jobs == len(jobs)
-    arrays: dict[int, Array] = {}
+    arrays: dict[int, ArrayMember] = {}
     there: dict[str, int] = {}
     completed: list[str] = []
     for record in records:
-        if isinstance(record, r.JobSubmitted) and isinstance(array := record.spec.array, Array):
+        if isinstance(record, r.JobSubmitted) and isinstance(array := record.spec.array, ArrayMember):
             arrays[record.job] = array
         elif isinstance(record, r.JobStarted) and record.job in arrays:
             array = arrays[record.job]
@@ -198,12 +198,12 @@ def test_no_array_has_more_jobs_at_once_than_it_allows(
         elif isinstance(record, r.JobEnded) and record.job in arrays:
             there[arrays[record.job].name] -= 1
             completed += [arrays[record.job].name] * (not record.requeued)
-    assert len(completed) == sum(isinstance(job.spec.array, Array) for job in jobs)
+    assert len(completed) == sum(isinstance(job.spec.array, ArrayMember) for job in jobs)
 
 
 def test_jobs_of_an_array_that_come_after_others_have_ended_take_their_turns() -> None:
     a, b, c, d = batch_of("0-3%2")
-    turns: Turns[str] = Turns()
+    turns: ArrayThrottle[str] = ArrayThrottle()
     assert [turns.come(a, "a"), turns.come(b, "b"), turns.come(c, "c")] == ["a", "b", None]
     assert [turns.ended(a), turns.ended(b), turns.ended(c)] == ["c", None, None]
     assert [turns.come(d, "d"), turns.come(a, "a"), turns.come(b, "b")] == ["d", "a", None]
@@ -218,7 +218,7 @@ def test_a_live_cluster_has_no_more_of_an_array_at_once_than_it_allows() -> None
     """Also one that goes on where another's records end; and what waits for its turn does not keep a run from its end
     when it is ended from outside."""
     base = job("a", "rigid 1 0", kind=JobClass.RIGID)
-    jobs = [msgspec.structs.replace(base, name=f"a_{i}", array=Array("a", i, 2)) for i in range(7)]
+    jobs = [msgspec.structs.replace(base, name=f"a_{i}", array=ArrayMember("a", i, 2)) for i in range(7)]
     world = World(1, 8, jobs)
 
     def look() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.job.asking import Asking
+from pliant.job.asking import SchedulerQuestion
 from pliant.job.decisions import Action
 from pliant.job.negotiation import Situation
 from pliant.job.recording import Tape, TapedNegotiation, TapedSession, replay
@@ -39,8 +39,8 @@ class Pair:
         self.offered: dict[int, Bounds] = {}
         """What was wanted, by the resize that is the answer."""
 
-    def ask(self, bounds: Bounds) -> Asking:
-        asking = Asking(self.negotiation, NOW, bounds)
+    def ask(self, bounds: Bounds) -> SchedulerQuestion:
+        asking = SchedulerQuestion(self.negotiation, NOW, bounds)
         asking.ask()
         return asking
 

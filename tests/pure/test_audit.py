@@ -16,7 +16,7 @@ from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.kinds import JobKind
 from pliant.model.need import Need
 from pliant.model.nodes import NodeSet
-from pliant.model.wishes import Wish
+from pliant.model.size_request import SizeRequest
 from pliant.policy.view import Reason
 from pliant.protocol.phases import Phase
 
@@ -67,7 +67,7 @@ TRUE: list[tuple[Story, r.Record]] = [
     (STARTED, r.JobRunning(2.0, 1, Bounds(2, 4))),
     (ON, r.JobMalleable(4.0, 1, on=False)),
     (ON, r.JobPinned(4.0, 1, on=True)),
-    (ON, r.JobWishes(4.0, 1, Wish(Bounds(3, 4)))),
+    (ON, r.JobWishes(4.0, 1, SizeRequest(Bounds(3, 4)))),
     (ON, r.JobProgressed(4.0, 1, 0.5, 1.0, 1.1)),
     (ON, GROWTH),
     (ON, DRAIN),
@@ -125,9 +125,9 @@ FALSE: dict[str, tuple[Story, r.Record]] = {
     "on while it is being ended": (ENDING, r.JobMalleable(4.0, 1, on=False)),
     "pinned while it waits": (BEGUN, r.JobPinned(1.0, 2, on=True)),
     "let go though nobody had pinned it": (ON, r.JobPinned(4.0, 1, on=False)),
-    "wishes what it has": (ON, r.JobWishes(4.0, 1, Wish(Bounds(2, 4)))),
+    "wishes what it has": (ON, r.JobWishes(4.0, 1, SizeRequest(Bounds(2, 4)))),
     "wishes no more what it never wished": (ON, r.JobWishes(4.0, 1, None)),
-    "wishes outside its loop": (RUNNING, r.JobWishes(4.0, 1, Wish(Bounds(3, 4)))),
+    "wishes outside its loop": (RUNNING, r.JobWishes(4.0, 1, SizeRequest(Bounds(3, 4)))),
     "more than all of its work": (ON, r.JobProgressed(4.0, 1, 1.5)),
     "progress of a job that waits": (ON, r.JobProgressed(4.0, 2, 0.5)),
     "offered nodes that another job holds": (

@@ -12,14 +12,14 @@ from test_simulation import run
 
 from pliant.core import events as e
 from pliant.core import state as core_state
-from pliant.core.job import Job
+from pliant.core.job import ScheduledJob
 from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.nodes import NodeSet
 from pliant.model.speedup import Amdahl, Downey, Model, Table, falls
-from pliant.policy.backlog import BLOCK, LONG_S, Backlog, Like, Measure, Span
+from pliant.policy.backlog import BLOCK, LONG_S, Backlog, EstimateRange, Like, Measure
 from pliant.policy.easy import at_least, at_one_size, at_preferred
-from pliant.policy.given import quickest
+from pliant.policy.pass_budget import quickest
 from pliant.policy.registry import POLICIES, START_RULES, has_start_rule, make
 from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
 from pliant.workloads.job import SimJob
@@ -48,23 +48,23 @@ def specs_(draw: st.DrawFn) -> JobSpec:
 
 
 @st.composite
-def waiting_(draw: st.DrawFn) -> list[Job]:
+def waiting_(draw: st.DrawFn) -> list[ScheduledJob]:
     """As many as fill some blocks, of a few kinds."""
     specs = draw(st.lists(specs_(), min_size=1, max_size=8))
     kinds = draw(st.lists(st.integers(0, len(specs) - 1), max_size=4 * BLOCK))
-    return [Job(number, specs[kind]) for number, kind in enumerate(kinds, 1)]
+    return [ScheduledJob(number, specs[kind]) for number, kind in enumerate(kinds, 1)]
 
 
 EDGES = [-1.0, 0.0, 1.0, 5.0, 30.0, 1e9, LONG_S]
 spans_ = st.lists(st.sampled_from(EDGES), min_size=2, max_size=4, unique=True).flatmap(
     lambda edges: st.tuples(
         *(
-            st.builds(Span, st.just(over), st.just(most), st.booleans())
+            st.builds(EstimateRange, st.just(over), st.just(most), st.booleans())
             for over, most in pairwise(sorted(edges))
         )
     )
 )
-Asked = tuple[Backlog, list[Job]]
+Asked = tuple[Backlog, list[ScheduledJob]]
 """An index, and who is in it."""
 
 
@@ -120,10 +120,10 @@ def test_it_finds_whom_a_look_at_all_finds(
 
 @given(indexes_(), st.integers(0, 130), st.integers(0, 6), st.lists(spans_, min_size=6, max_size=6))
 def test_of_those_who_are_alike_it_tells_the_first(
-    asked: Asked, after: int, nodes: int, spans: list[tuple[Span, ...]]
+    asked: Asked, after: int, nodes: int, spans: list[tuple[EstimateRange, ...]]
 ) -> None:
     backlog, there = asked
-    seen: set[tuple[object, Span]] = set()
+    seen: set[tuple[object, EstimateRange]] = set()
     expected = [
         job
         for job in there
@@ -132,7 +132,9 @@ def test_of_those_who_are_alike_it_tells_the_first(
     assert list(backlog.like(after, lambda: nodes, lambda row: spans[row.need])) == expected
 
 
-def told(job: Job, spans: tuple[Span, ...], seen: set[tuple[object, Span]]) -> bool:
+def told(
+    job: ScheduledJob, spans: tuple[EstimateRange, ...], seen: set[tuple[object, EstimateRange]]
+) -> bool:
     """Whether it is in a span, and the first of its row there if all are alike."""
     bounds, spec = job.bounds, job.spec
     opaque = bounds.min < bounds.max and not falls(spec.model)
@@ -147,8 +149,8 @@ def told(job: Job, spans: tuple[Span, ...], seen: set[tuple[object, Span]]) -> b
 
 
 @given(waiting_())
-def test_a_row_knows_between_what_ratios_the_times_of_its_jobs_are(waiting: list[Job]) -> None:
-    rows: dict[object, tuple[Like, list[Job]]] = {}
+def test_a_row_knows_between_what_ratios_the_times_of_its_jobs_are(waiting: list[ScheduledJob]) -> None:
+    rows: dict[object, tuple[Like, list[ScheduledJob]]] = {}
     for job in waiting:
         bounds, spec = job.bounds, job.spec
         if bounds.min == bounds.max or falls(spec.model):
@@ -167,10 +169,10 @@ def test_a_row_knows_between_what_ratios_the_times_of_its_jobs_are(waiting: list
 
 @given(waiting_(), st.sampled_from(EDGES), st.sampled_from(EDGES))
 def test_estimates_one_by_one_are_alike_where_models_are(
-    waiting: list[Job], over: float, most: float
+    waiting: list[ScheduledJob], over: float, most: float
 ) -> None:
-    row = Like(Job(0, JobSpec(name="a", nodes=Bounds(1, 8))), opaque=False)
-    by_estimate: dict[float, list[Job]] = {}
+    row = Like(ScheduledJob(0, JobSpec(name="a", nodes=Bounds(1, 8))), opaque=False)
+    by_estimate: dict[float, list[ScheduledJob]] = {}
     for job in waiting:
         row.add(job, job.spec.walltime_s)
         by_estimate.setdefault(job.spec.walltime_s, []).append(job)

@@ -25,7 +25,7 @@ class Program(NamedTuple):
 
 
 PROGRAMS = {
-    "uts": Program(lambda: uts.TreeBag(5, seed=10), uts.Tree, lambda: uts.bare(5, seed=10)),
+    "uts": Program(lambda: uts.TreeBag(5, seed=10), uts.UtsTree, lambda: uts.bare(5, seed=10)),
     "bits": Program(lambda: nqueens.QueensBag(7), nqueens.Solutions, lambda: nqueens.bare(7)),
     "board": Program(
         lambda: nqueens.QueensBag(6, "board"), nqueens.Solutions, lambda: nqueens.bare(6, "board")
@@ -178,7 +178,7 @@ def test_tasks_that_are_known_beforehand_can_be_shared_out_at_the_start(name: st
 
 
 def test_the_bags_are_what_the_protocol_asks_for() -> None:
-    tree: Bag[uts.Tree] = uts.TreeBag(3)
+    tree: Bag[uts.UtsTree] = uts.TreeBag(3)
     queens: Bag[nqueens.Solutions] = nqueens.QueensBag(4)
     sources: Bag[betweenness.Centrality] = betweenness.SourcesBag(3)
     points: Bag[pi.Points] = pi.PointsBag(100)

@@ -28,7 +28,7 @@ from pliant.policy.conservative import Conservative
 from pliant.policy.order import ORDERS, ordered
 from pliant.policy.registry import POLICIES, START_RULES
 from pliant.policy.view import ClusterView, Decision, Policy
-from pliant.sim.beside import Beside, Part
+from pliant.sim.beside import PartSimulation, SimulatorsBeside
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import Conditions, SimEnd, simulate
 from pliant.workloads.bookings import read_bookings
@@ -271,22 +271,24 @@ def test_a_partition_keeps_what_is_reserved_of_it() -> None:
     one, other = Booking("a", 5.0, 9.0, 2, "p1"), Booking("b", 1.0, 3.0, 1)
     records: list[r.Record] = []
     parts = [
-        Part(
+        PartSimulation(
             "p0",
             [rigid("x", 2, 2.0, at=0.5)],
             2,
             PolicySpec("easy").make(Calendar(2, (other,))),
             records.append,
         ),
-        Part("p1", [rigid("y", 2, 6.0)], 2, PolicySpec("easy").make(Calendar(2, (one,))), records.append),
+        PartSimulation(
+            "p1", [rigid("y", 2, 6.0)], 2, PolicySpec("easy").make(Calendar(2, (one,))), records.append
+        ),
     ]
-    end = Beside(parts, Conditions(FREE, bookings=(other, one))).run()
+    end = SimulatorsBeside(parts, Conditions(FREE, bookings=(other, one))).run()
     assert starts_of(records) == {"x": 3.0, "y": 9.0}
     assert end.reserved_node_s == 2 * 1 + 4 * 2
     with pytest.raises(
         BatchError, match=r"reservation 'a': nodes: with those that .* 3 are reserved at 5 s, and par"
     ):
-        Beside(parts, Conditions(FREE, bookings=(one._replace(nodes=3),)))
+        SimulatorsBeside(parts, Conditions(FREE, bookings=(one._replace(nodes=3),)))
 
 
 # ---- the file, and what is refused ---------------------------------------------------------------------

@@ -23,8 +23,8 @@ from pliant.policy.view import Reason
 from pliant.sim.references import reference_times
 from pliant.sim.simulator import Conditions, simulate
 from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
-from pliant.workloads.failures import Drawn, Failures
-from pliant.workloads.generators.generate import Load, malleable_batch
+from pliant.workloads.failures import DrawnFailures, Failures
+from pliant.workloads.generators.generate import GeneratedLoad, malleable_batch
 from pliant.workloads.job import SimJob
 
 WHY = Reason("fits")
@@ -143,7 +143,7 @@ def test_where_nothing_is_lost_nothing_changes(policy: str, monkeypatch: pytest.
     monkeypatch.setattr(
         ledger, "AT_ONCE_S", -1.0
     )  # passes are made amid nodes on their way, as they were then
-    jobs = malleable_batch(42, 60, 32, load=Load(8.0))
+    jobs = malleable_batch(42, 60, 32, load=GeneratedLoad(8.0))
     metrics = Metrics(reference=reference_times(jobs))
     simulate(jobs, 32, make(policy), Conditions(Settings()), metrics.add)
     it = metrics.summary()
@@ -163,7 +163,7 @@ def test_without_losses_it_is_nodes_times_makespan_to_the_last_digit(
 @settings(max_examples=50, deadline=None)
 @given(elastic_jobs, policies_, settings_, drawn_)
 def test_with_losses_it_is_the_sum_over_the_nodes(
-    jobs: list[SimJob], policy: tuple[str, str | None], options: Settings, drawn: Drawn
+    jobs: list[SimJob], policy: tuple[str, str | None], options: Settings, drawn: DrawnFailures
 ) -> None:
     records: list[r.Record] = []
     simulate(jobs, NODES, make(*policy), Conditions(options, failures=Failures(drawn)), records.append)

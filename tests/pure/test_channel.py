@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pliant.live.fleet.channel import End, at_controller, at_node
+from pliant.live.fleet.channel import ChannelEnd, at_controller, at_node
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
 from pliant.protocol import launching as t
@@ -25,7 +25,7 @@ def number_of(envelope: m.To | m.From) -> int:
 class Side:
     """One end, what it has to tell, and what has come."""
 
-    def __init__(self, end: End[m.To] | End[m.From], sizes: list[int]) -> None:
+    def __init__(self, end: ChannelEnd[m.To] | ChannelEnd[m.From], sizes: list[int]) -> None:
         self.end = end
         self.sizes = sizes
         self.next = 0

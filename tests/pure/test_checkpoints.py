@@ -31,7 +31,7 @@ from pliant.sim.instant import Instant
 from pliant.sim.simulator import Conditions, SimEnd, Simulator, simulate
 from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
 from pliant.workloads.checkpoints import Checkpoints, read_checkpoints
-from pliant.workloads.failures import Down, Drawn, Failures
+from pliant.workloads.failures import Down, DrawnFailures, Failures
 from pliant.workloads.job import SimJob
 
 PLAN = Checkpoints(10.0, 1.0)
@@ -170,7 +170,7 @@ def test_an_evolving_job_goes_back_to_the_phase_of_its_checkpoint() -> None:
 
 
 def test_a_job_that_never_gets_to_a_checkpoint_is_given_up_and_one_that_does_is_not() -> None:
-    failing = Failures(Drawn(50.0, 1.0, fixed=True))
+    failing = Failures(DrawnFailures(50.0, 1.0, fixed=True))
     for job in (malleable(), rigid("a", 1, 1e5)):
         long = structs.replace(job, runtime_s=1e5)
         records: list[r.Record] = []
@@ -228,7 +228,7 @@ plans_ = st.builds(
     restart_s=st.sampled_from([0.0, 2.9]),
 )
 drawn_ = st.builds(
-    Drawn,
+    DrawnFailures,
     mtbf_s=st.sampled_from([600.0, 3000.0, 30_000.0]),
     repair_s=st.sampled_from([1.0, 100.0]),
     seed=st.integers(0, 9),
@@ -249,7 +249,7 @@ def test_whatever_fails_the_records_hold_together_and_every_job_ends(
     jobs: list[SimJob],
     policy: tuple[str, str | None],
     options: Settings,
-    drawn: Drawn,
+    drawn: DrawnFailures,
     plan: Checkpoints,
     starting: bool,  # noqa: FBT001 - Hypothesis passes it
     instant: Instant,
@@ -325,7 +325,7 @@ def test_no_work_is_lost_but_what_was_not_saved_and_none_is_done_twice(
     jobs: list[SimJob],
     policy: tuple[str, str | None],
     cost: ResizeCost,
-    drawn: Drawn | None,
+    drawn: DrawnFailures | None,
     plan: Checkpoints,
 ) -> None:
     jobs = [structs.replace(job, spec=structs.replace(job.spec, kind=JobKind.MPI)) for job in jobs]

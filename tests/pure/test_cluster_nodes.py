@@ -270,7 +270,7 @@ class Recorded:
         self.put(o.Batch((job("small", 1), job("large", 3))))
         self.put(o.Ask(3))
 
-    _head = recording.Head(HOME, Settings(), "easy", "2026-01-01T00:00:00Z", Site(grace_s=60.0))
+    _head = recording.RecordingHead(HOME, Settings(), "easy", "2026-01-01T00:00:00Z", Site(grace_s=60.0))
 
     def hello(self, node: str) -> o.Heard:
         return o.Heard(node, codec.raw(m.AgentHello(node, 1, 7)))

@@ -19,7 +19,7 @@ import pytest
 from commands import command
 
 from pliant.daemon import control
-from pliant.daemon.control import Answer, Request
+from pliant.daemon.control import ControlAnswer, ControlRequest
 from pliant.daemon.listening import listen
 from pliant.launch import CONTROL
 from pliant.model.errors import PliantError
@@ -93,14 +93,14 @@ def test_a_busy_controller_is_a_run_and_gets_the_order_when_it_has_time(base: Pa
     assert json.loads(got[0]) == {"verb": "resize", "job": "ocean", "size": 2}
 
 
-def listening(base: Path, ask: Callable[[Path], None]) -> list[Request]:
+def listening(base: Path, ask: Callable[[Path], None]) -> list[ControlRequest]:
     """Have ``ask`` talk to a controller's socket from another thread; the requests that were answered."""
     place = run_of(base, "run")
-    taken: list[Request] = []
+    taken: list[ControlRequest] = []
 
-    def answer(request: Request) -> Answer:
+    def answer(request: ControlRequest) -> ControlAnswer:
         taken.append(request)
-        return Answer(text="heard")
+        return ControlAnswer(text="heard")
 
     async def serve() -> None:
         server = await listen(place, answer)
@@ -113,18 +113,18 @@ def listening(base: Path, ask: Callable[[Path], None]) -> list[Request]:
             assert not left
 
     asyncio.run(serve())
-    assert taken.pop() == Request("the last")
+    assert taken.pop() == ControlRequest("the last")
     return taken
 
 
-def exchange(path: Path, data: bytes) -> Answer | None:
+def exchange(path: Path, data: bytes) -> ControlAnswer | None:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(10.0)
         connection.connect(str(path))
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
         line = connection.makefile("rb").readline()
-    return Answer(**json.loads(line)) if line else None
+    return ControlAnswer(**json.loads(line)) if line else None
 
 
 def test_no_request_keeps_a_controller_from_answering_the_next(base: Path) -> None:
@@ -143,9 +143,9 @@ def test_no_request_keeps_a_controller_from_answering_the_next(base: Path) -> No
         with socket.socket(socket.AF_UNIX) as rude:
             rude.connect(str(path))
             rude.sendall(b"x" * 10)
-        assert exchange(path, b'{"verb":"queue"}\n') == Answer(text="heard")
+        assert exchange(path, b'{"verb":"queue"}\n') == ControlAnswer(text="heard")
 
-    assert listening(base, ask) == [Request("queue")]
+    assert listening(base, ask) == [ControlRequest("queue")]
 
 
 def test_a_request_that_no_controller_would_take_is_not_sent(base: Path) -> None:

@@ -17,7 +17,7 @@ from pliant.core import events as e
 from pliant.core import records as r
 from pliant.core.commands import Offer, Start
 from pliant.core.core import SchedulerCore, replay
-from pliant.core.job import Job
+from pliant.core.job import ScheduledJob
 from pliant.core.settings import NEVER, Settings, end_of
 from pliant.core.state import State
 from pliant.history.metrics import measure
@@ -25,8 +25,8 @@ from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.kinds import JobKind
 from pliant.model.need import Need
 from pliant.model.nodes import NodeSet, lowest_bits
+from pliant.model.size_request import SizeRequest
 from pliant.model.speedup import Amdahl
-from pliant.model.wishes import Wish
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.easy import Easy
 from pliant.policy.registry import POLICIES, make
@@ -108,7 +108,7 @@ class World:
                 return e.ResizeOrdered(number, b % 3, slots=self._slots(number, b, mask))
             case "want":
                 return job_says.wants(
-                    number, Wish(BOUNDS[b % len(BOUNDS)], prefers=b % 3 == 0), open=b % 2 == 0
+                    number, SizeRequest(BOUNDS[b % len(BOUNDS)], prefers=b % 3 == 0), open=b % 2 == 0
                 )
             case "progress":
                 return job_says.progressed(number, b / 50, 1.0, 1.1)
@@ -194,7 +194,7 @@ class World:
         return spec.rigid() if a % 5 == 0 else spec
 
 
-def reserved(job: Job) -> int:
+def reserved(job: ScheduledJob) -> int:
     return job.resize.nodes if job.resize is not None else 0
 
 
@@ -436,7 +436,7 @@ def test_a_job_that_is_being_ended_is_offered_nothing() -> None:
 
 def test_a_wish_below_all_allowed_sizes_is_answered_by_stay() -> None:
     core, _ = running()
-    commands = core.tell([job_says.wants(1, Wish(Bounds(1, 1)))], 1.0)
+    commands = core.tell([job_says.wants(1, SizeRequest(Bounds(1, 1)))], 1.0)
     assert [type(command).__name__ for command in commands] == ["Stay"]
 
 

@@ -24,7 +24,7 @@ from pliant.workloads.failures import Down, Failures
 from pliant.workloads.formats.swf import parse_swf, read_swf, rigid_jobs
 from pliant.workloads.job import SimJob
 from pliant.workloads.malleability import PUBLISHED, make_malleable
-from pliant.workloads.sources import Wish, read_workload
+from pliant.workloads.sources import WorkloadRequest, read_workload
 
 
 def line(number: int, submit: float, run: float, width: int, after: int = -1, think: float = -1) -> str:
@@ -178,7 +178,7 @@ def test_who_follows_a_job_that_is_left_out_comes_at_its_own_time(tmp_path: Path
     )
     text += line(5, 4, 1, 1, 4, 5)
     (tmp_path / "x.swf").write_text(text)
-    load = read_workload(Wish(str(tmp_path / "x.swf"), dependencies=True))
+    load = read_workload(WorkloadRequest(str(tmp_path / "x.swf"), dependencies=True))
     assert [(job.spec.name, job.after, job.think_s) for job in load.jobs] == [
         ("3", "", 0),
         ("4", "", 0),

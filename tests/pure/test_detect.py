@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pliant.daemon import detect
-from pliant.daemon.detect import Found, mpi_of
+from pliant.daemon.detect import DetectedMpi, mpi_of
 from pliant.model.flavours import MPICH
 
 PLAIN_C = Path(__file__).parents[1] / "live" / "programs" / "plain_mpi.c"
@@ -23,7 +23,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "pliant" / "mpi.json"
 
 
-def ask(*command: str, cwd: str = "", **environ: str) -> Found | None:
+def ask(*command: str, cwd: str = "", **environ: str) -> DetectedMpi | None:
     return mpi_of(command, {**os.environ, **environ}, cwd)
 
 

@@ -16,8 +16,8 @@ from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.history.distribution import jain_index, percentile, spread
 from pliant.history.gantt import Gantt, Segment
-from pliant.history.lives import told
 from pliant.history.metrics import Metrics, RunMetrics, measure
+from pliant.history.timeline import told
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.model.speedup import Amdahl

@@ -32,12 +32,12 @@ from pliant.workloads.generators.paper3 import (
     FIXED,
     FLEXIBLE,
     PUBLISHED,
-    Measured,
+    MeasuredProgram,
     paper3_jobs,
     paper3_settings,
 )
 from pliant.workloads.job import SimJob
-from pliant.workloads.sources import Wish, read_workload
+from pliant.workloads.sources import WorkloadRequest, read_workload
 
 EXAMPLES = 60
 
@@ -386,28 +386,32 @@ def test_the_workloads_are_made_by_their_seed() -> None:
 
 
 def test_the_workloads_by_name() -> None:
-    load = read_workload(Wish("paper3:20", percent=100))
+    load = read_workload(WorkloadRequest("paper3:20", percent=100))
     assert (load.jobs, load.nodes) == (paper3_jobs(20, flexible=True), 64)
     assert load.settings == paper3_settings()
-    assert read_workload(Wish("paper3:20", percent=0)).jobs == paper3_jobs(20, flexible=False)
-    assert read_workload(Wish("paper3:20,seed=5", run=2)).jobs == paper3_jobs(20, 7, flexible=False)
-    exact = read_workload(Wish("paper3:20", percent=100, estimates="exact")).jobs
+    assert read_workload(WorkloadRequest("paper3:20", percent=0)).jobs == paper3_jobs(20, flexible=False)
+    assert read_workload(WorkloadRequest("paper3:20,seed=5", run=2)).jobs == paper3_jobs(
+        20, 7, flexible=False
+    )
+    exact = read_workload(WorkloadRequest("paper3:20", percent=100, estimates="exact")).jobs
     assert [job.period_s for job in exact] == [job.period_s for job in load.jobs]
     with pytest.raises(BatchError, match="50 % of malleable jobs; its jobs are all fixed"):
-        read_workload(Wish("paper3:20", percent=50))
+        read_workload(WorkloadRequest("paper3:20", percent=50))
 
 
-def table4(count: int, version: str, seed: int = paper3.SEED) -> tuple[Measured, int, int]:
+def table4(count: int, version: str, seed: int = paper3.SEED) -> tuple[MeasuredProgram, int, int]:
     """A line of Table 4 as simulated, and the expands and shrinks."""
     jobs = paper3_jobs(count, seed, flexible=version == FLEXIBLE)
     policy = make("dmr-preferred" if version == FLEXIBLE else "easy")
     records = records_of(jobs, policy, nodes=paper3.NODES, settings=paper3_settings())
     m = measure(records)
-    row = Measured(m.utilisation, m.wait_mean_s, m.turnaround_mean_s - m.wait_mean_s, m.turnaround_mean_s)
+    row = MeasuredProgram(
+        m.utilisation, m.wait_mean_s, m.turnaround_mean_s - m.wait_mean_s, m.turnaround_mean_s
+    )
     return row, m.expands, m.shrinks
 
 
-TOLERANCE = Measured(utilisation=0.075, wait_s=0.15, execution_s=0.035, completion_s=0.14)
+TOLERANCE = MeasuredProgram(utilisation=0.075, wait_s=0.15, execution_s=0.035, completion_s=0.14)
 """The largest residuals of the calibration are 6.5, 14.4, 2.8 and 13.5 %."""
 
 

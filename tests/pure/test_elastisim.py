@@ -24,7 +24,7 @@ from pliant.sim.simulator import Conditions
 from pliant.sim.simulator import simulate as run_simulation
 from pliant.study.library import Result
 from pliant.workloads.formats.elastisim import ElastiSim, named_files, read_elastisim
-from pliant.workloads.formats.elastisim_tasks import FLOWS, Machine, tasks_s
+from pliant.workloads.formats.elastisim_tasks import FLOWS, ElastisimMachine, tasks_s
 from pliant.workloads.formats.simgrid import Platform, Route, Speeds, Storage, read_platform
 from pliant.workloads.job import SimJob
 
@@ -635,7 +635,7 @@ MACHINE = Platform(
 
 def seconds(task: dict[str, Any], nodes: int = 4, on: Platform = MACHINE, gpus: int = 0) -> float:
     found: list[str] = []
-    machine = Machine(on, lambda what, _: found.append(what), gpus, fixed=True)
+    machine = ElastisimMachine(on, lambda what, _: found.append(what), gpus, fixed=True)
     known = {"num_nodes": float(nodes), "num_gpus_per_node": float(gpus)}
     took = tasks_s([task], "here", known, machine)
     assert not found
@@ -737,7 +737,7 @@ def test_a_file_system_of_several_hosts_and_its_latency() -> None:
 
 
 def test_asynchronous_tasks_go_on_beside_others() -> None:
-    machine = Machine(MACHINE, lambda *_: None)
+    machine = ElastisimMachine(MACHINE, lambda *_: None)
     write = {"type": "pfs_write", "bytes": 24e6, "pattern": "all_ranks", "async": True}
     for wait, wanted in ((5, 2 + 12.0), (50, 2 + 50.0)):
         tasks = [{"type": "idle", "delay": 2}, write, {"type": "idle", "delay": wait}]

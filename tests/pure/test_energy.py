@@ -20,8 +20,8 @@ from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.core.state import State
 from pliant.history.energy import Energy, Power
-from pliant.history.lives import told
 from pliant.history.metrics import measure
+from pliant.history.timeline import told
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
@@ -31,7 +31,7 @@ from pliant.policy.view import ClusterView, Decision, Reason, Resize, Start
 from pliant.sim.simulator import Conditions, SimEnd, simulate
 from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
 from pliant.workloads.checkpoints import Checkpoints
-from pliant.workloads.failures import Down, Drawn, Failures
+from pliant.workloads.failures import Down, DrawnFailures, Failures
 from pliant.workloads.job import SimJob
 from pliant.workloads.power import read_power
 from pliant.workloads.sources import read_workload
@@ -204,7 +204,7 @@ def test_nodes_are_off_when_nobody_has_used_them_for_so_long(
     jobs: list[SimJob],
     policy: tuple[str, str | None],
     options: Settings,
-    drawn: Drawn | None,
+    drawn: DrawnFailures | None,
     starting: bool,  # noqa: FBT001 - Hypothesis passes it
     after_s: float,
     boot_s: float,

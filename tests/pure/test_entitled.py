@@ -27,13 +27,13 @@ from pliant.plan.cost import INSTANT
 from pliant.policy import view as p
 from pliant.policy.easy import Easy
 from pliant.policy.entitled.entitled import Entitled
-from pliant.policy.entitled.ledger import Ledger
+from pliant.policy.entitled.ledger import VirtualLedger
 from pliant.policy.entitled.room import Room
-from pliant.policy.entitled.virtual import Entry, Schedule
+from pliant.policy.entitled.virtual import Schedule, VirtualJob
 from pliant.sim.simulator import Conditions, simulate
 from pliant.testing.policies.drawn import elastic_jobs, settings_
 from pliant.testing.policies.properties import Forgetful, memories_whole
-from pliant.workloads.failures import Drawn, Failures
+from pliant.workloads.failures import DrawnFailures, Failures
 from pliant.workloads.job import SimJob
 
 NODES = 16
@@ -98,7 +98,7 @@ class Watched:
                 assert self._resized[view.now, each.job] <= 2, (view.now, each.job)
         return decisions
 
-    def _look(self, view: p.ClusterView, ledger: Ledger) -> None:
+    def _look(self, view: p.ClusterView, ledger: VirtualLedger) -> None:
         for number, entry in ledger.entries.items():
             if entry.began is not None:
                 self.begun.setdefault(number, entry.began)
@@ -122,7 +122,7 @@ class Watched:
             if began is not None and not self.outrun and job.spec.job_class is not JobClass.EVOLVING:
                 assert view.now - began <= ROUNDING_S, (view.now, number)
 
-    def _look_at_head(self, view: p.ClusterView, ledger: Ledger) -> None:
+    def _look_at_head(self, view: p.ClusterView, ledger: VirtualLedger) -> None:
         """It may run until its reservation; where others outrun their estimates until then, that is too long."""
         head, reserved = ledger.schedule.head, ledger.schedule.reserved
         if head is not None and reserved is not None and head.id in ledger.kept:
@@ -302,7 +302,7 @@ def test_a_restart_loses_nothing_where_nodes_are_lost(
 ) -> None:
     def told(policy: p.Policy) -> list[r.Record]:
         records: list[r.Record] = []
-        failures = Failures(Drawn(mtbf_s, 20.0, seed=seed), requeue=requeue)
+        failures = Failures(DrawnFailures(mtbf_s, 20.0, seed=seed), requeue=requeue)
         simulate(jobs, 24, policy, Conditions(options, failures=failures), records.append)
         return list(memories_whole(records))
 
@@ -318,7 +318,7 @@ def test_without_malleable_jobs_it_makes_easys_starts_where_nodes_are_lost_too(
 ) -> None:
     def starts(policy: p.Policy) -> dict[int, float]:
         records: list[r.Record] = []
-        failures = Failures(Drawn(200.0, 20.0, seed=seed), requeue=requeue)
+        failures = Failures(DrawnFailures(200.0, 20.0, seed=seed), requeue=requeue)
         simulate(jobs, 8, policy, Conditions(FREE, failures=failures), records.append)
         return starts_and_ends(records)[0]
 
@@ -393,7 +393,7 @@ def replaced(core: Driven, policy: Entitled) -> Iterator[Entitled]:
     yield policy
 
 
-def ledger_of(policy: Entitled) -> Ledger:
+def ledger_of(policy: Entitled) -> VirtualLedger:
     assert policy._ledger is not None
     return policy._ledger
 
@@ -421,7 +421,7 @@ def test_room_is_the_least_at_any_moment(
 
 def test_an_end_that_is_known_late_is_dated_back() -> None:
     schedule = Schedule(2)
-    first, second = Entry(1, 2, 100.0), Entry(2, 2, 100.0)
+    first, second = VirtualJob(1, 2, 100.0), VirtualJob(2, 2, 100.0)
     schedule.submit(first)
     schedule.submit(second)
     schedule.settle(0.0)
@@ -429,7 +429,7 @@ def test_an_end_that_is_known_late_is_dated_back() -> None:
     assert schedule.catch_up(45.0) == ([], [first])
     assert second.began == 40.0
     with pytest.raises(ValueError, match="has not begun"):
-        schedule.place(Entry(3, 1, 1.0))
+        schedule.place(VirtualJob(3, 1, 1.0))
 
 
 @settings(max_examples=300)
@@ -451,7 +451,7 @@ def test_ends_that_are_known_late_lead_to_the_same_schedule(
 ) -> None:
     """Each end is told only some time after it was: what was decided meanwhile is undone."""
     entries = [
-        Entry(number, nodes, length * factor, float(at))
+        VirtualJob(number, nodes, length * factor, float(at))
         for number, (at, nodes, length, factor, _) in enumerate(sorted(rows), 1)
     ]
     lengths = {number: float(row[2]) for number, row in enumerate(sorted(rows), 1)}
@@ -479,7 +479,7 @@ def test_ends_that_are_known_late_lead_to_the_same_schedule(
     assert {entry.id: entry.began for entry in entries} == exact
 
 
-def of_easy_entries(entries: list[Entry], lengths: dict[int, float]) -> dict[int, float]:
+def of_easy_entries(entries: list[VirtualJob], lengths: dict[int, float]) -> dict[int, float]:
     """When they begin under rigid EASY, by the simulator."""
     jobs = [
         SimJob(

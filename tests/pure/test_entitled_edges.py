@@ -11,7 +11,7 @@ from test_entitled import FREE
 from workloads import malleable, records_of, rigid
 
 from pliant.core import records as r
-from pliant.core.job import Job
+from pliant.core.job import ScheduledJob
 from pliant.core.settings import Settings
 from pliant.model.errors import PolicyError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
@@ -151,7 +151,7 @@ def test_a_policy_that_is_used_again_knows_nothing_of_the_jobs_of_before() -> No
 
 def test_who_may_not_grow_keeps_what_it_has_where_nobody_else_wants_it() -> None:
     """The steps from 1 node go by sixteenths, and over 33."""
-    job = Job(
+    job = ScheduledJob(
         1,
         JobSpec(name="a", nodes=Bounds(1, 64, preferred=64), job_class=JobClass.MALLEABLE, walltime_s=100.0),
     )

@@ -28,7 +28,7 @@ from pliant.policy.fcfs import Fcfs
 from pliant.policy.registry import make
 from pliant.sim.simulator import Conditions, Simulator, simulate
 from pliant.testing.policies.drawn import NODES, settings_
-from pliant.workloads.failures import Drawn, Failures
+from pliant.workloads.failures import DrawnFailures, Failures
 from pliant.workloads.formats.batches import batch_jobs
 from pliant.workloads.job import SimJob
 
@@ -179,7 +179,7 @@ def test_evolving_jobs_hold_together_under_all_policies(
     failing: bool,  # noqa: FBT001
 ) -> None:
     records: list[r.Record] = []
-    failures = Failures(Drawn(20_000.0, 60.0)) if failing else None
+    failures = Failures(DrawnFailures(20_000.0, 60.0)) if failing else None
     simulator = Simulator(
         jobs, NODES, make(*policy), Conditions(options, starting=starting, failures=failures), records.append
     )

@@ -47,7 +47,7 @@ from pliant.policy.registry import make
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import PLAIN, Conditions, simulate
 from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
-from pliant.workloads.failures import Drawn, Failures
+from pliant.workloads.failures import DrawnFailures, Failures
 from pliant.workloads.formats.swf import rigid_jobs
 from pliant.workloads.job import SimJob
 
@@ -195,7 +195,7 @@ def test_a_client_can_know_what_a_policy_sees(
     failing: bool,  # noqa: FBT001
 ) -> None:
     """Under any policy, with resizes that fail or are called off, nodes that are lost, jobs that ask for sizes."""
-    failures = Failures(Drawn(20_000.0, 60.0)) if failing else None
+    failures = Failures(DrawnFailures(20_000.0, 60.0)) if failing else None
     conditions = Conditions(options, starting=starting, failures=failures)
     records = records_of(jobs, NODES, Watching(make(*policy), Lines()), conditions)
     assert records == records_of(jobs, NODES, make(*policy), conditions)
@@ -227,7 +227,7 @@ def test_a_policy_that_sees_only_what_is_told_decides_the_same(
     def made() -> p.Policy:
         return widest()() if policy[0] == "widest" else make(*policy)
 
-    conditions = Conditions(options, failures=Failures(Drawn(20_000.0, 60.0)) if failing else None)
+    conditions = Conditions(options, failures=Failures(DrawnFailures(20_000.0, 60.0)) if failing else None)
     told = records_of(jobs, NODES, Deaf(made(), Lines()), conditions)
     assert told == records_of(jobs, NODES, made(), conditions)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pliant.live.node.pmi import PmiError, PmiGroup, Reply, process_mapping
 from pliant.model.errors import ProtocolError
-from pliant.model.world import World
+from pliant.model.world import MpiWorld
 from pliant.protocol import codec
 from pliant.protocol.fence import PIECE, Rounds, pieces
 
@@ -26,9 +26,9 @@ class Exchange:
     """All ranks of a world: each puts a value, comes to the barrier and gets everybody's, ``rounds`` times."""
 
     def __init__(self, sizes: tuple[int, ...], rounds: int, length: int) -> None:
-        self.groups = [PmiGroup(World(0, sizes, part), "kvs") for part in range(len(sizes))]
+        self.groups = [PmiGroup(MpiWorld(0, sizes, part), "kvs") for part in range(len(sizes))]
         self.fence = Rounds(tuple(range(len(sizes))))
-        self.part = {rank: part for part in range(len(sizes)) for rank in World(0, sizes, part).ranks}
+        self.part = {rank: part for part in range(len(sizes)) for rank in MpiWorld(0, sizes, part).ranks}
         self.rounds = rounds
         self.value = "v" * length
         self.inside = dict.fromkeys(self.part, False)
@@ -89,7 +89,7 @@ def test_everybody_has_what_everybody_put_and_nobody_passes_early(
 @given(SIZES)
 def test_the_mapping_names_the_node_of_every_rank(sizes: tuple[int, ...]) -> None:
     runs = json.loads(
-        process_mapping(World(0, sizes)).replace("(vector,", "[").replace("(", "[").replace(")", "]")
+        process_mapping(MpiWorld(0, sizes)).replace("(vector,", "[").replace("(", "[").replace(")", "]")
     )
     told = [node for first, count, each in runs for node in range(first, first + count) for _ in range(each)]
     assert told == [node for node, size in enumerate(sizes) for _ in range(size)]
@@ -121,7 +121,7 @@ def test_a_rank_that_has_ended_is_missed_where_others_wait_for_it() -> None:
     assert not fence.missed()  # nobody waits: the program may use no MPI at all
     fence.arrive(0, 0, {}, more=False)
     assert fence.missed() == (1,)
-    group = PmiGroup(World(0, (2,)), "kvs")
+    group = PmiGroup(MpiWorld(0, (2,)), "kvs")
     group.receive(0, "cmd=barrier_in")
     with pytest.raises(PmiError, match="rank 1 has ended"):
         group.left(1)
@@ -129,11 +129,11 @@ def test_a_rank_that_has_ended_is_missed_where_others_wait_for_it() -> None:
 
 def test_a_rank_that_has_ended_without_mpi_is_missed_by_those_that_have_begun_with_it() -> None:
     """They wait for it in memory that they share: no barrier shows that."""
-    group = PmiGroup(World(0, (3,)), "kvs")
+    group = PmiGroup(MpiWorld(0, (3,)), "kvs")
     group.left(1)  # nobody has begun: the program may use no MPI at all
     with pytest.raises(PmiError, match="rank 1 has ended"):
         group.receive(0, "cmd=init")
-    group = PmiGroup(World(0, (3,)), "kvs")
+    group = PmiGroup(MpiWorld(0, (3,)), "kvs")
     group.receive(0, "cmd=init")
     group.left(0)
     with pytest.raises(PmiError, match="rank 2 has ended"):
@@ -151,12 +151,12 @@ def test_a_rank_that_has_ended_without_mpi_is_missed_by_those_that_have_begun_wi
 )
 def test_an_abort_has_its_exit_code(line: str, code: int) -> None:
     with pytest.raises(PmiError, match="rank 1 called MPI_Abort") as caught:
-        PmiGroup(World(0, (2,)), "kvs").receive(1, line)
+        PmiGroup(MpiWorld(0, (2,)), "kvs").receive(1, line)
     assert caught.value.code == code
 
 
 def test_a_rank_cannot_fill_the_memory_of_its_agent() -> None:
-    group = PmiGroup(World(0, (1,)), "kvs")
+    group = PmiGroup(MpiWorld(0, (1,)), "kvs")
 
     def fill() -> None:
         for number in range(4000):
@@ -189,7 +189,7 @@ def test_groups_that_have_ended_are_missed_where_others_wait_now() -> None:
 
 
 def test_what_was_put_at_another_fence_lets_nobody_pass() -> None:
-    group = PmiGroup(World(0, (1, 1), 0), "kvs")
+    group = PmiGroup(MpiWorld(0, (1, 1), 0), "kvs")
     group.receive(0, "cmd=barrier_in")
     assert group.fenced(0, {}, more=False)
     group.receive(0, "cmd=barrier_in")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pliant.live.cluster import orders as o
 from pliant.live.fleet.fleet import Fleet, Site
-from pliant.live.fleet.stages import TABLE, Happens, Stage, moved
+from pliant.live.fleet.stages import TABLE, Happens, NodeStage, moved
 from pliant.model.errors import ProtocolError
 from pliant.model.need import Need
 from pliant.protocol import codec
@@ -26,7 +26,7 @@ def test_nodes_come_and_go_and_what_is_said_comes_once(seed: int) -> None:
 
 
 def test_nodes_go_every_way_of_the_table() -> None:
-    moves: Counter[tuple[Stage, Happens]] = Counter()
+    moves: Counter[tuple[NodeStage, Happens]] = Counter()
     for seed in range(60):
         moves += Life(seed, 120).shell.moves
     assert moves.keys() == TABLE.keys(), TABLE.keys() - moves.keys()
@@ -175,9 +175,9 @@ def test_an_agent_that_nobody_has_asked_for_is_ended() -> None:
 
 def test_what_cannot_happen_is_named() -> None:
     with pytest.raises(ProtocolError, match="a node that is lost cannot meet grant"):
-        moved(Stage.LOST, Happens.GRANT)
-    assert {stage for stage, _ in TABLE} == set(Stage) - {Stage.GONE}
-    assert set(TABLE.values()) == set(Stage)
+        moved(NodeStage.LOST, Happens.GRANT)
+    assert {stage for stage, _ in TABLE} == set(NodeStage) - {NodeStage.GONE}
+    assert set(TABLE.values()) == set(NodeStage)
 
 
 def test_a_node_whose_unknown_agent_is_being_cleared_is_cleared_once_and_starts_behind_that() -> None:

@@ -1,5 +1,5 @@
 """Every fold over records handles a record or says that it leaves it aside: a new one is forgotten by none. So does
-every listener to ``Lives`` with a row."""
+every listener to ``Timeline`` with a row."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pliant.charts.dense import Dense
 from pliant.core import records as r
 from pliant.history.energy import Energy
 from pliant.history.gantt import Gantt
-from pliant.history.lives import ROWS, Listener
 from pliant.history.metrics import Metrics
 from pliant.history.outcomes import Outcomes
+from pliant.history.timeline import ROWS, Listener
 from pliant.history.turnarounds import Turnarounds
 from pliant.sim.evalys_csv import EvalysCsv
 from pliant.sim.job_rows import JobRows
@@ -29,8 +29,8 @@ FOLDS = [
     ("core.state", "State"),
     ("core.usage", "Usage"),
     ("history.audit", "Audit"),
-    ("history.lives", "Lives"),
-    ("terminal.events", "Told"),
+    ("history.timeline", "Timeline"),
+    ("terminal.events", "EventTexts"),
     ("workloads.formats.journals", "_follow"),
     ("sim.calibration", "_collect"),
     ("sim.calibration", "_Work"),

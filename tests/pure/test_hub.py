@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pliant.launch.pmix.others import spans
 from pliant.live.job.hub import Asker, Hub, Letter, refusal
 from pliant.model.errors import ProtocolError
-from pliant.model.world import World
+from pliant.model.world import MpiWorld
 from pliant.protocol import codec, pmix
 from pliant.protocol.messages import Message
 
@@ -24,7 +24,7 @@ from pliant.protocol.messages import Message
 class Group:
     """As the hub sees one."""
 
-    def __init__(self, number: int, world: World) -> None:
+    def __init__(self, number: int, world: MpiWorld) -> None:
         self.number = number
         self.world = world
         self.alive = set(world.ranks)
@@ -33,7 +33,7 @@ class Group:
 class Job:
     """Groups, the hub between them, and what their agents keep for the next one."""
 
-    def __init__(self, *worlds: World) -> None:
+    def __init__(self, *worlds: MpiWorld) -> None:
         self.groups = {number: Group(number, world) for number, world in enumerate(worlds)}
         self.hub = Hub(self.groups)
         self.kept: dict[Asker, msgspec.Raw] = {}
@@ -88,8 +88,8 @@ def item(key: str, world: int, *, once: bool = True) -> pmix.Item:
     return pmix.Item(key, world, 0, 3, base64.b64encode(key.encode()).decode(), once)
 
 
-def worlds(*sizes: int) -> list[World]:
-    return [World(number, (size,)) for number, size in enumerate(sizes)]
+def worlds(*sizes: int) -> list[MpiWorld]:
+    return [MpiWorld(number, (size,)) for number, size in enumerate(sizes)]
 
 
 def everybody(job: Job) -> tuple[pmix.Span, ...]:
@@ -154,7 +154,7 @@ def test_nobody_waits_for_who_is_lost(seed: int) -> None:
 
 
 def test_who_has_a_part_of_a_world_meets_for_it() -> None:
-    job = Job(World(0, (2, 2), 0), World(0, (2, 2), 1), World(2, (1,)))
+    job = Job(MpiWorld(0, (2, 2), 0), MpiWorld(0, (2, 2), 1), MpiWorld(2, (1,)))
     of_three = (pmix.Span(0, 0, 4), pmix.Span(2, 0, 1))
     first = [job.ask(group, pmix.Meet("connect", of_three)) for group in (0, 2)]
     assert [job.status(each) for each in first] == [None, None]
@@ -228,7 +228,7 @@ def test_what_was_published_twice_is_the_latest() -> None:
 
 
 def test_what_a_rank_has_put_is_asked_for_once_and_comes_to_all_who_want_it() -> None:
-    job = Job(World(0, (1, 2), 0), World(0, (1, 2), 1), World(2, (1,)))
+    job = Job(MpiWorld(0, (1, 2), 0), MpiWorld(0, (1, 2), 1), MpiWorld(2, (1,)))
     askers = [job.ask(0, pmix.Modex(0, 2)), job.ask(2, pmix.Modex(0, 2))]
     other = job.ask(2, pmix.Modex(0, 1))
     assert job.told[1] == [pmix.Want(2), pmix.Want(1)]

@@ -10,7 +10,7 @@ from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
 from pliant.live.cluster.orders import Key
-from pliant.live.job.groups import Place
+from pliant.live.job.groups import GroupPlace
 from pliant.live.job.life import JobLife
 from pliant.model.groups import Group
 from pliant.model.jobs import Bounds, JobClass, JobSpec
@@ -60,7 +60,7 @@ def growing() -> tuple[JobLife, Heard]:
     """A job on node 0 that has accepted to grow by nodes 1 and 2, where its newcomers have been started."""
     heard = Heard()
     spec = JobSpec(name="j", nodes=Bounds(1, 3), job_class=JobClass.MALLEABLE, command=("x",))
-    life = JobLife(1, spec, Place(NAMES, "j.log", "/", {}, b"s"), heard, one_world=False)
+    life = JobLife(1, spec, GroupPlace(NAMES, "j.log", "/", {}, b"s"), heard, one_world=False)
     life.start([Group(0, 0)], 0)
     life.heard(0, m.Started(1, 0, (7,)))
     said(life, 0, m.Hello(1, 0, 0, "token", 1))
@@ -124,7 +124,7 @@ def three(kind: JobKind) -> tuple[JobLife, Heard]:
     """A job of this kind on nodes 0 to 2, whose groups have been started: two ranks each."""
     heard = Heard()
     spec = JobSpec(name="j", nodes=Bounds.exactly(3), job_class=JobClass.MALLEABLE, command=("x",), kind=kind)
-    life = JobLife(1, spec, Place(NAMES, "j.log", "/", {}, b"s"), heard, one_world=False)
+    life = JobLife(1, spec, GroupPlace(NAMES, "j.log", "/", {}, b"s"), heard, one_world=False)
     life.start([Group(each, each, 2) for each in range(3)], 0)
     for group in range(3):
         life.heard(group, m.Started(1, group, (7, 8)))
@@ -320,7 +320,7 @@ def test_tasks_whose_root_is_lost_in_a_resize_give_that_up_and_go_on() -> None:
 def test_a_job_has_been_launched_when_all_groups_have_that_are_left() -> None:
     heard = Heard()
     spec = JobSpec(name="j", nodes=Bounds.exactly(2), command=("x",), kind=JobKind.TASKS)
-    life = JobLife(1, spec, Place(NAMES, "j.log", "/", {}, b"s"), heard, one_world=False)
+    life = JobLife(1, spec, GroupPlace(NAMES, "j.log", "/", {}, b"s"), heard, one_world=False)
     life.start([Group(0, 0), Group(1, 1)], 0)
     life.heard(0, m.Started(1, 0, (7,)))
     assert not of(heard, e.Launched)
@@ -332,7 +332,7 @@ def test_a_group_that_had_ended_before_its_job_opened_a_session_is_waited_for_no
     """As it may be told to a controller that begins again: by one agent before the other."""
     heard = Heard()
     spec = JobSpec(name="j", nodes=Bounds(1, 2), job_class=JobClass.MALLEABLE, command=("x",))
-    life = JobLife(1, spec, Place(NAMES, "j.log", "/", {}, b"s"), heard, one_world=False)
+    life = JobLife(1, spec, GroupPlace(NAMES, "j.log", "/", {}, b"s"), heard, one_world=False)
     life.start([Group(0, 0), Group(1, 1)], 0)
     ends(life, 1)
     assert ("linger", 1, 1) not in heard.timers

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pliant.job.decisions import Action, Decision
 from pliant.job.errors import AgentLost
 from pliant.job.negotiation import Situation, leaving
-from pliant.job.recording import Difference, Tape, TapedNegotiation, TapedSession, replay
+from pliant.job.recording import JobDifference, Tape, TapedNegotiation, TapedSession, replay
 from pliant.model.errors import ProtocolError
 from pliant.model.jobs import Bounds
 from pliant.protocol import codec
@@ -475,7 +475,7 @@ def test_a_recording_that_differs_is_told_and_one_that_is_none_is_an_error() -> 
     *begin, answer = root.lines
     other = answer.replace(b"arrays", b"other arrays").replace(b"[[0,[0,1,2,3],100,", b"[[0,[0,1,2,3],1,")
     (found,) = replay([*begin, other, b'["decide",'])
-    assert found == Difference(len(begin) + 1, other, found.now)
+    assert found == JobDifference(len(begin) + 1, other, found.now)
     assert b"only 1 step is left" in found.now
     for line in (
         b"garbage\n",

@@ -17,8 +17,8 @@ from workloads import upper_bound_jobs
 from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.files.policy import policy_names
-from pliant.history.lives import Lives
 from pliant.history.metrics import Metrics
+from pliant.history.timeline import Timeline
 from pliant.model.errors import BatchError, PolicyError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
@@ -161,7 +161,7 @@ def test_sums_agree_with_the_metrics(
             8,
             Malleable(),
             Conditions(Settings(cost=ResizeCost(blocked_s=1.0), cooldown_s=2.0)),
-            Lives(metrics, lines).add,
+            Timeline(metrics, lines).add,
         )
     figures, rows = metrics.summary(), rows_of(out)
     assert [int(row["job"]) for row in rows] == list(range(1, len(jobs) + 1))

@@ -29,7 +29,7 @@ shapes = st.one_of(st.integers(1, 70).map(KAry), st.just(Binomial()), st.just(Di
 
 
 @given(shapes, st.integers(1, 300))
-def test_a_delay_is_waited_for_once_a_level(shape: tree.Tree, agents: int) -> None:
+def test_a_delay_is_waited_for_once_a_level(shape: tree.TreeShape, agents: int) -> None:
     """Where nothing else takes time, and everything may start at once: the depth of the tree."""
     phases = predict(agents, shape, 1000, replace(NOTHING, delay_s=1.0))
     assert phases.started == phases.called == phases.contacts == tree.depth(shape, agents)
@@ -43,7 +43,7 @@ def test_a_window_makes_rounds(agents: int, window: int) -> None:
 
 
 @given(shapes, st.integers(1, 200), st.integers(1, 8))
-def test_shared_processors_do_all_the_work(shape: tree.Tree, agents: int, processors: int) -> None:
+def test_shared_processors_do_all_the_work(shape: tree.TreeShape, agents: int, processors: int) -> None:
     costs = replace(NOTHING, agent_s=1.0)
     phases = predict(agents, shape, 1000, costs, processors=processors)
     assert phases.called > agents / processors * 0.999999
@@ -61,7 +61,7 @@ def test_those_that_share_processors_are_ready_together() -> None:
 
 
 @given(shapes, st.integers(1, 200))
-def test_contacts_go_up_and_down(shape: tree.Tree, agents: int) -> None:
+def test_contacts_go_up_and_down(shape: tree.TreeShape, agents: int) -> None:
     """A level takes a call and its answer, then a hop up and a hop down."""
     phases = predict(agents, shape, 1000, replace(NOTHING, hop_s=1.0))
     deepest = tree.depth(shape, agents)
@@ -71,7 +71,7 @@ def test_contacts_go_up_and_down(shape: tree.Tree, agents: int) -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(shapes, st.integers(1, 100), st.integers(1, 20))
-def test_more_never_makes_it_shorter_for_one_node(shape: tree.Tree, agents: int, window: int) -> None:
+def test_more_never_makes_it_shorter_for_one_node(shape: tree.TreeShape, agents: int, window: int) -> None:
     """Of costs: a processor that is slower, on nodes that have their own."""
     quick, slow = LaunchCosts(), LaunchCosts(agent_s=0.4, delay_s=0.2)
     assert predict(agents, shape, window, slow).started > predict(agents, shape, window, quick).started

@@ -363,7 +363,7 @@ def test_a_process_that_is_stopped_has_a_machine_that_answers() -> None:
 
     async def live(sock: socket.socket) -> None:
         reader, writer = await asyncio.open_connection(sock=sock)
-        link = links.Link(0, reader, writer, 0.0)
+        link = links.TreeLink(0, reader, writer, 0.0)
         assert link.answers(60.0)
         while not link.is_full:
             writer.write(b"x" * (1 << 20))

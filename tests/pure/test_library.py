@@ -25,7 +25,7 @@ from pliant.model.errors import BatchError, TraceError
 from pliant.policy.marginal import Marginal
 from pliant.sim.job_rows import COLUMNS
 from pliant.study.simulation import NO_NUMBERS
-from pliant.workloads.given import given_jobs
+from pliant.workloads.inline_jobs import given_jobs
 
 TRACE = "; MaxProcs: 4\n1 0 0 10 3 -1 -1 3 10\n2 0 0 5 4 -1 -1 4 5\n3 0 0 10 1 -1 -1 1 10\n"
 AFTER = "; MaxProcs: 4\n1 0 0 10 3 -1 -1 3 10\n2 0 0 5 4 -1 -1 4 5 -1 -1 -1 -1 -1 -1 -1 1 60\n"

@@ -16,12 +16,12 @@ from pliant.charts.dense import Dense
 from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.history.gantt import Gantt
-from pliant.history.lives import LOST, ROWS, Life, Listener, Lives, told
 from pliant.history.metrics import Metrics, measure
+from pliant.history.timeline import LOST, ROWS, Life, Listener, Timeline, told
 from pliant.policy.registry import make
 from pliant.sim.simulator import Conditions, simulate
 from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
-from pliant.workloads.failures import Drawn, Failures
+from pliant.workloads.failures import DrawnFailures, Failures
 from pliant.workloads.job import SimJob
 
 
@@ -77,7 +77,7 @@ def test_the_rows_of_a_run() -> None:
 
 
 def simulated(
-    jobs: list[SimJob], policy: tuple[str, str | None], options: Settings, drawn: Drawn
+    jobs: list[SimJob], policy: tuple[str, str | None], options: Settings, drawn: DrawnFailures
 ) -> list[r.Record]:
     records: list[r.Record] = []
     simulate(jobs, NODES, make(*policy), Conditions(options, failures=Failures(drawn)), records.append)
@@ -87,7 +87,7 @@ def simulated(
 @settings(max_examples=30, deadline=None)
 @given(elastic_jobs, policies_, settings_, drawn_)
 def test_no_node_is_at_two_places(
-    jobs: list[SimJob], policy: tuple[str, str | None], options: Settings, drawn: Drawn
+    jobs: list[SimJob], policy: tuple[str, str | None], options: Settings, drawn: DrawnFailures
 ) -> None:
     chart = gantt(simulated(jobs, policy, options, drawn))
     assert chart.running() == []
@@ -108,11 +108,11 @@ def test_no_node_is_at_two_places(
 @settings(max_examples=30, deadline=None)
 @given(elastic_jobs, policies_, settings_, drawn_)
 def test_listeners_are_told_the_same_alone_and_together(
-    jobs: list[SimJob], policy: tuple[str, str | None], options: Settings, drawn: Drawn
+    jobs: list[SimJob], policy: tuple[str, str | None], options: Settings, drawn: DrawnFailures
 ) -> None:
     records = simulated(jobs, policy, options, drawn)
     metrics, chart, dense, alone = Metrics(), Gantt(), Dense(), Dense()
-    lives = Lives(metrics, chart, dense)
+    lives = Timeline(metrics, chart, dense)
     for i, record in enumerate(records):
         lives.add(record)
         alone.add(record)

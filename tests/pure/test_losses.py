@@ -18,7 +18,7 @@ from pliant.core.core import SchedulerCore, replay
 from pliant.core.settings import NEVER, Settings
 from pliant.history.metrics import measure
 from pliant.live.job import resuming
-from pliant.live.job.groups import Place
+from pliant.live.job.groups import GroupPlace
 from pliant.live.job.life import JobLife
 from pliant.model.batch import read_batch
 from pliant.model.errors import BatchError
@@ -29,7 +29,7 @@ from pliant.policy.registry import POLICIES, make
 from pliant.protocol import messages as m
 from pliant.protocol import resizing
 from pliant.sim.simulator import Conditions, simulate
-from pliant.terminal.events import Told
+from pliant.terminal.events import EventTexts
 from pliant.workloads.failures import Down, Failures
 from pliant.workloads.job import SimJob
 
@@ -299,7 +299,7 @@ def test_metrics_chart_and_words_know_a_loss() -> None:
         ("cleaning", "2", 3.0),
         ("lost", "1", 5.0),
     ]
-    teller = Told([f"n{i}" for i in range(5)])
+    teller = EventTexts([f"n{i}" for i in range(5)])
     told = [said.text for record in run.records if (said := teller.tell(record)) is not None]
     assert "a goes on without group 2 on n2: rank 0 exited with 3" in told
     assert "a goes on without group 1, lost with n1" in told
@@ -328,7 +328,7 @@ def test_a_life_that_is_made_anew_knows_what_was_lost_and_tells_the_root_again()
     run.tell(e.GroupsLost(1, (1,), "rank 0 exited with 3"), at=2.0)
     core = SchedulerCore.resume(make("fcfs"), run.core.state.settings, run.records)
     job, heard = core.state.jobs[1], Heard()
-    life = JobLife(1, job.spec, Place(NAMES, "a.log", "/", {}, b"s"), heard, one_world=job.one_world)
+    life = JobLife(1, job.spec, GroupPlace(NAMES, "a.log", "/", {}, b"s"), heard, one_world=job.one_world)
     resuming.take_up(life, job, core.state)
     assert sorted(life.groups) == [0, 2]
     assert not resuming.roll_back(core, life, job)  # it had been taken back
@@ -344,7 +344,7 @@ def test_a_place_that_has_said_bye_to_the_controller_before_ends_well() -> None:
     run = Run(JobKind.PLACES, Bounds(2, 3, 1, 3))
     core = SchedulerCore.resume(make("fcfs"), run.core.state.settings, run.records)
     job, heard = core.state.jobs[1], Heard()
-    life = JobLife(1, job.spec, Place(NAMES, "a.log", "/", {}, b"s"), heard, one_world=job.one_world)
+    life = JobLife(1, job.spec, GroupPlace(NAMES, "a.log", "/", {}, b"s"), heard, one_world=job.one_world)
     resuming.take_up(life, job, core.state)
     life.heard(1, m.Exited(1, 1, 0, 0))
     assert not of(heard, e.GroupsLost)
@@ -358,7 +358,7 @@ def test_a_drain_that_is_said_again_names_no_group_that_was_lost() -> None:
     core = SchedulerCore.resume(make("fcfs"), run.core.state.settings, run.records)
     job = core.state.jobs[1]
     life = JobLife(
-        1, job.spec, Place(NAMES, "a.log", "/", {}, b"s"), heard := Heard(), one_world=job.one_world
+        1, job.spec, GroupPlace(NAMES, "a.log", "/", {}, b"s"), heard := Heard(), one_world=job.one_world
     )
     resuming.take_up(life, job, core.state)
     assert not resuming.roll_back(core, life, job)

@@ -12,7 +12,7 @@ from msgspec import structs
 from workloads import measured, records_of, rigid, starts_of, upper_bound_jobs
 
 from pliant.core import records as r
-from pliant.core.job import Job
+from pliant.core.job import ScheduledJob
 from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl, Table
@@ -260,7 +260,7 @@ def test_what_a_job_without_a_model_has_left_at_its_preferred_size_is_the_same_a
     fraction: float, after: int
 ) -> None:
     """By its estimate, or by the progress that it reported after 100 s."""
-    job = Job(1, without_model("job", 1, 4, 16, 1000.0).spec)
+    job = ScheduledJob(1, without_model("job", 1, 4, 16, 1000.0).spec)
     job.size, job.fraction, job.fraction_at = 4, fraction, 100.0
     ladder = Ladder(job, INSTANT)
     ladder.look(job, 100.0, 1)

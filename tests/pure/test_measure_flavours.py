@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pliant.daemon.detect import Found
+from pliant.daemon.detect import DetectedMpi
 from pliant.model.flavours import named
 from pliant_lab.commands.bench_flavours import show
 from pliant_lab.measure.flavours import Cycles, compare, measure
@@ -27,7 +27,10 @@ def test_all_arecompared_with_the_first_mpich_that_has_figures() -> None:
 
 
 def test_what_cannot_be_resized_is_not_tried_and_says_why(tmp_path: Path) -> None:
-    found = [Found(named("mpich 3.4"), "/a/libmpi.so.12"), Found(named("openmpi 4.1"), "/b/libmpi.so.40")]
+    found = [
+        DetectedMpi(named("mpich 3.4"), "/a/libmpi.so.12"),
+        DetectedMpi(named("openmpi 4.1"), "/b/libmpi.so.40"),
+    ]
     asked = Cycles((1, 2), 1, 2, 2)
     seen: list[tuple[int, int]] = []
     rows = asyncio.run(measure(found, asked, tmp_path, lambda *each: seen.append(each)))

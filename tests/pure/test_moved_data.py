@@ -21,7 +21,7 @@ from pliant.model.errors import BatchError
 from pliant.model.jobs import JobSpec
 from pliant.study.simulation import simulation
 from pliant.workloads.data import with_data
-from pliant.workloads.sources import Overrides, Wish, read_workload
+from pliant.workloads.sources import Overrides, WorkloadRequest, read_workload
 
 FREE = "start_s=0,start_each_s=0,blocked_s=0,leave_s=0,answer_s=0"
 COST = f"{FREE},data_s=0.01"
@@ -153,5 +153,5 @@ def test_a_batch_has_the_time_that_its_data_take(tmp_path: Path) -> None:
     read = read_batch_file(batch)
     cost = read_cost("start_s=0,data_s=2")
     assert batch_settings(read.cluster, cost, read.jobs).resize_deadline_s > 2 * 100
-    wish = Wish(str(batch), overrides=Overrides(cost=cost))
+    wish = WorkloadRequest(str(batch), overrides=Overrides(cost=cost))
     assert read_workload(wish).settings.resize_deadline_s > 2 * 100

@@ -32,7 +32,7 @@ from pliant.policy.order import ordered
 from pliant.policy.registry import POLICIES, make
 from pliant.sim.simulator import Conditions, simulate
 from pliant.testing.policies.drawn import elastic_jobs, settings_
-from pliant.workloads.failures import Drawn, Failures
+from pliant.workloads.failures import DrawnFailures, Failures
 from pliant.workloads.job import SimJob
 
 WHY = p.Reason("fits")
@@ -131,7 +131,7 @@ def test_every_end_of_a_simulation_is_told_exactly_once(
 ) -> None:
     records: list[r.Record] = []
     noting = Noting(in_order("shortest", *policy))
-    failures = Failures(Drawn(1000.0, 1.0, seed=seed), requeue=requeue)
+    failures = Failures(DrawnFailures(1000.0, 1.0, seed=seed), requeue=requeue)
     simulate(jobs, 24, noting, Conditions(options, failures=failures), records.append)
     agree(noting.told, records)  # the last end frees nodes, so that a pass follows it
 

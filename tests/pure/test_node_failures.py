@@ -31,7 +31,7 @@ from pliant.sim.breakdowns import MOST_REQUEUES
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import Conditions, SimEnd, Simulator, simulate
 from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
-from pliant.workloads.failures import Down, Drawn, Failures, read_failures
+from pliant.workloads.failures import Down, DrawnFailures, Failures, read_failures
 from pliant.workloads.job import SimJob
 
 
@@ -140,17 +140,17 @@ def test_a_job_that_can_never_start_is_named() -> None:
     ):
         run(jobs, 4, Failures(listed=(Down(0, 1.0, NEVER), Down(3, 1.5, NEVER))))
     with pytest.raises(BatchError, match=r"'wide' .* never more than \d are there at once"):
-        run(jobs, 4, Failures(drawn=Drawn(10.0, 50_000.0)), "firstfit")
+        run(jobs, 4, Failures(drawn=DrawnFailures(10.0, 50_000.0)), "firstfit")
 
 
 def test_a_job_that_is_never_done_is_given_up() -> None:
-    end, records = run([rigid("a", 1, 1e6)], 1, Failures(drawn=Drawn(50.0, 1.0, fixed=True)))
+    end, records = run([rigid("a", 1, 1e6)], 1, Failures(drawn=DrawnFailures(50.0, 1.0, fixed=True)))
     assert (end.requeued, end.node_failures) == (MOST_REQUEUES, MOST_REQUEUES + 1)
     assert measure(records).failed == 1
 
 
 def test_drawn_failures_have_the_means_that_were_asked_for() -> None:
-    outages = list(islice(Failures(drawn=Drawn(100.0, 20.0)).outages(10), 20_000))
+    outages = list(islice(Failures(drawn=DrawnFailures(100.0, 20.0)).outages(10), 20_000))
     assert outages == sorted(outages)
     assert len({outage.at for outage in outages}) == len(outages)
     at: dict[int, float] = {}
@@ -162,15 +162,17 @@ def test_drawn_failures_have_the_means_that_were_asked_for() -> None:
     assert fmean(up) == pytest.approx(100.0, rel=0.05)  # five standard errors of 10,000 draws
     assert fmean(down) == pytest.approx(20.0, rel=0.05)
     few = [outage for outage in outages if outage.node < 3]
-    assert list(islice(Failures(drawn=Drawn(100.0, 20.0)).outages(3), 100)) == few[:100]
-    fails, returns = islice(Failures(drawn=Drawn(100.0, 7.0, fixed=True)).outages(1), 2)
+    assert list(islice(Failures(drawn=DrawnFailures(100.0, 20.0)).outages(3), 100)) == few[:100]
+    fails, returns = islice(Failures(drawn=DrawnFailures(100.0, 7.0, fixed=True)).outages(1), 2)
     assert (fails.fails, returns.fails) == (True, False)
     assert returns.at == pytest.approx(fails.at + 7.0)
 
 
 def test_failures_as_users_write_them(tmp_path: Path) -> None:
-    assert read_failures("mtbf=1000h,repair=30min") == Failures(Drawn(3.6e6, 1800.0))
-    assert read_failures("mtbf=7d, repair=fixed:90s, seed=4") == Failures(Drawn(604800.0, 90.0, True, 4))
+    assert read_failures("mtbf=1000h,repair=30min") == Failures(DrawnFailures(3.6e6, 1800.0))
+    assert read_failures("mtbf=7d, repair=fixed:90s, seed=4") == Failures(
+        DrawnFailures(604800.0, 90.0, True, 4)
+    )
     path = tmp_path / "f.csv"
     path.write_text("node,fail_s,return_s\n# a comment\n\n3, 10, 20.5\n0,5\n3,30,\n")
     listed = (Down(0, 5.0, NEVER), Down(3, 10.0, 20.5), Down(3, 30.0, NEVER))
@@ -241,7 +243,7 @@ def test_the_command_shows_failures(tmp_path: Path) -> None:
 
 
 drawn_ = st.builds(
-    Drawn,
+    DrawnFailures,
     mtbf_s=st.sampled_from([3000.0, 30_000.0]),
     repair_s=st.sampled_from([1.0, 100.0]),
     fixed=st.booleans(),
@@ -263,7 +265,7 @@ def test_whatever_fails_the_records_hold_together_and_every_job_ends(
     jobs: list[SimJob],
     policy: tuple[str, str | None],
     options: Settings,
-    drawn: Drawn,
+    drawn: DrawnFailures,
     requeue: bool,  # noqa: FBT001 - Hypothesis passes it
     starting: bool,  # noqa: FBT001
     instant: Instant,

@@ -15,7 +15,7 @@ from pliant.live.node.life import NodeLife
 from pliant.live.node.pmi import AtFence, PmiError
 from pliant.live.node.pmix import SEGMENTS, SERVER, Begin, PmixGroup
 from pliant.live.node.warmth import key_of
-from pliant.model.world import World
+from pliant.model.world import MpiWorld
 from pliant.protocol import codec, pmix
 from pliant.protocol import messages as m
 from pliant.protocol.fence import Rounds
@@ -119,7 +119,7 @@ def test_a_proof_waits_for_the_server_and_takes_its_directory() -> None:
 @given(st.lists(st.binary(max_size=200_000), min_size=2, max_size=4))
 def test_a_fence_brings_all_blobs_in_order(blobs: list[bytes]) -> None:
     sizes = (1,) * len(blobs)
-    groups = [PmixGroup(World(0, sizes, part), "ns") for part in range(len(blobs))]
+    groups = [PmixGroup(MpiWorld(0, sizes, part), "ns") for part in range(len(blobs))]
     rounds = Rounds(tuple(range(len(blobs))))
     merged = None
     for part, (group, blob) in enumerate(zip(groups, blobs, strict=True)):
@@ -147,12 +147,12 @@ def test_a_fence_brings_all_blobs_in_order(blobs: list[bytes]) -> None:
 )
 def test_what_a_group_cannot_survive(said: pmix.ServerMessage, why: str, code: int) -> None:
     with pytest.raises(PmiError, match=why) as caught:
-        PmixGroup(World(0, (2,)), "ns").receive(SERVER, codec.encode(said).decode())
+        PmixGroup(MpiWorld(0, (2,)), "ns").receive(SERVER, codec.encode(said).decode())
     assert caught.value.code == code
 
 
 def test_a_rank_that_never_comes_is_missed_by_those_in_mpi_init() -> None:
-    group = PmixGroup(World(0, (2,)), "ns")
+    group = PmixGroup(MpiWorld(0, (2,)), "ns")
     group.left(0)
     with pytest.raises(PmiError, match="rank 0 has ended"):
         group.receive(SERVER, codec.encode(pmix.Initialized(1)).decode())
@@ -173,10 +173,10 @@ def test_a_rank_that_ends_with_0_before_mpi_finalize_ends_its_group(finalizes: b
 
 
 def test_a_server_is_up_for_all_ranks_or_none() -> None:
-    group = PmixGroup(World(0, (1, 2), 1), "ns")
+    group = PmixGroup(MpiWorld(0, (1, 2), 1), "ns")
     assert group.receive(SERVER, UP.decode()) == [Begin({1: {"PMIX_RANK": "0"}, 2: {"PMIX_RANK": "1"}})]
     with pytest.raises(PmiError, match="number of ranks"):
-        PmixGroup(World(0, (3,)), "ns").receive(SERVER, UP.decode())
+        PmixGroup(MpiWorld(0, (3,)), "ns").receive(SERVER, UP.decode())
 
 
 def test_groups_that_share_memory_elsewhere_may_be_forked_from_one_process() -> None:

@@ -22,7 +22,7 @@ from pliant.model.kinds import JobKind
 from pliant.model.nodes import NodeSet
 from pliant.policy.registry import POLICIES, make
 from pliant.report.runs import Run
-from pliant.terminal.events import Told
+from pliant.terminal.events import EventTexts
 
 COMING = {**KINDS, "granted": 6, "reclaim": 6, "returned": 8, "clean": 8, "ended": 5}
 steps_ = st.lists(
@@ -91,7 +91,7 @@ def named(names: dict[int, str] | tuple[str, ...], record: r.Record) -> list[obj
 
 def sentences(records: Iterable[r.Record]) -> list[str]:
     """But for those of moves, which go by the order of a job's nodes."""
-    told = Told(())
+    told = EventTexts(())
     said = [told.tell(record) for record in records]
     return [each.text for each in said if each is not None and "mov" not in each.text]
 

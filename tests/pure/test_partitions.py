@@ -29,7 +29,7 @@ from pliant.policy.easy import Easy
 from pliant.policy.fcfs import Fcfs
 from pliant.policy.registry import POLICIES, make
 from pliant.policy.view import ClusterView, Decision, Policy
-from pliant.sim.beside import Beside, Part
+from pliant.sim.beside import PartSimulation, SimulatorsBeside
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import PLAIN, Conditions, SimEnd, simulate
 from pliant.workloads.failures import Down, Failures, read_failures
@@ -179,8 +179,8 @@ def beside(
     parts: Sequence[tuple[Sequence[SimJob], int, Policy]], conditions: Conditions = PLAIN
 ) -> tuple[list[r.Record], SimEnd]:
     records: list[r.Record] = []
-    named = [Part(f"p{i}", *part, records.append) for i, part in enumerate(parts)]
-    return records, Beside(named, conditions).run()
+    named = [PartSimulation(f"p{i}", *part, records.append) for i, part in enumerate(parts)]
+    return records, SimulatorsBeside(named, conditions).run()
 
 
 @limits(deadline=None)

@@ -11,7 +11,7 @@ from pliant.core import events as e
 from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.nodes import NodeSet
-from pliant.model.wishes import Wish
+from pliant.model.size_request import SizeRequest
 from pliant.policy.malleable import Malleable
 
 SETTINGS = Settings(offer_deadline_s=20.0, resize_deadline_s=30.0, kill_grace_s=5.0)
@@ -168,7 +168,7 @@ def test_the_nodes_that_it_cannot_use_go_to_others(drive: Drive) -> None:
 def test_a_wish_to_grow_waits_as_an_offer_does(drive: Drive) -> None:
     drive.waits(3)
     drive.fail()
-    answer, *_ = drive.tell(job_says.wants(1, Wish(Bounds(2, 4))), after=6.0)
+    answer, *_ = drive.tell(job_says.wants(1, SizeRequest(Bounds(2, 4))), after=6.0)
     assert isinstance(answer, c.Stay)
 
 

@@ -37,7 +37,7 @@ def going_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
             class Answering(socketserver.StreamRequestHandler):
                 def handle(self) -> None:
                     if jobs is not None and self.rfile.readline():
-                        self.wfile.write(msgspec.json.encode(control.Answer(jobs=jobs)) + b"\n")
+                        self.wfile.write(msgspec.json.encode(control.ControlAnswer(jobs=jobs)) + b"\n")
 
             place = control.base() / run
             place.mkdir(mode=0o700)

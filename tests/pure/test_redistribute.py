@@ -21,7 +21,7 @@ from pliant.plan.data.layouts import (
     even,
     with_halo,
 )
-from pliant.plan.data.splits import Span, Split
+from pliant.plan.data.splits import RowRange, Split
 from pliant.plan.data.traffic import Traffic, halo_moves, lower_bound, traffic
 
 rows_ = st.integers(0, 120)
@@ -277,4 +277,4 @@ def test_what_is_told_of_a_layout_is_short_and_tells_layouts_apart() -> None:
     assert repr(Irregular([1, 2])) == "Irregular(1, 2, axis=0, halo=0)"
     assert repr(Irregular([1_000_000, 1_000_001])) != repr(Irregular([1_000_001, 1_000_000]))
     assert repr(Weighted([1, 1.0000001, 2])) != repr(Weighted([1, 1, 2.0000001]))
-    assert Span(2, 5).rows == 3
+    assert RowRange(2, 5).rows == 3

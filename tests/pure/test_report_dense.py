@@ -14,11 +14,11 @@ from report_runs import one_resize, realistic
 from test_report_page import HOSTILE, loads
 
 from pliant.charts import figures
-from pliant.charts.dense import BINS, Bin, Binned, Dense, Sample
+from pliant.charts.dense import BINS, Bin, Binned, Dense, FigureSample
 from pliant.core import records as r
 from pliant.history.distribution import percentile
-from pliant.history.lives import told
 from pliant.history.metrics import Metrics
+from pliant.history.timeline import told
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.page.simulated import EVERY_JOB, Picture, Simulated, json_of, page
@@ -116,7 +116,7 @@ def test_a_job_that_never_starts_leaves_the_queue() -> None:
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=60), st.integers(1, 20), st.floats(0.01, 1.0))
 def test_distributions_are_exact(values: list[int], most: int, share: float) -> None:
-    spread = Sample(sorted(float(value) for value in values))
+    spread = FigureSample(sorted(float(value) for value in values))
     points = spread.curve(most)
     assert len(points) <= most + 1
     assert points[-1][0] == max(values)
@@ -126,7 +126,7 @@ def test_distributions_are_exact(values: list[int], most: int, share: float) -> 
 
 
 def test_no_jobs_no_distribution() -> None:
-    assert (Sample([]).quantile(0.5), Sample([]).mean, Sample([]).curve()) == (0.0, 0.0, [])
+    assert (FigureSample([]).quantile(0.5), FigureSample([]).mean, FigureSample([]).curve()) == (0.0, 0.0, [])
 
 
 def shown(records: Sequence[r.Record], jobs: int, of: Simulated) -> tuple[str, dict[str, Any]]:

@@ -12,7 +12,7 @@ from pliant.model.nodes import NodeSet
 from pliant.page.html import page
 from pliant.policy.view import Reason
 from pliant.report.runs import Run
-from pliant.terminal.events import Told
+from pliant.terminal.events import EventTexts
 from pliant.terminal.failures import MOST_TOLD, told
 from pliant.terminal.tables import job_table
 
@@ -43,7 +43,7 @@ def below(*runs: Run) -> list[str]:
 
 
 def live(run: Run) -> list[str]:
-    names = Told(run.names)
+    names = EventTexts(run.names)
     return [event.text for record in run.records if (event := names.tell(record)) is not None]
 
 

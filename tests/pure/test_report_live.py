@@ -17,7 +17,7 @@ from pliant.page.html import page
 from pliant.page.tables import resizes
 from pliant.policy.view import Reason
 from pliant.report.runs import Run
-from pliant.terminal.events import Told
+from pliant.terminal.events import EventTexts
 from pliant.terminal.progress import LiveView, done_share
 from pliant.terminal.working import FIRST_S
 
@@ -96,7 +96,7 @@ def test_a_failed_resize_and_a_lost_node_are_told() -> None:
 
 
 def test_what_is_counted_agrees_with_its_verb_and_a_loss_has_its_reason() -> None:
-    told = Told(NAMES)
+    told = EventTexts(NAMES)
     said = [
         told.tell(r.NodesRefused(1.0, 1, "none")),
         told.tell(r.NodesRefused(1.0, 2, "none")),
@@ -125,7 +125,7 @@ def moved() -> list[r.Record]:
 
 
 def test_a_move_names_the_nodes_that_it_leaves_and_goes_to() -> None:
-    told = Told(["n0", "n1", "n2"])
+    told = EventTexts(["n0", "n1", "n2"])
     said = [each.text for each in map(told.tell, moved()) if each is not None]
     assert said[1:] == [
         "solver is asked to move from n0 to n2: an operator ordered it",
@@ -183,7 +183,7 @@ def test_only_what_is_wrong_has_a_cross(answers: list[r.Record], said: list[str]
     run = offered(*answers)
     lines = [line[12:] for line in plain_lines(run)]
     assert lines[1:-1] == said
-    told = Told(run.names)
+    told = EventTexts(run.names)
     styles = {
         event.style for record in run.records if (event := told.tell(record)) and "solver:" in event.text
     }
@@ -193,7 +193,7 @@ def test_only_what_is_wrong_has_a_cross(answers: list[r.Record], said: list[str]
 
 
 def test_nodes_that_come_later_are_told_in_one_line() -> None:
-    told = Told(["n0"])
+    told = EventTexts(["n0"])
     come = [
         r.NodesGranted(at, NodeSet.of(numbers), tuple(f"n{i}" for i in numbers))
         for at, numbers in ((0.0, [0]), (1.0, [1]), (2.0, [2, 3]))

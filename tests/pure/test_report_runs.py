@@ -10,7 +10,7 @@ from rich.console import Console
 from pliant.charts.shapes import Box, Line, area, label_boxes, outline
 from pliant.core import records as r
 from pliant.history.gantt import Segment
-from pliant.history.lives import CLEANING, RESERVED, Stretch
+from pliant.history.timeline import CLEANING, RESERVED, Stretch
 from pliant.model.jobs import Check
 from pliant.model.kinds import JobKind
 from pliant.model.nodes import NodeSet

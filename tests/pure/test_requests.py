@@ -10,7 +10,7 @@ from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.nodes import NodeSet
-from pliant.model.wishes import Wish
+from pliant.model.size_request import SizeRequest
 from pliant.policy.registry import make
 
 
@@ -20,7 +20,7 @@ def asked(size: int, nodes: int, wish: Bounds) -> int | None:
     spec = JobSpec(name="a", nodes=Bounds(1, 32, 2, preferred=size), job_class=JobClass.MALLEABLE)
     core.tell([e.Granted(NodeSet.first(nodes)), e.Submitted(1, spec)], 0.0)
     core.tell([e.Hello(1), job_says.malleable(1, on=True)], 0.0)
-    answers = core.tell([job_says.wants(1, Wish(wish))], 1.0)
+    answers = core.tell([job_says.wants(1, SizeRequest(wish))], 1.0)
     offers = [answer.size for answer in answers if isinstance(answer, c.Offer)]
     stays = [answer for answer in answers if isinstance(answer, c.Stay)]
     assert len(offers) + len(stays) == 1

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.plan.change import grown, shrunk
-from pliant.plan.giving_back import Choice, choose_nodes
+from pliant.plan.giving_back import NodeChoice, choose_nodes
 from pliant.plan.shrink import (
     ENDED,
-    Case,
-    Process,
     ShrinkMethod,
     ShrinkPlan,
-    World,
+    SpawnedWorld,
+    WorldCase,
+    WorldRank,
     awake_on,
     awake_ranks,
     root_of,
@@ -33,7 +33,7 @@ INITIAL = world_over(0, {0: 2, 1: 2})
 EXPANDED = (INITIAL, world_over(1, {2: 2}), world_over(2, {3: 2}))
 
 
-def cases(plan: ShrinkPlan) -> list[Case]:
+def cases(plan: ShrinkPlan) -> list[WorldCase]:
     return [fate.case for fate in plan.fates]
 
 
@@ -42,7 +42,7 @@ def cases(plan: ShrinkPlan) -> list[Case]:
 
 def test_a_world_of_which_all_nodes_go_is_terminated() -> None:
     plan = shrink_plan(EXPANDED, {2: 2})
-    assert cases(plan) == [Case.KEPT, Case.TERMINATED, Case.KEPT]
+    assert cases(plan) == [WorldCase.KEPT, WorldCase.TERMINATED, WorldCase.KEPT]
     assert (plan.free, plan.held, plan.respawn) == ((2,), (), None)
     assert plan.fates[1].ends == (0, 1)
     assert not plan.root_leaves
@@ -50,77 +50,77 @@ def test_a_world_of_which_all_nodes_go_is_terminated() -> None:
 
 def test_the_root_that_leaves_hands_its_records_to_the_first_that_stays() -> None:
     plan = shrink_plan(EXPANDED, {0: 2, 1: 2, 2: 2})
-    assert cases(plan) == [Case.TERMINATED, Case.TERMINATED, Case.KEPT]
+    assert cases(plan) == [WorldCase.TERMINATED, WorldCase.TERMINATED, WorldCase.KEPT]
     assert plan.free == (0, 1, 2)
-    assert (plan.root_before, plan.root_after) == (Process(0, 0), Process(2, 0))
+    assert (plan.root_before, plan.root_after) == (WorldRank(0, 0), WorldRank(2, 0))
     assert plan.root_leaves
 
 
 def test_a_world_that_is_cut_is_respawned_alone_on_what_it_keeps() -> None:
     plan = shrink_plan(EXPANDED, {1: 2})
-    assert cases(plan) == [Case.RESPAWNED, Case.KEPT, Case.KEPT]
+    assert cases(plan) == [WorldCase.RESPAWNED, WorldCase.KEPT, WorldCase.KEPT]
     assert plan.free == (1,)
     assert plan.respawn is not None
     assert plan.respawn.method is Method.BASELINE
     assert [(group.node, group.size) for group in plan.respawn.groups] == [(0, 2)]
     assert plan.respawn.running == (2, 2, 2, 2), "all that are awake may start others"
-    assert plan.after[-1] == World(3, (0, 0))
-    assert plan.root_after == Process(1, 0)
+    assert plan.after[-1] == SpawnedWorld(3, (0, 0))
+    assert plan.root_after == WorldRank(1, 0)
 
 
 def test_or_its_ranks_sleep_and_hold_the_node() -> None:
     plan = shrink_plan(EXPANDED, {1: 2}, ShrinkMethod.ZOMBIE)
-    assert cases(plan) == [Case.HELD, Case.KEPT, Case.KEPT]
+    assert cases(plan) == [WorldCase.HELD, WorldCase.KEPT, WorldCase.KEPT]
     assert (plan.free, plan.held, plan.respawn) == ((), (1,), None)
     assert plan.fates[0].sleeps == (2, 3)
-    assert plan.after[0] == World(0, (0, 0, 1, 1), frozenset({2, 3}))
+    assert plan.after[0] == SpawnedWorld(0, (0, 0, 1, 1), frozenset({2, 3}))
 
 
 def test_a_world_whose_ranks_would_all_sleep_is_woken_and_ends_and_frees_what_it_held() -> None:
     held = shrink_plan(EXPANDED, {1: 2}, ShrinkMethod.ZOMBIE).after
     plan = shrink_plan(held, {0: 2}, ShrinkMethod.ZOMBIE)
-    assert cases(plan) == [Case.EMPTIED, Case.KEPT, Case.KEPT]
+    assert cases(plan) == [WorldCase.EMPTIED, WorldCase.KEPT, WorldCase.KEPT]
     assert plan.fates[0].wakes == (2, 3)
     assert plan.free == (0, 1)
 
 
 def test_some_cores_of_a_node_let_the_last_ranks_sleep() -> None:
     plan = shrink_plan([world_over(0, {0: 4}), world_over(1, {1: 4})], {1: 3})
-    assert cases(plan) == [Case.KEPT, Case.THINNED]
+    assert cases(plan) == [WorldCase.KEPT, WorldCase.THINNED]
     assert plan.fates[1].sleeps == (1, 2, 3)
     assert (plan.free, plan.held) == ((), ())
     again = shrink_plan(plan.after, {1: 1})
-    assert (cases(again), again.free) == ([Case.KEPT, Case.EMPTIED], (1,))
+    assert (cases(again), again.free) == ([WorldCase.KEPT, WorldCase.EMPTIED], (1,))
 
 
 def test_of_a_node_with_two_worlds_one_that_fits_ends_rather_than_ranks_sleep() -> None:
     plan = shrink_plan([world_over(0, {0: 2}), world_over(1, {0: 2})], {0: 2})
-    assert cases(plan) == [Case.KEPT, Case.TERMINATED]
+    assert cases(plan) == [WorldCase.KEPT, WorldCase.TERMINATED]
     more = shrink_plan([world_over(0, {0: 2}), world_over(1, {0: 2})], {0: 3})
-    assert cases(more) == [Case.THINNED, Case.TERMINATED]
+    assert cases(more) == [WorldCase.THINNED, WorldCase.TERMINATED]
     assert more.fates[0].sleeps == (1,)
 
 
 def test_a_world_with_ranks_elsewhere_does_not_go_before_one_that_really_ends() -> None:
     plan = shrink_plan([world_over(0, {0: 2}), world_over(1, {0: 1, 1: 1})], {0: 2})
-    assert cases(plan) == [Case.TERMINATED, Case.KEPT]
+    assert cases(plan) == [WorldCase.TERMINATED, WorldCase.KEPT]
 
 
 def test_a_world_that_sleeps_on_a_node_that_goes_is_cut_too() -> None:
     worlds = [world_over(0, {0: 2, 1: 2}, asleep=[2, 3]), world_over(1, {1: 2})]
     plan = shrink_plan(worlds, {1: 2})
-    assert cases(plan) == [Case.RESPAWNED, Case.TERMINATED]
+    assert cases(plan) == [WorldCase.RESPAWNED, WorldCase.TERMINATED]
     assert plan.free == (1,)
     held = shrink_plan(worlds, {1: 2}, ShrinkMethod.ZOMBIE)
-    assert (cases(held), held.held) == ([Case.HELD, Case.TERMINATED], (1,))
+    assert (cases(held), held.held) == ([WorldCase.HELD, WorldCase.TERMINATED], (1,))
 
 
 def test_respawn_starts_all_that_is_left_anew_and_nobody_sleeps() -> None:
     plan = shrink_plan(EXPANDED, {3: 1, 1: 2}, ShrinkMethod.RESPAWN)
-    assert cases(plan) == [Case.RESPAWNED] * 3
+    assert cases(plan) == [WorldCase.RESPAWNED] * 3
     assert [(world.id, world.nodes) for world in plan.after] == [(3, (0, 0)), (4, (2, 2)), (5, (3,))]
     assert plan.free == (1,)
-    assert plan.root_after == Process(3, 0)
+    assert plan.root_after == WorldRank(3, 0)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_what_cannot_be_given_back_is_named(give_back: dict[int, int], words: st
         ([INITIAL, world_over(1, {2: 1}, asleep=[0])], "world 1 has no rank awake"),
     ],
 )
-def test_worlds_that_cannot_be_are_named(worlds: list[World], words: str) -> None:
+def test_worlds_that_cannot_be_are_named(worlds: list[SpawnedWorld], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         shrink_plan(worlds, {0: 1})
     with pytest.raises(ValueError, match=words):
@@ -159,52 +159,54 @@ def test_worlds_that_cannot_be_are_named(worlds: list[World], words: str) -> Non
 @pytest.mark.parametrize(
     ("count", "choice", "nodes"),
     [
-        (1, Choice.INITIAL_STAYS, {3}),
-        (2, Choice.INITIAL_GOES, {0, 1}),
-        (3, Choice.INITIAL_GOES, {0, 1, 3}),
+        (1, NodeChoice.INITIAL_STAYS, {3}),
+        (2, NodeChoice.INITIAL_GOES, {0, 1}),
+        (3, NodeChoice.INITIAL_GOES, {0, 1, 3}),
     ],
 )
-def test_fewer_or_more_nodes_than_the_initial_allocation(count: int, choice: Choice, nodes: set[int]) -> None:
+def test_fewer_or_more_nodes_than_the_initial_allocation(
+    count: int, choice: NodeChoice, nodes: set[int]
+) -> None:
     given_back = choose_nodes(EXPANDED, count)
     assert (given_back.choice, set(given_back.slots)) == (choice, nodes)
-    assert Case.RESPAWNED not in cases(shrink_plan(EXPANDED, given_back.slots))
+    assert WorldCase.RESPAWNED not in cases(shrink_plan(EXPANDED, given_back.slots))
 
 
 def test_without_an_expansion_before_the_initial_world_is_cut() -> None:
     worlds = [world_over(0, dict.fromkeys(range(4), 2))]
     given_back = choose_nodes(worlds, 1)
-    assert given_back == (Choice.CUT, {3: 2})
-    assert cases(shrink_plan(worlds, given_back.slots)) == [Case.RESPAWNED]
+    assert given_back == (NodeChoice.CUT, {3: 2})
+    assert cases(shrink_plan(worlds, given_back.slots)) == [WorldCase.RESPAWNED]
 
 
 def test_too_few_later_nodes_are_all_taken_and_the_initial_world_is_cut() -> None:
     worlds = [world_over(0, dict.fromkeys(range(4), 2)), world_over(1, {4: 2})]
-    assert choose_nodes(worlds, 3) == (Choice.CUT, {4: 2, 3: 2, 2: 2})
+    assert choose_nodes(worlds, 3) == (NodeChoice.CUT, {4: 2, 3: 2, 2: 2})
 
 
 def test_without_a_world_over_several_nodes_the_last_ones_go() -> None:
     worlds = [world_over(node, {node: 2}) for node in range(4)]
-    assert choose_nodes(worlds, 2) == (Choice.FREE, {3: 2, 2: 2})
+    assert choose_nodes(worlds, 2) == (NodeChoice.FREE, {3: 2, 2: 2})
 
 
 def test_nodes_of_one_world_go_together() -> None:
     worlds = [world_over(0, {0: 2}), world_over(1, {1: 2, 2: 2}), world_over(2, {3: 1, 4: 1, 5: 1})]
-    assert choose_nodes(worlds, 2) == (Choice.FREE, {1: 2, 2: 2})
-    assert choose_nodes(worlds, 4) == (Choice.FREE, {0: 2, 3: 1, 4: 1, 5: 1})
-    assert choose_nodes(worlds[1:], 1, initial=2) == (Choice.CUT, {5: 1})
-    assert choose_nodes(worlds[1:], 3) == (Choice.INITIAL_STAYS, {3: 1, 4: 1, 5: 1})
+    assert choose_nodes(worlds, 2) == (NodeChoice.FREE, {1: 2, 2: 2})
+    assert choose_nodes(worlds, 4) == (NodeChoice.FREE, {0: 2, 3: 1, 4: 1, 5: 1})
+    assert choose_nodes(worlds[1:], 1, initial=2) == (NodeChoice.CUT, {5: 1})
+    assert choose_nodes(worlds[1:], 3) == (NodeChoice.INITIAL_STAYS, {3: 1, 4: 1, 5: 1})
 
 
 def test_the_last_nodes_stay_where_only_others_are_as_many() -> None:
     sizes = {0: range(1), 1: range(1, 5), 2: range(5, 9), 3: range(9, 15)}
     worlds = [world_over(number, dict.fromkeys(nodes, 1)) for number, nodes in sizes.items()]
     choice, slots = choose_nodes(worlds, 8)
-    assert (choice, set(slots)) == (Choice.FREE, set(range(1, 9)))
+    assert (choice, set(slots)) == (NodeChoice.FREE, set(range(1, 9)))
 
 
 def test_the_initial_world_may_be_another_than_the_first() -> None:
     worlds = [world_over(4, {4: 2}), world_over(0, {0: 2, 1: 2})]
-    assert choose_nodes(worlds, 1, initial=0) == (Choice.INITIAL_STAYS, {4: 2})
+    assert choose_nodes(worlds, 1, initial=0) == (NodeChoice.INITIAL_STAYS, {4: 2})
 
 
 @pytest.mark.parametrize("count", [0, 4])
@@ -217,7 +219,7 @@ def test_as_many_nodes_as_there_are_cannot_go(count: int) -> None:
 
 
 @st.composite
-def jobs(draw: st.DrawFn) -> list[World]:
+def jobs(draw: st.DrawFn) -> list[SpawnedWorld]:
     worlds = []
     for number in range(draw(st.integers(1, 6))):
         nodes = draw(st.dictionaries(st.integers(0, 7), st.integers(1, 3), min_size=1, max_size=4))
@@ -228,7 +230,7 @@ def jobs(draw: st.DrawFn) -> list[World]:
 
 
 @st.composite
-def shrinks(draw: st.DrawFn) -> tuple[list[World], dict[int, int], ShrinkPlan]:
+def shrinks(draw: st.DrawFn) -> tuple[list[SpawnedWorld], dict[int, int], ShrinkPlan]:
     worlds = draw(jobs())
     awake = awake_on(worlds)
     if awake.total() == 1:
@@ -246,7 +248,7 @@ def shrinks(draw: st.DrawFn) -> tuple[list[World], dict[int, int], ShrinkPlan]:
 
 @given(shrinks())
 def test_every_rank_has_one_fate_and_a_world_ends_as_a_whole(
-    drawn: tuple[list[World], dict[int, int], ShrinkPlan],
+    drawn: tuple[list[SpawnedWorld], dict[int, int], ShrinkPlan],
 ) -> None:
     worlds, _, plan = drawn
     for world, fate in zip(worlds, plan.fates, strict=True):
@@ -260,7 +262,7 @@ def test_every_rank_has_one_fate_and_a_world_ends_as_a_whole(
 
 @given(shrinks())
 def test_as_many_ranks_are_awake_afterwards_as_were_to_be(
-    drawn: tuple[list[World], dict[int, int], ShrinkPlan],
+    drawn: tuple[list[SpawnedWorld], dict[int, int], ShrinkPlan],
 ) -> None:
     worlds, give_back, plan = drawn
     wanted = awake_on(worlds)
@@ -271,7 +273,7 @@ def test_as_many_ranks_are_awake_afterwards_as_were_to_be(
 
 @given(shrinks())
 def test_free_nodes_have_no_process_and_held_ones_none_awake(
-    drawn: tuple[list[World], dict[int, int], ShrinkPlan],
+    drawn: tuple[list[SpawnedWorld], dict[int, int], ShrinkPlan],
 ) -> None:
     worlds, give_back, plan = drawn
     before = awake_on(worlds)
@@ -295,12 +297,12 @@ def test_free_nodes_have_no_process_and_held_ones_none_awake(
 
 @given(shrinks())
 def test_the_root_afterwards_is_the_first_that_is_awake(
-    drawn: tuple[list[World], dict[int, int], ShrinkPlan],
+    drawn: tuple[list[SpawnedWorld], dict[int, int], ShrinkPlan],
 ) -> None:
     worlds, _, plan = drawn
     assert plan.root_before == root_of(worlds)
     assert plan.root_after == root_of(plan.after)
-    stays = [Process(fate.world, rank) for fate in plan.fates for rank in fate.stays]
+    stays = [WorldRank(fate.world, rank) for fate in plan.fates for rank in fate.stays]
     if stays:
         assert plan.root_after == stays[0]
         assert plan.root_leaves == (plan.root_before not in stays)
@@ -308,10 +310,10 @@ def test_the_root_afterwards_is_the_first_that_is_awake(
 
 @given(shrinks())
 def test_what_is_respawned_has_a_world_on_each_node(
-    drawn: tuple[list[World], dict[int, int], ShrinkPlan],
+    drawn: tuple[list[SpawnedWorld], dict[int, int], ShrinkPlan],
 ) -> None:
     _, _, plan = drawn
-    again = [fate for fate in plan.fates if fate.case is Case.RESPAWNED]
+    again = [fate for fate in plan.fates if fate.case is WorldCase.RESPAWNED]
     assert bool(again) == (plan.respawn is not None)
     if plan.respawn is not None:
         made = plan.after[-len(plan.respawn.groups) :]
@@ -322,7 +324,7 @@ def test_what_is_respawned_has_a_world_on_each_node(
 
 @given(jobs(), st.data())
 def test_chosen_nodes_are_as_many_as_wanted_and_cut_only_where_nothing_fits(
-    worlds: list[World], data: st.DataObject
+    worlds: list[SpawnedWorld], data: st.DataObject
 ) -> None:
     awake = awake_on(worlds)
     if len(awake) == 1:
@@ -332,13 +334,13 @@ def test_chosen_nodes_are_as_many_as_wanted_and_cut_only_where_nothing_fits(
     assert slots == {node: awake[node] for node in slots}
     assert len(slots) == count
     plan = shrink_plan(worlds, slots)
-    if choice is not Choice.CUT:
-        assert {fate.case for fate in plan.fates} <= {Case.KEPT, Case.TERMINATED, Case.EMPTIED}
+    if choice is not NodeChoice.CUT:
+        assert {fate.case for fate in plan.fates} <= {WorldCase.KEPT, WorldCase.TERMINATED, WorldCase.EMPTIED}
     elif not any(world.asleep for world in worlds):
         assert plan.respawn is not None
-    if choice is Choice.INITIAL_STAYS:
-        assert plan.fates[0].case is Case.KEPT
-    if choice is Choice.INITIAL_GOES:
+    if choice is NodeChoice.INITIAL_STAYS:
+        assert plan.fates[0].case is WorldCase.KEPT
+    if choice is NodeChoice.INITIAL_GOES:
         assert plan.fates[0].case in ENDED
 
 
@@ -361,9 +363,9 @@ def test_ranks_that_stay_come_before_those_that_are_started_anew() -> None:
 
 def test_growth_adds_worlds_or_replaces_them() -> None:
     merge = grown([INITIAL], spawn_plan([2, 2, 2], [2, 2], Method.MERGE, Strategy.DIFFUSIVE))
-    assert (merge.targets, merge.after) == (tuple(range(6)), (INITIAL, World(1, (2, 2))))
+    assert (merge.targets, merge.after) == (tuple(range(6)), (INITIAL, SpawnedWorld(1, (2, 2))))
     again = grown([INITIAL], spawn_plan([2, 2, 2], [2, 2], Method.BASELINE, Strategy.SINGLE))
-    assert (again.targets, again.after) == (tuple(range(4, 10)), (World(1, (0, 0, 1, 1, 2, 2)),))
+    assert (again.targets, again.after) == (tuple(range(4, 10)), (SpawnedWorld(1, (0, 0, 1, 1, 2, 2)),))
     assert grown([INITIAL], spawn_plan([2, 2], [2, 2], Method.MERGE, Strategy.DIFFUSIVE)).is_nothing
 
 
@@ -396,7 +398,7 @@ def test_slots_that_sleep_are_those_that_wake(slots: list[int], data: st.DataObj
 
 
 def test_a_job_of_thousands_of_nodes_is_planned_in_seconds() -> None:
-    worlds = tuple(World(node, (node,) * 4) for node in range(4000))
+    worlds = tuple(SpawnedWorld(node, (node,) * 4) for node in range(4000))
     began = time.process_time()
     plan = shrink_plan(worlds, dict.fromkeys(range(2000), 4), ShrinkMethod.TERMINATION)
     assert time.process_time() - began < 3.0

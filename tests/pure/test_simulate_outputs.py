@@ -21,8 +21,8 @@ from pliant.core.journal import Header
 from pliant.core.settings import Settings
 from pliant.files.journal import RecordsFile, read_records
 from pliant.files.policy import PolicySpec
-from pliant.history.lives import Lives, told
 from pliant.history.metrics import Metrics
+from pliant.history.timeline import Timeline, told
 from pliant.model.errors import BatchError, PolicyError
 from pliant.model.jobs import Bounds, JobSpec
 from pliant.plan.cost import INSTANT, ResizeCost
@@ -40,7 +40,7 @@ from pliant.workloads.formats.journals import read_journal
 from pliant.workloads.formats.swf import SwfJob, read_swf, rigid_jobs
 from pliant.workloads.formats.swf_writing import by_submission, header, write_swf
 from pliant.workloads.job import SimJob
-from pliant.workloads.sources import Wish
+from pliant.workloads.sources import WorkloadRequest
 
 TRACE = "; MaxProcs: 4\n7 0 0 10 3 -1 -1 3 12 -1 1 5\n8 0 0 5 4 -1 -1 4 5 -1 1 6\n9 0.25 0 10 1 -1 -1 1 10 -1 1 5\n"
 """Job 9 is backfilled; job 8 waits for both."""
@@ -118,7 +118,7 @@ class Lazy:
 
 @pytest.mark.parametrize("policy", ["easy", "malleable", "marginal", "entitled"])
 def test_a_journal_has_every_record_and_gives_the_same_metrics(tmp_path: Path, policy: str) -> None:
-    wish = Wish("lublin:60", 32, percent=50, failures=Failures(listed=(Down(3, 9e3, 2e4),)))
+    wish = WorkloadRequest("lublin:60", 32, percent=50, failures=Failures(listed=(Down(3, 9e3, 2e4),)))
     made = simulation(wish, PolicySpec(policy))
     file = tmp_path / "r.ndjson"
     kept: list[r.Record] = []
@@ -258,7 +258,7 @@ def test_a_schedule_agrees_with_the_metrics(
     metrics = Metrics(reference=reference_times(jobs))
     cost = ResizeCost(blocked_s=1.0) if costly else INSTANT
     with SwfSchedule(swf, jobs, "") as lines, EvalysCsv(table, "x") as rows:
-        simulate(jobs, 8, Malleable(), Conditions(Settings(cost=cost)), Lives(metrics, lines, rows).add)
+        simulate(jobs, 8, Malleable(), Conditions(Settings(cost=cost)), Timeline(metrics, lines, rows).add)
     figures, written, rows_read = metrics.summary(), read_swf(swf).jobs, rows_of(table)
     assert [job.number for job in written] == list(range(1, len(jobs) + 1))
     assert [job.submit for job in written] == [job.spec.submit_s for job in by_submission(jobs)]
@@ -283,7 +283,7 @@ def test_a_job_without_a_node_is_one_line_in_swf_and_two_for_evalys(tmp_path: Pa
     conditions = Conditions(Settings(cost=INSTANT), failures=down)
     swf, table = tmp_path / "s.swf", tmp_path / "e.csv"
     with SwfSchedule(swf, jobs, "") as lines, EvalysCsv(table, "x") as rows:
-        simulate(jobs, 1, Easy(), conditions, Lives(lines, rows).add)
+        simulate(jobs, 1, Easy(), conditions, Timeline(lines, rows).add)
     assert [(job.number, job.submit, job.wait, job.run) for job in read_swf(swf).jobs] == [
         (1, 1, 16, 10), (2, 1, 6, 10),
     ]  # fmt: skip
@@ -327,7 +327,7 @@ def test_nodes_apart_are_intervals_and_a_resized_job_has_those_it_held_longest(t
         simulate(jobs, 4, Easy(), Conditions(Settings(cost=INSTANT)), rows.add)
     allocated = [row["allocated_resources"] for row in rows_of(tmp_path / "e.csv")]
     assert allocated == ["0", "1", "2", "1 3"]
-    made = simulation(Wish("lublin:30", 16, percent=100), PolicySpec("malleable"))
+    made = simulation(WorkloadRequest("lublin:30", 16, percent=100), PolicySpec("malleable"))
     with Files(jobs_csv=tmp_path / "j.csv", evalys_csv=tmp_path / "e.csv").opened(made, "x") as (lines, _):
         made.run(*lines)
     for job, row in zip(rows_of(tmp_path / "j.csv"), rows_of(tmp_path / "e.csv"), strict=True):

@@ -26,7 +26,7 @@ from pliant.policy.fcfs import Fcfs
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant.protocol.phases import Phase
-from pliant.terminal.events import Told
+from pliant.terminal.events import EventTexts
 from pliant.terminal.glyphs import UNICODE
 
 SETTINGS = Settings(cooldown_s=0.0, decline_backoff_s=0.0)
@@ -224,7 +224,7 @@ def test_what_happens_is_told_in_words() -> None:
     core.tell([job_says.resized(1, 1, blocked_s=0.5)], 2.0)
     core.tell([e.ResizeOrdered(1, 0, slots={1: 4})], 3.0)
     core.tell([job_says.declined(1, 2, "no")], 3.0)
-    told = Told(["n0", "n1", "n2", "n3"])
+    told = EventTexts(["n0", "n1", "n2", "n3"])
     said = [(each.text, each.sign(UNICODE)) for record in records if (each := told.tell(record)) is not None]
     texts = [text for text, _ in said]
     assert any(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pliant.drivers.slurm import Over, Status, how_ended, question, seconds_of, status_of
+from pliant.drivers.slurm import AllocationOver, Status, how_ended, question, seconds_of, status_of
 from pliant.model.jobs import JobState
 
 
@@ -47,15 +47,21 @@ def test_time_is_read_as_slurm_writes_it(text: str, seconds: float | None) -> No
 @pytest.mark.parametrize(
     ("status", "over"),
     [
-        (Status("COMPLETING", "TimeLimit"), Over("Slurm job 7 has come to its time limit", JobState.TIMEOUT)),
-        (Status("TIMEOUT"), Over("Slurm job 7 has come to its time limit", JobState.TIMEOUT)),
-        (Status("COMPLETING"), Over("Slurm job 7 was cancelled", JobState.CANCELLED)),
-        (Status("CANCELLED"), Over("Slurm job 7 was cancelled", JobState.CANCELLED)),
-        (Status("PREEMPTED"), Over("Slurm has ended job 7: PREEMPTED", JobState.CANCELLED)),
-        (Status("COMPLETING", "NodeDown"), Over("Slurm has ended job 7: NodeDown", JobState.CANCELLED)),
+        (
+            Status("COMPLETING", "TimeLimit"),
+            AllocationOver("Slurm job 7 has come to its time limit", JobState.TIMEOUT),
+        ),
+        (Status("TIMEOUT"), AllocationOver("Slurm job 7 has come to its time limit", JobState.TIMEOUT)),
+        (Status("COMPLETING"), AllocationOver("Slurm job 7 was cancelled", JobState.CANCELLED)),
+        (Status("CANCELLED"), AllocationOver("Slurm job 7 was cancelled", JobState.CANCELLED)),
+        (Status("PREEMPTED"), AllocationOver("Slurm has ended job 7: PREEMPTED", JobState.CANCELLED)),
+        (
+            Status("COMPLETING", "NodeDown"),
+            AllocationOver("Slurm has ended job 7: NodeDown", JobState.CANCELLED),
+        ),
     ],
 )
-def test_how_an_allocation_has_ended_is_told_in_words(status: Status, over: Over) -> None:
+def test_how_an_allocation_has_ended_is_told_in_words(status: Status, over: AllocationOver) -> None:
     assert status.is_over
     assert how_ended("7", status) == over
 

@@ -13,7 +13,7 @@ from pliant.study.confidence import interval
 from pliant.workloads.estimates import with_estimates
 from pliant.workloads.generators.lublin import lublin_jobs
 from pliant.workloads.generators.paper2 import paper2_jobs
-from pliant.workloads.sources import Wish, read_workload
+from pliant.workloads.sources import WorkloadRequest, read_workload
 
 TRACE = "; MaxProcs: 8\n" + "".join(f"{i} {i * 5} 0 {20 + i} 4 -1 -1 4 90\n" for i in range(1, 30))
 
@@ -22,13 +22,13 @@ TRACE = "; MaxProcs: 8\n" + "".join(f"{i} {i * 5} 0 {20 + i} 4 -1 -1 4 90\n" for
 
 
 def test_generators_by_name() -> None:
-    load = read_workload(Wish("lublin:40,load=0.6", 64, 7))
+    load = read_workload(WorkloadRequest("lublin:40,load=0.6", 64, 7))
     assert (load.jobs, load.nodes, load.fixed) == (lublin_jobs(40, 64, 7, load=0.6), 64, False)
-    assert read_workload(Wish("lublin:40", 64, 6, run=1)).jobs == lublin_jobs(40, 64, 7)
-    assert read_workload(Wish("lublin:40,kinds=1")).jobs == lublin_jobs(40, 128, 42, one_kind=True)
-    batch = read_workload(Wish("paper2:43", percent=40, run=2))
+    assert read_workload(WorkloadRequest("lublin:40", 64, 6, run=1)).jobs == lublin_jobs(40, 64, 7)
+    assert read_workload(WorkloadRequest("lublin:40,kinds=1")).jobs == lublin_jobs(40, 128, 42, one_kind=True)
+    batch = read_workload(WorkloadRequest("paper2:43", percent=40, run=2))
     assert (batch.jobs, batch.nodes) == (paper2_jobs(45, 40), 32)
-    assert len(read_workload(Wish("feitelson:30,gap=10,unit=60", 16)).jobs) == 30
+    assert len(read_workload(WorkloadRequest("feitelson:30,gap=10,unit=60", 16)).jobs) == 30
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_generators_by_name() -> None:
 )
 def test_generators_that_do_not_exist(text: str, message: str) -> None:
     with pytest.raises((BatchError, TraceError), match=message):
-        read_workload(Wish(text))
+        read_workload(WorkloadRequest(text))
 
 
 # ---- estimates ----

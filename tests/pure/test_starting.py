@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pliant.model.errors import BatchError
 from pliant.model.limits import LIVE_NODES, LIVE_SLOTS
-from pliant.model.world import World
+from pliant.model.world import MpiWorld
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant.protocol.starting import ARGUMENT_BYTES, room_beside, size_of, size_of_env, start_problem
@@ -90,7 +90,7 @@ def test_what_is_let_through_fits_in_a_line(argv: list[str], env: dict[str, str]
     order = m.StartGroup(
         2**31,
         2**31,
-        World(2**31, (LIVE_SLOTS,) * LIVE_NODES, LIVE_NODES - 1),
+        MpiWorld(2**31, (LIVE_SLOTS,) * LIVE_NODES, LIVE_NODES - 1),
         tuple(argv * 1000),
         env,
         "/",

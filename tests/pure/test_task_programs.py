@@ -93,7 +93,7 @@ def test_hashes_are_those_of_hashlib(variant: str, seed: int) -> None:
 @pytest.mark.parametrize("variant", VARIANTS, indirect=True)
 def test_a_tree_has_its_known_number_of_nodes(variant: str) -> None:
     assert uts.variant() == variant
-    assert uts.bare(10) == uts.Tree(4_130_071, 1_031_269)
+    assert uts.bare(10) == uts.UtsTree(4_130_071, 1_031_269)
 
 
 @given(st.integers(0, 5), st.floats(0.1, 5), st.integers(0, 2**31 - 1))
@@ -103,7 +103,7 @@ def test_trees_are_those_that_the_definition_gives(depth: int, b: float, seed: i
             ">5I", hashlib.sha1(bytes(16) + struct.pack(">I", seed), usedforsecurity=False).digest()
         )
     )
-    tree, bag = uts.Tree(), uts.TreeBag(depth, b, seed)
+    tree, bag = uts.UtsTree(), uts.TreeBag(depth, b, seed)
     while bag.process(1000):
         pass
     bag.submit(tree)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pliant.job.decisions import NEVER, Action, Decision
-from pliant.job.timetable import Due, Host, Orders, Timetable, read
+from pliant.job.timetable import Due, Timetable, TimetableHost, TimetableOrders, read
 from pliant.model.errors import PliantError
-from pliant.plan.choose import Asked, Beside
+from pliant.plan.choose import SpawnOption, SpawnPreferences
 from pliant.plan.shrink import ShrinkMethod
 from pliant.plan.spawn import Method, Strategy
 
@@ -15,7 +15,7 @@ from pliant.plan.spawn import Method, Strategy
 def test_nothing_is_said_or_all() -> None:
     assert read({}) is None
     assert read({"PLIANT_RESIZE_AT": "", "PLIANT_RESIZE_METHOD": "?"}) is None
-    assert read({"PLIANT_RESIZE_AT": "3:2"}) == Orders((Due(3, 2),), ())
+    assert read({"PLIANT_RESIZE_AT": "3:2"}) == TimetableOrders((Due(3, 2),), ())
     said = {
         "PLIANT_RESIZE_AT": "0:2,100:1",
         "PLIANT_RESIZE_HOSTS": "a:2, b:3",
@@ -23,11 +23,11 @@ def test_nothing_is_said_or_all() -> None:
         "PLIANT_RESIZE_STRATEGY": "diffusive, Asynchronous,one",
         "PLIANT_RESIZE_SHRINK": "zombie",
     }
-    hosts = (Host("a", 2), Host("b", 3))
-    assert read(said) == Orders(
+    hosts = (TimetableHost("a", 2), TimetableHost("b", 3))
+    assert read(said) == TimetableOrders(
         (Due(0, 2), Due(100, 1)),
         hosts,
-        Asked(Method.BASELINE, Strategy.DIFFUSIVE, ShrinkMethod.ZOMBIE, frozenset(Beside)),
+        SpawnPreferences(Method.BASELINE, Strategy.DIFFUSIVE, ShrinkMethod.ZOMBIE, frozenset(SpawnOption)),
     )
 
 

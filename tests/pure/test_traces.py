@@ -24,7 +24,7 @@ from pliant.policy.fcfs import Fcfs
 from pliant.policy.view import Policy
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import Conditions, simulate
-from pliant.workloads.formats.swf import SwfJob, Trace, parse_swf, read_swf, rigid_jobs
+from pliant.workloads.formats.swf import SwfJob, SwfTrace, parse_swf, read_swf, rigid_jobs
 from pliant.workloads.job import SimJob
 from pliant.workloads.malleability import PUBLISHED, make_malleable
 
@@ -184,7 +184,7 @@ def test_jobs_of_no_length_stay_rigid() -> None:
 
 
 @cache
-def trace(name: str = "KTH-SP2.filtered.swf.gz") -> Trace:
+def trace(name: str = "KTH-SP2.filtered.swf.gz") -> SwfTrace:
     path = traces() / name
     if not path.is_file():
         pytest.skip(f"the trace is not there: {path} (set PLIANT_TRACES)")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pliant.live.tree import messages as b
 from pliant.live.tree.branch import Branch
 from pliant.plan import tree
-from pliant.plan.tree import Binomial, Direct, KAry, Span
+from pliant.plan.tree import Binomial, Direct, KAry, Subtree
 from pliant.protocol import branches as m
 from pliant.protocol import launching as t
 from pliant.protocol.fence import PIECE
@@ -29,9 +29,9 @@ names = st.sampled_from(["1", "2", "3", "8", "32", "binomial", "direct"])
 
 
 @given(shapes, st.integers(0, 300))
-def test_every_rank_is_below_the_root_once(shape: tree.Tree, agents: int) -> None:
+def test_every_rank_is_below_the_root_once(shape: tree.TreeShape, agents: int) -> None:
     seen: list[int] = []
-    level = [Span(0, agents + 1)]
+    level = [Subtree(0, agents + 1)]
     while level:
         seen += [span.child for span in level]
         level = [below for span in level for below in shape.spans(span.child + 1, span.end)]
@@ -39,12 +39,12 @@ def test_every_rank_is_below_the_root_once(shape: tree.Tree, agents: int) -> Non
 
 
 @given(shapes, st.integers(0, 300), st.data())
-def test_the_way_to_a_rank_is_its_ancestors(shape: tree.Tree, agents: int, data: st.DataObject) -> None:
+def test_the_way_to_a_rank_is_its_ancestors(shape: tree.TreeShape, agents: int, data: st.DataObject) -> None:
     rank = data.draw(st.integers(0, agents))
-    path, span = tree.span_of(shape, rank, Span(0, agents + 1))
+    path, span = tree.span_of(shape, rank, Subtree(0, agents + 1))
     assert span.child == rank
     for above, below in pairwise((*path, rank)):
-        _, whole = tree.span_of(shape, above, Span(0, agents + 1))
+        _, whole = tree.span_of(shape, above, Subtree(0, agents + 1))
         assert below in [each.child for each in shape.spans(above + 1, whole.end)]
     assert len(path) <= tree.depth(shape, agents)
 
@@ -117,7 +117,7 @@ def test_what_an_agent_handles_is_what_the_paper_says(
     forest.run(0.0)
     forest.spread("go")
     forest.run()
-    whole, shape = Span(0, agents + 1), tree.named(routing)
+    whole, shape = Subtree(0, agents + 1), tree.named(routing)
     for rank, agent in forest.agents.items():
         path, span = tree.span_of(KAry(degree), rank, whole)
         _, routed = tree.span_of(shape, rank, whole)
@@ -146,7 +146,7 @@ def test_who_takes_over_from_a_lost_agent_has_its_connections_more(
     settled(forest)
     for rank, agent in forest.agents.items():
         if rank <= agents:
-            _, span = tree.span_of(KAry(degree), rank, Span(0, agents + 1))
+            _, span = tree.span_of(KAry(degree), rank, Subtree(0, agents + 1))
             children = len(list(KAry(degree).spans(rank + 1, span.end)))
             lost = sum(each in span and each != rank for each in forest.gone)
             anew = 0 if rank else len(forest.again)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pliant.launch.tree import kept as keeping
-from pliant.launch.tree.kept import Kept
+from pliant.launch.tree.kept import KeptRoot
 from pliant.live.tree import messages as b
 from pliant.live.tree.branch import Branch
 from pliant.model.deadlines import TREE_CALL_S, TREE_HEAL_S
@@ -260,7 +260,7 @@ def test_an_agent_that_is_begun_anew_is_told_before_it_is_started() -> None:
 
 
 def test_what_is_kept_follows_nodes_that_come_and_go(tmp_path: Path) -> None:
-    kept = Kept.opened("10.0.0.1:4711", "secret", "8", ("n0", "n1")).more(("n2",))
+    kept = KeptRoot.opened("10.0.0.1:4711", "secret", "8", ("n0", "n1")).more(("n2",))
     kept = kept.again(b.Again(2, 4, "n1", "why")).gone(1).more(("n0",))
     assert kept.resumed() == b.Resumed({3: "n2", 4: "n1", 5: "n0"}, 2, 6)
     assert (kept.host, kept.port) == ("10.0.0.1", 4711)

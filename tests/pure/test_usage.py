@@ -26,7 +26,7 @@ from pliant.policy.easy import Easy
 from pliant.policy.registry import make
 from pliant.sim.simulator import Conditions, Simulator
 from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
-from pliant.workloads.failures import Drawn, Failures
+from pliant.workloads.failures import DrawnFailures, Failures
 from pliant.workloads.job import SimJob
 
 USERS = ("", "anna", "berta")
@@ -114,7 +114,7 @@ def test_usage_is_the_decayed_integral_over_what_was_held(
     ]
     records: list[r.Record] = []
     asking = Asking(make(*policy))
-    failures = Failures(Drawn(3000.0, 10.0)) if fails else None
+    failures = Failures(DrawnFailures(3000.0, 10.0)) if fails else None
     simulator = Simulator(jobs, NODES, asking, Conditions(options, failures=failures), records.append)
     simulator.run()
     user = {record.job: record.spec.user for record in records if isinstance(record, r.JobSubmitted)}

@@ -25,7 +25,7 @@ LABORATORY = {"bench": BENCH, "reproduce": REPRODUCE}
 LIGHT = {
     "pliant.cli", "pliant.cli.verbs", "pliant.cli.operate", "pliant.daemon", "pliant.daemon.control",
     "pliant.daemon.directory", "pliant.daemon.interrupted", "pliant.launch", "pliant.launch.descriptors",
-    "pliant.model", "pliant.model.errors", "pliant.model.kinds", "pliant.model.limits", "pliant.model.need", "pliant.model.words",
+    "pliant.model", "pliant.model.deadlines", "pliant.model.errors", "pliant.model.kinds", "pliant.model.limits", "pliant.model.need", "pliant.model.words",
     "pliant.report", "pliant.report.words", "pliant.terminal", "pliant.terminal.glyphs",
 }  # fmt: skip
 """All that pliant queue and pliant --help may load of Pliant: nothing that schedules, simulates or starts."""

@@ -26,8 +26,8 @@ from pliant.study.simulation import Simulation
 from pliant.workloads.generators.lublin import lublin_jobs
 from pliant.workloads.job import SimJob
 from pliant.workloads.malleability import make_malleable
-from pliant.workloads.sources import Wish, Workload, read_workload
-from pliant.workloads.windows import Cut, cut_out, cuts, read_window
+from pliant.workloads.sources import Workload, WorkloadRequest, read_workload
+from pliant.workloads.windows import WindowCut, cut_out, cuts, read_window
 
 DAY = 86400.0
 # 1996-09-23 12:00:31 UTC is time 0; a job every 6 hours from there on.
@@ -44,7 +44,7 @@ def jobs_at(times: list[float]) -> list[SimJob]:
     ]
 
 
-def found(count: int, window: str, warm_up: str = "", began: float | None = None) -> list[Cut]:
+def found(count: int, window: str, warm_up: str = "", began: float | None = None) -> list[WindowCut]:
     """In jobs that come a day apart."""
     read = read_window(window, warm_up)
     assert read is not None
@@ -57,29 +57,29 @@ def found(count: int, window: str, warm_up: str = "", began: float | None = None
 @pytest.mark.parametrize(
     ("window", "warm_up", "expected"),
     [
-        ("50", "", [Cut(0, 5, 55, 60)]),
-        ("50", "0", [Cut(0, 0, 50, 50)]),
-        ("50", "20", [Cut(0, 20, 70, 90)]),
-        ("2x30", "10", [Cut(0, 10, 40, 50), Cut(50, 60, 90, 100)]),
-        ("80", "10", [Cut(0, 10, 90, 100)]),
-        ("3x10", "5d", [Cut(0, 5, 15, 19), Cut(39, 44, 54, 58), Cut(79, 84, 94, 98)]),
-        ("", "10", [Cut(0, 10, 90, 100)]),
-        ("", "5d", [Cut(0, 5, 95, 100)]),
-        ("", "0d", [Cut(0, 0, 100, 100)]),
-        ("2x20", "all", [Cut(0, 2, 22, 100), Cut(0, 78, 98, 100)]),
-        ("10d..97d", "all", [Cut(0, 10, 97, 100)]),
-        ("20d", "", [Cut(0, 2, 22, 24)]),
-        ("20d", "4", [Cut(0, 4, 24, 28)]),
-        ("10d..40d", "", [Cut(7, 10, 40, 43)]),
-        ("10d..40d", "0", [Cut(10, 10, 40, 40)]),
+        ("50", "", [WindowCut(0, 5, 55, 60)]),
+        ("50", "0", [WindowCut(0, 0, 50, 50)]),
+        ("50", "20", [WindowCut(0, 20, 70, 90)]),
+        ("2x30", "10", [WindowCut(0, 10, 40, 50), WindowCut(50, 60, 90, 100)]),
+        ("80", "10", [WindowCut(0, 10, 90, 100)]),
+        ("3x10", "5d", [WindowCut(0, 5, 15, 19), WindowCut(39, 44, 54, 58), WindowCut(79, 84, 94, 98)]),
+        ("", "10", [WindowCut(0, 10, 90, 100)]),
+        ("", "5d", [WindowCut(0, 5, 95, 100)]),
+        ("", "0d", [WindowCut(0, 0, 100, 100)]),
+        ("2x20", "all", [WindowCut(0, 2, 22, 100), WindowCut(0, 78, 98, 100)]),
+        ("10d..97d", "all", [WindowCut(0, 10, 97, 100)]),
+        ("20d", "", [WindowCut(0, 2, 22, 24)]),
+        ("20d", "4", [WindowCut(0, 4, 24, 28)]),
+        ("10d..40d", "", [WindowCut(7, 10, 40, 43)]),
+        ("10d..40d", "0", [WindowCut(10, 10, 40, 40)]),
         ("10d..12h", "", None),
-        ("0s..1d", "0", [Cut(0, 0, 1, 1)]),
-        ("2X30", "10", [Cut(0, 10, 40, 50), Cut(50, 60, 90, 100)]),
-        ("1996-10-01..1996-10-11", "2d", [Cut(6, 8, 18, 20)]),
-        ("1996-10-01T12:00..1996-10-02T12:01", "1", [Cut(7, 8, 10, 11)]),
+        ("0s..1d", "0", [WindowCut(0, 0, 1, 1)]),
+        ("2X30", "10", [WindowCut(0, 10, 40, 50), WindowCut(50, 60, 90, 100)]),
+        ("1996-10-01..1996-10-11", "2d", [WindowCut(6, 8, 18, 20)]),
+        ("1996-10-01T12:00..1996-10-02T12:01", "1", [WindowCut(7, 8, 10, 11)]),
     ],
 )
-def test_windows_by_jobs_times_and_dates(window: str, warm_up: str, expected: list[Cut] | None) -> None:
+def test_windows_by_jobs_times_and_dates(window: str, warm_up: str, expected: list[WindowCut] | None) -> None:
     if expected is None:
         with pytest.raises(BatchError, match="has nothing in it"):
             found(100, window, warm_up)
@@ -158,13 +158,13 @@ def test_a_job_that_follows_one_that_is_cut_off_comes_at_its_own_time() -> None:
     first, second, third = jobs_at([0.0, 5.0, 9.0])
     second = SimJob(second.spec, 1.0, after="j0", think_s=3.0)
     third = SimJob(third.spec, 1.0, after="j1", think_s=2.0)
-    kept = cut_out([first, second, third], Cut(1, 1, 3, 3))
+    kept = cut_out([first, second, third], WindowCut(1, 1, 3, 3))
     assert [(job.after, job.think_s) for job in kept] == [("", 0.0), ("j1", 2.0)]
 
 
 def test_the_malleable_jobs_of_a_window_are_those_of_the_whole() -> None:
-    whole = read_workload(Wish("lublin:200", 64, percent=50))
-    part = read_workload(Wish("lublin:200", 64, percent=50, window=read_window("50", "20")))
+    whole = read_workload(WorkloadRequest("lublin:200", 64, percent=50))
+    part = read_workload(WorkloadRequest("lublin:200", 64, percent=50, window=read_window("50", "20")))
     assert part.jobs == whole.jobs[:90]
     assert part.counts == whole.jobs[20:70]
 

@@ -16,7 +16,7 @@ from pliant.core.core import SchedulerCore, replay
 from pliant.core.settings import Settings
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.nodes import NodeSet
-from pliant.model.wishes import Wish
+from pliant.model.size_request import SizeRequest
 from pliant.policy.fcfs import Fcfs
 from pliant.policy.registry import make
 from pliant.policy.view import ClusterView, Decision, Reason, Resize
@@ -26,7 +26,7 @@ from pliant_lab.injection.audit.wished import goal
 
 SETTINGS = Settings(cooldown_s=2.0, decline_backoff_s=5.0)
 EVOLVING = JobClass.EVOLVING
-WIDE = Wish(Bounds(4, 6))
+WIDE = SizeRequest(Bounds(4, 6))
 
 
 @st.composite
@@ -45,27 +45,29 @@ def test_the_goal_is_what_trying_all_sizes_finds(
     free: int,
 ) -> None:
     sizes = wish.intersect(allowed)
-    assert Wish(wish, prefers).goal(allowed, size, free) == goal(allowed, wish, size, free, prefers=prefers)
-    assert Wish(wish, prefers).met(allowed, Wish(wish, prefers).goal(allowed, size))
-    assert sizes is not None or Wish(wish, prefers).goal(allowed, size, free) == size
+    assert SizeRequest(wish, prefers).goal(allowed, size, free) == goal(
+        allowed, wish, size, free, prefers=prefers
+    )
+    assert SizeRequest(wish, prefers).met(allowed, SizeRequest(wish, prefers).goal(allowed, size))
+    assert sizes is not None or SizeRequest(wish, prefers).goal(allowed, size, free) == size
 
 
 @pytest.mark.parametrize(
     ("size", "free", "wish", "goes"),
     [
-        (4, 12, Wish(Bounds(1, 16, 1, 8), prefers=True), 8),
-        (4, 3, Wish(Bounds(1, 16, 1, 8), prefers=True), 7),  # towards it
-        (4, 0, Wish(Bounds(1, 16, 1, 8), prefers=True), 4),
-        (8, 9, Wish(Bounds(1, 16, 1, 8), prefers=True), 8),  # section 4.2: no action
-        (12, 0, Wish(Bounds(1, 16, 1, 8), prefers=True), 8),
-        (12, 0, Wish(Bounds(1, 16, 1, 1), prefers=True), 1),  # the least one can be preferred too
-        (12, 0, Wish(Bounds(1, 16, 1, 1)), 12),
-        (5, 30, Wish(Bounds(8, 32, 2)), 8),
-        (5, 30, Wish(Bounds(1, 32, 2)), 4),  # a size of its row
-        (9, 30, Wish(Bounds(3, 32, 2)), 6),
+        (4, 12, SizeRequest(Bounds(1, 16, 1, 8), prefers=True), 8),
+        (4, 3, SizeRequest(Bounds(1, 16, 1, 8), prefers=True), 7),  # towards it
+        (4, 0, SizeRequest(Bounds(1, 16, 1, 8), prefers=True), 4),
+        (8, 9, SizeRequest(Bounds(1, 16, 1, 8), prefers=True), 8),  # section 4.2: no action
+        (12, 0, SizeRequest(Bounds(1, 16, 1, 8), prefers=True), 8),
+        (12, 0, SizeRequest(Bounds(1, 16, 1, 1), prefers=True), 1),  # the least one can be preferred too
+        (12, 0, SizeRequest(Bounds(1, 16, 1, 1)), 12),
+        (5, 30, SizeRequest(Bounds(8, 32, 2)), 8),
+        (5, 30, SizeRequest(Bounds(1, 32, 2)), 4),  # a size of its row
+        (9, 30, SizeRequest(Bounds(3, 32, 2)), 6),
     ],
 )
-def test_preferred_sizes_and_factors_are_honoured(size: int, free: int, wish: Wish, goes: int) -> None:
+def test_preferred_sizes_and_factors_are_honoured(size: int, free: int, wish: SizeRequest, goes: int) -> None:
     assert wish.goal(Bounds(1, 32), size, free) == goes
 
 
@@ -111,7 +113,7 @@ class Busy:
         return self.tell(at, self.core.resized(1, resize, *left))
 
     @property
-    def wish(self) -> Wish | None:
+    def wish(self) -> SizeRequest | None:
         lines = [r.from_line(r.to_line(record)) for record in self.records]
         assert replay(lines, SETTINGS).snapshot() == self.core.state.snapshot()
         audit(self.records)
@@ -147,9 +149,9 @@ def test_no_waiting_job_is_delayed_by_it() -> None:
 @pytest.mark.parametrize(
     "ends",
     [
-        job_says.wants(1, Wish(Bounds(1, 6))),
+        job_says.wants(1, SizeRequest(Bounds(1, 6))),
         job_says.wants(1, WIDE),
-        job_says.wants(1, Wish(Bounds(1, 6)), open=True),
+        job_says.wants(1, SizeRequest(Bounds(1, 6)), open=True),
         job_says.malleable(1, on=False),
     ],
 )
@@ -164,7 +166,7 @@ def test_a_wish_ends_with_another_one_and_with_the_loop(ends: e.Event) -> None:
 def test_another_open_wish_takes_its_place() -> None:
     busy = Busy()
     busy.tell(1.0, job_says.wants(1, WIDE, open=True))
-    busy.tell(2.0, job_says.wants(1, Wish(Bounds(6, 6)), open=True))
+    busy.tell(2.0, job_says.wants(1, SizeRequest(Bounds(6, 6)), open=True))
     assert busy.free(3.0, 2, 4) == [("Offer", 6)]
 
 
@@ -195,7 +197,7 @@ def test_a_failed_growth_is_waited_out() -> None:
 
 def test_an_open_wish_to_shrink_waits_for_the_cool_down_alone() -> None:
     busy = Busy()
-    busy.tell(1.0, job_says.wants(1, Wish(Bounds(1, 1)), open=True))
+    busy.tell(1.0, job_says.wants(1, SizeRequest(Bounds(1, 1)), open=True))
     assert busy.tell(1.5, job_says.declined(1, busy.core.state.last_resize, "not now")) == []
     assert busy.wakes == [6.5]
     assert busy.tell(6.5, e.Tick()) == [("Offer", 1)]
@@ -203,7 +205,7 @@ def test_an_open_wish_to_shrink_waits_for_the_cool_down_alone() -> None:
 
 def test_a_wish_towards_a_preferred_size_goes_on_until_it_is_reached() -> None:
     busy = Busy()
-    wish = Wish(Bounds(1, 6, 1, 6), prefers=True)
+    wish = SizeRequest(Bounds(1, 6, 1, 6), prefers=True)
     busy.tell(1.0, job_says.wants(1, wish, open=True))
     assert busy.wish == wish
     busy.tell(1.5, busy.rigid(4, 2))

@@ -19,7 +19,7 @@ from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.plan.cost import INSTANT
 from pliant.policy.registry import POLICIES, make
 from pliant.workloads.generators import paper2
-from pliant.workloads.generators.feitelson import Pace, feitelson_jobs, mean_work, size_weights
+from pliant.workloads.generators.feitelson import ArrivalPace, feitelson_jobs, mean_work, size_weights
 from pliant.workloads.generators.lublin import Drand48, gamma_cdf, lublin_jobs, lublin_stream
 from pliant.workloads.job import SimJob
 from pliant.workloads.malleability import PUBLISHED, make_malleable, malleable_job, serial_per_mille
@@ -94,7 +94,7 @@ def test_feitelson_as_documented() -> None:
     )  # a job and its repetition
     work = sum((job.runtime_s or 0.0) * job.spec.nodes.min for job in jobs)
     assert work / (128 * jobs[-1].spec.submit_s) == pytest.approx(0.7, rel=0.1)
-    fixed = feitelson_jobs(2000, 64, 3, Pace(gap_s=10.0))
+    fixed = feitelson_jobs(2000, 64, 3, ArrivalPace(gap_s=10.0))
     assert fixed[-1].spec.submit_s < 2000 * 12.0
     assert mean_work(64, 2.0) == pytest.approx(2 * mean_work(64, 1.0))
 
@@ -105,7 +105,7 @@ def test_feitelson_as_documented() -> None:
         (lambda: lublin_jobs(0, 4, 1), "lublin: 0 jobs"),
         (lambda: lublin_jobs(5, 4, 1, load=0.0), "load: 0; it must be above 0"),
         (lambda: feitelson_jobs(5, 0, 1), "for 0 nodes"),
-        (lambda: feitelson_jobs(5, 4, 1, Pace(gap_s=-1.0)), "gap_s: -1"),
+        (lambda: feitelson_jobs(5, 4, 1, ArrivalPace(gap_s=-1.0)), "gap_s: -1"),
         (lambda: paper2.paper2_jobs(43, 120), "paper2: 120 %"),
         (lambda: make_malleable(lublin_jobs(5, 4, 1), -5, 4, 1), "malleable: -5 %"),
     ],

@@ -12,7 +12,7 @@ from commands import command
 from pliant.apgas.place.finishes import Home
 from pliant.apgas.place.machine import Machine
 from pliant.core import records as r
-from pliant.core.job import Job
+from pliant.core.job import ScheduledJob
 from pliant.live.job.life import JobLife
 from pliant.live.node import messages as n
 from pliant.live.node.uplink import Uplink
@@ -67,7 +67,7 @@ def test_ranks_sleep_and_wake_in_worlds_whose_nodes_have_several_slots(seed: int
 
 
 def test_a_core_that_forgets_who_sleeps_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Job, "sleep", lambda *_: None)
+    monkeypatch.setattr(ScheduledJob, "sleep", lambda *_: None)
     verdict = World(10).run()
     assert "awake, the core" in verdict.what
 

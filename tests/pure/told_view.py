@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from pliant.model.jobs import Bounds, JobSpec
-from pliant.model.wishes import Wish
+from pliant.model.size_request import SizeRequest
 from pliant.plan.cost import INSTANT
 from pliant.policy.job_view import JobView
 from pliant.policy.view import ClusterView, Decision, End, Policy, Promise
@@ -25,7 +25,7 @@ class ToldJob:
         self.bounds: Bounds = self.spec.nodes
         self.size = self.target = 0
         self.expected_end = float("inf")
-        self.wish: Wish | None = None
+        self.wish: SizeRequest | None = None
         self.elastic = self.resizable = self.growable = False
         self.promised: float | None = None
         self.told_at = 0.0
@@ -34,7 +34,7 @@ class ToldJob:
     def change(self, event: dict[str, Any], now: float) -> None:
         for key in ("size", "target", "expected_end", "elastic", "resizable", "growable"):
             setattr(self, key, event[key])
-        self.wish = msgspec.convert(event["wish"], Wish | None)
+        self.wish = msgspec.convert(event["wish"], SizeRequest | None)
         self.told_at, self.told_s = now, event["remaining_s"]
 
     @property

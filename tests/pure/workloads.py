@@ -18,15 +18,15 @@ from pliant.sim.instant import Instant
 from pliant.sim.references import reference_times
 from pliant.sim.simulator import Conditions, simulate
 from pliant.study.options import wished
-from pliant.study.request import requested
+from pliant.study.simulation_request import requested
 from pliant.workloads.job import SimJob
-from pliant.workloads.sources import Wish
+from pliant.workloads.sources import WorkloadRequest
 
 NODES = 8
 OWN_ORDER = {name for name in POLICIES if getattr(make(name), "own_order", "")}
 
 
-def asked(workload: str, nodes: int = 0, **options: object) -> Wish:
+def asked(workload: str, nodes: int = 0, **options: object) -> WorkloadRequest:
     """What ``pliant simulate`` makes of these options."""
     return wished(workload, requested("test", {"nodes": nodes, **options}))
 

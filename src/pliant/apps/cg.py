@@ -24,7 +24,7 @@ Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 
-class Csr(NamedTuple):
+class CsrRows(NamedTuple):
     """Some rows of a matrix: row i has the columns ``indices[indptr[i]:indptr[i + 1]]``, with these of ``data``."""
 
     indptr: Indices
@@ -32,7 +32,7 @@ class Csr(NamedTuple):
     data: Vector
 
 
-def poisson(side: int, first: int, last: int) -> Csr:
+def poisson(side: int, first: int, last: int) -> CsrRows:
     """Rows ``first`` up to ``last`` of the matrix for a grid of ``side`` x ``side`` points.
 
     4 on the diagonal, -1 for each of a point's neighbours.
@@ -43,7 +43,7 @@ def poisson(side: int, first: int, last: int) -> Csr:
     there = np.hstack([row > 0, column > 0, row >= 0, column < side - 1, row < side - 1])
     indptr = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
     entries = np.broadcast_to([-1.0, -1.0, 4.0, -1.0, -1.0], there.shape)[there]
-    return Csr(indptr, beside[there], entries)
+    return CsrRows(indptr, beside[there], entries)
 
 
 def right_side(side: int) -> Vector:
@@ -51,7 +51,7 @@ def right_side(side: int) -> Vector:
     return (np.arange(side * side) * 7919 % 1009) / 1009.0
 
 
-def times(rows: Csr, vector: Vector) -> Vector:
+def times(rows: CsrRows, vector: Vector) -> Vector:
     """These rows of the matrix by the vector; none of them is empty."""
     products = rows.data * vector[rows.indices]
     return np.add.reduceat(products, rows.indptr[:-1]) if len(products) else products
@@ -101,7 +101,7 @@ def solve(given: argparse.Namespace) -> str | None:
             matrix.put(poisson(given.side, *matrix.owned_rows()))
             r.local[:] = p.local[:] = right_side(given.side)
         for _ in options.turns(job, given):
-            parts = job.comm.allgather(times(Csr(*matrix.local), p.local))
+            parts = job.comm.allgather(times(CsrRows(*matrix.local), p.local))
             advance(x.local, r.local, p.local, np.concatenate(parts))
         result = digest(x.local) if job.rank == 0 else None
         if result is not None:

@@ -27,7 +27,7 @@ def sweeps(step: int, period: int) -> int:
     return SWEEPS if step % (2 * period) < period else FEW
 
 
-class Load:
+class SteadyLoad:
     """What the last ``window`` steps took, in seconds, on the slowest rank of each."""
 
     def __init__(self, target_s: float, window: int) -> None:
@@ -66,7 +66,7 @@ def solve(options: argparse.Namespace) -> str | None:
         plate = job.array("plate", (options.rows, COLUMNS), "f8", mpi.Block(axis=0, halo=1))
         if job.fresh:
             plate.local[...] = initial(plate.index)
-        load = job.value("load", Load(options.target, options.window))
+        load = job.value("load", SteadyLoad(options.target, options.window))
         for step in job.steps(options.steps):
             began = time.perf_counter()
             for _ in range(sweeps(step, options.period)):

@@ -34,13 +34,13 @@ NODES, HASHES = 1, 2
 
 
 @dataclass
-class Tree:
+class UtsTree:
     """What has been found of the tree."""
 
     nodes: int = 0
     hashes: int = 0
 
-    def merge(self, other: Tree) -> None:
+    def merge(self, other: UtsTree) -> None:
         self.nodes += other.nodes
         self.hashes += other.hashes
 
@@ -88,18 +88,18 @@ def _tables(b: float) -> tuple[Rows, Rows]:
     return np.searchsorted(steps, beginnings, side="right").astype(np.uint32), steps
 
 
-def _root(depth: int, b: float, seed: int) -> tuple[Rows, Tree]:
+def _root(depth: int, b: float, seed: int) -> tuple[Rows, UtsTree]:
     """The root as a row, or no row if it has no children to be visited; and what is known of the tree by it."""
     state = struct.unpack(
         ">5I", hashlib.sha1(bytes(16) + struct.pack(">I", seed), usedforsecurity=False).digest()
     )
     if depth == 0:
-        return np.empty((0, kernels.ROW), np.uint32), Tree(1, 0)
+        return np.empty((0, kernels.ROW), np.uint32), UtsTree(1, 0)
     children = int(np.searchsorted(_tables(b)[1], state[-1] & 0x7FFFFFFF, side="right"))
     if depth == 1:
-        return np.empty((0, kernels.ROW), np.uint32), Tree(1 + children, 1)
+        return np.empty((0, kernels.ROW), np.uint32), UtsTree(1 + children, 1)
     row = np.array([[*state, depth - 1, 0, children]], np.uint32)
-    return row[: min(children, 1)], Tree(1, 1)
+    return row[: min(children, 1)], UtsTree(1, 1)
 
 
 class TreeBag(StackBag):
@@ -127,8 +127,8 @@ class TreeBag(StackBag):
             search(self._rows, counts, until - counts[HASHES], guide, fewest)
         return bool(counts[0])
 
-    def submit(self, result: Tree) -> None:
-        result.merge(Tree(*self._submitted()))
+    def submit(self, result: UtsTree) -> None:
+        result.merge(UtsTree(*self._submitted()))
 
     def _sizes(self) -> Counts:
         used = self._used.astype(np.int64)
@@ -143,7 +143,7 @@ class TreeBag(StackBag):
         return half[given > 0]
 
 
-def bare(depth: int, b: float = 4.0, seed: int = 19) -> Tree:
+def bare(depth: int, b: float = 4.0, seed: int = 19) -> UtsTree:
     """The same work by the kernel alone: one stack, one call."""
     row, known = _root(depth, b, seed)
     rows = np.empty(((1 + depth) * ROOM, kernels.ROW), np.uint32)
@@ -152,7 +152,7 @@ def bare(depth: int, b: float = 4.0, seed: int = 19) -> Tree:
     _search()(rows, counts, 2**62, *_tables(b))
     if counts[0]:
         raise PliantError(f"the stack of {len(rows)} rows is too small for a tree of depth {depth}")
-    return Tree(int(counts[NODES]), int(counts[HASHES]))
+    return UtsTree(int(counts[NODES]), int(counts[HASHES]))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -181,7 +181,7 @@ def _branching(text: str) -> float:
 
 def main() -> None:
     options = parser().parse_args()
-    tree = Tree()
+    tree = UtsTree()
     bag = TreeBag(options.depth, options.b, options.seed)
     bag.prepare()
     timing = balanced.compute(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pliant.charts.dense import Bin, Dense, Sample
+from pliant.charts.dense import Bin, Dense, FigureSample
 from pliant.charts.figures import FAINT, FONT, GRID, INK, RUN_LINES, WIDTH, margins, time_axis
 
 LEFT, RIGHT = 0.62, 0.12
@@ -119,7 +119,7 @@ def distributions(dense: Dense) -> Any:
     return figure
 
 
-def _distribution(axes: Any, spread: Sample, floor: float, look: dict[str, Any]) -> None:
+def _distribution(axes: Any, spread: FigureSample, floor: float, look: dict[str, Any]) -> None:
     """The share of jobs with at most a value; to the right of the greatest it is all of them."""
     points = spread.curve()
     if not points:
@@ -139,7 +139,7 @@ def _distribution(axes: Any, spread: Sample, floor: float, look: dict[str, Any])
     )
 
 
-def _share_axes(axes: Any, spread: Sample, title: str, floor: float) -> None:
+def _share_axes(axes: Any, spread: FigureSample, title: str, floor: float) -> None:
     """Axes for ``spread``, logarithmic from ``floor`` on where its values lie far apart; slowdowns are always so drawn:
     twice as slow is as far from 1 as from 2 to 4."""
     axes.set_ylim(0, 1.02)

@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple
 
 from pliant.core import records as r
 from pliant.history.distribution import bounded_slowdown, percentile
-from pliant.history.lives import Life, Listener
+from pliant.history.timeline import Life, Listener
 from pliant.model.jobs import JobClass, JobSpec
 
 BINS = 1024
@@ -106,7 +106,7 @@ class Binned:
         self._width *= 2
 
 
-class Sample(NamedTuple):
+class FigureSample(NamedTuple):
     """How a figure was distributed over jobs; ``values`` in ascending order."""
 
     values: Sequence[float]
@@ -161,18 +161,18 @@ class Dense(Listener):
         """Jobs that waited to be started, over the same time."""
         return self._queue.bins(self.end) if self._queue is not None else []
 
-    def wait(self, *, malleable: bool | None = None) -> Sample:
+    def wait(self, *, malleable: bool | None = None) -> FigureSample:
         return self._spread(0, malleable=malleable)
 
-    def turnaround(self, *, malleable: bool | None = None) -> Sample:
+    def turnaround(self, *, malleable: bool | None = None) -> FigureSample:
         return self._spread(1, malleable=malleable)
 
-    def slowdown(self, *, malleable: bool | None = None) -> Sample:
+    def slowdown(self, *, malleable: bool | None = None) -> FigureSample:
         return self._spread(2, malleable=malleable)
 
-    def _spread(self, which: int, *, malleable: bool | None) -> Sample:
+    def _spread(self, which: int, *, malleable: bool | None) -> FigureSample:
         kinds = (False, True) if malleable is None else (malleable,)
-        return Sample(sorted(value for kind in kinds for value in self._kept[kind][which]))
+        return FigureSample(sorted(value for kind in kinds for value in self._kept[kind][which]))
 
     def began(self, at: float) -> None:
         self.origin = at

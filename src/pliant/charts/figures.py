@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from pliant.charts.palette import Fill, fills
 from pliant.charts.shapes import Box, apart, area, label_boxes, outline
 from pliant.history.gantt import Segment
-from pliant.history.lives import AWAY, CLEANING, LOST, RESERVED, Stretch
+from pliant.history.timeline import AWAY, CLEANING, LOST, RESERVED, Stretch
 from pliant.report.runs import Run
 from pliant.report.words import percent, plain, seconds, shorten
 
@@ -50,7 +50,7 @@ SOME_BOXES, MANY_BOXES = 400, 2500
 Beyond MANY it is a picture inside the chart: browsers stall on more vectors."""
 
 
-class Panel(NamedTuple):
+class ChartPanel(NamedTuple):
     """Where a run's chart lies: fractions of the whole picture, from its upper left corner."""
 
     left: float
@@ -59,7 +59,7 @@ class Panel(NamedTuple):
     height: float
 
 
-class Scale(NamedTuple):
+class ChartScale(NamedTuple):
     """Inches a second and a node."""
 
     per_s: float
@@ -70,7 +70,7 @@ class Chart(NamedTuple):
     """A figure, a panel a run, and the seconds that the shared time axis spans."""
 
     figure: Any
-    panels: list[Panel]
+    panels: list[ChartPanel]
     span_s: float
 
 
@@ -87,9 +87,9 @@ def build(runs: Sequence[Run]) -> Chart:
     longest = max((len(name) for run in runs for name in run.names), default=0)
     left, wide = margins(longest)
     for i, (run, height) in enumerate(zip(runs, heights, strict=True)):
-        panel = Panel(left, top / total, wide, height / total)
+        panel = ChartPanel(left, top / total, wide, height / total)
         axes = figure.add_axes((panel.left, 1 - panel.top - panel.height, panel.width, panel.height))
-        scale = Scale(wide * WIDTH / span, height / max(1, len(run.names)))
+        scale = ChartScale(wide * WIDTH / span, height / max(1, len(run.names)))
         _RunChart(axes, run, i, looks, scale).draw(span)
         panels.append(panel)
         top += height + GAP
@@ -135,7 +135,7 @@ def boxes(run: Run) -> int:
 class _RunChart:
     """Draws one run on ``axes``."""
 
-    def __init__(self, axes: Any, run: Run, index: int, looks: dict[str, Fill], scale: Scale) -> None:
+    def __init__(self, axes: Any, run: Run, index: int, looks: dict[str, Fill], scale: ChartScale) -> None:
         self.axes = axes
         self.run = run
         self.index = index

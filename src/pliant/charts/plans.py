@@ -12,7 +12,7 @@ from pliant.charts.figures import CHAR_INCH, FAINT, FONT, GRID, IDLE, INK, PAPER
 from pliant.charts.palette import COLOURS, ink_on
 from pliant.model.errors import PliantError
 from pliant.model.words import count
-from pliant.plan.shrink import ENDED, ShrinkPlan, World
+from pliant.plan.shrink import ENDED, ShrinkPlan, SpawnedWorld
 from pliant.plan.spawn import SOURCES, SpawnPlan
 from pliant.plan.spawn_cost import SpawnTimes
 
@@ -164,7 +164,7 @@ def _name_steps(axes: Any, plan: SpawnPlan, times: SpawnTimes | None, ends: Sequ
 # ---- shrinks --------------------------------------------------------------------------------------------
 
 
-def shrink_chart(worlds: Sequence[World], plan: ShrinkPlan, names: Sequence[str]) -> Any:
+def shrink_chart(worlds: Sequence[SpawnedWorld], plan: ShrinkPlan, names: Sequence[str]) -> Any:
     """A row a node, before and after: as many ranks of each world as it is wide there; who sleeps is hatched."""
     nodes = sorted({node for world in worlds for node in world.nodes})
     if len(nodes) > MOST_LANES:
@@ -201,14 +201,14 @@ def shrink_chart(worlds: Sequence[World], plan: ShrinkPlan, names: Sequence[str]
     return figure
 
 
-def _added(worlds: Sequence[World], plan: ShrinkPlan) -> list[World]:
+def _added(worlds: Sequence[SpawnedWorld], plan: ShrinkPlan) -> list[SpawnedWorld]:
     known = {world.id for world in worlds}
     return [world for world in plan.after if world.id not in known]
 
 
 def _draw_worlds(
     axes: Any,
-    worlds: Sequence[World],
+    worlds: Sequence[SpawnedWorld],
     tops: Mapping[int, float],
     looks: Mapping[int, str],
     place: tuple[float, float],

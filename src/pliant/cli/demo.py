@@ -15,7 +15,7 @@ from rich.console import Console
 from pliant.cli import execute
 from pliant.cli.execute import Variant
 from pliant.cli.outputs import check_report
-from pliant.cli.run import OUTPUT, Outputs, finish
+from pliant.cli.run import OUTPUT, RunOutputs, finish
 from pliant.model.batch import Batch, read_batch
 from pliant.model.errors import PliantError
 from pliant.model.kinds import JobKind
@@ -55,7 +55,7 @@ def demo(
     check_report(report)
     _check_there("mpi,apgas" if places else "mpi")
     console = steady_console(stderr=as_json)
-    outputs = Outputs(report, as_json, output)
+    outputs = RunOutputs(report, as_json, output)
     if places:
         _mixed(outputs, console)
         return
@@ -93,7 +93,7 @@ def _check_there(extras: str) -> None:
         )
 
 
-def _mixed(outputs: Outputs, console: Console) -> None:
+def _mixed(outputs: RunOutputs, console: Console) -> None:
     batch = places_batch()
     tasks = sum(job.kind is JobKind.PLACES for job in batch.jobs)
     console.print(

@@ -18,7 +18,7 @@ from pliant.cli.hosts import ALLOCATED, hosts_allocated, hosts_named, is_text, p
 from pliant.cli.outputs import check_output
 from pliant.daemon import submission
 from pliant.daemon.directory import current_directory
-from pliant.daemon.launcher import Launcher, Outcome, Plan, unwritten, unwritten_code
+from pliant.daemon.launcher import Launcher, LaunchOutcome, Plan, unwritten, unwritten_code
 from pliant.launch.tree.interfaces import controller_at
 from pliant.launch.tree.posting import Starting
 from pliant.model.durations import duration
@@ -164,7 +164,7 @@ def launch(  # noqa: PLR0913 - the options of a command
     sys.exit(min(code, 255))
 
 
-async def _run(plan: Plan, write: Callable[[str, t.Output], object]) -> Outcome:
+async def _run(plan: Plan, write: Callable[[str, t.Output], object]) -> LaunchOutcome:
     """Launch the program. Progress is silent while the program runs and prints itself."""
     count = len(plan.nodes)
     with Working("starting", count, "nodes", bar=False) as progress:
@@ -206,7 +206,7 @@ def _check_size(what: t.Launch) -> None:
         )
 
 
-def _write_trace(trace: Path, plan: Plan, outcome: Outcome) -> None:
+def _write_trace(trace: Path, plan: Plan, outcome: LaunchOutcome) -> None:
     rows = timeline(plan.nodes, outcome.began, outcome.phases, outcome.counted, outcome.stops)
     try:
         trace.write_text(json.dumps(rows), encoding="utf-8")
@@ -284,7 +284,7 @@ def _keeper(kept: dict[int, tuple[bytearray, bytearray]]) -> Callable[[str, t.Ou
     return write
 
 
-def _told(plan: Plan, outcome: Outcome, kept: dict[int, tuple[bytearray, bytearray]]) -> dict[str, Any]:
+def _told(plan: Plan, outcome: LaunchOutcome, kept: dict[int, tuple[bytearray, bytearray]]) -> dict[str, Any]:
     empty = (b"", b"")
     return {
         "nodes": len(plan.nodes),
@@ -312,7 +312,7 @@ def _told(plan: Plan, outcome: Outcome, kept: dict[int, tuple[bytearray, bytearr
     }
 
 
-def _summary(plan: Plan, outcome: Outcome) -> str:
+def _summary(plan: Plan, outcome: LaunchOutcome) -> str:
     phases = ", ".join(f"{PHASES[name]} after {seconds:.2f} s" for name, seconds in outcome.phases.items())
     return (
         f"pliant: {shlex.join(plan.launch.argv)}: {count(sum(plan.launch.sizes), 'process', 'processes')} on "

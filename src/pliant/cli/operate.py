@@ -53,14 +53,14 @@ def resize(  # noqa: PLR0913 -- a command has its options as parameters
             raise PliantError(
                 "--slots leaves the job on its nodes: order it alone, and SIZE or --leave before or after it"
             )
-        _order(run, control.Request("resize", job, slots=slots), as_json)
+        _order(run, control.ControlRequest("resize", job, slots=slots), as_json)
         return
     if not size:
         raise PliantError("say what the job is to have: a number of nodes, auto, or --slots n3=1")
     nodes = 0 if size == "auto" else whole(size)
     if nodes is None or (nodes == 0 and size != "auto"):
         raise PliantError(f"{size!r} is no number of nodes; give a whole number of 1 or more, or auto")
-    _order(run, control.Request("resize", job, nodes, leave), as_json)
+    _order(run, control.ControlRequest("resize", job, nodes, leave), as_json)
 
 
 def migrate(
@@ -71,7 +71,7 @@ def migrate(
     as_json: JSON = False,
 ) -> None:
     """Order a running job to other nodes. It takes its data along and keeps its size."""
-    _order(run, control.Request("migrate", job, leave=leave), as_json)
+    _order(run, control.ControlRequest("migrate", job, leave=leave), as_json)
 
 
 def add(
@@ -93,13 +93,13 @@ def add(
         need = Need(slots, tuple(sorted({checked_label(each) for each in label or ()})))
     except ValueError as error:
         raise PliantError(f"--label: {error}") from None
-    _order(run, control.Request("nodes", size=number, need=need if need != Need() else None), as_json)
+    _order(run, control.ControlRequest("nodes", size=number, need=need if need != Need() else None), as_json)
 
 
 def listed(*, run: RUN = "", as_json: JSON = False) -> None:
     """List the nodes of a run, and those that were asked for and have not come."""
     run = _the_run(run)
-    answer = control.ask(run, control.Request("list"))
+    answer = control.ask(run, control.ControlRequest("list"))
     if answer.error:
         raise PliantError(f"run {run}: {answer.error}")
     if as_json:
@@ -139,7 +139,7 @@ def remove(
     from pliant.model.durations import duration  # seldom needed
 
     within_s = duration(within, "--within", plain=True) if within else 0.0
-    _order(run, control.Request("nodes", leave=nodes, within_s=within_s), as_json)
+    _order(run, control.ControlRequest("nodes", leave=nodes, within_s=within_s), as_json)
 
 
 def withdraw(
@@ -152,10 +152,10 @@ def withdraw(
     count = whole(nodes) if nodes else MOST_NODES
     if not count:
         raise PliantError(f"{nodes!r} is no number of nodes; give a whole number of 1 or more")
-    _order(run, control.Request("nodes", size=-count), as_json)
+    _order(run, control.ControlRequest("nodes", size=-count), as_json)
 
 
-def _order(run: str, request: control.Request, as_json: bool) -> None:  # noqa: FBT001 - a private helper
+def _order(run: str, request: control.ControlRequest, as_json: bool) -> None:  # noqa: FBT001 - a private helper
     """Send the request to the run, and print its answer, with the run and the job or the nodes."""
     run = _the_run(run)
     answer = control.ask(run, request)
@@ -188,12 +188,12 @@ def queue(
         typer.echo(f"No jobs: {NO_RUN}")
 
 
-def _queues(runs: list[str]) -> dict[str, control.Answer | PliantError]:
+def _queues(runs: list[str]) -> dict[str, control.ControlAnswer | PliantError]:
     """What each run says is in its queue, asked all at once: one that hangs does not hold up the others."""
 
-    def ask(run: str) -> control.Answer | PliantError:
+    def ask(run: str) -> control.ControlAnswer | PliantError:
         try:
-            return control.ask(run, control.Request("queue"))
+            return control.ask(run, control.ControlRequest("queue"))
         except PliantError as error:
             return error
 
@@ -201,16 +201,18 @@ def _queues(runs: list[str]) -> dict[str, control.Answer | PliantError]:
         return dict(zip(runs, pool.map(ask, runs), strict=True))
 
 
-def _plain(run: str, answer: control.Answer | PliantError) -> dict[str, object]:
+def _plain(run: str, answer: control.ControlAnswer | PliantError) -> dict[str, object]:
     if isinstance(answer, PliantError):
         return {"run": run, "jobs": [], "error": str(answer)}
     return {"run": run, "jobs": answer.jobs}
 
 
-def _table(found: dict[str, control.Answer | PliantError]) -> Table:
+def _table(found: dict[str, control.ControlAnswer | PliantError]) -> Table:
     """All jobs, a row each. Where all are of kind mpi, that is not said, nor where no rank sleeps or no
     job has asked for a size that it has not got."""
-    jobs = [job for answer in found.values() if isinstance(answer, control.Answer) for job in answer.jobs]
+    jobs = [
+        job for answer in found.values() if isinstance(answer, control.ControlAnswer) for job in answer.jobs
+    ]
     kinds = any(job.get("kind", JobKind.MPI) != JobKind.MPI for job in jobs)
     shown = {"kind": kinds, "awake": any(job.get("awake") for job in jobs)}
     shown |= {key: _says(jobs, key) for key in ("wish", "expires", "labels", "source")}

@@ -26,7 +26,7 @@ WIDEST = 12
 LAYOUTS = "block, cyclic:ROWS, irregular:COUNT+COUNT+... or replicated"
 
 
-class Ask(NamedTuple):
+class DataPlanRequest(NamedTuple):
     """What is to be planned. Ranks are counted as before the resize, those that join behind all of them. ``targets``
     are in their new order: who joins takes the place of who leaves, as in a migration of nodes with a rank each."""
 
@@ -59,7 +59,7 @@ def data(  # noqa: PLR0913 -- a command has its options as parameters
 ) -> None:
     """Show what a redistribution moves: the rows that each rank sends to each other one. Their bytes stand beside
     the fewest that any way could do with, where each rank keeps the rows that it has and needs."""
-    ask = Ask(_rows(rows), old or layout, new or layout, *_ranks(sources, targets, leave))
+    ask = DataPlanRequest(_rows(rows), old or layout, new or layout, *_ranks(sources, targets, leave))
     layouts = (
         _layout("--from" if old else "--layout", ask.old),
         _layout("--to" if new else "--layout", ask.new),
@@ -135,7 +135,7 @@ def _ranks(sources: int, targets: int, leave: str) -> tuple[tuple[int, ...], tup
 # ---- what is told ---------------------------------------------------------------------------------------
 
 
-def table(ask: Ask, plan: Traffic) -> Table:
+def table(ask: DataPlanRequest, plan: Traffic) -> Table:
     """The rows that go from each rank (downwards) to each other (across); what stays is on its rank's own place."""
     every = [*plan.moves, *plan.kept]
     shown = Table(title=f"{ask.old} to {ask.new}: rows from each rank to each", title_justify="left")
@@ -155,7 +155,7 @@ def table(ask: Ask, plan: Traffic) -> Table:
     return shown
 
 
-def _lines(ask: Ask, plan: Traffic, bound: int, row_bytes: int) -> Sequence[str]:
+def _lines(ask: DataPlanRequest, plan: Traffic, bound: int, row_bytes: int) -> Sequence[str]:
     kept = sum(move.rows for move in plan.kept)
     more = "as few as can be" if plan.moved == bound else f"and {bound * row_bytes:,} would do"
     return (
@@ -164,7 +164,7 @@ def _lines(ask: Ask, plan: Traffic, bound: int, row_bytes: int) -> Sequence[str]
     )
 
 
-def _told(ask: Ask, plan: Traffic, bound: int, row_bytes: int) -> dict[str, Any]:
+def _told(ask: DataPlanRequest, plan: Traffic, bound: int, row_bytes: int) -> dict[str, Any]:
     def moves(some: Sequence[Any]) -> list[dict[str, Any]]:
         return [
             {

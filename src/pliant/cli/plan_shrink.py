@@ -17,13 +17,13 @@ from pliant.model.errors import PliantError
 from pliant.model.limits import MOST_NODES
 from pliant.model.nodes import hostlist, parse_hostlist
 from pliant.model.words import count
-from pliant.plan.giving_back import Choice, choose_nodes
+from pliant.plan.giving_back import NodeChoice, choose_nodes
 from pliant.plan.shrink import (
-    Case,
-    Process,
     ShrinkMethod,
     ShrinkPlan,
-    World,
+    SpawnedWorld,
+    WorldCase,
+    WorldRank,
     awake_on,
     shrink_plan,
     world_over,
@@ -32,27 +32,27 @@ from pliant.plan.spawn_cost import ShrinkTimes, predict_shrink
 from pliant.terminal.working import Working
 
 WORDS = {
-    Case.KEPT: "stays as it is",
-    Case.TERMINATED: "ends: all of it is given back",
-    Case.EMPTIED: "ends: no rank of it would be awake",
-    Case.THINNED: "some ranks sleep",
-    Case.HELD: "its ranks on nodes that are given back sleep there",
-    Case.RESPAWNED: "ends, and is started anew on what stays",
+    WorldCase.KEPT: "stays as it is",
+    WorldCase.TERMINATED: "ends: all of it is given back",
+    WorldCase.EMPTIED: "ends: no rank of it would be awake",
+    WorldCase.THINNED: "some ranks sleep",
+    WorldCase.HELD: "its ranks on nodes that are given back sleep there",
+    WorldCase.RESPAWNED: "ends, and is started anew on what stays",
 }
 CHOICES = {
-    Choice.FREE: "the last ones that go together",
-    Choice.INITIAL_STAYS: "from later expansions: those that the job began on stay",
-    Choice.INITIAL_GOES: "with all those that the job began on",
-    Choice.CUT: "a world over several nodes is cut: none go together that are as many",
+    NodeChoice.FREE: "the last ones that go together",
+    NodeChoice.INITIAL_STAYS: "from later expansions: those that the job began on stay",
+    NodeChoice.INITIAL_GOES: "with all those that the job began on",
+    NodeChoice.CUT: "a world over several nodes is cut: none go together that are as many",
 }
 PARTS = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 """Of a list whose brackets may have commas in them."""
 
 
-class Job(NamedTuple):
+class ShrinkingJob(NamedTuple):
     """Its worlds, whose nodes are places in ``names``."""
 
-    worlds: tuple[World, ...]
+    worlds: tuple[SpawnedWorld, ...]
     names: tuple[str, ...]
 
     def named(self, nodes: Sequence[int]) -> str:
@@ -128,9 +128,9 @@ def shrink(  # noqa: PLR0913 -- a command has its options as parameters
 # ---- what is said of the job ----------------------------------------------------------------------------
 
 
-def _job(worlds: Sequence[str], groups: Sequence[str]) -> Job:
+def _job(worlds: Sequence[str], groups: Sequence[str]) -> ShrinkingJob:
     places: dict[str, int] = {}
-    made: list[World] = []
+    made: list[SpawnedWorld] = []
     for text in worlds:
         made.append(_world(len(made), [*_entries("--world", text)], places))
     for text in groups:
@@ -138,7 +138,7 @@ def _job(worlds: Sequence[str], groups: Sequence[str]) -> Job:
             made.append(_world(len(made), [entry], places))
     if not made:
         raise PliantError("a job has at least one world: say by --world or --groups where its ranks are")
-    return Job(tuple(made), tuple(places))
+    return ShrinkingJob(tuple(made), tuple(places))
 
 
 def _entries(option: str, text: str) -> Iterator[tuple[str, str]]:
@@ -155,7 +155,7 @@ def _entries(option: str, text: str) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-def _world(number: int, entries: Sequence[tuple[str, str]], places: dict[str, int]) -> World:
+def _world(number: int, entries: Sequence[tuple[str, str]], places: dict[str, int]) -> SpawnedWorld:
     what = f"world {number}"
     ranks: dict[int, int] = {}
     asleep: list[int] = []
@@ -175,7 +175,7 @@ def _world(number: int, entries: Sequence[tuple[str, str]], places: dict[str, in
     return world_over(number, ranks, asleep)
 
 
-def _slots(text: str, job: Job) -> dict[int, int]:
+def _slots(text: str, job: ShrinkingJob) -> dict[int, int]:
     """What ``--give-back`` says, by node."""
     awake = awake_on(job.worlds)
     found: dict[int, int] = {}
@@ -197,7 +197,7 @@ def _with_names(text: str, names: Sequence[str]) -> str:
 # ---- what is told ---------------------------------------------------------------------------------------
 
 
-def table(job: Job, plan: ShrinkPlan) -> Table:
+def table(job: ShrinkingJob, plan: ShrinkPlan) -> Table:
     """A world a row."""
     shown = Table(title=f"{plan.method.value}: what becomes of worlds", title_justify="left")
     shown.add_column("world", justify="right")
@@ -217,7 +217,11 @@ def table(job: Job, plan: ShrinkPlan) -> Table:
 
 
 def _lines(
-    job: Job, plan: ShrinkPlan, slots: dict[int, int], choice: Choice | None, times: ShrinkTimes | None
+    job: ShrinkingJob,
+    plan: ShrinkPlan,
+    slots: dict[int, int],
+    choice: NodeChoice | None,
+    times: ShrinkTimes | None,
 ) -> Iterator[str]:
     if choice is not None:
         yield f"Given back: {job.named(list(slots))}, {CHOICES[choice]}."
@@ -236,12 +240,16 @@ def _lines(
         yield f"Expected: the job stands still for {p.duration(times.blocked_s)}{later}."
 
 
-def _process(process: Process) -> str:
+def _process(process: WorldRank) -> str:
     return f"rank {process.rank} of world {process.world}"
 
 
 def _told(
-    job: Job, plan: ShrinkPlan, slots: dict[int, int], choice: Choice | None, times: ShrinkTimes | None
+    job: ShrinkingJob,
+    plan: ShrinkPlan,
+    slots: dict[int, int],
+    choice: NodeChoice | None,
+    times: ShrinkTimes | None,
 ) -> dict[str, Any]:
     told: dict[str, Any] = {
         "method": plan.method.value,

@@ -18,7 +18,7 @@ from pliant.cli import run_options as o
 from pliant.cli.execute import Variant
 from pliant.cli.hosts import hosts_of
 from pliant.cli.outputs import check_report
-from pliant.cli.run_input import Input, of_command
+from pliant.cli.run_input import RunInput, of_command
 from pliant.files.batch import read_batch_file
 from pliant.files.cost import read_cost
 from pliant.files.policy import NOTHING_SAID, PolicySpec, inputs_of
@@ -102,7 +102,7 @@ def run(  # noqa: PLR0913 -- a command has its options as parameters
     given.tell_unread()
     if dry_run:
         console.print("Predicted by the simulator; nothing was started.")
-    finish(runs, console, Outputs(report, as_json, output if not dry_run else None))
+    finish(runs, console, RunOutputs(report, as_json, output if not dry_run else None))
 
 
 def _times(walltime: str, time_limit: str) -> tuple[float | None, float | None]:
@@ -188,7 +188,7 @@ def _check_live(batch: Batch, *, rigid: bool) -> None:
             )
 
 
-class Outputs(NamedTuple):
+class RunOutputs(NamedTuple):
     """What becomes of the results: a report, JSON or tables; jobs and journal have written to ``where``."""
 
     report: Path | None
@@ -196,7 +196,7 @@ class Outputs(NamedTuple):
     where: Path | None
 
 
-def finish(runs: list[Run], console: Console, outputs: Outputs) -> None:
+def finish(runs: list[Run], console: Console, outputs: RunOutputs) -> None:
     """Tables or JSON, what went wrong, the report, and the exit code; raises what has stopped a run early."""
     unwritten = None
     if outputs.as_json:
@@ -287,10 +287,10 @@ def _batch(
 
 def _with_input(
     batch: Batch, words: list[str], *, elsewhere: bool, once: bool, live: bool
-) -> tuple[Batch, Input]:
+) -> tuple[Batch, RunInput]:
     """The one job of a command reads our standard input, if it can."""
     if not live or _is_batch(words):
-        return batch, Input()
+        return batch, RunInput()
     given = of_command(elsewhere=elsewhere, once=once).tell_unread()
     jobs = tuple(msgspec.structs.replace(job, stdin=given.path or UNSET) for job in batch.jobs)
     return msgspec.structs.replace(batch, jobs=jobs), given

@@ -12,7 +12,7 @@ from rich.console import Console
 from pliant.cli import simulate_options as o
 from pliant.cli import simulated
 from pliant.cli.simulate_differences import differences_tables
-from pliant.cli.simulate_outputs import Outputs, command_of
+from pliant.cli.simulate_outputs import SimulationOutputs, command_of
 from pliant.cli.simulate_tables import simulation_table, study_table
 from pliant.core.records import Record
 from pliant.files.policy import inputs_of, policy_names, weights_of
@@ -25,8 +25,8 @@ from pliant.study.files import Files
 from pliant.study.grid import Grid, study, told
 from pliant.study.groups import read_by
 from pliant.study.options import against_said, queue_said, wished
-from pliant.study.request import requested
 from pliant.study.simulation import Sink, simulation
+from pliant.study.simulation_request import requested
 from pliant.terminal.working import Working
 from pliant.workloads.formats.elastisim import named_files
 from pliant.workloads.sources import ELASTISIM, JOURNAL
@@ -71,7 +71,7 @@ def simulate_file(  # noqa: PLR0913 -- a command has its options as parameters
     grid = Grid(wish, [said._replace(name=name) for name in names], shares, seeds, asked.instant, read_by(by))
     grid = against_said(against, grid)
     files = Files(jobs_csv, records, swf, convert, evalys_csv, command_of(context))
-    outputs = Outputs(report, files, as_json)
+    outputs = SimulationOutputs(report, files, as_json)
     read = [workload, *(str(options[name]) for name in READ)]
     read += [str(file) for file in named_files(Path(workload))] if workload.endswith(ELASTISIM) else []
     outputs.check(grid, [*read, *(text for name in names for text in inputs_of(name))])
@@ -109,7 +109,7 @@ def percentages(text: str) -> list[float]:
     return list(dict.fromkeys(numbers))
 
 
-def _single(grid: Grid, outputs: Outputs) -> None:
+def _single(grid: Grid, outputs: SimulationOutputs) -> None:
     """One simulation, with all its figures; files get its records too."""
     wish, report = grid.wish, outputs.report
     name = Path(wish.text).name
@@ -168,7 +168,7 @@ def _doubt(text: str) -> None:
         typer.echo(f"pliant simulate: {plain(text)}", err=True)
 
 
-def _study(grid: Grid, workers: int, outputs: Outputs) -> None:
+def _study(grid: Grid, workers: int, outputs: SimulationOutputs) -> None:
     """Several simulations, and a row for each share of malleable jobs and policy."""
     with Working("simulating", grid.most, "simulations") as progress:
         result = study(

@@ -12,10 +12,10 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from pliant.policy import registry
-from pliant.study import request
+from pliant.study import simulation_request as request
 from pliant.study.groups import LABELS
-from pliant.study.request import MALLEABLE as MALLEABLE_JOBS
-from pliant.study.request import Field
+from pliant.study.simulation_request import MALLEABLE as MALLEABLE_JOBS
+from pliant.study.simulation_request import Field
 from pliant.workloads.sources import FORMS
 
 F = TypeVar("F", bound=Callable[..., Any])

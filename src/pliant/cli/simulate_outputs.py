@@ -18,7 +18,7 @@ SUFFIXES = {"--records": ".ndjson", "--swf": ".swf", "--convert": ".swf"}
 """By which ``pliant simulate`` knows what it reads."""
 
 
-class Outputs(NamedTuple):
+class SimulationOutputs(NamedTuple):
     """What a simulation or a study writes, and whether it prints JSON."""
 
     report: Path | None

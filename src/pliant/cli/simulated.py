@@ -26,7 +26,7 @@ from pliant.workloads.estimates import REQUESTED
 from pliant.workloads.failures import Failures
 from pliant.workloads.malleability import PUBLISHED
 from pliant.workloads.partitions import Partition
-from pliant.workloads.sources import OWN_SHARES, Wish, Workload
+from pliant.workloads.sources import OWN_SHARES, Workload, WorkloadRequest
 
 
 def check_one(report: Path | None, grid: Grid) -> None:
@@ -63,7 +63,9 @@ def write(report: Path, picture: Picture, of: Simulated, metrics: RunMetrics) ->
         raise unwritable(report, error) from None
 
 
-def facts(wish: Wish, load: Workload, start: str | None, instant: Instant, end: SimEnd) -> list[str]:
+def facts(
+    wish: WorkloadRequest, load: Workload, start: str | None, instant: Instant, end: SimEnd
+) -> list[str]:
     """What the user asked for beside workload, policy (whose name tells the queue's order) and nodes, and
     what no chart shows."""
     stated = (
@@ -102,7 +104,7 @@ def facts(wish: Wish, load: Workload, start: str | None, instant: Instant, end: 
     return found
 
 
-def _converted(wish: Wish) -> str:
+def _converted(wish: WorkloadRequest) -> str:
     made = f"{wish.percent or 0:g} % of rigid jobs made malleable"
     if wish.text.partition(":")[0] in OWN_SHARES:
         return made
@@ -132,7 +134,7 @@ def _left_out(load: Workload) -> list[str]:
     return [f"{count(number, 'job')} {why}" for number, why in reasons if number]
 
 
-def _window(wish: Wish, load: Workload) -> list[str]:
+def _window(wish: WorkloadRequest, load: Workload) -> list[str]:
     if wish.window is None:
         return []
     around = len(load.jobs) - len(load.counts)

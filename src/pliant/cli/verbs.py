@@ -62,7 +62,7 @@ class Elsewhere(NamedTuple):
         )
 
 
-class Panel(NamedTuple):
+class HelpPanel(NamedTuple):
     """Commands that help shows together."""
 
     title: str
@@ -93,7 +93,7 @@ PLAN = {
     ),
 }
 PANELS = (
-    Panel(
+    HelpPanel(
         "Run jobs",
         {
             "demo": Verb(
@@ -110,7 +110,7 @@ PANELS = (
             ),
         },
     ),
-    Panel(
+    HelpPanel(
         "Look and order, from another terminal",
         {
             "queue": Verb(
@@ -126,7 +126,7 @@ PANELS = (
             "nodes": Family("Add nodes to a run that goes on, or remove some.", NODES),
         },
     ),
-    Panel(
+    HelpPanel(
         "Study scheduling",
         {
             "simulate": Verb(
@@ -138,7 +138,7 @@ PANELS = (
             "reproduce": Elsewhere("Run the papers' experiments again, with figures.", LAB),
         },
     ),
-    Panel(
+    HelpPanel(
         "This machine",
         {
             "doctor": Verb(
@@ -150,7 +150,7 @@ PANELS = (
 )
 
 
-def add(app: typer.Typer, panel: Panel) -> None:
+def add(app: typer.Typer, panel: HelpPanel) -> None:
     """Let the app list a panel's commands, each by its line alone."""
     for name, verb in panel.verbs.items():
         if isinstance(verb, Family):

@@ -9,18 +9,18 @@ from typing import Generic, TypeVar
 
 from msgspec import UNSET
 
-from pliant.model.arrays import Array
+from pliant.model.arrays import ArrayMember
 from pliant.model.jobs import JobSpec
 
 T = TypeVar("T")
 
 
-def limited(spec: JobSpec) -> Array | None:
+def limited(spec: JobSpec) -> ArrayMember | None:
     """Its array, if that has a limit."""
     return None if spec.array is UNSET or not spec.array.limit else spec.array
 
 
-class Turns(Generic[T]):
+class ArrayThrottle(Generic[T]):
     """Who of an array is in the queue or runs, and who waits to be submitted, in order."""
 
     __slots__ = ("_there", "_waiting")

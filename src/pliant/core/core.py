@@ -19,7 +19,7 @@ from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import moving, placing, wishes
 from pliant.core import records as r
-from pliant.core.job import Job
+from pliant.core.job import ScheduledJob
 from pliant.core.ledger import Ledger, Outcome
 from pliant.core.losses import Losses
 from pliant.core.resizes import Resizes
@@ -92,7 +92,7 @@ class SchedulerCore:
             e.Returned: self._returned,
             e.Tick: self._tick,
         }
-        self._of_root: dict[type[m.CoreMessage], Callable[[Job, Any], None]] = {
+        self._of_root: dict[type[m.CoreMessage], Callable[[ScheduledJob, Any], None]] = {
             m.Malleable: resizes.malleable,
             m.Want: resizes.wants,
             m.Accept: resizes.accepted,
@@ -275,7 +275,7 @@ class SchedulerCore:
         if (job := self._ledger.live(event.job)) is not None:
             self._of_root[type(event.message)](job, event.message)
 
-    def _progressed(self, job: Job, said: m.Progress) -> None:
+    def _progressed(self, job: ScheduledJob, said: m.Progress) -> None:
         fraction = min(1.0, max(0.0, said.fraction))  # a program may say what it likes
         self._ledger.record(r.JobProgressed(self.state.now, job.id, fraction, said.pace_s, said.paced_s))
 
@@ -498,7 +498,7 @@ class SchedulerCore:
             elif isinstance(decision, p.Promise) and job.promised != decision.at:
                 self._ledger.record(r.JobPromised(self.state.now, job.id, decision.at))
 
-    def _resize(self, job: Job, decision: p.Resize) -> None:
+    def _resize(self, job: ScheduledJob, decision: p.Resize) -> None:
         if not self.state.resizable(job):
             raise self._wrong(decision, "the job cannot be offered a resize now")
         more = decision.size - job.size
@@ -515,7 +515,7 @@ class SchedulerCore:
             leave = placing.to_shrink(self.state, job, -more) if self.state.nodes.expiry else EMPTY
             self.resizes.offer(job, decision.size, decision.reason, leave)
 
-    def _grow_onto_lasting(self, job: Job, decision: p.Resize) -> None:
+    def _grow_onto_lasting(self, job: ScheduledJob, decision: p.Resize) -> None:
         """Grow, as far as there are nodes that last long enough."""
         among = placing.to_grow(self.state, job, decision.size, decision.size - job.size, self._kept)
         size = job.bounds.floor(min(decision.size, job.size + among.bit_count()))
@@ -576,7 +576,7 @@ class SchedulerCore:
             )
         self._ledger.record(r.NodesReclaimed(state.now, NodeSet(going), decision.reason))
 
-    def _start(self, job: Job, decision: p.Start) -> None:
+    def _start(self, job: ScheduledJob, decision: p.Start) -> None:
         if job.state is not JobState.PENDING:
             raise self._wrong(decision, f"the job is {job.state}")
         if not job.bounds.allows(decision.size):

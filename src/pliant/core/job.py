@@ -11,8 +11,8 @@ from pliant.core.settings import NEVER
 from pliant.model.groups import kind_of
 from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.model.nodes import NodeSet
+from pliant.model.size_request import SizeRequest
 from pliant.model.speedup import Model
-from pliant.model.wishes import Wish
 from pliant.model.words import count
 from pliant.protocol import resizing
 from pliant.protocol.phases import Course, Phase
@@ -34,7 +34,7 @@ OF_JOB = (
 """What is known of a resize, and of a job."""
 
 
-class Resize:
+class OpenResize:
     """The one outstanding resize of a job. ``stage`` is a state of ``resizing.TABLE``; ``nodes`` are reserved for it
     now, and ``giving`` is the number of nodes that the job is about to give back by it. ``lost`` counts the
     groups that the job has lost since it was offered: by so many the size may be below ``after`` when it is done.
@@ -75,7 +75,7 @@ class Resize:
         return bool(self.arriving) and self.stage in resizing.STARTED
 
 
-class Job:
+class ScheduledJob:
     """A pending or running job. ``used`` is the share of its estimate that was used up at ``settled``;
     ``limited`` jobs are ended when their walltime is over; to all others it is an estimate. ``greeted`` ones have
     said hello. ``failures`` are the resizes that failed in a row, which let it grow again only at ``grow_from``.
@@ -127,13 +127,13 @@ class Job:
         self.failures = 0
         self.grow_from = 0.0
         self.stays_put = False
-        self.resize: Resize | None = None
+        self.resize: OpenResize | None = None
         self.promised: float | None = None
         self.ending: JobState | None = None
         self.why = ""
         self.requeues = False
         self.times = 0
-        self.wish: Wish | None = None
+        self.wish: SizeRequest | None = None
         self.unheard_until = 0.0
         """It cannot be heard, or could not until lately: before this time it is not stuck in a resize."""
         self._paced = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pliant.core import commands as c
 from pliant.core import records as r
-from pliant.core.job import Job
+from pliant.core.job import ScheduledJob
 from pliant.core.state import State
 from pliant.model.jobs import JobState
 from pliant.model.nodes import NodeSet, without
@@ -50,29 +50,29 @@ class Ledger:
         self.records.append(record)
         self.due = True
 
-    def live(self, number: int) -> Job | None:
+    def live(self, number: int) -> ScheduledJob | None:
         """The running job, unless it is already being ended: then nothing it says matters any more."""
         job = self.state.jobs.get(number)
         if job is None or job.state is JobState.PENDING or job.ending is not None:
             return None
         return job
 
-    def end(self, job: Job, state: JobState, error: str, *, requeue: bool = False) -> None:
+    def end(self, job: ScheduledJob, state: JobState, error: str, *, requeue: bool = False) -> None:
         if job.ending is None:
             self.record(r.JobEnding(self.state.now, job.id, state, error, requeue))
             self.commands.append(self.kill_of(job, state))
 
-    def kill_of(self, job: Job, state: JobState) -> c.Kill:
+    def kill_of(self, job: ScheduledJob, state: JobState) -> c.Kill:
         """The command for it."""
         hard = state in (JobState.NODE_FAIL, JobState.FAILED)
         return c.Kill(job.id, 0.0 if hard else self.state.settings.kill_grace_s)
 
-    def leave(self, job: Job, nodes: NodeSet) -> None:
+    def leave(self, job: ScheduledJob, nodes: NodeSet) -> None:
         """These nodes are to be proved clean of the job."""
         self.expect_back(job)
         self.commands.append(c.Release(job.id, nodes))
 
-    def expect_back(self, job: Job) -> None:
+    def expect_back(self, job: ScheduledJob) -> None:
         """Its nodes are on their way back, and may be waited for; where passes have times of their own they are not."""
         if self.state.cost.leave_s <= AT_ONCE_S and not self.state.settings.pass_interval_s:
             self.left[job.id] = self.state.now + AT_ONCE_S

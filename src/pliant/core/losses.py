@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from pliant.core import events as e
 from pliant.core import records as r
-from pliant.core.job import Job
+from pliant.core.job import ScheduledJob
 from pliant.core.ledger import Ledger
 from pliant.core.resizes import Resizes
 from pliant.model.jobs import JobState
@@ -42,7 +42,7 @@ class Losses:
         if (job := self._ledger.live(event.job)) is not None:
             self._lose(job, event.groups, event.why, node=False)
 
-    def done(self, job: Job, said: m.Done) -> None:
+    def done(self, job: ScheduledJob, said: m.Done) -> None:
         gained = self._resizes.commit(job, said)
         if lost := gained & self._state.nodes.lost_mask:
             # The resize was done before the job heard that a newcomer's node is gone.
@@ -50,7 +50,7 @@ class Losses:
 
     def _lose_nodes(
         self,
-        job: Job,
+        job: ScheduledJob,
         nodes: NodeSet,
         why: str = "",
         over: Iterable[tuple[int, int]] = (),
@@ -68,7 +68,7 @@ class Losses:
         else:
             self._lose(job, groups, why, node=True)
 
-    def _without(self, job: Job, gone: tuple[int, ...]) -> tuple[int, ...]:
+    def _without(self, job: ScheduledJob, gone: tuple[int, ...]) -> tuple[int, ...]:
         """The groups without which a job restarts that has lost ``gone``: it gives up the highest-numbered nodes too
         that are too many for a size that it allows. None of them if it cannot go on."""
         if not gone or job.ending is not None or not job.on or job.spec.keeps_size:
@@ -77,7 +77,7 @@ class Losses:
         size = job.bounds.floor(left.bit_count())
         return (*gone, *self._state.groups_on(job, without(left, lowest_bits(left, size)))) if size else ()
 
-    def _lose(self, job: Job, groups: tuple[int, ...], why: str, *, node: bool) -> None:
+    def _lose(self, job: ScheduledJob, groups: tuple[int, ...], why: str, *, node: bool) -> None:
         """The job goes on without these groups, as its kind has it, or is ended."""
         present = self._state.groups(job)
         gone = tuple(group for group in dict.fromkeys(groups) if group in present)
@@ -90,7 +90,7 @@ class Losses:
             return
         self._go_on(job, gone, why, node=node)
 
-    def _go_on(self, job: Job, gone: tuple[int, ...], why: str, *, node: bool) -> None:
+    def _go_on(self, job: ScheduledJob, gone: tuple[int, ...], why: str, *, node: bool) -> None:
         state = self._state
         nodes = NodeSet(state.nodes_without(job, gone))
         root = job.root
@@ -101,7 +101,7 @@ class Losses:
             self._ledger.leave(job, NodeSet(unclean))
         self._resizes.withdraw(job, f"{lost_groups(gone)} of the job is lost")
 
-    def end_of(self, job: Job, event: e.Ended) -> tuple[JobState, int, str]:
+    def end_of(self, job: ScheduledJob, event: e.Ended) -> tuple[JobState, int, str]:
         """The state, exit code and error that a job ends with: by what it said, and by what it has lost."""
         state = job.ending or (JobState.FAILED if event.exit_code or event.error else JobState.COMPLETED)
         if not job.losses or job.ending is not None or KINDS[job.spec.kind].loss is not Loss.FAILS_JOB:

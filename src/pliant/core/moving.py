@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from pliant.core import placing
-from pliant.core.job import Job
+from pliant.core.job import ScheduledJob
 from pliant.core.settings import end_of, leaving_s
 from pliant.core.state import State
 from pliant.model.jobs import JobClass
@@ -41,7 +41,7 @@ class WayOff(NamedTuple):
 
 
 def objection(  # noqa: PLR0911 - each objection supposes that those before it fail
-    state: State, job: Job, leave: NodeSet
+    state: State, job: ScheduledJob, leave: NodeSet
 ) -> str | None:
     """Why a running job cannot be ordered off these nodes to as many others, or None."""
     who = f"job {job.id} ({job.spec.name})"
@@ -70,7 +70,7 @@ def objection(  # noqa: PLR0911 - each objection supposes that those before it f
     return None
 
 
-def why_stays(state: State, job: Job, nodes: NodeSet, free: int) -> str:
+def why_stays(state: State, job: ScheduledJob, nodes: NodeSet, free: int) -> str:
     """Why a job will not leave these of its nodes before it has ended, or not soon; empty if it can."""
     if job.spec.job_class not in MOVING or job.one_world:
         return f"is {job.spec.job_class}"
@@ -81,7 +81,7 @@ def why_stays(state: State, job: Job, nodes: NodeSet, free: int) -> str:
     return "" if way_off(state, job, nodes.mask, free) is not None else _why_no_way(state, job, nodes)
 
 
-def _why_no_way(state: State, job: Job, nodes: NodeSet) -> str:
+def _why_no_way(state: State, job: ScheduledJob, nodes: NodeSet) -> str:
     """Why a job that could be asked can neither go on with fewer nodes nor move off these."""
     migrates, root = KINDS[job.spec.kind].migrates, state.groups(job)[job.root]
     if not migrates and job.nodes & nodes.mask == 1 << root:
@@ -100,7 +100,7 @@ def _why_no_way(state: State, job: Job, nodes: NodeSet) -> str:
     return f"{fewer}, and none is free that it could move to"
 
 
-def way_off(state: State, job: Job, nodes: int, free: int) -> WayOff | None:
+def way_off(state: State, job: ScheduledJob, nodes: int, free: int) -> WayOff | None:
     """How the job could leave as many of ``nodes`` as possible where ``free`` others are; None if it can leave none.
 
     A size that an operator has ordered stays as it is.
@@ -118,7 +118,7 @@ def way_off(state: State, job: Job, nodes: int, free: int) -> WayOff | None:
     return None
 
 
-def leaves_at(state: State, job: Job, until: float) -> float:
+def leaves_at(state: State, job: ScheduledJob, until: float) -> float:
     """From when on the job is asked to leave nodes that expire then: not before its end, if it expects that in time."""
     settings = state.settings
     at = end_of(until, settings)
@@ -127,7 +127,7 @@ def leaves_at(state: State, job: Job, until: float) -> float:
     return max(since, job.expected_end + ROUNDING_S) if in_time else since
 
 
-def to_leave(state: State) -> Iterable[tuple[Job, int]]:
+def to_leave(state: State) -> Iterable[tuple[ScheduledJob, int]]:
     """The jobs that could be asked to leave nodes which are asked back or expire soon, now or when they have rested,
     with these."""
     asked = state.nodes.reclaimed_mask & ~state.nodes.parked_mask & ~state.nodes.lost_mask
@@ -137,7 +137,7 @@ def to_leave(state: State) -> Iterable[tuple[Job, int]]:
             yield job, leave
 
 
-def _soon(state: State, job: Job) -> tuple[int, list[float]]:
+def _soon(state: State, job: ScheduledJob) -> tuple[int, list[float]]:
     """Those nodes of the job that expire so soon that it should leave them, and by when they do."""
     soon, dates = 0, []
     for until, nodes in state.nodes.expiry.items():
@@ -147,7 +147,7 @@ def _soon(state: State, job: Job) -> tuple[int, list[float]]:
     return soon, sorted(dates)
 
 
-def best_way(state: State, job: Job) -> tuple[WayOff, int] | None:
+def best_way(state: State, job: ScheduledJob) -> tuple[WayOff, int] | None:
     """How the job leaves the most of the nodes that it should, and the nodes it moves to; None if it can leave none."""
     asked = job.nodes & state.nodes.reclaimed_mask
     soon, dates = _soon(state, job)

@@ -11,7 +11,7 @@ from pliant.model.nodes import hostlist, without
 from pliant.policy.view import Expiring
 
 if TYPE_CHECKING:
-    from pliant.core.job import Job
+    from pliant.core.job import ScheduledJob
     from pliant.model.need import Need
 
 KNOWN = (
@@ -21,7 +21,7 @@ KNOWN = (
 """The fields that ``snapshot`` gives as they are. It copies those by number."""
 
 
-class Nodes:
+class NodeStates:
     """Nodes are free, a job's, or ``dirty``: to be proved clean of the job that had them.
 
     Nodes of ``reclaimed_mask`` are to be given back; those of them that nobody uses any more are in ``parked_mask``.
@@ -31,7 +31,7 @@ class Nodes:
     ``ends``: nodes expire, have expired, or may come that do.
     """
 
-    def __init__(self, running: list[tuple[float, int, Job]], settings: Settings) -> None:
+    def __init__(self, running: list[tuple[float, int, ScheduledJob]], settings: Settings) -> None:
         """``running`` are the jobs that run, as the state has them."""
         self._running = running
         self._settings = settings

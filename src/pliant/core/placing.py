@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from pliant.core.job import Job
+from pliant.core.job import ScheduledJob
 from pliant.core.state import State
 from pliant.model.nodes import NodeSet, lowest_bits, without
 from pliant.policy.lasting import Lasting
@@ -14,20 +14,20 @@ STEPS = 12.0
 """So many of a job's longest steps are added to the time that it gets to leave: three to each deadline."""
 
 
-def to_start(state: State, job: Job, size: int, held: int) -> tuple[int, bool]:
+def to_start(state: State, job: ScheduledJob, size: int, held: int) -> tuple[int, bool]:
     """The nodes on which a job starts with ``size`` nodes; or those that would do, if they are too few, and False."""
     lasting, classes = _free(state, held)
     counts = lasting.of(job, size)
     return _lowest(classes, counts), sum(counts) == size
 
 
-def to_grow(state: State, job: Job, size: int, more: int, held: int) -> int:
+def to_grow(state: State, job: ScheduledJob, size: int, more: int, held: int) -> int:
     """Up to ``more`` nodes onto which a running job can grow to ``size``."""
     lasting, classes = _free(state, held)
     return _lowest(classes, lasting.growth(job, size, more, STEPS * job.gap))
 
 
-def to_shrink(state: State, job: Job, count: int) -> NodeSet:
+def to_shrink(state: State, job: ScheduledJob, count: int) -> NodeSet:
     """Up to ``count`` nodes that a job gives back if it shrinks: those of it that expire, the soonest first."""
     mine, chosen = job.nodes & ~(1 << state.groups(job)[job.root]), 0
     for until in sorted(state.nodes.expiry):

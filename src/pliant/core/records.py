@@ -14,7 +14,7 @@ from pliant.model.groups import Group, kind_of
 from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.model.need import Need
 from pliant.model.nodes import NodeSet
-from pliant.model.wishes import Wish
+from pliant.model.size_request import SizeRequest
 from pliant.policy.view import Reason
 from pliant.protocol.phases import Phase
 
@@ -83,7 +83,7 @@ class JobWishes(Record, frozen=True):
     """The job has this wish, which stays open until it has such a size or leaves its loop; None: none any more."""
 
     job: int
-    wish: Wish | None = None
+    wish: SizeRequest | None = None
 
 
 class JobProgressed(Record, frozen=True):

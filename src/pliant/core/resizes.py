@@ -10,7 +10,7 @@ from pliant.core import events as e
 from pliant.core import moving, placing, wishes
 from pliant.core import records as r
 from pliant.core import slots as by_slots
-from pliant.core.job import ALL, Job, Resize
+from pliant.core.job import ALL, OpenResize, ScheduledJob
 from pliant.core.ledger import Ledger
 from pliant.model.jobs import JobClass, JobState
 from pliant.model.nodes import EMPTY, NodeSet, lowest_bits, without
@@ -84,14 +84,14 @@ class Resizes:
         if event.size:
             self.offer(job, event.size, ORDERED, event.leave)
 
-    def malleable(self, job: Job, said: m.Malleable) -> None:
+    def malleable(self, job: ScheduledJob, said: m.Malleable) -> None:
         if job.on != said.on and job.greeted:
             self._ledger.news(r.JobMalleable(self._state.now, job.id, said.on, said.most))
             if not said.on and job.resize is not None and job.resize.stage == resizing.OFFERED:
                 # They crossed: the job will read the offer when it next looks, at its very end perhaps.
                 self.withdraw(job, "its loop is over")
 
-    def wants(self, job: Job, said: m.Want) -> None:
+    def wants(self, job: ScheduledJob, said: m.Want) -> None:
         """A job requests an action: Iserte et al. 2018, section 4.1. It grows if so many nodes are free, and may
         shrink."""
         wish = said.wish
@@ -113,14 +113,16 @@ class Resizes:
             if self.refusal(job.id, size, EMPTY) is None:
                 self.offer(job, size, WANTED, EMPTY)
 
-    def _answered(self, job: Job, said: m.Accept | m.Decline | m.Done | m.Failed) -> Resize | None:
+    def _answered(
+        self, job: ScheduledJob, said: m.Accept | m.Decline | m.Done | m.Failed
+    ) -> OpenResize | None:
         """The resize that the job has answered, if that answer can still count."""
         resize = job.resize
         if resize is None or resize.id != said.resize:
             return None
         return resize if (resize.stage, type(said).__name__) in resizing.TABLE else None
 
-    def accepted(self, job: Job, said: m.Accept) -> None:
+    def accepted(self, job: ScheduledJob, said: m.Accept) -> None:
         if (resize := self._answered(job, said)) is None:
             return
         self._ledger.record(r.ResizeAccepted(self._state.now, job.id, resize.id))
@@ -129,19 +131,19 @@ class Resizes:
         if resize.started:
             self._ledger.commands.append(c.Start(job.id, NodeSet(resize.nodes), resize.id))
 
-    def reached(self, job: Job, said: m.Reached) -> None:
+    def reached(self, job: ScheduledJob, said: m.Reached) -> None:
         resize = job.resize
         if resize is None or resize.id != said.resize or resize.phase in (None, Phase.PREPARE):
             return
         if resize.course is not None and said.phase is not Phase.START:
             resize.course.come(said.phase, self._state.now)
 
-    def declined(self, job: Job, said: m.Decline) -> None:
+    def declined(self, job: ScheduledJob, said: m.Decline) -> None:
         resize = self._answered(job, said)
         if resize is not None and not (resize.must and resize.stage == resizing.OFFERED):
             self._ledger.news(r.ResizeDeclined(self._state.now, job.id, resize.id, said.reason, said.late))
 
-    def commit(self, job: Job, said: m.Done) -> int:
+    def commit(self, job: ScheduledJob, said: m.Done) -> int:
         """A resize is done: the nodes that the job has gained by it; none if that did not count, or ended the job."""
         if (resize := self._answered(job, said)) is None:
             return 0
@@ -173,7 +175,7 @@ class Resizes:
             self._ledger.leave(job, given)
         return gained.mask
 
-    def _objection(self, job: Job, resize: Resize, left: tuple[int, ...], root: int) -> str:
+    def _objection(self, job: ScheduledJob, resize: OpenResize, left: tuple[int, ...], root: int) -> str:
         """What is wrong with what a job says it has done, that ``left`` have gone and ``root`` speaks for it; empty if
         nothing is."""
         if resize.arriving and resize.stage == resizing.CROSSED:
@@ -187,7 +189,7 @@ class Resizes:
             return f"group {root} is to speak for the job, but it is not one of it"
         return ""
 
-    def failed(self, job: Job, said: m.Failed) -> None:
+    def failed(self, job: ScheduledJob, said: m.Failed) -> None:
         if (resize := self._answered(job, said)) is None:
             return
         dirty = NodeSet(resize.nodes)
@@ -201,14 +203,14 @@ class Resizes:
         if (job := self._ledger.live(event.job)) is not None:
             self.withdraw(job, event.why)
 
-    def withdraw(self, job: Job, why: str) -> None:
+    def withdraw(self, job: ScheduledJob, why: str) -> None:
         resize = job.resize
         if resize is not None and (resize.stage, "Withdraw") in resizing.TABLE:
             freed = NodeSet(0 if resize.stage == resizing.ACCEPTED else resize.nodes)
             self._ledger.news(r.ResizeWithdrawn(self._state.now, job.id, resize.id, why, freed))
             self._ledger.commands.append(c.Withdraw(job.id, resize.id))
 
-    def overdue(self, job: Job, resize: Resize) -> None:
+    def overdue(self, job: ScheduledJob, resize: OpenResize) -> None:
         """Its deadline is over: it is taken back, or its job is ended where it should have answered that."""
         phase = resize.phase
         where = "" if phase is None else f"in its phase {phase} "
@@ -223,7 +225,9 @@ class Resizes:
         why = f"not {'done' if accepted else 'answered'} in time: {where} ({name} is {limit:g} s, and three steps more)"
         self.withdraw(job, why)
 
-    def offer(self, job: Job, size: int, reason: p.Reason, leave: NodeSet, among: int | None = None) -> None:
+    def offer(
+        self, job: ScheduledJob, size: int, reason: p.Reason, leave: NodeSet, among: int | None = None
+    ) -> None:
         """Offer the job ``size`` nodes; those that arrive are free ones, or of ``among``."""
         state = self._state
         more = _arriving(job, size, leave.mask)
@@ -240,7 +244,7 @@ class Resizes:
             state.now, job.id, state.next_resize, job.size, size, NodeSet(mask), reason, arriving, leaving, must=must,
         ))  # fmt: skip
 
-    def _offer_slots(self, job: Job, wanted: Mapping[int, int]) -> None:
+    def _offer_slots(self, job: ScheduledJob, wanted: Mapping[int, int]) -> None:
         """Its nodes stay the job's, so that the policy neither hears of it nor lets go of the job."""
         state, size = self._state, job.size
         slots = by_slots.by_group(state, job, wanted)
@@ -249,13 +253,13 @@ class Resizes:
             r.ResizeOffered(state.now, job.id, state.next_resize, size, size, EMPTY, ORDERED, slots=slots),
         )
 
-    def _open(self, job: Job, record: r.ResizeOffered) -> None:
+    def _open(self, job: ScheduledJob, record: r.ResizeOffered) -> None:
         self._ledger.record(record)
         if job.resize is not None:
             job.resize.course = Course(record.at)
             self._ledger.commands.append(self.offer_of(job, job.resize))
 
-    def of_resize(self, job: Job, resize: Resize) -> Iterable[c.Command]:
+    def of_resize(self, job: ScheduledJob, resize: OpenResize) -> Iterable[c.Command]:
         """The commands of an open resize to which there is no answer."""
         match resize.stage:
             case resizing.OFFERED:
@@ -265,7 +269,7 @@ class Resizes:
             case resizing.WITHDRAWN | resizing.CROSSED | resizing.RECALLED:
                 yield c.Withdraw(job.id, resize.id)
 
-    def offer_of(self, job: Job, resize: Resize) -> c.Offer:
+    def offer_of(self, job: ScheduledJob, resize: OpenResize) -> c.Offer:
         """The command for it."""
         leave, leaving = EMPTY, resize.leaving
         if leaving:
@@ -279,7 +283,7 @@ class Resizes:
         )  # fmt: skip
 
 
-def _arriving(job: Job, size: int, leave: int) -> int:
+def _arriving(job: ScheduledJob, size: int, leave: int) -> int:
     """How many new groups, one a node, it takes to come to ``size`` nodes when those of ``leave`` are left."""
     more = size - job.size + leave.bit_count()
     return max(0, more)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pliant.core.job import Job
+from pliant.core.job import ScheduledJob
 from pliant.core.state import State
 from pliant.model.jobs import JobClass
 from pliant.model.kinds import KINDS
@@ -12,19 +12,19 @@ from pliant.model.nodes import NodeSet
 from pliant.protocol import resizing
 
 
-def by_group(state: State, job: Job, slots: Mapping[int, int]) -> dict[int, int]:
+def by_group(state: State, job: ScheduledJob, slots: Mapping[int, int]) -> dict[int, int]:
     """What is said of nodes, said of the job's groups on them."""
     return {number: slots[node] for number, node in state.groups(job).items() if node in slots}
 
 
-def by_node(state: State, job: Job) -> dict[int, int]:
+def by_node(state: State, job: ScheduledJob) -> dict[int, int]:
     """How many ranks of the job are awake on each node on which some sleep."""
     groups = state.groups(job)
     return {groups[number]: count for number, count in job.awake.items()}
 
 
 def objection(  # noqa: PLR0911 - each objection supposes that those before it fail
-    state: State, job: Job, slots: Mapping[int, int]
+    state: State, job: ScheduledJob, slots: Mapping[int, int]
 ) -> str | None:
     """Why so many ranks of a running job cannot be ordered to be awake on these nodes, or None."""
     who = f"job {job.id} ({job.spec.name})"
@@ -53,7 +53,7 @@ def objection(  # noqa: PLR0911 - each objection supposes that those before it f
     return None
 
 
-def _of_node(state: State, job: Job, node: int, count: int) -> str:
+def _of_node(state: State, job: ScheduledJob, node: int, count: int) -> str:
     name, most = state.nodes.hosts([node]), state.nodes.slots.get(node, 1)
     if node not in NodeSet(job.nodes):
         return f"{name} is none of the nodes of job {job.id}, which holds {state.nodes.hosts(NodeSet(job.nodes))}"
@@ -67,5 +67,5 @@ def _of_node(state: State, job: Job, node: int, count: int) -> str:
     return ""
 
 
-def _started(state: State, job: Job, number: int) -> int:
+def _started(state: State, job: ScheduledJob, number: int) -> int:
     return state.nodes.slots.get(state.groups(job)[number], 1)

@@ -9,9 +9,9 @@ from itertools import compress, count, repeat
 from typing import Any
 
 from pliant.core import records as r
-from pliant.core.job import Job, Resize
-from pliant.core.nodes import Nodes
-from pliant.core.over import Over
+from pliant.core.ended import EndedSinceLastPass
+from pliant.core.job import OpenResize, ScheduledJob
+from pliant.core.nodes import NodeStates
 from pliant.core.settings import DOUBLINGS, NEVER, Settings, lease_s
 from pliant.core.unused import FewestFree
 from pliant.core.usage import both, followed
@@ -19,7 +19,7 @@ from pliant.model.errors import PolicyError
 from pliant.model.groups import Group
 from pliant.model.jobs import JobClass, JobState
 from pliant.model.nodes import NodeSet, without
-from pliant.model.wishes import Wish
+from pliant.model.size_request import SizeRequest
 from pliant.plan.cost import ResizeCost
 from pliant.policy.backlog import Backlog
 from pliant.policy.memory import remembered
@@ -41,11 +41,11 @@ class State:
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
         self.now = 0.0
-        self.jobs: dict[int, Job] = {}
-        self._queue: dict[int, Job] = {}
-        self._elastic: dict[int, Job] = {}
-        self.resizing: dict[int, Job] = {}
-        self.running: list[tuple[float, int, Job]] = []
+        self.jobs: dict[int, ScheduledJob] = {}
+        self._queue: dict[int, ScheduledJob] = {}
+        self._elastic: dict[int, ScheduledJob] = {}
+        self.resizing: dict[int, ScheduledJob] = {}
+        self.running: list[tuple[float, int, ScheduledJob]] = []
         self.limited = 0
         self.resting = 0.0
         self.wary = 0.0
@@ -55,7 +55,7 @@ class State:
         self.last_resize = 0
         self._first_resize = self._resize_step = 1
         self._leaving = 0
-        self.nodes = Nodes(self.running, self.settings)
+        self.nodes = NodeStates(self.running, self.settings)
         self._fold: dict[type[r.Record], Callable[[Any], None]] = {
             r.JobSubmitted: self._submitted,
             r.JobPromised: self._promised,
@@ -91,11 +91,11 @@ class State:
         }
         self._backlog: Backlog | None = None
         self._indexes = False
-        self.over = Over()
-        self.requeued: dict[int, Job] = {}
+        self.over = EndedSinceLastPass()
+        self.requeued: dict[int, ScheduledJob] = {}
         """Jobs that have ended and have yet to be submitted again."""
         self.served = self._served_by = 0
-        self.wishing: dict[int, Job] = {}
+        self.wishing: dict[int, ScheduledJob] = {}
         self.used = followed(self.settings.half_life_s, self._fold)
         self._fewest: FewestFree | None = None
         if self.settings.pool is not None:
@@ -114,7 +114,7 @@ class State:
         return self.nodes.free
 
     @property
-    def queue(self) -> Iterable[Job]:
+    def queue(self) -> Iterable[ScheduledJob]:
         return self._queue.values()
 
     @property
@@ -122,7 +122,7 @@ class State:
         return len(self._queue)
 
     @property
-    def elastic(self) -> Iterable[Job]:
+    def elastic(self) -> Iterable[ScheduledJob]:
         return self._elastic.values()
 
     @property
@@ -203,7 +203,7 @@ class State:
 
     def resizable(self, job: Any, *, grow: bool = False) -> bool:
         # Compiled, what is known to be of a class is asked in no time; a policy may have put something around it.
-        mine = job if isinstance(job, Job) else self.jobs[job.id]
+        mine = job if isinstance(job, ScheduledJob) else self.jobs[job.id]
         return (
             mine.on
             and mine.resize is None
@@ -215,7 +215,7 @@ class State:
 
     # ---- groups --------------------------------------------------------------------------------------
 
-    def groups(self, job: Job) -> dict[int, int]:
+    def groups(self, job: ScheduledJob) -> dict[int, int]:
         """The groups of a running job in the order in which they came, each with its node."""
         if job.groups is None:
             job.groups = dict(enumerate(NodeSet(job.nodes)))
@@ -227,12 +227,12 @@ class State:
         slots = [self.nodes.slots.get(node, 1) for node in nodes] if self.nodes.slots else repeat(1)
         return tuple(map(Group, count(first), nodes, slots))
 
-    def groups_on(self, job: Job, mask: int) -> tuple[int, ...]:
+    def groups_on(self, job: ScheduledJob, mask: int) -> tuple[int, ...]:
         """The numbers of the job's groups on these nodes."""
         groups, nodes = self.groups(job), set(NodeSet(mask))
         return tuple(compress(groups, map(nodes.__contains__, groups.values())))
 
-    def nodes_without(self, job: Job, left: Iterable[int]) -> int:
+    def nodes_without(self, job: ScheduledJob, left: Iterable[int]) -> int:
         """The nodes of the job on which no group is when those of ``left`` have gone and arriving ones are not
         counted."""
         groups = self.groups(job)
@@ -269,7 +269,7 @@ class State:
         }
 
     def _submitted(self, record: r.JobSubmitted) -> None:
-        job = Job(record.job, record.spec)
+        job = ScheduledJob(record.job, record.spec)
         if record.requeue_of in self.requeued:
             job.times = self.requeued.pop(record.requeue_of).times + 1
         self.jobs[record.job] = job
@@ -327,7 +327,7 @@ class State:
     def _offered(self, record: r.ResizeOffered) -> None:
         job = self.jobs[record.job]
         patience = self.settings.offer_deadline_s + job.patience_s(record.at)
-        job.resize = Resize(record, record.at + patience)
+        job.resize = OpenResize(record, record.at + patience)
         job.target = record.after
         job.last_group += len(record.arriving)
         self.resizing[job.id] = job
@@ -360,7 +360,7 @@ class State:
             if job.resize is not None:
                 job.resize.deadline = max(job.resize.deadline, self._last_deadline(job, record.at))
 
-    def _last_deadline(self, job: Job, now: float) -> float:
+    def _last_deadline(self, job: ScheduledJob, now: float) -> float:
         # It may be in a longer step than it ever was, and all that waiting costs are the nodes of its newcomers.
         return now + self.settings.resize_deadline_s + job.patience_s(now)
 
@@ -457,7 +457,7 @@ class State:
         if record.kind == "shrink":
             self.served, self._served_by = record.reason.for_job, record.resize
 
-    def wish(self, job: Job, wish: Wish | None) -> None:
+    def wish(self, job: ScheduledJob, wish: SizeRequest | None) -> None:
         """From now on this wish of the job is open, or none."""
         job.wish = wish
         if wish is None:
@@ -465,7 +465,7 @@ class State:
         else:
             self.wishing[job.id] = job
 
-    def meet(self, job: Job) -> None:
+    def meet(self, job: ScheduledJob) -> None:
         """Its wish is over if it has such a size."""
         if job.wish is not None and job.wish.met(job.bounds, job.size):
             self.wish(job, None)
@@ -499,11 +499,13 @@ class State:
 
     # ---- parts of it ---------------------------------------------------------------------------------
 
-    def _rest(self, job: Job, until: float) -> None:
+    def _rest(self, job: ScheduledJob, until: float) -> None:
         job.not_before = until
         self.resting = max(self.resting, until)
 
-    def _move(self, number: int, what: str, ended: Job | None = None) -> tuple[Job, Resize]:
+    def _move(
+        self, number: int, what: str, ended: ScheduledJob | None = None
+    ) -> tuple[ScheduledJob, OpenResize]:
         """Let the outstanding resize of a job, which may have ended, go where the table leads it."""
         job = ended or self.jobs[number]
         resize = job.resize
@@ -525,7 +527,7 @@ class State:
             job.state = JobState.RUNNING
         return job, resize
 
-    def _resized(self, job: Job, mask: int, now: float, blocked_s: float) -> None:
+    def _resized(self, job: ScheduledJob, mask: int, now: float, blocked_s: float) -> None:
         """The job has these nodes from now on, and stood still before for so long."""
         self._drop_running(job)
         job.settle(now, blocked_s)
@@ -536,7 +538,7 @@ class State:
         self.meet(job)
         insort(self.running, (job.expected_end, job.id, job))
 
-    def _drop_running(self, job: Job) -> None:
+    def _drop_running(self, job: ScheduledJob) -> None:
         i = bisect_left(self.running, (job.expected_end, job.id))
         if self.running[i][1] != job.id:
             raise ValueError(f"job {job.id} is not where its expected end puts it")

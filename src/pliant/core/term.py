@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from pliant.core.job import Job
+from pliant.core.job import ScheduledJob
 from pliant.core.moving import MOVING, leaves_at
 from pliant.core.settings import NEVER, end_of, lease_s
 from pliant.core.state import State
@@ -37,12 +37,12 @@ class Term:
         self._latest: list[tuple[float, int]] = []
         self._known: object = None
 
-    def waits(self, job: Job) -> None:
+    def waits(self, job: ScheduledJob) -> None:
         """This job has been submitted."""
         chance = self._chance(job)
         heappush(self._latest, (chance.at - chance.least_s, job.id))
 
-    def due(self) -> Iterator[tuple[Job, str]]:
+    def due(self) -> Iterator[tuple[ScheduledJob, str]]:
         """Jobs that must not wait or run any longer, and why."""
         state = self._state
         yield from self._in_vain()
@@ -54,7 +54,7 @@ class Term:
                     )
                     yield job, OVER if all_over else f"the time of {state.nodes.hosts(NodeSet(mine))} is over"
 
-    def may_come_again(self, job: Job) -> bool:
+    def may_come_again(self, job: ScheduledJob) -> bool:
         """Whether a job that the end of its nodes ends is to be submitted again: there may be nodes enough for it."""
         nodes, pool = self._state.nodes, self._state.settings.pool
         if job.spec.requeue is not True or job.times >= REQUEUES:
@@ -89,7 +89,7 @@ class Term:
                     wake = at
         return wake
 
-    def _in_vain(self) -> Iterator[tuple[Job, str]]:
+    def _in_vain(self) -> Iterator[tuple[ScheduledJob, str]]:
         state = self._state
         self._look_again()
         now = state.now
@@ -117,7 +117,7 @@ class Term:
             self._latest = [(chance.at - chance.least_s, number) for chance, number in chances]
             heapify(self._latest)
 
-    def _chance(self, job: Job) -> _Chance:
+    def _chance(self, job: ScheduledJob) -> _Chance:
         """The best that it has on the nodes that are there or asked for."""
         state, spec, least = self._state, job.spec, job.bounds.min
         if (pool := state.settings.pool) is not None:

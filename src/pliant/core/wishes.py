@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pliant.core.job import Job
+from pliant.core.job import ScheduledJob
 from pliant.core.state import State
 from pliant.model.jobs import JobClass
-from pliant.model.wishes import Wish
+from pliant.model.size_request import SizeRequest
 
 
-def stays_open(job: Job, wish: Wish) -> bool:
+def stays_open(job: ScheduledJob, wish: SizeRequest) -> bool:
     """Whether there is something left to be offered to the job by this wish, now or later."""
     return job.on and job.spec.job_class is not JobClass.RIGID and not wish.met(job.bounds, job.size)
 
 
-def to_grant(state: State) -> Iterator[tuple[Job, int]]:
+def to_grant(state: State) -> Iterator[tuple[ScheduledJob, int]]:
     """The jobs whose open wishes bring them to another size now, with that size; each is offered it before the next."""
     for number in sorted(state.wishing):
         job = state.wishing[number]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pliant.core import moving
-from pliant.core.job import Job
+from pliant.core.job import ScheduledJob
 from pliant.core.settings import NEVER
 from pliant.core.slots import by_node
 from pliant.core.state import State
-from pliant.daemon.control import Answer, Request
+from pliant.daemon.control import ControlAnswer, ControlRequest
 from pliant.daemon.controller import Controller
 from pliant.live.cluster import orders as o
 from pliant.model.errors import PliantError
@@ -17,12 +17,12 @@ from pliant.model.nodes import NodeSet, hostlist, parse_counts, parse_hostlist
 from pliant.model.words import count
 
 
-def answer(controller: Controller, request: Request) -> Answer:
+def answer(controller: Controller, request: ControlRequest) -> ControlAnswer:
     """Carry out another terminal's request; PliantError, with the reason, if that cannot be."""
     try:
         match request.verb:
             case "queue":
-                return Answer(jobs=describe(controller))
+                return ControlAnswer(jobs=describe(controller))
             case "resize":
                 return _resize(controller, request)
             case "migrate":
@@ -60,7 +60,7 @@ def _expires(state: State, nodes: int) -> dict[str, object]:
     return {} if end == NEVER else {"expires": round(max(0.0, end - state.now), 1)}
 
 
-def _labels(state: State, job: Job) -> dict[str, object]:
+def _labels(state: State, job: ScheduledJob) -> dict[str, object]:
     """By label, which nodes of the job have it, where some have any; and the sources of its nodes."""
     nodes, found = state.nodes, dict[str, list[int]]()
     for node in NodeSet(job.nodes) if nodes.labels else ():
@@ -71,7 +71,7 @@ def _labels(state: State, job: Job) -> dict[str, object]:
     return ({"labels": labels} if labels else {}) | ({"source": ",".join(sources)} if sources else {})
 
 
-def _list(controller: Controller) -> Answer:
+def _list(controller: Controller) -> ControlAnswer:
     """All nodes of the cluster, and what is asked for."""
     state = controller.core.state
     nodes, users = state.nodes, dict[int, str]()
@@ -94,10 +94,10 @@ def _list(controller: Controller) -> Answer:
         {"count": count, **({} if need is None else {"slots": need.slots, "labels": need.labels})}
         for need, count in nodes.wanted()
     ]
-    return Answer(there=there, awaited=awaited)
+    return ControlAnswer(there=there, awaited=awaited)
 
 
-def _awake(state: State, job: Job) -> dict[str, object]:
+def _awake(state: State, job: ScheduledJob) -> dict[str, object]:
     """How many ranks are awake where some sleep, of a job of which some do."""
     return (
         {"awake": {state.nodes.names[node]: count for node, count in by_node(state, job).items()}}
@@ -106,7 +106,7 @@ def _awake(state: State, job: Job) -> dict[str, object]:
     )
 
 
-def _resize(controller: Controller, request: Request) -> Answer:
+def _resize(controller: Controller, request: ControlRequest) -> ControlAnswer:
     """An operator's order for the size of a job, or, with size 0, to leave that to the policy again."""
     state = controller.core.state
     job = _job(state, request.job)
@@ -124,7 +124,7 @@ def _resize(controller: Controller, request: Request) -> Answer:
     return _ordered(controller, job, o.Resize(job.id, request.size, leave), said)
 
 
-def _migrate(controller: Controller, request: Request) -> Answer:
+def _migrate(controller: Controller, request: ControlRequest) -> ControlAnswer:
     """An operator's order to move a job off those of ``leave``, by default off all of its nodes."""
     state = controller.core.state
     job = _job(state, request.job)
@@ -135,7 +135,7 @@ def _migrate(controller: Controller, request: Request) -> Answer:
     )
 
 
-def _ordered(controller: Controller, job: Job, order: o.Resize, said: str) -> Answer:
+def _ordered(controller: Controller, job: ScheduledJob, order: o.Resize, said: str) -> ControlAnswer:
     """Give the order, and say so; PliantError if the core refuses it."""
     state = controller.core.state
     slots = dict(zip(_numbers(state, order.slots), order.slots.values(), strict=True))
@@ -146,10 +146,10 @@ def _ordered(controller: Controller, job: Job, order: o.Resize, said: str) -> An
     ) is not None:
         raise PliantError(why)
     controller.tell(order)
-    return Answer(f"job {job.id} ({job.spec.name}): {said}", job=job.id, name=job.spec.name)
+    return ControlAnswer(f"job {job.id} ({job.spec.name}): {said}", job=job.id, name=job.spec.name)
 
 
-def _job(state: State, wanted: str) -> Job:
+def _job(state: State, wanted: str) -> ScheduledJob:
     """The first job of this number or name; PliantError if there is none."""
     for job in state.jobs.values():
         if wanted in (str(job.id), job.spec.name):
@@ -168,7 +168,7 @@ def _numbers(state: State, names: Iterable[str]) -> list[int]:
     return [numbers[name] for name in names]
 
 
-def _nodes(controller: Controller, request: Request) -> Answer:
+def _nodes(controller: Controller, request: ControlRequest) -> ControlAnswer:
     """An operator's order for ``size`` nodes more, or to give back those of ``leave``."""
     state = controller.core.state
     if controller.core.held:
@@ -176,7 +176,7 @@ def _nodes(controller: Controller, request: Request) -> Answer:
     if request.size > 0:
         controller.tell(o.Ask(request.size, request.need))
         what = "" if request.need is None else f", {request.need}"
-        return Answer(f"{count(request.size, 'node')} more asked for{what}", count=request.size)
+        return ControlAnswer(f"{count(request.size, 'node')} more asked for{what}", count=request.size)
     if request.size < 0:
         return _withdraw(controller, -request.size)
     names = parse_hostlist(request.leave)
@@ -194,17 +194,17 @@ def _nodes(controller: Controller, request: Request) -> Answer:
         first += f"; what is still there is ended in time for {request.within_s:g} s from now"
     # What runs there, and what is not yet proved clean.
     when = f"; {count(len(used), 'node')} of them when what is there has ended" if used and not first else ""
-    return Answer(f"{hostlist(names)} will be given back{when}{first}", nodes=names)
+    return ControlAnswer(f"{hostlist(names)} will be given back{when}{first}", nodes=names)
 
 
-def _withdraw(controller: Controller, most: int) -> Answer:
+def _withdraw(controller: Controller, most: int) -> ControlAnswer:
     """Do without up to so many of the nodes that were asked for and have not come."""
     state = controller.core.state
     number = min(most, state.nodes.awaited - state.nodes.unwanted)
     if number < 1:
         raise PliantError("no nodes were asked for that have not come or been refused; see pliant nodes add")
     controller.tell(o.AskLess(number))
-    return Answer(f"{count(number, 'node')} not wanted any more", count=number)
+    return ControlAnswer(f"{count(number, 'node')} not wanted any more", count=number)
 
 
 def _emptied(state: State, nodes: NodeSet) -> Iterator[str]:

@@ -32,7 +32,7 @@ STARTING_S = 10.0
 """A directory so young may belong to a controller that does not listen yet."""
 
 
-class Request(msgspec.Struct, frozen=True, omit_defaults=True):
+class ControlRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """``verb`` is resize, migrate, nodes, list or queue; ``job`` a number or a name; size 0 hands the job back to the
     policy. A job migrates off the nodes of ``leave``, or off all that it has.
     With ``slots``, as ``n3=1``, it keeps its nodes, and so many of its ranks are to be awake on these. Of nodes,
@@ -48,7 +48,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     need: Need | None = None
 
 
-class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+class ControlAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """``error`` says why nothing was done, otherwise ``text`` says what was: of the ``job`` with its ``name``, of these
     ``nodes``, or of ``count`` nodes more. ``there`` are all nodes, a row each, and ``awaited`` those that were asked
     for and have not come."""
@@ -161,7 +161,7 @@ def _sweep(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def ask(run: str, request: Request) -> Answer:
+def ask(run: str, request: ControlRequest) -> ControlAnswer:
     """Send one request to the controller ``run``; PliantError if it cannot be reached."""
     try:
         line = msgspec.json.encode(request) + b"\n"
@@ -178,6 +178,6 @@ def ask(run: str, request: Request) -> Answer:
     except OSError as error:
         raise PliantError(f"run {run} does not answer: {error.strerror or error}") from None
     try:
-        return msgspec.json.decode(answer, type=Answer)
+        return msgspec.json.decode(answer, type=ControlAnswer)
     except msgspec.DecodeError:
         raise PliantError(f"run {run} does not answer: it closed the connection") from None

@@ -55,7 +55,7 @@ class Controller:
         self._policy = policy
         self._recorder = recorder.Recorder(recorder.directory(), f"controller-{os.getpid()}")
         began = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
-        begin = recording.Head(home, settings, policy.name, began, driver.site)
+        begin = recording.RecordingHead(home, settings, policy.name, began, driver.site)
         self._recorder.write(recording.head(begin, records))
         self.sinks: list[Callable[[r.Record], None]] = []
         self.watchers: list[Callable[[str], None]] = []

@@ -48,14 +48,14 @@ MATTERS = re.compile(r"PATH|LD_.*|MPI4PY_.*|PYTHON.*|VIRTUAL_ENV|OPAL_PREFIX|I_M
 """Variables that say which libraries are loaded."""
 
 
-class Found(NamedTuple):
+class DetectedMpi(NamedTuple):
     """The MPI that a program loads, and from which file."""
 
     mpi: Mpi
     library: str
 
 
-def mpi_of(command: Sequence[str], environ: Mapping[str, str], cwd: str) -> Found | None:
+def mpi_of(command: Sequence[str], environ: Mapping[str, str], cwd: str) -> DetectedMpi | None:
     """Which MPI this command loads, started there with this environment; None if that cannot be told: as of a shell's
     script, which may start anything, and of what loads none."""
     words, env = _without_env(list(command), dict(environ))
@@ -69,10 +69,12 @@ def mpi_of(command: Sequence[str], environ: Mapping[str, str], cwd: str) -> Foun
     if said is None:
         return None
     text, loaded = said
-    return Found(identify(text), next((path for path in loaded if LIBRARY.fullmatch(Path(path).name)), ""))
+    return DetectedMpi(
+        identify(text), next((path for path in loaded if LIBRARY.fullmatch(Path(path).name)), "")
+    )
 
 
-def installed(environ: Mapping[str, str]) -> list[Found]:
+def installed(environ: Mapping[str, str]) -> list[DetectedMpi]:
     """All that are found here: of this interpreter and of that on the PATH, where the environment names an MPI, and
     where the loader looks."""
     asked = (mpi_of((program,), environ, "") for program in (sys.executable, "python3"))
@@ -82,11 +84,11 @@ def installed(environ: Mapping[str, str]) -> list[Found]:
     return list(reversed(once.values()))
 
 
-def of_library(path: Path, environ: Mapping[str, str]) -> Found | None:
+def of_library(path: Path, environ: Mapping[str, str]) -> DetectedMpi | None:
     """Which MPI this file is, None if it is none."""
     beside = {**environ, "LD_LIBRARY_PATH": str(path.parent)}
     said = _ask((sys.executable, "-S", "-c", CALL, str(path)), beside, "")
-    return Found(identify(said[0]), str(path)) if said else None
+    return DetectedMpi(identify(said[0]), str(path)) if said else None
 
 
 def _libraries(environ: Mapping[str, str]) -> list[Path]:
@@ -174,7 +176,7 @@ def _ask(asked: tuple[str, ...], env: Mapping[str, str], cwd: str) -> tuple[str,
 # ---- what was found before -------------------------------------------------------------------------
 
 
-class Kept(msgspec.Struct):
+class KeptDetection(msgspec.Struct):
     """What a library called itself, the files that were loaded, and of each that it was learnt from its size and when
     it was last changed."""
 
@@ -200,7 +202,7 @@ def _kept(
     if said is not None and (files := _stamps((str(program), *said[1]))):
         kept.pop(key, None)
         newest = list(kept.items())[1 - MOST_KEPT :]
-        _write({**dict(newest), key: Kept(*said, files)})
+        _write({**dict(newest), key: KeptDetection(*said, files)})
     return said
 
 
@@ -223,14 +225,14 @@ def _stamps(paths: Iterable[str]) -> dict[str, tuple[int, int]]:
         return {}
 
 
-def _read() -> dict[str, Kept]:
+def _read() -> dict[str, KeptDetection]:
     try:
-        return msgspec.json.decode(kept_in().read_bytes(), type=dict[str, Kept])
+        return msgspec.json.decode(kept_in().read_bytes(), type=dict[str, KeptDetection])
     except (OSError, RuntimeError, msgspec.MsgspecError):
         return {}
 
 
-def _write(kept: Mapping[str, Kept]) -> None:
+def _write(kept: Mapping[str, KeptDetection]) -> None:
     """Without it, all is asked again the next time."""
     with contextlib.suppress(OSError, RuntimeError):
         kept_in().parent.mkdir(parents=True, exist_ok=True)

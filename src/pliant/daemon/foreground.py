@@ -25,7 +25,7 @@ from pliant.daemon.interrupted import Interrupted
 from pliant.daemon.journal import JournalWriter, open_journal
 from pliant.drivers import Driver
 from pliant.drivers.fork import ForkedNodes
-from pliant.drivers.slurm import Allocated, Over
+from pliant.drivers.slurm import Allocated, AllocationOver
 from pliant.drivers.tree import Hosts, TreeNodes
 from pliant.live.cluster import orders as o
 from pliant.model.batch import Batch, ClusterSpec
@@ -114,7 +114,7 @@ def _driver(hosts: Hosts | None, cluster: ClusterSpec, run: str, runtime: Path) 
     return Allocated(there, hosts.allocation) if hosts.allocation else there
 
 
-async def _over(driver: Driver) -> Over | None:
+async def _over(driver: Driver) -> AllocationOver | None:
     """Whether a signal came as the nodes are being taken back."""
     return await driver.over() if isinstance(driver, Allocated) else None
 

@@ -57,7 +57,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 0.0
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class LaunchOutcome(msgspec.Struct, frozen=True):
     """How it went: an exit ``code``, ``why`` if that is not 0, and ``is_whole`` if the program ran to its end, well or
     not. ``phases``: seconds from the start until all agents had called, all knew how all others are reached, every
     process was started, the last fence of their world was passed, all had ended, and everything was cleaned up.
@@ -127,7 +127,7 @@ class Launcher:
         self._timers: list[asyncio.TimerHandle] = []
         self._repeating: asyncio.TimerHandle | None = None
 
-    async def run(self) -> Outcome:
+    async def run(self) -> LaunchOutcome:
         """Launch, wait for the end, clean up; everything has a deadline but the program itself."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             self._loop.add_signal_handler(number, self._interrupted, number)
@@ -151,10 +151,10 @@ class Launcher:
                 await self._printed
         return self._outcome(why or self._unwritable)
 
-    def _outcome(self, why: str) -> Outcome:
+    def _outcome(self, why: str) -> LaunchOutcome:
         launching, counted = self._launching, self._launching.counted
         ended = {rank: (end.node, end.code, end.cpu_s) for rank, end in sorted(launching.ended.items())}
-        return Outcome(
+        return LaunchOutcome(
             code=self._code or (1 if why else launching.code),
             why=why or "; ".join(filter(None, (self._passed_on, launching.why))),
             is_whole=not why,

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from pliant.daemon import control
-from pliant.daemon.control import REQUEST_BYTES, Answer, Request
+from pliant.daemon.control import REQUEST_BYTES, ControlAnswer, ControlRequest
 from pliant.launch import CONTROL
 from pliant.model.deadlines import COMMAND_ANSWER_S, COMMAND_DRAIN_S
 from pliant.model.errors import PliantError
@@ -26,11 +26,11 @@ def new_runtime() -> tuple[str, Path]:
     return run, path
 
 
-async def listen(runtime: Path, answer: Callable[[Request], Answer]) -> asyncio.Server:
+async def listen(runtime: Path, answer: Callable[[ControlRequest], ControlAnswer]) -> asyncio.Server:
     """Answer requests on the run's control socket until the server is closed."""
-    decoder = msgspec.json.Decoder(Request)
+    decoder = msgspec.json.Decoder(ControlRequest)
 
-    async def reply(reader: asyncio.StreamReader) -> Answer:
+    async def reply(reader: asyncio.StreamReader) -> ControlAnswer:
         try:
             line = await reader.readline()
         except ValueError:
@@ -38,11 +38,11 @@ async def listen(runtime: Path, answer: Callable[[Request], Answer]) -> asyncio.
                 async with asyncio.timeout(COMMAND_DRAIN_S):
                     while await reader.read(REQUEST_BYTES):
                         pass  # what is left unread when we close would take the answer with it
-            return Answer(error=f"a request is one line of at most {REQUEST_BYTES:,} bytes")
+            return ControlAnswer(error=f"a request is one line of at most {REQUEST_BYTES:,} bytes")
         try:
             return answer(decoder.decode(line))
         except (msgspec.DecodeError, UnicodeDecodeError, PliantError) as error:
-            return Answer(error=str(error))
+            return ControlAnswer(error=str(error))
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -16,7 +16,7 @@ from pliant.daemon.journal import log_file
 from pliant.launch.verify import with_own_python
 from pliant.model.batch import Batch
 from pliant.model.errors import BatchError
-from pliant.model.flavours import UNKNOWN, Mpi, Way, named, way_of
+from pliant.model.flavours import UNKNOWN, LaunchWay, Mpi, named, way_of
 from pliant.model.jobs import JobClass, JobSpec
 from pliant.model.kinds import JobKind
 from pliant.model.limits import LIVE_NODES
@@ -84,7 +84,9 @@ def dialect_of(command: Sequence[str], said: str) -> tuple[str, dict[str, str]]:
     return way.dialect_of(one_world=True), {way.library: library} if way.library and library else {}
 
 
-def _mpi_of(command: Sequence[str], said: str, environ: Mapping[str, str], cwd: str) -> tuple[Mpi, Way, str]:
+def _mpi_of(
+    command: Sequence[str], said: str, environ: Mapping[str, str], cwd: str
+) -> tuple[Mpi, LaunchWay, str]:
     """Which MPI the command loads, and from which file if that is known. Of what cannot be asked, as a shell's script,
     that of the Python which it would find; else what Pliant brings."""
     library = ""

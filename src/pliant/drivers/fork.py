@@ -61,7 +61,7 @@ def _nobody(_event: Event) -> None:
     """Before the start."""
 
 
-class Agent:
+class ForkedAgent:
     """One agent's process: a child of ours, or of an earlier controller."""
 
     def __init__(self, pid: int, child: subprocess.Popen[bytes] | None = None) -> None:
@@ -118,7 +118,7 @@ class ForkedNodes:
         self._run = run
         self._runtime = runtime
         self._tell: Tell = _nobody
-        self._agents: dict[str, Agent] = {}
+        self._agents: dict[str, ForkedAgent] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self.secret = kept_secret(runtime) if grace else b""
@@ -196,11 +196,11 @@ class ForkedNodes:
                 env={**os.environ, RUN: self._run, NODE: name},
             )  # fmt: skip
             unused.pop_all()
-        self._agents[name] = agent = Agent(child.pid, child)
+        self._agents[name] = agent = ForkedAgent(child.pid, child)
         self._spawn(self._watch(name, agent))
         self._spawn(self._listen(name, agent, *await reading.over(ours)))
 
-    async def _watch(self, name: str, agent: Agent) -> None:
+    async def _watch(self, name: str, agent: ForkedAgent) -> None:
         """Tell the agent's end, behind all that it has said."""
         await agent.has_ended.wait()
         with contextlib.suppress(TimeoutError):
@@ -209,7 +209,7 @@ class ForkedNodes:
             self._tell(o.Ended(name, GONE))
 
     async def _listen(
-        self, name: str, agent: Agent, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, name: str, agent: ForkedAgent, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Tell what comes over a link, and its end."""
         agent.writer = writer
@@ -250,7 +250,7 @@ class ForkedNodes:
             name = self._envelopes.decode(hello).node
             agent = self._agents.get(name)
             if agent is None or agent.pid != pid:
-                agent = Agent(pid)
+                agent = ForkedAgent(pid)
                 self._spawn(self._watch(name, agent))
                 self._agents.setdefault(name, agent)
         except (OSError, TimeoutError, ValueError) as error:
@@ -275,7 +275,7 @@ class ForkedNodes:
         pids = ", ".join(map(str, sorted(left)))
         self._tell(o.Cleared(name, f"process {pids} there cannot be ended" if left else ""))
 
-    def _unknown(self, name: str | None) -> Iterable[Agent]:
+    def _unknown(self, name: str | None) -> Iterable[ForkedAgent]:
         """Agents of this run, of one node or of all, that an earlier controller has started: by their cookie, that of a
         node without a job."""
         known = {agent.pid for agent in self._agents.values()} | {os.getpid()}
@@ -285,7 +285,7 @@ class ForkedNodes:
             cookie = processes.cookie_of(int(entry.name)) or {}
             if cookie.get(RUN) == self._run and JOB not in cookie and name in (None, cookie.get(NODE)):
                 with contextlib.suppress(ProcessLookupError):
-                    yield Agent(int(entry.name))
+                    yield ForkedAgent(int(entry.name))
 
     async def _bury(self, node: str | None = None) -> set[int]:
         """End what agents that are gone, of one node or of all, have left behind, with or without its cookie. What
@@ -345,7 +345,7 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
         return await reader.read(65536)
 
 
-async def _end(*agents: Agent) -> None:
+async def _end(*agents: ForkedAgent) -> None:
     """Kill these agents, and wait for their ends; one that cannot be ended is found by who looks for what is left."""
     for agent in agents:
         agent.hang_up()

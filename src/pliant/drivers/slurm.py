@@ -47,7 +47,7 @@ class Status(NamedTuple):
         return self.state not in ALIVE
 
 
-class Over(NamedTuple):
+class AllocationOver(NamedTuple):
     """An allocation has ended: ``why``, and the state in which its jobs end."""
 
     why: str
@@ -83,15 +83,15 @@ def seconds_of(text: str) -> float | None:
     return float(int(days or 0) * 86400 + seconds)
 
 
-def how_ended(job: str, status: Status) -> Over:
+def how_ended(job: str, status: Status) -> AllocationOver:
     """How an allocation has ended, in words."""
     match status.state, status.reason:
         case ("TIMEOUT", _) | (_, "TimeLimit"):
-            return Over(f"Slurm job {job} has come to its time limit", JobState.TIMEOUT)
+            return AllocationOver(f"Slurm job {job} has come to its time limit", JobState.TIMEOUT)
         case ("COMPLETING" | "CANCELLED", ""):
-            return Over(f"Slurm job {job} was cancelled", JobState.CANCELLED)
+            return AllocationOver(f"Slurm job {job} was cancelled", JobState.CANCELLED)
         case state, reason:
-            return Over(f"Slurm has ended job {job}: {reason or state}", JobState.CANCELLED)
+            return AllocationOver(f"Slurm has ended job {job}: {reason or state}", JobState.CANCELLED)
 
 
 async def ask(job: str) -> Status | None:
@@ -149,7 +149,7 @@ class Allocated:
         self._asking: asyncio.Task[None] | None = None
         self._until: float | None = None
         self._renewing: asyncio.Task[None] | None = None
-        self._over: Over | None = None
+        self._over: AllocationOver | None = None
         self._asked_at = -PAUSE_S
         self._coming: set[str] | None = None
         """Nodes with which the run begins and whose agents have not come; none are left when the time counts."""
@@ -185,7 +185,7 @@ class Allocated:
             self._tell(o.Granted((), (), self._until - self._now()))
         self._renewing = asyncio.ensure_future(self._renew())
 
-    async def over(self) -> Over | None:
+    async def over(self) -> AllocationOver | None:
         """How the allocation has ended, if it has."""
         if self._over is None and (status := await ask(self._job)) is not None and status.is_over:
             self._over = how_ended(self._job, status)

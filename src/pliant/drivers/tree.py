@@ -72,7 +72,7 @@ class TreeNodes:
         self._hosts = hosts
         self._path = runtime / ROOT if grace else None
         before = kept.read(self._path) if self._path is not None and self._path.exists() else None
-        self._kept = before or kept.Kept("", secrets.token_hex(32), hosts.degree, 0)
+        self._kept = before or kept.KeptRoot("", secrets.token_hex(32), hosts.degree, 0)
         self._resumed = before is not None
         seat = b.Seat(
             0, "", -1, self._kept.tree, hosts.degree, survive=True, patience_s=hosts.patience_s, grace_s=grace
@@ -108,7 +108,7 @@ class TreeNodes:
         is_first = self._kept.following == 1 and not self._resumed
         new = self._kept if is_first else self._kept.more(names)
         if is_first:
-            new = kept.Kept.opened(new.contact, new.secret, new.tree, names)
+            new = kept.KeptRoot.opened(new.contact, new.secret, new.tree, names)
         try:
             self._keep(new)
         except OSError as error:
@@ -144,7 +144,7 @@ class TreeNodes:
             for path in (self._path, self._path.with_name(SECRET)):
                 path.unlink(missing_ok=True)
 
-    def _keep(self, new: kept.Kept) -> None:
+    def _keep(self, new: kept.KeptRoot) -> None:
         """Write down what the next controller has to know, before it takes effect."""
         if self._path is not None:
             kept.write(self._path, new)
@@ -177,7 +177,7 @@ class TreeNodes:
         if self._ranks.get(started.node) == started.lost:
             self._ranks[started.node] = started.rank
 
-    def _keep_if_can(self, new: kept.Kept) -> None:
+    def _keep_if_can(self, new: kept.KeptRoot) -> None:
         """An old list has one node too many, which does not call the next controller, or a node under an old rank."""
         try:
             self._keep(new)

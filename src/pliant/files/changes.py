@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from pliant.model.jobs import Bounds, JobSpec
+from pliant.model.size_request import SizeRequest
 from pliant.model.speedup import Model
-from pliant.model.wishes import Wish
 from pliant.policy.job_view import JobView
 from pliant.policy.view import ClusterView
 
@@ -42,7 +42,7 @@ class _Running(msgspec.Struct, tag_field="type", frozen=True, gc=False):
     elastic: bool
     resizable: bool
     growable: bool
-    wish: Wish | None
+    wish: SizeRequest | None
 
 
 class Started(_Running, tag="started", frozen=True, gc=False):
@@ -65,7 +65,7 @@ class Ended(msgspec.Struct, tag_field="type", tag="ended", frozen=True, gc=False
 
 Event = Submitted | Started | Changed | Ended
 
-Facts = tuple[int, int, float, Wish | None, bool, bool, bool]
+Facts = tuple[int, int, float, SizeRequest | None, bool, bool, bool]
 """What is told of a running job when it changes: its size, target and expected end, its wish, and whether it is
 elastic, resizable and growable."""
 

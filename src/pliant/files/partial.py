@@ -75,7 +75,7 @@ class Partial:
         return BatchError(f"{self._option} {self._path}: {why}")
 
 
-class Table(Partial):
+class PartialTable(Partial):
     """Rows in order of their numbers, from 1: those that come before one of a lower number wait in memory."""
 
     def __init__(self, option: str, path: Path, delimiter: str = ",") -> None:

@@ -17,7 +17,7 @@ from pliant.model.jobs import ENDED, Bounds, JobClass, JobSpec, JobState
 from pliant.model.kinds import JobKind
 from pliant.model.need import Need
 from pliant.model.nodes import NodeSet
-from pliant.model.wishes import Wish
+from pliant.model.size_request import SizeRequest
 from pliant.protocol.phases import Phase
 
 FREE = ("free", 0)
@@ -50,7 +50,7 @@ class _Seen:
         self.greeted = False
         self.on = False
         self.pinned = False
-        self.wish: Wish | None = None
+        self.wish: SizeRequest | None = None
         self.ending: JobState | None = None
         self.node_failed = False
         self.answered = False

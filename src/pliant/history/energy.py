@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 from pliant.core import records as r
 from pliant.history.capacity import Capacity
-from pliant.history.lives import Life, Listener
+from pliant.history.timeline import Life, Listener
 from pliant.model.jobs import JobSpec
 from pliant.model.nodes import NodeSet
 

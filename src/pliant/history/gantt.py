@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, NamedTuple
 
 from pliant.core import records as r
-from pliant.history.lives import Life, Listener, Stretch
+from pliant.history.timeline import Life, Listener, Stretch
 from pliant.model.nodes import NodeSet
 
 

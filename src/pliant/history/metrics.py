@@ -9,8 +9,8 @@ from typing import ClassVar
 from pliant.core import records as r
 from pliant.history.capacity import Capacity
 from pliant.history.distribution import ClassMetrics, EndedJobs, bounded_slowdown
-from pliant.history.lives import RESERVED, Life, Listener, told
 from pliant.history.outcomes import JobOutcome, Outcomes, ResizeOutcome, RunMetrics
+from pliant.history.timeline import RESERVED, Life, Listener, told
 from pliant.model.jobs import JobClass, JobSpec, JobState
 from pliant.protocol.phases import Phase
 

@@ -8,7 +8,7 @@ import msgspec
 
 from pliant.core import records as r
 from pliant.history.distribution import ClassMetrics
-from pliant.history.lives import Life, Listener
+from pliant.history.timeline import Life, Listener
 from pliant.model.jobs import JobClass, JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Reason

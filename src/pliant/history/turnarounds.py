@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from pliant.core import records as r
-from pliant.history.lives import ROWS, Life, Listener
+from pliant.history.timeline import ROWS, Life, Listener
 from pliant.model.jobs import JobSpec, JobState
 
 

@@ -8,9 +8,9 @@ from typing import ClassVar
 from msgspec import structs
 
 from pliant.core import records as r
-from pliant.history.lives import Life
 from pliant.history.metrics import Metrics, Reference
 from pliant.history.outcomes import RunMetrics
+from pliant.history.timeline import Life
 from pliant.model.jobs import JobSpec
 from pliant.protocol.phases import Phase
 

@@ -7,7 +7,7 @@ from pliant.job.negotiation import Negotiation, Situation
 from pliant.model.jobs import Bounds
 
 
-class Asking:
+class SchedulerQuestion:
     """A question to the scheduler, until it is ``answered``: by an action that can begin, or that nothing follows.
 
     Answers do not name what they answer. So one question is out at a time: a new one waits until the one before has

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pliant.job.connection import Connection
-from pliant.plan.join import JoinPlan, Step
+from pliant.plan.join import JoinPlan, JoinStep
 from pliant.protocol.messages import Put
 
 
@@ -15,7 +15,7 @@ def gather(connection: Connection, plan: JoinPlan, group: int, epoch: int) -> No
         connection.fetch(epoch, plan.up.values(), f"groups {sorted(plan.up)} to start")
 
 
-def port_of(connection: Connection, step: Step, epoch: int) -> str:
+def port_of(connection: Connection, step: JoinStep, epoch: int) -> str:
     """Where the connecting group of a step meets those that accept it; Stalled if its turn does not come in time.
 
     A step takes up to the limit, and those who are in it see to that. Before this one there are as many as groups

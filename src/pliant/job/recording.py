@@ -19,7 +19,7 @@ _encoder = msgspec.json.Encoder()
 T = TypeVar("T")
 
 
-class Given(msgspec.Struct, frozen=True, array_like=True):
+class RecordedCall(msgspec.Struct, frozen=True, array_like=True):
     """One call: ``name`` is the method's, ``values`` its arguments as JSON. ``wrote`` is what went to the agent because
     of it, and ``answer`` what it returned or how it failed."""
 
@@ -29,7 +29,7 @@ class Given(msgspec.Struct, frozen=True, array_like=True):
     answer: msgspec.Raw
 
 
-class Difference(NamedTuple):
+class JobDifference(NamedTuple):
     """``line`` of a recording (from 1) where new machines write or answer other things than the recorded ones."""
 
     line: int
@@ -220,7 +220,7 @@ _TYPES: dict[str, tuple[object, ...]] = {
 """What the arguments of a call are; calls that are not here have none."""
 
 
-def replay(lines: Iterable[bytes]) -> Iterator[Difference]:
+def replay(lines: Iterable[bytes]) -> Iterator[JobDifference]:
     """Where new machines that are given a recording's calls differ from the recorded ones: nowhere, if all is well.
 
     A torn last line is left out. ProtocolError if another line is none of a recording.
@@ -232,7 +232,7 @@ def replay(lines: Iterable[bytes]) -> Iterator[Difference]:
         if not text.endswith(b"\n"):
             return
         try:
-            given = msgspec.json.decode(text, type=Given)
+            given = msgspec.json.decode(text, type=RecordedCall)
             types = _TYPES.get(given.name, ())
             values = [
                 msgspec.json.decode(raw, type=kind) for raw, kind in zip(given.values, types, strict=True)
@@ -242,7 +242,7 @@ def replay(lines: Iterable[bytes]) -> Iterator[Difference]:
         again.clear()
         _play(machines, given.name, values, number)
         if again != [text]:
-            yield Difference(number, text, b"".join(again))
+            yield JobDifference(number, text, b"".join(again))
 
 
 def _play(machines: list[Session | Negotiation], name: str, values: list[object], number: int) -> None:

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 from pliant.job.decisions import NEVER, Action, Decision
 from pliant.model.errors import PliantError
 from pliant.model.words import count
-from pliant.plan.choose import Asked, Beside
+from pliant.plan.choose import SpawnOption, SpawnPreferences
 from pliant.plan.shrink import ShrinkMethod
 from pliant.plan.spawn import Method, Strategy
 
@@ -37,21 +37,21 @@ class Due(NamedTuple):
     slots: tuple[tuple[str, int], ...] = ()
 
 
-class Host(NamedTuple):
+class TimetableHost(NamedTuple):
     name: str
     slots: int
 
 
-class Orders(NamedTuple):
+class TimetableOrders(NamedTuple):
     """All that the environment says. Without ``hosts`` every node is the machine that the job was started on, with as
     many slots as it has ranks there."""
 
     due: tuple[Due, ...]
-    hosts: tuple[Host, ...]
-    asked: Asked = Asked()
+    hosts: tuple[TimetableHost, ...]
+    asked: SpawnPreferences = SpawnPreferences()
 
 
-def read(environ: Mapping[str, str]) -> Orders | None:
+def read(environ: Mapping[str, str]) -> TimetableOrders | None:
     """What is to be done, or None where nothing is said; PliantError that names the variable and what is wrong."""
     if not environ.get(AT):
         return None
@@ -70,8 +70,8 @@ def read(environ: Mapping[str, str]) -> Orders | None:
         raise PliantError(f"{HOSTS}={environ[HOSTS]}: a node is named twice")
     method = _named(environ, METHOD, Method)
     strategy, beside = _strategies(environ.get(STRATEGY, ""))
-    asked = Asked(method or Method.MERGE, strategy, _named(environ, SHRINK, ShrinkMethod), beside)
-    return Orders(due, hosts, asked)
+    asked = SpawnPreferences(method or Method.MERGE, strategy, _named(environ, SHRINK, ShrinkMethod), beside)
+    return TimetableOrders(due, hosts, asked)
 
 
 def _due(item: str) -> Due:
@@ -88,7 +88,7 @@ def _due(item: str) -> Due:
     return Due(int(step), int(what))
 
 
-def _check_slots(due: Due, hosts: tuple[Host, ...]) -> None:
+def _check_slots(due: Due, hosts: tuple[TimetableHost, ...]) -> None:
     there = {host.name: host.slots for host in hosts}
     if len(names := [name for name, _ in due.slots]) > len(set(names)):
         raise PliantError(f"{AT}: at step {due.step} a node is named twice")
@@ -103,28 +103,30 @@ def _check_slots(due: Due, hosts: tuple[Host, ...]) -> None:
             )
 
 
-def _host(item: str) -> Host:
+def _host(item: str) -> TimetableHost:
     name, _, slots = item.strip().partition(":")
     if not name or not (_is_number(slots) and int(slots)):
         raise PliantError(f"{HOSTS}: {item!r} is no node with its slots, such as n0:2")
-    return Host(name, int(slots))
+    return TimetableHost(name, int(slots))
 
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-def _strategies(text: str) -> tuple[Strategy | None, frozenset[Beside]]:
+def _strategies(text: str) -> tuple[Strategy | None, frozenset[SpawnOption]]:
     """One that says who starts whom, if any, and what else is called a strategy."""
     words = [word.strip().lower() for word in text.split(",") if word.strip()]
-    known = [*Strategy, *Beside]
+    known = [*Strategy, *SpawnOption]
     for word in words:
         if word not in known:
             raise PliantError(f"{STRATEGY} is {text!r}: {word!r} is none of {', '.join(known)}")
     spawn = [Strategy(word) for word in words if word in [*Strategy]]
     if len(spawn) > 1:
         raise PliantError(f"{STRATEGY} is {text!r}: {spawn[0]} and {spawn[1]} exclude each other")
-    return spawn[0] if spawn else None, frozenset(Beside(word) for word in words if word in [*Beside])
+    return spawn[0] if spawn else None, frozenset(
+        SpawnOption(word) for word in words if word in [*SpawnOption]
+    )
 
 
 def _named(environ: Mapping[str, str], name: str, kind: type[E]) -> E | None:

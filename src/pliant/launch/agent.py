@@ -49,7 +49,7 @@ Rank = tuple[int, int, int]
 """Job, group and number."""
 
 
-class Agent:
+class AgentShell:
     """The shell around a node's machine, driven by one event loop. ``dials``: it makes a lost link anew; else it ends
     with the link."""
 
@@ -455,7 +455,7 @@ def main() -> None:
         warm=os.environ.get(SWITCH) != "0",
         programs={"pmix": pmix.command()},
     )
-    agent = Agent(home, ExecStarter(), recorder.directory())
+    agent = AgentShell(home, ExecStarter(), recorder.directory())
     asyncio.run(agent.serve(link))
 
 

@@ -13,16 +13,16 @@ encode = msgspec.json.Encoder().encode
 Head = TypeVar("Head")
 
 
-class Moment(Protocol):
+class ReplayMoment(Protocol):
     """What was to be done because of what happened at once."""
 
     outputs: msgspec.Raw
 
 
-AnyMoment = TypeVar("AnyMoment", bound=Moment)
+AnyMoment = TypeVar("AnyMoment", bound=ReplayMoment)
 
 
-class Difference(msgspec.Struct, frozen=True):
+class ReplayDifference(msgspec.Struct, frozen=True):
     """``line`` of a recording (from 1) in which a machine of now asks for other things than the recorded one."""
 
     line: int
@@ -35,7 +35,7 @@ def played(
     head: type[Head],
     moment: type[AnyMoment],
     begin: Callable[[Head], Callable[[AnyMoment], Any]],
-) -> Iterator[Difference]:
+) -> Iterator[ReplayDifference]:
     """Where a new machine, which ``begin`` makes of the first line, differs from the recorded one: nowhere, if all is
     well. A torn last line is left out. ProtocolError if another line is none of a recording."""
     handle: Callable[[AnyMoment], Any] | None = None
@@ -52,4 +52,4 @@ def played(
             raise ProtocolError(f"line {number} of the recording: {error}") from error
         recorded, again = bytes(batch.outputs), encode(handle(batch))
         if recorded != again:
-            yield Difference(number, recorded, again)
+            yield ReplayDifference(number, recorded, again)

@@ -12,12 +12,12 @@ from pliant.live.cluster import orders as o
 from pliant.live.cluster.cluster import Surroundings
 from pliant.live.control import Control
 from pliant.live.fleet.fleet import Site
-from pliant.live.played import Difference
+from pliant.live.played import ReplayDifference
 from pliant.model.errors import ProtocolError
 from pliant.policy.view import Policy
 
 
-class Head(msgspec.Struct, frozen=True, tag="head"):
+class RecordingHead(msgspec.Struct, frozen=True, tag="head"):
     """Where a controller begins: its policy by name, and the wall-clock time, ISO 8601. The run's secret is in
     ``home``. One that goes on has the ``records`` of its journal, which ``head`` puts there."""
 
@@ -29,7 +29,7 @@ class Head(msgspec.Struct, frozen=True, tag="head"):
     records: list[msgspec.Raw] | None = None
 
 
-class Moment(msgspec.Struct, frozen=True, tag="batch"):
+class ControlMoment(msgspec.Struct, frozen=True, tag="batch"):
     """What happened at once, and what came of it. ``cut``: a pass of the policy was abandoned, or the machine
     failed."""
 
@@ -41,10 +41,10 @@ class Moment(msgspec.Struct, frozen=True, tag="batch"):
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Head | Moment)
+_decoder = msgspec.json.Decoder(RecordingHead | ControlMoment)
 
 
-def head(begin: Head, records: Iterable[r.Record] | None = None) -> bytes:
+def head(begin: RecordingHead, records: Iterable[r.Record] | None = None) -> bytes:
     """The first line of a recording; with the ``records`` of its journal, of a cluster that goes on."""
     if records is not None:
         lines = [msgspec.Raw(r.to_line(record)[:-1]) for record in records]
@@ -52,7 +52,7 @@ def head(begin: Head, records: Iterable[r.Record] | None = None) -> bytes:
     return _encoder.encode(begin) + b"\n"
 
 
-def _begin(head: Head, policy: Policy) -> Control:
+def _begin(head: RecordingHead, policy: Policy) -> Control:
     records = [r.from_line(bytes(line)) for line in head.records or ()]
     return Control.new(policy, head.settings, head.home, head.site, records)
 
@@ -68,10 +68,12 @@ def line(
     """One call of ``handle``."""
     lines = b",".join(r.to_line(record)[:-1] for record in records)
     raw = msgspec.Raw(_encoder.encode(outputs))
-    return _encoder.encode(Moment(now, list(inputs), msgspec.Raw(b"[" + lines + b"]"), raw, cut)) + b"\n"
+    return (
+        _encoder.encode(ControlMoment(now, list(inputs), msgspec.Raw(b"[" + lines + b"]"), raw, cut)) + b"\n"
+    )
 
 
-def replay(lines: Iterable[bytes], policy: Callable[[Head], Policy]) -> Iterator[Difference]:
+def replay(lines: Iterable[bytes], policy: Callable[[RecordingHead], Policy]) -> Iterator[ReplayDifference]:
     """Where new machines that are given a recording's inputs differ from the recorded ones: nowhere, if all is well.
 
     ``policy`` makes the policy anew. A pass that was abandoned, by a deadline or a signal, depends on the time that
@@ -87,7 +89,7 @@ def replay(lines: Iterable[bytes], policy: Callable[[Head], Policy]) -> Iterator
             read = _decoder.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
             raise ProtocolError(f"line {number} of the recording: {error}") from error
-        if isinstance(read, Head):
+        if isinstance(read, RecordingHead):
             control, over = _begin(read, policy(read)), False
             continue
         if control is None:
@@ -99,4 +101,4 @@ def replay(lines: Iterable[bytes], policy: Callable[[Head], Policy]) -> Iterator
         again = line(read.inputs, read.now, records, outputs)
         recorded = _encoder.encode(read) + b"\n"
         if recorded != again:
-            yield Difference(number, recorded, again)
+            yield ReplayDifference(number, recorded, again)

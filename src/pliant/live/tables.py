@@ -34,7 +34,7 @@ def resizes() -> str:
 def nodes() -> str:
     """The table of a node's life: a row for each stage."""
     rows = ["| stage | what befalls it → next stage |", "|---|---|"]
-    for stage in stages.Stage:
+    for stage in stages.NodeStage:
         ways = [f"{what} → {after}" for (at, what), after in stages.TABLE.items() if at is stage]
         if ways:
             rows.append(f"| **{stage}** | {', '.join(ways)} |")

@@ -12,7 +12,7 @@ INDEX = "PLIANT_ARRAY_INDEX"
 FORM = "0-99, 0-99:2 (every second), 1,3,7, or with %10 behind it, so that at most 10 run at once"
 
 
-class Array(msgspec.Struct, frozen=True, gc=False):
+class ArrayMember(msgspec.Struct, frozen=True, gc=False):
     """What a job knows of its array: the array's ``name``, its own ``index``, and that at most ``limit`` of its jobs
     run at once; 0 is no limit."""
 

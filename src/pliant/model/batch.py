@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from pliant.model.arrays import INDEX, Array, Elements, read_elements
+from pliant.model.arrays import INDEX, ArrayMember, Elements, read_elements
 from pliant.model.errors import BatchError
 from pliant.model.flavours import named
 from pliant.model.jobs import NO_ESTIMATE_S, Bounds, JobClass, JobSpec
@@ -222,7 +222,7 @@ def _element(spec: JobSpec, index: int, limit: int) -> JobSpec:
         spec,
         name=f"{spec.name}_{index}",
         env={**spec.env, INDEX: str(index)},
-        array=Array(spec.name, index, limit),
+        array=ArrayMember(spec.name, index, limit),
     )
 
 

@@ -75,7 +75,7 @@ def _version(text: str) -> Version:
     return tuple(int(part) for part in text.split(".") if part)
 
 
-class Way(NamedTuple):
+class LaunchWay(NamedTuple):
     """How ranks that load an MPI of this flavour are launched: ``dialect`` is a name in ``live/node/dialects.py``.
 
     It is for versions from ``since`` on, and up to ``before``; with a ``netmod`` for those that have it, where the user
@@ -119,21 +119,23 @@ PORTS = "MPI_Open_port is not supported"
 APART = "its groups do not find each other yet"
 RESIZES, RIGID = "tests/live/test_resizes.py", "tests/live/test_worlds.py"
 WAYS = (
-    Way(MPICH, (4, 3), LAST, "ucx", "pmi1", "", RESIZES),
-    Way(MPICH, (4,), LAST, "ofi", "pmi1-ofi", "", RESIZES),
-    Way(MPICH, (4,), LAST, "", "pmi1", f"{PORTS} before 4.3 but with its netmod ofi", RIGID),
-    Way(MPICH, (), (4,), "ucx", "pmi1", f"{PORTS} before 4.0", RIGID),
-    Way(MPICH, (), (4,), "", "pmi1-ofi", f"{PORTS} before 4.0", RIGID),
-    Way(INTEL, (2021,), LAST, "", "intel", "", RESIZES, rigid="intel-rigid"),
-    Way(INTEL, (), (2021,), "", "pmi1", "older than 2021, which is the first that was tried", ""),
-    Way(OPEN, (5, 0, 8), LAST, "", "openmpi", "", RESIZES, library="PLIANT_LIBMPI"),
-    Way(OPEN, (), (5, 0, 8), "", "", "", "", "Open MPI before 5.0.8 has not been tried; 5.0.8 and later is launched"),
-    Way(OTHER, (), LAST, "", "pmi1", "nobody has tried to resize jobs with it", ""),
+    LaunchWay(MPICH, (4, 3), LAST, "ucx", "pmi1", "", RESIZES),
+    LaunchWay(MPICH, (4,), LAST, "ofi", "pmi1-ofi", "", RESIZES),
+    LaunchWay(MPICH, (4,), LAST, "", "pmi1", f"{PORTS} before 4.3 but with its netmod ofi", RIGID),
+    LaunchWay(MPICH, (), (4,), "ucx", "pmi1", f"{PORTS} before 4.0", RIGID),
+    LaunchWay(MPICH, (), (4,), "", "pmi1-ofi", f"{PORTS} before 4.0", RIGID),
+    LaunchWay(INTEL, (2021,), LAST, "", "intel", "", RESIZES, rigid="intel-rigid"),
+    LaunchWay(INTEL, (), (2021,), "", "pmi1", "older than 2021, which is the first that was tried", ""),
+    LaunchWay(OPEN, (5, 0, 8), LAST, "", "openmpi", "", RESIZES, library="PLIANT_LIBMPI"),
+    LaunchWay(
+        OPEN, (), (5, 0, 8), "", "", "", "", "Open MPI before 5.0.8 has not been tried; 5.0.8 and later is launched"
+    ),
+    LaunchWay(OTHER, (), LAST, "", "pmi1", "nobody has tried to resize jobs with it", ""),
 )  # fmt: skip
 UNKNOWN = WAYS[0]
 """Of a job of which nobody could tell: what Pliant brings."""
 
 
-def way_of(mpi: Mpi, environ: Mapping[str, str]) -> Way:
+def way_of(mpi: Mpi, environ: Mapping[str, str]) -> LaunchWay:
     """The first row of the table that is for it."""
     return next(way for way in WAYS if way.is_for(mpi, environ))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from pliant.model.arrays import Array
+from pliant.model.arrays import ArrayMember
 from pliant.model.flavours import named, way_of
 from pliant.model.kinds import KINDS, JobKind
 from pliant.model.speedup import Model
@@ -200,7 +200,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     data_mb: float = 0.0
     kind: JobKind = JobKind.MPI
     mpi: str = ""
-    array: Array | UnsetType = UNSET
+    array: ArrayMember | UnsetType = UNSET
     partition: str | UnsetType = UNSET
     unestimated: bool | UnsetType = UNSET
     stdin: str | UnsetType = UNSET

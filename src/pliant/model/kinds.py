@@ -25,7 +25,7 @@ class Loss(Enum):
     )
 
 
-class Kind(NamedTuple):
+class KindRow(NamedTuple):
     """How the groups of a job are launched (a name in ``live/node/dialects.py``), whether they may have one
     MPI world over all nodes, what a loss means, and whether a group has a process for each of its slots, or one for all
     of them. ``sleeps``: some of these processes can be put to sleep, and be woken, in a resize; ``migrates``: groups
@@ -48,8 +48,10 @@ class Kind(NamedTuple):
 MPI = ("numpy", "pliant.job.preload")
 PLACES = ("numpy", "numba", "cloudpickle", "zmq", "pliant.apgas")
 """Those of them that are not there are left out."""
-KINDS: dict[JobKind, Kind] = {
-    JobKind.MPI: Kind("pmi1", one_world=True, loss=Loss.ENDS_JOB, modules=MPI, sleeps=True, migrates=True),
-    JobKind.TASKS: Kind("none", one_world=False, loss=Loss.FAILS_JOB),
-    JobKind.PLACES: Kind("none", one_world=False, loss=Loss.IS_TOLD, a_process_a_slot=False, modules=PLACES),
+KINDS: dict[JobKind, KindRow] = {
+    JobKind.MPI: KindRow("pmi1", one_world=True, loss=Loss.ENDS_JOB, modules=MPI, sleeps=True, migrates=True),
+    JobKind.TASKS: KindRow("none", one_world=False, loss=Loss.FAILS_JOB),
+    JobKind.PLACES: KindRow(
+        "none", one_world=False, loss=Loss.IS_TOLD, a_process_a_slot=False, modules=PLACES
+    ),
 }

@@ -14,7 +14,7 @@ FACTOR = 2
 """Between two sizes (section 7.5); Flexible Sleep's study goes by powers of two as well (section 7.3)."""
 
 
-class Row(NamedTuple):
+class Table1Row(NamedTuple):
     """A line of Table 1. Sizes are in nodes; a ``preferred`` of 0 is none. Within ``inhibit_s`` seconds of a look at
     the scheduler the program does not look again (0: it looks between any two iterations)."""
 
@@ -25,7 +25,7 @@ class Row(NamedTuple):
     inhibit_s: float
 
 
-class Times(NamedTuple):
+class Table1Times(NamedTuple):
     """Run times at a program's maximal and at its preferred size, in seconds."""
 
     at_max_s: float
@@ -33,15 +33,15 @@ class Times(NamedTuple):
 
 
 TABLE1 = {
-    "flexible-sleep": Row(25, 1, 20, 0, 0.0),
-    "cg": Row(10_000, 2, 32, 8, 15.0),
-    "jacobi": Row(10_000, 2, 32, 8, 15.0),
-    "n-body": Row(25, 1, 16, 1, 0.0),
+    "flexible-sleep": Table1Row(25, 1, 20, 0, 0.0),
+    "cg": Table1Row(10_000, 2, 32, 8, 15.0),
+    "jacobi": Table1Row(10_000, 2, 32, 8, 15.0),
+    "n-body": Table1Row(25, 1, 16, 1, 0.0),
 }
 TIMES = {
-    "cg": Times(211.0, 690.0),
-    "jacobi": Times(211.0, 690.0),
-    "n-body": Times(1180.0, 1250.0),
+    "cg": Table1Times(211.0, 690.0),
+    "jacobi": Table1Times(211.0, 690.0),
+    "n-body": Table1Times(1180.0, 1250.0),
 }
 """Calibrated by random search on the twelve figures of Table 4 for the fixed jobs (utilisation, wait and
 execution under ``easy``), then, with the times at the maximum settled, on those for the flexible jobs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class World(msgspec.Struct, frozen=True):
+class MpiWorld(msgspec.Struct, frozen=True):
     """An MPI_COMM_WORLD, seen from one of its groups.
 
     World ``number`` of its job has groups of ``sizes`` ranks, one a node, and the ranks are numbered in that

@@ -15,7 +15,7 @@ from zlib import crc32
 import numpy as np
 from mpi4py import MPI
 
-from pliant.job.asking import Asking
+from pliant.job.asking import SchedulerQuestion
 from pliant.job.decisions import Action, Decision
 from pliant.job.negotiation import Situation
 from pliant.model.errors import PliantError
@@ -92,7 +92,7 @@ class Question:
     def __init__(self, agreement: Agreement, begun: float, timeout_s: float) -> None:
         self.agreement: Agreement | None = agreement
         self.begun, self.end, self.timeout_s = begun, begun + timeout_s, timeout_s
-        self.asking: Asking | None = None
+        self.asking: SchedulerQuestion | None = None
 
 
 class Own:
@@ -178,7 +178,9 @@ class Own:
         question = self._open = Question(agreement, now, timeout_s)
         if context.speaks and not word and context.negotiation is not None:
             prefers = wish.preferred > 0
-            question.asking = Asking(context.negotiation, self._situation(), bounds, prefers=prefers)
+            question.asking = SchedulerQuestion(
+                context.negotiation, self._situation(), bounds, prefers=prefers
+            )
             question.asking.ask()
 
     def _here(self) -> Action:
@@ -288,7 +290,7 @@ class Own:
             over = True
         return asking.decision._replace(lag=int(not over))
 
-    def _call_off(self, asking: Asking | None, why: str) -> None:
+    def _call_off(self, asking: SchedulerQuestion | None, why: str) -> None:
         """On the root: what has been asked is not wanted. Wait for the answer, as nodes are held back for it."""
         context = self._context
         if asking is None or context.connection is None:

@@ -7,8 +7,8 @@ from typing import Any
 
 from pliant.charts.figures import MANY_BOXES, Chart, boxes
 from pliant.history.gantt import Mark
-from pliant.history.lives import AWAY, CLEANING, LOST, RESERVED, Stretch
 from pliant.history.metrics import JobOutcome, ResizeOutcome
+from pliant.history.timeline import AWAY, CLEANING, LOST, RESERVED, Stretch
 from pliant.model.words import count
 from pliant.report.outcomes import SIGNS, state_text
 from pliant.report.runs import Run

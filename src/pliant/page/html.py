@@ -42,7 +42,7 @@ THEME = {
 } | {colour: f"run{i}" for i, (colour, _) in enumerate(figures.RUN_LINES)}
 
 
-class Drawn(NamedTuple):
+class InlineChart(NamedTuple):
     """A chart as part of a page, None without matplotlib, and what it tells on hover, as JSON."""
 
     svg: Markup | None = None
@@ -103,21 +103,21 @@ def _environment() -> jinja2.Environment:
     return made
 
 
-def chart_of(runs: Sequence[Run], title: str) -> Drawn:
+def chart_of(runs: Sequence[Run], title: str) -> InlineChart:
     """The chart of who held which nodes."""
     try:
         chart = figures.build(runs)
         text = figures.render_svg(chart.figure)
     except ModuleNotFoundError as error:
         return not_drawn(error)
-    return Drawn(inline(text, title, CHART_DESCRIBED), _script_json(hover_data(runs, chart)))
+    return InlineChart(inline(text, title, CHART_DESCRIBED), _script_json(hover_data(runs, chart)))
 
 
-def not_drawn(error: ModuleNotFoundError) -> Drawn:
+def not_drawn(error: ModuleNotFoundError) -> InlineChart:
     """What stands for a chart without matplotlib; raises the error again if it is not about that."""
     if error.name is None or error.name.partition(".")[0] not in ("matplotlib", "numpy"):
         raise error
-    return Drawn()
+    return InlineChart()
 
 
 def inline(text: str, title: str, described: str, key: str = "chart") -> Markup:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pliant.charts import curves
-from pliant.charts.dense import Bin, Dense, Sample
+from pliant.charts.dense import Bin, Dense, FigureSample
 from pliant.charts.figures import render_svg
 from pliant.charts.palette import fills
 from pliant.core import records as r
@@ -17,7 +17,7 @@ from pliant.history.metrics import RunMetrics
 from pliant.model.jobs import JobSpec
 from pliant.model.words import count
 from pliant.page import tables
-from pliant.page.html import Drawn, chart_of, inline, not_drawn, render
+from pliant.page.html import InlineChart, chart_of, inline, not_drawn, render
 from pliant.report.compare import METRICS, warnings
 from pliant.report.data import SCHEMA, figures, report_data
 from pliant.report.runs import Run
@@ -79,7 +79,7 @@ def page(picture: Picture, of: Simulated, metrics: RunMetrics) -> str:
         about=[f"workload {of.workload}", f"policy {of.policy}", *sizes, *of.facts],
         made="from a simulation",
         alarms=alarms,
-        chart=Drawn() if run is None else chart_of([run], title),
+        chart=InlineChart() if run is None else chart_of([run], title),
         pictures=[_over_time(dense, of, every_job=run is not None), _distributions(dense)],
         quantiles=_quantiles(dense),
         metrics=_metrics(metrics, dense),
@@ -89,7 +89,7 @@ def page(picture: Picture, of: Simulated, metrics: RunMetrics) -> str:
     )
 
 
-def _over_time(dense: Dense, of: Simulated, *, every_job: bool) -> Drawn:
+def _over_time(dense: Dense, of: Simulated, *, every_job: bool) -> InlineChart:
     title = "Jobs waiting over time" if every_job else "Nodes in use and jobs waiting over time"
     bins = dense.queue()
     width = seconds(bins[0].to_s - bins[0].from_s) if bins else "0 s"
@@ -100,7 +100,7 @@ def _over_time(dense: Dense, of: Simulated, *, every_job: bool) -> Drawn:
     return _drawn(lambda: curves.over_time(dense, of.nodes, below=every_job), title, described, "over-time")
 
 
-def _distributions(dense: Dense) -> Drawn:
+def _distributions(dense: Dense) -> InlineChart:
     title = "How waits, turnarounds and slowdowns were distributed"
     described = (
         "The curves show the share of jobs (upwards) that had at most a value (to the right). Wait: submission to "
@@ -111,17 +111,17 @@ def _distributions(dense: Dense) -> Drawn:
     return _drawn(lambda: curves.distributions(dense), title, described, "spread")
 
 
-def _drawn(draw: Callable[[], Any], title: str, described: str, key: str) -> Drawn:
+def _drawn(draw: Callable[[], Any], title: str, described: str, key: str) -> InlineChart:
     try:
         text = render_svg(draw())
     except ModuleNotFoundError as error:
         return not_drawn(error)._replace(title=title, described=described)
     # Groups need no names here, and a page may hold each name once.
     text = re.sub(r'<g id="[^"]*"', "<g", text)
-    return Drawn(inline(text, title, described, key), title=title, described=described)
+    return InlineChart(inline(text, title, described, key), title=title, described=described)
 
 
-def _spreads(dense: Dense) -> dict[str, tuple[Sample, Callable[[float], str]]]:
+def _spreads(dense: Dense) -> dict[str, tuple[FigureSample, Callable[[float], str]]]:
     return {
         "wait": (dense.wait(), seconds),
         "turnaround": (dense.turnaround(), seconds),

@@ -11,7 +11,7 @@ from pliant.history.metrics import JobOutcome, ResizeOutcome
 from pliant.model.jobs import ENDED, JobState
 from pliant.model.kinds import JobKind
 from pliant.model.words import count
-from pliant.report.compare import Cell, Row, change_text, compare
+from pliant.report.compare import MetricCell, MetricRow, change_text, compare
 from pliant.report.outcomes import RESULT_WIDTH, SIGNS, sizes_text, state_text
 from pliant.report.runs import Run, alike_in_nodes
 from pliant.report.words import awake, cause, percent, plain, seconds, shorten
@@ -49,7 +49,7 @@ def comparison(runs: Sequence[Run]) -> list[dict[str, Any]]:
     return rows
 
 
-def _compared(row: Row) -> dict[str, Any]:
+def _compared(row: MetricRow) -> dict[str, Any]:
     most = 1.0 if row.metric.share else max([cell.value or 0.0 for cell in row.cells] + [0.0])
     cells: list[Compared] = []
     for cell in row.cells:
@@ -58,7 +58,7 @@ def _compared(row: Row) -> dict[str, Any]:
     return {"label": row.metric.label, "note": row.metric.note, "cells": cells}
 
 
-def _change(cell: Cell) -> str:
+def _change(cell: MetricCell) -> str:
     text = change_text(cell)
     if not text:
         return cell.verdict

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pliant.plan.shrink import ShrinkPlan, World, born
+from pliant.plan.shrink import ShrinkPlan, SpawnedWorld, born
 from pliant.plan.spawn import Method, SpawnPlan
 
 
-class Change(NamedTuple):
+class WorldChange(NamedTuple):
     """``spawn`` comes first, if it is there. Then the sources are joined with what was started, which has the ranks
     behind them; ``stays`` are the sources that go on. ``after``: the job's worlds then, in the order of its ranks."""
 
     sources: int
     spawn: SpawnPlan | None
     stays: tuple[int, ...]
-    after: tuple[World, ...]
+    after: tuple[SpawnedWorld, ...]
 
     @property
     def targets(self) -> tuple[int, ...]:
@@ -32,18 +32,18 @@ class Change(NamedTuple):
         return self.targets == tuple(range(self.sources))
 
 
-def grown(worlds: Sequence[World], plan: SpawnPlan) -> Change:
+def grown(worlds: Sequence[SpawnedWorld], plan: SpawnPlan) -> WorldChange:
     """All that ``plan`` starts comes, to the job's ``worlds`` (Merge) or in their place (Baseline). Ids are never used
     again."""
     merge = plan.method is Method.MERGE
     new = born(plan, 1 + max((world.id for world in worlds), default=-1))
     stays = tuple(range(plan.sources)) if merge else ()
-    return Change(plan.sources, plan, stays, (*worlds, *new) if merge else new)
+    return WorldChange(plan.sources, plan, stays, (*worlds, *new) if merge else new)
 
 
-def shrunk(worlds: Sequence[World], plan: ShrinkPlan) -> Change:
+def shrunk(worlds: Sequence[SpawnedWorld], plan: ShrinkPlan) -> WorldChange:
     """What ``plan`` gives back of the job's ``worlds`` goes."""
     fates = {fate.world: fate for fate in plan.fates}
     ranks = [(world.id, rank) for world in worlds for rank in world.awake]
     stays = tuple(number for number, (world, rank) in enumerate(ranks) if rank in fates[world].stays)
-    return Change(len(ranks), plan.respawn, stays, plan.after)
+    return WorldChange(len(ranks), plan.respawn, stays, plan.after)

@@ -17,7 +17,7 @@ from pliant.plan.shrink import ShrinkMethod
 from pliant.plan.spawn import Method, Strategy
 
 
-class Beside(StrEnum):
+class SpawnOption(StrEnum):
     """Martín-Álvarez et al. 2025, section 2, call two more things strategies. ``ASYNCHRONOUS``: the job computes while
     newcomers start and join among themselves. ``ONE`` is the paper's Single: one rank has others started, and tells the
     rest; that is not ``Strategy.SINGLE``, one call for all nodes."""
@@ -48,13 +48,13 @@ class Abilities(msgspec.Struct, frozen=True):
         return ""
 
 
-class Asked(NamedTuple):
+class SpawnPreferences(NamedTuple):
     """What the user says; None is left to the choice."""
 
     method: Method = Method.MERGE
     strategy: Strategy | None = None
     shrink: ShrinkMethod | None = None
-    beside: frozenset[Beside] = frozenset()
+    beside: frozenset[SpawnOption] = frozenset()
 
 
 class StartedBy(StrEnum):
@@ -72,7 +72,7 @@ class Chosen(NamedTuple):
     method: Method
     strategy: Strategy | None
     shrink: ShrinkMethod
-    beside: frozenset[Beside]
+    beside: frozenset[SpawnOption]
     why: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -93,7 +93,11 @@ class Chosen(NamedTuple):
 BY_SIZES = "hypercube where all new groups are equal, diffusive where they differ: either starts in parallel"
 
 
-def by_spawn(can: Abilities, asked: Asked = Asked(), said_by: str = "asked for") -> Chosen:  # noqa: B008 - immutable
+def by_spawn(
+    can: Abilities,
+    asked: SpawnPreferences = SpawnPreferences(),  # noqa: B008 - immutable
+    said_by: str = "asked for",
+) -> Chosen:
     """Under a bare mpiexec. ``said_by``: where the strategy was asked for. ValueError, with what to do, if that cannot
     be."""
     if can.no_spawn:
@@ -114,9 +118,9 @@ def by_spawn(can: Abilities, asked: Asked = Asked(), said_by: str = "asked for")
             why.append(f"not {' and '.join(sorted(asked.beside))}, for the same reason")
     if strategy is Strategy.SINGLE and can.no_wide_call:
         raise ValueError(f"single: {can.no_wide_call}" + ("" if can.no_ports else "; or take diffusive"))
-    if Beside.ASYNCHRONOUS in beside:
+    if SpawnOption.ASYNCHRONOUS in beside:
         # The process that starts them is one.
-        beside |= {Beside.ONE}
+        beside |= {SpawnOption.ONE}
     return Chosen(
         StartedBy.SPAWN, asked.method, strategy, asked.shrink or _shrink(asked.method), beside, tuple(why)
     )
@@ -131,4 +135,6 @@ def by_agent(can: Abilities) -> Chosen:
     if can.no_ports:
         raise ValueError(f"newcomers cannot be joined by port ({can.no_ports})")
     why = "each node's group starts and joins the others beside the job"
-    return Chosen(StartedBy.AGENT, Method.MERGE, None, ShrinkMethod.TERMINATION, frozenset(Beside), (why,))
+    return Chosen(
+        StartedBy.AGENT, Method.MERGE, None, ShrinkMethod.TERMINATION, frozenset(SpawnOption), (why,)
+    )

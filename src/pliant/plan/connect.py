@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pliant.plan.spawn import Method, SpawnPlan
 
 
-class Connection(NamedTuple):
+class WorldConnection(NamedTuple):
     """The root of world ``accepting`` accepts that of ``connecting`` on the port stored at ``key``; both then merge,
     the accepting side low, and go by the number of ``accepting``.
 
@@ -28,11 +28,11 @@ class Connection(NamedTuple):
     high: tuple[int, ...]
 
 
-class Round(NamedTuple):
+class ConnectRound(NamedTuple):
     """``connections`` go on at the same time; ``skips``: the world that waits for the next round, if one does."""
 
     number: int
-    connections: tuple[Connection, ...]
+    connections: tuple[WorldConnection, ...]
     skips: int | None
 
 
@@ -40,7 +40,7 @@ class ConnectionPlan(NamedTuple):
     """Rounds, from 1; ``order``: the worlds by rank in the communicator that they end in; ``source_key``: where the
     sources' port is stored, to which that communicator connects at last."""
 
-    rounds: tuple[Round, ...]
+    rounds: tuple[ConnectRound, ...]
     order: tuple[int, ...]
     source_key: str
 
@@ -55,14 +55,14 @@ def connection_plan(worlds: int, resize: int) -> ConnectionPlan:
     if worlds < 1:
         raise ValueError(f"{worlds} worlds to connect: at least 1")
     made: list[tuple[int, ...]] = [(world,) for world in range(worlds)]
-    rounds: list[Round] = []
+    rounds: list[ConnectRound] = []
     while len(made) > 1:
         number, half = len(rounds) + 1, len(made) // 2
         connections = tuple(
-            Connection(number, low, high, f"r{resize}/port/{number}/{low}", made[low], made[high])
+            WorldConnection(number, low, high, f"r{resize}/port/{number}/{low}", made[low], made[high])
             for low, high in ((low, len(made) - 1 - low) for low in range(half))
         )
-        rounds.append(Round(number, connections, half if len(made) % 2 else None))
+        rounds.append(ConnectRound(number, connections, half if len(made) % 2 else None))
         made[: len(made) - half] = [
             *(each.low + each.high for each in connections),
             *made[half : len(made) - half],

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from pliant.plan.shrink import World, awake_on, check_worlds
+from pliant.plan.shrink import SpawnedWorld, awake_on, check_worlds
 
 
-class Choice(StrEnum):
+class NodeChoice(StrEnum):
     """Which nodes were chosen."""
 
     FREE = "free"
@@ -28,11 +28,11 @@ class Choice(StrEnum):
 class GivenBack(NamedTuple):
     """Slots by node, all that the job has there; and why these."""
 
-    choice: Choice
+    choice: NodeChoice
     slots: dict[int, int]
 
 
-def choose_nodes(worlds: Sequence[World], count: int, initial: int | None = None) -> GivenBack:
+def choose_nodes(worlds: Sequence[SpawnedWorld], count: int, initial: int | None = None) -> GivenBack:
     """``count`` nodes of the job to give back. ``initial``: the id of the world that was there first, by default that
     of the first one. Nodes where all ranks sleep do not count: they were given back before. ValueError if there are not
     so many, or if none would be left."""
@@ -47,7 +47,7 @@ def choose_nodes(worlds: Sequence[World], count: int, initial: int | None = None
     return GivenBack(choice, {node: awake[node] for node in chosen})
 
 
-def _uncut(worlds: Sequence[World], parts: Sequence[Sequence[int]], initial: int | None) -> int | None:
+def _uncut(worlds: Sequence[SpawnedWorld], parts: Sequence[Sequence[int]], initial: int | None) -> int | None:
     """Which part has the initial world in it, if that is over several nodes."""
     number = worlds[0].id if initial is None else initial
     for world in worlds:
@@ -68,18 +68,18 @@ def _together(worlds: Sequence[Sequence[int]]) -> list[list[int]]:
     return parts
 
 
-def _choose(parts: Sequence[Sequence[int]], count: int, initial: int | None) -> tuple[Choice, list[int]]:
+def _choose(parts: Sequence[Sequence[int]], count: int, initial: int | None) -> tuple[NodeChoice, list[int]]:
     """``initial``: which part has a world in it that cannot be cut and was there first."""
     if initial is None:
         fitting = _fitting(parts, count)
-        return (Choice.FREE, fitting) if fitting is not None else (Choice.CUT, _cut(parts, count))
+        return (NodeChoice.FREE, fitting) if fitting is not None else (NodeChoice.CUT, _cut(parts, count))
     first = parts[initial]
     later = [part for part in parts if part is not first]
     if (fitting := _fitting(later, count - len(first))) is not None:
-        return Choice.INITIAL_GOES, [*first, *fitting]
+        return NodeChoice.INITIAL_GOES, [*first, *fitting]
     if (fitting := _fitting(later, count)) is not None:
-        return Choice.INITIAL_STAYS, fitting
-    return Choice.CUT, _cut(parts, count)
+        return NodeChoice.INITIAL_STAYS, fitting
+    return NodeChoice.CUT, _cut(parts, count)
 
 
 def _fitting(parts: Sequence[Sequence[int]], count: int) -> list[int] | None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class Step(NamedTuple):
+class JoinStep(NamedTuple):
     """``accepting`` (already joined, the leader first) accept ``connecting`` on the port stored at ``key``."""
 
     accepting: tuple[int, ...]
@@ -28,7 +28,7 @@ class JoinPlan(NamedTuple):
 
     leader: int
     up: dict[int, str]
-    steps: tuple[Step, ...]
+    steps: tuple[JoinStep, ...]
 
 
 def star(groups: Sequence[int], resize: int) -> JoinPlan:
@@ -36,7 +36,7 @@ def star(groups: Sequence[int], resize: int) -> JoinPlan:
     if not groups or len(set(groups)) != len(groups):
         raise ValueError(f"groups to join must be one or more different ones, not {list(groups)}")
     steps = tuple(
-        Step(tuple(groups[:i]), group, f"r{resize}/turn/{group}") for i, group in enumerate(groups) if i
+        JoinStep(tuple(groups[:i]), group, f"r{resize}/turn/{group}") for i, group in enumerate(groups) if i
     )
     return JoinPlan(groups[0], {group: f"r{resize}/up/{group}" for group in groups[1:]}, steps)
 

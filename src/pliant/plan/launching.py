@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from pliant.plan.tree import Span, Tree
+from pliant.plan.tree import Subtree, TreeShape
 
 
 class LaunchCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,9 +54,9 @@ class LaunchPhases(msgspec.Struct, frozen=True):
 
 @dataclass
 class _Agent:
-    span: Span
+    span: Subtree
     parent: _Agent | None
-    queue: list[Span] = field(default_factory=list)
+    queue: list[Subtree] = field(default_factory=list)
     starting: int = 0
     uncalled: int = 0
     """Children that have not called."""
@@ -123,7 +123,9 @@ class _Processors:
 
 
 class _Launch:
-    def __init__(self, agents: int, shape: Tree, window: int, costs: LaunchCosts, processors: int) -> None:
+    def __init__(
+        self, agents: int, shape: TreeShape, window: int, costs: LaunchCosts, processors: int
+    ) -> None:
         self._shape, self._window, self._costs = shape, window, costs
         self._agents = agents
         self._shared = _Processors(processors) if processors else None
@@ -133,7 +135,7 @@ class _Launch:
         self.called = self.contacts = self.started = 0.0
 
     def run(self) -> LaunchPhases:
-        root = _Agent(Span(0, self._agents + 1), None)
+        root = _Agent(Subtree(0, self._agents + 1), None)
         self._begin(root)
         while happen := self._next():
             happen()
@@ -239,7 +241,7 @@ class _Launch:
 
 
 def predict(
-    agents: int, shape: Tree, window: int, costs: LaunchCosts, *, processors: int = 0
+    agents: int, shape: TreeShape, window: int, costs: LaunchCosts, *, processors: int = 0
 ) -> LaunchPhases:
     """How long a launch of ``agents`` agents takes. ``processors``: how many all nodes share; 0: each has its own."""
     if agents < 1 or window < 1:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pliant.plan.spawn import Method, SpawnPlan, Strategy, spawn_plan
 
 
-class World(NamedTuple):
+class SpawnedWorld(NamedTuple):
     """An MPI_COMM_WORLD of a job: the node of each rank, an index, and the ranks that are asleep."""
 
     id: int
@@ -29,7 +29,7 @@ class World(NamedTuple):
         return tuple(rank for rank in range(len(self.nodes)) if rank not in self.asleep)
 
 
-class Process(NamedTuple):
+class WorldRank(NamedTuple):
     """A rank of a world, by the world's id."""
 
     world: int
@@ -45,7 +45,7 @@ class ShrinkMethod(StrEnum):
     RESPAWN = "respawn"
 
 
-class Case(StrEnum):
+class WorldCase(StrEnum):
     """Of a world."""
 
     KEPT = "kept"
@@ -62,15 +62,15 @@ class Case(StrEnum):
     """It ends, and what it still needs is started anew."""
 
 
-ENDED = frozenset({Case.TERMINATED, Case.EMPTIED, Case.RESPAWNED})
+ENDED = frozenset({WorldCase.TERMINATED, WorldCase.EMPTIED, WorldCase.RESPAWNED})
 
 
-class Fate(NamedTuple):
+class WorldFate(NamedTuple):
     """Of a world: each rank stays awake, falls asleep (``sleeps``), remains ``asleep``, or ends; of those that end,
     ``wakes`` were asleep. ``root``: its first rank awake from then on, which keeps its records; None if it ends."""
 
     world: int
-    case: Case
+    case: WorldCase
     stays: tuple[int, ...]
     sleeps: tuple[int, ...]
     asleep: tuple[int, ...]
@@ -88,28 +88,28 @@ class ShrinkPlan(NamedTuple):
     """
 
     method: ShrinkMethod
-    fates: tuple[Fate, ...]
+    fates: tuple[WorldFate, ...]
     respawn: SpawnPlan | None
-    after: tuple[World, ...]
+    after: tuple[SpawnedWorld, ...]
     free: tuple[int, ...]
     held: tuple[int, ...]
-    root_before: Process
-    root_after: Process
+    root_before: WorldRank
+    root_after: WorldRank
 
     @property
     def root_leaves(self) -> bool:
         return self.root_before != self.root_after
 
 
-def world_over(number: int, ranks: Mapping[int, int], asleep: Sequence[int] = ()) -> World:
+def world_over(number: int, ranks: Mapping[int, int], asleep: Sequence[int] = ()) -> SpawnedWorld:
     """A world with so many ranks a node, node by node in the order given."""
-    return World(
+    return SpawnedWorld(
         number, tuple(node for node, count in ranks.items() for _ in range(count)), frozenset(asleep)
     )
 
 
 def shrink_plan(
-    worlds: Sequence[World],
+    worlds: Sequence[SpawnedWorld],
     give_back: Mapping[int, int],
     method: ShrinkMethod = ShrinkMethod.TERMINATION,
     strategy: Strategy = Strategy.DIFFUSIVE,
@@ -129,9 +129,9 @@ def shrink_plan(
     again = Counter(
         world.nodes[rank]
         for world, fate in zip(worlds, fates, strict=True)
-        if fate.case is Case.RESPAWNED
+        if fate.case is WorldCase.RESPAWNED
         for rank in world.awake
-        if Process(world.id, rank) not in goes
+        if WorldRank(world.id, rank) not in goes
     )
     respawn = _respawn(again, awake, strategy, one=one) if again else None
     after = _after(worlds, fates, respawn)
@@ -144,22 +144,22 @@ def shrink_plan(
     )  # fmt: skip
 
 
-def root_of(worlds: Sequence[World]) -> Process:
+def root_of(worlds: Sequence[SpawnedWorld]) -> WorldRank:
     """The first rank awake, which speaks for the job."""
     return awake_ranks(worlds)[0]
 
 
-def awake_on(worlds: Sequence[World]) -> Counter[int]:
+def awake_on(worlds: Sequence[SpawnedWorld]) -> Counter[int]:
     """How many ranks are awake, by node."""
     return Counter(world.nodes[rank] for world in worlds for rank in world.awake)
 
 
-def waking(worlds: Sequence[World], more: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
+def waking(worlds: Sequence[SpawnedWorld], more: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
     """Which ranks of which worlds wake up, so that ``more`` are awake on nodes: the first in the order of the job's
     ranks. ValueError if not so many sleep there."""
     wakes: dict[int, tuple[int, ...]] = {}
     for node, count in more.items():
-        there = [Process(w.id, rank) for w in worlds for rank in sorted(w.asleep) if w.nodes[rank] == node]
+        there = [WorldRank(w.id, rank) for w in worlds for rank in sorted(w.asleep) if w.nodes[rank] == node]
         if len(there) < count:
             raise ValueError(f"node {node}: {count} ranks are to wake up, and {len(there)} sleep there")
         for world, rank in there[:count]:
@@ -167,17 +167,17 @@ def waking(worlds: Sequence[World], more: Mapping[int, int]) -> dict[int, tuple[
     return {world: tuple(sorted(wakes[world])) for world in sorted(wakes)}
 
 
-def woken(worlds: Sequence[World], wakes: Mapping[int, Sequence[int]]) -> tuple[World, ...]:
+def woken(worlds: Sequence[SpawnedWorld], wakes: Mapping[int, Sequence[int]]) -> tuple[SpawnedWorld, ...]:
     """The job's worlds when these ranks are awake."""
     return tuple(world._replace(asleep=world.asleep.difference(wakes.get(world.id, ()))) for world in worlds)
 
 
-def awake_ranks(worlds: Sequence[World]) -> tuple[Process, ...]:
+def awake_ranks(worlds: Sequence[SpawnedWorld]) -> tuple[WorldRank, ...]:
     """The job's ranks, in their order."""
-    return tuple(Process(world.id, rank) for world in worlds for rank in world.awake)
+    return tuple(WorldRank(world.id, rank) for world in worlds for rank in world.awake)
 
 
-def check_worlds(worlds: Sequence[World]) -> None:
+def check_worlds(worlds: Sequence[SpawnedWorld]) -> None:
     """ValueError if they cannot be those of a job."""
     if twice := [number for number, times in Counter(world.id for world in worlds).items() if times > 1]:
         raise ValueError(f"world {twice[0]} is there twice: give each an id of its own")
@@ -188,7 +188,7 @@ def check_worlds(worlds: Sequence[World]) -> None:
             raise ValueError(f"world {world.id} has no rank awake: such a world has ended; leave it out")
 
 
-def _check(worlds: Sequence[World], give_back: Mapping[int, int]) -> Counter[int]:
+def _check(worlds: Sequence[SpawnedWorld], give_back: Mapping[int, int]) -> Counter[int]:
     check_worlds(worlds)
     awake = awake_on(worlds)
     for node, slots in give_back.items():
@@ -207,18 +207,18 @@ def _check(worlds: Sequence[World], give_back: Mapping[int, int]) -> Counter[int
 
 
 def _going(
-    worlds: Sequence[World], give_back: Mapping[int, int], awake: Mapping[int, int]
-) -> frozenset[Process]:
+    worlds: Sequence[SpawnedWorld], give_back: Mapping[int, int], awake: Mapping[int, int]
+) -> frozenset[WorldRank]:
     """The ranks awake that are given back. Of a node that stays: worlds that have none elsewhere and go as a whole,
     for these really end; then the last ranks."""
-    goes: set[Process] = set()
-    on: dict[int, list[tuple[int, list[Process]]]] = defaultdict(list)
+    goes: set[WorldRank] = set()
+    on: dict[int, list[tuple[int, list[WorldRank]]]] = defaultdict(list)
     """Of each node the worlds there, in order: how many ranks each has awake in all, and which of them there."""
     for world in worlds:
-        there: dict[int, list[Process]] = defaultdict(list)
+        there: dict[int, list[WorldRank]] = defaultdict(list)
         every = world.awake
         for rank in every:
-            there[world.nodes[rank]].append(Process(world.id, rank))
+            there[world.nodes[rank]].append(WorldRank(world.id, rank))
         for node, ranks in there.items():
             on[node].append((len(every), ranks))
     for node, slots in give_back.items():
@@ -233,28 +233,30 @@ def _going(
     return frozenset(goes)
 
 
-def _fate(world: World, goes: frozenset[Process], whole: set[int], method: ShrinkMethod) -> Fate:
-    given = tuple(rank for rank in world.awake if Process(world.id, rank) in goes)
-    stays = tuple(rank for rank in world.awake if Process(world.id, rank) not in goes)
+def _fate(
+    world: SpawnedWorld, goes: frozenset[WorldRank], whole: set[int], method: ShrinkMethod
+) -> WorldFate:
+    given = tuple(rank for rank in world.awake if WorldRank(world.id, rank) in goes)
+    stays = tuple(rank for rank in world.awake if WorldRank(world.id, rank) not in goes)
     case = _case(world, given, stays, whole, method)
     asleep = tuple(sorted(world.asleep))
     if case in ENDED:
-        return Fate(world.id, case, (), (), (), tuple(range(len(world.nodes))), asleep, None)
-    return Fate(world.id, case, stays, given, asleep, (), (), stays[0])
+        return WorldFate(world.id, case, (), (), (), tuple(range(len(world.nodes))), asleep, None)
+    return WorldFate(world.id, case, stays, given, asleep, (), (), stays[0])
 
 
 def _case(
-    world: World, given: Sequence[int], stays: Sequence[int], whole: set[int], method: ShrinkMethod
-) -> Case:
+    world: SpawnedWorld, given: Sequence[int], stays: Sequence[int], whole: set[int], method: ShrinkMethod
+) -> WorldCase:
     if not stays:
-        return Case.EMPTIED if world.asleep else Case.TERMINATED
+        return WorldCase.EMPTIED if world.asleep else WorldCase.TERMINATED
     if method is ShrinkMethod.RESPAWN:
-        return Case.RESPAWNED
+        return WorldCase.RESPAWNED
     if not whole.isdisjoint(world.nodes):
         if method is ShrinkMethod.TERMINATION:
-            return Case.RESPAWNED
-        return Case.HELD
-    return Case.THINNED if given else Case.KEPT
+            return WorldCase.RESPAWNED
+        return WorldCase.HELD
+    return WorldCase.THINNED if given else WorldCase.KEPT
 
 
 def _respawn(
@@ -265,7 +267,9 @@ def _respawn(
     return spawn_plan(cores, running, Method.BASELINE, strategy, one=one)
 
 
-def _after(worlds: Sequence[World], fates: Sequence[Fate], respawn: SpawnPlan | None) -> tuple[World, ...]:
+def _after(
+    worlds: Sequence[SpawnedWorld], fates: Sequence[WorldFate], respawn: SpawnPlan | None
+) -> tuple[SpawnedWorld, ...]:
     left = [
         world._replace(asleep=world.asleep | frozenset(fate.sleeps))
         for world, fate in zip(worlds, fates, strict=True)
@@ -275,7 +279,7 @@ def _after(worlds: Sequence[World], fates: Sequence[Fate], respawn: SpawnPlan | 
     return (*left, *(born(respawn, number) if respawn else ()))
 
 
-def born(plan: SpawnPlan, first: int) -> tuple[World, ...]:
+def born(plan: SpawnPlan, first: int) -> tuple[SpawnedWorld, ...]:
     """The worlds that ``plan`` makes, with ids from ``first`` on."""
     nodes = (tuple(group.node for group in call.groups for _ in range(group.size)) for call in plan.calls)
-    return tuple(World(number, each) for number, each in enumerate(nodes, first))
+    return tuple(SpawnedWorld(number, each) for number, each in enumerate(nodes, first))

@@ -24,7 +24,7 @@ class Token(NamedTuple):
         return Token(self.to_world, self.to_rank, self.world, self.rank)
 
 
-class Waiting(NamedTuple):
+class WaitingWorld(NamedTuple):
     """A world: ``members``, the ranks that take part, and ``children``, as (rank that started it, world), both
     ascending. Rank 0, the root, talks to the parent, (world, rank); the sources have none."""
 
@@ -42,7 +42,7 @@ class SyncTree(NamedTuple):
     one, then the members wait for each other (but for the sources, who know already), then each tells its children.
     """
 
-    worlds: tuple[Waiting, ...]
+    worlds: tuple[WaitingWorld, ...]
     upside: tuple[Token, ...]
     downside: tuple[Token, ...]
 
@@ -65,6 +65,6 @@ def sync_tree(plan: SpawnPlan) -> SyncTree:
     return SyncTree(tuple(worlds), upside, tuple(token.back for token in reversed(upside)))
 
 
-def _waiting(world: int, children: list[tuple[int, int]], parent: tuple[int, int] | None) -> Waiting:
+def _waiting(world: int, children: list[tuple[int, int]], parent: tuple[int, int] | None) -> WaitingWorld:
     members = sorted({0, *(rank for rank, _ in children)})
-    return Waiting(world, tuple(members), tuple(sorted(children)), parent)
+    return WaitingWorld(world, tuple(members), tuple(sorted(children)), parent)

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 
-class Span(NamedTuple):
+class Subtree(NamedTuple):
     """Ranks ``child`` <= r < ``end``: the child, and those below it."""
 
     child: int
@@ -24,10 +24,10 @@ class Span(NamedTuple):
         return isinstance(rank, int) and self.child <= rank < self.end
 
 
-class Tree(Protocol):
+class TreeShape(Protocol):
     """A shape, for any number of ranks."""
 
-    def spans(self, first: int, end: int) -> Iterator[Span]:
+    def spans(self, first: int, end: int) -> Iterator[Subtree]:
         """Cut the ranks ``first`` <= r < ``end``, all that are below one, into its children with what is below each."""
 
 
@@ -41,31 +41,31 @@ class KAry(msgspec.Struct, frozen=True):
         if self.degree < 1:
             raise ValueError(f"a tree of degree {self.degree}: every inner agent has at least one child")
 
-    def spans(self, first: int, end: int) -> Iterator[Span]:
+    def spans(self, first: int, end: int) -> Iterator[Subtree]:
         parts = min(self.degree, end - first)
         for part in range(parts):
             size, more = divmod(end - first, parts - part)
             begin, first = first, first + size + (more > 0)
-            yield Span(begin, first)
+            yield Subtree(begin, first)
 
 
 class Binomial(msgspec.Struct, frozen=True):
     """The half of what is there with each child in turn: the root has log2 n children, and no agent is further away."""
 
-    def spans(self, first: int, end: int) -> Iterator[Span]:
+    def spans(self, first: int, end: int) -> Iterator[Subtree]:
         while first < end:
             begin, first = first, first + (end - first + 1) // 2
-            yield Span(begin, first)
+            yield Subtree(begin, first)
 
 
 class Direct(msgspec.Struct, frozen=True):
     """All agents are children of the root."""
 
-    def spans(self, first: int, end: int) -> Iterator[Span]:
-        return (Span(rank, rank + 1) for rank in range(first, end))
+    def spans(self, first: int, end: int) -> Iterator[Subtree]:
+        return (Subtree(rank, rank + 1) for rank in range(first, end))
 
 
-def span_of(tree: Tree, rank: int, whole: Span) -> tuple[tuple[int, ...], Span]:
+def span_of(tree: TreeShape, rank: int, whole: Subtree) -> tuple[tuple[int, ...], Subtree]:
     """The ranks from the root of ``whole`` down to the parent of ``rank``, and the rank's own span; ValueError if it is
     not in there."""
     if rank not in whole:
@@ -77,9 +77,9 @@ def span_of(tree: Tree, rank: int, whole: Span) -> tuple[tuple[int, ...], Span]:
     return tuple(path), whole
 
 
-def depth(tree: Tree, agents: int) -> int:
+def depth(tree: TreeShape, agents: int) -> int:
     """How many steps the furthest of ``agents`` agents is from the root."""
-    deepest, level = 0, [Span(0, agents + 1)]
+    deepest, level = 0, [Subtree(0, agents + 1)]
     while level := [span for above in level for span in tree.spans(above.child + 1, above.end)]:
         deepest += 1
     return deepest
@@ -88,7 +88,7 @@ def depth(tree: Tree, agents: int) -> int:
 TREES = ("binomial", "direct")
 
 
-def named(text: str) -> Tree:
+def named(text: str) -> TreeShape:
     """A tree by its name: binomial, direct, or a degree such as 32; ValueError for others."""
     if text == "binomial":
         return Binomial()

@@ -38,7 +38,7 @@ STEAL = Rule("steal", exchanges=True)
 POOL = Rule("pool", exchanges=True, pools=True)
 
 
-class Agreement(msgspec.Struct, eq=False):
+class NodeAgreement(msgspec.Struct, eq=False):
     """``size`` nodes for job ``job``: ``free`` of them now, the others ``awaited`` of donors by number.
 
     ``run_s`` is how long the job will run by its estimate. ``robbed`` says that one behind it has taken its
@@ -67,7 +67,7 @@ class Agreement(msgspec.Struct, eq=False):
         self.free += nodes
         self._hand_over(donor, nodes)
 
-    def rob(self, other: Agreement, nodes: int) -> None:
+    def rob(self, other: NodeAgreement, nodes: int) -> None:
         """Take free nodes of ``other`` for nodes still awaited: both keep their size."""
         self.free += nodes
         other.free -= nodes
@@ -84,7 +84,7 @@ class Agreement(msgspec.Struct, eq=False):
             del self.awaited[donor]
 
 
-class Ledger:
+class AgreementLedger:
     """All agreements. Together they never bind more nodes than are free, nor await more than are returning.
 
     Between passes they are a policy's ``memory``.
@@ -94,12 +94,12 @@ class Ledger:
         self._rule = rule
         self._patience_s = patience_s
         self._left_with: dict[int, int] = {}
-        self.held: dict[int, Agreement] = {}
+        self.held: dict[int, NodeAgreement] = {}
         if not memory:
             return
         self._left_with.update(memory.get("left_with", ()))
         for job, size, free, awaited, run_s, since, robbed in memory.get("agreements", ()):
-            self.held[job] = Agreement(job, size, free, dict(awaited), run_s, since, robbed=robbed)
+            self.held[job] = NodeAgreement(job, size, free, dict(awaited), run_s, since, robbed=robbed)
 
     def memory(self) -> dict[str, Any]:
         """All of it, as JSON has it."""
@@ -129,7 +129,7 @@ class Ledger:
     def awaited(self) -> int:
         return sum(each.lacking for each in self.held.values())
 
-    def add(self, agreement: Agreement, left_with: dict[int, int]) -> None:
+    def add(self, agreement: NodeAgreement, left_with: dict[int, int]) -> None:
         """``left_with`` is the size that each of its donors goes to."""
         self.held[agreement.job] = agreement
         self._left_with.update(left_with)
@@ -185,13 +185,13 @@ class Ledger:
                 unbound += each.free
                 back += each.lacking
 
-    def resolve(self, unbound: int) -> list[tuple[Agreement, Reason]]:
+    def resolve(self, unbound: int) -> list[tuple[NodeAgreement, Reason]]:
         """The agreements whose jobs start now, in the order of the queue, which hereby end.
 
         ``unbound`` nodes belong to nobody and may be pooled; the awaited nodes of who starts with them
         belong to nobody from then on.
         """
-        met: list[tuple[Agreement, Reason]] = []
+        met: list[tuple[NodeAgreement, Reason]] = []
         for agreement in list(self.held.values()):
             reason = AGREED
             if agreement.lacking and self._rule.exchanges:
@@ -202,7 +202,7 @@ class Ledger:
                 met.append((agreement, reason))
         return met
 
-    def _exchange(self, agreement: Agreement, unbound: int) -> int:
+    def _exchange(self, agreement: NodeAgreement, unbound: int) -> int:
         """Let it have all it lacks, if it can, of those behind it first; the unbound nodes that this took."""
         others = self._robbable(agreement)
         if agreement.lacking > sum(each.free for each, _ in others) + unbound:
@@ -217,10 +217,10 @@ class Ledger:
         agreement.awaited.clear()
         return used
 
-    def _robbable(self, agreement: Agreement) -> list[tuple[Agreement, bool]]:
+    def _robbable(self, agreement: NodeAgreement) -> list[tuple[NodeAgreement, bool]]:
         """(agreement, whether it is ahead of this one), from the last to the first."""
         ahead = True
-        found: list[tuple[Agreement, bool]] = []
+        found: list[tuple[NodeAgreement, bool]] = []
         for each in self.held.values():
             if each is agreement:
                 ahead = False

@@ -37,7 +37,7 @@ Nodes = Callable[[], float]
 """So many nodes a job may need; there may be fewer from one job to the next."""
 
 
-class Span(NamedTuple):
+class EstimateRange(NamedTuple):
     """Estimates of more than ``over`` seconds and no more than ``most``. If all who have them are ``alike``, the first
     of them stands for the others."""
 
@@ -46,10 +46,10 @@ class Span(NamedTuple):
     alike: bool = True
 
 
-ANYBODY = (Span(NONE_S, LONG_S, alike=False),)
+ANYBODY = (EstimateRange(NONE_S, LONG_S, alike=False),)
 
 
-class Row:
+class BacklogRow:
     """Jobs that need so many nodes, with the shortest and the longest estimate of each block of them; ``least_s`` is
     the shortest of all."""
 
@@ -129,7 +129,7 @@ class Row:
             self._append(job, estimate_s)
 
 
-class Like(Row):
+class Like(BacklogRow):
     """Jobs of the same bounds and class; ``one`` is one of those that are or were among them.
 
     Estimates are for the preferred size. The row is ``opaque`` where its jobs have a choice of sizes and times that may
@@ -169,13 +169,13 @@ class Like(Row):
             found = self._ratios[size] = min(ratios), max(ratios)
         return found
 
-    def each(self, over: float, most: float) -> list[Span]:
+    def each(self, over: float, most: float) -> list[EstimateRange]:
         """One span for each estimate of more than ``over`` and no more than ``most``."""
-        found: list[Span] = []
+        found: list[EstimateRange] = []
         i = bisect_right(self._sorted, over)
         while i < len(self._sorted) and (estimate_s := self._sorted[i]) <= most:
             alike = self._models[estimate_s] is not MIXED
-            found.append(Span(nextafter(estimate_s, NONE_S), estimate_s, alike))
+            found.append(EstimateRange(nextafter(estimate_s, NONE_S), estimate_s, alike))
             i = bisect_right(self._sorted, estimate_s, i)
         return found
 
@@ -184,10 +184,10 @@ class _Index:
     """Rows by a measure, those of the lowest need first."""
 
     def __init__(self, measure: Measure, jobs: Iterable[JobView]) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[BacklogRow] = []
         self._measure = measure
-        self._by_need: dict[int, Row] = {}
-        self._row_of: dict[int, Row] = {}
+        self._by_need: dict[int, BacklogRow] = {}
+        self._row_of: dict[int, BacklogRow] = {}
         for job in jobs:
             self.add(job)
 
@@ -195,7 +195,7 @@ class _Index:
         need, estimate_s = self._measure(job)
         row = self._by_need.get(need)
         if row is None:
-            row = self._by_need[need] = Row(need)
+            row = self._by_need[need] = BacklogRow(need)
             insort(self.rows, row, key=_need)
         row.add(job, min(LONG_S, estimate_s))
         self._row_of[job.id] = row
@@ -229,7 +229,7 @@ class _Likes:
         self._row_of.pop(number).discard(number)
 
 
-Entry = tuple[int, JobView, Like, Span]
+Entry = tuple[int, JobView, Like, EstimateRange]
 """A job by its number, its row, and the span in which its estimate is: ready for a heap."""
 
 
@@ -295,7 +295,7 @@ class Backlog:
     ) -> Iterator[JobView]:
         """The jobs after ``number``, in order, that need no more than ``nodes()`` nodes by ``measure``, and whose
         estimates are no longer than what is the ``most`` for their need."""
-        heap: list[tuple[int, JobView, Row, float]] = []
+        heap: list[tuple[int, JobView, BacklogRow, float]] = []
         free = nodes()
         for row in self._by(measure).rows:
             if row.need > free:
@@ -317,7 +317,7 @@ class Backlog:
             else:
                 heapreplace(heap, (further.id, further, row, most_s))
 
-    def _quick(self, row: Row, number: int, most_s: float) -> JobView | None:
+    def _quick(self, row: BacklogRow, number: int, most_s: float) -> JobView | None:
         most_s = min(most_s, LONG_S)
         job = row.quick(number, most_s)
         while job is not None and job.id in self._left_out:
@@ -332,7 +332,9 @@ class Backlog:
             index = self._indexes[measure] = _Index(measure, self._waiting.values())
         return index
 
-    def like(self, number: int, nodes: Nodes, spans: Callable[[Like], Iterable[Span]]) -> Iterator[JobView]:
+    def like(
+        self, number: int, nodes: Nodes, spans: Callable[[Like], Iterable[EstimateRange]]
+    ) -> Iterator[JobView]:
         """The jobs after ``number``, in order, that need no more than ``nodes()`` nodes at least, and whose estimates
         are in one of the ``spans`` of their row, which do not overlap; of those who are alike only the first."""
         if not self._likes:
@@ -354,7 +356,7 @@ class Backlog:
             if not span.alike:
                 self._enter(heap, number, row, span)
 
-    def _enter(self, heap: list[Entry], number: int, row: Like, span: Span) -> None:
+    def _enter(self, heap: list[Entry], number: int, row: Like, span: EstimateRange) -> None:
         """Note the next one of the row after ``number`` whose estimate is in this span."""
         over, most, _ = span
         job = row.first(number, over, most)
@@ -396,7 +398,7 @@ def named(queue: Iterable[JobView], backlog: Backlog | None, numbers: Collection
     return found
 
 
-def _need(row: Row) -> int:
+def _need(row: BacklogRow) -> int:
     return row.need
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from pliant.model.jobs import JobClass
 from pliant.model.speedup import falls
-from pliant.policy.backlog import ANYBODY, INDEXES, LONG_S, NONE_S, Backlog, Like, Measure, Span
+from pliant.policy.backlog import ANYBODY, INDEXES, LONG_S, NONE_S, Backlog, EstimateRange, Like, Measure
 from pliant.policy.fcfs import FITS, least_size, start_size
 from pliant.policy.job_view import JobView
 from pliant.policy.lasting import ONE_SIZE, Lasting
@@ -244,10 +244,10 @@ class Behind:
         """Those who may start if they take as long as with the nodes that they would get now: they are quickest with
         the most."""
         rule, free, total, limit = self._rule, self._free, self._total, self._limit(at)
-        within = (Span(NONE_S, limit, alike=False),)
+        within = (EstimateRange(NONE_S, limit, alike=False),)
         later: dict[int, Reservation | None] = {}
 
-        def spans(row: Like) -> tuple[Span, ...]:
+        def spans(row: Like) -> tuple[EstimateRange, ...]:
             if row.fixed:
                 return within if row.need > spare else ANYBODY
             best = self._resizes and starts_best(row.one, rule)
@@ -257,7 +257,7 @@ class Behind:
             most = LONG_S if (size if best else row.need) <= spare else limit / row.ratios(size)[0]
             if best:
                 most = min(most, self._soon_enough(row, size, later))
-            return (Span(NONE_S, most * (1.0 + 1e-9), alike=False),)
+            return (EstimateRange(NONE_S, most * (1.0 + 1e-9), alike=False),)
 
         return self._backlog.like(self._last, self._nodes, spans)
 

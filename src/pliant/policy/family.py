@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pliant.policy.agreement import ANYONE, Agreement, Ledger, Rule
-from pliant.policy.backlog import ANYBODY, LONG_S, NONE_S, Like, Rest, Span, named
+from pliant.policy.agreement import ANYONE, AgreementLedger, NodeAgreement, Rule
+from pliant.policy.backlog import ANYBODY, LONG_S, NONE_S, EstimateRange, Like, Rest, named
 from pliant.policy.easy import Reservation, earliest, easy_pass, need_of, starts_best
 from pliant.policy.job_view import JobView
 from pliant.policy.order import OtherQueue
@@ -23,7 +23,7 @@ PATIENCE_S = 120.0
 
 
 NEVER = float("inf")
-ALL_ALIKE = (Span(NONE_S, LONG_S),)
+ALL_ALIKE = (EstimateRange(NONE_S, LONG_S),)
 
 
 class Agreeing:
@@ -42,7 +42,7 @@ class Agreeing:
         self._rule = rule
 
     def decide(self, view: ClusterView) -> list[Decision]:
-        ledger = Ledger(self._rule, PATIENCE_S, view.memory)
+        ledger = AgreementLedger(self._rule, PATIENCE_S, view.memory)
         ledger.repair(view)
         met = ledger.resolve(self._poolable(view, ledger)) if ledger.held else []
         decisions: list[Decision] = [Start(each.job, each.size, reason) for each, reason in met]
@@ -64,7 +64,7 @@ class Agreeing:
             decisions.append(Remember(memory))
         return decisions
 
-    def _poolable(self, view: ClusterView, ledger: Ledger) -> int:
+    def _poolable(self, view: ClusterView, ledger: AgreementLedger) -> int:
         """Unbound free nodes that a pool may lend: not those with which the first job without agreement can
         start now, since they may be what it was promised."""
         unbound = view.free - ledger.bound
@@ -75,7 +75,11 @@ class Agreeing:
         return unbound
 
     def _agree(
-        self, seen: ClusterView, ledger: Ledger, starts: list[Decision], soon: list[tuple[float, int]]
+        self,
+        seen: ClusterView,
+        ledger: AgreementLedger,
+        starts: list[Decision],
+        soon: list[tuple[float, int]],
     ) -> list[Resize]:
         """New agreements in the order of the queue, and the shrinks that they need."""
         donors = [job for job in seen.elastic if job.size > job.bounds.min and seen.resizable(job)]
@@ -279,7 +283,7 @@ class _Prospect:
             have += nodes + left - had
         return have - guard.need
 
-    def carry_out(self, plan: _Plan) -> tuple[Agreement, dict[int, int]]:
+    def carry_out(self, plan: _Plan) -> tuple[NodeAgreement, dict[int, int]]:
         """The agreement, and the sizes that its donors go to."""
         bound = self.supply.bind(plan.size, plan.usable, sum(plan.given.values()))
         awaited = {ANYONE: plan.usable - bound} if plan.usable > bound else {}
@@ -291,7 +295,7 @@ class _Prospect:
         sizes = self.donors.give(plan.given)
         self._fixed.append((plan.end, plan.size))
         self._changed()
-        return Agreement.of(plan.job, plan.size, bound, awaited, plan.since), sizes
+        return NodeAgreement.of(plan.job, plan.size, bound, awaited, plan.since), sizes
 
 
 class _Looking:
@@ -365,7 +369,7 @@ class _Kinds:
         }
         return bool(self._possible)
 
-    def spans(self, row: Like) -> Iterable[Span]:
+    def spans(self, row: Like) -> Iterable[EstimateRange]:
         """Of those who may have a plan."""
         if self._guard.reservation is None:
             return ALL_ALIKE
@@ -376,12 +380,12 @@ class _Kinds:
         if row.opaque:
             return ANYBODY
         edges = [self._edge(*row.ratios(size)) for size, _ in tries]
-        found: list[Span] = []
+        found: list[EstimateRange] = []
         over = NONE_S
         for before, after in sorted({*edges, (LONG_S, LONG_S)}):
             if before > over:
                 if self._may_all(tries, [edge[1] <= over for edge in edges]):
-                    found.append(Span(over, before))
+                    found.append(EstimateRange(over, before))
                 over = before
             if after > over:
                 found += row.each(over, after)
@@ -429,7 +433,7 @@ class _Kinds:
 class _Unbound(OtherQueue):
     """The cluster without what agreements bind, their jobs, and what has been started in this pass."""
 
-    def __init__(self, view: ClusterView, ledger: Ledger, started: list[Agreement]) -> None:
+    def __init__(self, view: ClusterView, ledger: AgreementLedger, started: list[NodeAgreement]) -> None:
         left_out = {*ledger.held, *(each.job for each in started)}
         backlog = view.backlog
         rest = None if backlog is None else backlog.without(left_out)

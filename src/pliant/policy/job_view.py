@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from pliant.model.jobs import Bounds, JobSpec
-from pliant.model.wishes import Wish
+from pliant.model.size_request import SizeRequest
 
 
 class JobView(Protocol):
@@ -45,7 +45,7 @@ class JobView(Protocol):
         """The start that it was last promised, if any was."""
 
     @property
-    def wish(self) -> Wish | None:
+    def wish(self) -> SizeRequest | None:
         """What it has asked for itself and would still have: it is granted when the policy has decided, from what is
         free while no job waits. A policy may do more for it."""
 

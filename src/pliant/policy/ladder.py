@@ -16,7 +16,7 @@ LEAST_S: Final = 10.0
 """Less time left than this counts as this, as in the bounded slowdown: else a job's last moments outweigh all."""
 
 
-class Step:
+class LadderStep:
     """``to`` the next size, 0 if there is none. ``worth`` is what each node between adds to the speed at which the job
     computes, that at its preferred size being 1."""
 
@@ -27,7 +27,7 @@ class Step:
         self.worth = worth
 
 
-NOWHERE = Step(0, 0.0)
+NOWHERE = LadderStep(0, 0.0)
 
 
 class Ladder:
@@ -84,8 +84,8 @@ class Ladder:
         self._preferred: int = job.bounds.preferred
         self._times: dict[int, float] = {}
         self._speeds: dict[int, float] = {}
-        self._up: dict[int, Step] = {}
-        self._down: dict[int, Step] = {}
+        self._up: dict[int, LadderStep] = {}
+        self._down: dict[int, LadderStep] = {}
         self._growths: dict[int, dict[int, tuple[float, float]]] = {}
         self._growth = self._growths.setdefault(0, {})
 
@@ -137,22 +137,22 @@ class Ladder:
             found = self._times[nodes] = model.time(nodes)
         return found
 
-    def up(self, size: int) -> Step:
+    def up(self, size: int) -> LadderStep:
         """The step up from ``size``."""
         found = self._up.get(size)
         if found is None:
             to = self._next(size) or up(self.job, size)
             worth = (self.speed(to) - self.speed(size)) / (to - size) if to else 0.0
-            found = self._up[size] = Step(to, worth)
+            found = self._up[size] = LadderStep(to, worth)
         return found
 
-    def down(self, size: int) -> Step:
+    def down(self, size: int) -> LadderStep:
         """The step down from ``size``."""
         found = self._down.get(size)
         if found is None:
             to = self._next(size, -1) or down(self.job, size)
             worth = (self.speed(size) - self.speed(to)) / (size - to) if to else 0.0
-            found = self._down[size] = Step(to, worth)
+            found = self._down[size] = LadderStep(to, worth)
         return found
 
     def _next(self, size: int, way: int = 1) -> int:
@@ -174,11 +174,11 @@ class Ladder:
         return saved > NO_GAIN and (self.present - cost_s) * saved > payback * cost_s
 
 
-Entry = tuple[float, int, Ladder, Step]
+Entry = tuple[float, int, Ladder, LadderStep]
 """What a job's next node is worth, its number, its ladder and the step to it, ready for a heap."""
 
 
-def put_back(heap: list[Entry], ladder: Ladder, step: Step, left: float) -> None:
+def put_back(heap: list[Entry], ladder: Ladder, step: LadderStep, left: float) -> None:
     """The first of ``heap``, whose ``ladder`` it is, comes again for its next ``step``, if there is one: at what that
     is worth over ``left``, which is negative where the most comes first."""
     if step.to:

@@ -28,7 +28,7 @@ def shortest_s(spec: JobSpec, nodes: int) -> float:
     return min(map(spec.estimate, sizes))
 
 
-class Nodes(Protocol):
+class LastingNodes(Protocol):
     """What is to be known of the nodes of a machine: a ``ClusterView`` says it."""
 
     @property
@@ -51,7 +51,7 @@ class _Coming(NamedTuple):
     pool: PoolView | None
 
 
-def all_that_may_come(view: ClusterView, pool: PoolView) -> Nodes:
+def all_that_may_come(view: ClusterView, pool: PoolView) -> LastingNodes:
     """The machine with all nodes of the pool, free, those that come by request with a whole lease."""
     stay = view.total - sum(each.nodes for each in view.expiring)
     window_s = view.expiring[0].at - view.expiring[0].empty_at if view.expiring else 0.0
@@ -69,7 +69,7 @@ class Lasting:
 
     __slots__ = ("_at", "_free", "_grows", "_now", "_there", "_worth")
 
-    def __init__(self, view: Nodes, held: tuple[int, ...] = ()) -> None:
+    def __init__(self, view: LastingNodes, held: tuple[int, ...] = ()) -> None:
         self._now = view.now
         self._grows = view.pool is None  # else nodes come for what waits alone
         expiring = view.expiring

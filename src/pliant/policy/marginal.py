@@ -18,11 +18,11 @@ from pliant.model.speedup import falls
 from pliant.plan.cost import ResizeCost
 from pliant.policy.easy import BACKFILLED, NEVER, Reservation, earliest, lasts_s, reserve
 from pliant.policy.fcfs import FITS
-from pliant.policy.given import Head, Nodes, after, anything, promising, quickest, shrink_s
 from pliant.policy.job_view import JobView
 from pliant.policy.ladder import LEAST_S, Entry, Ladder, put_back
 from pliant.policy.lasting import Lasting
 from pliant.policy.moves import MARGIN, move
+from pliant.policy.pass_budget import PassBudget, QueueHead, after, anything, promising, quickest, shrink_s
 from pliant.policy.resizing import left_figures, up
 from pliant.policy.view import ClusterView, Decision, Promise, Reason, Resize, Start
 
@@ -75,12 +75,12 @@ class _Pass:
         self._number = number
         self._ladders = ladders
         self.now = view.now
-        self._nodes = Nodes(view.free, view.returning())
+        self._nodes = PassBudget(view.free, view.returning())
         self._lasting = Lasting(view) if view.expiring else None
         self._sizes: dict[int, int] = {}
         self._served: dict[int, JobView] = {}
         """By number, where a job goes to another size than it has, and for whom, if it shrinks."""
-        self._head = Head()
+        self._head = QueueHead()
         self._payback = payback
         able = [self._look(job) for job in view.elastic if view.resizable(job)]
         self._able = {ladder.number: ladder for ladder in able}

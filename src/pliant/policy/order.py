@@ -1,4 +1,4 @@
-"""In which order a policy takes the waiting jobs. ``Ordered`` gives any policy another order than that of
+"""In which order a policy takes the waiting jobs. ``OrderedPolicy`` gives any policy another order than that of
 submission; whatever it promises to the head of the queue, it promises to the first in this order."""
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class OtherQueue:
         return self._view.memory
 
 
-class Ordered:
+class OrderedPolicy:
     """``policy`` with the waiting jobs in ``order``."""
 
     def __init__(self, policy: Policy, order: QueueOrder, name: str) -> None:
@@ -142,7 +142,7 @@ def ordered(
             by = ByKey(lambda job: -known.get(job.spec.user, 1.0))
         case _:
             by = FairShare(known, half_life_s)
-    return Ordered(policy, by, order)
+    return OrderedPolicy(policy, by, order)
 
 
 def _estimate(job: JobView) -> float:

@@ -38,7 +38,7 @@ def values(kind: Callable[..., object], name: str, said: Mapping[str, str]) -> d
     return {key: _value(name, key, text, known[key].default) for key, text in said.items()}
 
 
-class Told:
+class NamedPolicy:
     """``policy`` by a name that tells its parameters."""
 
     def __init__(self, policy: Policy, name: str) -> None:

@@ -21,7 +21,7 @@ from pliant.policy.keep_preferred import KeepPreferred
 from pliant.policy.malleable import Malleable
 from pliant.policy.marginal import Marginal
 from pliant.policy.order import HALF_LIFE_S, ordered
-from pliant.policy.parameters import Told, split, values
+from pliant.policy.parameters import NamedPolicy, split, values
 from pliant.policy.sizing import AVERAGE, MIN, PREFERRED, Sizing
 from pliant.policy.view import Policy
 
@@ -111,7 +111,7 @@ def build(
     policy = kind(**given)
     if said:
         told = ":".join(f"{key}={text}" for key, text in said.items())
-        return Told(policy, f"{policy.name}:{told}")
+        return NamedPolicy(policy, f"{policy.name}:{told}")
     return policy
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import msgspec
 
 from pliant.model.jobs import Bounds
+from pliant.model.size_request import SizeRequest
 from pliant.model.speedup import Model
-from pliant.model.wishes import Wish
-from pliant.model.world import World
+from pliant.model.world import MpiWorld
 from pliant.protocol import VERSION
 from pliant.protocol.phases import Phase
 
@@ -67,8 +67,8 @@ class Want(Message, frozen=True):
     prefers: bool = False
 
     @property
-    def wish(self) -> Wish:
-        return Wish(self.bounds, self.prefers)
+    def wish(self) -> SizeRequest:
+        return SizeRequest(self.bounds, self.prefers)
 
 
 class Accept(Message, frozen=True):
@@ -250,7 +250,7 @@ class StartGroup(Message, frozen=True):
 
     job: int
     group: int
-    world: World
+    world: MpiWorld
     argv: tuple[str, ...]
     env: dict[str, str]
     cwd: str

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from pliant.model.world import World
+from pliant.model.world import MpiWorld
 from pliant.protocol import codec
 from pliant.protocol.messages import StartGroup
 
@@ -44,7 +44,7 @@ def start_problem(
             return f"{what}: {_shown(text)} has {size - 1:,} bytes, and {most} at most; {REMEDY}"
     if (total := size_of(command) + size_of_env(env)) > room:
         return f"command and environment: {total:,} bytes, and the kernel leaves {max(0, room):,} for them; {REMEDY}"
-    order = StartGroup(0, 0, World(0, (1,)), tuple(command), dict(env), cwd, output, "")
+    order = StartGroup(0, 0, MpiWorld(0, (1,)), tuple(command), dict(env), cwd, output, "")
     if (line := len(codec.encode(order))) > codec.MAX_LINE:
         return f"command and environment: {line:,} bytes as a message, and the most is {codec.MAX_LINE:,}; {REMEDY}"
     return None

@@ -25,7 +25,7 @@ class Metric(NamedTuple):
     share: bool = False
 
 
-class Cell(NamedTuple):
+class MetricCell(NamedTuple):
     """A run's value: as text, and as a change against the first run (None where that says nothing):
     relative, or for shares absolute. ``verdict`` is better, worse, same or empty."""
 
@@ -36,9 +36,9 @@ class Cell(NamedTuple):
     points: bool = False
 
 
-class Row(NamedTuple):
+class MetricRow(NamedTuple):
     metric: Metric
-    cells: list[Cell]
+    cells: list[MetricCell]
 
 
 def _number(value: float) -> str:
@@ -70,7 +70,7 @@ METRICS = (
 )  # fmt: skip
 
 
-def compare(runs: Sequence[Run]) -> list[Row]:
+def compare(runs: Sequence[Run]) -> list[MetricRow]:
     """All metrics of all runs; changes are against the first run."""
     rows = [_row(metric, runs) for metric in METRICS]
     if any(run.predicted_makespan_s is not None for run in runs):
@@ -78,24 +78,26 @@ def compare(runs: Sequence[Run]) -> list[Row]:
             "predicted_makespan_s", "makespan, as simulated", 0, seconds, "forecast by the simulator"
         )
         cells = [
-            Cell(value, seconds(value)) if value is not None else Cell(None, "-")
+            MetricCell(value, seconds(value)) if value is not None else MetricCell(None, "-")
             for value in (run.predicted_makespan_s for run in runs)
         ]
-        rows.insert(1, Row(metric, cells))
+        rows.insert(1, MetricRow(metric, cells))
     if any(run.failed for run in runs):
         metric = Metric("failed", "jobs that did not complete", -1, _number, "failed, timed out, cancelled")
         rows.append(_row(metric, runs))
     return rows
 
 
-def _row(metric: Metric, runs: Sequence[Run]) -> Row:
+def _row(metric: Metric, runs: Sequence[Run]) -> MetricRow:
     values = [float(getattr(run.metrics, metric.key)) for run in runs]
-    cells = [Cell(values[0], metric.show(values[0]))] if values else []
+    cells = [MetricCell(values[0], metric.show(values[0]))] if values else []
     for value in values[1:]:
         base = values[0]
         change = value - base if metric.share else value / base - 1.0 if base else None
-        cells.append(Cell(value, metric.show(value), change, _verdict(metric, base, value), metric.share))
-    return Row(metric, cells)
+        cells.append(
+            MetricCell(value, metric.show(value), change, _verdict(metric, base, value), metric.share)
+        )
+    return MetricRow(metric, cells)
 
 
 def _verdict(metric: Metric, base: float, value: float) -> str:
@@ -106,7 +108,7 @@ def _verdict(metric: Metric, base: float, value: float) -> str:
     return "better" if (value - base) * metric.better > 0 else "worse"
 
 
-def change_text(cell: Cell) -> str:
+def change_text(cell: MetricCell) -> str:
     """``23 % less``, ``1.4 % more``, ``3.2 times as much``; empty where there is no base to compare with."""
     if cell.change is None or cell.verdict == "same":
         return "same" if cell.verdict == "same" else ""

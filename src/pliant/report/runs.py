@@ -10,8 +10,8 @@ import msgspec
 from pliant.core import records as r
 from pliant.core.records import PolicyFailed
 from pliant.history.gantt import Gantt
-from pliant.history.lives import Stretch, told
 from pliant.history.metrics import JobOutcome, Metrics, RunMetrics
+from pliant.history.timeline import Stretch, told
 from pliant.model.errors import PliantError
 from pliant.model.jobs import ENDED, Check, JobState
 from pliant.model.kinds import JobKind

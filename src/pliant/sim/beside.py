@@ -12,14 +12,14 @@ from pliant.core.settings import NEVER
 from pliant.model.bookings import check_bookings
 from pliant.model.errors import BatchError, PolicyError
 from pliant.policy.view import Policy
-from pliant.sim.conditions import PLAIN, Conditions, Place, SimEnd
+from pliant.sim.conditions import PLAIN, Conditions, Neighbourhood, SimEnd
 from pliant.sim.refusals import check_dependencies, check_jobs
 from pliant.sim.simulator import Simulator
 from pliant.workloads.bookings import of_partition
 from pliant.workloads.job import SimJob
 
 
-class Part(NamedTuple):
+class PartSimulation(NamedTuple):
     """The ``jobs`` of a partition, on ``nodes`` nodes of its own under a ``policy`` of its own. ``sink`` gets the
     records of it alone."""
 
@@ -30,7 +30,7 @@ class Part(NamedTuple):
     sink: Callable[[r.Record], None] | None = None
 
 
-class Beside:
+class SimulatorsBeside:
     """Runs ``parts``, whose nodes are numbered in their order. Jobs are numbered over all of them, as they are
     submitted, and may follow one of another part.
 
@@ -38,7 +38,7 @@ class Beside:
     jobs that cannot be simulated.
     """
 
-    def __init__(self, parts: Sequence[Part], conditions: Conditions = PLAIN) -> None:
+    def __init__(self, parts: Sequence[PartSimulation], conditions: Conditions = PLAIN) -> None:
         total = sum(part.nodes for part in parts)
         failures = conditions.failures
         if failures is not None:
@@ -53,7 +53,7 @@ class Beside:
         for index, part in enumerate(parts):
             if part.jobs:
                 check_jobs(part.jobs, part.nodes, f"partition {part.name!r} has")
-            place = Place(index, len(parts), first, place)
+            place = Neighbourhood(index, len(parts), first, place)
             booked = of_partition(conditions.bookings, part.name, index)
             check_bookings(booked, part.nodes, f"partition {part.name!r} has")
             own = conditions._replace(place=place, bookings=booked)
@@ -87,7 +87,7 @@ class Beside:
                 raise self._stuck(part, each)
         return self._end([each.end() for each in simulators])
 
-    def _stuck(self, part: Part, simulator: Simulator) -> PolicyError | BatchError:
+    def _stuck(self, part: PartSimulation, simulator: Simulator) -> PolicyError | BatchError:
         error = simulator.stuck()
         if len(self._parts) == 1:
             return error

@@ -11,7 +11,7 @@ from pliant.model.bookings import Booking, in_order
 from pliant.model.nodes import NodeSet, lowest_bits
 
 
-class Held:
+class BookedNodes:
     """A booking with the nodes that it has got, ``mask``, since ``since``."""
 
     __slots__ = ("booking", "mask", "number", "since", "turn")
@@ -36,23 +36,23 @@ class Booked:
     def __init__(
         self,
         bookings: Sequence[Booking],
-        at: Callable[[float, Callable[[Any, int], None], Held], None],
+        at: Callable[[float, Callable[[Any, int], None], BookedNodes], None],
         tell: Callable[[e.Event], None],
     ) -> None:
         self._at = at
         self._tell = tell
-        self._going: list[Held] = []
+        self._going: list[BookedNodes] = []
         self.held_node_s = self.lacked_node_s = 0.0
         for booking in in_order(bookings):
-            at(booking.start_s, self._begin, Held(booking))
+            at(booking.start_s, self._begin, BookedNodes(booking))
 
-    def _begin(self, held: Held, _turn: int) -> None:
+    def _begin(self, held: BookedNodes, _turn: int) -> None:
         """It gets nodes as soon as the core has heard of this instant."""
         self._going.append(held)
         self._at(held.booking.end_s, self._end, held)
         self._tell(e.Tick())
 
-    def _end(self, held: Held, _turn: int) -> None:
+    def _end(self, held: BookedNodes, _turn: int) -> None:
         self._count(held, held.booking.end_s)
         self._going.remove(held)
         if held.mask:
@@ -76,7 +76,7 @@ class Booked:
         for held in self._going:
             self._count(held, now)
 
-    def _count(self, held: Held, now: float) -> None:
+    def _count(self, held: BookedNodes, now: float) -> None:
         self.held_node_s += held.mask.bit_count() * (now - held.since)
         self.lacked_node_s += held.lacking * (now - held.since)
         held.since = now

@@ -49,12 +49,14 @@ class Neighbour(Protocol):
         """The job is to be submitted to it at ``at`` seconds."""
 
 
-class Place:
+class Neighbourhood:
     """Which of ``count`` simulators beside each other this is, and what they share: ``numbers`` for jobs, and the jobs
     that follow others, by the name of those, each with where it is to be submitted. ``first`` is the first of its
     nodes, and ``others`` are all that belong to it."""
 
-    def __init__(self, index: int = 0, count: int = 1, first: int = 0, before: Place | None = None) -> None:
+    def __init__(
+        self, index: int = 0, count: int = 1, first: int = 0, before: Neighbourhood | None = None
+    ) -> None:
         self.index = index
         self.count = count
         self.first = first
@@ -84,7 +86,7 @@ class Conditions(NamedTuple):
     instant: Instant = Instant.TOGETHER
     failures: Failures | None = None
     checkpoints: Checkpoints | None = None
-    place: Place | None = None
+    place: Neighbourhood | None = None
     bookings: Sequence[Booking] = ()
     power: Power | None = None
 

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from pliant.core import records as r
-from pliant.files.partial import Table
-from pliant.history.lives import Life, Listener
+from pliant.files.partial import PartialTable
+from pliant.history.timeline import Life, Listener
 from pliant.model.jobs import JobState
 from pliant.model.nodes import NodeSet
 
@@ -44,7 +44,7 @@ class EvalysCsv(Listener):
     })  # fmt: skip
 
     def __init__(self, path: Path, name: str) -> None:
-        self._table = Table("--evalys-csv", path)
+        self._table = PartialTable("--evalys-csv", path)
         self._name = name
         self._nodes: dict[int, tuple[int, float]] = {}
         """Of jobs that run: those that it held longest, and for how long."""

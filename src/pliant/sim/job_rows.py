@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pliant.core import records as r
 from pliant.history.distribution import bounded_slowdown
-from pliant.history.lives import Life, Listener
+from pliant.history.timeline import Life, Listener
 
 COLUMNS = (
     "job", "name", "user", "class", "state", "submit_s", "start_s", "end_s", "wait_s", "run_s", "turnaround_s",

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pliant.files.partial import Table
+from pliant.files.partial import PartialTable
 from pliant.sim.job_rows import JobRows
 
 
@@ -17,7 +17,7 @@ class JobsCsv(JobRows):
 
     def __init__(self, path: Path, *, partitions: bool = False) -> None:
         super().__init__(partitions=partitions)
-        self._table = Table("--jobs-csv", path)
+        self._table = PartialTable("--jobs-csv", path)
 
     def __enter__(self) -> Self:
         self._table.__enter__()

@@ -12,7 +12,7 @@ from typing import Any
 from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
-from pliant.core.arrays import Turns, any_limited
+from pliant.core.arrays import ArrayThrottle, any_limited
 from pliant.core.core import SchedulerCore
 from pliant.core.settings import NEVER
 from pliant.history.energy import Energy
@@ -23,10 +23,10 @@ from pliant.model.jobs import Bounds, JobClass, JobState
 from pliant.model.nodes import NodeSet, lowest_bits, without
 from pliant.policy.view import Policy
 from pliant.protocol import messages as m
-from pliant.sim.booked import Booked, Held
+from pliant.sim.booked import Booked, BookedNodes
 from pliant.sim.breakdowns import MOST_REQUEUES, Breakdowns
 from pliant.sim.checkpoints import Saved
-from pliant.sim.conditions import PLAIN, Conditions, Place, SimEnd
+from pliant.sim.conditions import PLAIN, Conditions, Neighbourhood, SimEnd
 from pliant.sim.evolving import new_run
 from pliant.sim.instant import Instant
 from pliant.sim.refusals import Watch, check_dependencies, check_jobs, stuck
@@ -41,7 +41,7 @@ ELASTIC = (JobClass.MALLEABLE, JobClass.EVOLVING)
 KILLED = 143
 """Exit code of a job that was ended: 128 + SIGTERM, as a shell shows it."""
 
-Happens = RunningJob | Former | Follower | Requested | Held
+Happens = RunningJob | Former | Follower | Requested | BookedNodes
 """To whom, or to which nodes, something happens at a time."""
 
 
@@ -82,13 +82,15 @@ class Simulator:
         if place is None:
             check_jobs(jobs, nodes)
             check_dependencies(ordered)
-            place = Place()
+            place = Neighbourhood()
             check_bookings(bookings, nodes)
         self._count = len(ordered)
         self._followers = place.followers
         self._thinking = 0
         place.expect(self, ordered)
-        self._turns: Turns[SimJob] | None = Turns() if any_limited(job.spec for job in jobs) else None
+        self._turns: ArrayThrottle[SimJob] | None = (
+            ArrayThrottle() if any_limited(job.spec for job in jobs) else None
+        )
         self._jobs = [job for job in ordered if not job.after]
         self._nodes = nodes
         self._place = place

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import ClassVar, Self
 
 from pliant.core import records as r
-from pliant.files.partial import Table
-from pliant.history.lives import Life, Listener
+from pliant.files.partial import PartialTable
+from pliant.history.timeline import Life, Listener
 from pliant.model.jobs import JobState
 from pliant.workloads.formats.swf import SwfJob
 from pliant.workloads.formats.swf_writing import Numbers, further, words
@@ -37,7 +37,7 @@ class SwfSchedule(Listener):
     })  # fmt: skip
 
     def __init__(self, path: Path, jobs: Sequence[SimJob], head: str, partitions: Sequence[str] = ()) -> None:
-        self._table = Table("--swf", path, " ")
+        self._table = PartialTable("--swf", path, " ")
         self._head = head
         self._numbers = Numbers(jobs)
         self._count = 0

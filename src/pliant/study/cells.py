@@ -13,8 +13,8 @@ from pliant.sim.instant import Instant
 from pliant.study.differences import Times
 from pliant.study.files import Files
 from pliant.study.groups import LABELS
-from pliant.study.simulation import Ended, Simulation, simulation
-from pliant.workloads.sources import Wish
+from pliant.study.simulation import Simulation, SimulationResult, simulation
+from pliant.workloads.sources import WorkloadRequest
 
 FIGURES = (
     "wait_mean_s",
@@ -56,18 +56,18 @@ FIGURES = (
 NO_FILES = Files()
 
 
-class Kept(NamedTuple):
+class KeptCell(NamedTuple):
     """What is kept of the single jobs of a simulation: their turnarounds, and their groups ``by`` these names."""
 
     turnarounds: bool = False
     by: tuple[str, ...] = ()
 
 
-class Cell(NamedTuple):
+class StudyCell(NamedTuple):
     """One simulation of a ``row`` of the grid; ``fixed`` says that other seeds would give the same. ``policy`` is what
-    its policy is called: of two users' own, it may be the same. ``figures`` are those of ``Ended.figures``. ``note``:
-    which jobs were left out, and ``doubt``: why its figures are doubtful, for people. Of each
-    job that counts, in order of submission, ``times`` has turnaround and wait and ``groups`` the name of its group, for
+    its policy is called: of two users' own, it may be the same. ``figures`` are those of ``SimulationResult.figures``.
+    ``note``: which jobs were left out, and ``doubt``: why its figures are doubtful, for people. Of each job that
+    counts, in order of submission, ``times`` has turnaround and wait and ``groups`` the name of its group, for
     each of the names by which they are told apart. ``drawn``: another ``seed`` has other jobs. The jobs that count
     were submitted from ``begin_s`` to ``end_s``. ``cost`` are the coefficients of what resizes take."""
 
@@ -91,8 +91,8 @@ class Cell(NamedTuple):
 
 
 def one(  # noqa: PLR0913, PLR0917 -- a task has its arguments in order
-    row: int, wish: Wish, chosen: PolicySpec, instant: Instant, files: Files, kept: Kept
-) -> Cell:
+    row: int, wish: WorkloadRequest, chosen: PolicySpec, instant: Instant, files: Files, kept: KeptCell
+) -> StudyCell:
     """A simulation of the workload, in this process."""
     made = simulation(wish, chosen, instant)
     turns = Turnarounds([job.spec for job in made.load.counts] if kept.turnarounds else [])
@@ -103,16 +103,16 @@ def one(  # noqa: PLR0913, PLR0917 -- a task has its arguments in order
 
 def cell(  # noqa: PLR0913, PLR0917 -- what there is of a simulation
     row: int,
-    wish: Wish,
+    wish: WorkloadRequest,
     made: Simulation,
-    ended: Ended,
+    ended: SimulationResult,
     times: Times = Times([], []),  # noqa: B008 -- nobody changes it
     by: Sequence[str] = (),
-) -> Cell:
+) -> StudyCell:
     """Keep the numbers of a finished simulation."""
     load = made.load
     specs = [job.spec for job in load.counts]
-    return Cell(
+    return StudyCell(
         row,
         wish.run,
         wish.cut,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pliant.model.errors import BatchError
 from pliant.policy.view import Policy
-from pliant.study.request import requested, shown
+from pliant.study.simulation_request import requested, shown
 from pliant.workloads.unmapped import refused
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def compare(  # noqa: PLR0913 -- as many as a study has
     from pliant.study.groups import read_by
     from pliant.study.options import against_said, queue_said, whole_said, wished
     from pliant.study.simulation import NO_NUMBERS
-    from pliant.workloads.given import given_jobs
+    from pliant.workloads.inline_jobs import given_jobs
 
     asked = requested("compare", {"nodes": nodes, **options})
     seeds, workers = whole_said(seeds, "seeds", 1), whole_said(workers, "workers", 0)

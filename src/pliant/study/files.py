@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pliant.core import records as r
 from pliant.files.journal import RecordsFile
-from pliant.history.lives import Listener
+from pliant.history.timeline import Listener
 from pliant.sim.evalys_csv import EvalysCsv
 from pliant.sim.jobs_csv import JobsCsv
 from pliant.sim.swf_schedule import SwfSchedule

@@ -11,12 +11,12 @@ from pliant.files.external import at_work
 from pliant.files.policy import PolicySpec
 from pliant.model.errors import BatchError
 from pliant.sim.instant import Instant
-from pliant.study.cells import FIGURES, NO_FILES, Cell, Kept, one
+from pliant.study.cells import FIGURES, NO_FILES, KeptCell, StudyCell, one
 from pliant.study.confidence import interval
 from pliant.study.files import Files
 from pliant.study.pairs import differs, groups, paired
 from pliant.study.workers import Task, Workers
-from pliant.workloads.sources import Wish
+from pliant.workloads.sources import WorkloadRequest
 
 NOTHING = {"mean": None, "half": None}
 """In place of an interval, where no run has the figure."""
@@ -38,7 +38,7 @@ class Grid(NamedTuple):
     (``groups.LABELS``): under several policies from the first at the same percentage, under one from the first
     percentage, or as ``against`` says."""
 
-    wish: Wish
+    wish: WorkloadRequest
     policies: Sequence[PolicySpec]
     percents: Sequence[float] | None = None
     seeds: int = 1
@@ -73,7 +73,7 @@ class Grid(NamedTuple):
             share = list(self.percents or ()).index(percent)
         return share * several + policy
 
-    def unit(self, cell: Cell) -> tuple[int, int]:
+    def unit(self, cell: StudyCell) -> tuple[int, int]:
         """Over what intervals are: runs, but where a trace is cut into windows these, as seeds that change little of
         the same window are no further samples of it."""
         return (0 if self.windows > 1 and not cell.drawn else cell.run, cell.cut)
@@ -82,7 +82,7 @@ class Grid(NamedTuple):
         self, runs: range, files: Files = NO_FILES, varying: Collection[int] | None = None
     ) -> list[Task]:
         """The simulations with the seeds numbered ``runs``, of all rows or those that are ``varying``."""
-        kept = Kept(len(self.rows) > 1, tuple(self.by))
+        kept = KeptCell(len(self.rows) > 1, tuple(self.by))
         return [
             (
                 one,
@@ -124,7 +124,7 @@ def study(  # noqa: PLR0913 -- who is told what
         with at_work(chosen.over(PolicySpec("malleable")).make()):
             pass
     with Workers(workers, progress) as several:
-        cells: list[Cell] = list(several.each(grid.tasks(range(1), files)))
+        cells: list[StudyCell] = list(several.each(grid.tasks(range(1), files)))
         varying = {cell.row for cell in cells if not cell.fixed}
         if varying:
             cells += several.each(grid.tasks(range(1, grid.seeds), varying=varying))
@@ -135,7 +135,7 @@ def study(  # noqa: PLR0913 -- who is told what
     return told(grid, cells)
 
 
-def told(grid: Grid, cells: Sequence[Cell]) -> dict[str, Any]:
+def told(grid: Grid, cells: Sequence[StudyCell]) -> dict[str, Any]:
     """What ``pliant simulate --json`` gives, of one simulation as of many.
 
     ``rows`` has a row for each percentage and policy, with means and half the width of their 95 % confidence
@@ -166,7 +166,7 @@ def told(grid: Grid, cells: Sequence[Cell]) -> dict[str, Any]:
     }
 
 
-def _run(cell: Cell) -> dict[str, Any]:
+def _run(cell: StudyCell) -> dict[str, Any]:
     """A simulation by itself; ``window`` counts from 0."""
     return {
         "malleable_percent": cell.percent,
@@ -179,10 +179,10 @@ def _run(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _row(grid: Grid, cells: Sequence[Cell]) -> dict[str, Any]:
+def _row(grid: Grid, cells: Sequence[StudyCell]) -> dict[str, Any]:
     """Of the simulations of one percentage under one policy. ``units`` are what the intervals are over: the mean of
     each counts once."""
-    units: dict[Hashable, list[Cell]] = {}
+    units: dict[Hashable, list[StudyCell]] = {}
     for cell in cells:
         units.setdefault(grid.unit(cell), []).append(cell)
     row: dict[str, Any] = {

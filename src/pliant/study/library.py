@@ -15,7 +15,7 @@ from typing import Any
 
 from pliant.model.errors import BatchError
 from pliant.policy.view import Policy
-from pliant.study.request import requested, shown
+from pliant.study.simulation_request import requested, shown
 from pliant.workloads.unmapped import refused
 
 
@@ -93,7 +93,7 @@ def simulate(
     from pliant.sim.job_rows import JobTable
     from pliant.study.options import queue_said, wished
     from pliant.study.simulation import NO_NUMBERS, simulation
-    from pliant.workloads.given import given_jobs
+    from pliant.workloads.inline_jobs import given_jobs
 
     asked = requested("simulate", {"nodes": nodes, **options})
     named = os.fspath(workload) if isinstance(workload, str | os.PathLike) else ""

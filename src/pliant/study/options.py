@@ -16,7 +16,7 @@ from pliant.model.nearest import nearest
 from pliant.model.words import count
 from pliant.policy.order import HALF_LIFE_S
 from pliant.study.grid import Against, Grid
-from pliant.study.request import Described, Request
+from pliant.study.simulation_request import Described, SimulationRequest
 from pliant.workloads.bookings import bookings_of, read_bookings
 from pliant.workloads.checkpoints import read_checkpoints
 from pliant.workloads.data import NONE
@@ -27,11 +27,11 @@ from pliant.workloads.job import SimJob
 from pliant.workloads.malleability import USUAL, Conversion, read_conversion
 from pliant.workloads.partitions import partitions_of, read_partitions
 from pliant.workloads.power import read_power
-from pliant.workloads.sources import OWN_SHARES, Overrides, Wish
+from pliant.workloads.sources import OWN_SHARES, Overrides, WorkloadRequest
 from pliant.workloads.windows import read_window
 
 
-def wished(workload: str, asked: Request, jobs: Sequence[SimJob] | None = None) -> Wish:
+def wished(workload: str, asked: SimulationRequest, jobs: Sequence[SimJob] | None = None) -> WorkloadRequest:
     """What is asked of ``workload``, or of the ``jobs`` that a program gives. Raises BatchError, which names the
     option."""
     if asked.malleable is not None and asked.malleable > 100:
@@ -43,7 +43,7 @@ def wished(workload: str, asked: Request, jobs: Sequence[SimJob] | None = None) 
         asked.resize_deadline_s,
         read_cost(asked.cost) if asked.cost else None,
     )
-    wish = Wish(
+    wish = WorkloadRequest(
         workload,
         asked.nodes,
         asked.seed,
@@ -83,7 +83,7 @@ def wished(workload: str, asked: Request, jobs: Sequence[SimJob] | None = None) 
     return wish
 
 
-def _with_reservations(wish: Wish, said: Described) -> Wish:
+def _with_reservations(wish: WorkloadRequest, said: Described) -> WorkloadRequest:
     if wish.failures is not None:
         raise BatchError(
             "--reservations and --failures: a policy cannot tell nodes that have failed from those that are reserved; "
@@ -102,7 +102,7 @@ NOT_ELASTIC = {
 """What each of these supposes of the nodes."""
 
 
-def _with_pool(wish: Wish, asked: Request) -> Wish:
+def _with_pool(wish: WorkloadRequest, asked: SimulationRequest) -> WorkloadRequest:
     """On a machine whose nodes come and go."""
     for other, why in NOT_ELASTIC.items():
         if getattr(asked, other):
@@ -117,7 +117,7 @@ def _with_pool(wish: Wish, asked: Request) -> Wish:
     return wish._replace(nodes=pool.max, pool=pool)
 
 
-def _with_partitions(wish: Wish, said: Described) -> Wish:
+def _with_partitions(wish: WorkloadRequest, said: Described) -> WorkloadRequest:
     """On a machine of these partitions, which a file describes or a program."""
     partitions = read_partitions(Path(said)) if isinstance(said, str | os.PathLike) else partitions_of(said)
     if wish.nodes not in (0, partitions.nodes):
@@ -128,7 +128,7 @@ def _with_partitions(wish: Wish, said: Described) -> Wish:
     return wish._replace(nodes=partitions.nodes, partitions=partitions)
 
 
-def queue_said(workload: str, asked: Request) -> PolicySpec:
+def queue_said(workload: str, asked: SimulationRequest) -> PolicySpec:
     """What is said of a policy beside its name. Raises BatchError."""
     order, weights, half_life_s = asked.order, asked.weights, asked.half_life_s
     _check_weights(weights)
@@ -202,7 +202,7 @@ def whole_said(value: object, option: str, least: int) -> int:
     return int(value)
 
 
-def _conversion(workload: str, asked: Request) -> Conversion:
+def _conversion(workload: str, asked: SimulationRequest) -> Conversion:
     if not asked.conversion:
         return USUAL
     if asked.compat:

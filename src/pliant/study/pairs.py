@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from pliant.study.cells import Cell
+from pliant.study.cells import StudyCell
 from pliant.study.differences import Pair, difference
 from pliant.study.groups import in_order
 
-Unit = Callable[[Cell], Hashable]
+Unit = Callable[[StudyCell], Hashable]
 """To which unit a simulation belongs: of several of one unit the mean counts once."""
-Units = list[list[tuple[Cell, Cell]]]
+Units = list[list[tuple[StudyCell, StudyCell]]]
 """Of two rows the simulations with the same seed and window, by units; what no seed changes stands beside each."""
 
 
-def paired(unit: Unit, first: Sequence[Cell], row: Sequence[Cell]) -> Units:
+def paired(unit: Unit, first: Sequence[StudyCell], row: Sequence[StudyCell]) -> Units:
     """None if they are not of the same jobs, as those of a generator that makes others for each percentage."""
     before = {(cell.run, cell.cut): cell for cell in first}
     after = {(cell.run, cell.cut): cell for cell in row}
-    units: dict[Hashable, list[tuple[Cell, Cell]]] = {}
+    units: dict[Hashable, list[tuple[StudyCell, StudyCell]]] = {}
     for key in sorted(before.keys() | after.keys()):
         one, other = before.get(key) or before[0, key[1]], after.get(key) or after[0, key[1]]
         if one.figures["jobs"] != other.figures["jobs"]:
@@ -63,7 +63,7 @@ def groups(units: Units, by: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _pair(cells: tuple[Cell, Cell]) -> Pair:
+def _pair(cells: tuple[StudyCell, StudyCell]) -> Pair:
     before, after = cells
     return Pair(before.times, after.times)
 

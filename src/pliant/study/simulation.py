@@ -14,22 +14,22 @@ from pliant.core import records as r
 from pliant.files.external import at_work, is_external
 from pliant.files.policy import PolicySpec
 from pliant.history.energy import EnergyBetween
-from pliant.history.lives import Listener, Lives
 from pliant.history.metrics import Metrics, RunMetrics
+from pliant.history.timeline import Listener, Timeline
 from pliant.history.within import MetricsWithin
 from pliant.model.errors import BatchError
 from pliant.policy.booked import Calendar
 from pliant.policy.elastic import Elastic
 from pliant.policy.registry import keeps_sizes
 from pliant.policy.view import Policy, provisions
-from pliant.sim.beside import Beside, Part
+from pliant.sim.beside import PartSimulation, SimulatorsBeside
 from pliant.sim.instant import Instant
 from pliant.sim.references import reference_times
 from pliant.sim.simulator import Conditions, SimEnd, Simulator
 from pliant.workloads.bookings import of_partition
 from pliant.workloads.job import SimJob
 from pliant.workloads.partitions import Partitions
-from pliant.workloads.sources import JOURNAL, Wish, Workload, read_workload
+from pliant.workloads.sources import JOURNAL, Workload, WorkloadRequest, read_workload
 
 Sink = Callable[[r.Record], None]
 NOT_SHOWN = ("jobs", "ended", "pace_overrun")
@@ -38,7 +38,7 @@ NO_NUMBERS = ("classes", "partitions", "unmapped")
 """Of the figures of a simulation, those that have several of each."""
 
 
-class Ended(NamedTuple):
+class SimulationResult(NamedTuple):
     """What a simulation came to; ``cpu_s`` is its own time, without reading the workload. ``parts`` are the metrics of
     each partition by its name, if there are some."""
 
@@ -131,13 +131,13 @@ class Simulation(NamedTuple):
         keep_jobs: bool = False,
         keep: Sink | None = None,
         progress: Callable[[int], None] | None = None,
-    ) -> Ended:
+    ) -> SimulationResult:
         """Simulate it. ``listeners`` are told the lives of its jobs, ``keep`` is given the records, and
         ``progress`` is told how many jobs have ended."""
         load = self.load
         metrics = self._metrics(load.jobs, keep_jobs=keep_jobs)
         between = self._energy_between()
-        add = Lives(metrics, *listeners, *([between] if between is not None else [])).add
+        add = Timeline(metrics, *listeners, *([between] if between is not None else [])).add
 
         began = time.process_time()
         conditions = Conditions(
@@ -154,16 +154,16 @@ class Simulation(NamedTuple):
         with ExitStack() as stack:
             for policy in (self.policy, *self.others):
                 stack.enter_context(at_work(policy))
-            simulator: Simulator | Beside
+            simulator: Simulator | SimulatorsBeside
             if load.partitions is None:
                 simulator = Simulator(load.jobs, load.nodes, self.policy, conditions, sink)
             else:
-                simulator = Beside(list(self._parts(load.partitions, sink, parts)), conditions)
+                simulator = SimulatorsBeside(list(self._parts(load.partitions, sink, parts)), conditions)
             end = simulator.run(progress)
         if between is not None:
             end = end._replace(**between.use()._asdict())
         of_each = {name: each.summary() for name, each in parts.items()}
-        return Ended(end, metrics.summary(), time.process_time() - began, of_each)
+        return SimulationResult(end, metrics.summary(), time.process_time() - began, of_each)
 
     def _metrics(self, jobs: Sequence[SimJob], *, keep_jobs: bool = False) -> Metrics:
         """Of these jobs, or those of them that count."""
@@ -180,15 +180,19 @@ class Simulation(NamedTuple):
             return None
         return EnergyBetween(power, [job.spec for job in self.load.counts])
 
-    def _parts(self, partitions: Partitions, sink: Sink, metrics: dict[str, Metrics]) -> Iterator[Part]:
+    def _parts(
+        self, partitions: Partitions, sink: Sink, metrics: dict[str, Metrics]
+    ) -> Iterator[PartSimulation]:
         """The partitions as they are simulated, whose metrics go to ``metrics``."""
         for partition, policy in zip(partitions.each, (self.policy, *self.others), strict=True):
             jobs = [job for job in self.load.jobs if job.spec.partition == partition.name]
             own = metrics[partition.name] = self._metrics(jobs)
-            yield Part(partition.name, jobs, partition.nodes, policy, _both(sink, Lives(own).add))
+            yield PartSimulation(
+                partition.name, jobs, partition.nodes, policy, _both(sink, Timeline(own).add)
+            )
 
 
-def simulation(wish: Wish, policy: PolicySpec, instant: Instant = Instant.TOGETHER) -> Simulation:
+def simulation(wish: WorkloadRequest, policy: PolicySpec, instant: Instant = Instant.TOGETHER) -> Simulation:
     """The workload of ``wish`` under ``policy``, else its own, else EASY, or where jobs are made malleable
     the malleable one. BatchError, TraceError or PolicyError."""
     load = read_workload(wish)

@@ -36,7 +36,7 @@ class Sentence(NamedTuple):
         return str(getattr(glyphs, self.kind))
 
 
-class Told:
+class EventTexts:
     """Tells records in words; remembers of each job only what a later sentence needs."""
 
     IGNORES: ClassVar[r.Ignores] = frozenset({

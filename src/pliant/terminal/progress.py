@@ -13,14 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from pliant.core import records as r
-from pliant.core.job import Job
+from pliant.core.job import ScheduledJob
 from pliant.core.state import State
 from pliant.model.jobs import JobState
 from pliant.model.kinds import JobKind
 from pliant.model.words import count
 from pliant.protocol import resizing
 from pliant.report.words import plain, shorten
-from pliant.terminal.events import Sentence, Told
+from pliant.terminal.events import EventTexts, Sentence
 from pliant.terminal.glyphs import glyphs, spelled
 from pliant.terminal.working import FIRST_S, silence_s
 
@@ -63,7 +63,7 @@ class LiveView:
         self.console = console or Console()
         self.state = State()
         self._names = list(names)
-        self._told = Told(self._names)
+        self._told = EventTexts(self._names)
         self._ascii = self.console.options.ascii_only
         self._glyphs = glyphs(ascii_only=self._ascii)
         # Rich marks what it cuts off with a sign that ASCII does not have.
@@ -191,7 +191,7 @@ class LiveView:
     def _spelled(self, text: str) -> str:
         return spelled(text, ascii_only=self._ascii)
 
-    def _name(self, job: Job) -> str:
+    def _name(self, job: ScheduledJob) -> str:
         return self._spelled(shorten(job.spec.name, NAME_WIDTH))
 
     def _closing(self, *, stopped: bool) -> Text:
@@ -294,7 +294,7 @@ class LiveView:
             table.add_row("", Text(f"and {len(jobs) - room} more", style="dim"))
         return table
 
-    def _bar(self, job: Job) -> list[Text]:
+    def _bar(self, job: ScheduledJob) -> list[Text]:
         letter = self._letters.get(job.id, "*")
         colour = self._colour(letter)
         share, known = done_share(job, self._now)
@@ -314,7 +314,7 @@ class LiveView:
             self._size(job),
         ]
 
-    def _size(self, job: Job) -> Text:
+    def _size(self, job: ScheduledJob) -> Text:
         """The node count and the kind, with where it goes while a resize is under way."""
         text = Text(count(job.size, "node") + _kind(job) + (", ranks asleep" if job.awake else ""))
         resize = job.resize
@@ -332,12 +332,12 @@ class LiveView:
         return COLOURS[LETTERS.find(letter) % len(COLOURS)]
 
 
-def _kind(job: Job) -> str:
+def _kind(job: ScheduledJob) -> str:
     """What the job is, behind a comma, if it is not what most are."""
     return "" if job.spec.kind is JobKind.MPI else f", {job.spec.kind}"
 
 
-def done_share(job: Job, now: float) -> tuple[float, bool]:
+def done_share(job: ScheduledJob, now: float) -> tuple[float, bool]:
     """(share of the job that is done, whether the job or its model says so rather than its estimate)."""
     if job.fraction > 0.0 or job.spec.model is not None:
         left = job.remaining_s(now)

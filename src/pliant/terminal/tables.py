@@ -10,7 +10,7 @@ from rich.text import Text
 from pliant.history.metrics import JobOutcome
 from pliant.model.jobs import JobState
 from pliant.model.kinds import JobKind
-from pliant.report.compare import Cell, change_text, compare, unlike_nodes
+from pliant.report.compare import MetricCell, change_text, compare, unlike_nodes
 from pliant.report.outcomes import RESULT_WIDTH, sizes_text, state_text
 from pliant.report.runs import Run, alike_in_nodes
 from pliant.report.words import cause, percent, plain, seconds, shorten
@@ -45,7 +45,7 @@ def compare_table(runs: Sequence[Run]) -> Table:
     return table
 
 
-def verdict(cell: Cell) -> Text:
+def verdict(cell: MetricCell) -> Text:
     """``↓ 23 % less, better``."""
     text = change_text(cell)
     if not text:

@@ -38,7 +38,7 @@ class Down(NamedTuple):
     return_s: float
 
 
-class Drawn(NamedTuple):
+class DrawnFailures(NamedTuple):
     """Every node fails after an exponential time of mean ``mtbf_s`` in use or idle, and is back after one of
     mean ``repair_s``, or after exactly that if ``fixed``. Each node has its own numbers, so that with the same
     seed a larger machine has the failures of a smaller one, and more."""
@@ -53,7 +53,7 @@ class Failures(NamedTuple):
     """What fails: as ``drawn``, else as ``listed``. ``requeue``: jobs that lose a node are submitted again, as
     Slurm does by default (JobRequeue=1); else that was the end of them (NODE_FAIL)."""
 
-    drawn: Drawn | None = None
+    drawn: DrawnFailures | None = None
     listed: tuple[Down, ...] = ()
     requeue: bool = True
 
@@ -94,14 +94,14 @@ def read_failures(text: str, *, requeue: bool = True) -> Failures:
     return Failures(listed=_read(Path(text)), requeue=requeue)
 
 
-def _parse(text: str) -> Drawn:
+def _parse(text: str) -> DrawnFailures:
     wrong = f"failures: {text}:"
     given = keyed(text, {"mtbf": True, "repair": True, "seed": False}, wrong, FORM)
     seed = whole(given["seed"]) if "seed" in given else None
     if "seed" in given and seed is None:
         raise BatchError(f"{wrong} seed: {given['seed']!r} is no whole number")
     repair = given["repair"]
-    return Drawn(
+    return DrawnFailures(
         mtbf_s=duration(given["mtbf"], f"{wrong} mtbf"),
         repair_s=duration(repair.removeprefix(FIXED), f"{wrong} repair"),
         fixed=repair.startswith(FIXED),
@@ -159,7 +159,7 @@ def _down(words: list[str], where: str) -> Down:
     return Down(node, fail_s, return_s)
 
 
-def _draw(drawn: Drawn, nodes: int) -> Iterator[Outage]:
+def _draw(drawn: DrawnFailures, nodes: int) -> Iterator[Outage]:
     randoms = [Random(f"failures {drawn.seed or 0} {node}") for node in range(nodes)]  # noqa: S311 - no secret
     mtbf, repair = 1.0 / drawn.mtbf_s, 1.0 / drawn.repair_s
     ahead = [Outage(randoms[node].expovariate(mtbf), True, node) for node in range(nodes)]

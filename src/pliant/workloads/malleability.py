@@ -62,7 +62,7 @@ class Conversion(msgspec.Struct, frozen=True):
         return f"{self.least:g} to {self.most:g} times their nodes{serial}"
 
 
-class Published(Conversion, frozen=True):
+class PublishedConversion(Conversion, frozen=True):
     """A fifth of the request, rounded down, to the last size with an efficiency above one half: serial jobs too."""
 
     least: float = 0.2
@@ -77,7 +77,7 @@ class Published(Conversion, frozen=True):
         return "a fifth of their nodes to where efficiency is one half, as published"
 
 
-USUAL, PUBLISHED = Conversion(), Published()
+USUAL, PUBLISHED = Conversion(), PublishedConversion()
 
 
 def read_conversion(text: str) -> Conversion:

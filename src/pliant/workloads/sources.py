@@ -37,9 +37,9 @@ from pliant.workloads.formats.foreign import foreign
 from pliant.workloads.formats.journals import read_journal
 from pliant.workloads.formats.opening import opened
 from pliant.workloads.formats.simgrid import Speeds
-from pliant.workloads.formats.swf import Trace, read_swf, rigid_jobs
+from pliant.workloads.formats.swf import SwfTrace, read_swf, rigid_jobs
 from pliant.workloads.generators import paper2, paper3
-from pliant.workloads.generators.feitelson import LOAD, UNIT_S, Pace, feitelson_jobs
+from pliant.workloads.generators.feitelson import LOAD, UNIT_S, ArrivalPace, feitelson_jobs
 from pliant.workloads.generators.lublin import FITTED_NODES, lublin_jobs
 from pliant.workloads.job import SimJob, without
 from pliant.workloads.malleability import PUBLISHED, USUAL, Conversion, make_malleable
@@ -149,7 +149,7 @@ class Overrides(NamedTuple):
         return msgspec.structs.replace(settings, **stated)
 
 
-class Wish(NamedTuple):
+class WorkloadRequest(NamedTuple):
     """What the user asks of a workload beside its name ``text``, or beside ``jobs``, which a program gives.
 
     ``nodes`` 0 stands for what the workload says. ``percent`` of rigid jobs are made malleable by ``conversion``, or
@@ -189,7 +189,7 @@ class Wish(NamedTuple):
     bookings: Sequence[Booking] = ()
 
 
-def read_workload(wish: Wish) -> Workload:
+def read_workload(wish: WorkloadRequest) -> Workload:
     """The workload; BatchError or TraceError says what is wrong with it."""
     name, colon, rest = wish.text.partition(":")
     if wish.dependencies and not _is_trace(wish):
@@ -250,7 +250,7 @@ def read_workload(wish: Wish) -> Workload:
     return load if wish.window is None else _windowed(load, wish, wish.window)
 
 
-def _fixed(load: Workload, wish: Wish, failures: Failures | None) -> bool:
+def _fixed(load: Workload, wish: WorkloadRequest, failures: Failures | None) -> bool:
     """Whether no seed changes anything."""
     drawn = ":" in wish.estimates + wish.belief or wish.data.startswith(LOGNORMAL)
     if failures is not None and failures.drawn is not None:
@@ -258,7 +258,7 @@ def _fixed(load: Workload, wish: Wish, failures: Failures | None) -> bool:
     return load.fixed and not drawn and wish.percent in (None, 0, 100)
 
 
-def _settings(load: Workload, jobs: Sequence[SimJob], wish: Wish) -> Settings:
+def _settings(load: Workload, jobs: Sequence[SimJob], wish: WorkloadRequest) -> Settings:
     """Those of the workload with what the user wants. No resize is called off before it has taken what it takes."""
     settings = msgspec.structs.replace(wish.overrides.settings(load.settings), pool=wish.pool)
     if wish.overrides.resize_deadline_s is not None or load.hurried:
@@ -272,7 +272,7 @@ def _settings(load: Workload, jobs: Sequence[SimJob], wish: Wish) -> Settings:
     return settings
 
 
-def _windowed(load: Workload, wish: Wish, window: Window) -> Workload:
+def _windowed(load: Workload, wish: WorkloadRequest, window: Window) -> Workload:
     """What of the workload is in the window, with the jobs before and after it."""
     jobs = sorted(load.jobs, key=attrgetter("spec.submit_s"))
     cut = cuts(jobs, window, wish.text, load.began)[wish.cut]
@@ -288,7 +288,9 @@ def _longest_s(jobs: Sequence[SimJob]) -> float:
     )
 
 
-def _malleable(jobs: list[SimJob], percent: float, nodes: int, seed: int, wish: Wish) -> list[SimJob]:
+def _malleable(
+    jobs: list[SimJob], percent: float, nodes: int, seed: int, wish: WorkloadRequest
+) -> list[SimJob]:
     """``percent`` of them made malleable, each for the machine, or the partition, that it runs on."""
 
     def made(jobs: list[SimJob], nodes: int) -> list[SimJob]:
@@ -317,7 +319,7 @@ def _fitting(
     )
 
 
-def _check_data(jobs: Sequence[SimJob], settings: Settings, wish: Wish) -> None:
+def _check_data(jobs: Sequence[SimJob], settings: Settings, wish: WorkloadRequest) -> None:
     """BatchError if no resize can cost anything by the data of ``jobs``."""
     if not settings.cost.data_s:
         raise BatchError(
@@ -334,18 +336,18 @@ def _check_size(nodes: int, where: str) -> None:
         raise BatchError(f"{where}: {nodes:,} nodes are too many to simulate; the most is {MOST_NODES:,}")
 
 
-def _given(jobs: Sequence[SimJob], wish: Wish) -> Workload:
+def _given(jobs: Sequence[SimJob], wish: WorkloadRequest) -> Workload:
     """As for a trace, resizes take no time if nobody says so."""
     if not wish.nodes:
         raise BatchError(f"{wish.text}: they do not say how large the machine is; give nodes")
     return Workload(list(jobs), wish.nodes, Settings(cost=INSTANT), starting=False)
 
 
-def _is_trace(wish: Wish) -> bool:
+def _is_trace(wish: WorkloadRequest) -> bool:
     return wish.jobs is None and _named_swf(Path(wish.text))
 
 
-def _from_file(wish: Wish) -> Workload:
+def _from_file(wish: WorkloadRequest) -> Workload:
     file = Path(wish.text)
     if file.suffix == BATCH:
         batch = read_batch_file(file) if wish.partitions is None else read_batch_file(file, wish.nodes)
@@ -409,7 +411,7 @@ def _other(file: Path) -> str:
     return what or f"neither {FORMS}"
 
 
-def _trace(file: Path) -> Trace:
+def _trace(file: Path) -> SwfTrace:
     """That of ``read_swf``: the last is kept, as several windows of one trace are read one after the other."""
     try:
         now = file.stat()
@@ -419,18 +421,18 @@ def _trace(file: Path) -> Trace:
 
 
 @lru_cache(maxsize=1)
-def _kept(file: Path, _changed: int, _size: int) -> Trace:
+def _kept(file: Path, _changed: int, _size: int) -> SwfTrace:
     return read_swf(file)
 
 
-def _check_mapped(unmapped: Sequence[Unmapped], wish: Wish) -> None:
+def _check_mapped(unmapped: Sequence[Unmapped], wish: WorkloadRequest) -> None:
     if unmapped and wish.strict:
         raise TraceError(
             f"{wish.text}: {_not_simulated(unmapped)}\nWithout --strict it is simulated like that."
         )
 
 
-def _elastisim(file: Path, wish: Wish) -> Workload:
+def _elastisim(file: Path, wish: WorkloadRequest) -> Workload:
     jobs, nodes, unmapped = read_elastisim(file, wish.speeds)
     _check_mapped(unmapped, wish)
     if not (nodes := wish.nodes or nodes):
@@ -444,7 +446,7 @@ def _recorded(policy: str) -> PolicySpec:
     return PolicySpec(name, order=order) if by and order in ORDERS else PolicySpec(policy)
 
 
-def _generated(name: str, text: str, wish: Wish) -> Workload:
+def _generated(name: str, text: str, wish: WorkloadRequest) -> Workload:
     """``text`` is NUMBER[,OPTION=VALUE...]."""
     first, comma, others = text.partition(",")
     number = whole(first)
@@ -467,7 +469,7 @@ def _generated(name: str, text: str, wish: Wish) -> Workload:
     return GENERATORS[name](number, options, wish)
 
 
-def _lublin(count: int, options: dict[str, float | None], wish: Wish) -> Workload:
+def _lublin(count: int, options: dict[str, float | None], wish: WorkloadRequest) -> Workload:
     nodes = wish.nodes or FITTED_NODES
     if options["kinds"] not in (1, 2):
         raise BatchError(f"{wish.text}: kinds: {options['kinds']:g}; there are 1 and 2")
@@ -477,20 +479,20 @@ def _lublin(count: int, options: dict[str, float | None], wish: Wish) -> Workloa
     return Workload(jobs, nodes, Settings(cost=INSTANT), starting=False, fixed=False)
 
 
-def _feitelson(count: int, options: dict[str, float | None], wish: Wish) -> Workload:
+def _feitelson(count: int, options: dict[str, float | None], wish: WorkloadRequest) -> Workload:
     nodes = wish.nodes or FITTED_NODES
-    pace = Pace(options["unit"] or UNIT_S, options["load"] or LOAD, options["gap"])
+    pace = ArrivalPace(options["unit"] or UNIT_S, options["load"] or LOAD, options["gap"])
     jobs = feitelson_jobs(count, nodes, wish.seed + wish.run, pace)
     return Workload(jobs, nodes, Settings(cost=INSTANT), starting=False, fixed=False)
 
 
-def _paper2(number: int, options: dict[str, float | None], wish: Wish) -> Workload:
+def _paper2(number: int, options: dict[str, float | None], wish: WorkloadRequest) -> Workload:
     window_s = int(options["window"] or paper2.WINDOW_S)
     jobs = paper2.paper2_jobs(number + wish.run, int(wish.percent or 0), window_s=window_s)
     return Workload(jobs, wish.nodes or paper2.NODES, paper2.paper2_settings(), starting=False, fixed=False)
 
 
-def _paper3(count: int, options: dict[str, float | None], wish: Wish) -> Workload:
+def _paper3(count: int, options: dict[str, float | None], wish: WorkloadRequest) -> Workload:
     """The programs' order is the calibrated one, unless the user names another seed by ``seed``."""
     if wish.percent not in (None, 0, 100):
         raise BatchError(
@@ -503,7 +505,7 @@ def _paper3(count: int, options: dict[str, float | None], wish: Wish) -> Workloa
 
 OWN_SHARES = ("paper2", "paper3")
 """Generators that make their jobs malleable themselves."""
-GENERATORS: dict[str, Callable[[int, dict[str, float | None], Wish], Workload]] = {
+GENERATORS: dict[str, Callable[[int, dict[str, float | None], WorkloadRequest], Workload]] = {
     "lublin": _lublin,
     "feitelson": _feitelson,
     "paper2": _paper2,

@@ -66,7 +66,7 @@ class Window(NamedTuple):
         return self.length is None and self.end < math.inf
 
 
-class Cut(NamedTuple):
+class WindowCut(NamedTuple):
     """Of the jobs in order of submission: those from ``low`` to ``high`` are simulated, those from ``begin`` to
     ``end`` counted, both without the last."""
 
@@ -141,7 +141,7 @@ def _date(text: str) -> float | None:
 # ---- what that is of a workload ------------------------------------------------------------------------------
 
 
-def cuts(jobs: Sequence[SimJob], window: Window, where: str, began: float | None = None) -> list[Cut]:
+def cuts(jobs: Sequence[SimJob], window: Window, where: str, began: float | None = None) -> list[WindowCut]:
     """The windows of ``jobs``, which are in order of submission; ``began`` is what time 0 is, in seconds since 1970.
     BatchError if they do not fit, or nothing is in one."""
     if not jobs:
@@ -151,7 +151,7 @@ def cuts(jobs: Sequence[SimJob], window: Window, where: str, began: float | None
     return [cut._replace(low=0, high=len(jobs)) for cut in found] if window.whole else found
 
 
-def _cuts(times: Sequence[float], window: Window, where: str, began: float | None) -> list[Cut]:
+def _cuts(times: Sequence[float], window: Window, where: str, began: float | None) -> list[WindowCut]:
     if window.between:
         return [_of_times(times, window, where, began)]
     if window.length is None:
@@ -161,13 +161,13 @@ def _cuts(times: Sequence[float], window: Window, where: str, began: float | Non
         else:
             first = bisect_left(times, times[0] + margin.amount)
             last = bisect_right(times, times[-1] - margin.amount)
-        return [_checked(Cut(0, first, last, count), window, where)]
+        return [_checked(WindowCut(0, first, last, count), window, where)]
     if window.length.jobs:
         return _of_jobs(times, window, window.length, where)
     return _of_spans(times, window, window.length, where)
 
 
-def cut_out(jobs: Sequence[SimJob], cut: Cut) -> list[SimJob]:
+def cut_out(jobs: Sequence[SimJob], cut: WindowCut) -> list[SimJob]:
     """The jobs that are simulated. One that follows a job that is not comes at its own time."""
     kept = jobs[cut.low : cut.high]
     names = {job.spec.name for job in kept}
@@ -177,7 +177,7 @@ def cut_out(jobs: Sequence[SimJob], cut: Cut) -> list[SimJob]:
     ]
 
 
-def _of_times(times: Sequence[float], window: Window, where: str, began: float | None) -> Cut:
+def _of_times(times: Sequence[float], window: Window, where: str, began: float | None) -> WindowCut:
     begin, end = window.begin, window.end
     if window.dates:
         if began is None and times[0] > ABSOLUTE_S:
@@ -191,7 +191,7 @@ def _of_times(times: Sequence[float], window: Window, where: str, began: float |
     first, last = bisect_left(times, begin), bisect_left(times, end)
     margin = window.margin or Length(MARGIN * (end - begin), jobs=False)
     low, high = _margins(times, (first, begin), (last, end), margin)
-    cut = _checked(Cut(low, first, last, high), window, where, times)
+    cut = _checked(WindowCut(low, first, last, high), window, where, times)
     if margin.jobs:
         before, after = Length(first, jobs=True), Length(len(times) - last, jobs=True)
     else:
@@ -206,7 +206,7 @@ def _of_times(times: Sequence[float], window: Window, where: str, began: float |
     return cut
 
 
-def _of_jobs(times: Sequence[float], window: Window, length: Length, where: str) -> list[Cut]:
+def _of_jobs(times: Sequence[float], window: Window, length: Length, where: str) -> list[WindowCut]:
     size = int(length.amount)
     margin = window.margin or Length(max(1, round(MARGIN * size)), jobs=True)
     low, high = (_grown(times, 0, 0, margin)[1], _grown(times, len(times), len(times), margin)[0])
@@ -223,7 +223,7 @@ def _of_jobs(times: Sequence[float], window: Window, length: Length, where: str)
     return found
 
 
-def _of_spans(times: Sequence[float], window: Window, length: Length, where: str) -> list[Cut]:
+def _of_spans(times: Sequence[float], window: Window, length: Length, where: str) -> list[WindowCut]:
     size = length.amount
     margin = window.margin or Length(MARGIN * size, jobs=False)
     origin, last = times[0], times[-1]
@@ -243,7 +243,7 @@ def _of_spans(times: Sequence[float], window: Window, length: Length, where: str
     for begin in _spread(low, high - size, window.several):
         first, after = bisect_left(times, begin), bisect_left(times, begin + size)
         below, above = _margins(times, (first, begin), (after, begin + size), margin)
-        found.append(_checked(Cut(below, first, after, above), window, where))
+        found.append(_checked(WindowCut(below, first, after, above), window, where))
     return found
 
 
@@ -274,9 +274,9 @@ def _around_jobs(count: int, first: int, last: int, margin: int) -> tuple[int, i
     return max(0, first - margin), min(count, last + margin)
 
 
-def _around(times: Sequence[float], first: int, last: int, margin: Length) -> Cut:
+def _around(times: Sequence[float], first: int, last: int, margin: Length) -> WindowCut:
     low, high = _grown(times, first, last, margin)
-    return Cut(low, first, last, high)
+    return WindowCut(low, first, last, high)
 
 
 def _grown(times: Sequence[float], first: int, last: int, margin: Length) -> tuple[int, int]:
@@ -289,7 +289,7 @@ def _grown(times: Sequence[float], first: int, last: int, margin: Length) -> tup
     return min(low, first), max(high, last)
 
 
-def _checked(cut: Cut, window: Window, where: str, times: Sequence[float] = ()) -> Cut:
+def _checked(cut: WindowCut, window: Window, where: str, times: Sequence[float] = ()) -> WindowCut:
     if not cut.begin < cut.end:
         there = ""
         if times:

@@ -20,11 +20,11 @@ import msgspec
 
 from pliant.launch.tree import kept as keeping
 from pliant.launch.tree.interfaces import controller_at
-from pliant.launch.tree.kept import Kept
+from pliant.launch.tree.kept import KeptRoot
 from pliant.launch.tree.posting import Posting, Starting
 from pliant.launch.tree.shell import TreeShell
 from pliant.live.tree import messages as b
-from pliant.model.world import World
+from pliant.model.world import MpiWorld
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 
@@ -38,7 +38,7 @@ class Root:
         self.path = Path(path)
         self.nodes = nodes
         earlier = keeping.read(self.path) if self.path.exists() else None
-        self.kept = earlier or Kept("", secrets.token_hex(16), degree, 0)
+        self.kept = earlier or KeptRoot("", secrets.token_hex(16), degree, 0)
         self.starting = Starting(by, python=os.environ.get("PLIANT_TEST_AGENT", sys.executable))
         seat = b.Seat(0, "", -1, self.kept.tree, self.kept.tree, survive=True, grace_s=float(grace))
         self.tree = TreeShell(Posting(seat, "", run, self.kept.secret, "", self.starting, relays=True), self)
@@ -52,7 +52,7 @@ class Root:
         else:
             interface = os.environ.get("PLIANT_TEST_INTERFACE", "")
             contact = await self.tree.begin(controller_at(self.nodes[0], interface, self.starting))
-            self.keep(Kept.opened(contact, self.kept.secret, self.kept.tree, self.nodes))
+            self.keep(KeptRoot.opened(contact, self.kept.secret, self.kept.tree, self.nodes))
             self.tree.happened(b.Opened(self.nodes))
         say(event="begun", ranks=self.kept.nodes)
         asyncio.get_running_loop().add_reader(0, self.read)
@@ -60,7 +60,7 @@ class Root:
         await self.tree.end()
         self.path.unlink()
 
-    def keep(self, kept: Kept) -> None:
+    def keep(self, kept: KeptRoot) -> None:
         self.kept = kept
         keeping.write(self.path, kept)
 
@@ -78,7 +78,7 @@ class Root:
                 self.tree.happened(b.More(tuple(nodes)))
             case ["run", node, *command]:
                 group = m.StartGroup(
-                    7, 0, World(0, (1,)), tuple(command), {}, "/", "/dev/null", "token", "none"
+                    7, 0, MpiWorld(0, (1,)), tuple(command), {}, "/", "/dev/null", "token", "none"
                 )
                 self.order(node, group)
             case ["back", node]:

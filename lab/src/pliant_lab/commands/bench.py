@@ -26,7 +26,7 @@ from pliant.sim.simulator import Conditions, simulate
 from pliant.study.workers import Workers
 from pliant.terminal.working import Working
 from pliant.workloads.formats.swf import read_swf, rigid_jobs
-from pliant.workloads.generators.generate import Load, malleable_batch
+from pliant.workloads.generators.generate import GeneratedLoad, malleable_batch
 from pliant.workloads.generators.lublin import lublin_jobs
 from pliant.workloads.job import SimJob
 from pliant_lab.commands import bench_bursts, bench_machines
@@ -123,7 +123,7 @@ def simulator(
         kth = measured(rigid_jobs(read_swf(path), PROCESSORS)[:most], PROCESSORS, Easy, instant)
         workload = lublin_jobs(min(100_000, most), LUBLIN_NODES, SEED, load=LUBLIN_LOAD)
         lublin = measured(workload, LUBLIN_NODES, Easy, instant)
-        batch = malleable_batch(SEED, min(10_000, most), MALLEABLE_NODES, load=Load(MALLEABLE_GAP_S))
+        batch = malleable_batch(SEED, min(10_000, most), MALLEABLE_NODES, load=GeneratedLoad(MALLEABLE_GAP_S))
         malleable = {
             name: measured(batch, MALLEABLE_NODES, POLICIES[name], Settings())
             for name in ("min-agreement", "malleable", "marginal")

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from pliant.daemon.detect import Found, installed, of_library
+from pliant.daemon.detect import DetectedMpi, installed, of_library
 from pliant.model.errors import PliantError
 from pliant.terminal.working import Working
 from pliant_lab.measure import flavours
@@ -21,9 +21,9 @@ ALL = "all"
 COLUMNS = ("grow_blocked_s", "grow_total_s", "shrink_blocked_s", "shrink_freed_s")
 
 
-def named(words: Sequence[str]) -> list[Found]:
+def named(words: Sequence[str]) -> list[DetectedMpi]:
     """What ``--mpi`` says: ``all`` that are found, or files of their libraries."""
-    found: list[Found] = []
+    found: list[DetectedMpi] = []
     for word in words:
         if word == ALL:
             found += installed(os.environ)

@@ -22,7 +22,7 @@ from pliant.model.batch import Batch, ClusterSpec
 from pliant.policy import registry
 from pliant.report.runs import Run
 from pliant.terminal.working import Working
-from pliant.workloads.generators.generate import Load, malleable_batch
+from pliant.workloads.generators.generate import GeneratedLoad, malleable_batch
 from pliant_lab.measure import cycles as measured
 
 NODES = 8
@@ -32,7 +32,7 @@ HEAT = ("python", "-m", "pliant.apps.heat", "--rows", "128", "--cols", "128", "-
 
 def heat_batch(seed: int, jobs: int, gap_s: float = 2.0, start: str | None = None) -> Batch:
     """``jobs`` malleable heat solvers for 8 nodes; the same seed gives the same batch."""
-    drawn = malleable_batch(seed, jobs, NODES, malleable=1.0, load=Load(gap_s, WORK_S))
+    drawn = malleable_batch(seed, jobs, NODES, malleable=1.0, load=GeneratedLoad(gap_s, WORK_S))
     specs = tuple(
         msgspec.structs.replace(job.spec, command=(*HEAT, "--pace"), verify=(*HEAT, "--serial"))
         for job in drawn

@@ -7,7 +7,7 @@ from random import Random
 
 from msgspec import UNSET, structs
 
-from pliant.core.job import Job
+from pliant.core.job import ScheduledJob
 from pliant.core.settings import Settings, batch_settings
 from pliant.core.state import State
 from pliant.live.cluster import orders as o
@@ -273,7 +273,7 @@ def _lie_in_wait(random: Random, names: Sequence[str], ambushes: dict[str, list[
             ambushes[stage] += ["lose-reserved"] * random.randint(0, 1 + (stage == resizing.ACCEPTED))
 
 
-def draw_slots(random: Random, state: State, job: Job) -> o.Resize:
+def draw_slots(random: Random, state: State, job: ScheduledJob) -> o.Resize:
     """An order for how many ranks are to be awake on some nodes: mostly of the job, and mostly as many as can be."""
     nodes = list(dict.fromkeys(state.groups(job).values()))
     chosen = random.sample(nodes, random.randint(1, min(3, len(nodes))))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pliant.live.cluster import orders as o
-from pliant.model.world import World as Ranks
+from pliant.model.world import MpiWorld as Ranks
 from pliant.protocol import messages as m
 from pliant.protocol.codec import MAX_LINE, encode, raw
 from pliant_lab.injection.standins.agent import NONSENSE, USER

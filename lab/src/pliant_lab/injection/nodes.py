@@ -11,7 +11,7 @@ from pliant.drivers import carry_out
 from pliant.drivers.fake import FakeAgent, FakeNodes
 from pliant.live.cluster import orders as o
 from pliant.live.fleet.fleet import KEY, Fleet, Site
-from pliant.live.fleet.stages import Happens, Stage
+from pliant.live.fleet.stages import Happens, NodeStage
 from pliant.model.need import Need
 from pliant.protocol import codec
 from pliant.protocol import messages as m
@@ -29,7 +29,7 @@ NEEDS = (None, None, GPU, Need(1, ("gpu",)), WIDE)
 LABELS: dict[str, tuple[str, ...]] = {f"n{number}": ("gpu",) for number in range(1, MOST + 2, 2)}
 BEGINS_BADLY = 0.1
 """The share of lives in which the nodes that it begins with do not all come."""
-WAITS = {Stage.COMING: "start", Stage.UNLINKED: "grace", Stage.LEAVING: "leave"}
+WAITS = {NodeStage.COMING: "start", NodeStage.UNLINKED: "grace", NodeStage.LEAVING: "leave"}
 """What a node waits for that is in this stage, by its timer."""
 
 
@@ -60,7 +60,7 @@ class Shell:
         self.unclean: set[str] = set()
         """Nodes on which something could not be ended: none of them is used again by the same controller."""
         self.problems: list[str] = []
-        self.before: Counter[tuple[Stage, Happens]] = Counter()
+        self.before: Counter[tuple[NodeStage, Happens]] = Counter()
         self.events: list[o.Input] = []
         self.driver.begin(self.take)
 
@@ -76,7 +76,7 @@ class Shell:
         self.go_on()
 
     @property
-    def moves(self) -> Counter[tuple[Stage, Happens]]:
+    def moves(self) -> Counter[tuple[NodeStage, Happens]]:
         """How often nodes have gone each way of the table, under all controllers."""
         return self.before + self.fleet.moves
 
@@ -346,7 +346,7 @@ class Life:
                 )
             else:
                 _hold(
-                    node.stage in (Stage.GRANTED, Stage.EXPIRING),
+                    node.stage in (NodeStage.GRANTED, NodeStage.EXPIRING),
                     f"{name} is {node.stage}, and waits for nobody",
                 )
         for name, heard in shell.heard.items():

@@ -10,7 +10,7 @@ from pliant.model.nodes import NodeSet
 from pliant_lab.injection.drawn import draw_slots
 
 if TYPE_CHECKING:
-    from pliant.core.job import Job
+    from pliant.core.job import ScheduledJob
     from pliant_lab.injection.world import World
 
 SLOTS = 0.6
@@ -62,7 +62,7 @@ def order(world: World, job: int) -> list[int] | None:
     return [chosen.id]
 
 
-def _wish(world: World, job: Job, groups: dict[int, int]) -> tuple[int, tuple[int, ...]]:
+def _wish(world: World, job: ScheduledJob, groups: dict[int, int]) -> tuple[int, tuple[int, ...]]:
     """A size, and groups that are to leave."""
     state, random = world.head.cluster.core.state, world.random
     fewer = [size for size in job.bounds.sizes() if size < job.size]

@@ -16,7 +16,7 @@ from pliant.core import records as r
 from pliant.core.journal import read
 from pliant.live.cluster import orders as o
 from pliant.live.fleet.fleet import Site
-from pliant.live.fleet.stages import Happens, Stage
+from pliant.live.fleet.stages import Happens, NodeStage
 from pliant.model.deadlines import CHANNEL_AGAIN_S
 from pliant.model.kinds import KINDS, Loss
 from pliant.protocol import resizing
@@ -117,7 +117,7 @@ class World(Touched):
         self.specs = draw_jobs(self.random, count, large=large)
         self.met: Counter[tuple[str, str]] = Counter()
         self._expansions: Counter[str] = Counter()
-        self.moves: Counter[tuple[Stage, Happens]] = Counter()
+        self.moves: Counter[tuple[NodeStage, Happens]] = Counter()
         """How often nodes went each way of the table of their lives, under controllers that are gone."""
         self._names = [name for name in FAULTS if name in set(faults)]
         self._ambushes: dict[str, list[str]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from pliant.live.fleet.stages import TABLE, Happens, Stage
+from pliant.live.fleet.stages import TABLE, Happens, NodeStage
 from pliant.protocol import resizing
 from pliant_lab.injection.audit.impossible import IMPOSSIBLE
 from pliant_lab.injection.audit.verdict import Verdict
@@ -40,7 +40,7 @@ def summed(verdicts: list[Verdict], seconds: float) -> tuple[dict[str, object], 
     kinds: Counter[str] = Counter()
     expansions: Counter[str] = Counter()
     found = []
-    ways: Counter[tuple[Stage, Happens]] = Counter()
+    ways: Counter[tuple[NodeStage, Happens]] = Counter()
     for verdict in verdicts:
         ways.update(verdict.ways)
         expansions.update(verdict.expansions)

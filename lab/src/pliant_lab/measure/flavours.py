@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pliant.daemon.detect import Found
+from pliant.daemon.detect import DetectedMpi
 from pliant.model.errors import PliantError
-from pliant.model.flavours import MPICH, Way, way_of
+from pliant.model.flavours import MPICH, LaunchWay, way_of
 from pliant.model.kinds import JobKind
 from pliant_lab.measure import resizes
 from pliant_lab.measure.cycles import PROGRAM
@@ -32,12 +32,12 @@ class Cycles(NamedTuple):
 
 
 async def measure(
-    found: Sequence[Found], asked: Cycles, output: Path, seen: Callable[[int, int], None]
+    found: Sequence[DetectedMpi], asked: Cycles, output: Path, seen: Callable[[int, int], None]
 ) -> list[Figures]:
     """A row for each. Rounds go through all of them, so that a slow moment of the machine is none's alone. ``seen`` is
     told how many jobs have run, of how many."""
-    changes: dict[Found, list[Change]] = {each: [] for each in found}
-    errors: dict[Found, str] = {
+    changes: dict[DetectedMpi, list[Change]] = {each: [] for each in found}
+    errors: dict[DetectedMpi, str] = {
         each: why for each in found if (why := _way(each).refused or _way(each).keeps)
     }
     for number in range(asked.rounds):
@@ -56,11 +56,11 @@ async def measure(
     return rows
 
 
-def _way(found: Found) -> Way:
+def _way(found: DetectedMpi) -> LaunchWay:
     return way_of(found.mpi, os.environ)
 
 
-async def _cycles(found: Found, asked: Cycles, output: Path) -> list[Change]:
+async def _cycles(found: DetectedMpi, asked: Cycles, output: Path) -> list[Change]:
     """What a job with this MPI tells of its resizes."""
     end, told = output / "end", list[Change]()
 
@@ -82,7 +82,7 @@ async def _cycles(found: Found, asked: Cycles, output: Path) -> list[Change]:
     return told[2 * BEFORE :]
 
 
-def _row(found: Found, changes: Sequence[Change], error: str) -> Figures:
+def _row(found: DetectedMpi, changes: Sequence[Change], error: str) -> Figures:
     row: Figures = {
         "mpi": found.mpi.name, "library": found.library, "error": error, "resizes": len(changes),
         "blocked_over_mpich": None,

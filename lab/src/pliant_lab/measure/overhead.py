@@ -34,7 +34,7 @@ def programs(*, quick: bool) -> dict[str, Program]:
     depth, queens, points, scale = (12, 14, 10**9, 11) if quick else (13, 15, 3 * 10**9, 12)
     return {
         "uts": Program(
-            lambda: uts.TreeBag(depth), uts.Tree, lambda: uts.bare(depth),
+            lambda: uts.TreeBag(depth), uts.UtsTree, lambda: uts.bare(depth),
             lambda tree: float(tree.hashes), uts.CHUNK,
         ),
         "nqueens": Program(

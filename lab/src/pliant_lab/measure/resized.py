@@ -30,7 +30,7 @@ from pliant.mpi.bare.spawning import (
 )  # fmt: skip
 from pliant.mpi.team import barrier, broadcast, gather_all, part_with
 from pliant.mpi.wait import Wait
-from pliant.plan.change import Change, shrunk
+from pliant.plan.change import WorldChange, shrunk
 from pliant_lab.measure.trials import Trial
 
 STEP_S = 0.005
@@ -210,7 +210,7 @@ class Gives:
                 say(kind="respawn", trace=began.trace)
         self._leave(comm, change, first)
 
-    def _leave(self, comm: MPI.Intracomm, change: Change, number: int) -> None:
+    def _leave(self, comm: MPI.Intracomm, change: WorldChange, number: int) -> None:
         """Who is not to go on leaves ``comm``; the others go on to the next."""
         mine, wait = comm.rank, self._wait
         awake = [(world.id, rank) for world in self._worlds for rank in world.awake]

@@ -14,7 +14,7 @@ import msgspec
 
 from pliant.model.errors import PliantError
 from pliant.plan.change import grown
-from pliant.plan.shrink import ShrinkMethod, ShrinkPlan, World, shrink_plan, world_over
+from pliant.plan.shrink import ShrinkMethod, ShrinkPlan, SpawnedWorld, shrink_plan, world_over
 from pliant.plan.spawn import Method, SpawnPlan, Strategy, spawn_plan
 from pliant_lab.measure.programs import Figures
 
@@ -31,7 +31,7 @@ class Gift(msgspec.Struct, frozen=True):
     method: ShrinkMethod = ShrinkMethod.TERMINATION
     strategy: Strategy = Strategy.DIFFUSIVE
 
-    def plan(self, worlds: Sequence[World]) -> ShrinkPlan:
+    def plan(self, worlds: Sequence[SpawnedWorld]) -> ShrinkPlan:
         """For a job of these worlds."""
         slots = {node: slots for node, slots in enumerate(self.slots) if slots}
         return shrink_plan(worlds, slots, self.method, self.strategy)
@@ -59,7 +59,7 @@ class Trial(msgspec.Struct, frozen=True):
     gives: tuple[Gift, ...] = ()
 
     @property
-    def worlds(self) -> tuple[World, ...]:
+    def worlds(self) -> tuple[SpawnedWorld, ...]:
         """Of the job, before it gives anything."""
         initial = (world_over(0, {node: here for node, here in enumerate(self.running) if here}),)
         return grown(initial, self.plan).after if self.expands else initial

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from pliant.model.errors import PliantError
 from pliant.plan.launching import LaunchCosts, LaunchPhases, predict
-from pliant.plan.tree import Direct, KAry, Tree
+from pliant.plan.tree import Direct, KAry, TreeShape
 from pliant_lab.measure.launch_model import SMALL, Compared, Point, Site, fit, held, worst
 from pliant_lab.measure.programs import Figures
 from pliant_lab.reproduce import charts
@@ -114,7 +114,7 @@ def write(folder: Folder, measured: Measured) -> None:
 
 def _large(costs: LaunchCosts, window: int) -> dict[str, list[tuple[int, LaunchPhases]]]:
     """By tree, launches over nodes that have a processor each."""
-    trees: dict[str, Tree] = {f"degree {degree}": KAry(degree) for degree in DEGREES}
+    trees: dict[str, TreeShape] = {f"degree {degree}": KAry(degree) for degree in DEGREES}
     rows = {
         name: [(nodes, predict(nodes, tree, window, costs)) for nodes in SIZES]
         for name, tree in trees.items()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from pliant.core import records as r
-from pliant.history.lives import ROWS, Life, Listener
+from pliant.history.timeline import ROWS, Life, Listener
 from pliant.model.jobs import JobSpec
 from pliant.policy.registry import make
 from pliant.study.workers import Task

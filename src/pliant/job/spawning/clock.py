@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pliant.protocol.phases import Phase
 
 
-class Clock:
+class PhaseClock:
     """Each phase lasts from the end of the one before; ``now`` tells the time in seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:

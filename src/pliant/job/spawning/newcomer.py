@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from pliant.job.errors import Stalled
 from pliant.job.spawning import messages as m
 from pliant.job.spawning import operations as o
-from pliant.job.spawning.clock import Clock
+from pliant.job.spawning.clock import PhaseClock
 from pliant.job.spawning.kin import Kin
 from pliant.job.spawning.sources import Expanded, finish
 from pliant.model.errors import PliantError
@@ -36,10 +36,10 @@ class Arrival(NamedTuple):
     plan: SpawnPlan
     connections: ConnectionPlan
     ports: dict[str, str]
-    clock: Clock
+    clock: PhaseClock
 
 
-def begin(parent: o.Comm, clock: Clock) -> o.Steps[Arrival]:
+def begin(parent: o.Comm, clock: PhaseClock) -> o.Steps[Arrival]:
     """Start others, if this newcomer is to: they come up while it does what it has to do before it can be joined."""
     yield o.Reach(Phase.PREPARE)
     own, briefing = yield from _unneeded(_briefed(parent))

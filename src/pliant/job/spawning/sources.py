@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pliant.job.errors import FEW_DESCRIPTORS
 from pliant.job.spawning import messages as m
 from pliant.job.spawning import operations as o
-from pliant.job.spawning.clock import Clock
+from pliant.job.spawning.clock import PhaseClock
 from pliant.job.spawning.kin import Kin, patience
 from pliant.model.errors import PliantError
 from pliant.model.words import count
@@ -70,7 +70,7 @@ class Arrivals(NamedTuple):
         yield o.Await(sent, "the newcomers to be called")
 
 
-def expand(comm: o.Comm, plan: SpawnPlan, briefing: m.Briefing, clock: Clock) -> o.Steps[Expanded]:
+def expand(comm: o.Comm, plan: SpawnPlan, briefing: m.Briefing, clock: PhaseClock) -> o.Steps[Expanded]:
     """Start newcomers as ``plan`` says and join what comes up; collective over ``comm``, the sources, which a Merge
     spends. NotExpanded if a newcomer cannot be started or does not come up in time."""
     yield o.Reach(Phase.PREPARE)
@@ -95,7 +95,7 @@ def brief(plan: SpawnPlan, command: Sequence[str], hosts: Sequence[str], epoch: 
     )  # fmt: skip
 
 
-def bring(kin: Kin, plan: SpawnPlan, epoch: int, port: str, clock: Clock) -> o.Steps[m.Outcome]:
+def bring(kin: Kin, plan: SpawnPlan, epoch: int, port: str, clock: PhaseClock) -> o.Steps[m.Outcome]:
     """Start the newcomers, and wait until they are one; by all who start some. Where they are not they go again, and
     nobody waits for that before the end of the job (``Kin.late``)."""
     yield o.Reach(Phase.START)
@@ -118,7 +118,7 @@ def bring(kin: Kin, plan: SpawnPlan, epoch: int, port: str, clock: Clock) -> o.S
     return m.Outcome(verdict.error, trace, clock.phases)
 
 
-def accept(comm: o.Comm, plan: SpawnPlan, arrivals: Arrivals, clock: Clock) -> o.Steps[Expanded]:
+def accept(comm: o.Comm, plan: SpawnPlan, arrivals: Arrivals, clock: PhaseClock) -> o.Steps[Expanded]:
     """The sources join the newcomers, if these are there; collective over ``comm``. NotExpanded if they are not."""
     port, kin, outcome, root = arrivals.port, arrivals.kin, arrivals.outcome, comm.rank == 0
     verdict = m.Verdict(outcome.error) if outcome is not None else None
@@ -174,7 +174,7 @@ def check(comm: o.Comm, plan: SpawnPlan, command: Sequence[str], hosts: Sequence
 
 
 def finish(  # noqa: PLR0913 - both sides of any expansion end here
-    comm: o.Comm, between: o.Comm, plan: SpawnPlan, *, epoch: int, clock: Clock, high: bool
+    comm: o.Comm, between: o.Comm, plan: SpawnPlan, *, epoch: int, clock: PhaseClock, high: bool
 ) -> o.Steps[Expanded]:
     """Merge, or keep both sides: ``high`` are the newcomers."""
     yield o.Reach(Phase.MERGE)

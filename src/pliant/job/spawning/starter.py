@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pliant.job.errors import Stalled
 from pliant.job.spawning import messages as m
 from pliant.job.spawning import operations as o
-from pliant.job.spawning.clock import Clock
+from pliant.job.spawning.clock import PhaseClock
 from pliant.job.spawning.kin import Kin, patience
 from pliant.job.spawning.sources import Arrivals, bring
 
@@ -87,7 +87,7 @@ def serve(root: o.Comm, now: Callable[[], float]) -> o.Steps[None]:
     """Carry out the orders of ``root``, one after the other, until it is to end."""
     late: list[Kin] = []
     while (given := (yield from _next(root))).briefing is not None:
-        clock, plan = Clock(now), given.briefing.plan()
+        clock, plan = PhaseClock(now), given.briefing.plan()
         alone: o.Comm = yield o.Alone()
         kin = Kin(alone, given.briefing, None)
         outcome = yield from bring(kin, plan, given.briefing.epoch, given.port, clock)

@@ -14,7 +14,7 @@ import msgspec
 
 from pliant import recorder
 from pliant.launch import pmix, processes, shm
-from pliant.launch.agent import Agent
+from pliant.launch.agent import AgentShell
 from pliant.launch.starter import ExecStarter
 from pliant.launch.tree.pipes import Pipes, Spill
 from pliant.launch.tree.posting import Posting
@@ -126,7 +126,7 @@ def home(posting: Posting) -> Home:
 def serve_node(posting: Posting, link: socket.socket, tree: int) -> None:
     """Be the node's agent, over ``link`` to process ``tree``, until it is told to go or the link ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    asyncio.run(Agent(home(posting), ExecStarter(), recorder.directory(), dials=False).serve(link))
+    asyncio.run(AgentShell(home(posting), ExecStarter(), recorder.directory(), dials=False).serve(link))
     if os.getppid() != tree:  # it was killed, and what it had made is left to us
         shm.remove(_pipes(posting))
         shm.remove(runtime(posting))

@@ -16,7 +16,7 @@ from pliant.live.tree import messages as b
 from pliant.model.errors import PliantError
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptRoot(msgspec.Struct, frozen=True):
     """How the root is reached, the ``secret`` of its links, the ``tree`` along which the first ``agents`` were started,
     the rank that is given next, and the ``nodes`` that there are or will be, by rank."""
 
@@ -28,7 +28,7 @@ class Kept(msgspec.Struct, frozen=True):
     nodes: dict[int, str] = {}
 
     @classmethod
-    def opened(cls, contact: str, secret: str, tree: str, nodes: Sequence[str]) -> Kept:
+    def opened(cls, contact: str, secret: str, tree: str, nodes: Sequence[str]) -> KeptRoot:
         """Of a root that is about to be opened on ``nodes``."""
         return cls(contact, secret, tree, len(nodes)).more(nodes)
 
@@ -40,16 +40,16 @@ class Kept(msgspec.Struct, frozen=True):
     def host(self) -> str:
         return self.contact.rpartition(":")[0]
 
-    def more(self, nodes: Sequence[str]) -> Kept:
+    def more(self, nodes: Sequence[str]) -> KeptRoot:
         """As these nodes are added."""
         new = dict(enumerate(nodes, self.following))
         return msgspec.structs.replace(self, following=self.following + len(new), nodes={**self.nodes, **new})
 
-    def again(self, started: b.Again) -> Kept:
+    def again(self, started: b.Again) -> KeptRoot:
         """As an agent is started anew, under the next rank."""
         return self.gone(started.lost).more((started.node,))
 
-    def gone(self, rank: int) -> Kept:
+    def gone(self, rank: int) -> KeptRoot:
         """As an agent is lost, or has left."""
         return msgspec.structs.replace(
             self, nodes={each: node for each, node in self.nodes.items() if each != rank}
@@ -60,19 +60,19 @@ class Kept(msgspec.Struct, frozen=True):
         return b.Resumed(self.nodes, self.agents, self.following)
 
 
-def encode(kept: Kept) -> bytes:
+def encode(kept: KeptRoot) -> bytes:
     return msgspec.json.encode(kept)
 
 
-def decode(data: bytes) -> Kept:
+def decode(data: bytes) -> KeptRoot:
     """PliantError if it is not that of this version."""
     try:
-        return msgspec.json.decode(data, type=Kept)
+        return msgspec.json.decode(data, type=KeptRoot)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise PliantError(f"what an earlier controller has kept cannot be read: {error}") from error
 
 
-def write(path: Path, kept: Kept) -> None:
+def write(path: Path, kept: KeptRoot) -> None:
     """All of it or nothing, for its owner alone, on the disk when this returns; OSError."""
     new = path.with_name(f"{path.name}.new")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -89,6 +89,6 @@ def write(path: Path, kept: Kept) -> None:
         os.close(folder)
 
 
-def read(path: Path) -> Kept:
+def read(path: Path) -> KeptRoot:
     """OSError if there is none, PliantError if it is not that of this version."""
     return decode(path.read_bytes())

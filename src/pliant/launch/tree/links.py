@@ -112,7 +112,7 @@ async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sec
     return int(who)
 
 
-class Link:
+class TreeLink:
     """One that stands, to the agent of ``rank``."""
 
     def __init__(

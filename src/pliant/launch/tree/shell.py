@@ -19,7 +19,7 @@ import msgspec
 
 from pliant import recorder
 from pliant.launch.tree import links, posting
-from pliant.launch.tree.links import Link
+from pliant.launch.tree.links import TreeLink
 from pliant.launch.tree.posting import Posting
 from pliant.live.tree import messages as b
 from pliant.live.tree import recording
@@ -68,11 +68,11 @@ class TreeShell:
         self._server: asyncio.Server | None = None
         self._queue: deque[tuple[b.AnyInput, ...]] = deque()
         self._busy = False
-        self._links: dict[int, Link] = {}
+        self._links: dict[int, TreeLink] = {}
         self._timers: dict[str, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
         self._beating: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._starters: dict[int, Starter] = {}
+        self._starters: dict[int, TreeStarter] = {}
         self._children: set[int] = set()
         self._beaten = 0.0
         self._recorder = Recorder(recorder.directory(), f"tree-{mine.node or 'root'}-{os.getpid()}")
@@ -112,7 +112,7 @@ class TreeShell:
             self.happened()
         if parent is not None:
             reader, writer = await asyncio.open_connection(sock=parent)
-            self._stand(Link(seat.parent, reader, writer, self._now()))
+            self._stand(TreeLink(seat.parent, reader, writer, self._now()))
             self.happened(b.Linked(seat.parent))
         return contact
 
@@ -289,7 +289,7 @@ class TreeShell:
                 writer.write(codec.encode(Ended()))
             writer.close()  # else it is told nothing any more, and ends without its parent
             return
-        self._stand(Link(rank, reader, writer, self._now()))
+        self._stand(TreeLink(rank, reader, writer, self._now()))
 
     async def _reach(self, order: b.Reach) -> None:
         seat = self._mine.seat
@@ -299,17 +299,17 @@ class TreeShell:
             self.happened(b.Cut(order.rank, str(error)))
             return
         reader, writer = await asyncio.open_connection(sock=sock)
-        self._stand(Link(order.rank, reader, writer, self._now()))
+        self._stand(TreeLink(order.rank, reader, writer, self._now()))
         self.happened(b.Linked(order.rank))
 
-    def _stand(self, link: Link) -> None:
+    def _stand(self, link: TreeLink) -> None:
         if (before := self._links.get(link.rank)) is not None:
             before.close()  # made anew by the other end, which has lost it
         self._links[link.rank] = link
         self.most_links = max(self.most_links, len(self._links))
         self._spawn(self._listen(link))
 
-    async def _listen(self, link: Link) -> None:
+    async def _listen(self, link: TreeLink) -> None:
         why = "the connection was closed"
         try:
             while data := await link.reader.read(1 << 18):
@@ -322,7 +322,7 @@ class TreeShell:
             why = str(error)
         self._cut(link, why)
 
-    def _cut(self, link: Link, why: str) -> None:
+    def _cut(self, link: TreeLink, why: str) -> None:
         link.close()
         if self._links.get(link.rank) is link:
             del self._links[link.rank]
@@ -358,7 +358,7 @@ class TreeShell:
         theirs = msgspec.structs.replace(mine, seat=seat, node=order.node)
         self._children.add(order.rank)
         try:
-            starter = Starter(theirs, lambda why: self._ended(order.rank, why))
+            starter = TreeStarter(theirs, lambda why: self._ended(order.rank, why))
         except OSError as error:
             self.happened(b.NotStarted(order.rank, str(error)))
             return
@@ -397,7 +397,7 @@ async def _called(contact: str, rank: int, secret: str, *, patient: bool) -> soc
     return await made
 
 
-class Starter:
+class TreeStarter:
     """A process that starts an agent. ``ended`` is called at its end with what went wrong, or nothing."""
 
     def __init__(self, theirs: Posting, ended: Callable[[str], None]) -> None:

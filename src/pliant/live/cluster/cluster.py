@@ -15,9 +15,9 @@ from typing import NamedTuple
 from pliant.core import commands as c
 from pliant.core import events as e
 from pliant.core import records as r
-from pliant.core.arrays import Turns
+from pliant.core.arrays import ArrayThrottle
 from pliant.core.core import SchedulerCore
-from pliant.core.job import Job
+from pliant.core.job import ScheduledJob
 from pliant.core.ledger import Outcome
 from pliant.core.settings import Settings
 from pliant.live.cluster import orders as o
@@ -25,7 +25,7 @@ from pliant.live.cluster import term
 from pliant.live.cluster.bus import Bus
 from pliant.live.cluster.nodes import Nodes
 from pliant.live.job import resuming
-from pliant.live.job.groups import Place
+from pliant.live.job.groups import GroupPlace
 from pliant.live.job.life import KILLED, SESSION_S, JobLife
 from pliant.model.deadlines import GROUP_GONE_S, GROUP_LINGER_S, GROUP_START_S
 from pliant.model.errors import ProtocolError
@@ -73,7 +73,7 @@ class Cluster:
         self._holds: dict[str, str] = {}
         self._leaving: list[str] = []
         self._unsubmitted: deque[JobSpec] = deque()
-        self._turns: Turns[JobSpec] = Turns()
+        self._turns: ArrayThrottle[JobSpec] = ArrayThrottle()
         self._specs = {job.id: job.spec for job in state.jobs.values()}
         for spec in (*self._specs.values(), *(job.spec for job in state.requeued.values())):
             self._turns.there(spec)
@@ -443,9 +443,11 @@ class Cluster:
         elif job.resize is not None and job.resize.id == command.resize:
             life.start(job.resize.arriving, command.resize)
 
-    def _life(self, job: Job) -> JobLife:
+    def _life(self, job: ScheduledJob) -> JobLife:
         home = self._home
-        place = Place(self._bus.names, f"{home.output}/{job.spec.name}{LOG}", home.cwd, home.env, home.secret)
+        place = GroupPlace(
+            self._bus.names, f"{home.output}/{job.spec.name}{LOG}", home.cwd, home.env, home.secret
+        )
         return JobLife(job.id, job.spec, place, self._bus, one_world=job.one_world)
 
     def _forget_ended(self) -> None:

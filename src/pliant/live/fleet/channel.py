@@ -25,7 +25,7 @@ Message = TypeVar("Message")
 Envelope = TypeVar("Envelope")
 
 
-class Told(NamedTuple, Generic[Message]):
+class Numbered(NamedTuple, Generic[Message]):
     """A message on its way: it is to be taken behind the one whose number is ``after``."""
 
     number: int
@@ -47,9 +47,9 @@ class Sender(Generic[Message]):
         self.kept: dict[int, Message] = {}
         """What may have to be told again: all that the other end has not, and what is kept beyond that."""
 
-    def __iter__(self) -> Iterator[Told[Message]]:
+    def __iter__(self) -> Iterator[Numbered[Message]]:
         for after, number in pairwise((self._base, *self.kept)):
-            yield Told(number, after, self.kept[number])
+            yield Numbered(number, after, self.kept[number])
 
     @property
     def last(self) -> int:
@@ -61,11 +61,11 @@ class Sender(Generic[Message]):
         """Whether the other end has all that is kept."""
         return self.last <= self.heard
 
-    def tell(self, message: Message) -> Told[Message]:
+    def tell(self, message: Message) -> Numbered[Message]:
         after = self.last
         self.number += 1
         self.kept[self.number] = message
-        return Told(self.number, after, message)
+        return Numbered(self.number, after, message)
 
     def begin_link(self) -> None:
         """Whoever is at the other end may have none of them."""
@@ -80,14 +80,14 @@ class Sender(Generic[Message]):
         while self.kept and (first := next(iter(self.kept))) <= self.heard:
             del self.kept[first]
 
-    def again(self) -> list[Told[Message]]:
+    def again(self) -> list[Numbered[Message]]:
         """What was told before this was last asked, and has not come: it may have been lost."""
         lost = [each for each in self if self.heard < each.number <= self._old]
         self._old = self.number
         return lost
 
 
-class End(Generic[Envelope]):
+class ChannelEnd(Generic[Envelope]):
     """One end of the channel between a launch and one of its nodes; ``envelope`` makes one of what is told. Numbers
     begin above ``base``, which grows with each agent that a node has: what an earlier one has left on its way counts as
     old. An envelope without a number is an answer, Taken. It may be lost: what it answers is told again then.
@@ -97,12 +97,12 @@ class End(Generic[Envelope]):
     """
 
     def __init__(
-        self, envelope: Callable[[Told[msgspec.Raw]], Envelope], base: int = 0, window: int = 1 << 18
+        self, envelope: Callable[[Numbered[msgspec.Raw]], Envelope], base: int = 0, window: int = 1 << 18
     ) -> None:
         self._envelope = envelope
         self._window = window
         self._told: Sender[msgspec.Raw] = Sender(base)
-        self._last: Told[msgspec.Raw] | None = None
+        self._last: Numbered[msgspec.Raw] | None = None
         self._heard = base
         self._sent = self._taken = self._written = 0
         """Bytes: told, of those what the other end has written, and what this end has."""
@@ -149,14 +149,14 @@ class End(Generic[Envelope]):
 
     def answer(self) -> Envelope:
         """What the other end is to know, after something with a number has come, or was written."""
-        return self._envelope(Told(0, 0, codec.raw(t.Taken(self._heard, self._written))))
+        return self._envelope(Numbered(0, 0, codec.raw(t.Taken(self._heard, self._written))))
 
 
-def at_node(node: str, rank: int, window: int = 1 << 18) -> End[m.From]:
+def at_node(node: str, rank: int, window: int = 1 << 18) -> ChannelEnd[m.From]:
     """The end of the agent of ``rank``, on ``node``."""
-    return End(lambda told: m.From(node, told.message, told.number, told.after), rank * ROOM, window)
+    return ChannelEnd(lambda told: m.From(node, told.message, told.number, told.after), rank * ROOM, window)
 
 
-def at_controller(node: str, rank: int) -> End[m.To]:
+def at_controller(node: str, rank: int) -> ChannelEnd[m.To]:
     """The controller's end of the channel to the agent of ``rank``, on ``node``."""
-    return End(lambda told: m.To((node,), told.message, told.number, told.after), rank * ROOM)
+    return ChannelEnd(lambda told: m.To((node,), told.message, told.number, told.after), rank * ROOM)

@@ -14,9 +14,9 @@ from itertools import count as counting
 import msgspec
 
 from pliant.live.cluster import orders as o
-from pliant.live.fleet.channel import Told
-from pliant.live.fleet.node import Link, Node
-from pliant.live.fleet.stages import Happens, Stage, moved
+from pliant.live.fleet.channel import Numbered
+from pliant.live.fleet.node import AgentLink, Node
+from pliant.live.fleet.stages import Happens, NodeStage, moved
 from pliant.model.deadlines import CHANNEL_AGAIN_S
 from pliant.model.errors import ProtocolError
 from pliant.model.limits import LIVE_NODES
@@ -75,7 +75,7 @@ class Fleet:
         self.events: list[o.OfCluster] = []
         self.outputs: list[o.Output] = []
         self.now = 0.0
-        self.moves: Counter[tuple[Stage, Happens]] = Counter()
+        self.moves: Counter[tuple[NodeStage, Happens]] = Counter()
         """How often nodes have gone each way of the table."""
         self._site = site
         self._returned: dict[str, None] = {}
@@ -104,12 +104,12 @@ class Fleet:
         """Go on with the nodes that another controller was granted: agents run there, but for those of ``lost``."""
         self._begun = self._unclean = True
         for name in there:
-            self.nodes[name] = node = Node(name, self._labels(name), Stage.UNLINKED, is_known=True)
+            self.nodes[name] = node = Node(name, self._labels(name), NodeStage.UNLINKED, is_known=True)
             node.why = "it ended with its controller"
-            node.link = Link(elsewhere=True)
+            node.link = AgentLink(elsewhere=True)
             self._later("grace", node, self._site.grace_s + self._site.margin_s)
         for name in lost:
-            self.nodes[name] = node = Node(name, self._labels(name), Stage.LOST, is_known=True)
+            self.nodes[name] = node = Node(name, self._labels(name), NodeStage.LOST, is_known=True)
             node.why = "it was lost before its controller began again"
             self._clear(node)
 
@@ -149,13 +149,13 @@ class Fleet:
             pass
         elif (late_s := self.now - node.due) > STOPPED_S:
             self._later(what, node, late_s)  # what has come meanwhile has yet to be read
-        elif what == "start" and node.stage is Stage.COMING:
+        elif what == "start" and node.stage is NodeStage.COMING:
             self._ended(node, f"no word from its agent within {self._patience_s:g} s")
-        elif what == "grace" and node.stage is Stage.UNLINKED:
+        elif what == "grace" and node.stage is NodeStage.UNLINKED:
             self._ended(
                 node, f"its agent was away for {self._site.grace_s:g} s" if self._site.grace_s else node.why
             )
-        elif what == "leave" and node.stage is Stage.LEAVING:
+        elif what == "leave" and node.stage is NodeStage.LEAVING:
             self._clear(node)
 
     # ---- nodes that come -----------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class Fleet:
         leaving = [
             each
             for each in self.nodes.values()
-            if each.stage is Stage.LEAVING and self._fits(each.name, need)
+            if each.stage is NodeStage.LEAVING and self._fits(each.name, need)
         ]
         later = max(0, min(wanted - len(names), len(leaving) - len(self._waiting)))
         self._waiting += [need] * later
@@ -219,7 +219,7 @@ class Fleet:
             wanted -= 1
             self.events.append(o.Refused(1, WITHDRAWN, self._waiting.pop()))
         coming = [
-            node for node in self.nodes.values() if not node.is_known and node.stage is not Stage.LEAVING
+            node for node in self.nodes.values() if not node.is_known and node.stage is not NodeStage.LEAVING
         ]
         for node in reversed(coming[len(coming) - min(wanted, len(coming)) :]):
             node.why = WITHDRAWN
@@ -257,7 +257,7 @@ class Fleet:
     def _start(self, nodes: list[Node]) -> None:
         for node in nodes:
             self._meet(node, Happens.STARTED)
-            node.link = Link()
+            node.link = AgentLink()
             self._later("start", node, self._patience_s + len(nodes) * self._site.each_s)
         if nodes:
             self.outputs.append(o.StartAgents(tuple(node.name for node in nodes)))
@@ -290,7 +290,11 @@ class Fleet:
         """Their source wants these nodes back."""
         for name in names:
             node = self.nodes.get(name)
-            if node is not None and not node.expires and node.stage in (Stage.GRANTED, Stage.UNLINKED):
+            if (
+                node is not None
+                and not node.expires
+                and node.stage in (NodeStage.GRANTED, NodeStage.UNLINKED)
+            ):
                 node.expires = True
                 self._meet(node, Happens.EXPIRE)
 
@@ -298,7 +302,7 @@ class Fleet:
         """Nobody uses these nodes any more: their agents are ended, and Returned is told."""
         for name in names:
             node = self.nodes.get(name)
-            if node is not None and node.stage is not Stage.LEAVING:
+            if node is not None and node.stage is not NodeStage.LEAVING:
                 self._leave(node)
 
     def abandon(self, name: str) -> None:
@@ -309,7 +313,7 @@ class Fleet:
 
     def _leave(self, node: Node) -> None:
         was_here = node.is_here
-        if node.stage is Stage.READY:
+        if node.stage is NodeStage.READY:
             return  # all that came is granted before anything else happens
         self._meet(node, Happens.LEAVE)
         if was_here:
@@ -320,9 +324,9 @@ class Fleet:
 
     def _cut(self, node: Node, why: str) -> None:
         """The link is gone. What runs there goes on for the grace; the agent may come back."""
-        if node.stage in (Stage.COMING, Stage.READY):
+        if node.stage in (NodeStage.COMING, NodeStage.READY):
             self._ended(node, why)
-        elif node.stage in (Stage.GRANTED, Stage.EXPIRING):
+        elif node.stage in (NodeStage.GRANTED, NodeStage.EXPIRING):
             self._meet(node, Happens.CUT)
             node.why = why
             if self._site.grace_s:
@@ -333,9 +337,9 @@ class Fleet:
 
     def _ended(self, node: Node, why: str) -> None:
         """Its agent is gone, or cannot be relied on."""
-        if node.stage is Stage.LEAVING:
+        if node.stage is NodeStage.LEAVING:
             self._clear(node)
-        elif node.stage not in (Stage.LOST, Stage.REQUESTED):
+        elif node.stage not in (NodeStage.LOST, NodeStage.REQUESTED):
             node.why = why
             self._meet(node, Happens.ENDED)
             self._clear(node)
@@ -355,9 +359,9 @@ class Fleet:
         node.is_clearing = False
         if left:
             self.outputs.append(o.Notice(f"{node.name} is not used again: {left}"))
-        if node.stage is Stage.LEAVING:
+        if node.stage is NodeStage.LEAVING:
             self._left(node, clean=not left)
-        elif node.stage is Stage.REQUESTED and not left:
+        elif node.stage is NodeStage.REQUESTED and not left:
             self._start([node])
         elif node.is_known:
             self._lost(node, clean=not left)
@@ -449,7 +453,7 @@ class Fleet:
             self._ended(node, "another agent is there, and the one before is gone")
         elif hello.version != VERSION:
             problem = f"it speaks version {hello.version} of the protocol, and this is {VERSION}"
-            self._post(node, Told(0, 0, m.Error(problem)))
+            self._post(node, Numbered(0, 0, m.Error(problem)))
             self._ended(node, problem)
         else:
             self._linked(node, hello)
@@ -457,7 +461,7 @@ class Fleet:
 
     def _linked(self, node: Node, hello: m.AgentHello) -> None:
         was, elsewhere = node.stage, node.link.elsewhere
-        if was in (Stage.COMING, Stage.UNLINKED):
+        if was in (NodeStage.COMING, NodeStage.UNLINKED):
             self._meet(node, Happens.HELLO)
         node.slots = hello.slots
         node.link.greeted(hello)
@@ -465,14 +469,14 @@ class Fleet:
         for told in node.link.flush():
             self._post(node, told)
             self._watch()
-        if was is Stage.UNLINKED:
+        if was is NodeStage.UNLINKED:
             self._here_again(node, hello, elsewhere=elsewhere)
-        elif was is Stage.COMING and node.is_known:
+        elif was is NodeStage.COMING and node.is_known:
             self._meet(node, Happens.GRANT)
             self.events.append(o.Back(node.name))
-        elif was is Stage.COMING and self._begun:
+        elif was is NodeStage.COMING and self._begun:
             self._grant(node)
-        if node.expires and node.stage is Stage.GRANTED:
+        if node.expires and node.stage is NodeStage.GRANTED:
             self._meet(node, Happens.EXPIRE)
 
     def _here_again(self, node: Node, hello: m.AgentHello, *, elsewhere: bool) -> None:
@@ -491,7 +495,7 @@ class Fleet:
             node = self.nodes.get(name)
             if node is None or node.is_clearing or self._is_too_long(name, message):
                 continue
-            if node.stage is Stage.UNLINKED:
+            if node.stage is NodeStage.UNLINKED:
                 node.link.unsent.append(message)
             elif node.is_here:
                 self._post(node, node.link.sent.tell(message))
@@ -510,7 +514,7 @@ class Fleet:
             self.outputs.append(o.Notice(f"a message is not sent: {why}"))
         return True
 
-    def _post(self, node: Node, told: Told[m.ControllerMessage]) -> None:
+    def _post(self, node: Node, told: Numbered[m.ControllerMessage]) -> None:
         self.outputs.append(o.Send((node.name,), told.message, told.number, told.after))
 
     def _watch(self) -> None:
@@ -546,7 +550,7 @@ class Fleet:
             if node.is_here:
                 # Who is told that it may forget something has all orders first that have come of it.
                 ack = m.Ack(node.link.written, node.link.heard)
-                self._post(node, Told(0, node.link.sent.number, ack))
+                self._post(node, Numbered(0, node.link.sent.number, ack))
 
     def _meet(self, node: Node, happens: Happens) -> None:
         self.moves[node.stage, happens] += 1

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pliant.live.fleet.channel import Sender, Told, is_next
-from pliant.live.fleet.stages import Stage
+from pliant.live.fleet.channel import Numbered, Sender, is_next
+from pliant.live.fleet.stages import NodeStage
 from pliant.model.need import Need
 from pliant.protocol import messages as m
 
 
-class Link:
+class AgentLink:
     """The controller's end of the channel to one agent, process ``pid``. ``elsewhere``: it may have told another
     controller what this one has not heard."""
 
@@ -45,7 +45,7 @@ class Link:
         self.heard = number
         return True
 
-    def flush(self) -> list[Told[m.ControllerMessage]]:
+    def flush(self) -> list[Numbered[m.ControllerMessage]]:
         """Over a link that is here again: the orders that were not obeyed, and those that have waited for it."""
         again, unsent, self.unsent = list(self.sent), self.unsent, []
         return [*again, *map(self.sent.tell, unsent)]
@@ -59,7 +59,7 @@ class Node:
         self,
         name: str,
         labels: tuple[str, ...] = (),
-        stage: Stage = Stage.REQUESTED,
+        stage: NodeStage = NodeStage.REQUESTED,
         *,
         need: Need | None = None,
         is_known: bool = False,
@@ -76,18 +76,18 @@ class Node:
         self.is_clearing = False
         self.due = 0.0
         """When what it waits for is given up."""
-        self.link = Link()
+        self.link = AgentLink()
 
     @property
     def is_here(self) -> bool:
         """Whether what is ordered goes out to its agent now."""
-        return self.stage in (Stage.READY, Stage.GRANTED, Stage.EXPIRING) or (
-            self.stage is Stage.LEAVING and not self.is_clearing
+        return self.stage in (NodeStage.READY, NodeStage.GRANTED, NodeStage.EXPIRING) or (
+            self.stage is NodeStage.LEAVING and not self.is_clearing
         )
 
     @property
     def waits_for_agent(self) -> bool:
         """Whether nobody knows yet if its first agent will come."""
-        return self.stage in (Stage.REQUESTED, Stage.COMING) or (
-            self.stage is Stage.LOST and not self.is_known
+        return self.stage in (NodeStage.REQUESTED, NodeStage.COMING) or (
+            self.stage is NodeStage.LOST and not self.is_known
         )

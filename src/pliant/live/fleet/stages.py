@@ -11,7 +11,7 @@ from typing import Final
 from pliant.model.errors import ProtocolError
 
 
-class Stage(StrEnum):
+class NodeStage(StrEnum):
     """Where a node is in its life. ``GONE`` nodes are forgotten."""
 
     REQUESTED = "requested"
@@ -51,8 +51,8 @@ class Happens(StrEnum):
     """Nothing is left there, and another agent is to be tried."""
 
 
-_S, _H = Stage, Happens
-TABLE: Final[Mapping[tuple[Stage, Happens], Stage]] = MappingProxyType(
+_S, _H = NodeStage, Happens
+TABLE: Final[Mapping[tuple[NodeStage, Happens], NodeStage]] = MappingProxyType(
     {
         (_S.REQUESTED, _H.STARTED): _S.COMING,
         (_S.REQUESTED, _H.LEAVE): _S.LEAVING,
@@ -80,7 +80,7 @@ TABLE: Final[Mapping[tuple[Stage, Happens], Stage]] = MappingProxyType(
 )
 
 
-def moved(stage: Stage, happens: Happens) -> Stage:
+def moved(stage: NodeStage, happens: Happens) -> NodeStage:
     """The stage after that; ProtocolError if it cannot happen there."""
     if (after := TABLE.get((stage, happens))) is None:
         raise ProtocolError(f"a node that is {stage} cannot meet {happens}")

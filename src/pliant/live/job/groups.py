@@ -6,14 +6,14 @@ import re
 from typing import NamedTuple
 
 from pliant.model.groups import Group
-from pliant.model.world import World
+from pliant.model.world import MpiWorld
 
 WHY_CHARACTERS = 500
 TAIL_LINES = 12
 EXCEPTION = re.compile(r"[\w.]+(?:: |:?$)")
 
 
-class Place(NamedTuple):
+class GroupPlace(NamedTuple):
     """Where a job lives: the names of the nodes, the file of its output, the directory and environment it starts in,
     and the run's secret, from which the tokens of its groups follow."""
 
@@ -31,7 +31,7 @@ class LiveGroup:
     come to where it can be joined.
     """
 
-    def __init__(self, group: Group, resize: int, world: World, token: str) -> None:
+    def __init__(self, group: Group, resize: int, world: MpiWorld, token: str) -> None:
         self.number = group.id
         self.node = group.node
         self.slots = group.slots

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from pliant.model.world import World
+from pliant.model.world import MpiWorld
 from pliant.protocol import codec, pmix
 from pliant.protocol.messages import Message
 
@@ -21,7 +21,7 @@ class Party(Protocol):
     """A group, as it is seen here: its part of a world, and its ranks that live."""
 
     number: int
-    world: World
+    world: MpiWorld
     alive: set[int]
 
 

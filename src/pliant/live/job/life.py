@@ -17,7 +17,7 @@ from pliant.core import records as r
 from pliant.live.cluster.orders import SIGKILL, SIGTERM
 from pliant.live.job.effects import Effects
 from pliant.live.job.exchange import Exchange
-from pliant.live.job.groups import LiveGroup, Place, last_line, story_of
+from pliant.live.job.groups import GroupPlace, LiveGroup, last_line, story_of
 from pliant.live.job.hub import Asker
 from pliant.model.deadlines import GROUP_GONE_S, GROUP_LINGER_S, GROUP_START_S
 from pliant.model.errors import ProtocolError
@@ -25,7 +25,7 @@ from pliant.model.groups import Group
 from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.model.kinds import KINDS, Loss
 from pliant.model.nodes import hostlist
-from pliant.model.world import World
+from pliant.model.world import MpiWorld
 from pliant.protocol import VERSION, codec
 from pliant.protocol import messages as m
 from pliant.protocol.phases import Phase
@@ -45,7 +45,7 @@ class JobLife:
     that it goes on without, each with why."""
 
     def __init__(
-        self, number: int, spec: JobSpec, place: Place, effects: Effects, *, one_world: bool
+        self, number: int, spec: JobSpec, place: GroupPlace, effects: Effects, *, one_world: bool
     ) -> None:
         self.number = number
         self.spec = spec
@@ -107,11 +107,11 @@ class JobLife:
         if self._one_world and len(groups) > 1:
             self._exchange.span(tuple(group.id for group in groups), again=self.quiet)
 
-    def _world(self, group: Group, groups: Sequence[Group]) -> World:
+    def _world(self, group: Group, groups: Sequence[Group]) -> MpiWorld:
         if not self._one_world:
-            return World(group.id, (self._kind.processes(group.slots),))
+            return MpiWorld(group.id, (self._kind.processes(group.slots),))
         sizes = tuple(self._kind.processes(each.slots) for each in groups)
-        return World(groups[0].id, sizes, groups.index(group))
+        return MpiWorld(groups[0].id, sizes, groups.index(group))
 
     def _send_start(self, group: LiveGroup) -> None:
         epoch = self.side.epoch + (group.resize != 0)

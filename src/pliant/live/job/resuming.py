@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from pliant.core import commands as c
 from pliant.core.core import SchedulerCore
-from pliant.core.job import Job
+from pliant.core.job import ScheduledJob
 from pliant.core.state import State
 from pliant.live.job.life import KILLED, JobLife
 from pliant.model.groups import Group
@@ -17,7 +17,7 @@ from pliant.protocol import resizing, scheduler_side
 from pliant.protocol.scheduler_side import SchedulerSide
 
 
-def take_up(life: JobLife, job: Job, state: State) -> None:
+def take_up(life: JobLife, job: ScheduledJob, state: State) -> None:
     """Give a new life what was recorded of its job: groups, root, epoch, and where its session is."""
     members = [
         Group(number, node, state.nodes.slots.get(node, 1)) for number, node in state.groups(job).items()
@@ -33,13 +33,13 @@ def take_up(life: JobLife, job: Job, state: State) -> None:
     life.side = SchedulerSide.resumed(job.root, job.epoch, _wire(job), resize)
 
 
-def know_losses(life: JobLife, job: Job) -> None:
+def know_losses(life: JobLife, job: ScheduledJob) -> None:
     """Give a life what was recorded of the groups that its job has lost, and who speaks for it."""
     life.losses = {group: loss.why for loss in job.losses for group in loss.groups}
     life.side.root = job.root
 
 
-def _wire(job: Job) -> str:
+def _wire(job: ScheduledJob) -> str:
     """The state of the job's session, as its scheduler sees it."""
     if not job.greeted:
         return scheduler_side.START
@@ -50,7 +50,7 @@ def _wire(job: Job) -> str:
     return scheduler_side.PROJECTION[job.resize.stage]
 
 
-def find_missing(life: JobLife, job: Job, there: Collection[tuple[int, int]]) -> None:
+def find_missing(life: JobLife, job: ScheduledJob, there: Collection[tuple[int, int]]) -> None:
     """See to the groups that no agent has. An agent forgets none before it is proved clean: so those the job began with
     were never started, if nobody has lost their node, nor were newcomers. The one that has said hello was: its agent is
     another one now."""
@@ -81,7 +81,7 @@ def unanswered(core: SchedulerCore, is_proving: Callable[[int, int], bool]) -> I
                 pass
 
 
-def roll_back(core: SchedulerCore, life: JobLife, job: Job) -> bool:
+def roll_back(core: SchedulerCore, life: JobLife, job: ScheduledJob) -> bool:
     """Have the job told what it may not have heard of its losses and its open resize; whether that is still to be taken
     back."""
     life.tell_losses()

@@ -14,7 +14,7 @@ from pliant.live.node.messages import Home
 from pliant.live.node.pmi import PmiGroup
 from pliant.live.node.pmix import PmixGroup
 from pliant.model.flavours import NETMOD
-from pliant.model.world import World
+from pliant.model.world import MpiWorld
 
 SHM = "/dev/shm"
 RANK = "PLIANT_RANK"
@@ -47,9 +47,9 @@ class Dialect(NamedTuple):
     name: str
     defaults: Env
     places: Callable[[Home], Env]
-    settings: Callable[[World, int], Env]
-    server: Callable[[World, str], PmiGroup | PmixGroup] | None
-    files: Callable[[str, int, World], tuple[str, ...]]
+    settings: Callable[[MpiWorld, int], Env]
+    server: Callable[[MpiWorld, str], PmiGroup | PmixGroup] | None
+    files: Callable[[str, int, MpiWorld], tuple[str, ...]]
     together: bool
     finalizes: bool = True
     without: tuple[str, ...] = LAUNCHERS

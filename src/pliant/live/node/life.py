@@ -12,7 +12,7 @@ from pliant.live.node import messages as n
 from pliant.live.node.outbox import Outbox
 from pliant.live.node.pmix import SERVER
 from pliant.live.node.proof import PATIENCE_S, Removal
-from pliant.live.node.register import NodeGroup, Register, Stage, start_problem
+from pliant.live.node.register import GroupStage, NodeGroup, Register, start_problem
 from pliant.live.node.servers import Following, Servers
 from pliant.live.node.sessions import Sessions
 from pliant.live.node.uplink import AGAIN, Uplink
@@ -255,8 +255,8 @@ class NodeLife:
         self._do(n.SetTimer(group.timer, RANK_START_S))
 
     def _token_written(self, group: NodeGroup) -> None:
-        if group.stage is Stage.WRITING:
-            group.stage = Stage.STARTING
+        if group.stage is GroupStage.WRITING:
+            group.stage = GroupStage.STARTING
             if server := group.start_server(self._home):
                 self._do(server)
                 self._do(n.SetTimer(group.timer, RANK_START_S))
@@ -271,12 +271,12 @@ class NodeLife:
             self._do(self._warmth.warmed(spawn))
             self._do(n.SetTimer(group.timer, RANK_START_S))
             return
-        group.stage = Stage.STARTED
+        group.stage = GroupStage.STARTED
         self._answer(group, m.Started(group.job, group.number, tuple(group.launched)))
 
     def _spawned(self, new: n.Spawned) -> None:
         group = self._register.groups.get((new.job, new.group))
-        if group is None or group.stage is not Stage.STARTING or group.starting != new.rank:
+        if group is None or group.stage is not GroupStage.STARTING or group.starting != new.rank:
             self._kill([new.pid])  # nobody waits for it any more
             return
         self._register.add(group, new.rank, new.pid)
@@ -293,7 +293,7 @@ class NodeLife:
 
     def _not_started(self, group: NodeGroup, error: str, code: int) -> None:
         """A rank could not be started: the group's others end, and the controller learns why."""
-        group.stage = Stage.FAILED
+        group.stage = GroupStage.FAILED
         self._kill(group.processes)
         if not group.processes:
             self._clear(group)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from pliant.live.fleet.channel import Sender, Told
+from pliant.live.fleet.channel import Numbered, Sender
 from pliant.live.node.register import Key
 from pliant.protocol import messages as m
 
@@ -23,7 +23,7 @@ the second epoch after that: of the next one it may ask while others still wait 
 _OF_GROUP = m.Started | m.StartFailed | m.Exited | m.Relay | m.Fence | m.Asked
 
 
-class Kept(NamedTuple):
+class OutboxEntry(NamedTuple):
     """``stays``: it is kept until its group is gone, acknowledged or not. No record tells of it, so that a controller
     which begins anew has to hear it again. ``until``: what was told under this number has to be taken before it
     goes."""
@@ -41,11 +41,11 @@ class Outbox:
 
     def __init__(self, base: int = 0) -> None:
         self.used: dict[int, float] = {}
-        self._sender: Sender[Kept] = Sender(base)
+        self._sender: Sender[OutboxEntry] = Sender(base)
         self._kept = self._sender.kept
         self._taken = base
 
-    def __iter__(self) -> Iterator[Told[m.AgentMessage]]:
+    def __iter__(self) -> Iterator[Numbered[m.AgentMessage]]:
         return (_bare(told) for told in self._sender)
 
     @property
@@ -71,11 +71,11 @@ class Outbox:
         """Whoever is at the other end may have none of them."""
         self._sender.begin_link()
 
-    def again(self) -> list[Told[m.AgentMessage]]:
+    def again(self) -> list[Numbered[m.AgentMessage]]:
         """What may have been lost on its way."""
         return [_bare(told) for told in self._sender.again()]
 
-    def add(self, message: m.AgentMessage, what: str = "") -> Told[m.AgentMessage]:
+    def add(self, message: m.AgentMessage, what: str = "") -> Numbered[m.AgentMessage]:
         """Keep a message, the job's message ``what`` in it if it is a Relay."""
         group = (message.job, message.group) if isinstance(message, _OF_GROUP) else None
         if what == PROGRESS:
@@ -85,7 +85,7 @@ class Outbox:
         stays = (
             what == BYE or what.startswith(BOARD) or (group is not None and not isinstance(message, m.Relay))
         )
-        return _bare(self._sender.tell(Kept(message, group, what, stays)))
+        return _bare(self._sender.tell(OutboxEntry(message, group, what, stays)))
 
     def was_heard(self, number: int) -> None:
         """All messages up to ``number`` have come."""
@@ -144,5 +144,5 @@ def _epoch(what: str) -> int:
     return int(what.removeprefix(BOARD))
 
 
-def _bare(told: Told[Kept]) -> Told[m.AgentMessage]:
-    return Told(told.number, told.after, told.message.message)
+def _bare(told: Numbered[OutboxEntry]) -> Numbered[m.AgentMessage]:
+    return Numbered(told.number, told.after, told.message.message)

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from pliant.live.node.attendance import Attendance
-from pliant.model.world import World
+from pliant.model.world import MpiWorld
 from pliant.protocol.fence import Entries
 
 MOST_CHARACTERS = 1 << 23
@@ -57,7 +57,7 @@ Answers = list[Reply | AtFence]
 class PmiGroup:
     """The key-value space and the barrier of one group's ranks, which are numbered as in their world."""
 
-    def __init__(self, world: World, kvsname: str) -> None:
+    def __init__(self, world: MpiWorld, kvsname: str) -> None:
         self._world = world
         self._kvsname = kvsname
         self._values = {"PMI_process_mapping": process_mapping(world)}
@@ -156,7 +156,7 @@ class PmiGroup:
         return [*self.fenced(self._round, {}, more=False)]
 
 
-def process_mapping(world: World) -> str:
+def process_mapping(world: MpiWorld) -> str:
     """PMI's text for which ranks are on which node: (first node, nodes, ranks each), run by run."""
     runs: list[str] = []
     first = 0

@@ -15,7 +15,7 @@ import msgspec
 
 from pliant.live.node.attendance import Attendance
 from pliant.live.node.pmi import AtFence, PmiError, Reply, refuse_to_spawn
-from pliant.model.world import World
+from pliant.model.world import MpiWorld
 from pliant.protocol import codec, pmix
 from pliant.protocol.fence import Entries
 
@@ -43,7 +43,7 @@ class Asking(NamedTuple):
 class PmixGroup:
     """The namespace of one group's ranks."""
 
-    def __init__(self, world: World, nspace: str) -> None:
+    def __init__(self, world: MpiWorld, nspace: str) -> None:
         self._world = world
         self._nspace = nspace
         self.attendance = Attendance()

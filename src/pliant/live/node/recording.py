@@ -8,10 +8,10 @@ import msgspec
 
 from pliant.live.node.life import NodeLife
 from pliant.live.node.messages import AnyInput, AnyOutput, Home
-from pliant.live.played import Difference, encode, played
+from pliant.live.played import ReplayDifference, encode, played
 
 
-class Moment(msgspec.Struct):
+class NodeMoment(msgspec.Struct):
     """What happened at once, and what was to be done because of it."""
 
     now: float
@@ -29,11 +29,11 @@ def line(inputs: Sequence[AnyInput], now: float, outputs: Sequence[AnyOutput]) -
     return encode({"now": now, "inputs": inputs, "outputs": outputs}) + b"\n"
 
 
-def replay(lines: Iterable[bytes]) -> Iterator[Difference]:
+def replay(lines: Iterable[bytes]) -> Iterator[ReplayDifference]:
     """Where an agent of now differs from the recorded one (`live/played.py`)."""
 
-    def begin(home: Home) -> Callable[[Moment], Sequence[AnyOutput]]:
+    def begin(home: Home) -> Callable[[NodeMoment], Sequence[AnyOutput]]:
         life = NodeLife(home)
         return lambda batch: life.handle(batch.inputs, batch.now)
 
-    return played(lines, Home, Moment, begin)
+    return played(lines, Home, NodeMoment, begin)

@@ -28,7 +28,7 @@ Key = tuple[int, int]
 """A group's job and number."""
 
 
-class Stage(Enum):
+class GroupStage(Enum):
     WRITING = "its token is being written"
     STARTING = "its ranks are being started"
     STARTED = "all have been"
@@ -44,7 +44,7 @@ class NodeGroup:
         self.token = order.token
         self.world = order.world
         self.dialect: Dialect = DIALECTS[order.dialect]
-        self.stage = Stage.WRITING
+        self.stage = GroupStage.WRITING
         self.answer: m.Started | m.StartFailed | None = None
         self.pids: dict[int, int] = {}
         """Of the ranks that live."""
@@ -109,11 +109,11 @@ class NodeGroup:
 
     @property
     def is_starting(self) -> bool:
-        return self.stage in {Stage.WRITING, Stage.STARTING}
+        return self.stage in {GroupStage.WRITING, GroupStage.STARTING}
 
     def keep_token(self) -> None:
         """A token that could not be written is another agent's: it says for ever that the group was started here."""
-        if self.stage is Stage.WRITING:
+        if self.stage is GroupStage.WRITING:
             self.owns_token = False
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pliant.live.fleet.channel import Told, is_next
+from pliant.live.fleet.channel import Numbered, is_next
 from pliant.live.node import messages as n
 from pliant.live.node.outbox import Outbox
 from pliant.model.deadlines import CHANNEL_AGAIN_S
@@ -43,7 +43,7 @@ class Uplink:
     def tell(self, message: m.AgentMessage, what: str = "") -> None:
         """Tell the controller, now or when there is a link again; ``what`` is the job's message in it, if it is one."""
         if isinstance(message, m.AgentHello | m.Heartbeat | m.Heard | m.Error):
-            self._say(Told(0, 0, message))
+            self._say(Numbered(0, 0, message))
         else:
             self._say(self._outbox.add(message, what))
             self._watch()
@@ -109,7 +109,7 @@ class Uplink:
             self.tell(m.Heard(asks=True))
         self._watch()
 
-    def _say(self, told: Told[m.AgentMessage]) -> None:
+    def _say(self, told: Numbered[m.AgentMessage]) -> None:
         if self.here:
             self._answered = True
             self._do(n.Tell(told.message, told.number, told.after, self._obeyed))

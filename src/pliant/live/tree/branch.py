@@ -18,11 +18,11 @@ import msgspec
 from pliant.live.tree import messages as b
 from pliant.live.tree.flooding import Flooding
 from pliant.live.tree.gathering import Gathering
-from pliant.live.tree.moves import Moves
+from pliant.live.tree.reparenting import Reparenting
 from pliant.live.tree.routing import Routing
 from pliant.model.deadlines import TREE_CALL_S, TREE_HEAL_S
 from pliant.plan import tree
-from pliant.plan.tree import Span
+from pliant.plan.tree import Subtree
 from pliant.protocol import branches as m
 from pliant.protocol.messages import Adrift, From, To
 
@@ -32,7 +32,7 @@ BEFORE = "it was lost, or given back, before the controller began again"
 
 
 class _Child:
-    def __init__(self, span: Span, *, called: bool = False) -> None:
+    def __init__(self, span: Subtree, *, called: bool = False) -> None:
         self.span = span
         self.called = called
         self.whole = False
@@ -62,19 +62,19 @@ class Branch:
         self.late = range(0)
         """At the root, the ranks of those that were added after the start."""
         self._agents = 0
-        self._span: Span | None = None
+        self._span: Subtree | None = None
         """Of this one, once it is known."""
         self._nodes: dict[int, str] = {}
         self._places: dict[int, int] = {}
         """Of those that are started anew."""
         self._above: dict[int, str] = {}
         self._children: dict[int, _Child] = {}
-        self._queue: deque[Span] = deque()
+        self._queue: deque[Subtree] = deque()
         self._awaited: dict[int, dict[int, str]] = {}
         """By child that was lost: it and those below it that have not called, and why they are taken for lost then."""
         self._lost: dict[int, _Loss] = {}
         """What this one has reported, and has not come back as gone."""
-        self._moves = Moves(seat.rank)
+        self._moves = Reparenting(seat.rank)
         self._first = 0
         """At the root, ranks below this one are of an earlier root."""
         self._adrift = False
@@ -176,7 +176,7 @@ class Branch:
 
     def _begin(self, nodes: tuple[str, ...], above: dict[int, str], agents: int) -> None:
         here = self._seat.rank
-        self._span = Span(here, here + 1 + len(nodes))
+        self._span = Subtree(here, here + 1 + len(nodes))
         self._nodes = dict(zip(range(here + 1, self._span.end), nodes, strict=True))
         self._routing.begin(self._nodes)
         self._above, self._agents = above, agents
@@ -185,7 +185,7 @@ class Branch:
 
     def _resume(self, earlier: b.Resumed) -> None:
         """Wait for those of an earlier root."""
-        self._span, self._agents = Span(0, earlier.agents + 1), earlier.agents
+        self._span, self._agents = Subtree(0, earlier.agents + 1), earlier.agents
         self._first = earlier.following
         self.late = range(earlier.agents + 1, earlier.following)
         self._nodes = dict(earlier.nodes)
@@ -204,7 +204,7 @@ class Branch:
         self._nodes |= new
         self._places |= dict(zip(new, places, strict=False))
         self._routing.begin(new)
-        self._queue.extend(Span(rank, rank + 1) for rank in new)
+        self._queue.extend(Subtree(rank, rank + 1) for rank in new)
         return range(first, self.late.stop)
 
     def _start(self) -> None:
@@ -254,10 +254,10 @@ class Branch:
             self.do(b.Tell(rank, m.Contacts({}, {rank: self.gone.get(rank, "nobody waits for it")})))
         self.do(b.Close(rank))
 
-    def _span_of(self, rank: int) -> Span:
+    def _span_of(self, rank: int) -> Subtree:
         if rank in self.late:
-            return Span(rank, rank + 1)
-        _, span = tree.span_of(self._spawning, rank, self._span or Span(rank, rank + 1))
+            return Subtree(rank, rank + 1)
+        _, span = tree.span_of(self._spawning, rank, self._span or Subtree(rank, rank + 1))
         return span
 
     def _moved(self, message: m.Moved) -> None:
@@ -274,11 +274,11 @@ class Branch:
             del self._lost[rank]
         self.tell(self.parent, message)
 
-    def _in_with(self, span: Span, ranks: Iterable[int]) -> list[int]:
+    def _in_with(self, span: Subtree, ranks: Iterable[int]) -> list[int]:
         """Those of ``ranks`` that are below the first of ``span``."""
         return [rank for rank in ranks if rank in span and self._moves.under(rank, span.child)]
 
-    def _levels(self, span: Span) -> int:
+    def _levels(self, span: Subtree) -> int:
         return tree.depth(self._spawning, span.end - span.child - 1)
 
     # ---- phase 2 -----------------------------------------------------------------------------------------

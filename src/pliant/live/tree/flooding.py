@@ -10,7 +10,7 @@ from pliant.live.tree import messages as b
 from pliant.live.tree.trunk import Trunk
 from pliant.model.deadlines import FLOOD_AGAIN_S, FLOOD_TRIES
 from pliant.plan import tree
-from pliant.plan.tree import Span
+from pliant.plan.tree import Subtree
 from pliant.protocol import branches as m
 
 
@@ -89,7 +89,7 @@ class Flooding:
         yield from (rank for rank in self._branch.late if rank not in self._branch.gone)
         if self._here > self._branch.agents:
             return
-        _, span = tree.span_of(self._tree, self._here, Span(0, self._branch.agents + 1))
+        _, span = tree.span_of(self._tree, self._here, Subtree(0, self._branch.agents + 1))
         open_spans = list(self._tree.spans(span.child + 1, span.end))
         while open_spans:
             each = open_spans.pop()

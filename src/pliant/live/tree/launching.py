@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from pliant.model.errors import ProtocolError
-from pliant.model.world import World
+from pliant.model.world import MpiWorld
 from pliant.protocol import codec
 from pliant.protocol import launching as t
 from pliant.protocol import messages as m
@@ -22,7 +22,7 @@ LOST = 255
 SIGKILL = 9
 
 
-class Ended(NamedTuple):
+class ProcessEnd(NamedTuple):
     """How a process has ended, where, and what it has used of the processors."""
 
     node: str
@@ -72,7 +72,7 @@ class Launching:
         """Why its processes were ended though none had failed."""
         self._errors: dict[int, str] = {}
         """By process: what has kept it from its end."""
-        self.ended: dict[int, Ended] = {}
+        self.ended: dict[int, ProcessEnd] = {}
         self.started: set[str] = set()
         """The nodes where all processes have been started."""
         self.read = 0
@@ -186,7 +186,7 @@ class Launching:
         if rank not in self._open.get(node, ()):
             return
         self._open[node].discard(rank)
-        self.ended[rank] = Ended(node, code, cpu_s)
+        self.ended[rank] = ProcessEnd(node, code, cpu_s)
         if self.killed and code == -SIGKILL:
             self._ended_by_us.add(rank)
         if self._launch.is_world:
@@ -219,10 +219,10 @@ def _words(message: m.Relay | m.Error) -> str:
 # ---- an agent's end -------------------------------------------------------------------------------------
 
 
-def part_of(launch: t.Launch, number: int) -> World:
+def part_of(launch: t.Launch, number: int) -> MpiWorld:
     """The world of the processes at the agent of this number, from 0; of one that has any."""
     used = [each for each, size in enumerate(launch.sizes) if size]
-    return World(0, tuple(launch.sizes[each] for each in used), used.index(number))
+    return MpiWorld(0, tuple(launch.sizes[each] for each in used), used.index(number))
 
 
 def start_of(launch: t.Launch, number: int, output: str, token: str) -> m.StartGroup | None:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from pliant.live.played import Difference, encode, played
+from pliant.live.played import ReplayDifference, encode, played
 from pliant.live.tree.branch import Branch
 from pliant.live.tree.messages import AnyInput, AnyOutput, Seat
 
 
-class Moment(msgspec.Struct):
+class TreeMoment(msgspec.Struct):
     """What happened at once, and what was to be done because of it."""
 
     inputs: list[AnyInput]
@@ -28,11 +28,11 @@ def line(inputs: Sequence[AnyInput], outputs: Sequence[AnyOutput]) -> bytes:
     return encode({"inputs": inputs, "outputs": outputs}) + b"\n"
 
 
-def replay(lines: Iterable[bytes]) -> Iterator[Difference]:
+def replay(lines: Iterable[bytes]) -> Iterator[ReplayDifference]:
     """Where an agent's part of a tree differs, as it is now, from the recorded one (`live/played.py`)."""
 
-    def begin(seat: Seat) -> Callable[[Moment], Sequence[AnyOutput]]:
+    def begin(seat: Seat) -> Callable[[TreeMoment], Sequence[AnyOutput]]:
         branch = Branch(seat)
         return lambda batch: branch.handle(batch.inputs)
 
-    return played(lines, Seat, Moment, begin)
+    return played(lines, Seat, TreeMoment, begin)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from mpi4py import MPI
 
 from pliant.job.decisions import Decision
-from pliant.job.timetable import Host
+from pliant.job.timetable import TimetableHost
 from pliant.model.errors import PliantError
 from pliant.model.words import count
 from pliant.mpi import join
@@ -28,9 +28,9 @@ from pliant.mpi.resizing import resize
 from pliant.mpi.snapshot import Snapshot
 from pliant.mpi.team import Team, assemble, barrier, broadcast, gather_all, part_with
 from pliant.mpi.wait import Wait, nothing, unseen
-from pliant.plan.change import Change
+from pliant.plan.change import WorldChange
 from pliant.plan.choose import Chosen
-from pliant.plan.shrink import World, awake_on
+from pliant.plan.shrink import SpawnedWorld, awake_on
 from pliant.plan.spawn import SpawnPlan
 from pliant.protocol.phases import Phase
 
@@ -41,8 +41,8 @@ class News(NamedTuple):
 
     snapshot: Snapshot
     signature: str
-    hosts: tuple[Host, ...]
-    worlds: tuple[World, ...]
+    hosts: tuple[TimetableHost, ...]
+    worlds: tuple[SpawnedWorld, ...]
     way: Chosen
     epoch: int
     targets: tuple[int, ...]
@@ -111,7 +111,7 @@ def _begin_beside(context: Context, bare: Bare, pending: Pending, begin: float) 
     return True
 
 
-def carry_out(context: Context, bare: Bare, change: Change, snapshot: Snapshot, *, beside: bool) -> None:
+def carry_out(context: Context, bare: Bare, change: WorldChange, snapshot: Snapshot, *, beside: bool) -> None:
     """The sources' part."""
     team, wait = context.joined("the job"), context.wait
     comm, between = team.own, None

@@ -24,8 +24,8 @@ from pliant.mpi.resizing import resize
 from pliant.mpi.snapshot import Snapshot
 from pliant.mpi.team import assemble, barrier, broadcast, part_with
 from pliant.mpi.wait import Wait
-from pliant.plan.change import Change
-from pliant.plan.shrink import Process, awake_on, awake_ranks, root_of, waking, woken
+from pliant.plan.change import WorldChange
+from pliant.plan.shrink import WorldRank, awake_on, awake_ranks, root_of, waking, woken
 from pliant.protocol.phases import Phase
 
 
@@ -68,7 +68,7 @@ def perform(context: Context, bare: Bare, decision: Decision, snapshot: Snapshot
     return True
 
 
-def _shrunk(context: Context, bare: Bare, change: Change, snapshot: Snapshot) -> bool:
+def _shrunk(context: Context, bare: Bare, change: WorldChange, snapshot: Snapshot) -> bool:
     """Whether the ranks that are to leave or sleep have gone; with respawn others are started for that."""
     try:
         carry_out(context, bare, change, snapshot, beside=False)
@@ -161,7 +161,7 @@ def _meet(context: Context, bare: Bare, comm: MPI.Intracomm, world: int, news: N
     wait.come(Phase.REORDER)
     news = News(*broadcast(comm, news, 0, wait, "the job's state"))
     ranks = awake_ranks(news.worlds)
-    mine = Process(world, MPI.COMM_WORLD.rank)
+    mine = WorldRank(world, MPI.COMM_WORLD.rank)
     with wait.watchdog("putting the ranks in order"):
         own = comm.Split(0, ranks.index(mine))
         part_with(comm)

@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from pliant.job import timetable
 from pliant.job.decisions import NEVER, Action, Decision
-from pliant.job.timetable import Host, Orders, Timetable
+from pliant.job.timetable import Timetable, TimetableHost, TimetableOrders
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds
 from pliant.model.words import count
@@ -21,9 +21,9 @@ from pliant.mpi.bare import spawning
 from pliant.mpi.resizer import say
 from pliant.mpi.team import Member, Team, assemble, barrier, broadcast, count_members, gather_all
 from pliant.mpi.wait import Wait
-from pliant.plan.change import Change, grown, shrunk
-from pliant.plan.choose import Abilities, Beside, by_spawn
-from pliant.plan.shrink import World, awake_on, shrink_plan
+from pliant.plan.change import WorldChange, grown, shrunk
+from pliant.plan.choose import Abilities, SpawnOption, by_spawn
+from pliant.plan.shrink import SpawnedWorld, awake_on, shrink_plan
 from pliant.plan.spawn import Method, SpawnPlan, spawn_plan
 
 LAUNCHERS = ("PMI_", "PMIX_", "HYDI_")
@@ -34,7 +34,7 @@ class Pending(NamedTuple):
     """A change whose newcomers start beside the job, since ``step``; ``resize`` is its number in the timetable, and
     ``last`` the step at which they are waited for, NEVER if none is. ``begin_s``: how long it took to begin."""
 
-    change: Change
+    change: WorldChange
     how: str
     step: int
     resize: int
@@ -46,10 +46,10 @@ class Bare:
     """What a rank of such a job knows beside its context: ``worlds`` are its MPI_COMM_WORLDs, in the order of its
     ranks; their nodes are numbers in ``hosts``."""
 
-    def __init__(self, orders: Orders) -> None:
+    def __init__(self, orders: TimetableOrders) -> None:
         self.orders = orders
-        self.hosts: tuple[Host, ...] = ()
-        self.worlds: tuple[World, ...] = ()
+        self.hosts: tuple[TimetableHost, ...] = ()
+        self.worlds: tuple[SpawnedWorld, ...] = ()
         self.own = spawning.OwnWorld()
         self.timetable = Timetable(orders.due, 0)
         self.way = by_spawn(Abilities(), orders.asked)
@@ -98,7 +98,7 @@ class Bare:
             raise PliantError(
                 f"{timetable.HOSTS} names other nodes before those where the job was started: name these first"
             )
-        self.worlds = (World(0, tuple(numbers[name] for name in there)),)
+        self.worlds = (SpawnedWorld(0, tuple(numbers[name] for name in there)),)
         self.timetable = Timetable(self.orders.due, len(used))
         try:
             self.way = by_spawn(abilities.find(places), self.orders.asked, timetable.STRATEGY)
@@ -115,7 +115,7 @@ class Bare:
     def have_starter(self, own: MPI.Intracomm, wait: Wait) -> bool:
         """Whether the way is asynchronous: the root has a process that starts others then, or cannot have one, and
         nobody asks again. Collective over the job."""
-        if Beside.ASYNCHRONOUS not in self.way.beside:
+        if SpawnOption.ASYNCHRONOUS not in self.way.beside:
             return False
         why = ""
         if own.rank == 0 and self.starter is None:
@@ -125,7 +125,7 @@ class Bare:
                 why = error.Get_error_string()
                 say(f"not asynchronous, as no process that starts others could be started: {why}")
         if broadcast(own, why, 0, wait, "the process that starts others"):
-            self.way = self.way._replace(beside=self.way.beside - {Beside.ASYNCHRONOUS})
+            self.way = self.way._replace(beside=self.way.beside - {SpawnOption.ASYNCHRONOUS})
             return False
         return True
 
@@ -183,7 +183,7 @@ class Bare:
         """Nodes that are one machine are told apart."""
         return self.hosts[node].name if self.orders.hosts else f"{self.hosts[node].name}/{node}"
 
-    def change(self, nodes: int) -> tuple[Change, str]:
+    def change(self, nodes: int) -> tuple[WorldChange, str]:
         """What is to be done for so many nodes, and how and why so."""
         awake = awake_on(self.worlds)
         if nodes < len(awake):
@@ -195,15 +195,15 @@ class Bare:
             want - have * (method is Method.MERGE) for want, have in zip(cores, running, strict=True) if want
         }
         strategy, why = self.way.strategy_for(missing - {0})
-        plan = spawn_plan(cores, running, method, strategy, one=Beside.ONE in self.way.beside)
+        plan = spawn_plan(cores, running, method, strategy, one=SpawnOption.ONE in self.way.beside)
         return grown(self.worlds, plan), f"{method} and {strategy}, {why}"
 
-    def shrinkage(self, back: dict[int, int]) -> tuple[Change, str]:
+    def shrinkage(self, back: dict[int, int]) -> tuple[WorldChange, str]:
         plan, why = shrink_plan(self.worlds, back, self.way.shrink), ""
         if plan.respawn is not None:
             strategy, why = self.way.strategy_for({group.size for group in plan.respawn.groups})
             plan = shrink_plan(
-                self.worlds, back, self.way.shrink, strategy, one=Beside.ONE in self.way.beside
+                self.worlds, back, self.way.shrink, strategy, one=SpawnOption.ONE in self.way.beside
             )
         ends = sum(len(fate.ends) for fate in plan.fates)
         sleeps = sum(len(fate.sleeps) for fate in plan.fates)
@@ -215,14 +215,14 @@ class Bare:
         return shrunk(self.worlds, plan), how
 
 
-def _same_machine(there: list[str], most: int) -> tuple[Host, ...]:
+def _same_machine(there: list[str], most: int) -> tuple[TimetableHost, ...]:
     names = set(there)
     if len(names) > 1:
         raise PliantError(
             f"the job was started on {count(len(names), 'node')}, and {timetable.AT} wants it resized: name the nodes "
             f"that it may use in {timetable.HOSTS}, such as n0:2,n1:2"
         )
-    return (Host(there[0], len(there)),) * most
+    return (TimetableHost(there[0], len(there)),) * most
 
 
 def of(environ: Mapping[str, str] = os.environ) -> Bare | None:

@@ -18,7 +18,7 @@ from pliant.mpi.data.verify import checksum
 from pliant.mpi.team import Team
 from pliant.mpi.wait import Wait
 from pliant.plan.data.layouts import Layout, Replicated, even, with_halo
-from pliant.plan.data.splits import Cuts, Span, Split, Stripe
+from pliant.plan.data.splits import Cuts, RowRange, Split, Stripe
 from pliant.plan.data.traffic import halo_moves, traffic
 
 
@@ -135,13 +135,13 @@ class Array(Movable):
             raise RuntimeError(f"array {self.name!r} has no data on this rank")
         return self._held
 
-    def owned_rows(self) -> Span:
+    def owned_rows(self) -> RowRange:
         """The rows this rank owns, as numbers of the whole array; ValueError if they are not consecutive."""
         split, part = self._spread()
         if isinstance(split, Cuts):
             return split.span(part)
         if isinstance(self.layout, Replicated):
-            return Span(0, self.rows)
+            return RowRange(0, self.rows)
         raise ValueError(
             f"the rows that a rank owns of array {self.name!r} are not consecutive: ask row_numbers()"
         )
@@ -150,7 +150,7 @@ class Array(Movable):
         """The number in the whole array of each row that this rank owns, ascending."""
         return row_numbers(*self._spread())
 
-    def _first(self, owned: Span) -> int:
+    def _first(self, owned: RowRange) -> int:
         return owned.start - with_halo(owned, self.layout.halo, self.rows).start
 
     def _cut(self, rows: slice | NDArray[np.int64]) -> tuple[Any, ...]:

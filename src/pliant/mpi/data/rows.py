@@ -15,7 +15,7 @@ from pliant.mpi.data.movable import SUM, Copy, Movable, Parcel, Parcels, Way
 from pliant.mpi.data.transport import deliver
 from pliant.mpi.data.verify import elements
 from pliant.plan.data.layouts import Contiguous, even
-from pliant.plan.data.splits import Cuts, Span, Stripe
+from pliant.plan.data.splits import Cuts, RowRange, Stripe
 from pliant.plan.data.traffic import traffic
 
 
@@ -127,7 +127,7 @@ class Rows(Movable):
             raise RuntimeError(f"matrix {self.name!r} has no data on this rank")
         return self._held
 
-    def owned_rows(self) -> Span:
+    def owned_rows(self) -> RowRange:
         """The rows this rank owns, as numbers of the whole matrix."""
         held = self._mine()
         return held.split.span(held.part)

@@ -13,7 +13,7 @@ from operator import index
 from typing import NamedTuple, SupportsIndex
 from zlib import crc32
 
-from pliant.plan.data.splits import Copies, Cuts, Cycle, Span
+from pliant.plan.data.splits import Copies, Cuts, Cycle, RowRange
 
 LONGEST_TOLD = 8
 """Numbers of a layout that are told one by one; of more of them, how many they are and a checksum."""
@@ -176,11 +176,11 @@ def even(rows: int, parts: int) -> Cuts:
     return Cuts(tuple(part * size + min(part, longer) for part in range(parts + 1)))
 
 
-def with_halo(owned: Span, halo: int, rows: int) -> Span:
+def with_halo(owned: RowRange, halo: int, rows: int) -> RowRange:
     """What a rank that owns these rows sees; where it owns none it sees none."""
     if not owned.rows:
         return owned
-    return Span(max(0, owned.start - halo), min(rows, owned.stop + halo))
+    return RowRange(max(0, owned.start - halo), min(rows, owned.stop + halo))
 
 
 def _check_halo(halo: int) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 
-class Span(NamedTuple):
+class RowRange(NamedTuple):
     """Rows ``start`` up to, not including, ``stop`` of the whole axis."""
 
     start: int
@@ -33,11 +33,11 @@ class Stripe(NamedTuple):
     def rows(self) -> int:
         return self.width * self.times
 
-    def spans(self) -> Iterator[Span]:
+    def spans(self) -> Iterator[RowRange]:
         """Each of its ranges."""
         for number in range(self.times):
             first = self.start + number * self.step
-            yield Span(first, first + self.width)
+            yield RowRange(first, first + self.width)
 
 
 class Cuts(NamedTuple):
@@ -49,8 +49,8 @@ class Cuts(NamedTuple):
     def parts(self) -> int:
         return len(self.at) - 1
 
-    def span(self, part: int) -> Span:
-        return Span(self.at[part], self.at[part + 1])
+    def span(self, part: int) -> RowRange:
+        return RowRange(self.at[part], self.at[part + 1])
 
     def size(self, part: int) -> int:
         """How many rows a part holds."""
@@ -74,13 +74,13 @@ class Cuts(NamedTuple):
         """After so many rows the parts come again in the same order; 0: they do not."""
         return 0
 
-    def runs(self, first: int, stop: int) -> Iterator[tuple[Span, int]]:
+    def runs(self, first: int, stop: int) -> Iterator[tuple[RowRange, int]]:
         """The parts of these rows, one run of rows after the other."""
         part = bisect_right(self.at, first) - 1
         while part < self.parts and self.at[part] < stop:
             start, end = max(self.at[part], first), min(self.at[part + 1], stop)
             if start < end:
-                yield Span(start, end), part
+                yield RowRange(start, end), part
             part += 1
 
 
@@ -113,11 +113,11 @@ class Cycle(NamedTuple):
     def bounds(self) -> tuple[int, ...]:
         return (0, self.rows)
 
-    def runs(self, first: int, stop: int) -> Iterator[tuple[Span, int]]:
+    def runs(self, first: int, stop: int) -> Iterator[tuple[RowRange, int]]:
         while first < stop:
             number = first // self.block
             end = min(stop, (number + 1) * self.block)
-            yield Span(first, end), number % self.parts
+            yield RowRange(first, end), number % self.parts
             first = end
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from math import lcm
 from typing import NamedTuple
 
-from pliant.plan.data.splits import Copies, Cuts, Cycle, Exclusive, Span, Split, Stripe
+from pliant.plan.data.splits import Copies, Cuts, Cycle, Exclusive, RowRange, Split, Stripe
 
 
 class Move(NamedTuple):
@@ -101,22 +101,22 @@ def _overlap(one: Stripe, other: Stripe) -> int:
     stop = min(one.start + one.times * one.step, other.start + other.times * other.step)
     rounds = max(0, (stop - first) // common)
     middle = first + rounds * common
-    found = rounds * _between(one, other, Span(first, first + common)) if rounds else 0
-    return found + _between(one, other, Span(middle, stop)) if stop > middle else found
+    found = rounds * _between(one, other, RowRange(first, first + common)) if rounds else 0
+    return found + _between(one, other, RowRange(middle, stop)) if stop > middle else found
 
 
-def _between(one: Stripe, other: Stripe, where: Span) -> int:
+def _between(one: Stripe, other: Stripe, where: RowRange) -> int:
     """Rows in both, and in ``where``."""
     low = max(0, (where.start - one.start) // one.step)
     high = min(one.times, -(-(where.stop - one.start) // one.step))
     found = 0
     for number in range(low, high):
         first = one.start + number * one.step
-        found += _within(other, Span(max(first, where.start), min(first + one.width, where.stop)))
+        found += _within(other, RowRange(max(first, where.start), min(first + one.width, where.stop)))
     return found
 
 
-def _within(stripe: Stripe, span: Span) -> int:
+def _within(stripe: Stripe, span: RowRange) -> int:
     """Rows of the stripe that are in the span."""
 
     def before(row: int) -> int:
@@ -174,15 +174,15 @@ def _meet(old: Exclusive, new: Exclusive) -> Iterator[tuple[Stripe, int, int]]:
         begin = min(stop, -(-first // each) * each)
         rounds = (stop - begin) // each
         if rounds < 2:
-            yield from _sweep(old, new, Span(first, stop))
+            yield from _sweep(old, new, RowRange(first, stop))
             continue
-        yield from _sweep(old, new, Span(first, begin))
-        for stripe, part, new_part in _sweep(old, new, Span(begin, begin + each)):
+        yield from _sweep(old, new, RowRange(first, begin))
+        for stripe, part, new_part in _sweep(old, new, RowRange(begin, begin + each)):
             yield stripe._replace(step=each, times=rounds), part, new_part
-        yield from _sweep(old, new, Span(begin + rounds * each, stop))
+        yield from _sweep(old, new, RowRange(begin + rounds * each, stop))
 
 
-def _sweep(old: Exclusive, new: Exclusive, where: Span) -> Iterator[tuple[Stripe, int, int]]:
+def _sweep(old: Exclusive, new: Exclusive, where: RowRange) -> Iterator[tuple[Stripe, int, int]]:
     """Run by run, over rows that no bound of consecutive parts divides but at their ends."""
     for span, part in old.runs(*where):
         for both, new_part in new.runs(*span):
@@ -207,7 +207,7 @@ class HaloMove(NamedTuple):
     """Rows ``span`` of the whole axis, which ``peer`` owns or is to see."""
 
     peer: int
-    span: Span
+    span: RowRange
 
 
 def halo_moves(split: Cuts, halo: int, part: int) -> tuple[list[HaloMove], list[HaloMove]]:
@@ -227,7 +227,7 @@ def halo_moves(split: Cuts, halo: int, part: int) -> tuple[list[HaloMove], list[
                 break
             if not theirs.rows:
                 continue
-            received.append(HaloMove(peer, Span(max(low, theirs.start), min(high, theirs.stop))))
-            seen = Span(max(mine.start, theirs.start - halo), min(mine.stop, theirs.stop + halo))
+            received.append(HaloMove(peer, RowRange(max(low, theirs.start), min(high, theirs.stop))))
+            seen = RowRange(max(mine.start, theirs.start - halo), min(mine.stop, theirs.stop + halo))
             sent.append(HaloMove(peer, seen))
     return received, sent

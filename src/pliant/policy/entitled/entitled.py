@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pliant.model.errors import PolicyError
-from pliant.policy.entitled.ledger import Ledger
-from pliant.policy.entitled.orders import SOON_S, Beginning, Growth, Orders
+from pliant.policy.entitled.ledger import VirtualLedger
+from pliant.policy.entitled.orders import SOON_S, Beginning, Growth, PlannedOrders
 from pliant.policy.entitled.room import Room, Span
 from pliant.policy.entitled.shares import NEVER, Share, give
 from pliant.policy.entitled.terms import SLACK_S, AllTerms, Terms, costs
-from pliant.policy.entitled.virtual import Entry
+from pliant.policy.entitled.virtual import VirtualJob
 from pliant.policy.job_view import JobView
 from pliant.policy.view import ClusterView, Decision, Promise, Reason, Resize, Wake
 
@@ -47,13 +47,13 @@ class Entitled:
         if not 0.0 < certain <= 1.0:
             raise PolicyError(f"policy 'entitled': certain is {certain:g}; it must be above 0, and 1 at most")
         self._certain = certain
-        self._ledger: Ledger | None = None
+        self._ledger: VirtualLedger | None = None
         self._terms = AllTerms()
 
     def decide(self, view: ClusterView) -> list[Decision]:
         ledger = self._ledger
         if anew := ledger is None or not ledger.notes.are(view.memory):
-            ledger = self._ledger = Ledger.of(view)
+            ledger = self._ledger = VirtualLedger.of(view)
         decisions: list[Decision] = []
         if not ledger.follow(view) and not anew and ledger.orders is not None and not ledger.orders:
             return decisions
@@ -76,7 +76,7 @@ class _Pass:
     """What is decided for an instant. ``left`` are the nodes that nobody is given yet, ``given`` those that jobs give
     back."""
 
-    def __init__(self, view: ClusterView, ledger: Ledger, terms: AllTerms, certain: float) -> None:
+    def __init__(self, view: ClusterView, ledger: VirtualLedger, terms: AllTerms, certain: float) -> None:
         self.view = view
         self.now = view.now
         self.ledger = ledger
@@ -92,7 +92,7 @@ class _Pass:
         self._loans: list[Span] = []
         self._commitments: list[Span] = []
 
-    def decide(self, decisions: list[Decision]) -> Orders:
+    def decide(self, decisions: list[Decision]) -> PlannedOrders:
         """What is done at once is added to ``decisions``."""
         self._reserve()
         self._start_due()
@@ -133,7 +133,7 @@ class _Pass:
             self._flexible.append(Share(job, terms, least, lead_s))
         self.left = left
 
-    def _kept(self, job: JobView, entry: Entry, terms: Terms) -> int:
+    def _kept(self, job: JobView, entry: VirtualJob, terms: Terms) -> int:
         """What a job that began early holds for the rest of its estimate or, as the head of the virtual queue, until
         it begins there. If it had begun virtually until an end became known that was before, that is its least."""
         schedule = self.ledger.schedule
@@ -216,10 +216,10 @@ class _Pass:
             if self.left <= 0 or room.now <= 0:
                 return
 
-    def _candidates(self) -> list[tuple[float, int, Entry]]:
+    def _candidates(self) -> list[tuple[float, int, VirtualJob]]:
         """(node-seconds by the estimate, number, entry) of those who wait, the first of the virtual queue."""
         waiting = self.ledger.waiting
-        found: list[tuple[float, int, Entry]] = []
+        found: list[tuple[float, int, VirtualJob]] = []
         for number, entry in self.ledger.schedule.queue.items():
             if number in waiting:
                 found.append((entry.estimate_s * entry.nodes, number, entry))
@@ -275,7 +275,7 @@ class _Pass:
                 decisions.append(Resize(job.id, each.size, _lent(each.lead_s)))
                 self.given += job.size - each.size
 
-    def _orders(self) -> Orders:
+    def _orders(self) -> PlannedOrders:
         """What is done when nodes are there for it."""
         starts = [Beginning(each.job.id, each.size, each.least, False) for each in self._due]
         starts += [Beginning(each.job.id, each.size, each.least, True) for each in self._early]
@@ -284,7 +284,7 @@ class _Pass:
             for each in self._flexible
             if each.size > each.job.size
         ]
-        return Orders(starts, growths)
+        return PlannedOrders(starts, growths)
 
     def _until(self, each: Share, size: int) -> float:
         """When its lead is used up on so many nodes; 0 if that is no question."""
@@ -305,7 +305,7 @@ class _Pass:
             decisions.append(Wake(max(wake, self.now + SOON_S)))
 
 
-def _promise(view: ClusterView, ledger: Ledger) -> list[Decision]:
+def _promise(view: ClusterView, ledger: VirtualLedger) -> list[Decision]:
     """To the head what EASY promises it; while it waits for jobs that have outrun their estimates, the present. Nodes
     may come late to it: who has them has to leave them first, or even to come to the end of a growth. The virtual
     schedule does not know of nodes that expire: where some do, nothing is promised."""

@@ -11,9 +11,9 @@ from typing import Any
 
 from pliant.model.jobs import JobState
 from pliant.policy.entitled.notes import Notes, Row
-from pliant.policy.entitled.orders import Orders
+from pliant.policy.entitled.orders import PlannedOrders
 from pliant.policy.entitled.terms import virtual_s
-from pliant.policy.entitled.virtual import Entry, Schedule
+from pliant.policy.entitled.virtual import Schedule, VirtualJob
 from pliant.policy.job_view import JobView
 from pliant.policy.view import ClusterView, Decision, End, Remember, Start
 
@@ -21,7 +21,7 @@ PLACES = 5
 """Of a second, to which work is rounded: what a job has done in parts adds up to what it has done at once."""
 
 
-class Ledger:
+class VirtualLedger:
     """The virtual schedule, and its entry of each job that has not ended both there and here.
 
     ``kept`` has the nodes that jobs hold for good which started before they did virtually; ``last`` is the highest
@@ -31,22 +31,22 @@ class Ledger:
 
     def __init__(self, total: int) -> None:
         self.schedule = Schedule(total)
-        self.entries: dict[int, Entry] = {}
+        self.entries: dict[int, VirtualJob] = {}
         self.kept: dict[int, int] = {}
         self.waiting: dict[int, JobView] = {}
         self.last = 0
-        self.orders: Orders | None = None
+        self.orders: PlannedOrders | None = None
         self.notes = Notes()
         self._at = 0.0
-        self._due: dict[int, Entry] = {}
+        self._due: dict[int, VirtualJob] = {}
         """Those that had begun virtually when last somebody looked, and waited."""
         self._changed: dict[int, None] = {}
         """The numbers of those of which something else may have to be remembered."""
-        self._young: deque[Entry] = deque()
+        self._young: deque[VirtualJob] = deque()
         """Those that came after the horizon, in this order."""
 
     @classmethod
-    def of(cls, view: ClusterView) -> Ledger:
+    def of(cls, view: ClusterView) -> VirtualLedger:
         """As the core remembers it. Jobs of which it remembers nothing are taken to have begun virtually with what they
         have done, if they run."""
         memory = view.memory
@@ -54,10 +54,10 @@ class Ledger:
         ledger.last = int(memory.get("last", 0))
         ledger._at = memory.get("at", 0.0)
         if "orders" in memory:
-            ledger.orders = Orders.of(memory["orders"])
+            ledger.orders = PlannedOrders.of(memory["orders"])
         known: Mapping[str, Any] = memory.get("jobs", {})
         for text, (nodes, estimate_s, began, length_s, since, kept) in known.items():
-            entry = ledger.entries[int(text)] = Entry(int(text), nodes, estimate_s, since)
+            entry = ledger.entries[int(text)] = VirtualJob(int(text), nodes, estimate_s, since)
             entry.length_s = length_s
             if kept:
                 ledger.kept[entry.id] = kept
@@ -88,7 +88,7 @@ class Ledger:
             schedule.stir()  # it was cancelled, and nobody is told
         schedule.at, schedule.horizon = memory.get("passed", 0.0), memory.get("horizon", now)
         for number, nodes, estimate_s, began, length_s, since in memory.get("recent", ()):
-            entry = Entry(number, nodes, estimate_s, since)
+            entry = VirtualJob(number, nodes, estimate_s, since)
             entry.began, entry.length_s = began, length_s
             schedule.recent.append(entry)
         self._due.update(self.entries)
@@ -229,22 +229,22 @@ class Ledger:
             length_s = now - entry.began
         self.schedule.ended(entry, length_s)
 
-    def _over(self, entries: Iterable[Entry]) -> None:
+    def _over(self, entries: Iterable[VirtualJob]) -> None:
         for entry in entries:
             self.entries.pop(entry.id, None)
             self.kept.pop(entry.id, None)
             self._changed[entry.id] = None
 
 
-def _row(entry: Entry, horizon: float) -> Row:
+def _row(entry: VirtualJob, horizon: float) -> Row:
     """What is remembered of it: since when it waits only if the past may have to be gone through again."""
     since = entry.since if entry.since > horizon else 0.0
     return [entry.nodes, entry.estimate_s, entry.began, entry.length_s, since]
 
 
-def _entry(job: JobView, total: int, since: float = 0.0) -> Entry:
+def _entry(job: JobView, total: int, since: float = 0.0) -> VirtualJob:
     nodes, estimate_s = _needs(job, total)
-    return Entry(job.id, nodes, estimate_s, since)
+    return VirtualJob(job.id, nodes, estimate_s, since)
 
 
 def _needs(job: JobView, total: int) -> tuple[int, float]:

@@ -37,7 +37,7 @@ class Growth(NamedTuple):
     until: float = 0.0
 
 
-class Orders:
+class PlannedOrders:
     """Of one instant: who is to start, in this order, and who is to grow then."""
 
     def __init__(self, starts: Sequence[Beginning] = (), growths: Sequence[Growth] = ()) -> None:
@@ -49,7 +49,7 @@ class Orders:
         return bool(self.starts or self.growths)
 
     @classmethod
-    def of(cls, memory: Sequence[Any]) -> Orders:
+    def of(cls, memory: Sequence[Any]) -> PlannedOrders:
         starts, growths = memory
         return cls([Beginning(*row) for row in starts], [Growth(*row) for row in growths])
 

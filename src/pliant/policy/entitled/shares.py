@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import heapify, heappop, heapreplace
 
-from pliant.policy.entitled.terms import Step, Terms
+from pliant.policy.entitled.terms import GrowthStep, Terms
 from pliant.policy.job_view import JobView
 
 NEVER = float("inf")
@@ -39,7 +39,7 @@ class Share:
 
 def give(shares: Iterable[Share], left: int) -> int:
     """``left`` nodes go, step by step, where each adds most to 1 / (time left); how many are left then."""
-    heap: list[tuple[float, int, Share, Step]] = []
+    heap: list[tuple[float, int, Share, GrowthStep]] = []
     for share in shares:
         step = share.terms.step(share.size)
         if step.size > share.most:
@@ -71,7 +71,7 @@ def give(shares: Iterable[Share], left: int) -> int:
     return left
 
 
-def _last(share: Share) -> Step:
+def _last(share: Share) -> GrowthStep:
     """To the most that it may have, where a step would go beyond."""
     most = share.terms.bounds.floor(int(share.most))
-    return share.terms.part(share.size, most) if most > share.size else Step(0, 0.0)
+    return share.terms.part(share.size, most) if most > share.size else GrowthStep(0, 0.0)

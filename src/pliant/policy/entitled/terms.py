@@ -15,7 +15,7 @@ KEPT = 1000
 """Of more jobs than this nothing is kept that have ended."""
 
 
-class Step:
+class GrowthStep:
     """To ``size``, the next one worth looking at; each node up to there adds ``gain`` to the job's speed, in units of
     that at its preferred size. 0 and 0.0 if there is none."""
 
@@ -24,7 +24,7 @@ class Step:
     def __init__(self, size: int, gain: float) -> None:
         self.size = size
         self.gain = gain
-        self.next: Step | None = None
+        self.next: GrowthStep | None = None
 
 
 class Terms:
@@ -46,7 +46,7 @@ class Terms:
         self.bounds, self.spec, self.nodes = bounds, spec, nodes
         self._job = job
         self._ratios: dict[int, float] = {}
-        self._steps: dict[int, Step] = {}
+        self._steps: dict[int, GrowthStep] = {}
         self._tries: list[tuple[int, float]] = []
         self.flexible = is_flexible(job)
         self.preferred = min(bounds.preferred, bounds.floor(nodes) or bounds.min)
@@ -70,22 +70,22 @@ class Terms:
             self._ratios[size] = ratio
         return ratio
 
-    def step(self, size: int) -> Step:
+    def step(self, size: int) -> GrowthStep:
         """From ``size`` on."""
         step = self._steps.get(size)
         if step is None:
             more = up(self._job, size)
-            step = self._steps[size] = self.part(size, more) if more else Step(0, 0.0)
+            step = self._steps[size] = self.part(size, more) if more else GrowthStep(0, 0.0)
         return step
 
-    def part(self, size: int, more: int) -> Step:
+    def part(self, size: int, more: int) -> GrowthStep:
         """From ``size`` on to ``more``, which may be less than a step. Without a model speed-up is linear: what more
         nodes give is no lead, but who has no model may well make use of them."""
         if self.spec.model is None:
-            return Step(more, 1.0 / self.nodes)
-        return Step(more, (1.0 / self.ratio(more) - 1.0 / self.ratio(size)) / (more - size))
+            return GrowthStep(more, 1.0 / self.nodes)
+        return GrowthStep(more, (1.0 / self.ratio(more) - 1.0 / self.ratio(size)) / (more - size))
 
-    def after(self, step: Step) -> Step:
+    def after(self, step: GrowthStep) -> GrowthStep:
         """The step that follows."""
         following = step.next
         if following is None:

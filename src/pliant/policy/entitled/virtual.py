@@ -18,7 +18,7 @@ LATE_S = 1e-3
 """An end that becomes known no later than this counts as one of this instant."""
 
 
-class Entry:
+class VirtualJob:
     """Job ``id`` of the virtual schedule, in which it waits from ``since`` on. ``began`` is when it started there,
     ``length_s`` how long it takes, each None until it is known."""
 
@@ -39,31 +39,31 @@ class Schedule:
 
     def __init__(self, total: int) -> None:
         self.total = self.free = total
-        self.queue: dict[int, Entry] = {}
-        self.head: Entry | None = None
+        self.queue: dict[int, VirtualJob] = {}
+        self.head: VirtualJob | None = None
         self.reserved: float | None = None
-        self._running: list[tuple[float, int, Entry]] = []
-        self._ends: list[tuple[float, int, Entry]] = []
+        self._running: list[tuple[float, int, VirtualJob]] = []
+        self._ends: list[tuple[float, int, VirtualJob]] = []
         self.at = 0.0
         """When it last made a pass."""
         self.horizon = 0.0
         """How far back it can go: nobody will turn out to have ended before."""
-        self.recent: list[Entry] = []
+        self.recent: list[VirtualJob] = []
         """Those that have ended since."""
-        self._coming: list[Entry] = []
+        self._coming: list[VirtualJob] = []
         """Those that wait only later, while the past is gone through again."""
         self._due = False
         """Whether something has happened since the last pass."""
-        self.touched: list[Entry] = []
+        self.touched: list[VirtualJob] = []
         """Those that have begun, or have not after all, or whose length has become known, until somebody empties it."""
 
     # ---- what happens to it --------------------------------------------------------------------------
 
-    def submit(self, entry: Entry) -> None:
+    def submit(self, entry: VirtualJob) -> None:
         self.queue[entry.id] = entry
         self._due = True
 
-    def cancel(self, entry: Entry) -> None:
+    def cancel(self, entry: VirtualJob) -> None:
         """It has not begun, and never will."""
         del self.queue[entry.id]
         self._due = True
@@ -72,14 +72,14 @@ class Schedule:
         """Something has happened that is not known any more: who waits may start now."""
         self._due = True
 
-    def ended(self, entry: Entry, length_s: float) -> None:
+    def ended(self, entry: VirtualJob, length_s: float) -> None:
         """The job has really ended, and takes so long here."""
         entry.length_s = length_s
         self.touched.append(entry)
         if entry.began is not None:
             self._will_end(entry, entry.began + length_s)
 
-    def _will_end(self, entry: Entry, at: float) -> None:
+    def _will_end(self, entry: VirtualJob, at: float) -> None:
         heappush(self._ends, (at, entry.id, entry))
 
     def resize(self, total: int) -> None:
@@ -89,7 +89,7 @@ class Schedule:
             self.total = total
             self._due = True
 
-    def withdraw(self, entry: Entry) -> None:
+    def withdraw(self, entry: VirtualJob) -> None:
         """It has begun, and has not after all: it waits again."""
         if entry.began is None:
             raise ValueError(f"job {entry.id} has not begun")
@@ -101,7 +101,7 @@ class Schedule:
         self.queue = dict(sorted(self.queue.items()))
         self._due = True
 
-    def place(self, entry: Entry) -> None:
+    def place(self, entry: VirtualJob) -> None:
         """It runs already."""
         if entry.began is None:
             raise ValueError(f"job {entry.id} has not begun")
@@ -112,14 +112,14 @@ class Schedule:
 
     # ---- time ----------------------------------------------------------------------------------------
 
-    def catch_up(self, now: float) -> tuple[list[Entry], list[Entry]]:
+    def catch_up(self, now: float) -> tuple[list[VirtualJob], list[VirtualJob]]:
         """See to ends before ``now`` that became known only now, as what resizes take makes real work lag behind: all
         that has happened since happens again, as it would have if they had been known.
 
         Those that had ended, but may end later now, and those that have ended.
         """
-        back: list[Entry] = []
-        over: list[Entry] = []
+        back: list[VirtualJob] = []
+        over: list[VirtualJob] = []
         if (first := self.next_end()) < now - LATE_S and self.horizon - SAME_S <= first <= self.at + SAME_S:
             first = max(first, self.horizon)  # who has come before that is not remembered
             back = self._rewind(first)
@@ -142,7 +142,7 @@ class Schedule:
     def _next_arrival(self) -> float:
         return self._coming[-1].since if self._coming else float("inf")
 
-    def _rewind(self, at: float) -> list[Entry]:
+    def _rewind(self, at: float) -> list[VirtualJob]:
         """Back to the time ``at``, before its pass. Those that have not ended then."""
         back = [entry for entry in self.recent if _end_of(entry) > at + SAME_S]
         self.recent = [entry for entry in self.recent if _end_of(entry) <= at + SAME_S]
@@ -166,15 +166,15 @@ class Schedule:
         )
         return back
 
-    def end(self, now: float) -> list[Entry]:
+    def end(self, now: float) -> list[VirtualJob]:
         """Ends of this instant, before its pass. Those that have ended."""
         over = self._end(now)
         self._due = self._due or bool(over)
         return over
 
-    def settle(self, now: float) -> list[Entry]:
+    def settle(self, now: float) -> list[VirtualJob]:
         """Ends of this instant, and a pass if anything has happened. Those that have ended."""
-        over: list[Entry] = []
+        over: list[VirtualJob] = []
         while self._due or (self._ends and self._ends[0][0] <= now + SAME_S):
             over += self._end(now)
             self._due = False
@@ -189,8 +189,8 @@ class Schedule:
         """(virtual end, nodes) of the jobs that have really ended and still run here."""
         return [(end, entry.nodes) for end, _, entry in self._ends]
 
-    def _end(self, at: float) -> list[Entry]:
-        over: list[Entry] = []
+    def _end(self, at: float) -> list[VirtualJob]:
+        over: list[VirtualJob] = []
         while self._ends and self._ends[0][0] <= at + SAME_S:
             _, _, entry = heappop(self._ends)
             began = entry.began if entry.began is not None else at
@@ -204,7 +204,7 @@ class Schedule:
         """``policy/easy.py``, of these jobs."""
         self.at = now
         reservation: Reservation | None = None
-        head: Entry | None = None
+        head: VirtualJob | None = None
         for entry in list(self.queue.values()):
             if head is None and entry.nodes > self.free:
                 head = entry
@@ -220,22 +220,22 @@ class Schedule:
         if reservation is not None:
             self.reserved = reservation.at
 
-    def _reservation(self, entry: Entry, now: float) -> Reservation | None:
+    def _reservation(self, entry: VirtualJob, now: float) -> Reservation | None:
         ends = ((end, other.nodes) for end, _, other in self._running)
         return earliest(now, self.free, entry.nodes, ends)
 
-    def _start(self, entry: Entry, now: float) -> None:
+    def _start(self, entry: VirtualJob, now: float) -> None:
         del self.queue[entry.id]
         entry.began = now
         self.touched.append(entry)
         self.place(entry)
 
 
-def _end_of(entry: Entry) -> float:
+def _end_of(entry: VirtualJob) -> float:
     return (entry.began or 0.0) + (entry.length_s or 0.0)
 
 
-def _harmless(entry: Entry, now: float, reservation: Reservation | None) -> bool:
+def _harmless(entry: VirtualJob, now: float, reservation: Reservation | None) -> bool:
     """Whether it delays no reservation; where it outlasts that, it uses up some of its spare nodes."""
     if reservation is None or now + entry.estimate_s <= reservation.at:
         return True

@@ -10,7 +10,7 @@ from pliant.core.settings import Settings
 from pliant.files.cost import read_cost
 from pliant.model.speedup import Amdahl, Downey
 from pliant.sim.simulator import Conditions
-from pliant.workloads.given import Job, given_jobs
+from pliant.workloads.inline_jobs import Job, given_jobs
 from pliant.workloads.job import SimJob
 
 

@@ -10,7 +10,7 @@ from pliant.model.jobs import Bounds, JobClass
 from pliant.model.kinds import JobKind
 from pliant.model.speedup import Amdahl
 from pliant.testing.policies.cases import Case
-from pliant.workloads.given import Job, given_jobs
+from pliant.workloads.inline_jobs import Job, given_jobs
 
 NODES = 24
 COOLDOWNS = st.sampled_from([0.0, 2.0, 15.0])

@@ -14,8 +14,8 @@ from pliant.core.core import SchedulerCore, replay
 from pliant.core.journal import Header, header_line, read
 from pliant.history.audit import Audit
 from pliant.history.gantt import Gantt
-from pliant.history.lives import Life, Listener, told
 from pliant.history.metrics import measure
+from pliant.history.timeline import Life, Listener, told
 from pliant.model.jobs import JobState
 from pliant.plan.cost import INSTANT
 from pliant.policy.memory import Memory, remembered

@@ -10,7 +10,14 @@ from pliant.model.errors import TraceError
 from pliant.model.jobs import Bounds, JobClass
 from pliant.model.keys import cut
 from pliant.model.speedup import Amdahl, Model, Phase, Phases, Simple, Table
-from pliant.workloads.formats.elastisim_tasks import Machine, Miss, finite, list_of, tasks_s, whole_of
+from pliant.workloads.formats.elastisim_tasks import (
+    ElastisimMachine,
+    Miss,
+    finite,
+    list_of,
+    tasks_s,
+    whole_of,
+)
 from pliant.workloads.formats.expression import evaluate, names
 from pliant.workloads.formats.simgrid import Platform
 from pliant.workloads.job import Adapting
@@ -46,7 +53,7 @@ class Application:
         self.given = model
         self.job = job
         self.job_class = job_class
-        self.on = Machine(platform, job.miss, job.gpus, job_class is JobClass.RIGID)
+        self.on = ElastisimMachine(platform, job.miss, job.gpus, job_class is JobClass.RIGID)
         self.tabulated = _tabulated(job.sizes)
         for key in model:
             if key not in MODEL_KEYS:

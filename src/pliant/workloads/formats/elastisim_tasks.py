@@ -43,7 +43,7 @@ FLOWS = (
 NO_TIME = "they take no time"
 
 
-class Machine(NamedTuple):
+class ElastisimMachine(NamedTuple):
     """What tasks run on, and who is told what of them is not simulated. ``gpus`` are those of the job on each node;
     ``fixed`` says that the number of its nodes is, so that it may list what each has to do."""
 
@@ -59,7 +59,7 @@ class _Task(NamedTuple):
     says: Mapping[str, Any]
     where: str
     known: Values
-    on: Machine
+    on: ElastisimMachine
 
     @property
     def nodes(self) -> int:
@@ -74,7 +74,7 @@ class _Traffic(NamedTuple):
     flow: float
 
 
-def tasks_s(tasks: Sequence[Any], where: str, known: Values, on: Machine) -> float:
+def tasks_s(tasks: Sequence[Any], where: str, known: Values, on: ElastisimMachine) -> float:
     """Seconds of ``tasks``. TraceError names what cannot be read."""
     at_s = last_s = 0.0
     for number, task in enumerate(tasks, 1):
@@ -126,7 +126,7 @@ def _computing_s(task: _Task, kind: str) -> float:
     return seconds
 
 
-def _flops_s(flops: float, kind: str, on: Machine) -> float:
+def _flops_s(flops: float, kind: str, on: ElastisimMachine) -> float:
     platform = on.platform
     if kind == "cpu":
         speed = platform.node_flops
@@ -137,7 +137,7 @@ def _flops_s(flops: float, kind: str, on: Machine) -> float:
     return flops / speed if speed else 0.0
 
 
-def _gpu_flops(on: Machine) -> float | None:
+def _gpu_flops(on: ElastisimMachine) -> float | None:
     """Of all GPUs of the job on one node."""
     platform = on.platform
     if not on.gpus:
@@ -175,7 +175,7 @@ def _storing_s(task: _Task, kind: str) -> float:
     return latency_s + seconds
 
 
-def _moving_s(sizes: Sequence[float], pattern: str, nodes: int, on: Machine) -> tuple[float, float]:
+def _moving_s(sizes: Sequence[float], pattern: str, nodes: int, on: ElastisimMachine) -> tuple[float, float]:
     """The latency and the seconds that follow of communication between the nodes."""
     if on.platform.link is None:
         on.miss("communication on links of unknown speed (--link, --platform)", NO_TIME)
@@ -224,7 +224,7 @@ def _traffic(sizes: Sequence[float], pattern: str, n: int) -> _Traffic:
     return traffic.get(pattern, lambda: _Traffic(both, size, each))()
 
 
-def _gpus_s(sizes: Sequence[float], pattern: str, nodes: int, on: Machine) -> tuple[float, float]:
+def _gpus_s(sizes: Sequence[float], pattern: str, nodes: int, on: ElastisimMachine) -> tuple[float, float]:
     """Between all GPUs of the job: those of a node over their own links, pair by pair, and the nodes over theirs."""
     size, each, gpus = sizes[0], on.gpus, on.gpus * nodes
     if not each:

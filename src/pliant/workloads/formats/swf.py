@@ -63,7 +63,7 @@ class SwfJob(NamedTuple):
         return known[0] * self.processors / 1000 if known else 0.0
 
 
-class Trace(msgspec.Struct, frozen=True):
+class SwfTrace(msgspec.Struct, frozen=True):
     """``header`` holds the ``; Key: value`` comments, of several with one key the first: the others are ``again``. Each
     job is in one of ``lines``. ``parts`` are the jobs, by their numbers, of which other lines told parts, and ``alone``
     those of which no line tells the whole: their parts are among ``jobs``."""
@@ -130,7 +130,7 @@ def _count(value: str) -> int | None:
     return whole(found[1].replace(",", "")) if found else None
 
 
-def read_swf(path: Path) -> Trace:
+def read_swf(path: Path) -> SwfTrace:
     """The trace in ``path``, plain or compressed; TraceError names file and line of what is wrong."""
     with opened(path) as (lines, begins):
         if what := foreign(begins, ".swf"):
@@ -138,7 +138,7 @@ def read_swf(path: Path) -> Trace:
         return parse_swf(lines, str(path))
 
 
-def parse_swf(lines: Iterable[str], source: str) -> Trace:
+def parse_swf(lines: Iterable[str], source: str) -> SwfTrace:
     """A trace from its lines. Times may have a fraction; fields may be missing at the end.
 
     A job that was swapped out in between has a line for all of it, and may have further ones for its parts, which come
@@ -175,12 +175,12 @@ def parse_swf(lines: Iterable[str], source: str) -> Trace:
         jobs.append(job)
         numbers.append(at)
     if not parts:
-        return Trace(source, header, jobs, numbers, again=again)
+        return SwfTrace(source, header, jobs, numbers, again=again)
     told = {job.number for job in jobs}
     alone = {at: part for at, part in parts.items() if part.number not in told}
     jobs, lines_of = _with(alone, dict(zip(numbers, jobs, strict=True)), source)
     left_out = [part.number for part in parts.values() if part.number in told]
-    return Trace(source, header, jobs, lines_of, left_out, [part.number for part in alone.values()], again)
+    return SwfTrace(source, header, jobs, lines_of, left_out, [part.number for part in alone.values()], again)
 
 
 def _note(line: str, header: dict[str, str], again: dict[str, list[str]]) -> None:
@@ -249,7 +249,7 @@ def _wrong(job: SwfJob, latest: float) -> str:
 
 
 def rigid_jobs(
-    trace: Trace,
+    trace: SwfTrace,
     processors: int | None,
     *,
     dependencies: bool = False,
@@ -302,7 +302,7 @@ def rigid_jobs(
     return jobs
 
 
-def _again(trace: Trace, number: float) -> str:
+def _again(trace: SwfTrace, number: float) -> str:
     """That there are two jobs of this number."""
     run = [(job, at) for job, at in zip(trace.jobs, trace.lines, strict=True) if job.runs]
     first, second = [at for job, at in run if job.number == number][:2]

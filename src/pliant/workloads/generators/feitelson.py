@@ -48,7 +48,7 @@ class NewJob(NamedTuple):
     size: int
 
 
-class Pace(NamedTuple):
+class ArrivalPace(NamedTuple):
     """How long jobs run, in units of ``unit_s`` seconds, and how close together they come.
 
     ``gap_s`` is the mean time between two arrivals of new jobs, else chosen so that all work, in
@@ -60,10 +60,10 @@ class Pace(NamedTuple):
     gap_s: float | None = None
 
 
-PACE = Pace()
+PACE = ArrivalPace()
 
 
-def feitelson_jobs(count: int, nodes: int, seed: int, pace: Pace = PACE) -> list[SimJob]:
+def feitelson_jobs(count: int, nodes: int, seed: int, pace: ArrivalPace = PACE) -> list[SimJob]:
     """``count`` jobs for ``nodes`` nodes, repetitions included, in order of submission; estimates are exact."""
     unit_s, load, gap_s = pace
     if count < 1 or nodes < 1:

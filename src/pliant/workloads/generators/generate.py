@@ -10,7 +10,7 @@ from pliant.model.speedup import Amdahl
 from pliant.workloads.job import SimJob
 
 
-class Load(NamedTuple):
+class GeneratedLoad(NamedTuple):
     """Jobs arrive as a Poisson process with mean distance ``gap_s``; work is log-uniform between the two
     ``work_s``, in node-seconds."""
 
@@ -18,11 +18,11 @@ class Load(NamedTuple):
     work_s: tuple[float, float] = (30.0, 600.0)
 
 
-LOAD = Load()
+LOAD = GeneratedLoad()
 
 
 def malleable_batch(
-    seed: int, jobs: int = 20, nodes: int = 8, *, malleable: float = 0.75, load: Load = LOAD
+    seed: int, jobs: int = 20, nodes: int = 8, *, malleable: float = 0.75, load: GeneratedLoad = LOAD
 ) -> list[SimJob]:
     """``jobs`` jobs for ``nodes`` nodes, a share of them malleable, the others rigid at their preferred size.
     Estimates exceed run times by up to a half, and 5 s for starting."""

@@ -85,7 +85,7 @@ ONE_KIND = Parameters(
 """Where batch and interactive jobs are not told apart."""
 
 
-class Arrival(NamedTuple):
+class LublinArrival(NamedTuple):
     """A job of the model, in seconds; ``queue`` is 1 for batch jobs and 0 for interactive and other ones."""
 
     submit: int
@@ -125,7 +125,7 @@ def lublin_jobs(
     ]
 
 
-def lublin_stream(nodes: int, seed: int, *, one_kind: bool = False) -> Iterator[Arrival]:
+def lublin_stream(nodes: int, seed: int, *, one_kind: bool = False) -> Iterator[LublinArrival]:
     """Jobs in order of arrival, without end, from midnight on. Sizes are cut at ``nodes``: rounding to a
     power of two may exceed a machine that is none."""
     random = Drand48(seed)
@@ -143,7 +143,7 @@ def lublin_stream(nodes: int, seed: int, *, one_kind: bool = False) -> Iterator[
         arrivals.advance()
         kind = both[queue]
         size = _size(kind, random)
-        yield Arrival(submit, _run_time(kind, size, random), min(size, nodes), queue)
+        yield LublinArrival(submit, _run_time(kind, size, random), min(size, nodes), queue)
 
 
 class Drand48:

@@ -31,7 +31,7 @@ ESTIMATE_S = 800.0
 """Every job's requested time in the experiment; hence its backfilling could not tell jobs apart."""
 
 
-class Row(NamedTuple):
+class Table2Row(NamedTuple):
     """A line of Table 2: the expected number of such jobs among 25 is ``weight``."""
 
     program: str
@@ -40,17 +40,17 @@ class Row(NamedTuple):
 
 
 TABLE2 = (
-    Row("BC_17", 2, 1.5), Row("BC_17", 4, 1.0),
-    Row("BC_18", 2, 1.5), Row("BC_18", 4, 1.0), Row("BC_18", 8, 0.5),
-    Row("BC_19", 8, 1.0), Row("BC_19", 16, 0.5),
-    Row("NQueens_17", 2, 1.5), Row("NQueens_17", 4, 1.0),
-    Row("NQueens_18", 8, 1.0), Row("NQueens_18", 16, 0.5),
-    Row("UTS_18", 2, 1.5), Row("UTS_18", 4, 0.5),
-    Row("UTS_19", 2, 1.5), Row("UTS_19", 4, 1.0), Row("UTS_19", 8, 1.0),
-    Row("UTS_20", 8, 1.0), Row("UTS_20", 16, 0.5),
-    Row("Pi_8e10", 2, 1.5), Row("Pi_8e10", 4, 1.0),
-    Row("Pi_6e11", 4, 1.5), Row("Pi_6e11", 8, 1.0), Row("Pi_6e11", 16, 0.5),
-    Row("Pi_1.2e12", 8, 1.0), Row("Pi_1.2e12", 16, 0.5),
+    Table2Row("BC_17", 2, 1.5), Table2Row("BC_17", 4, 1.0),
+    Table2Row("BC_18", 2, 1.5), Table2Row("BC_18", 4, 1.0), Table2Row("BC_18", 8, 0.5),
+    Table2Row("BC_19", 8, 1.0), Table2Row("BC_19", 16, 0.5),
+    Table2Row("NQueens_17", 2, 1.5), Table2Row("NQueens_17", 4, 1.0),
+    Table2Row("NQueens_18", 8, 1.0), Table2Row("NQueens_18", 16, 0.5),
+    Table2Row("UTS_18", 2, 1.5), Table2Row("UTS_18", 4, 0.5),
+    Table2Row("UTS_19", 2, 1.5), Table2Row("UTS_19", 4, 1.0), Table2Row("UTS_19", 8, 1.0),
+    Table2Row("UTS_20", 8, 1.0), Table2Row("UTS_20", 16, 0.5),
+    Table2Row("Pi_8e10", 2, 1.5), Table2Row("Pi_8e10", 4, 1.0),
+    Table2Row("Pi_6e11", 4, 1.5), Table2Row("Pi_6e11", 8, 1.0), Table2Row("Pi_6e11", 16, 0.5),
+    Table2Row("Pi_1.2e12", 8, 1.0), Table2Row("Pi_1.2e12", 16, 0.5),
 )  # fmt: skip
 RANGES = {
     "BC_17": (1, 4), "BC_18": (2, 16), "BC_19": (8, 16),
@@ -79,20 +79,20 @@ COST = ResizeCost(start_s=GROW_S - SHRINK_S, start_each_s=0.0, blocked_s=0.0, le
 """``leave_s`` is 0, since nodes of a job that has ended are free at once: all of a shrink is in its answer."""
 
 
-class Entry(NamedTuple):
+class Table2Job(NamedTuple):
     """A job of a batch: its line of Table 2, and its submission in seconds from the first."""
 
-    row: Row
+    row: Table2Row
     submit_s: int
 
 
-def entries(seed: int, window_s: int = WINDOW_S) -> list[Entry]:
+def entries(seed: int, window_s: int = WINDOW_S) -> list[Table2Job]:
     """The batch of ``seed`` in order of submission, drawn as by the experiment's program."""
     random = Random(seed)  # noqa: S311 - a workload, not a secret
     rows = random.choices(TABLE2, weights=[row.weight for row in TABLE2], k=JOBS)
     drawn = sorted(((random.randint(0, window_s - 1), row) for row in rows), key=lambda entry: entry[0])
     start = drawn[AT_ONCE - 1][0]
-    return [Entry(row, max(0, at - start)) for at, row in drawn]
+    return [Table2Job(row, max(0, at - start)) for at, row in drawn]
 
 
 def malleable_indices(seed: int, percent: int) -> set[int]:
@@ -128,7 +128,7 @@ def model(program: str) -> Amdahl:
     return Amdahl(work_s=FIXED_S + work, serial_fraction=FIXED_S / (FIXED_S + work))
 
 
-def _job(index: int, entry: Entry, malleable: bool, estimate_s: float | None) -> SimJob:  # noqa: FBT001
+def _job(index: int, entry: Table2Job, malleable: bool, estimate_s: float | None) -> SimJob:  # noqa: FBT001
     program, nodes, _ = entry.row
     speed = model(program)
     low, high = RANGES[program] if malleable else (nodes, nodes)

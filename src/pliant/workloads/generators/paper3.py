@@ -28,7 +28,7 @@ DAY_S = 86400.0
 """Every job's estimate: the article tells of no time limits, so backfilling cannot tell jobs apart."""
 
 
-class Program(NamedTuple):
+class PaperProgram(NamedTuple):
     """A line of Table 1, in nodes; a job looks for offers every ``period_s`` seconds."""
 
     min: int
@@ -42,7 +42,9 @@ SEED = 15907
 times ask for: 0.42, 0.39, 0.32 and 0.33 of the first 50, 100, 200 and 400 jobs. With run times that do not
 depend on the workload, nothing else lets the article's means differ (620, 587, 521 and 532 s)."""
 TABLE1 = {
-    name: Program(row.min, row.max, row.preferred, row.inhibit_s or TIMES[name].at_max_s / row.iterations)
+    name: PaperProgram(
+        row.min, row.max, row.preferred, row.inhibit_s or TIMES[name].at_max_s / row.iterations
+    )
     for name, row in table1.TABLE1.items()
     if name in TIMES
 }
@@ -51,7 +53,7 @@ COST = ResizeCost(start_s=0.0, start_each_s=0.0, blocked_s=0.42, leave_s=0.0, an
 """Table 2, synchronous: a resize takes 0.42 s on average, in which the job stands still, a look 0.01 s."""
 
 
-class Measured(NamedTuple):
+class MeasuredProgram(NamedTuple):
     """A line of Table 4: a share, and means over the jobs in seconds; completion is wait and execution."""
 
     utilisation: float
@@ -62,14 +64,14 @@ class Measured(NamedTuple):
 
 FIXED, FLEXIBLE = "fixed", "flexible"
 PUBLISHED = {
-    (50, FIXED): Measured(0.9871, 4115.02, 620.26, 4735.28),
-    (50, FLEXIBLE): Measured(0.6867, 1359.92, 900.3, 2260.22),
-    (100, FIXED): Measured(0.9739, 9750.34, 586.64, 10336.98),
-    (100, FLEXIBLE): Measured(0.7191, 2990.6, 858.16, 3848.76),
-    (200, FIXED): Measured(0.9838, 17466.2, 520.58, 17986.78),
-    (200, FLEXIBLE): Measured(0.7354, 6856.8, 825.88, 7676.67),
-    (400, FIXED): Measured(0.9838, 31788.39, 532.14, 32320.53),
-    (400, FLEXIBLE): Measured(0.7354, 13861.03, 843.19, 14704.22),
+    (50, FIXED): MeasuredProgram(0.9871, 4115.02, 620.26, 4735.28),
+    (50, FLEXIBLE): MeasuredProgram(0.6867, 1359.92, 900.3, 2260.22),
+    (100, FIXED): MeasuredProgram(0.9739, 9750.34, 586.64, 10336.98),
+    (100, FLEXIBLE): MeasuredProgram(0.7191, 2990.6, 858.16, 3848.76),
+    (200, FIXED): MeasuredProgram(0.9838, 17466.2, 520.58, 17986.78),
+    (200, FLEXIBLE): MeasuredProgram(0.7354, 6856.8, 825.88, 7676.67),
+    (400, FIXED): MeasuredProgram(0.9838, 31788.39, 532.14, 32320.53),
+    (400, FLEXIBLE): MeasuredProgram(0.7354, 13861.03, 843.19, 14704.22),
 }
 """Table 4, by the number of jobs and their version. Its lines for 200 and 400 jobs state the same
 utilisations, and the completion of 200 flexible jobs is not the sum of its parts: both as printed."""

@@ -19,7 +19,7 @@ from pliant_lab.injection.audit.violation import Violation
 from pliant_lab.injection.standins.running import own_words
 
 if TYPE_CHECKING:
-    from pliant.core.job import Job
+    from pliant.core.job import ScheduledJob
     from pliant.live.job.life import JobLife
     from pliant_lab.injection.world import World
 
@@ -176,7 +176,7 @@ class Followed:
         if missing and head.driver.reaches(root.node):
             raise Violation("wrong", f"job {life.number} is not told that groups {sorted(missing)} are lost")
 
-    def _same(self, life: JobLife, job: Job) -> None:
+    def _same(self, life: JobLife, job: ScheduledJob) -> None:
         """The life of a job and the records of it agree."""
         state, resize = self._world.head.cluster.core.state, job.resize
         # A start that is taken back at once is never made.

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pliant.core import records as r
-from pliant.core.job import Job, Resize
+from pliant.core.job import OpenResize, ScheduledJob
 from pliant.core.settings import NEVER
 from pliant.protocol import resizing
 from pliant_lab.injection.audit.violation import Violation
@@ -30,7 +30,7 @@ class Overdue:
             if any(group.node in record.nodes for group in life.groups.values()):
                 self._lost_at[number] = record.at
 
-    def due(self, job: Job, resize: Resize) -> float:
+    def due(self, job: ScheduledJob, resize: OpenResize) -> float:
         """When something has to follow of its open resize."""
         head = self._world.head
         life = head.cluster.lives.get(job.id)

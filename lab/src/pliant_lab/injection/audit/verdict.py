@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from pliant.live.fleet.stages import Happens, Stage
+from pliant.live.fleet.stages import Happens, NodeStage
 
 
 class Verdict(NamedTuple):
@@ -26,4 +26,4 @@ class Verdict(NamedTuple):
     cells: Counter[tuple[str, str]]
     faults: Counter[tuple[str, str]]
     expansions: Counter[str]
-    ways: Counter[tuple[Stage, Happens]]
+    ways: Counter[tuple[NodeStage, Happens]]

@@ -1,6 +1,6 @@
 """Wishes of jobs: what they ask for by themselves is answered, and where it stays open it is offered when it can be.
 
-What a wish comes to is found here by trying all sizes, apart from ``model/wishes.py``.
+What a wish comes to is found here by trying all sizes, apart from ``model/size_request.py``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pliant.core import records as r
-from pliant.core.job import Job
+from pliant.core.job import ScheduledJob
 from pliant.core.state import State
 from pliant.model.jobs import Bounds, JobClass
 from pliant.protocol import codec
@@ -116,7 +116,7 @@ class Wished:
                     "wrong", f"job {job.id} may go from {job.size} to {size} nodes, and must stay"
                 )
 
-    def _kept(self, want: m.Want, job: Job) -> None:
+    def _kept(self, want: m.Want, job: ScheduledJob) -> None:
         """What is open now is this wish, if it is to be and is not met."""
         most = goal(job.bounds, want.bounds, job.size, want.bounds.max, prefers=want.prefers)
         possible = job.on and job.spec.job_class is not JobClass.RIGID

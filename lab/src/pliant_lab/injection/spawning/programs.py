@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 from pliant.job.spawning import messages as m
 from pliant.job.spawning import newcomer, sources, starter
 from pliant.job.spawning import operations as o
-from pliant.job.spawning.clock import Clock
+from pliant.job.spawning.clock import PhaseClock
 from pliant.job.spawning.kin import Kin
 from pliant.job.spawning.starter import Ordered
 from pliant.plan.spawn import SpawnPlan
@@ -63,7 +63,7 @@ class Job:
                     ordered, order = order, None
                     expanded = yield from self._join(own, ordered)
             else:
-                expanded = yield from sources.expand(own, self.plan, self.briefing, Clock(self.now))
+                expanded = yield from sources.expand(own, self.plan, self.briefing, PhaseClock(self.now))
         except sources.NotExpanded as error:
             self.results[proc] = error
             order = None
@@ -104,7 +104,7 @@ class Job:
         yield o.Reach(Phase.SYNCHRONISE)
         if order is not None and self.starter is not None:
             there = self._heard((yield from starter.arrivals(self.starter, order)))
-        return (yield from sources.accept(own, self.plan, there, Clock(self.now)))
+        return (yield from sources.accept(own, self.plan, there, PhaseClock(self.now)))
 
     def _heard(self, there: sources.Arrivals) -> sources.Arrivals:
         self.lost = there.lost
@@ -112,7 +112,7 @@ class Job:
         return there
 
     def newcomer(self, proc: Proc, parent: Handle) -> Running[None]:
-        arrival = yield from newcomer.begin(parent, Clock(self.now))
+        arrival = yield from newcomer.begin(parent, PhaseClock(self.now))
         yield Compute()
         proc.in_loop = True
         expanded = yield from newcomer.join_job(arrival)

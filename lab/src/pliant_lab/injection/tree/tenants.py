@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from pliant.live.fleet.channel import End, at_controller, at_node
+from pliant.live.fleet.channel import ChannelEnd, at_controller, at_node
 from pliant.live.tree import messages as b
 from pliant.live.tree.launching import JOB, ForAll, Launching, LineCutter, Note, Print, start_of
 from pliant.live.tree.launching import Output as Outcome
@@ -207,7 +207,7 @@ class Landlord:
     def __init__(self, forest: Ground, launch: t.Launch, nodes: tuple[str, ...]) -> None:
         self._forest = forest
         self._launch = launch
-        self._channels: dict[str, End[m.To]] = {}
+        self._channels: dict[str, ChannelEnd[m.To]] = {}
         self._repeats = False
         self._random = random.Random(0)  # noqa: S311 - to be repeated
         self.launching = Launching(launch, nodes)
@@ -241,7 +241,7 @@ class Landlord:
         if envelope.number:
             self._send(channel.answer())
 
-    def _channel(self, node: str) -> End[m.To]:
+    def _channel(self, node: str) -> ChannelEnd[m.To]:
         if node not in self._channels:
             self._channels[node] = at_controller(node, self._forest.rank_of(node))
         return self._channels[node]

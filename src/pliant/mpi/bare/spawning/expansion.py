@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from pliant.job.spawning import messages as m
 from pliant.job.spawning import sources
-from pliant.job.spawning.clock import Clock
+from pliant.job.spawning.clock import PhaseClock
 from pliant.job.spawning.kin import Kin
 from pliant.job.spawning.sources import Arrivals, brief
 from pliant.mpi.bare.spawning.driver import run
@@ -39,8 +39,8 @@ class Expansion(NamedTuple):
         run(sources.hand_over(sources.Expanded(*self)), wait)
 
 
-def clock() -> Clock:
-    return Clock(time.perf_counter)
+def clock() -> PhaseClock:
+    return PhaseClock(time.perf_counter)
 
 
 def expand(  # noqa: PLR0913 - what is started where, by which plan, and how long the wait for it may last
@@ -62,7 +62,9 @@ def expand(  # noqa: PLR0913 - what is started where, by which plan, and how lon
     return Expansion.of(run(sources.expand(comm, plan, briefing, clock()), wait))
 
 
-def accept(comm: MPI.Intracomm, plan: SpawnPlan, arrivals: Arrivals, wait: Wait, clock: Clock) -> Expansion:
+def accept(
+    comm: MPI.Intracomm, plan: SpawnPlan, arrivals: Arrivals, wait: Wait, clock: PhaseClock
+) -> Expansion:
     """The sources join the newcomers, if these are there; collective over ``comm``. NotExpanded if they are not."""
     return Expansion.of(run(sources.accept(comm, plan, arrivals, clock), wait))
 

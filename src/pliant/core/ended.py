@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pliant.core import records as r
-from pliant.core.job import Job
+from pliant.core.job import ScheduledJob
 from pliant.model.jobs import JobState
 from pliant.policy.view import End
 
 
-class Over:
+class EndedSinceLastPass:
     """What has ended since the last scheduling pass, of which a policy reads ``view.news``.
 
     Filled by the core, and emptied by it after each pass: passes are no records, so this is no fold, and empty after a
@@ -21,8 +21,8 @@ class Over:
     __slots__ = ("awaited", "ends")
 
     def __init__(self) -> None:
-        self.ends: list[tuple[Job, r.JobEnded, int]] = []
-        self.awaited: dict[int, tuple[Job, r.JobEnded]] = {}
+        self.ends: list[tuple[ScheduledJob, r.JobEnded, int]] = []
+        self.awaited: dict[int, tuple[ScheduledJob, r.JobEnded]] = {}
 
     def again(self, before: int, number: int) -> None:
         """The job that was ``before`` is now ``number``; nothing if its end was told already."""
@@ -40,5 +40,5 @@ class Over:
         )
 
 
-def _done(job: Job, record: r.JobEnded) -> float:
+def _done(job: ScheduledJob, record: r.JobEnded) -> float:
     return 1.0 if record.state is JobState.COMPLETED else job.done(record.at)

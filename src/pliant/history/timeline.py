@@ -1,6 +1,6 @@
 """The life of each job and the time of each node: the one fold over records that figures, charts and tables share.
 
-``Lives`` takes the records of a run and tells rows to its listeners: jobs at their turning points, and stretches of
+``Timeline`` takes the records of a run and tells rows to its listeners: jobs at their turning points, and stretches of
 node-time. A listener keeps its own sums and nothing of what the fold knows already.
 """
 
@@ -66,8 +66,8 @@ class _Own:
     """The fold of a listener that was given to no other, which sets it. It is no cached property: one that is
     used makes all attributes of its object slower."""
 
-    def __get__(self, listener: Listener, _kind: type) -> Lives:
-        return Lives(listener)
+    def __get__(self, listener: Listener, _kind: type) -> Timeline:
+        return Timeline(listener)
 
 
 class Listener:
@@ -79,7 +79,7 @@ class Listener:
 
     IGNORES: ClassVar[frozenset[str]] = frozenset()
 
-    lives: Lives = _Own()  # type: ignore[assignment]
+    lives: Timeline = _Own()  # type: ignore[assignment]
 
     @property
     def add(self) -> Callable[[r.Record], None]:
@@ -160,7 +160,7 @@ Open = list[tuple[int, float]]
 """Stretches that are not over: a mask, and since when."""
 
 
-class Lives:
+class Timeline:
     """Add every record of a run, in order; ``listeners`` are told what follows.
 
     ``jobs`` are those that have not ended, by number; ``waiting`` of them have yet to start. Jobs hold ``held``
@@ -465,7 +465,7 @@ class Lives:
 
 def told(records: Iterable[r.Record], *listeners: Listener) -> None:
     """Tell them the rows of a whole run."""
-    add = Lives(*listeners).add
+    add = Timeline(*listeners).add
     for record in records:
         add(record)
 

@@ -12,7 +12,7 @@ from pliant.policy.job_view import JobView
 from pliant.policy.view import ClusterView
 
 
-class Nodes:
+class PassBudget:
     """Nodes that nobody computes on: ``free`` now; ``coming`` in a moment; and ``awaited``, which come as well, but
     are given already to jobs that start then."""
 
@@ -43,7 +43,7 @@ class Nodes:
         self.free -= size - back
 
 
-class Head:
+class QueueHead:
     """Whether the head of the queue is ``blocked``, and the reservations that nobody behind it may delay, None if
     nobody knows when enough nodes will be there: ``soon`` if all go on with the sizes that they have, and ``promise``,
     no earlier, if those that have grown go back to their preferred sizes. Else they could give nobody anything until

@@ -7,7 +7,7 @@ import msgspec
 from pliant.model.jobs import Bounds
 
 
-class Wish(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class SizeRequest(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A size within ``bounds``. ``prefers``: of these the preferred one, or as near to it as can be had."""
 
     bounds: Bounds

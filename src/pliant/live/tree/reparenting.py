@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pliant.plan.tree import Span
+from pliant.plan.tree import Subtree
 
 
-class Moves:
+class Reparenting:
     """As the agent of rank ``here`` knows it. Whoever loses its parent calls one further up, each time a lower rank:
     of several that have adopted an agent it is below the lowest."""
 
     def __init__(self, here: int) -> None:
         self._here = here
-        self._moved: dict[int, tuple[Span, int]] = {}
+        self._moved: dict[int, tuple[Subtree, int]] = {}
         """By rank: it and what is below it by the tree, and who has adopted it."""
 
-    def note(self, span: Span, parent: int) -> bool:
+    def note(self, span: Subtree, parent: int) -> bool:
         """``parent`` has adopted the first of ``span``. Whether that is news."""
         _, before = self._moved.get(span.child, (span, span.child))
         if parent < before:
@@ -36,7 +36,7 @@ class Moves:
             rank = self._moved[moved][1]
         return rank == top
 
-    def way(self, rank: int, children: dict[int, Span]) -> int | None:
+    def way(self, rank: int, children: dict[int, Subtree]) -> int | None:
         """The child of this one by which ``rank`` is reached."""
         while True:
             moved = self._last(rank)

@@ -48,7 +48,7 @@ STUDY = "Studies: windows, and what differs"
 RATE = "number of bytes a second"
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class SimulationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked of a simulation, beside the workload and the policy. A field ``NAME`` or ``NAME_s`` is the option
     ``--NAME`` of the command."""
 
@@ -273,7 +273,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Field(NamedTuple):
-    """A field of a ``Request``, its type without what is optional about it, and the name of its option."""
+    """A field of a ``SimulationRequest``, its type without what is optional about it, and the name of its option."""
 
     name: str
     kind: Any
@@ -288,25 +288,25 @@ class Field(NamedTuple):
 @cache
 def fields() -> tuple[Field, ...]:
     """All that can be asked."""
-    hints = get_type_hints(Request, include_extras=True)
+    hints = get_type_hints(SimulationRequest, include_extras=True)
     return tuple(
         Field(
             each.name,
             hints[each.name].__origin__,
-            Request.__struct_defaults__[i],
+            SimulationRequest.__struct_defaults__[i],
             hints[each.name].__metadata__[0],
         )
-        for i, each in enumerate(msgspec.structs.fields(Request))
+        for i, each in enumerate(msgspec.structs.fields(SimulationRequest))
     )
 
 
-def requested(by: str, options: Mapping[str, Any]) -> Request:
+def requested(by: str, options: Mapping[str, Any]) -> SimulationRequest:
     """These options, checked. Raises BatchError: it names the option, and ``by`` whom an unknown one was given."""
     known = {field.name: field for field in fields()}
     for name in options:
         if name not in known:
             raise BatchError(f"{by}: there is no option {name!r}{nearest(name, list(known))}")
-    return Request(**{name: _checked(known[name], value) for name, value in options.items()})
+    return SimulationRequest(**{name: _checked(known[name], value) for name, value in options.items()})
 
 
 def _checked(field: Field, value: Any) -> Any:

@@ -20,7 +20,7 @@ from pliant.model.speedup import Model
 from pliant.mpi import dmr
 from pliant.mpi.arguments import Wish, seconds, whole
 from pliant.mpi.context import MAX_NODES, Context, Value
-from pliant.mpi.data.arrays import Array
+from pliant.mpi.data.arrays import Array, rotate
 from pliant.mpi.data.movable import Movable
 from pliant.mpi.data.rows import Rows
 from pliant.mpi.entry import enter, say_through
@@ -150,6 +150,20 @@ class Job:
         self._context.arrays[movable.name] = movable
         if self._context.team is not None:
             movable.begin()
+
+    def swap(self, *arrays: Array) -> None:
+        """``job.swap(a, b)`` in place of ``a, b = b, a``, and ``job.swap(a, b, c)`` in place of ``a, b, c = b, c, a``.
+
+        The variables keep their arrays, and the arrays change their data: so a newcomer, whose variables are those of
+        before the loop, has the same. All ranks call it alike; nothing is copied or sent. Take ``local`` and ``owned``
+        anew afterwards: a view of before is one of the other array now. ValueError if the arrays are not alike in
+        shape, dtype and layout, or one is constant; TypeError for what is no array of this job.
+        """
+        self._context.joined("job.swap")
+        for each in arrays:
+            if not isinstance(each, Array) or self._context.arrays.get(each.name) is not each:
+                raise TypeError(f"job.swap: {each!r:.60} was not made by job.array of this job")
+        rotate(arrays)
 
     def before_resize(self, hook: Hook) -> Hook:
         """``hook()`` is called on all ranks of the job when they have stopped for a resize, before anything moves."""

@@ -326,6 +326,32 @@ class Array(Movable):
         return set(checksums) if isinstance(self.layout, Replicated) else super().total(checksums)
 
 
+MOVES = ("_data", "_before", "_owned", "_halo", "_held")
+"""What an array gives away when arrays change their data."""
+
+
+def rotate(arrays: Sequence[Array]) -> None:
+    """Each array takes the data of the one behind it, and the last those of the first; nothing is copied.
+
+    ValueError unless they are two or more different arrays, alike in shape, dtype and layout, and none is constant.
+    """
+    names = ", ".join(repr(each.name) for each in arrays)
+    if len({each.name for each in arrays}) < max(2, len(arrays)):
+        raise ValueError(f"job.swap takes two or more different arrays, and these are: {names or 'none'}")
+    first = arrays[0]
+    for each in arrays:
+        if (each.shape, each.dtype, each.layout) != (first.shape, first.dtype, first.layout):
+            raise ValueError(
+                f"job.swap: arrays {names} differ: {first.describe()} and {each.describe()}; "
+                "only arrays of one shape, dtype and layout take each other's data"
+            )
+        if each.constant:
+            raise ValueError(f"job.swap: array {each.name!r} was registered with constant=True")
+    blocks = [{name: vars(each)[name] for name in MOVES} for each in arrays]
+    for each, block in zip(arrays, [*blocks[1:], blocks[0]], strict=True):
+        vars(each).update(block)
+
+
 def shape_of(shape: Iterable[int] | int, what: str) -> tuple[int, ...]:
     """As NumPy takes it: one length, or one for each axis. ValueError if there is anything but whole numbers."""
     if isinstance(shape, Iterable):

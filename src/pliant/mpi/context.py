@@ -123,7 +123,17 @@ class Context:
 
     def seat(self) -> Seat:
         """What a distributed array needs of this job."""
-        return Seat(self.joined, self.wait, lambda name: list(self.arrays).index(name) * TAGS_EACH)
+        return Seat(
+            self.joined, self.wait, lambda name: list(self.arrays).index(name) * TAGS_EACH, self._call
+        )
+
+    def _call(self, tag: int) -> str:
+        """The collective call whose messages have this tag; what is behind those of all arrays says that a rank has
+        left its loop."""
+        number, halo = divmod(tag, TAGS_EACH)
+        if number >= len(self.arrays):
+            return "the end of its loop"
+        return f"{'exchange_halo' if halo else 'gather'}() of {list(self.arrays)[number]!r}"
 
     @property
     def broken(self) -> str:

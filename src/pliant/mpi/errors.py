@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pliant.model.errors import PliantError
 
+REMEDY = "exchange the data of arrays by job.swap(a, b) in place of changing the variables, as in a, b = b, a"
+
 
 class NotJoined(PliantError):  # noqa: N818 - a state of the rank rather than a fault
     """A newcomer asked for what it gets only when it is joined, on its first step."""

@@ -38,6 +38,8 @@ END_S = 30.0
 GRACE_S = 2.0
 """What a watchdog has to say why it ends the process. It needs Python for that; then the process is ended without."""
 
+Look = Callable[[], None]
+
 
 def nothing() -> None:
     pass
@@ -101,11 +103,13 @@ class Wait:
         """Until the end of the process: MPI may yet write there."""
         self._abandoned.append(what)
 
-    def requests(self, requests: Sequence[MPI.Request], what: str, *, limited: bool = True) -> None:
-        """Complete all requests; Stalled after ``limit_s`` if ``limited``."""
+    def requests(
+        self, requests: Sequence[MPI.Request], what: str, *, limited: bool = True, look: Look | None = None
+    ) -> None:
+        """Complete all requests; Stalled after ``limit_s`` if ``limited``. ``look`` is called as that of a block."""
         if not MPI.Request.Testall(requests):
             with self._kept(requests):
-                self._until(lambda: MPI.Request.Testall(requests), what, limited=limited)
+                self._until(lambda: MPI.Request.Testall(requests), what, limited=limited, look=look)
 
     def request(self, request: MPI.Request, what: str, *, limited: bool = True, brief_s: float = 0.0) -> None:
         """Complete one request; Stalled after ``limit_s`` if ``limited``. ``brief_s``: it comes in a millisecond, not
@@ -124,14 +128,21 @@ class Wait:
         while not done() and time.perf_counter() < end:
             time.sleep(NAP_S)
 
-    def work(
-        self, poll: Callable[[], bool], kept: object, what: str, *, work_s: float, limited: bool = True
+    def work(  # noqa: PLR0913 - what is waited for, and how
+        self,
+        poll: Callable[[], bool],
+        kept: object,
+        what: str,
+        *,
+        work_s: float,
+        limited: bool = True,
+        look: Look | None = None,
     ) -> None:
         """Go on until ``poll`` says that all is done, which may take ``work_s`` without being late. If this is left,
-        ``kept`` is kept: it has the requests and their buffers."""
+        ``kept`` is kept: it has the requests and their buffers. ``look`` is called as that of a block."""
         if not poll():
             with self._kept(kept):
-                self._until(poll, what, limited=limited, work_s=work_s)
+                self._until(poll, what, limited=limited, work_s=work_s, look=look)
 
     @contextmanager
     def _kept(self, requests: object) -> Iterator[None]:
@@ -142,7 +153,15 @@ class Wait:
             self._abandoned.append(requests)
             raise
 
-    def _until(self, done: Callable[[], bool], what: str, *, limited: bool, work_s: float = 0.0) -> None:
+    def _until(
+        self,
+        done: Callable[[], bool],
+        what: str,
+        *,
+        limited: bool,
+        work_s: float = 0.0,
+        look: Look | None = None,
+    ) -> None:
         limited = limited or self.phase not in (None, Phase.SYNCHRONISE)
         limit_s = self.limit_s * self._share + work_s
         start = polled = now = time.perf_counter()
@@ -151,23 +170,25 @@ class Wait:
                 return
             if waited > SPIN_S:
                 os.sched_yield()
-            polled = self._look_around(polled, now)
+            polled = self._look_around(polled, now, look)
             now = time.perf_counter()
         pause = SLEEP_S
         while not done():
             time.sleep(pause)
             pause = min(pause * 1.2, SLEEP_MAX_S)
             now = time.perf_counter()
-            polled = self._look_around(polled, now)
+            polled = self._look_around(polled, now, look)
             if limited and now - start > limit_s:
                 raise Stalled(what, limit_s, self._share, phase=self.phase)
 
-    def _look_around(self, polled: float, now: float) -> float:
+    def _look_around(self, polled: float, now: float, look: Look | None) -> float:
         """Call ``idle`` and ``look`` if it is time to; when that was done last."""
         if now - polled <= 1e-3:
             return polled
         self.idle()
         self._look()
+        if look is not None:
+            look()
         return now
 
     def sleep_until(self, moment: float, clock: Callable[[], float] = time.perf_counter) -> None:

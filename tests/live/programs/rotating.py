@@ -1,6 +1,6 @@
 """A wave in three arrays that change their roles in each step. ``python rotating.py swap`` has job.swap do it; ``names``
 changes variables, ``attributes`` those of an object that runs the loop, and ``hidden`` those of one that does not:
-newcomers have others then.
+newcomers have others then. ``still``, behind that: without halos, each element for itself.
 
 Rank 0 prints whether the wave is that of NumPy alone.
 """
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pliant import mpi
 
 N, STEPS = 24, 12
+STILL = "still" in sys.argv
 Numbers = NDArray[np.float64]
 
 
@@ -28,8 +29,11 @@ class Wave:
             self.now.owned[:] = self.old.owned[:] = np.sin(np.arange(*self.now.owned_rows()))
 
     def step(self) -> None:
-        self.now.exchange_halo()
-        self.new.local[1:-1] = leap(self.old.local, self.now.local)
+        if STILL:
+            self.new.owned[:] = 1.5 * self.now.owned - self.old.owned
+        else:
+            self.now.exchange_halo()
+            self.new.local[1:-1] = leap(self.old.local, self.now.local)
         if self.how == "swap":
             self.job.swap(self.old, self.now, self.new)
         else:

@@ -9,25 +9,36 @@ from typing import Any, NamedTuple, SupportsIndex
 from weakref import WeakValueDictionary, ref
 
 import numpy as np
+from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
+from pliant.mpi.data.alike import Alike
 from pliant.mpi.data.delivery import as_bytes
 from pliant.mpi.data.movable import Copy, Movable, Parcel, Parcels, Way
 from pliant.mpi.data.transport import deliver
 from pliant.mpi.data.verify import checksum
 from pliant.mpi.team import Team
-from pliant.mpi.wait import Wait
+from pliant.mpi.wait import Look, Wait
 from pliant.plan.data.layouts import Layout, Replicated, even, with_halo
 from pliant.plan.data.splits import Cuts, RowRange, Split, Stripe
 from pliant.plan.data.traffic import halo_moves, traffic
 
 
 class Seat(NamedTuple):
-    """What an array needs of its job: the team (or NotJoined), its waits, the first of its message tags."""
+    """What an array needs of its job: the team (or NotJoined), its waits, the first of its message tags, and of a
+    tag to which call it belongs."""
 
     team: Callable[[str], Team]
     wait: Wait
     tag: Callable[[str], int]
+    calls: Callable[[int], str] = str
+
+    def alike(self, comm: MPI.Intracomm, tag: int, awaited: Callable[[], Iterable[int]]) -> Look | None:
+        """For waits of a collective call of the program, whose messages have this ``tag``: PliantError if a rank whose
+        messages are ``awaited`` is in another call. None in a resize, which looks for what can go wrong there."""
+        if self.wait.phase is not None:
+            return None
+        return Alike(comm, tag, self.calls, awaited).look
 
 
 class Part(NamedTuple):
@@ -204,21 +215,25 @@ class Array(Movable):
         if self._halo is None:
             self._halo = self._halo_parcels()
         comm, tag = team.own, self._seat.tag(self.name) + 1
-        requests, landings = [], []
+        receives, landings = [], []
         for peer, view, _ in self._halo[0]:
             data = view if view.flags.c_contiguous else np.empty(view.shape, view.dtype)
             landings += [] if data is view else [(view, data)]
-            requests.append(comm.Irecv(as_bytes(data), peer, tag))
+            receives.append((peer, comm.Irecv(as_bytes(data), peer, tag)))
+        requests = [request for _, request in receives]
         for peer, view, _ in self._halo[1]:
             requests.append(comm.Isend(as_bytes(np.ascontiguousarray(view)), peer, tag))
-        self._seat.wait.requests(requests, f"the halo of array {self.name!r}", limited=False)
+        if not MPI.Request.Testall(requests):
+            look = self._seat.alike(comm, tag, lambda: [peer for peer, each in receives if not each.Test()])
+            self._seat.wait.requests(requests, f"the halo of array {self.name!r}", limited=False, look=look)
         for view, data in landings:
             view[...] = data
 
     def _halo_parcels(self) -> tuple[list[Parcel], list[Parcel]]:
         split, part = self._spread()
         assert isinstance(split, Cuts)  # noqa: S101 - the other layouts have no halo
-        mine = Part(self.local, split, part, self.layout.axis, self._first(split.span(part)))
+        assert self._data is not None  # noqa: S101 - what is spread is held
+        mine = Part(self._data, split, part, self.layout.axis, self._first(split.span(part)))
         received, sent = halo_moves(split, self.layout.halo, part)
         return (
             [Parcel(peer, mine.view(Stripe(span.start, span.rows))) for peer, span in received],
@@ -234,7 +249,7 @@ class Array(Movable):
         way = Way(comm.rank, range(comm.size), [0])
         moves = parcels(self._part(self.local, split, part), new, way, split, one)
         what = f"the rows of array {self.name!r}"
-        deliver(comm, [(self._seat.tag(self.name), iter([moves]))], self._seat.wait, what)
+        deliver(comm, self._seat.tag(self.name), iter([moves]), self._seat.wait, what, self._seat.alike)
         return whole
 
     # ---- moving -------------------------------------------------------------------------------------

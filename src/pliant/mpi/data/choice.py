@@ -13,7 +13,7 @@ from pliant.mpi.data.pointwise import PointToPoint
 from pliant.mpi.data.shared import Neighbours, Shared
 from pliant.mpi.errors import Undone
 from pliant.mpi.team import gather_all
-from pliant.mpi.wait import Wait
+from pliant.mpi.wait import Look, Wait
 from pliant.plan.data.methods import MoveMethod
 
 METHODS = tuple(MoveMethod)
@@ -77,8 +77,8 @@ class Choice:
                 return Shared(self._comm, stage, self._neighbours)
 
 
-def finish(delivery: Delivery, wait: Wait, what: str, *, limited: bool) -> None:
+def finish(delivery: Delivery, wait: Wait, what: str, *, limited: bool, look: Look | None = None) -> None:
     """Until all of it is done."""
     delivery.copy()
-    wait.work(delivery.poll, delivery, what, work_s=delivery.bytes / SLOWEST, limited=limited)
+    wait.work(delivery.poll, delivery, what, work_s=delivery.bytes / SLOWEST, limited=limited, look=look)
     delivery.end()

@@ -35,6 +35,7 @@ class PointToPoint(Delivery):
     def __init__(self, comm: MPI.Intracomm, stage: Stage) -> None:
         super().__init__(stage)
         self._requests: list[MPI.Request] = []
+        self._receives: list[tuple[int, MPI.Request]] = []
         self._lanes: list[_Lane] = []
         for parts, post, incoming in ((stage.receives, comm.Irecv, True), (stage.sends, comm.Isend, False)):
             staged: list[Chunk] = []
@@ -45,6 +46,8 @@ class PointToPoint(Delivery):
                 for view in chunks(parcel):
                     if view.flags.c_contiguous and stream not in waits:
                         self._requests.append(post(as_bytes(view), parcel.peer, tag))
+                        if incoming:
+                            self._receives.append((parcel.peer, self._requests[-1]))
                     else:
                         waits.add(stream)
                         staged.append(Chunk(parcel.peer, tag, view))
@@ -53,6 +56,10 @@ class PointToPoint(Delivery):
     def poll(self) -> bool:
         lanes = [lane.poll() for lane in self._lanes]
         return all(lanes) and bool(MPI.Request.Testall(self._requests))
+
+    def awaited(self) -> set[int]:
+        """The ranks whose messages are still to come."""
+        return {peer for peer, request in self._receives if not request.Test()} | self._lanes[0].peers
 
 
 class _Lane:
@@ -65,6 +72,11 @@ class _Lane:
         self._waiting = deque(chunks)
         self._active: deque[tuple[MPI.Request, NDArray[Any] | None, Chunk]] = deque()
         self._free: list[NDArray[Any]] = []
+
+    @property
+    def peers(self) -> set[int]:
+        """The ranks of all that is not done."""
+        return {chunk.peer for _, _, chunk in self._active} | {chunk.peer for chunk in self._waiting}
 
     def poll(self) -> bool:
         """Go on; whether all is done."""

@@ -180,7 +180,7 @@ class Rows(Movable):
         whole: list[Csr] = []
         moves = self._stages(held, one, way, whole)
         what = f"the rows of matrix {self.name!r}"
-        deliver(comm, [(self._seat.tag(self.name), moves)], self._seat.wait, what)
+        deliver(comm, self._seat.tag(self.name), moves, self._seat.wait, what, self._seat.alike)
         return whole[0] if whole else None
 
     # ---- moving -------------------------------------------------------------------------------------

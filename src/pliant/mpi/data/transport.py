@@ -13,7 +13,7 @@ from pliant.mpi.data.delivery import TAGS_EACH, stage_of
 from pliant.mpi.data.movable import Movable, Parcels, Way, checked
 from pliant.mpi.data.pointwise import PointToPoint
 from pliant.mpi.data.verify import Sums
-from pliant.mpi.wait import Wait
+from pliant.mpi.wait import Look, Wait
 from pliant.plan.data.mapping import Mapping, among
 
 Hook = Callable[[Mapping, MPI.Intracomm], object]
@@ -97,9 +97,16 @@ def _next(
     return stage, ", ".join(wrong)
 
 
-def deliver(
-    comm: MPI.Intracomm, moves: Sequence[tuple[int, Iterator[Parcels]]], wait: Wait, what: str
+def deliver(  # noqa: PLR0913, PLR0917 - what goes where, and how it is waited for
+    comm: MPI.Intracomm,
+    tag: int,
+    move: Iterator[Parcels],
+    wait: Wait,
+    what: str,
+    alike: Callable[[MPI.Intracomm, int, Callable[[], Iterable[int]]], Look | None],
 ) -> None:
-    """Carry out moves, each with its tag, point to point. The wait is not limited: a peer may be in user code."""
-    while stage := [(tag, parcels) for tag, move in moves if (parcels := next(move, None)) is not None]:
-        finish(PointToPoint(comm, stage_of(comm, stage)), wait, what, limited=False)
+    """Carry out a move with its tag, point to point. The wait is not limited: a peer may be in user code; ``alike``
+    looks meanwhile whether those whose messages are awaited are in the same call."""
+    for parcels in move:
+        made = PointToPoint(comm, stage_of(comm, [(tag, parcels)]))
+        finish(made, wait, what, limited=False, look=alike(comm, tag, made.awaited))

@@ -1,0 +1,67 @@
+"""Programs of which a newcomer misses something, for 40 steps, or until a file appears. ``python misses.py total``
+sums up in a variable; ``names`` changes which array a variable is; ``calls`` has ranks call with different arrays."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from pliant import mpi
+
+STEPS = 40
+
+
+def total(job: mpi.Job, steps: int, flag: Path | None) -> float:
+    rows = job.array("rows", (64,), "f8")
+    found = own = 0.0
+    began = time.perf_counter()
+    for _ in job.steps(steps):
+        rows.owned[:] += 1
+        mine = float(rows.owned.sum())
+        own += (job.rank + 1) * mine
+        error = job.comm.allreduce(mine)
+        found += error
+        if is_over(job, flag):
+            break
+    print(f"{job.rank} of {job.size}: {error} {mine} {own >= 0} {time.perf_counter() > began}")
+    return found
+
+
+def names(job: mpi.Job, steps: int, flag: Path | None) -> float:
+    a, b = job.array("a", (8,), "f8"), job.array("b", (8,), "f8")
+    for step in job.steps(steps):
+        if is_over(job, flag):
+            break
+        b.owned[:] = a.owned + 1
+        if flag is None or step == 3:
+            a, b = b, a
+    whole = a.gather()
+    return 0.0 if whole is None else float(whole.sum())
+
+
+def calls(job: mpi.Job, _steps: int, _flag: Path | None) -> float:
+    arrays = [job.array(name, (8,), "f8") for name in "ab"]
+    for _ in job.steps(1):
+        arrays[job.rank > 0].gather()
+        job.comm.barrier()
+    return 0.0
+
+
+def is_over(job: mpi.Job, flag: Path | None) -> bool:
+    if flag is None:
+        return False
+    time.sleep(0.01)
+    return bool(job.comm.bcast(flag.exists()))
+
+
+def main(how: str, flag: str = "") -> None:
+    programs = {"total": total, "names": names, "calls": calls}
+    with mpi.malleable(min=1, max=4) as job:
+        result = programs[how](job, 1_000_000 if flag else STEPS, Path(flag) if flag else None)
+        if job.rank == 0:
+            job.result(f"{how} {result}")
+            print(how, result)
+
+
+main(*sys.argv[1:])

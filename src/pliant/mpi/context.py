@@ -18,6 +18,7 @@ from pliant.mpi.data.arrays import Seat
 from pliant.mpi.data.delivery import TAGS_EACH
 from pliant.mpi.data.movable import Movable
 from pliant.mpi.data.transport import Hook
+from pliant.mpi.data.uses import Uses
 from pliant.mpi.errors import NotJoined, Released
 from pliant.mpi.inhibitor import Period
 from pliant.mpi.resizer import Fixed, Resizer
@@ -85,7 +86,8 @@ class Context:
     ``resizer`` is the way to other sizes. ``before``, ``during`` and ``after`` are what the program wants called at
     each resize; ``stopped``: the first have been, and the others not yet. ``begun`` is an expansion whose constant data
     move beside the steps. For ``inhibit`` after a check no other one asks. ``sleepers`` are those of this group, on its
-    rank 0; ``bed`` is there on one of them.
+    rank 0; ``bed`` is there on one of them. ``watches``: ranks compare after each resize what newcomers miss; ``uses``
+    are told which arrays the program uses then.
     """
 
     bounds: Bounds
@@ -114,6 +116,8 @@ class Context:
     stopped: bool = False
     begun: Begun | None = None
     inhibit: Period = field(default_factory=Period)
+    watches: bool = True
+    uses: Uses = field(default_factory=Uses)
 
     def joined(self, what: str) -> Team:
         """The team; NotJoined or Released where there is none."""
@@ -124,7 +128,11 @@ class Context:
     def seat(self) -> Seat:
         """What a distributed array needs of this job."""
         return Seat(
-            self.joined, self.wait, lambda name: list(self.arrays).index(name) * TAGS_EACH, self._call
+            self.joined,
+            self.wait,
+            lambda name: list(self.arrays).index(name) * TAGS_EACH,
+            self.uses,
+            self._call,
         )
 
     def _call(self, tag: int) -> str:
@@ -151,7 +159,8 @@ class Context:
         arrays = [array.describe() for array in self.arrays.values()]
         verified = " with PLIANT_VERIFY" if environment.verifies() else ""
         hooks = f" and functions of during_resize: {len(self.during)}" if self.during else ""
-        return f"arrays {arrays} and values {sorted(self.values)}{hooks}{verified}"
+        unwatched = "" if self.watches else " with watch=False"
+        return f"arrays {arrays} and values {sorted(self.values)}{hooks}{verified}{unwatched}"
 
     def most_nodes(self, ranks: int) -> int:
         """The most nodes of ``ranks`` ranks each that the job grows to: where the program states no ``max``, no more

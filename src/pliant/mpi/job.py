@@ -26,6 +26,7 @@ from pliant.mpi.data.rows import Rows
 from pliant.mpi.entry import enter, say_through
 from pliant.mpi.errors import Released
 from pliant.mpi.inhibitor import period
+from pliant.mpi.looking import prepare
 from pliant.mpi.loop import Loop, agree
 from pliant.mpi.team import barrier
 from pliant.plan.data.layouts import Block, Contiguous, Layout
@@ -230,6 +231,8 @@ class Job:
             raise PliantError(MIXED)
         if self._loop is not None:
             raise PliantError(f"a program has one steps() loop, and this one has had it; {ONE_LOOP}")
+        if context.watches and context.resizer.resizes:
+            prepare(sys._getframe(1))  # noqa: SLF001 - whose loop it is
         begin = context.resizer.arrive() if context.team is None else None
         model = context.model if pace is True else pace or None
         if pace is True and model is None:
@@ -433,12 +436,14 @@ def malleable(  # noqa: PLR0913 - each has a default
     preferred: int = 0,
     inhibit: float = 0.0,
     inhibit_steps: int = 0,
+    watch: bool = True,
 ) -> Job:
     """Enter a job that may be resized between ``min`` and ``max`` nodes, by ``factor`` (1: to any size).
 
     ``preferred`` is the size it would rather have (0: ``min``); without ``max`` only the rows of its arrays
     limit it. What the submission allows is intersected with this. Without an agent the program runs at the size
-    it was started with, alone or under mpiexec.
+    it was started with, alone or under mpiexec. ``watch``: after each resize the ranks compare their variables, and the
+    order in which the first step uses arrays; what newcomers miss is named, and ends the job if it is an array.
     Raises ValueError for bounds that contradict each other, TypeError for what is no number, and PliantError in a
     program that has had a block: one after it or inside it is refused, with an agent and without; and for variables
     that cannot be read.
@@ -452,5 +457,5 @@ def malleable(  # noqa: PLR0913 - each has a default
     limit_s = environment.deadline_s()
     environment.redistribution()  # what is wrong there is told before anything has been computed
     context = enter(bounds, limit_s)
-    context.inhibit = inhibits
+    context.inhibit, context.watches = inhibits, watch
     return Job(context)

@@ -22,6 +22,7 @@ from pliant.mpi.errors import Released
 from pliant.mpi.leaving import Leaving
 from pliant.mpi.pace import Pace, Totals
 from pliant.mpi.snapshot import Snapshot
+from pliant.mpi.watching import Watch
 from pliant.plan.choose import by_agent
 from pliant.protocol.messages import Drain, Offer, Progress, Withdraw
 
@@ -115,6 +116,9 @@ class Loop:
         if begin:
             self._pace.totals = Totals(begin.should_s, begin.paced_s)
         self._left: Leaving | None = None
+        self._watch = Watch(context, Loop.run.__code__)
+        if begin:
+            self._watch.begin(self._step, joined=True, gone=begin.seen)
         self._begun = self._step, time.perf_counter()
         self._reported = self._look_at = time.perf_counter()
         self._signature = context.signature()
@@ -146,6 +150,8 @@ class Loop:
                 self._turn()
                 yield self._step
                 self._step += 1
+            self._leave()
+            self._watch.end()
             self._context.wait.sleep_until(self._pace.start_of(self._step))
         finally:
             self._end()
@@ -161,6 +167,8 @@ class Loop:
             self._report()
         if self._context.begun is not None:
             self._context.begun.ahead.turn()
+        if self._step == self._watch.due:
+            self._watch.turn()
         if due:
             decision = self._checks.read()
             self._lag = decision.lag
@@ -216,9 +224,10 @@ class Loop:
         self._pace.end(self._step, time.perf_counter())
         totals = self._pace.totals
         snapshot = context.snapshot(self._step, self._total, self._lag, totals.should_s, totals.paced_s)
+        snapshot = snapshot._replace(seen=self._watch.before())
         resized = context.resizer.perform(decision, self._situation(), snapshot, steps=self._are_short())
-        if (begin := context.resizer.woken()) is not None:
-            self._take_up(begin)
+        if (woken := context.resizer.woken()) is not None:
+            self._take_up(woken)
         self._resizing = False
         if context.released:
             raise Released
@@ -228,6 +237,11 @@ class Loop:
             self._go_on()
         if context.stopped:
             context.go_on()
+        if resized:
+            gone = None if woken is None else woken.seen
+            self._watch.begin(self._step, joined=woken is not None, gone=gone)
+            if self._step == self._watch.due:
+                self._watch.turn()
 
     def _are_short(self) -> bool:
         """Whether several checks are over long before a resize has to be."""
@@ -259,6 +273,7 @@ class Loop:
         if self._resizing or MPI.Is_finalized():
             return
         context = self._context
+        context.uses.on = False
         if context.team is not None:
             with suppress(MPI.Exception):  # the communicator may be broken: the end of the block tells
                 self._leave()
@@ -282,4 +297,5 @@ class Loop:
         some ranks if they have not left the loop in the same step."""
         if not self._context.released:
             self._leave().check(self._context.wait)
+            self._watch.end()
             self._checks.drain()

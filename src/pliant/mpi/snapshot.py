@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from pliant.job.watching.findings import Seen
 from pliant.model.speedup import Model
 
 
@@ -17,3 +18,5 @@ class Snapshot(NamedTuple):
     paced_s: float
     model: Model | None
     values: dict[str, Any]
+    seen: Seen | None = None
+    """What rank 0 of before saw of its own variables."""

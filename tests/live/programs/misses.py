@@ -3,6 +3,7 @@ sums up in a variable; ``names`` changes which array a variable is; ``calls`` ha
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -57,7 +58,7 @@ def is_over(job: mpi.Job, flag: Path | None) -> bool:
 
 def main(how: str, flag: str = "") -> None:
     programs = {"total": total, "names": names, "calls": calls}
-    with mpi.malleable(min=1, max=4) as job:
+    with mpi.malleable(min=1, max=4, watch=os.environ.get("TEST_WATCH") != "0") as job:
         result = programs[how](job, 1_000_000 if flag else STEPS, Path(flag) if flag else None)
         if job.rank == 0:
             job.result(f"{how} {result}")

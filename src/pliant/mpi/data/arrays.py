@@ -16,6 +16,7 @@ from pliant.mpi.data.alike import Alike
 from pliant.mpi.data.delivery import as_bytes
 from pliant.mpi.data.movable import Copy, Movable, Parcel, Parcels, Way
 from pliant.mpi.data.transport import deliver
+from pliant.mpi.data.uses import Uses
 from pliant.mpi.data.verify import checksum
 from pliant.mpi.team import Team
 from pliant.mpi.wait import Look, Wait
@@ -25,12 +26,13 @@ from pliant.plan.data.traffic import halo_moves, traffic
 
 
 class Seat(NamedTuple):
-    """What an array needs of its job: the team (or NotJoined), its waits, the first of its message tags, and of a
-    tag to which call it belongs."""
+    """What an array needs of its job: the team (or NotJoined), its waits, the first of its message tags, who is
+    told that it is used, and of a tag to which call it belongs."""
 
     team: Callable[[str], Team]
     wait: Wait
     tag: Callable[[str], int]
+    uses: Uses = Uses()
     calls: Callable[[int], str] = str
 
     def alike(self, comm: MPI.Intracomm, tag: int, awaited: Callable[[], Iterable[int]]) -> Look | None:
@@ -108,7 +110,7 @@ class Array(Movable):
             self.shape += more
         self.layout = layout
         self.constant = constant
-        self._seat = seat
+        self._seat, self._uses = seat, seat.uses
         self._data: NDArray[Any] | None = None
         self._before: tuple[NDArray[Any] | None, tuple[Split, int] | None] = None, None
         self._owned: WeakValueDictionary[int, NDArray[Any]] = WeakValueDictionary()
@@ -175,10 +177,12 @@ class Array(Movable):
 
         One that is kept over a resize is no part of the array any more: see :meth:`settle`.
         """
-        self._seat.team(f"{self.name}.local")
-        if self._data is None:
+        if (data := self._data) is None:
+            self._seat.team(f"{self.name}.local")
             raise RuntimeError(f"array {self.name!r} has no data on this rank")
-        return self._data
+        if self._uses.on:
+            self._uses.note(self.name)
+        return data
 
     @property
     def index(self) -> tuple[Any, ...]:
@@ -210,6 +214,8 @@ class Array(Movable):
     def exchange_halo(self) -> None:
         """Fill the halo with the rows of their owners; collective over the job."""
         team = self._seat.team(f"{self.name}.exchange_halo")
+        if self._uses.on:
+            self._uses.note(self.name)
         if not self.layout.halo or team.own.size == 1:
             return
         if self._halo is None:
@@ -271,7 +277,7 @@ class Array(Movable):
         self._held = self.layout.split(self.rows, own.size), own.rank
         self._data = np.zeros(self._room(*self._held), self.dtype)
 
-    def describe(self) -> object:
+    def describe(self) -> tuple[object, ...]:
         dtype = str(self.dtype) if self.dtype.names else self.dtype.str
         return (self.name, self.shape, dtype, self.layout, *(["constant"] if self.constant else []))
 

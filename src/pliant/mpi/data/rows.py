@@ -114,7 +114,7 @@ class Rows(Movable):
     def most_ranks(self) -> int | None:
         return max(1, self.shape[0])
 
-    def describe(self) -> object:
+    def describe(self) -> tuple[object, ...]:
         """What has to be equal on all ranks."""
         constant = ["constant"] if self.constant else []
         return (self.name, self.shape, "csr", str(self.dtype), str(self.index), self.layout, *constant)
@@ -135,6 +135,8 @@ class Rows(Movable):
     @property
     def local(self) -> Csr:
         """This rank's rows: new ones after every resize, so take them in each step. Row 0 is its first."""
+        if self._seat.uses.on:
+            self._seat.uses.note(self.name)
         return self._mine().csr
 
     def matrix(self) -> Any:

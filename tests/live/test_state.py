@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -83,6 +87,23 @@ def test_with_verify_it_is_an_error_and_without_watch_nothing_is_said() -> None:
     assert "PLIANT_VERIFY: after the resize found is 640.0 on ranks 0 and 1" in ran.stderr
     ran = run(TWO, (MISSES, "total"), {**env, "TEST_WATCH": "0"})
     assert (ran.returncode, "joined" in ran.stderr) == (0, False), ran.stderr
+
+
+def test_ranks_that_are_stuck_in_different_calls_say_where(tmp_path: Path) -> None:
+    env = {**os.environ, "PLIANT_STALL_S": "1"}
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen([*TWO, sys.executable, MISSES, "stuck"], env=env, stderr=log)
+    try:
+        until(lambda: (tmp_path / "log").read_text().count("PLIANT_STALL_S") == 2, "where both ranks are")
+    finally:
+        process.terminate()
+        process.wait(10)
+    said = (tmp_path / "log").read_text()
+    assert re.search(
+        r"rank 0 has been in step 3 for 1 s \(PLIANT_STALL_S\): misses\.py, line \d+, in stuck: job\.comm\.barrier",
+        said,
+    )
+    assert re.search(r"rank 1 has been in step 3 for 1 s .*, in stuck: job\.comm\.recv\(source=0\)", said)
 
 
 APPS = [

@@ -12,6 +12,8 @@ from pliant.model.deadlines import JOB_DEADLINE_S
 from pliant.model.errors import PliantError
 from pliant.plan.data.methods import MoveMethod
 
+STALL_S = 600.0
+
 
 class Environment(NamedTuple):
     """A rank's place under an agent. ``resize`` is 0 for a group of the job's start. ``rank`` is its number within its
@@ -62,6 +64,18 @@ def deadline_s(environ: Mapping[str, str] = os.environ) -> float:
         seconds = 0.0
     if seconds <= 0:
         raise PliantError(f"PLIANT_DEADLINE is {text!r}; it must be a positive number of seconds")
+    return seconds
+
+
+def stall_s(environ: Mapping[str, str] = os.environ) -> float:
+    """After how many seconds in one step a rank says where it is (PLIANT_STALL_S); 0 if never."""
+    text = environ.get("PLIANT_STALL_S", "")
+    try:
+        seconds = float(text) if text else STALL_S
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < inf:
+        raise PliantError(f"PLIANT_STALL_S is {text!r}; it must be a number of seconds, or 0 for never")
     return seconds
 
 

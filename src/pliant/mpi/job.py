@@ -456,6 +456,7 @@ def malleable(  # noqa: PLR0913 - each has a default
     _blocks.append(bounds)
     limit_s = environment.deadline_s()
     environment.redistribution()  # what is wrong there is told before anything has been computed
+    environment.stall_s()
     context = enter(bounds, limit_s)
     context.inhibit, context.watches = inhibits, watch
     return Job(context)

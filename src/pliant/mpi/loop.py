@@ -11,6 +11,7 @@ from zlib import crc32
 import numpy as np
 from mpi4py import MPI
 
+from pliant.job import environment
 from pliant.job.decisions import Action, Decision
 from pliant.job.negotiation import Situation
 from pliant.model.errors import PliantError
@@ -22,6 +23,7 @@ from pliant.mpi.errors import Released
 from pliant.mpi.leaving import Leaving
 from pliant.mpi.pace import Pace, Totals
 from pliant.mpi.snapshot import Snapshot
+from pliant.mpi.stalling import Stalling
 from pliant.mpi.watching import Watch
 from pliant.plan.choose import by_agent
 from pliant.protocol.messages import Drain, Offer, Progress, Withdraw
@@ -121,6 +123,7 @@ class Loop:
             self._watch.begin(self._step, joined=True, gone=begin.seen)
         self._begun = self._step, time.perf_counter()
         self._reported = self._look_at = time.perf_counter()
+        self._stalling = self._look_for_stalls()
         self._signature = context.signature()
         self._start_epoch(self._step + (begin is not None))
         if not begin:
@@ -142,6 +145,17 @@ class Loop:
         context = self._context
         self._pace.begin(self._step, context.joined("the job").nodes, time.perf_counter())
         self._checks = context.resizer.checks_on(self._step, self._lag)
+
+    def _look_for_stalls(self) -> Stalling | None:
+        """None where no other rank could be waited for, or it is not wanted."""
+        limit_s, context = environment.stall_s(), self._context
+        if not limit_s or not (context.resizer.resizes or context.joined("the job").own.size > 1):
+            return None
+
+        def rank() -> int:
+            return -1 if context.team is None else context.team.own.rank
+
+        return Stalling(rank, lambda: -1 if self._resizing else self._step, limit_s)
 
     def run(self) -> Iterator[int]:
         """The steps, each a point where the job may be resized; Released on a rank that leaves."""
@@ -270,6 +284,8 @@ class Loop:
     def _end(self) -> None:
         """No step will come: what is open fails, and the scheduler learns that it need not ask. Of a job that fails in
         a resize its end says so."""
+        if self._stalling is not None:
+            self._stalling.end()
         if self._resizing or MPI.Is_finalized():
             return
         context = self._context

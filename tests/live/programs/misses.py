@@ -1,5 +1,6 @@
 """Programs of which a newcomer misses something, for 40 steps, or until a file appears. ``python misses.py total``
-sums up in a variable; ``names`` changes which array a variable is; ``calls`` has ranks call with different arrays."""
+sums up in a variable; ``names`` changes which array a variable is; ``calls`` has ranks call with different arrays; ``stuck`` has them
+wait for each other in different calls."""
 
 from __future__ import annotations
 
@@ -49,6 +50,14 @@ def calls(job: mpi.Job, _steps: int, _flag: Path | None) -> float:
     return 0.0
 
 
+def stuck(job: mpi.Job, steps: int, _flag: Path | None) -> float:
+    for step in job.steps(steps):
+        if step == 3 and job.rank:
+            job.comm.recv(source=0)  # never sent
+        job.comm.barrier()
+    return 0.0
+
+
 def is_over(job: mpi.Job, flag: Path | None) -> bool:
     if flag is None:
         return False
@@ -57,7 +66,7 @@ def is_over(job: mpi.Job, flag: Path | None) -> bool:
 
 
 def main(how: str, flag: str = "") -> None:
-    programs = {"total": total, "names": names, "calls": calls}
+    programs = {"total": total, "names": names, "calls": calls, "stuck": stuck}
     with mpi.malleable(min=1, max=4, watch=os.environ.get("TEST_WATCH") != "0") as job:
         result = programs[how](job, 1_000_000 if flag else STEPS, Path(flag) if flag else None)
         if job.rank == 0:

@@ -130,10 +130,11 @@ def is_resize(number: int, record: r.ResizeDone) -> bool:
     return record.resize == number
 
 
-def test_under_the_scheduler_growth_and_migration_are_watched(start: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["total", pytest.param("own", marks=pytest.mark.long)])
+def test_under_the_scheduler_growth_and_migration_are_watched(start: Start, tmp_path: Path, how: str) -> None:
     flag, sizes = tmp_path / "flag", "{ min = 1, max = 3, preferred = 2 }"
     run = start(
-        'nodes = 4\npolicy = "easy"\ncooldown_s = 0', job("a", f"python {MISSES} total {flag}", sizes)
+        'nodes = 4\npolicy = "easy"\ncooldown_s = 0', job("a", f"python {MISSES} {how} {flag}", sizes)
     )
     run.wait_for(r.JobMalleable)
     assert not run.order("a", "3").returncode
@@ -141,7 +142,7 @@ def test_under_the_scheduler_growth_and_migration_are_watched(start: Start, tmp_
     until(lambda: "ordered to move" in pliant(run, "migrate", "a", "--leave", "n0"), "the order to move")
     run.wait_for(r.ResizeDone, partial(is_resize, 2))
     flag.touch()
-    assert run.finish()["a"]["result"].startswith("total ")
+    assert run.finish()["a"]["result"].startswith(f"{how} ")
     said = "".join(path.read_text() for path in run.out.glob("*.log"))
     named, *more = [line for line in said.splitlines() if "joined" in line]
     assert not more  # also by the root of after, which has not said it
@@ -149,10 +150,13 @@ def test_under_the_scheduler_growth_and_migration_are_watched(start: Start, tmp_
     assert named.endswith(" on ranks 0 and 1, and 0.0 on those that joined: hold it in job.value")
 
 
-def test_under_the_scheduler_arrays_of_other_names_fail_the_job(start: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["names", pytest.param("own_names", marks=pytest.mark.long)])
+def test_under_the_scheduler_arrays_of_other_names_fail_the_job(
+    start: Start, tmp_path: Path, how: str
+) -> None:
     run = start(
         'nodes = 2\npolicy = "easy"\ncooldown_s = 0',
-        job("a", f"python {MISSES} names {tmp_path / 'flag'}", "{ min = 1, max = 2 }"),
+        job("a", f"python {MISSES} {how} {tmp_path / 'flag'}", "{ min = 1, max = 2 }"),
     )
     run.wait_for(r.JobMalleable)
     until(lambda: "ordered to move" in pliant(run, "migrate", "a"), "the order to move")

@@ -164,7 +164,7 @@ class Loop:
 
     def run(self, steps: int) -> Iterator[int]:
         for step in range(steps):
-            frame = looping(Loop.run.__code__)
+            frame = looping()
             assert frame is not None
             self.seen.append(look(frame, {"a": A, "b": B}))
             yield step

@@ -23,15 +23,19 @@ from pliant.mpi.arguments import Wish
 from pliant.mpi.context import Context
 from pliant.mpi.errors import Released
 from pliant.mpi.inhibitor import Inhibitor
+from pliant.mpi.looking import looping, prepare
 from pliant.mpi.loop import hold, open_to_offers, situation
 from pliant.mpi.snapshot import Snapshot
 from pliant.mpi.wait import BRIEF_S, NAP_S, Wait
+from pliant.mpi.watching import Watch
 from pliant.plan.data.mapping import Mapping, mapping
 
 TIMEOUT_S = 10.0
 """How long a check waits for the scheduler and for newcomers."""
 ANSWER_S = 250e-6
 """What the scheduler takes at least for an answer: until then those who wait for it leave the cores to it."""
+JOINED, TURNED = 0, 1
+"""The turns after a resize, as a watch counts them: the first begins, and is over."""
 ENDLESS = 1 << 30
 """Steps that are left in a loop of which nobody knows the end."""
 
@@ -106,7 +110,10 @@ class Own:
         self._decision = Decision()
         self._open: Question | None = None
         self._joining = context.team is None
+        self._watch = Watch(context)
         self._signature = context.signature()
+        if context.watches:
+            prepare(looping())
         if self._joining:
             self._take_up(context.resizer.arrive())
         else:
@@ -116,6 +123,7 @@ class Own:
     def _take_up(self, begin: Snapshot) -> None:
         # The others are behind this check, and the newcomer is before it.
         self._calls = begin.step - 1
+        self._watch.begin(JOINED, joined=True, gone=begin.seen)
         self._context.go_on()
 
     def _say(self, kind: Kind, *arguments: float, word: int = 0) -> Agreement:
@@ -138,6 +146,7 @@ class Own:
         icheck has asked, wait for the answer to that."""
         if self._joining:
             return self._here()
+        self._compare_turns()
         if self._open is not None and (came := self._came(waits=True)) is not None:
             return self._said(came)
         if self._inhibited():
@@ -153,6 +162,7 @@ class Own:
         """Ask, and say what came of what was asked before; collective, but no rank waits for what another says here."""
         if self._joining:
             return self._here()
+        self._compare_turns()
         if self._open is not None and (came := self._came()) is not None and (came.action or self._open):
             return self._said(came)
         if self._inhibited():
@@ -187,7 +197,14 @@ class Own:
         """The call at which a newcomer was joined."""
         self._joining = False
         self._calls += 1
+        if self._watch.due == JOINED:
+            self._watch.turn()
         return Action.NO_ACTION
+
+    def _compare_turns(self) -> None:
+        """The first turn after a resize is over, if it is that: see :class:`Watch`."""
+        if self._watch.due == TURNED:
+            self._watch.turn()
 
     def _inhibited(self) -> bool:
         """Whether nothing is asked at this call, by what was agreed on; it is counted then."""
@@ -312,6 +329,7 @@ class Own:
     def resize(self, action: Action) -> Mapping:
         """Do what the last check said; collective. Released on ranks that leave."""
         context = self._context
+        self._compare_turns()
         asking = self._open.asking if self._open is not None else None
         self._came(dropped=True)
         if asking is not None:  # the last check has said nothing yet, so this is an error
@@ -328,17 +346,23 @@ class Own:
         before = context.joined("job.resize").own
         size, rank = before.size, before.rank
         snapshot = context.snapshot(self._calls, self._calls, 1, 0.0, 0.0)
+        snapshot = snapshot._replace(seen=self._watch.before())
         resized = context.resizer.perform(decision, self._situation(), snapshot, steps=False)
         if context.released:
             raise Released
         if context.stopped:
             context.go_on()
+        if resized:
+            self._watch.begin(JOINED, joined=False)
+        if self._watch.due == JOINED:
+            self._watch.turn()
         self._inhibitor.restart(time.perf_counter())
         after = context.joined("job.resize").own
         return mapping(size, rank, after.size, after.rank, done=resized)
 
     def settle(self) -> None:
         """The block is over on all ranks; collective."""
+        self._watch.end()
         self._came(dropped=True)
         settle(self._context)
         context = self._context

@@ -26,7 +26,7 @@ from pliant.mpi.data.rows import Rows
 from pliant.mpi.entry import enter, say_through
 from pliant.mpi.errors import Released
 from pliant.mpi.inhibitor import period
-from pliant.mpi.looking import prepare
+from pliant.mpi.looking import looping, prepare
 from pliant.mpi.loop import Loop, agree
 from pliant.mpi.team import barrier
 from pliant.plan.data.layouts import Block, Contiguous, Layout
@@ -232,7 +232,7 @@ class Job:
         if self._loop is not None:
             raise PliantError(f"a program has one steps() loop, and this one has had it; {ONE_LOOP}")
         if context.watches and context.resizer.resizes:
-            prepare(sys._getframe(1))  # noqa: SLF001 - whose loop it is
+            prepare(looping())
         begin = context.resizer.arrive() if context.team is None else None
         model = context.model if pace is True else pace or None
         if pace is True and model is None:

@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from inspect import CO_GENERATOR, CO_OPTIMIZED
-from types import CodeType, FrameType
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ MOST = 64
 SMALL_BYTES = 4096
 TEXT = 40
 """Characters of a value that are shown."""
+_OURS = str(Path(__file__).parent)
 _BEGUN = time.perf_counter() - 5.0
 """A little before this process has come to this line."""
 
@@ -29,14 +31,13 @@ class Unlike(Exception):  # noqa: N818 - it is left out
     """What ranks cannot compare: objects, what is large, what clocks say."""
 
 
-def looping(run: CodeType) -> FrameType | None:
-    """The frame that iterates over the generator ``run``, from within that. Generators in between, such as those of a
-    progress bar, are passed over."""
+def looping() -> FrameType | None:
+    """The innermost frame that is the program's: it iterates over the job's steps, or calls the job. Generators, such
+    as those of a progress bar, are passed over."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the interpreter's way to ask
-    while frame is not None and frame.f_code is not run:
-        frame = frame.f_back
-    frame = None if frame is None else frame.f_back
-    while frame is not None and frame.f_code.co_flags & CO_GENERATOR:
+    while frame is not None and (
+        frame.f_code.co_filename.startswith(_OURS) or frame.f_code.co_flags & CO_GENERATOR
+    ):
         frame = frame.f_back
     return frame
 
@@ -44,10 +45,9 @@ def looping(run: CodeType) -> FrameType | None:
 def prepare(frame: FrameType | None) -> None:
     """A loop is about to begin in this frame, or in the one that has called it for that: what takes a millisecond is
     done before it."""
-    for _ in range(2):
-        if frame is not None:
-            flow_of(frame.f_code)
-            frame = frame.f_back
+    for each in (frame, frame and frame.f_back):
+        if each is not None:
+            flow_of(each.f_code)
 
 
 def look(frame: FrameType, arrays: Mapping[str, Movable]) -> dict[str, Held]:

@@ -118,7 +118,7 @@ class Loop:
         if begin:
             self._pace.totals = Totals(begin.should_s, begin.paced_s)
         self._left: Leaving | None = None
-        self._watch = Watch(context, Loop.run.__code__)
+        self._watch = Watch(context)
         if begin:
             self._watch.begin(self._step, joined=True, gone=begin.seen)
         self._begun = self._step, time.perf_counter()

@@ -7,7 +7,6 @@ both before the next step. What follows from it is decided by ``pliant.job.watch
 from __future__ import annotations
 
 import sys
-from types import CodeType
 
 import numpy as np
 from mpi4py import MPI
@@ -25,12 +24,12 @@ from pliant.mpi.team import gather_all
 
 
 class Watch:
-    """Of one loop, which the generator ``run`` goes through; ``due`` is the step before which :meth:`turn` is to be
-    called, NEVER if nothing is to be compared."""
+    """Of one loop; ``due`` is the step before which :meth:`turn` is to be called, NEVER if nothing is to be
+    compared."""
 
-    def __init__(self, context: Context, run: CodeType) -> None:
+    def __init__(self, context: Context) -> None:
         self.due = NEVER
-        self._context, self._run = context, run
+        self._context = context
         self._joined = False
         self._gone: Seen | None = None
         self._seen: Seen | None = None
@@ -63,11 +62,11 @@ class Watch:
 
     def end(self) -> None:
         """As turn, where no step follows; nothing if there is nothing to compare."""
-        uses, self.due = self._context.uses.end(), NEVER
-        if (seen := self._seen) is None:
+        if self.due == NEVER:
             return
-        self._seen = None
-        own, mine = self._context.joined("the job").own, seen._replace(used=uses)
+        seen = self._seen or Seen(self._joined, {})  # a newcomer may leave before its first step
+        self.due, self._seen = NEVER, None
+        own, mine = self._context.joined("the job").own, seen._replace(used=self._context.uses.end())
         if self._alike(own, mine):
             return
         every = gather_all(
@@ -95,6 +94,6 @@ class Watch:
         return bool((every == [words[0], 0]).all())
 
     def _look(self, *, joined: bool) -> Seen:
-        frame = looping(self._run)
+        frame = looping()
         held = {} if frame is None else look(frame, self._context.arrays)
         return Seen(joined, held, named=self._named)

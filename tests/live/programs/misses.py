@@ -1,12 +1,14 @@
 """Programs of which a newcomer misses something, for 40 steps, or until a file appears. ``python misses.py total``
 sums up in a variable; ``names`` changes which array a variable is; ``calls`` has ranks call with different arrays; ``stuck`` has them
-wait for each other in different calls."""
+wait for each other in different calls; ``own``
+sums up in a loop of its own, and ``own_names`` changes variables there."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from pliant import mpi
@@ -58,6 +60,35 @@ def stuck(job: mpi.Job, steps: int, _flag: Path | None) -> float:
     return 0.0
 
 
+def own(job: mpi.Job, steps: int, flag: Path | None) -> float:
+    found = 0.0
+    for _ in turns(job, steps, flag):
+        found += job.comm.allreduce(1.0)
+    return found
+
+
+def own_names(job: mpi.Job, steps: int, flag: Path | None) -> float:
+    a, b = job.array("a", (8,), "f8"), job.array("b", (8,), "f8")
+    for turn in turns(job, steps, flag):
+        b.owned[:] = a.owned + 1
+        if turn == 1:
+            a, b = b, a
+    return 0.0
+
+
+def turns(job: mpi.Job, steps: int, flag: Path | None) -> Iterator[int]:
+    done = job.value("done", 0)
+    job.join()
+    while done.value < steps:
+        action = job.check(min=1, max=3)
+        if action is not mpi.Action.NO_ACTION:
+            job.resize(action)
+        yield done.value
+        done.value += 1
+        if is_over(job, flag):
+            return
+
+
 def is_over(job: mpi.Job, flag: Path | None) -> bool:
     if flag is None:
         return False
@@ -66,7 +97,14 @@ def is_over(job: mpi.Job, flag: Path | None) -> bool:
 
 
 def main(how: str, flag: str = "") -> None:
-    programs = {"total": total, "names": names, "calls": calls, "stuck": stuck}
+    programs = {
+        "total": total,
+        "names": names,
+        "calls": calls,
+        "stuck": stuck,
+        "own": own,
+        "own_names": own_names,
+    }
     with mpi.malleable(min=1, max=4, watch=os.environ.get("TEST_WATCH") != "0") as job:
         result = programs[how](job, 1_000_000 if flag else STEPS, Path(flag) if flag else None)
         if job.rank == 0:

@@ -226,6 +226,20 @@ def test_a_look_keeps_nothing_alive() -> None:
     assert [each() for each in gone] == [None, None]
 
 
+class Odd(list[int]):
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+def test_what_cannot_be_looked_at_is_left_out() -> None:
+    def program(steps: Iterator[int]) -> None:
+        odd, huge, deep = Odd([1]), 1 << 100_000, {"a": [object()]}
+        for _ in steps:
+            str((len(odd), huge > 1, deep))
+
+    assert seen_by(program) == [{}, {}]
+
+
 ONES = [1, 1.0, True, np.int32(1), np.float32(1), 1 + 0j]
 
 

@@ -72,10 +72,11 @@ def _held(variables: Iterable[tuple[str, Any]], names: Mapping[int, str]) -> Ite
         inside: list[str] = []
         try:
             form = _form(value, names, inside)
-        except Unlike:
+            text = f"array {inside[0]!r}" if id(value) in names else _text(value)
+        except Exception:  # noqa: BLE001, S112 - Unlike, or what a class of the program raises
             continue
         digest = int.from_bytes(blake2b(form, digest_size=8).digest(), "little")
-        yield name, Held(digest, f"array {inside[0]!r}" if id(value) in names else _text(value), (*inside,))
+        yield name, Held(digest, text, (*inside,))
         left -= 1
         if not left:
             return

@@ -22,9 +22,9 @@ mpi4py.rc.initialize = mpi4py.rc.finalize = False
 from pliant.job import environment
 from pliant.model.errors import PliantError
 from pliant.mpi.data.boxes import boxes
-from pliant.mpi.data.delivery import BALANCED, TAGS_EACH, Stage, Tagged, unlike
+from pliant.mpi.data.delivery import BALANCED, TAGS_EACH, MoveStage, Tagged, unlike
 from pliant.mpi.data.movable import Copy, Parcel, Parcels, checked
-from pliant.mpi.data.shared import Offer, read_memory, runs_of
+from pliant.mpi.data.shared import MemoryOffer, read_memory, runs_of
 from pliant.mpi.data.verify import checksum
 from pliant.plan.data.methods import MoveMethod
 
@@ -165,7 +165,7 @@ def test_memory_of_this_process_is_read_as_it_lies(axes: list[tuple[int, int]], 
     whole = np.arange(size * itemsize, dtype="u8").astype("u1").view((np.void, itemsize))
     view = whole.reshape([length * (gap + 1) for length, gap in axes])
     view = view[tuple(slice(None, None, gap + 1) for _, gap in axes)]
-    offer = Offer(view.__array_interface__["data"][0], view.shape, view.strides, itemsize, True)
+    offer = MemoryOffer(view.__array_interface__["data"][0], view.shape, view.strides, itemsize, True)
     into = np.zeros(view.shape, view.dtype)
     assert read_memory(os.getpid(), runs_of(offer), into)
     assert into.tobytes() == view.tobytes()
@@ -436,7 +436,7 @@ def test_what_a_rank_expects_is_what_the_other_sends_or_it_is_said_of_what_it_is
     ):
         sends, receives = zip(mine, theirs, strict=True)
         stages = [
-            Stage(tagged(sends[rank], 1 - rank), tagged(receives[rank], 1 - rank), []) for rank in (0, 1)
+            MoveStage(tagged(sends[rank], 1 - rank), tagged(receives[rank], 1 - rank), []) for rank in (0, 1)
         ]
         balance = sum(each.balance(rank) for rank, each in enumerate(stages)) % BALANCED
         assert (balance == 0) == (said == "")

@@ -22,7 +22,7 @@ from pliant.mpi.checks import MAX_LAG, better_lag
 from pliant.mpi.context import Context
 from pliant.mpi.loop import Loop
 from pliant.mpi.pace import Pace
-from pliant.mpi.resizing.scheduled import Scheduled
+from pliant.mpi.resizing.scheduled import AgentResizer
 from pliant.mpi.team import Member, Team
 from pliant.mpi.wait import Wait
 from pliant.protocol.phases import Phase
@@ -125,7 +125,7 @@ def test_a_resize_that_leaves_the_job_as_it_is_does_not_count_as_the_cost_of_a_c
     comm: Any = Root()
     somewhere: Any = object()
     context = Context(Bounds(1, 4), Wait(1.0))
-    context.resizer = Scheduled(context, somewhere)
+    context.resizer = AgentResizer(context, somewhere)
     context.team = Team(comm, comm, (Member(0, "n0", 2),))
     monkeypatch.setattr(time, "perf_counter", clock)
     monkeypatch.setattr("pliant.mpi.resizing.resize.perform", perform)

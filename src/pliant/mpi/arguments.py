@@ -39,7 +39,7 @@ def seconds(call: str, name: str, value: object) -> float:
     return float(value)
 
 
-class Wish(NamedTuple):
+class RequestedSizes(NamedTuple):
     """What a check was called with, in nodes; 0: what the job allows."""
 
     min: int = 0
@@ -55,7 +55,7 @@ class Wish(NamedTuple):
         max: SupportsIndex = 0,  # noqa: A002
         factor: SupportsIndex = 0,
         preferred: SupportsIndex = 0,
-    ) -> Wish:
+    ) -> RequestedSizes:
         """By the arguments of ``call``. TypeError for what is no whole number, ValueError for one below 0."""
         return cls(
             count(call, "min", min), count(call, "max", max),

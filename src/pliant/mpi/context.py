@@ -21,9 +21,9 @@ from pliant.mpi.data.transport import Hook
 from pliant.mpi.data.uses import Uses
 from pliant.mpi.errors import NotJoined, Released
 from pliant.mpi.inhibitor import Period
-from pliant.mpi.resizer import Fixed, Resizer
-from pliant.mpi.resizing.asleep import Bed, Sleepers
+from pliant.mpi.resizer import NoResizer, Resizer
 from pliant.mpi.resizing.begun import Begun
+from pliant.mpi.resizing.parking import ParkedRank, ParkedRanks
 from pliant.mpi.snapshot import Snapshot
 from pliant.mpi.team import Team, barrier
 from pliant.mpi.wait import Wait
@@ -104,9 +104,9 @@ class Context:
     model: Model | None = None
     agreed: Bounds | None = None
     result: str | None = None
-    resizer: Resizer = field(default_factory=Fixed)
-    sleepers: Sleepers = field(default_factory=Sleepers)
-    bed: Bed | None = None
+    resizer: Resizer = field(default_factory=NoResizer)
+    sleepers: ParkedRanks = field(default_factory=ParkedRanks)
+    bed: ParkedRank | None = None
     named: set[str] = field(default_factory=set)
     arrays: dict[str, Movable] = field(default_factory=dict)
     values: dict[str, Value] = field(default_factory=dict)

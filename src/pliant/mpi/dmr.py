@@ -19,7 +19,7 @@ from pliant.job.asking import SchedulerQuestion
 from pliant.job.decisions import Action, Decision
 from pliant.job.negotiation import Situation
 from pliant.model.errors import PliantError
-from pliant.mpi.arguments import Wish
+from pliant.mpi.arguments import RequestedSizes
 from pliant.mpi.context import Context
 from pliant.mpi.errors import Released
 from pliant.mpi.inhibitor import Inhibitor
@@ -40,7 +40,7 @@ ENDLESS = 1 << 30
 """Steps that are left in a loop of which nobody knows the end."""
 
 
-class Kind(IntEnum):
+class CallKind(IntEnum):
     """What a rank is about to do."""
 
     CHECK = 1
@@ -50,19 +50,19 @@ class Kind(IntEnum):
 
 
 CALLS = {
-    Kind.CHECK: "job.check()", Kind.RESIZE: "job.resize()", Kind.END: "the end of the block",
-    Kind.ICHECK: "job.icheck()",
+    CallKind.CHECK: "job.check()", CallKind.RESIZE: "job.resize()", CallKind.END: "the end of the block",
+    CallKind.ICHECK: "job.icheck()",
 }  # fmt: skip
 
 
-class Agreement:
+class CallAgreement:
     """What all ranks are about to do, said to all over ``comm`` when it is made, and ``read`` then or at a later call.
 
     The number of the call, its arguments and what is registered are ``details``. ``word`` is the root's to all: after
     how many calls to ask, 0 for now.
     """
 
-    def __init__(self, comm: MPI.Intracomm, kind: Kind, *details: int, word: int = 0) -> None:
+    def __init__(self, comm: MPI.Intracomm, kind: CallKind, *details: int, word: int = 0) -> None:
         self._kind = kind
         mine = np.array([word, kind, *details, *[0] * (3 - len(details))], "i8")
         self._every = np.empty((comm.size, mine.size), "i8")
@@ -73,7 +73,10 @@ class Agreement:
         long as it takes; only who has been told of a resize is late."""
         kind = self._kind
         wait.request(
-            self._request, f"all ranks to come to {CALLS[kind]}", limited=kind is Kind.RESIZE, brief_s=NAP_S
+            self._request,
+            f"all ranks to come to {CALLS[kind]}",
+            limited=kind is CallKind.RESIZE,
+            brief_s=NAP_S,
         )
         said = self._every[:, 1:]
         if (said == said[0]).all():
@@ -82,7 +85,7 @@ class Agreement:
         there = said[others[0]]
         names = ("kind", "number of the call", "arguments", "registered arrays, values and functions")
         what = [name for name, one, other in zip(names, said[0], there, strict=True) if one != other]
-        at = f"rank 0 is at {CALLS[Kind(said[0][0])]}, rank {others[0]} at {CALLS[Kind(there[0])]}"
+        at = f"rank 0 is at {CALLS[CallKind(said[0][0])]}, rank {others[0]} at {CALLS[CallKind(there[0])]}"
         how = at if what[0] == "kind" else f"{CALLS[kind]} differs in its {' and '.join(what)}"
         raise PliantError(
             f"all ranks call job.check() and job.resize() alike, but ranks {', '.join(map(str, others))} differ from "
@@ -93,8 +96,8 @@ class Agreement:
 class Question:
     """What an icheck has asked, until it is known what comes of it. ``asking`` is there on a root that has asked."""
 
-    def __init__(self, agreement: Agreement, begun: float, timeout_s: float) -> None:
-        self.agreement: Agreement | None = agreement
+    def __init__(self, agreement: CallAgreement, begun: float, timeout_s: float) -> None:
+        self.agreement: CallAgreement | None = agreement
         self.begun, self.end, self.timeout_s = begun, begun + timeout_s, timeout_s
         self.asking: SchedulerQuestion | None = None
 
@@ -126,12 +129,12 @@ class Own:
         self._watch.begin(JOINED, joined=True, gone=begin.seen)
         self._context.go_on()
 
-    def _say(self, kind: Kind, *arguments: float, word: int = 0) -> Agreement:
+    def _say(self, kind: CallKind, *arguments: float, word: int = 0) -> CallAgreement:
         context = self._context
         details = (self._calls, crc32(repr(arguments).encode()), crc32(self._signature.encode()))
-        return Agreement(context.joined("the job").own, kind, *details, word=word)
+        return CallAgreement(context.joined("the job").own, kind, *details, word=word)
 
-    def _compare(self, agreement: Agreement) -> int:
+    def _compare(self, agreement: CallAgreement) -> int:
         """The root's word to a call that has been counted; one that fails is not, as some may have resized instead."""
         try:
             return agreement.read(self._context.wait)
@@ -141,7 +144,7 @@ class Own:
 
     # ---- checks -------------------------------------------------------------------------------------
 
-    def check(self, wish: Wish, timeout_s: float) -> Action:
+    def check(self, wish: RequestedSizes, timeout_s: float) -> Action:
         """Ask, and wait for the answer; collective. The first check of a newcomer is the one it was joined at. Where an
         icheck has asked, wait for the answer to that."""
         if self._joining:
@@ -151,14 +154,14 @@ class Own:
             return self._said(came)
         if self._inhibited():
             return Action.NO_ACTION
-        self._ask(Kind.CHECK, wish, timeout_s)
+        self._ask(CallKind.CHECK, wish, timeout_s)
         came = self._came(waits=True)
         if came is None:
             self.asked = False
             return Action.NO_ACTION
         return self._said(came, counted=True)
 
-    def icheck(self, wish: Wish, timeout_s: float) -> Action:
+    def icheck(self, wish: RequestedSizes, timeout_s: float) -> Action:
         """Ask, and say what came of what was asked before; collective, but no rank waits for what another says here."""
         if self._joining:
             return self._here()
@@ -167,10 +170,10 @@ class Own:
             return self._said(came)
         if self._inhibited():
             return Action.NO_ACTION
-        self._ask(Kind.ICHECK, wish, timeout_s)
+        self._ask(CallKind.ICHECK, wish, timeout_s)
         return Action.NO_ACTION
 
-    def _ask(self, kind: Kind, wish: Wish, timeout_s: float) -> None:
+    def _ask(self, kind: CallKind, wish: RequestedSizes, timeout_s: float) -> None:
         """Compare the call on all ranks, and ask the scheduler meanwhile: nothing comes of it where they differ."""
         context = self._context
         if self._decision.action is not Action.NO_ACTION:
@@ -219,7 +222,7 @@ class Own:
                 hold(context, self._situation(), self._inhibitor.rest_s(time.perf_counter()))
         return True
 
-    def _unfollowed(self, kind: Kind, wish: Wish, timeout_s: float) -> None:
+    def _unfollowed(self, kind: CallKind, wish: RequestedSizes, timeout_s: float) -> None:
         """PliantError on all ranks: the resize that was said has not been done."""
         self._calls += 1
         self._compare(self._say(kind, *wish, timeout_s))
@@ -334,7 +337,7 @@ class Own:
         self._came(dropped=True)
         if asking is not None:  # the last check has said nothing yet, so this is an error
             asking.give_up("job.resize() was called before job.icheck() had an answer")
-        self._say(Kind.RESIZE, action).read(context.wait)
+        self._say(CallKind.RESIZE, action).read(context.wait)
         decision = self._decision
         if action is Action.NO_ACTION or action is not decision.action:
             given = action.name if isinstance(action, Action) else repr(action)
@@ -373,4 +376,4 @@ class Own:
 
 def settle(context: Context) -> None:
     """All ranks have come to the end of the block, and none is in a check; collective."""
-    Agreement(context.joined("the end of the job").own, Kind.END).read(context.wait)
+    CallAgreement(context.joined("the end of the job").own, CallKind.END).read(context.wait)

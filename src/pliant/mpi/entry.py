@@ -21,7 +21,7 @@ from pliant.mpi.bare import resizer as bare
 from pliant.mpi.context import Context
 from pliant.mpi.join import together
 from pliant.mpi.resizer import abort
-from pliant.mpi.resizing.scheduled import Scheduled
+from pliant.mpi.resizing.scheduled import AgentResizer
 from pliant.mpi.team import Member, assemble, broadcast, count_members, gather_all
 from pliant.mpi.wait import Wait
 from pliant.plan.join import star
@@ -35,7 +35,7 @@ def enter(bounds: Bounds, limit_s: float) -> Context:
     if place is None:
         return bare.enter(bounds, wait) or _alone(bounds, wait)
     context = Context(bounds, wait, place.group, place.node, epoch=place.epoch, fresh=place.resize == 0)
-    context.resizer = Scheduled(context, place)
+    context.resizer = AgentResizer(context, place)
     try:
         _register(context, place)
         if context.fresh:

@@ -18,7 +18,7 @@ from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds
 from pliant.model.speedup import Model
 from pliant.mpi import dmr
-from pliant.mpi.arguments import Wish, seconds, whole
+from pliant.mpi.arguments import RequestedSizes, seconds, whole
 from pliant.mpi.context import MAX_NODES, Context, Value
 from pliant.mpi.data.arrays import Array, rotate
 from pliant.mpi.data.movable import Movable
@@ -266,7 +266,7 @@ class Job:
                 "job.request() asks for other nodes from within the steps() loop: call it there"
             )
         allowed = context.bounds if context.agreed is None else context.agreed
-        wish = Wish.of("job.request", min, max).within(allowed, "job.request")
+        wish = RequestedSizes.of("job.request", min, max).within(allowed, "job.request")
         self._loop.request(wish, keep=keep)
 
     # ---- a loop of the program's own ----------------------------------------------------------------
@@ -289,7 +289,7 @@ class Job:
         Raises ValueError for bounds that hold no allowed size, TypeError for what is no number, and PliantError on all
         ranks if they do not call it alike.
         """
-        wish = Wish.of("job.check", min, max, factor, preferred)
+        wish = RequestedSizes.of("job.check", min, max, factor, preferred)
         limit_s = seconds("job.check", "timeout_s", timeout_s)
         own = self._asking(wish, "job.check")
         return Action.NO_ACTION if own is None else own.check(wish, limit_s)
@@ -306,7 +306,7 @@ class Job:
         """As :meth:`check`, but ask and go on: what comes of it is returned by the next call of this or of
         :meth:`check`, or by a later one if it takes longer, an expansion when its newcomers are there. Nothing else is
         asked before that. At the first call it is NO_ACTION."""
-        wish = Wish.of("job.icheck", min, max, factor, preferred)
+        wish = RequestedSizes.of("job.icheck", min, max, factor, preferred)
         limit_s = seconds("job.icheck", "timeout_s", timeout_s)
         own = self._asking(wish, "job.icheck")
         return Action.NO_ACTION if own is None else own.icheck(wish, limit_s)
@@ -316,7 +316,7 @@ class Job:
         """Whether the last check was none that the inhibitor answered."""
         return self._own is None or self._own.asked
 
-    def _asking(self, wish: Wish, call: str) -> dmr.Own | None:
+    def _asking(self, wish: RequestedSizes, call: str) -> dmr.Own | None:
         if self._own is not None and self._context.team is not None:
             return self._own
         if not self._context.resizer.asks:

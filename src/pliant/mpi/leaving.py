@@ -24,7 +24,7 @@ REMEDY = "all ranks leave the loop in the same step: let them decide that by wha
 ALONE = "if one rank only took that long in this step, as to save a file, it does so after the loop"
 
 
-class Leaving:
+class LeavingRanks:
     """This rank has left its loop of ``total`` steps in ``step``; a step took ``step_s`` seconds in the mean."""
 
     def __init__(self, own: MPI.Intracomm, step: int, total: int, step_s: float) -> None:

@@ -20,7 +20,7 @@ from pliant.model.speedup import Model
 from pliant.mpi import abilities
 from pliant.mpi.context import MAX_NODES, Context
 from pliant.mpi.errors import Released
-from pliant.mpi.leaving import Leaving
+from pliant.mpi.leaving import LeavingRanks
 from pliant.mpi.pace import Pace, Totals
 from pliant.mpi.snapshot import Snapshot
 from pliant.mpi.stalling import Stalling
@@ -117,7 +117,7 @@ class Loop:
         self._speaks = context.speaks
         if begin:
             self._pace.totals = Totals(begin.should_s, begin.paced_s)
-        self._left: Leaving | None = None
+        self._left: LeavingRanks | None = None
         self._watch = Watch(context)
         if begin:
             self._watch.begin(self._step, joined=True, gone=begin.seen)
@@ -299,13 +299,13 @@ class Loop:
             context.connection.poll()
             context.negotiation.end(context.epoch)
 
-    def _leave(self) -> Leaving:
+    def _leave(self) -> LeavingRanks:
         """Tell others, once, that this rank has left the loop."""
         if self._left is None:
             first, since = self._begun
             step_s = (time.perf_counter() - since) / max(1, self._step - first)
             own = self._context.joined("the job").own
-            self._left = Leaving(own, self._step, self._total, step_s)
+            self._left = LeavingRanks(own, self._step, self._total, step_s)
         return self._left
 
     def settle(self) -> None:

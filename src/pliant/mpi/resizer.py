@@ -64,7 +64,7 @@ class Resizer(Protocol):
 
 
 @dataclass
-class Fixed:
+class NoResizer:
     """A job that keeps its size. ``source`` names steps at which something is decided, and called off."""
 
     source: Source = field(default_factory=Nothing)

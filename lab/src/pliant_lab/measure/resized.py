@@ -20,7 +20,7 @@ from pliant.mpi.bare.spawning import (
     Expansion,
     NotExpanded,
     OwnWorld,
-    Starter,
+    SpawnStarter,
     accept,
     arrive,
     brief,
@@ -79,7 +79,7 @@ def main() -> None:
 def grow(comm: MPI.Intracomm, trial: Trial, wait: Wait) -> MPI.Intracomm | None:
     """As its plan says. It is over when all targets have heard of each other, or of the sources' leaving."""
     root = comm.rank == 0
-    starter = Starter(wait) if trial.beside and root else None
+    starter = SpawnStarter(wait) if trial.beside and root else None
     barrier(comm, wait, "the sources to begin")
     began, computed_s = time.perf_counter(), 0.0
     try:
@@ -105,7 +105,9 @@ def grow(comm: MPI.Intracomm, trial: Trial, wait: Wait) -> MPI.Intracomm | None:
     return expansion.comm
 
 
-def beside(comm: MPI.Intracomm, trial: Trial, starter: Starter | None, wait: Wait) -> tuple[Arrivals, float]:
+def beside(
+    comm: MPI.Intracomm, trial: Trial, starter: SpawnStarter | None, wait: Wait
+) -> tuple[Arrivals, float]:
     """Compute until newcomers are there, of which ``starter``, on rank 0, knows; and for how long that was."""
     if starter is not None:
         starter.begin(brief(trial.plan, trial.newcomers or trial.command, trial.hosts, 1))

@@ -19,7 +19,7 @@ from pliant.mpi.snapshot import Snapshot
 from pliant.mpi.wait import Wait
 
 
-class Spawning:
+class SpawnResizer:
     """The ``Resizer`` of a rank that mpiexec has started, or a rank of its job."""
 
     resizes = loops_alone = True
@@ -76,5 +76,5 @@ def enter(bounds: Bounds, wait: Wait) -> Context | None:
         context = Context(bounds, wait, fresh=False)
     else:
         context = Context(bounds, wait, team=bare.begin(MPI.COMM_WORLD.Dup(), bounds, wait))
-    context.resizer = Spawning(context, bare)
+    context.resizer = SpawnResizer(context, bare)
     return context

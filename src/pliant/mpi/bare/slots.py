@@ -117,7 +117,7 @@ def _wake(context: Context, bare: Bare, wakes: Mapping[int, tuple[int, ...]], sn
         port, more = ports[number], len(wakes) - number - 1
         if world == mine.world:
             asleep = next(each.asleep for each in after if each.id == world)
-            bare.own.wake(spawning.Word(world, ranks, tuple(asleep), port, more), wait)
+            bare.own.wake(spawning.ZombieOrder(world, ranks, tuple(asleep), port, more), wait)
         own = _take(own, port, wait)
         if own.rank == 0:
             MPI.Close_port(port)

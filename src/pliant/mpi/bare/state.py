@@ -53,11 +53,11 @@ class Bare:
         self.own = spawning.OwnWorld()
         self.timetable = Timetable(orders.due, 0)
         self.way = by_spawn(Abilities(), orders.asked)
-        self.starter: spawning.Starter | None = None
+        self.starter: spawning.SpawnStarter | None = None
         self.pending: Pending | None = None
         self.arrival: spawning.Arrival | None = None
         """Of a newcomer that is not joined yet."""
-        self.word: spawning.Word | None = None
+        self.word: spawning.ZombieOrder | None = None
         """Of a rank that has slept and is to join the job again."""
         self.late: list[spawning.Kin] = []
         """Of newcomers that this rank has started, and that were called off."""
@@ -120,7 +120,7 @@ class Bare:
         why = ""
         if own.rank == 0 and self.starter is None:
             try:
-                self.starter = spawning.Starter(wait)
+                self.starter = spawning.SpawnStarter(wait)
             except MPI.Exception as error:
                 why = error.Get_error_string()
                 say(f"not asynchronous, as no process that starts others could be started: {why}")

@@ -9,13 +9,13 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from pliant.mpi.data.boxes import raw, run_bytes
-from pliant.mpi.data.delivery import Delivery, Stage, Tagged
+from pliant.mpi.data.delivery import Delivery, MoveStage, Tagged
 
 
 class AllToAll(Delivery):
     """By ``MPI_Ialltoallw``. What MPI packs, where rows lie in pieces, it packs in buffers of its own."""
 
-    def __init__(self, comm: MPI.Intracomm, stage: Stage) -> None:
+    def __init__(self, comm: MPI.Intracomm, stage: MoveStage) -> None:
         super().__init__(stage)
         self._kept = stage
         self._types: list[MPI.Datatype] = []

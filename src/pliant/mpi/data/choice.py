@@ -8,7 +8,7 @@ import numpy as np
 from mpi4py import MPI
 
 from pliant.mpi.data.alltoall import AllToAll
-from pliant.mpi.data.delivery import BALANCED, SLOWEST, Delivery, Stage, unlike
+from pliant.mpi.data.delivery import BALANCED, SLOWEST, Delivery, MoveStage, unlike
 from pliant.mpi.data.pointwise import PointToPoint
 from pliant.mpi.data.shared import Neighbours, Shared
 from pliant.mpi.errors import Undone
@@ -19,7 +19,7 @@ from pliant.plan.data.methods import MoveMethod
 METHODS = tuple(MoveMethod)
 
 
-class Choice:
+class MethodChoice:
     """The method of one redistribution, from ``sources`` to ``targets``, ranks of ``comm``. What the first source was
     asked for counts. ``names`` are those of what moves, in the order of the tags."""
 
@@ -37,14 +37,14 @@ class Choice:
         self._neighbours: Neighbours | None = None
         self._looked = False
 
-    def carry(self, stage: Stage, what: str, wrong: str) -> None:
+    def carry(self, stage: MoveStage, what: str, wrong: str) -> None:
         """Carry a stage out; collective. ``wrong``: what this rank cannot move. If any rank cannot, or expects what
         another does not send, Undone on all of them, before anything has moved in this stage."""
         method = self._agree(stage, wrong)
         delivery = self._make(method, stage)
         finish(delivery, self._wait, what, limited=True)
 
-    def _agree(self, stage: Stage, wrong: str) -> MoveMethod:
+    def _agree(self, stage: MoveStage, wrong: str) -> MoveMethod:
         word = METHODS.index(MoveMethod(self._asked))
         mine = np.array([word, bool(wrong), stage.balance(self._comm.rank)], "i8")
         every = np.empty((self._comm.size, mine.size), "i8")
@@ -66,7 +66,7 @@ class Choice:
             self._neighbours, self._looked = Neighbours.find(self._comm, self._wait), True
         return MoveMethod.P2P if method is MoveMethod.SHARED and self._neighbours is None else method
 
-    def _make(self, method: MoveMethod, stage: Stage) -> Delivery:
+    def _make(self, method: MoveMethod, stage: MoveStage) -> Delivery:
         match method:
             case MoveMethod.P2P:
                 return PointToPoint(self._comm, stage)

@@ -25,7 +25,7 @@ CHUNKS = 80
 
 
 BALANCED = 1 << 62
-"""What :meth:`Stage.balance` is counted by: a sum of 64 bits that overflows is the same by it."""
+"""What :meth:`MoveStage.balance` is counted by: a sum of 64 bits that overflows is the same by it."""
 
 Lengths = dict[tuple[int, int], list[int]]
 """By tag and peer, in the order of the messages."""
@@ -38,7 +38,7 @@ class Tagged(NamedTuple):
     parcel: Parcel
 
 
-class Stage(NamedTuple):
+class MoveStage(NamedTuple):
     """What this rank has to do, in the order in which it is taken on all ranks."""
 
     sends: list[Tagged]
@@ -77,9 +77,9 @@ class Stage(NamedTuple):
         return sent, received
 
 
-def stage_of(comm: MPI.Intracomm, every: Iterable[tuple[int, Parcels]]) -> Stage:
+def stage_of(comm: MPI.Intracomm, every: Iterable[tuple[int, Parcels]]) -> MoveStage:
     """What moves, each with its tag, have to do at a time: one order of all messages on all ranks."""
-    stage, rank, size = Stage([], [], []), comm.rank, comm.size
+    stage, rank, size = MoveStage([], [], []), comm.rank, comm.size
     for tag, parcels in every:
         stage.sends.extend(Tagged(tag, parcel) for parcel in parcels.sends)
         stage.receives.extend(Tagged(tag, parcel) for parcel in parcels.receives)
@@ -109,7 +109,7 @@ class Delivery(ABC):
     """The parcels of one stage, under way as soon as it is made; collective, as one communicator has the same method
     for all of them."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: MoveStage) -> None:
         self._copies = stage.copies
         self.bytes = stage.bytes
 

@@ -17,7 +17,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from pliant.mpi.data.delivery import Delivery, Stage, as_bytes, chunks, shaped
+from pliant.mpi.data.delivery import Delivery, MoveStage, as_bytes, chunks, shaped
 
 WINDOW = 2
 """Buffers of a rank for what it sends, and for what it receives."""
@@ -32,7 +32,7 @@ class Chunk(NamedTuple):
 class PointToPoint(Delivery):
     """By messages."""
 
-    def __init__(self, comm: MPI.Intracomm, stage: Stage) -> None:
+    def __init__(self, comm: MPI.Intracomm, stage: MoveStage) -> None:
         super().__init__(stage)
         self._requests: list[MPI.Request] = []
         self._receives: list[tuple[int, MPI.Request]] = []

@@ -38,7 +38,7 @@ class Compressed(Protocol):
     def data(self) -> NDArray[Any]: ...
 
 
-class Held(NamedTuple):
+class HeldRows(NamedTuple):
     """What a rank has of the matrix: part ``part`` of ``split``."""
 
     split: Cuts
@@ -90,8 +90,8 @@ class Rows(Movable):
         self.layout = layout
         self.constant = constant
         self._seat = seat
-        self._held: Held | None = None
-        self._before: Held | None = None
+        self._held: HeldRows | None = None
+        self._before: HeldRows | None = None
         if not hasattr(layout, "halo") or layout.halo or layout.axis or not isinstance(self._cut(1), Cuts):
             raise ValueError(
                 f"matrix {name!r}: {layout} spreads no rows; use Block(), Irregular(...) or Weighted(...), without halo"
@@ -121,7 +121,7 @@ class Rows(Movable):
 
     # ---- what the program has of it -----------------------------------------------------------------
 
-    def _mine(self) -> Held:
+    def _mine(self) -> HeldRows:
         self._seat.team(f"the rows of matrix {self.name!r}")
         if self._held is None:
             raise RuntimeError(f"matrix {self.name!r} has no data on this rank")
@@ -191,7 +191,7 @@ class Rows(Movable):
         """No elements."""
         own = self._seat.team(f"matrix {self.name!r}").own
         split = self._cut(own.size)
-        self._held = Held(split, own.rank, self._room(np.zeros(split.size(own.rank), "i8")))
+        self._held = HeldRows(split, own.rank, self._room(np.zeros(split.size(own.rank), "i8")))
 
     def _room(self, lengths: NDArray[Any]) -> Csr:
         """For rows of so many elements each."""
@@ -204,9 +204,9 @@ class Rows(Movable):
         split, made = self._cut(len(way.targets)), list[Csr]()
         yield from self._stages(self._before, split, way, made)
         if way.new_part is not None:
-            self._held = Held(split, way.new_part, made[0])
+            self._held = HeldRows(split, way.new_part, made[0])
 
-    def _stages(self, held: Held | None, new_split: Cuts, way: Way, made: list[Csr]) -> Iterator[Parcels]:
+    def _stages(self, held: HeldRows | None, new_split: Cuts, way: Way, made: list[Csr]) -> Iterator[Parcels]:
         """First how long the rows are, then what is in them; targets find theirs in ``made``."""
         if held is not None:
             held.check()
@@ -221,7 +221,7 @@ class Rows(Movable):
         yield self._contents(held, made, way, old_split, new_split)
 
     def _contents(
-        self, held: Held | None, made: list[Csr], way: Way, old_split: Cuts, new_split: Cuts
+        self, held: HeldRows | None, made: list[Csr], way: Way, old_split: Cuts, new_split: Cuts
     ) -> Parcels:
         def of(csr: Csr, split: Cuts, part: int, stripe: Stripe) -> Iterator[NDArray[Any]]:
             first, width, _, _ = split.place(part, stripe)

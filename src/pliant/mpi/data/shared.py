@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from pliant.mpi.data.alltoall import memory
 from pliant.mpi.data.boxes import raw, run_bytes
-from pliant.mpi.data.delivery import Delivery, Stage, Tagged, chunk_boxes, shaped
+from pliant.mpi.data.delivery import Delivery, MoveStage, Tagged, chunk_boxes, shaped
 from pliant.mpi.data.movable import Parcel
 from pliant.mpi.data.pointwise import PointToPoint
 from pliant.mpi.wait import Wait
@@ -36,7 +36,7 @@ OFFER_TAG, TAKEN_TAG = 32766, 32767
 """The last that each MPI has: moves have theirs from 0 on."""
 
 
-class Offer(NamedTuple):
+class MemoryOffer(NamedTuple):
     """Where a parcel lies on its source. ``fetch``: it is not sent."""
 
     address: int
@@ -50,7 +50,7 @@ class Piece(NamedTuple):
     """What is fetched at a time: a box of a parcel, there and here."""
 
     peer: int
-    there: Offer
+    there: MemoryOffer
     here: NDArray[Any]
 
 
@@ -129,7 +129,7 @@ def _libc() -> ctypes.CDLL | None:
     return libc
 
 
-def runs_of(offer: Offer) -> NDArray[np.uint64]:
+def runs_of(offer: MemoryOffer) -> NDArray[np.uint64]:
     """Address and length of each row, in the order of the elements."""
     run, axis = run_bytes(offer.shape, offer.strides, offer.itemsize)
     starts = np.array([offer.address], "i8")
@@ -141,18 +141,18 @@ def runs_of(offer: Offer) -> NDArray[np.uint64]:
 class Shared(Delivery):
     """From processes of the same machine; others send messages."""
 
-    def __init__(self, comm: MPI.Intracomm, stage: Stage, neighbours: Neighbours) -> None:
+    def __init__(self, comm: MPI.Intracomm, stage: MoveStage, neighbours: Neighbours) -> None:
         super().__init__(stage)
         self._neighbours = neighbours
         self._buffer = np.empty(0, "u1")
         self._comm, self._stage = comm, stage
-        self._offers: dict[int, list[Offer]] = {}
+        self._offers: dict[int, list[MemoryOffer]] = {}
         self._messages: PointToPoint | None = None
         self._pieces: deque[Piece] = deque()
         self._sources = {parcel.peer for _, parcel in stage.receives}
         self._requests: list[MPI.Request] = []
         self._taken = False
-        made: dict[int, list[Offer]] = {}
+        made: dict[int, list[MemoryOffer]] = {}
         for _, parcel in stage.sends:
             made.setdefault(parcel.peer, []).append(self._offer(parcel))
         self._made = made
@@ -160,10 +160,10 @@ class Shared(Delivery):
             self._requests.append(comm.Irecv(bytearray(0), peer, TAKEN_TAG))
             self._requests.append(comm.Isend([pickle.dumps(offers), MPI.BYTE], peer, OFFER_TAG))
 
-    def _offer(self, parcel: Parcel) -> Offer:
+    def _offer(self, parcel: Parcel) -> MemoryOffer:
         view = raw(parcel.view)
         address = MPI.Get_address(memory(view)) if view.nbytes else 0
-        return Offer(
+        return MemoryOffer(
             address, view.shape, view.strides, view.itemsize, view.nbytes > 0 and self._offers_it(parcel)
         )
 
@@ -186,13 +186,13 @@ class Shared(Delivery):
             if (message := self._comm.Improbe(peer, OFFER_TAG, status)) is not None:
                 buffer = bytearray(status.Get_count(MPI.BYTE))
                 message.Recv([buffer, MPI.BYTE])
-                self._offers[peer] = [Offer(*each) for each in pickle.loads(buffer)]  # noqa: S301 - our own ranks'
+                self._offers[peer] = [MemoryOffer(*each) for each in pickle.loads(buffer)]  # noqa: S301 - our own ranks'
         if self._sources.difference(self._offers):
             return False
         self._messages = PointToPoint(self._comm, self._sort_out())
         return True
 
-    def _sort_out(self) -> Stage:
+    def _sort_out(self) -> MoveStage:
         """What goes by messages; the rest is cut into pieces."""
         mine = {peer: iter(offers) for peer, offers in self._made.items()}
         theirs = {peer: iter(offers) for peer, offers in self._offers.items()}
@@ -204,7 +204,7 @@ class Shared(Delivery):
                 self._pieces.extend(pieces(each.parcel, offer))
             else:
                 receives.append(each)
-        return Stage(sends, receives, [])
+        return MoveStage(sends, receives, [])
 
     def _offers_it(self, parcel: Parcel) -> bool:
         """Whether its target is to read this parcel of ours."""
@@ -236,7 +236,7 @@ class Shared(Delivery):
         return read
 
 
-def pieces(parcel: Parcel, offer: Offer) -> Iterator[Piece]:
+def pieces(parcel: Parcel, offer: MemoryOffer) -> Iterator[Piece]:
     """The boxes of a parcel, with where each lies there."""
     view = raw(parcel.view)
     for box in chunk_boxes(view.shape, view.itemsize, plain=parcel.plain):

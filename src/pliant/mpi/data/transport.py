@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 from pliant.job import environment
 from pliant.mpi.data.ahead import Ahead
-from pliant.mpi.data.choice import Choice, finish
+from pliant.mpi.data.choice import MethodChoice, finish
 from pliant.mpi.data.delivery import TAGS_EACH, stage_of
 from pliant.mpi.data.movable import Movable, Parcels, Way, checked
 from pliant.mpi.data.pointwise import PointToPoint
@@ -43,7 +43,7 @@ def redistribute(  # noqa: PLR0913, PLR0917 - what goes from where to where, and
     way, every = Way(comm.rank, sources, targets), list(movables)
     sums = Sums(every, way) if environment.verifies() else None
     names = [each.name for each in every]
-    choice = Choice(comm, sources, targets, wait, method or environment.redistribution(), names)
+    choice = MethodChoice(comm, sources, targets, wait, method or environment.redistribution(), names)
     moves = [(number * TAGS_EACH, _begun(each, way, ahead)) for number, each in enumerate(every)]
     while True:
         stage, why = _next(moves, names, comm.size)

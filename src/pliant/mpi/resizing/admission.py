@@ -20,7 +20,7 @@ from pliant.model.deadlines import ROOT_ADMIT_S
 from pliant.mpi import join
 from pliant.mpi.context import Context
 from pliant.mpi.errors import Undone
-from pliant.mpi.resizing.release import Release
+from pliant.mpi.resizing.release import AcceptRelease
 from pliant.mpi.team import part_with
 from pliant.mpi.wait import Wait
 from pliant.protocol.messages import Put
@@ -68,7 +68,7 @@ def admit(context: Context, comm: MPI.Intracomm, key: str) -> MPI.Intercomm:
         connection.poll()
         return bool(context.broken)
 
-    release = Release(port, lost, _admit_s(wait) + 1.0)
+    release = AcceptRelease(port, lost, _admit_s(wait) + 1.0)
     try:
         between = _accepted(comm, port, wait, release, key)
     except Undone as undone:
@@ -85,7 +85,9 @@ def _admit_s(wait: Wait) -> int:
     return max(1, min(ROOT_ADMIT_S, int(wait.limit_s // 3)))
 
 
-def _accepted(comm: MPI.Intracomm, port: str, wait: Wait, release: Release | None, key: str) -> MPI.Intercomm:
+def _accepted(
+    comm: MPI.Intracomm, port: str, wait: Wait, release: AcceptRelease | None, key: str
+) -> MPI.Intercomm:
     """As :func:`admit`, at this port. If it fails that stays open: its number would be given to the next, and UCX may
     still receive under it."""
     why = ""

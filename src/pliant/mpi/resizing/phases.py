@@ -12,7 +12,7 @@ from pliant.protocol.messages import Reached
 from pliant.protocol.phases import Phase
 
 
-class Phases:
+class PhaseFollower:
     """Follows one resize: what its phases take, in ``seconds``, and what is waited for in them. The root tells the
     scheduler of each when it begins, so that this is known also of a job that comes to its end there.
 

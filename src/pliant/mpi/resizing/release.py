@@ -27,7 +27,7 @@ LAUNCHER = ("PMI_", "PMIX_")
 """It is none of the launcher's."""
 
 
-class Release:
+class AcceptRelease:
     """Around the root's Accept at ``port``: that returns soon after ``lost``, which another thread asks, says that
     newcomers are, and after ``after_s`` seconds in any case."""
 

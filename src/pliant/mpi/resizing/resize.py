@@ -24,7 +24,7 @@ from pliant.mpi.data.transport import redistribute
 from pliant.mpi.errors import Undone
 from pliant.mpi.resizing.admission import admit, agreed, has_descriptors, united
 from pliant.mpi.resizing.begun import After, Begun, Met
-from pliant.mpi.resizing.phases import Phases
+from pliant.mpi.resizing.phases import PhaseFollower
 from pliant.mpi.snapshot import Snapshot
 from pliant.mpi.team import Member, Team, assemble, barrier, broadcast, gather_all, part_with
 from pliant.mpi.wait import Wait
@@ -57,12 +57,18 @@ def perform(
     Afterwards ``context.team`` and ``context.epoch`` are those of the new size; on a rank that leaves the team
     is None and ``context.released`` is set.
     """
-    with Phases(context, decision.resize) as phases:
+    with PhaseFollower(context, decision.resize) as phases:
         return _perform(context, decision, now, snapshot, phases, steps=steps)
 
 
 def _perform(  # noqa: PLR0913 - as perform, in its phases
-    context: Context, decision: Decision, now: Situation, snapshot: Snapshot, phases: Phases, *, steps: bool
+    context: Context,
+    decision: Decision,
+    now: Situation,
+    snapshot: Snapshot,
+    phases: PhaseFollower,
+    *,
+    steps: bool,
 ) -> bool:
     order = ordered(context, decision, now, steps=steps)
     if not order.go:
@@ -134,7 +140,7 @@ def ordered(context: Context, decision: Decision, now: Situation, *, steps: bool
 
 
 def grow(
-    context: Context, resize: int, leaving: tuple[int, ...], snapshot: Snapshot, phases: Phases
+    context: Context, resize: int, leaving: tuple[int, ...], snapshot: Snapshot, phases: PhaseFollower
 ) -> tuple[Member, ...]:
     """The sources' part of an expansion, or, where groups are ``leaving``, of a migration; whom the job consists of
     then. Undone if a newcomer is lost before the root's last word; the job is then what it was, on all of its ranks.
@@ -153,7 +159,7 @@ def grow(
     return _close(context, met, snapshot, phases)
 
 
-def _merged(context: Context, resize: int, phases: Phases) -> tuple[MPI.Intercomm, MPI.Intracomm]:
+def _merged(context: Context, resize: int, phases: PhaseFollower) -> tuple[MPI.Intercomm, MPI.Intracomm]:
     """The sources and the newcomers, connected and in one communicator."""
     team, wait = context.joined("the job"), context.wait
     phases.come(Phase.CONNECT)
@@ -166,7 +172,7 @@ def _merged(context: Context, resize: int, phases: Phases) -> tuple[MPI.Intercom
     return between, own
 
 
-def _begin(context: Context, resize: int, now: Situation, snapshot: Snapshot, phases: Phases) -> None:
+def _begin(context: Context, resize: int, now: Situation, snapshot: Snapshot, phases: PhaseFollower) -> None:
     """The first part of an expansion: constant data begin to move, and the job computes on with what it has."""
     team, ahead = context.joined("the job"), None
     try:
@@ -196,7 +202,7 @@ def _off(context: Context, own: MPI.Intracomm, sources: int) -> Ahead:
     return ahead
 
 
-def _finish(context: Context, begun: Begun, snapshot: Snapshot, phases: Phases) -> tuple[Member, ...]:
+def _finish(context: Context, begun: Begun, snapshot: Snapshot, phases: PhaseFollower) -> tuple[Member, ...]:
     """The rest of an expansion that has begun: all that is constant has arrived, and what is not follows."""
     met, ahead, context.begun = begun.met, begun.ahead, None
     phases.come(Phase.REDISTRIBUTE)
@@ -212,7 +218,7 @@ def _finish(context: Context, begun: Begun, snapshot: Snapshot, phases: Phases) 
     return _close(context, met, snapshot, phases)
 
 
-def _spread(context: Context, met: Met, phases: Phases, ahead: Ahead | None = None) -> None:
+def _spread(context: Context, met: Met, phases: PhaseFollower, ahead: Ahead | None = None) -> None:
     context.team = met.joint
     phases.come(Phase.REDISTRIBUTE)
     spread_over(context, met.old.own.size, met.after, ahead)
@@ -226,7 +232,7 @@ def _take_back(context: Context, team: Team) -> None:
     context.team = team
 
 
-def _close(context: Context, met: Met, snapshot: Snapshot, phases: Phases) -> tuple[Member, ...]:
+def _close(context: Context, met: Met, snapshot: Snapshot, phases: PhaseFollower) -> tuple[Member, ...]:
     """The root's last word is said: what was before is left."""
     if context.negotiation is not None:
         context.negotiation.joined()
@@ -256,7 +262,7 @@ def _joint(
     return Team(MPI.Intracomm(), own, every), After(tuple(every[number] for number in order), targets)
 
 
-def _commit(context: Context, after: After, phases: Phases) -> list[int]:
+def _commit(context: Context, after: After, phases: PhaseFollower) -> list[int]:
     """The data is where it belongs, on all that are joined: who leaves parts, and blocks of before are retired. What
     ``settle`` counts. Complete only when the sources are in it: after the root's last word."""
     team = context.joined("the job")
@@ -287,12 +293,12 @@ def _introduced(  # noqa: PLR0913 - what the job tells newcomers
 
 def grow_newcomer(context: Context, comm: MPI.Intracomm, members: tuple[Member, ...], port: str) -> Snapshot:
     """The newcomers' part of an expansion or a migration; collective over the newcomers' communicator ``comm``."""
-    with Phases(context, 0) as phases:
+    with PhaseFollower(context, 0) as phases:
         return _grow_newcomer(context, comm, members, port, phases)
 
 
 def _grow_newcomer(
-    context: Context, comm: MPI.Intracomm, members: tuple[Member, ...], port: str, phases: Phases
+    context: Context, comm: MPI.Intracomm, members: tuple[Member, ...], port: str, phases: PhaseFollower
 ) -> Snapshot:
     wait = context.wait
     phases.come(Phase.CONNECT)
@@ -344,7 +350,9 @@ def go_on(context: Context, step: int, before: int) -> None:
     name_held(context, held, step, before)
 
 
-def part(context: Context, leaving: set[int], members: tuple[Member, ...], step: int, phases: Phases) -> None:
+def part(
+    context: Context, leaving: set[int], members: tuple[Member, ...], step: int, phases: PhaseFollower
+) -> None:
     """Ranks ``leaving`` leave the others' communicators, with nothing of the data, and ``members`` stay; collective
     over the job."""
     phases.come(Phase.REDISTRIBUTE)
@@ -362,7 +370,7 @@ def part(context: Context, leaving: set[int], members: tuple[Member, ...], step:
 
 
 def _divide(
-    context: Context, targets: Sequence[int], members: tuple[Member, ...], phases: Phases
+    context: Context, targets: Sequence[int], members: tuple[Member, ...], phases: PhaseFollower
 ) -> list[int]:
     """Those of ``targets``, ranks of the team, go on in this order, as ``members``; the others have no team any more.
     Their data is where it belongs. What ``settle`` counts; collective over the team."""

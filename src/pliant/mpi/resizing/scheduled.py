@@ -20,7 +20,7 @@ from pliant.plan.join import joined_key, source_key, star
 from pliant.protocol.messages import Put, Ready
 
 
-class Scheduled:
+class AgentResizer:
     """The ``Resizer`` of a rank that an agent has started at ``place``."""
 
     resizes = asks = True

@@ -1,7 +1,7 @@
 """Ranks of a node that stays the job's go to sleep, or wake up: a resize of slots.
 
 Those who sleep leave the communicator of the others, with nothing of the data, and wait without a processor
-(``asleep.py``). Who wakes up connects to the job as a newcomer does, and gets its rows and values like one.
+(``parking.py``). Who wakes up connects to the job as a newcomer does, and gets its rows and values like one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pliant.mpi.context import Context
 from pliant.mpi.errors import Released, Undone
 from pliant.mpi.resizing import resize
 from pliant.mpi.resizing.admission import has_descriptors
-from pliant.mpi.resizing.asleep import Bed, Gone, Word
-from pliant.mpi.resizing.phases import Phases
+from pliant.mpi.resizing.parking import ParkedRank, WakeOrder, WakerGone
+from pliant.mpi.resizing.phases import PhaseFollower
 from pliant.mpi.snapshot import Snapshot
 from pliant.mpi.team import Team, assemble, barrier, broadcast, count_members, gather_all
 from pliant.protocol.messages import Done
@@ -34,12 +34,12 @@ def perform(context: Context, decision: Decision, now: Situation, snapshot: Snap
 
     On a rank that is to sleep the team is None afterwards, and ``context.bed`` is there: ``sleep`` is next.
     """
-    with Phases(context, decision.resize) as phases:
+    with PhaseFollower(context, decision.resize) as phases:
         return _perform(context, decision, now, snapshot, phases)
 
 
 def _perform(
-    context: Context, decision: Decision, now: Situation, snapshot: Snapshot, phases: Phases
+    context: Context, decision: Decision, now: Situation, snapshot: Snapshot, phases: PhaseFollower
 ) -> bool:
     order = resize.ordered(context, decision, now)
     if not order.go:
@@ -71,7 +71,7 @@ def sleep(context: Context) -> Snapshot:
     assert context.bed is not None  # noqa: S101 - a rank that sleeps has one
     try:
         word = context.bed.sleep(MPI.COMM_WORLD.Iprobe)
-    except Gone:
+    except WakerGone:
         sys.stderr.write(
             f"pliant: rank {MPI.COMM_WORLD.rank} sleeps on {context.node}, and rank 0 there, which was to wake it, "
             "is gone\n"
@@ -113,7 +113,7 @@ def _beds(context: Context, team: Team, slots: Slots) -> set[int]:
     if sleeps:
         door = next(each for (_, each, _), (its, _) in zip(told, _places(team), strict=True) if its == group)
         try:
-            context.bed = Bed(door, rank, wait.limit_s)
+            context.bed = ParkedRank(door, rank, wait.limit_s)
         except OSError as error:
             why = _why(context, error)
     _agree(gather_all(team.own, why, wait, "all beds to be made"))
@@ -149,7 +149,7 @@ def _unmake(context: Context, team: Team, slots: Slots) -> None:
 # ---- waking up --------------------------------------------------------------------------------------
 
 
-def _wake(context: Context, slots: Slots, snapshot: Snapshot, phases: Phases) -> None:
+def _wake(context: Context, slots: Slots, snapshot: Snapshot, phases: PhaseFollower) -> None:
     """Those who are to wake up join the others; collective over the job."""
     team, wait = context.joined("the job"), context.wait
     awake = team.awake
@@ -183,7 +183,7 @@ def _accept(context: Context, own: MPI.Intracomm, port: str) -> MPI.Intracomm:
     return join.unite(own, between, context.wait, high=False)
 
 
-def _join(context: Context, word: Word) -> Snapshot:
+def _join(context: Context, word: WakeOrder) -> Snapshot:
     """The part of those who wake up."""
     wait, world = context.wait, MPI.COMM_WORLD
     group = world.Get_group()

@@ -7,11 +7,12 @@ from pliant.job.spawning.sources import Arrivals, NotExpanded, brief
 from pliant.mpi.bare.spawning.expansion import Expansion, accept, check, clock, expand, late
 from pliant.mpi.bare.spawning.newcomer import arrive, begin, join_job
 from pliant.mpi.bare.spawning.process import drain, end_job, end_with_launcher, host
-from pliant.mpi.bare.spawning.shrink import Left, OwnWorld, Word
-from pliant.mpi.bare.spawning.starter import Starter
+from pliant.mpi.bare.spawning.shrink import Left, OwnWorld, ZombieOrder
+from pliant.mpi.bare.spawning.starter import SpawnStarter
 
 __all__ = [
-    "Arrival", "Arrivals", "Expansion", "Kin", "Left", "NotExpanded", "OwnWorld", "Starter", "Word", "accept",
+    "Arrival", "Arrivals", "Expansion", "Kin", "Left", "NotExpanded", "OwnWorld", "SpawnStarter", "ZombieOrder",
+    "accept",
     "arrive", "begin", "brief", "check", "clock", "drain", "end_job", "end_with_launcher", "expand", "host", "join_job",
     "late",
 ]  # fmt: skip

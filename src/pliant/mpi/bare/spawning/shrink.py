@@ -25,7 +25,7 @@ NAP_MAX_S = 0.1
 """A zombie looks so seldom whether it is to end; at first it may still be needed for messages of the job."""
 
 
-class Fate(StrEnum):
+class RankFate(StrEnum):
     """Of a rank in a shrink."""
 
     STAYS = "stays"
@@ -33,7 +33,7 @@ class Fate(StrEnum):
     ENDS = "ends"
 
 
-class Word(NamedTuple):
+class ZombieOrder(NamedTuple):
     """To those who sleep: ``ranks`` of this MPI_COMM_WORLD, which is ``world`` in the job, wake up and connect to
     ``port``. ``zombies`` sleep on, and ``more`` worlds connect behind this one. None in its place: the world ends."""
 
@@ -49,12 +49,12 @@ class Left(NamedTuple):
     has nothing more to do unless there is a ``word``: then it is woken. ``phases``: seconds until those that stay go
     on. ``slept_s``: how long it has been a zombie, and ``slept_cpu_s`` what that took of a processor."""
 
-    fate: Fate
+    fate: RankFate
     comm: MPI.Intracomm | None
     phases: dict[str, float]
     slept_s: float = 0.0
     slept_cpu_s: float = 0.0
-    word: Word | None = None
+    word: ZombieOrder | None = None
 
 
 class OwnWorld:
@@ -92,11 +92,11 @@ class OwnWorld:
         phases: dict[str, float] = {Phase.REORDER: split - begin, Phase.COMMIT: time.perf_counter() - split}
         if going == awake and not stays:
             self.end(wait)
-            return Left(Fate.ENDS, None, phases)
+            return Left(RankFate.ENDS, None, phases)
         self.zombies |= going
         if stays:
             assert isinstance(rest, MPI.Intracomm)  # noqa: S101 - it has a colour
-            return Left(Fate.STAYS, rest, phases)
+            return Left(RankFate.STAYS, rest, phases)
         return self._sleep(phases)
 
     def _awake(self) -> set[int]:
@@ -106,12 +106,12 @@ class OwnWorld:
         """The zombies of this world end, if it has any: the job has come to its end. By all ranks that are awake."""
         self._tell(self.zombies, None, wait)
 
-    def wake(self, word: Word, wait: Wait) -> None:
+    def wake(self, word: ZombieOrder, wait: Wait) -> None:
         """Some of the zombies wake up. By all ranks that are awake."""
         self._tell(word.ranks, word, wait)
         self.zombies -= set(word.ranks)
 
-    def _tell(self, zombies: Collection[int], word: Word | None, wait: Wait) -> None:
+    def _tell(self, zombies: Collection[int], word: ZombieOrder | None, wait: Wait) -> None:
         """By the first of those that are awake."""
         if self._rest is not None and self._rest.rank == min(self._awake()):
             wait.requests([self._rest.isend(word, rank, TAG) for rank in zombies], "the zombies to be told")
@@ -122,13 +122,13 @@ class OwnWorld:
         while not self._rest.Iprobe(MPI.ANY_SOURCE, TAG):
             time.sleep(nap_s)
             nap_s = min(nap_s * 1.5, NAP_MAX_S)
-        word: Word | None = self._rest.recv(None, MPI.ANY_SOURCE, TAG)
+        word: ZombieOrder | None = self._rest.recv(None, MPI.ANY_SOURCE, TAG)
         if word is not None:
             self.zombies = set(word.zombies)
         slept_s, cpu_s = time.perf_counter() - began, time.process_time() - began_cpu
-        return Left(Fate.SLEEPS, None, phases, slept_s, cpu_s, word)
+        return Left(RankFate.SLEEPS, None, phases, slept_s, cpu_s, word)
 
-    def meet(self, word: Word, wait: Wait) -> MPI.Intracomm:
+    def meet(self, word: ZombieOrder, wait: Wait) -> MPI.Intracomm:
         """The communicator of those who wake up; collective over them."""
         group = MPI.COMM_WORLD.Get_group()
         ranks = group.Incl(word.ranks)

@@ -20,7 +20,7 @@ from pliant.mpi.wait import Wait
 COMMAND = ("-m", "mpi4py", "-c", "from pliant.mpi.bare.spawning.starter import main; main()")
 
 
-class Starter:
+class SpawnStarter:
     """The root's end of it: one order at a time."""
 
     def __init__(self, wait: Wait) -> None:

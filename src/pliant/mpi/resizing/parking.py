@@ -24,7 +24,7 @@ _RANK = struct.Struct("<I")
 _PEER = struct.Struct("3i")
 
 
-class Word(msgspec.Struct, frozen=True, array_like=True):
+class WakeOrder(msgspec.Struct, frozen=True, array_like=True):
     """To a rank that sleeps: its job is over, or lets go of its node; or it joins those who accept at ``port``, with
     its group's ranks from ``first`` to before ``last``, and ``more`` such parties come behind it."""
 
@@ -35,11 +35,11 @@ class Word(msgspec.Struct, frozen=True, array_like=True):
     more: int = 0
 
 
-class Gone(Exception):  # noqa: N818 - what has happened
+class WakerGone(Exception):  # noqa: N818 - what has happened
     """Rank 0 of the group has ended."""
 
 
-class Sleepers:
+class ParkedRanks:
     """Those of a group, on its rank 0."""
 
     def __init__(self) -> None:
@@ -94,14 +94,14 @@ class Sleepers:
         """Tell ranks ``first`` to before ``last`` where to come. OSError if one is gone."""
         for rank in range(first, last):
             link = self._links.pop(rank)
-            link.sendall(_line(Word(False, port, first, last, more)))
+            link.sendall(_line(WakeOrder(False, port, first, last, more)))
             link.close()
 
     def release(self) -> None:
         """The group ends: all of them do."""
         for link in self._links.values():
             with contextlib.suppress(OSError):  # it has been ended from outside
-                link.sendall(_line(Word(True)))
+                link.sendall(_line(WakeOrder(True)))
             link.close()
         self._links.clear()
         self._close()
@@ -112,7 +112,7 @@ class Sleepers:
             self._door = None
 
 
-class Bed:
+class ParkedRank:
     """Of a rank that sleeps."""
 
     def __init__(self, address: bytes, rank: int, limit_s: float) -> None:
@@ -128,7 +128,7 @@ class Bed:
             self._link.close()
             raise
 
-    def sleep(self, idle: Callable[[], object]) -> Word:
+    def sleep(self, idle: Callable[[], object]) -> WakeOrder:
         """Until rank 0 says what comes next; Gone if it never will. ``idle`` is called now and then."""
         data, pause = b"", FIRST_S
         try:
@@ -141,7 +141,7 @@ class Bed:
                     pause = min(1.5 * pause, LOOK_S)
         finally:
             self.leave()
-        return msgspec.json.decode(data, type=Word)
+        return msgspec.json.decode(data, type=WakeOrder)
 
     def _some(self) -> bytes:
         try:
@@ -149,14 +149,14 @@ class Bed:
         except OSError:
             data = b""
         if not data:
-            raise Gone
+            raise WakerGone
         return data
 
     def leave(self) -> None:
         self._link.close()
 
 
-def _line(word: Word) -> bytes:
+def _line(word: WakeOrder) -> bytes:
     return msgspec.json.encode(word) + b"\n"
 
 

@@ -347,7 +347,7 @@ FIXED: tuple[Mutation, ...] = (
     # ---- of expansions by MPI_Comm_spawn -------------------------------------------------------------
     Mutation(
         "spawning: newcomers give up before those who wait for others",
-        "job/spawning/kin.py",
+        "job/spawning/spawn_tree.py",
         "    return max(starts.values()) + 2",
         "    return 1",
     ),
@@ -371,13 +371,13 @@ FIXED: tuple[Mutation, ...] = (
     ),
     Mutation(
         "spawning: nobody says who is late",
-        "job/spawning/kin.py",
+        "job/spawning/spawn_tree.py",
         "        except (Stalled, o.Failed):\n            return True\n        return False",
         "        except (Stalled, o.Failed):\n            pass\n        return False",
     ),
     Mutation(
         "spawning: those below are not called off",
-        "job/spawning/kin.py",
+        "job/spawning/spawn_tree.py",
         "            if self._speaks_to(child):\n                yield from self._spared",
         "            if self._speaks_to(child) and not told.error:\n                yield from self._spared",
     ),

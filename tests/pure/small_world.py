@@ -12,7 +12,7 @@ import msgspec
 from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.live.cluster import orders as o
-from pliant.live.cluster.cluster import Cluster, Surroundings
+from pliant.live.cluster.cluster import Cluster, RunContext
 from pliant.live.node.pmi import AtFence, PmiError, PmiGroup, Reply
 from pliant.model.errors import ProtocolError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
@@ -214,7 +214,7 @@ class World:
         self.now, self.random, self.events = 0.0, Random(seed), 0
         self.records: list[r.Record] = []
         self.fabrics: dict[int, Fabric] = {}
-        self.cluster = Cluster(Fcfs(), settings or Settings(), Surroundings("/out", "/", {}, b"secret"))
+        self.cluster = Cluster(Fcfs(), settings or Settings(), RunContext("/out", "/", {}, b"secret"))
         self.nodes = {f"n{i}": Node(self, f"n{i}") for i in range(nodes)}
         self.look: list[Callable[[], None]] = [self.check]
         self._heap: list[tuple[float, int, Callable[[], None]]] = []

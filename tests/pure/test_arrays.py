@@ -17,7 +17,7 @@ from pliant.core import records as r
 from pliant.core.arrays import ArrayThrottle
 from pliant.core.settings import Settings
 from pliant.live.cluster import orders as o
-from pliant.live.cluster.cluster import Cluster, Surroundings
+from pliant.live.cluster.cluster import Cluster, RunContext
 from pliant.model.arrays import ArrayMember, read_elements
 from pliant.model.batch import read_batch
 from pliant.model.errors import BatchError
@@ -229,7 +229,7 @@ def test_a_live_cluster_has_no_more_of_an_array_at_once_than_it_allows() -> None
     assert len(world.ends()) == 7
     world = World(1, 8, jobs)
     world.run(lambda: len(world.ends()) == 1)
-    again = Cluster(Fcfs(), Settings(), Surroundings("/out", "/", {}, b"secret"), world.records)
+    again = Cluster(Fcfs(), Settings(), RunContext("/out", "/", {}, b"secret"), world.records)
     unended = len(again.core.state.jobs)
     again.handle([o.Batch(tuple(jobs[len(world.of(r.JobSubmitted)) :]))], world.now)
     assert len(again.core.state.jobs) == unended == 2

@@ -8,7 +8,7 @@ from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.live import recording
 from pliant.live.cluster import orders as o
-from pliant.live.cluster.cluster import Cluster, Surroundings
+from pliant.live.cluster.cluster import Cluster, RunContext
 from pliant.live.control import Control
 from pliant.live.fleet.fleet import Site
 from pliant.model.errors import ProtocolError
@@ -20,7 +20,7 @@ from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant_lab.injection.audit.memory import weigh
 
-HOME = Surroundings("/out", "/home", {"A": "b"}, bytes(range(16)))
+HOME = RunContext("/out", "/home", {"A": "b"}, bytes(range(16)))
 
 
 class Driven:

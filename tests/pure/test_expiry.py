@@ -20,7 +20,7 @@ from pliant.core.core import SchedulerCore, replay
 from pliant.core.settings import Settings, end_of, leaving_s
 from pliant.core.term import Term
 from pliant.live.cluster import orders as o
-from pliant.live.cluster.cluster import Cluster, Surroundings
+from pliant.live.cluster.cluster import Cluster, RunContext
 from pliant.model.batch import read_batch
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.limits import REQUEUES
@@ -316,7 +316,7 @@ def test_nodes_that_are_withdrawn_are_awaited_until_they_are_refused() -> None:
 
 
 def test_the_live_machine_says_what_is_withdrawn_and_takes_names_and_times() -> None:
-    cluster = Cluster(make("easy"), SETTINGS, Surroundings("/out", "/", {}, b"s"))
+    cluster = Cluster(make("easy"), SETTINGS, RunContext("/out", "/", {}, b"s"))
     said: list[o.Output] = []
     records: list[r.Record] = []
 
@@ -412,7 +412,7 @@ def test_the_next_controller_submits_again_what_nobody_had_come_to() -> None:
         if isinstance(each, r.NodesGranted) else each
         for each in it.records
     ]  # fmt: skip
-    cluster = Cluster(make("fcfs"), SETTINGS, Surroundings("/out", "/", {}, b"s"), named)
+    cluster = Cluster(make("fcfs"), SETTINGS, RunContext("/out", "/", {}, b"s"), named)
     assert not cluster.core.state.jobs
     records, _ = cluster.handle([o.Resumed("again")], END + 2.0)
     assert [each for each in records if isinstance(each, r.JobSubmitted)] == [

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.launch.pmix.others import spans
-from pliant.live.job.hub import Asker, Hub, Letter, refusal
+from pliant.live.job.rendezvous import Asker, Letter, Rendezvous, refusal
 from pliant.model.errors import ProtocolError
 from pliant.model.world import MpiWorld
 from pliant.protocol import codec, pmix
@@ -35,7 +35,7 @@ class Job:
 
     def __init__(self, *worlds: MpiWorld) -> None:
         self.groups = {number: Group(number, world) for number, world in enumerate(worlds)}
-        self.hub = Hub(self.groups)
+        self.hub = Rendezvous(self.groups)
         self.kept: dict[Asker, msgspec.Raw] = {}
         self.answers: dict[Asker, list[Message]] = {}
         self.told: dict[int, list[Message]] = {number: [] for number in self.groups}
@@ -61,7 +61,7 @@ class Job:
 
     def begin_anew(self) -> None:
         """The controller was killed, and the next one is told what agents have kept."""
-        self.hub = Hub(self.groups)
+        self.hub = Rendezvous(self.groups)
         for asker, ask in list(self.kept.items()):
             self._deliver(list(self.hub.ask(asker, ask)))
 

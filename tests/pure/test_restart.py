@@ -11,7 +11,7 @@ from pliant.core import records as r
 from pliant.core.journal import Header, header_line, read
 from pliant.core.settings import Settings
 from pliant.live.cluster import orders as o
-from pliant.live.cluster.cluster import Cluster, Surroundings
+from pliant.live.cluster.cluster import Cluster, RunContext
 from pliant.live.control import Control
 from pliant.live.fleet.fleet import Site
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
@@ -21,7 +21,7 @@ from pliant.protocol import messages as m
 
 GRACE = 60.0
 SETTINGS = Settings(cooldown_s=0.0, decline_backoff_s=0.0)
-HOME = Surroundings("/out", "/", {}, b"secret")
+HOME = RunContext("/out", "/", {}, b"secret")
 WHY = "the controller was killed"
 NODES = ("n0", "n1", "n2")
 SESSION = 5

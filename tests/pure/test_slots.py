@@ -17,7 +17,7 @@ from pliant.core.core import SchedulerCore, replay
 from pliant.core.settings import Settings
 from pliant.history.metrics import measure
 from pliant.live.cluster import orders as o
-from pliant.live.cluster.cluster import Cluster, Surroundings
+from pliant.live.cluster.cluster import Cluster, RunContext
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.kinds import JobKind
@@ -187,7 +187,7 @@ def test_numbers_of_nodes_are_read() -> None:
 
 
 def test_the_offer_goes_over_the_wire_with_its_slots_and_a_resumed_controller_repeats_it() -> None:
-    home = Surroundings("/out", "/", {}, b"secret")
+    home = RunContext("/out", "/", {}, b"secret")
     cluster = Cluster(Fcfs(), SETTINGS, home)
     lines: list[bytes] = []
     sent: list[m.ControllerMessage] = []

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from commands import command
 
-from pliant.job.spawning import kin, newcomer, operations, sources, starter
+from pliant.job.spawning import newcomer, operations, sources, spawn_tree, starter
 from pliant.plan.connect import connection_plan
 from pliant.plan.spawn import SOURCES, Method, Strategy, spawn_plan
 from pliant_lab.injection.spawning import expansion as world
@@ -127,7 +127,7 @@ def test_the_bench_counts_them() -> None:
 
 
 def _impatient(patch: pytest.MonkeyPatch) -> None:
-    for module in (kin, sources, starter):
+    for module in (spawn_tree, sources, starter):
         patch.setattr(module, "patience", lambda _: 1)
 
 
@@ -138,11 +138,11 @@ def _in_no_order(patch: pytest.MonkeyPatch) -> None:
 
 
 def _nobody_parts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(kin.Kin, "call_off", lambda *_: _nothing())
+    patch.setattr(spawn_tree.SpawnTreeNode, "call_off", lambda *_: _nothing())
 
 
 def _is_not_told(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(kin.Kin, "late", lambda _: _nothing())
+    patch.setattr(spawn_tree.SpawnTreeNode, "late", lambda _: _nothing())
 
 
 def _nothing() -> Any:

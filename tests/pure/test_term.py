@@ -14,7 +14,7 @@ from pliant.core import records as r
 from pliant.core.core import replay
 from pliant.core.settings import ORDERLY_S, Settings, end_of
 from pliant.live.cluster import orders as o
-from pliant.live.cluster.cluster import Cluster, Surroundings
+from pliant.live.cluster.cluster import Cluster, RunContext
 from pliant.model.batch import read_batch
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
@@ -145,7 +145,7 @@ class Told:
     """A cluster whose nodes are there for ``left_s``, and what it has people told."""
 
     def __init__(self, left_s: float | None) -> None:
-        self.cluster = Cluster(make("malleable"), SETTINGS, Surroundings("/out", "/", {}, b"s"))
+        self.cluster = Cluster(make("malleable"), SETTINGS, RunContext("/out", "/", {}, b"s"))
         self.timer = -1.0
         self.said: list[str] = []
         self.records: list[r.Record] = []

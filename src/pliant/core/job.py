@@ -15,7 +15,7 @@ from pliant.model.size_request import SizeRequest
 from pliant.model.speedup import Model
 from pliant.model.words import count
 from pliant.protocol import resizing
-from pliant.protocol.phases import Course, Phase
+from pliant.protocol.phases import Phase, PhaseTimer
 
 ALL: Mapping[int, int] = MappingProxyType({})
 """All ranks of all groups are awake."""
@@ -57,7 +57,7 @@ class OpenResize:
         self.giving = max(0, giving)
         self.stage = resizing.OFFERED
         self.deadline = deadline
-        self.course: Course | None = None
+        self.course: PhaseTimer | None = None
 
     @property
     def kind(self) -> str:

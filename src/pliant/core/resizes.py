@@ -18,7 +18,7 @@ from pliant.model.words import are, count
 from pliant.policy import view as p
 from pliant.protocol import messages as m
 from pliant.protocol import resizing
-from pliant.protocol.phases import DEADLINES, Course, Phase, in_order
+from pliant.protocol.phases import DEADLINES, Phase, PhaseTimer, in_order
 
 ORDERED = p.Reason("ordered")
 WANTED = p.Reason("wanted")
@@ -256,7 +256,7 @@ class Resizes:
     def _open(self, job: ScheduledJob, record: r.ResizeOffered) -> None:
         self._ledger.record(record)
         if job.resize is not None:
-            job.resize.course = Course(record.at)
+            job.resize.course = PhaseTimer(record.at)
             self._ledger.commands.append(self.offer_of(job, job.resize))
 
     def of_resize(self, job: ScheduledJob, resize: OpenResize) -> Iterable[c.Command]:

@@ -24,7 +24,7 @@ from pliant.daemon.deadline import TimedPolicy
 from pliant.drivers import Driver, carry_out
 from pliant.live import recording
 from pliant.live.cluster import orders as o
-from pliant.live.cluster.cluster import Surroundings
+from pliant.live.cluster.cluster import RunContext
 from pliant.live.control import Control
 from pliant.model.errors import PliantError
 from pliant.model.jobs import JobSpec, JobState
@@ -48,7 +48,7 @@ class Controller:
         records: Sequence[r.Record] | None = None,
     ) -> None:
         self.driver = driver
-        home = Surroundings(str(output), os.getcwd(), driver.env, driver.secret or secrets.token_bytes(16))  # noqa: PTH109
+        home = RunContext(str(output), os.getcwd(), driver.env, driver.secret or secrets.token_bytes(16))  # noqa: PTH109
         self._nodes = nodes
         self._control = Control.new(policy, settings, home, driver.site, records or ())
         self._resumed = records is not None

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.live.cluster import orders as o
-from pliant.live.cluster.cluster import JOURNAL, Cluster, Surroundings
+from pliant.live.cluster.cluster import JOURNAL, Cluster, RunContext
 from pliant.live.fleet.fleet import KEY, Fleet, Site
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Policy
@@ -29,7 +29,7 @@ class Control:
         cls,
         policy: Policy,
         settings: Settings,
-        home: Surroundings,
+        home: RunContext,
         site: Site,
         records: Iterable[r.Record] = (),
     ) -> Control:

@@ -9,7 +9,7 @@ import msgspec
 from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.live.cluster import orders as o
-from pliant.live.cluster.cluster import Surroundings
+from pliant.live.cluster.cluster import RunContext
 from pliant.live.control import Control
 from pliant.live.fleet.fleet import Site
 from pliant.live.played import ReplayDifference
@@ -21,7 +21,7 @@ class RecordingHead(msgspec.Struct, frozen=True, tag="head"):
     """Where a controller begins: its policy by name, and the wall-clock time, ISO 8601. The run's secret is in
     ``home``. One that goes on has the ``records`` of its journal, which ``head`` puts there."""
 
-    home: Surroundings
+    home: RunContext
     settings: Settings
     policy: str
     began: str

@@ -54,7 +54,7 @@ def in_order(seconds: Mapping[str, float]) -> dict[str, float]:
     return {str(phase): seconds[phase] for phase in Phase if phase in seconds} if seconds else {}
 
 
-class Course:
+class PhaseTimer:
     """When a resize has come to its phases, as the scheduler sees it: what it does itself it times, of the others it
     knows where they are."""
 

@@ -178,7 +178,7 @@ class SchedulerSide:
         return message
 
 
-class Board:
+class KeyValueStore:
     """The values that the groups of one job leave for each other, by epoch and key."""
 
     def __init__(self) -> None:

@@ -101,11 +101,11 @@ def pointed(module: Any, name: str, before: str = "", behind: str = "") -> None:
 def main() -> None:
     reach("start")
     from pliant.apps import heat
-    from pliant.job.spawning import kin, newcomer, sources
+    from pliant.job.spawning import newcomer, sources, spawn_tree
     from pliant.mpi.bare import resizes as bare
 
     reach("begin")
-    pointed(kin.Kin, "upside", before="report")
+    pointed(spawn_tree.SpawnTreeNode, "upside", before="report")
     pointed(newcomer, "connect", before="join")
     pointed(newcomer, "called", behind="connect")
     pointed(sources, "accept", before="connect")

@@ -9,8 +9,8 @@ from pliant.job.errors import Stalled
 from pliant.job.spawning import messages as m
 from pliant.job.spawning import operations as o
 from pliant.job.spawning.clock import PhaseClock
-from pliant.job.spawning.kin import Kin
 from pliant.job.spawning.sources import Expanded, finish
+from pliant.job.spawning.spawn_tree import SpawnTreeNode
 from pliant.model.errors import PliantError
 from pliant.plan.connect import ConnectionPlan, connection_plan, new_rank
 from pliant.plan.spawn import SpawnPlan
@@ -29,7 +29,7 @@ class CalledOff(PliantError):  # noqa: N818 - what has become of an expansion
 class Arrival(NamedTuple):
     """A newcomer that has started those that it is to. ``ports``: those that it has opened, by their keys."""
 
-    kin: Kin
+    kin: SpawnTreeNode
     own: o.Comm
     parent: o.Comm
     briefing: m.Briefing
@@ -49,7 +49,7 @@ def begin(parent: o.Comm, clock: PhaseClock) -> o.Steps[Arrival]:
     for key in connections.opened_by(briefing.world) if own.rank == 0 else ():
         ports[key] = yield o.OpenPort()
     clock.end(Phase.PREPARE)
-    kin = Kin(own, briefing, parent)
+    kin = SpawnTreeNode(own, briefing, parent)
     yield o.Reach(Phase.START)
     yield from kin.start()
     clock.end(Phase.START)
@@ -108,7 +108,7 @@ def join_job(arrival: Arrival) -> o.Steps[Expanded]:
     return expanded
 
 
-def _heard(kin: Kin, ports: dict[str, str]) -> o.Steps[m.Verdict]:
+def _heard(kin: SpawnTreeNode, ports: dict[str, str]) -> o.Steps[m.Verdict]:
     yield from kin.upside(ports)
     return (yield from kin.downside(None))
 

@@ -14,7 +14,7 @@ from pliant.job.errors import FEW_DESCRIPTORS
 from pliant.job.spawning import messages as m
 from pliant.job.spawning import operations as o
 from pliant.job.spawning.clock import PhaseClock
-from pliant.job.spawning.kin import Kin, patience
+from pliant.job.spawning.spawn_tree import SpawnTreeNode, patience
 from pliant.model.errors import PliantError
 from pliant.model.words import count
 from pliant.plan.connect import connection_plan
@@ -24,9 +24,9 @@ from pliant.protocol.phases import Phase
 
 class NotExpanded(PliantError):  # noqa: N818 - what has become of an expansion
     """Nothing has changed: the sources have the communicator that they had, and all newcomers go again. ``kin``: those
-    of them that this process has started, if any; it looks after them at its end (``Kin.late``)."""
+    of them that this process has started, if any; it looks after them at its end (``SpawnTreeNode.late``)."""
 
-    def __init__(self, text: str, kin: Kin | None = None) -> None:
+    def __init__(self, text: str, kin: SpawnTreeNode | None = None) -> None:
         super().__init__(text)
         self.kin = kin
 
@@ -56,7 +56,7 @@ class Arrivals(NamedTuple):
     epoch: int
     port: str
     outcome: m.Outcome | None
-    kin: Kin | None = None
+    kin: SpawnTreeNode | None = None
     starter: o.Comm | None = None
     lost: bool = False
 
@@ -82,7 +82,7 @@ def expand(comm: o.Comm, plan: SpawnPlan, briefing: m.Briefing, clock: PhaseCloc
     yield o.Reach(Phase.START)
     if root or not plan.one:
         own: o.Comm = (yield o.Alone()) if plan.one else comm
-        kin = Kin(own, briefing, None)
+        kin = SpawnTreeNode(own, briefing, None)
         outcome = yield from bring(kin, plan, briefing.epoch, port, clock)
     return (yield from accept(comm, plan, Arrivals(briefing.epoch, port, outcome, kin), clock))
 
@@ -95,9 +95,11 @@ def brief(plan: SpawnPlan, command: Sequence[str], hosts: Sequence[str], epoch: 
     )  # fmt: skip
 
 
-def bring(kin: Kin, plan: SpawnPlan, epoch: int, port: str, clock: PhaseClock) -> o.Steps[m.Outcome]:
+def bring(
+    kin: SpawnTreeNode, plan: SpawnPlan, epoch: int, port: str, clock: PhaseClock
+) -> o.Steps[m.Outcome]:
     """Start the newcomers, and wait until they are one; by all who start some. Where they are not they go again, and
-    nobody waits for that before the end of the job (``Kin.late``)."""
+    nobody waits for that before the end of the job (``SpawnTreeNode.late``)."""
     yield o.Reach(Phase.START)
     yield from kin.start()
     clock.end(Phase.START)

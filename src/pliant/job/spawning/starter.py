@@ -15,8 +15,8 @@ from pliant.job.errors import Stalled
 from pliant.job.spawning import messages as m
 from pliant.job.spawning import operations as o
 from pliant.job.spawning.clock import PhaseClock
-from pliant.job.spawning.kin import Kin, patience
 from pliant.job.spawning.sources import Arrivals, bring
+from pliant.job.spawning.spawn_tree import SpawnTreeNode, patience
 
 # ---- the root's end: one order at a time ------------------------------------------------------------
 
@@ -85,11 +85,11 @@ def end(comm: o.Comm, *, last: bool, failed: int = 0) -> o.Steps[bool]:
 
 def serve(root: o.Comm, now: Callable[[], float]) -> o.Steps[None]:
     """Carry out the orders of ``root``, one after the other, until it is to end."""
-    late: list[Kin] = []
+    late: list[SpawnTreeNode] = []
     while (given := (yield from _next(root))).briefing is not None:
         clock, plan = PhaseClock(now), given.briefing.plan()
         alone: o.Comm = yield o.Alone()
-        kin = Kin(alone, given.briefing, None)
+        kin = SpawnTreeNode(alone, given.briefing, None)
         outcome = yield from bring(kin, plan, given.briefing.epoch, given.port, clock)
         yield o.Reach(None)
         sent = yield o.Send(root, 0, outcome)

@@ -44,7 +44,7 @@ JOURNAL = "journal"
 """The key of the hold that says that what was made before is not written."""
 
 
-class Surroundings(NamedTuple):
+class RunContext(NamedTuple):
     """What the jobs of a cluster have in common: the directory of their output, where they start, the environment that
     the provider adds to theirs, and the run's secret."""
 
@@ -58,7 +58,7 @@ class Cluster:
     """All nodes and jobs of a live cluster. Under a policy that goes wrong it goes on with ``fcfs``."""
 
     def __init__(
-        self, policy: Policy, settings: Settings, home: Surroundings, records: Iterable[r.Record] = ()
+        self, policy: Policy, settings: Settings, home: RunContext, records: Iterable[r.Record] = ()
     ) -> None:
         """With the ``records`` of a journal it goes on where they end, and so does its time; ``Resumed`` is then the
         first that it is told."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pliant.live.job.effects import Effects
 from pliant.live.job.groups import LiveGroup
-from pliant.live.job.hub import Asker, Hub, Letter, refusal
+from pliant.live.job.rendezvous import Asker, Letter, Rendezvous, refusal
 from pliant.model.deadlines import GROUP_ASK_S
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
@@ -35,7 +35,7 @@ class Exchange:
         self._groups = groups
         self._effects = effects
         self._fence: Rounds | None = None
-        self._hub = Hub(groups)
+        self._hub = Rendezvous(groups)
 
     def span(self, groups: tuple[int, ...], *, again: bool) -> None:
         """They are one world; ``again``: only they know at which fence they are."""

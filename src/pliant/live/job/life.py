@@ -18,7 +18,7 @@ from pliant.live.cluster.orders import SIGKILL, SIGTERM
 from pliant.live.job.effects import Effects
 from pliant.live.job.exchange import Exchange
 from pliant.live.job.groups import GroupPlace, LiveGroup, last_line, story_of
-from pliant.live.job.hub import Asker
+from pliant.live.job.rendezvous import Asker
 from pliant.model.deadlines import GROUP_GONE_S, GROUP_LINGER_S, GROUP_START_S
 from pliant.model.errors import ProtocolError
 from pliant.model.groups import Group
@@ -29,7 +29,7 @@ from pliant.model.world import MpiWorld
 from pliant.protocol import VERSION, codec
 from pliant.protocol import messages as m
 from pliant.protocol.phases import Phase
-from pliant.protocol.scheduler_side import START, Board, SchedulerSide
+from pliant.protocol.scheduler_side import START, KeyValueStore, SchedulerSide
 
 SESSION_S = 60.0
 """A job that may be resized and has not opened a session by then is told so in its log."""
@@ -59,7 +59,7 @@ class JobLife:
         self._exit_code = 0
         self._cause = ""
         self._one_world = one_world
-        self._board = Board()
+        self._board = KeyValueStore()
         self._exchange = Exchange(number, self.groups, effects, self.newcomers)
         self._said_last = m.Bye(0)
         self.cpu_s = 0.0

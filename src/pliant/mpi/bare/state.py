@@ -59,7 +59,7 @@ class Bare:
         """Of a newcomer that is not joined yet."""
         self.word: spawning.ZombieOrder | None = None
         """Of a rank that has slept and is to join the job again."""
-        self.late: list[spawning.Kin] = []
+        self.late: list[spawning.SpawnTreeNode] = []
         """Of newcomers that this rank has started, and that were called off."""
         self.remain = False
         """Whether a process that this rank knew of stands still: that one and what it has started are ended with the

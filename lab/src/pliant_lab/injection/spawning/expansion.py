@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pliant.job.errors import FEW_DESCRIPTORS
 from pliant.job.spawning import messages as m
 from pliant.job.spawning import sources, starter
-from pliant.job.spawning.kin import patience
+from pliant.job.spawning.spawn_tree import patience
 from pliant.plan.spawn import SOURCES, Method, SpawnPlan, Strategy, spawn_plan
 from pliant.protocol.phases import Phase
 from pliant_lab.injection.audit.violation import Violation

@@ -10,7 +10,7 @@ from pliant.job.spawning import messages as m
 from pliant.job.spawning import newcomer, sources, starter
 from pliant.job.spawning import operations as o
 from pliant.job.spawning.clock import PhaseClock
-from pliant.job.spawning.kin import Kin
+from pliant.job.spawning.spawn_tree import SpawnTreeNode
 from pliant.job.spawning.starter import Ordered
 from pliant.plan.spawn import SpawnPlan
 from pliant.protocol.phases import Phase
@@ -51,7 +51,7 @@ class Job:
 
     def source(self, proc: Proc, own: Handle) -> Running[None]:
         comm: o.Comm | None = own
-        kins: list[Kin] = []
+        kins: list[SpawnTreeNode] = []
         order: Ordered | None = None
         yield Compute()
         try:
@@ -130,7 +130,7 @@ class Job:
             yield Gather(comm, None)
 
     def _finish(
-        self, proc: Proc, comm: o.Comm, kins: list[Kin], order: Ordered | None, *, alone: bool
+        self, proc: Proc, comm: o.Comm, kins: list[SpawnTreeNode], order: Ordered | None, *, alone: bool
     ) -> Running[None]:
         """``alone``: this source has nobody to end with, as the job goes on without it."""
         if alone:

@@ -12,7 +12,7 @@ from pliant.core import records as r
 from pliant.core.journal import Header, header_line, read
 from pliant.core.settings import Settings
 from pliant.live.cluster import orders as o
-from pliant.live.cluster.cluster import Cluster, Surroundings
+from pliant.live.cluster.cluster import Cluster, RunContext
 from pliant.live.control import Control
 from pliant.policy.view import Policy
 from pliant.protocol import codec
@@ -98,7 +98,7 @@ class Head:
         self._sent: set[tuple[tuple[str, ...], int]] = set()
         self._taken: dict[str, int] = {}
         """By node, up to which message its agent was last told that all is taken."""
-        home = Surroundings("/out", "/home", {}, b"secret")
+        home = RunContext("/out", "/home", {}, b"secret")
         if resumed:
             journal = read(bytes(disk.data).splitlines(keepends=True))
             if journal.torn:

@@ -11,8 +11,8 @@ from mpi4py import MPI
 from pliant.job.spawning import messages as m
 from pliant.job.spawning import sources
 from pliant.job.spawning.clock import PhaseClock
-from pliant.job.spawning.kin import Kin
 from pliant.job.spawning.sources import Arrivals, brief
+from pliant.job.spawning.spawn_tree import SpawnTreeNode
 from pliant.mpi.bare.spawning.driver import run
 from pliant.mpi.wait import Wait
 from pliant.plan.spawn import SpawnPlan
@@ -77,7 +77,7 @@ def check(
     run(sources.check(comm, plan, command, hosts), wait)
 
 
-def late(kin: Kin, wait: Wait) -> bool:
+def late(kin: SpawnTreeNode, wait: Wait) -> bool:
     """At the end of a job whose newcomers have been called off: whether some are there still, or that cannot be
     told."""
     return run(kin.late(), wait)

@@ -51,7 +51,7 @@ class _Waiting(NamedTuple):
     blob: str = ""
 
 
-class Hub:
+class Rendezvous:
     """Between the groups of one job."""
 
     def __init__(self, groups: Mapping[int, Party]) -> None:

@@ -29,7 +29,7 @@ class Child(NamedTuple):
     comm: o.Comm
 
 
-class Kin:
+class SpawnTreeNode:
     """Parent and children of a rank's world: what it starts, hears of that, and says.
 
     ``own``: the world's communicator. ``parent``: between the process that has started this world and it; None for

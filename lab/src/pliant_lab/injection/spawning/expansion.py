@@ -13,10 +13,9 @@ from pliant.job.spawning.spawn_tree import patience
 from pliant.plan.spawn import SOURCES, Method, SpawnPlan, Strategy, spawn_plan
 from pliant.protocol.phases import Phase
 from pliant_lab.injection.audit.violation import Violation
-from pliant_lab.injection.spawning.comms import Handle, Link, handle
 from pliant_lab.injection.spawning.fabric import Fabric
 from pliant_lab.injection.spawning.faults import SOUND, Ill, Ills, draw, draw_own
-from pliant_lab.injection.spawning.processes import Proc, State
+from pliant_lab.injection.spawning.processes import Handle, Link, Proc, State, handle
 from pliant_lab.injection.spawning.programs import Job
 
 LIMIT_S = 12.0

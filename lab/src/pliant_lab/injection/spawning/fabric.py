@@ -18,7 +18,6 @@ from pliant.model.errors import PliantError
 from pliant.protocol.phases import Phase
 from pliant_lab.injection.audit.violation import Violation
 from pliant_lab.injection.clock import Clock
-from pliant_lab.injection.spawning.comms import Handle, Link, Port, Request, Round, handle
 from pliant_lab.injection.spawning.faults import Ill, Ills
 from pliant_lab.injection.spawning.processes import (
     CPU_S,
@@ -28,10 +27,16 @@ from pliant_lab.injection.spawning.processes import (
     EndAll,
     Ended,
     Gather,
+    Handle,
+    Link,
+    Port,
     Probe,
     Proc,
+    Request,
+    Round,
     State,
     Waiting,
+    handle,
     has_none_to_hear,
     told,
 )  # fmt: skip

@@ -14,8 +14,7 @@ from pliant.job.spawning.spawn_tree import SpawnTreeNode
 from pliant.job.spawning.starter import Ordered
 from pliant.plan.spawn import SpawnPlan
 from pliant.protocol.phases import Phase
-from pliant_lab.injection.spawning.comms import Handle
-from pliant_lab.injection.spawning.processes import CPU_S, Compute, Doing, EndAll, Gather, Probe, Proc
+from pliant_lab.injection.spawning.processes import CPU_S, Compute, Doing, EndAll, Gather, Handle, Probe, Proc
 
 T = TypeVar("T")
 Running: TypeAlias = Generator[Doing, Any, T]

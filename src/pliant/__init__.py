@@ -90,7 +90,7 @@ _HOMES = {
     **dict.fromkeys(("Bounds", "JobClass", "JobSpec", "JobState"), "model.jobs"),
     "JobKind": "model.kinds",
     **dict.fromkeys(("Amdahl", "Downey"), "model.speedup"),
-    "Job": "workloads.given",
+    "Job": "workloads.inline_jobs",
     **dict.fromkeys(("Comparison", "compare"), "study.comparison"),
     **dict.fromkeys(("Result", "simulate"), "study.library"),
 }

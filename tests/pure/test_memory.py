@@ -22,6 +22,7 @@ from pliant.policy.entitled.entitled import Entitled
 from pliant.policy.entitled.notes import Notes
 from pliant.policy.memory import merged
 from pliant.policy.registry import POLICIES, make
+from pliant.policy.resizing import shrink_reason
 from pliant_lab.commands.bench_bursts import NODES, burst
 
 
@@ -161,3 +162,35 @@ def test_a_restart_does_not_hide_that_the_head_was_cancelled(again: str) -> None
         policy.made = Entitled()
     core.tell([e.Cancelled(2)], 10.0)
     assert core.state.jobs[3].started == 10.0
+
+
+class Endless:
+    """It starts each job for a reason that has no end, or promises it a start that never comes."""
+
+    name = "endless"
+
+    def __init__(self, *, promises: bool) -> None:
+        self._promises = promises
+
+    def decide(self, view: p.ClusterView) -> Iterable[p.Decision]:
+        for job in view.queue:
+            if self._promises:
+                yield p.Promise(job.id, float("inf"))
+            yield p.Start(job.id, 1, p.Reason("why", figures={"left_s": float("inf")}))
+
+
+@pytest.mark.parametrize(
+    ("promises", "said"),
+    [(False, "a journal holds finite figures alone"), (True, "a start is promised at a finite time")],
+)
+def test_what_no_journal_holds_is_refused(promises: bool, said: str) -> None:  # noqa: FBT001 - a case
+    with pytest.raises(PolicyError, match=said):
+        records_of([rigid("a", 1, 3.0)], Endless(promises=promises))
+
+
+def test_of_a_head_that_could_not_start_at_all_no_time_is_told() -> None:
+    core = Driven(make("fcfs"))
+    core.tell([e.Submitted(1, rigid("a", 1, 3.0).spec)], 0.0)
+    [head] = core.state.jobs.values()
+    assert shrink_reason(head, 2.5).figures == {"wait_saved_s": 2.5}
+    assert shrink_reason(head, float("inf")).figures == {}

@@ -496,9 +496,17 @@ class SchedulerCore:
             elif type(decision) is p.Resize:
                 self._resize(job, decision)
             elif isinstance(decision, p.Promise) and job.promised != decision.at:
+                if not math.isfinite(decision.at):
+                    raise self._wrong(decision, "a start is promised at a finite time")
                 self._ledger.record(r.JobPromised(self.state.now, job.id, decision.at))
 
+    def _check_reason(self, decision: p.Start | p.Resize | p.Acquire | p.Return | p.Withdraw) -> None:
+        figures = decision.reason.figures
+        if figures and not all(map(math.isfinite, figures.values())):
+            raise self._wrong(decision, "a journal holds finite figures alone: leave out what is not")
+
     def _resize(self, job: ScheduledJob, decision: p.Resize) -> None:
+        self._check_reason(decision)
         if not self.state.resizable(job):
             raise self._wrong(decision, "the job cannot be offered a resize now")
         more = decision.size - job.size
@@ -544,6 +552,7 @@ class SchedulerCore:
     def _ask_for_nodes(self, decision: p.Acquire | p.Return | p.Withdraw) -> None:
         """Ask for nodes or for fewer, or give free ones back, within the limits of the pool: those that expire soonest
         go first, then the highest numbers."""
+        self._check_reason(decision)
         state, count = self.state, decision.count
         pool = state.settings.pool
         if pool is None:
@@ -577,6 +586,7 @@ class SchedulerCore:
         self._ledger.record(r.NodesReclaimed(state.now, NodeSet(going), decision.reason))
 
     def _start(self, job: ScheduledJob, decision: p.Start) -> None:
+        self._check_reason(decision)
         if job.state is not JobState.PENDING:
             raise self._wrong(decision, f"the job is {job.state}")
         if not job.bounds.allows(decision.size):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pliant.policy.easy import Reservation, easy_pass
 from pliant.policy.fcfs import least_size
 from pliant.policy.job_view import JobView
-from pliant.policy.resizing import Limit, grow, just_enough, largest, preferred, smallest
-from pliant.policy.view import ClusterView, Decision, Reason, Resize
+from pliant.policy.resizing import Limit, grow, just_enough, largest, preferred, shrink_reason, smallest
+from pliant.policy.view import ClusterView, Decision, Resize
 
 
 class KeepPreferred:
@@ -58,7 +58,7 @@ class KeepPreferred:
         ]
         if saved > self._patience_s:
             attempts.append((least, smallest))
-        reason = Reason("shrink_for_head", for_job=head.id, figures={"wait_saved_s": saved})
+        reason = shrink_reason(head, saved)
         able = [job for job in view.elastic if view.resizable(job)]
         able.sort(key=lambda job: (job.bounds.preferred - job.size, job.id))
         for wanted, floor in attempts:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pliant.policy.easy import Reservation, easy_pass, need_of
 from pliant.policy.job_view import JobView
-from pliant.policy.resizing import grow, just_enough, largest, smallest
-from pliant.policy.view import ClusterView, Decision, Reason, Resize
+from pliant.policy.resizing import grow, just_enough, largest, shrink_reason, smallest
+from pliant.policy.view import ClusterView, Decision, Resize
 
 
 class Malleable:
@@ -52,7 +52,7 @@ class Malleable:
             return []
         donors = [job for job in view.elastic if job.size > job.bounds.min and view.resizable(job)]
         donors.sort(key=lambda job: (-job.size, job.id))
-        reason = Reason("shrink_for_head", for_job=head.id, figures={"wait_saved_s": saved})
+        reason = shrink_reason(head, saved)
         return just_enough(donors, need, smallest, reason)
 
     def _grow(self, view: ClusterView, free: int) -> list[Resize]:

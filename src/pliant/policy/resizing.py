@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heapreplace
 from typing import Final
@@ -95,6 +96,13 @@ def left_figures(job: JobView, left_s: float) -> dict[str, float]:
     if job.spec.model is not None or job.fraction > 0.0:
         return {"remaining_s": left_s}
     return {} if job.spec.unestimated is True else {"estimated_s": left_s}
+
+
+def shrink_reason(head: JobView, saved_s: float) -> Reason:
+    """Why a job shrinks for the head of the queue, which starts up to ``saved_s`` sooner then; inf if it could not
+    start at all."""
+    figures = {"wait_saved_s": saved_s} if saved_s < math.inf else {}
+    return Reason("shrink_for_head", for_job=head.id, figures=figures)
 
 
 class _Growth:

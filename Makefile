@@ -22,13 +22,14 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n auto -m "not long" tests/pure
+	PLIANT_EXAMPLES=$${PLIANT_EXAMPLES:-40} $(BIN)/python -m pytest -q -n auto -m "not long" tests/pure
 
 test: check
 	$(BIN)/python -m pytest -q -n 3 -m "not long" tests/live
 
+# All properties with more examples than make test has, and the tests that take many seconds.
 long: setup
-	PLIANT_EXAMPLES=100 $(BIN)/python -m pytest -q -n auto -m long tests/pure
+	PLIANT_EXAMPLES=100 $(BIN)/python -m pytest -q -n auto tests/pure
 	$(BIN)/python -m pytest -q -n 2 -m long tests/live
 
 cluster: setup

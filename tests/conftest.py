@@ -1,6 +1,7 @@
-"""One Hypothesis profile: no deadline for a single example, and what is needed to repeat a failure; PLIANT_EXAMPLES says
-how many examples a property that does not say so itself is tried with. And signals as they are in a terminal: a shell
-that starts the tests in the background has them, and what they start, ignore SIGINT."""
+"""One Hypothesis profile: no deadline for a single example, and what is needed to repeat a failure. PLIANT_EXAMPLES says
+how many examples a property is tried with; one that names its own number goes along (``drawing.examples``). And signals
+as they are in a terminal: a shell that starts the tests in the background has them, and what they start, ignore SIGINT.
+"""
 
 import os
 import signal

@@ -4,6 +4,7 @@ a resize."""
 from __future__ import annotations
 
 from audits import audit
+from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import json, structs
@@ -43,7 +44,7 @@ def asking_jobs(draw: st.DrawFn) -> list[SimJob]:
     return jobs
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(asking_jobs(), policies_, settings_, st.booleans(), st.booleans())
 def test_they_hold_together_under_all_policies(
     jobs: list[SimJob],

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import job_says
 import pytest
+from drawing import examples
 from driving import Driven
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,7 +32,7 @@ from pliant.testing.policies.drawn import NODES as MANY
 from pliant.testing.policies.drawn import elastic_jobs, settings_
 from pliant.workloads.job import SimJob
 
-EXAMPLES = 60
+EXAMPLES = examples(60)
 ROUNDING_S = 1e-6
 SIZINGS = [MIN, PREFERRED, AVERAGE]
 RULES = [AGREEMENT, STEAL, POOL]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from drawing import examples
 from driving import Driven
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -88,7 +89,7 @@ def unlimited() -> float:
     return NEVER
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     indexes_(),
     st.integers(0, 130),
@@ -190,7 +191,7 @@ INDEXED = [
 ]
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(elastic_jobs, st.sampled_from(INDEXED), settings_)
 def test_with_an_index_all_is_as_without(
     jobs: list[SimJob], policy: tuple[str, str | None], options: Settings

@@ -7,6 +7,7 @@ import math
 
 import pytest
 from commands import command
+from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
@@ -27,7 +28,7 @@ from pliant.workloads.job import SimJob
 HOW = st.sampled_from(["exact", "estimate", "factor:1", "factor:3", "factor:20"])
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(elastic_jobs, HOW, st.integers(0, 9))
 def test_the_truth_stays(jobs: list[SimJob], how: str, seed: int) -> None:
     believed = with_beliefs(jobs, how, seed)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from audits import gantt
 from commands import command, simulated
+from drawing import examples
 from hypothesis import given, settings
 from test_node_failures import drawn_
 from test_simulation import policies_, run
@@ -151,7 +152,7 @@ def test_where_nothing_is_lost_nothing_changes(policy: str, monkeypatch: pytest.
     assert found == pytest.approx(KNOWN[policy], rel=1e-12)  # logarithms are not the same everywhere
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(elastic_jobs, policies_, settings_)
 def test_without_losses_it_is_nodes_times_makespan_to_the_last_digit(
     jobs: list[SimJob], policy: tuple[str, str | None], options: Settings
@@ -160,7 +161,7 @@ def test_without_losses_it_is_nodes_times_makespan_to_the_last_digit(
     assert figures.capacity_node_s == NODES * figures.makespan_s
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(elastic_jobs, policies_, settings_, drawn_)
 def test_with_losses_it_is_the_sum_over_the_nodes(
     jobs: list[SimJob], policy: tuple[str, str | None], options: Settings, drawn: DrawnFailures

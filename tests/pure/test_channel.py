@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,7 +51,7 @@ class Side:
         return self.next == len(self.sizes) and self.end.is_quiet
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(st.integers(0, 90), max_size=40),
     st.lists(st.integers(0, 90), max_size=40),

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from drawing import examples
 from hypothesis import given, settings
 
 import pliant
@@ -180,7 +181,7 @@ def test_words_of_a_case() -> None:
     ]
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(cases)
 def test_the_code_of_a_case_is_the_case(case: Case) -> None:
     names: dict[str, Any] = {}
@@ -189,7 +190,7 @@ def test_the_code_of_a_case_is_the_case(case: Case) -> None:
     assert names["case"].sim_jobs() == case.sim_jobs()
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(cases)
 def test_a_case_is_what_simulate_simulates(case: Case) -> None:
     """Who has a case can look at its jobs."""

@@ -8,6 +8,7 @@ from typing import TypeVar
 import pytest
 from audits import audit
 from commands import command, run_of
+from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
@@ -235,7 +236,7 @@ drawn_ = st.builds(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.one_of(elastic_jobs, evolving_jobs()),
     policies_,
@@ -313,7 +314,7 @@ class Walk:
         self.now = to
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(
     elastic_jobs,
     policies_,

@@ -8,6 +8,7 @@ from functools import partial
 import job_says
 import pytest
 from audits import audit
+from drawing import examples
 from driving import Driven
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -278,7 +279,7 @@ def finish(core: Driven, now: float) -> None:
     raise AssertionError(f"left: {state.jobs.keys()}, dirty: {state.nodes.dirty}")
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(
     steps_,
     st.sampled_from([*POLICIES, "malleable", "malleable"]),
@@ -321,7 +322,7 @@ def gone_through(core: Driven, steps: list[Step], together: int) -> Iterator[int
             yield i
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     steps_,
     st.sampled_from(["entitled", "min-agreement", "average-pool"]),

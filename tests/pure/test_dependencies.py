@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from commands import command, simulated
+from drawing import examples
 from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
@@ -113,7 +114,7 @@ def test_nodes_that_fail_while_a_user_thinks_are_no_reason_to_give_up() -> None:
         times(jobs, 1, failures=Failures(listed=(Down(0, 5.0, NEVER),)))
 
 
-@limits(max_examples=60, derandomize=True)
+@limits(max_examples=examples(60), derandomize=True)
 @given(
     st.lists(
         st.tuples(

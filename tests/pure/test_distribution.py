@@ -7,6 +7,7 @@ from statistics import fmean, median, quantiles
 
 import msgspec
 import pytest
+from drawing import examples
 from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
@@ -199,7 +200,7 @@ def mixed_jobs(draw: st.DrawFn) -> list[SimJob]:
     return jobs
 
 
-@limits(max_examples=60)
+@limits(max_examples=examples(60))
 @given(mixed_jobs(), st.sampled_from([ResizeCost(), ResizeCost(blocked_s=3.0, leave_s=2.0)]))
 def test_metrics_agree_with_the_kept_jobs(jobs: list[SimJob], cost: ResizeCost) -> None:
     options = Settings(cost=cost, cooldown_s=5.0)
@@ -274,7 +275,7 @@ losses = st.lists(
 )
 
 
-@limits(max_examples=60)
+@limits(max_examples=examples(60))
 @given(
     mixed_jobs(),
     st.sampled_from(["malleable", "marginal", "easy", "dmr-wide"]),

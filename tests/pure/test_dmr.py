@@ -8,6 +8,7 @@ from itertools import pairwise
 from statistics import mean
 
 import pytest
+from drawing import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from workloads import NODES, malleable, records_of, rigid, starts_of
@@ -39,7 +40,7 @@ from pliant.workloads.generators.paper3 import (
 from pliant.workloads.job import SimJob
 from pliant.workloads.sources import WorkloadRequest, read_workload
 
-EXAMPLES = 60
+EXAMPLES = examples(60)
 
 
 def flexible(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from drawing import examples
 from elastisim_loop import Loop, Moldable
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -65,7 +66,7 @@ def crowds(draw: st.DrawFn) -> Crowd:
     return [(submit, *draw(sizes), draw(st.sampled_from([4, 8, 16]))) for submit in submits]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(crowds())
 def test_it_is_the_order_of_the_loop(crowd: Crowd) -> None:
     assert simulated(crowd, Instant.ELASTISIM) == looped(crowd)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from commands import command, run_of
+from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_node_failures import drawn_
@@ -199,7 +200,7 @@ def switched(records: list[r.Record], power: Power) -> tuple[float, int]:
     st.sampled_from([0.0, 5.0, 60.0]), st.sampled_from([0.0, 7.0]), st.floats(0, 1),
     st.none() | st.just(Checkpoints(10.0, 1.0)),
 )  # fmt: skip
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_nodes_are_off_when_nobody_has_used_them_for_so_long(
     jobs: list[SimJob],
     policy: tuple[str, str | None],

@@ -9,6 +9,7 @@ from typing import Literal
 
 import job_says
 import pytest
+from drawing import examples
 from driving import Driven
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -151,7 +152,7 @@ def starts_and_ends(records: list[r.Record]) -> tuple[dict[int, float], dict[int
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(mixed_jobs())
 def test_nobody_ends_later_than_under_rigid_easy(jobs: list[SimJob]) -> None:
     watched = Watched()
@@ -165,7 +166,7 @@ def test_nobody_ends_later_than_under_rigid_easy(jobs: list[SimJob]) -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=examples(2000), deadline=None)
 @given(mixed_jobs())
 def test_nobody_ends_later_than_under_rigid_easy_in_many_workloads(jobs: list[SimJob]) -> None:
     _, ends = starts_and_ends(records_of(jobs, Watched(), nodes=NODES, settings=FREE))
@@ -173,7 +174,7 @@ def test_nobody_ends_later_than_under_rigid_easy_in_many_workloads(jobs: list[Si
         assert ends[number] <= limit + ROUNDING_S, number
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(mixed_jobs(nodes=600))
 def test_on_a_large_machine_where_steps_are_larger_it_comes_to_rest(jobs: list[SimJob]) -> None:
     """The simulator stops a policy that gives and takes without end in one instant."""
@@ -184,7 +185,7 @@ def test_on_a_large_machine_where_steps_are_larger_it_comes_to_rest(jobs: list[S
         assert ends[number] <= limit + ROUNDING_S, number
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(mixed_jobs((0.3, 0.8, 1.0, 2.0)))
 def test_with_estimates_that_are_too_short_it_holds_until_somebody_who_began_early_outruns_his(
     jobs: list[SimJob],
@@ -197,7 +198,7 @@ def test_with_estimates_that_are_too_short_it_holds_until_somebody_who_began_ear
             assert ends[number] <= limit + ROUNDING_S, number
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(mixed_jobs((0.3, 1.0, 2.0)))
 def test_without_malleable_jobs_it_is_easy(jobs: list[SimJob]) -> None:
     """To the last digit; the promises too."""
@@ -295,7 +296,7 @@ def test_promises_are_those_of_easy_and_are_kept() -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(elastic_jobs, settings_, st.booleans(), st.sampled_from([150.0, 400.0]), st.integers(0, 99))
 def test_a_restart_loses_nothing_where_nodes_are_lost(
     jobs: list[SimJob], options: Settings, requeue: Literal[True, False], mtbf_s: float, seed: int
@@ -311,7 +312,7 @@ def test_a_restart_loses_nothing_where_nodes_are_lost(
     assert told(Forgetful(Entitled, every=4)) == known
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(upper_bound_jobs(moldable=False), st.integers(0, 999), st.booleans())
 def test_without_malleable_jobs_it_makes_easys_starts_where_nodes_are_lost_too(
     jobs: list[SimJob], seed: int, requeue: Literal[True, False]
@@ -325,7 +326,7 @@ def test_without_malleable_jobs_it_makes_easys_starts_where_nodes_are_lost_too(
     assert starts(Entitled()) == pytest.approx(starts(Easy()))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(elastic_jobs, settings_)
 def test_every_job_ends_with_what_resizes_take(jobs: list[SimJob], options: Settings) -> None:
     _, ends = starts_and_ends(run(jobs, 24, Entitled(), options))
@@ -432,7 +433,7 @@ def test_an_end_that_is_known_late_is_dated_back() -> None:
         schedule.place(VirtualJob(3, 1, 1.0))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.lists(
         st.tuples(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from audits import audit
+from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_simulation import policies_
@@ -169,7 +170,7 @@ def evolving_jobs(draw: st.DrawFn) -> list[SimJob]:
     return jobs
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(evolving_jobs(), policies_, settings_, st.booleans(), st.booleans())
 def test_evolving_jobs_hold_together_under_all_policies(
     jobs: list[SimJob],
@@ -197,7 +198,7 @@ def test_evolving_jobs_hold_together_under_all_policies(
 
 
 @pytest.mark.long
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(evolving_jobs(), st.sampled_from(["fcfs", "malleable", "conservative"]))
 def test_alone_on_the_machine_every_phase_runs_at_a_size_it_wants(jobs: list[SimJob], policy: str) -> None:
     spec = jobs[0].spec

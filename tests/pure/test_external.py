@@ -21,6 +21,7 @@ from typing import get_args
 import msgspec
 import pytest
 from commands import command, run_of
+from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_evolving import evolving_jobs
@@ -185,7 +186,7 @@ class Lines:
         return _encode(_Pass(view.now, view.total, view.free, view.returning(), self._changes.since(view)))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.one_of(elastic_jobs, evolving_jobs()), policies_, settings_, st.booleans(), st.booleans())
 def test_a_client_can_know_what_a_policy_sees(
     jobs: list[SimJob],
@@ -216,7 +217,7 @@ TOLD_ALL = [
 ]  # fmt: skip
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(elastic_jobs, st.sampled_from(TOLD_ALL), settings_, st.booleans())
 def test_a_policy_that_sees_only_what_is_told_decides_the_same(
     jobs: list[SimJob],
@@ -281,7 +282,7 @@ for line in sys.stdin:
 """
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(elastic_jobs, settings_)
 def test_a_process_that_resizes_gives_the_records_of_the_same_policy_here(
     jobs: list[SimJob], options: Settings

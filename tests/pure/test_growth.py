@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
@@ -96,7 +97,7 @@ def half(job: JobView) -> int:
     return job.bounds.floor((job.bounds.min + job.bounds.max) // 2)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(jobs(), COSTS, st.integers(0, 1500), st.sampled_from([1.0, 2.0]), st.sampled_from([half, largest]))
 def test_many_steps_at_once_are_the_same_steps(
     takers: list[Running], cost: ResizeCost, free: int, payback: float, ceiling: Limit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyss_loop import loop_starts, simulated_starts
@@ -37,7 +38,7 @@ def crowds(draw: st.DrawFn) -> list[SimJob]:
     return jobs
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(crowds(), st.booleans())
 def test_it_is_the_order_of_the_loop(jobs: list[SimJob], backfill: bool) -> None:  # noqa: FBT001 - Hypothesis passes it
     expected = loop_starts(jobs, PROCESSORS, backfill=backfill)

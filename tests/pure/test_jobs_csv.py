@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from commands import command, simulated, told
+from drawing import examples
 from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
@@ -144,7 +145,7 @@ def test_one_share_is_one_simulation(tmp_path: Path) -> None:
     assert [row["class"] for row in rows_of(out)] == ["malleable"] * 3
 
 
-@limits(max_examples=40)
+@limits(max_examples=examples(40))
 @given(upper_bound_jobs(), st.booleans())
 def test_sums_agree_with_the_metrics(
     tmp_path_factory: pytest.TempPathFactory,

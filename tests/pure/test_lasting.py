@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from audits import audit
+from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_simulation import policies_, rigid_jobs
@@ -80,7 +81,7 @@ def check(records: list[r.Record]) -> None:
         state.apply(record)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(rigid_jobs(), policies_, ends)
 def test_no_policy_starts_or_promises_a_job_beyond_the_end_of_its_nodes(
     jobs: list[SimJob], policy: tuple[str, str | None], until: list[float]
@@ -90,7 +91,7 @@ def test_no_policy_starts_or_promises_a_job_beyond_the_end_of_its_nodes(
     assert not [each for each in records if isinstance(each, r.JobEnding)], "all of them end in time"
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(elastic_jobs, policies_, ends)
 def test_nor_one_that_may_change_its_size(
     jobs: list[SimJob], policy: tuple[str, str | None], until: list[float]
@@ -98,7 +99,7 @@ def test_nor_one_that_may_change_its_size(
     check(run(jobs, NODES, make(*policy), until))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(rigid_jobs(), st.sampled_from(["easy", "malleable", "average-pool"]), ends)
 def test_promises_are_kept_amid_nodes_that_expire(
     jobs: list[SimJob], policy: str, until: list[float]

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
+from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -69,7 +70,7 @@ def test_contacts_go_up_and_down(shape: tree.TreeShape, agents: int) -> None:
     assert phases.contacts == 4 * deepest
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(shapes, st.integers(1, 100), st.integers(1, 20))
 def test_more_never_makes_it_shorter_for_one_node(shape: tree.TreeShape, agents: int, window: int) -> None:
     """Of costs: a processor that is slower, on nodes that have their own."""

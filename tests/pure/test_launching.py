@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -186,7 +187,7 @@ def test_only_a_line_that_is_too_long_is_cut(lengths: list[int], cuts: list[int]
     assert len(b"".join(parts)) == sum(lengths) + len(lengths)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     st.lists(st.one_of(st.none(), st.integers(1, 400)), max_size=80), st.integers(0, 40), st.integers(0, 40)
 )

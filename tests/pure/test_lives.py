@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 from audits import gantt
+from drawing import examples
 from hypothesis import given, settings
 from test_metrics import RECORDS
 from test_node_failures import drawn_
@@ -84,7 +85,7 @@ def simulated(
     return records
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(elastic_jobs, policies_, settings_, drawn_)
 def test_no_node_is_at_two_places(
     jobs: list[SimJob], policy: tuple[str, str | None], options: Settings, drawn: DrawnFailures
@@ -105,7 +106,7 @@ def test_no_node_is_at_two_places(
 
 
 @pytest.mark.long
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(elastic_jobs, policies_, settings_, drawn_)
 def test_listeners_are_told_the_same_alone_and_together(
     jobs: list[SimJob], policy: tuple[str, str | None], options: Settings, drawn: DrawnFailures

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from statistics import mean
 
 import pytest
+from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
@@ -28,7 +29,7 @@ from pliant.workloads.job import SimJob
 from pliant.workloads.malleability import PUBLISHED, make_malleable
 from pliant_lab.reproduce.runs import simulation_of
 
-EXAMPLES = 60
+EXAMPLES = examples(60)
 
 
 def malleable(name: str, low: int, preferred: int, high: int, runtime_s: float, *, at: float = 0.0) -> SimJob:
@@ -77,7 +78,7 @@ well, and those of Finnerty et al. 2024, where a resize takes 7 to 15 s, and tho
 
 
 @pytest.mark.long
-@settings(max_examples=4 * EXAMPLES)
+@settings(max_examples=examples(4) * EXAMPLES)
 @given(mixed_jobs(), st.sampled_from(COSTS))
 def test_a_promise_is_kept(jobs: list[SimJob], cost: ResizeCost) -> None:
     """As long as estimates hold, no head starts later than it was first told."""

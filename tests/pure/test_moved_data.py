@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import median, stdev
 
 import pytest
+from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from workloads import asked
@@ -91,7 +92,7 @@ def resizes(mb: float, seed: int) -> list[tuple[float, float]]:
 
 
 @given(st.floats(0, 1e5), st.integers(1, 30))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_every_resize_stands_still_for_its_data(mb: float, seed: int) -> None:
     assert all(still_s == pytest.approx(expected_s) for still_s, expected_s in resizes(mb, seed))
 

@@ -9,6 +9,7 @@ import job_says
 import pytest
 from audits import audit
 from commands import command
+from drawing import examples
 from driving import Driven
 from hypothesis import given
 from hypothesis import settings as limits
@@ -75,7 +76,7 @@ def agree(told: list[p.End], records: list[r.Record]) -> None:
 
 
 @pytest.mark.long
-@limits(max_examples=60)
+@limits(max_examples=examples(60))
 @given(steps_, st.sampled_from(sorted(POLICIES)), st.sampled_from([0.0, 3.0]), st.integers(1, 4))
 def test_every_end_is_told_exactly_once(
     steps: list[Step], policy: str, interval_s: float, together: int
@@ -120,7 +121,7 @@ def test_every_end_is_told_exactly_once(
     agree([*noting.told, *core.state.news], records)
 
 
-@limits(max_examples=60, deadline=None)
+@limits(max_examples=examples(60), deadline=None)
 @given(elastic_jobs, policies_, settings_, st.integers(0, 9), st.booleans())
 def test_every_end_of_a_simulation_is_told_exactly_once(
     jobs: list[SimJob],

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from audits import audit
 from commands import command, simulated
+from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_simulation import policies_
@@ -251,7 +252,7 @@ drawn_ = st.builds(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     elastic_jobs,
     policies_,

@@ -4,6 +4,7 @@ ends by itself, and nobody is left alive who was not killed."""
 from __future__ import annotations
 
 import msgspec
+from drawing import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -333,4 +334,4 @@ class Node(RuleBasedStateMachine):
 
 
 TestNode = Node.TestCase
-TestNode.settings = settings(max_examples=60, stateful_step_count=50)
+TestNode.settings = settings(max_examples=examples(60), stateful_step_count=50)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from audits import audit
+from drawing import examples
 from driving import Driven
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -105,7 +106,7 @@ def figures(records: Iterable[r.Record]) -> RunMetrics:
     return found
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(steps_, st.sampled_from([*POLICIES, "malleable"]), st.integers(1, 4))
 def test_whatever_comes_and_goes_each_node_has_its_own_name(
     steps: list[Step], policy: str, together: int

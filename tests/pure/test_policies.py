@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from drawing import examples
 from driving import Driven
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,7 +31,7 @@ from pliant.policy.view import Policy
 from pliant.sim.instant import Instant
 from pliant.workloads.job import SimJob
 
-EXAMPLES = 60
+EXAMPLES = examples(60)
 ROUNDING_S = 1e-6
 """An estimate scaled to another size and the run time there may differ in their last digits."""
 

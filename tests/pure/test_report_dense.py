@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_runs import one_resize, realistic
@@ -38,7 +39,7 @@ def area(bins: list[Bin]) -> float:
     return sum(each.mean * (each.to_s - each.from_s) for each in bins)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     st.floats(0, 1e6).map(round),
     st.lists(st.tuples(EIGHTHS, st.integers(0, 50)), min_size=1, max_size=12),

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from drawing import examples
 from driving import Driven
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -73,7 +74,7 @@ def crowd(seed: int) -> list[SimJob]:
     return jobs
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.one_of(elastic_jobs, rigid_jobs(), st.builds(crowd, st.integers(0, 10**6))),
     st.sampled_from(START_RULES),

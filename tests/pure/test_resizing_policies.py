@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from workloads import NODES, records_of, rigid
@@ -19,7 +20,7 @@ from pliant.policy.keep_preferred import KeepPreferred
 from pliant.policy.view import ClusterView, Decision, Resize, Start
 from pliant.workloads.job import SimJob
 
-EXAMPLES = 60
+EXAMPLES = examples(60)
 
 
 @st.composite

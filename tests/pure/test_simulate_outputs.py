@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from commands import command, simulated
+from drawing import examples
 from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
@@ -198,7 +199,7 @@ def test_generated_jobs_are_simulated_alike_when_they_are_read_again(tmp_path: P
     assert {key: first[key] for key in first.keys() - own} == {key: again[key] for key in again.keys() - own}
 
 
-@limits(max_examples=60)
+@limits(max_examples=examples(60))
 @given(
     st.lists(
         st.builds(
@@ -247,7 +248,7 @@ def test_names_become_numbers(tmp_path: Path) -> None:
     assert written(("07", "1"), ("7", "1")) == [(1, 1), (2, 1)]
 
 
-@limits(max_examples=40)
+@limits(max_examples=examples(40))
 @given(upper_bound_jobs(), st.booleans())
 def test_a_schedule_agrees_with_the_metrics(
     tmp_path_factory: pytest.TempPathFactory,

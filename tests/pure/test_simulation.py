@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 from audits import audit
+from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
@@ -35,7 +36,7 @@ from pliant.testing.policies.properties import (
 )
 from pliant.workloads.job import SimJob
 
-EXAMPLES = 60
+EXAMPLES = examples(60)
 
 
 @st.composite
@@ -253,7 +254,7 @@ def rigid(name: str, nodes: int, estimate_s: float, runtime_s: float = 0.0, at: 
     return SimJob(spec, runtime_s or estimate_s)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(elastic_jobs, policies_, settings_, st.sampled_from([0.1, 5.0]))
 def test_passes_are_made_at_multiples_of_the_interval(
     jobs: list[SimJob], policy: tuple[str, str | None], options: Settings, interval_s: float

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -55,7 +56,7 @@ def stepwise(job: Any, size: int, now: float, reservation: Reservation) -> int:
     return 0
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(jobs_(), st.sampled_from([0.0, 3.0, 10.0, 12.5, 50.0, 200.0]), st.integers(0, 20))
 def test_a_job_is_backfilled_at_the_largest_harmless_size(job: Any, at: float, spare: int) -> None:
     one, other = Reservation(at, spare), Reservation(at, spare)
@@ -64,7 +65,7 @@ def test_a_job_is_backfilled_at_the_largest_harmless_size(job: Any, at: float, s
 
 
 @pytest.mark.long
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.lists(st.integers(), min_size=1, max_size=5).flatmap(
         lambda many: st.tuples(*[jobs_(number) for number in range(1, len(many) + 1)])

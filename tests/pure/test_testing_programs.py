@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from drawing import examples
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -264,7 +265,7 @@ def test_a_step_that_is_done_twice_or_in_two_epochs_is_a_problem() -> None:
 # ---- any order ----------------------------------------------------------------------------------------
 
 
-@hypothesis_settings(max_examples=60)
+@hypothesis_settings(max_examples=examples(60))
 @given(SEEDS, st.lists(st.tuples(st.floats(0, 4), st.integers(0, 4), st.integers(0, 3)), max_size=6))
 def test_orders_at_any_moment_lose_no_step(seed: int, orders: list[tuple[float, int, int]]) -> None:
     """Resizes and drains that cross, and offers withdrawn unanswered and in each phase after."""
@@ -283,7 +284,7 @@ def test_orders_at_any_moment_lose_no_step(seed: int, orders: list[tuple[float, 
     completed(world, 2, 20)
 
 
-@hypothesis_settings(max_examples=60)
+@hypothesis_settings(max_examples=examples(60))
 @given(
     SEEDS,
     st.floats(0.5, 8),
@@ -313,7 +314,7 @@ def test_a_kill_at_any_moment_ends_in_good_time(
         completed(world, 1, 30)
 
 
-@hypothesis_settings(max_examples=60)
+@hypothesis_settings(max_examples=examples(60))
 @given(SEEDS, st.sampled_from(LIES))
 def test_a_liar_harms_nobody_else(seed: int, lie: str) -> None:
     jobs = [job("a", f"liar 30 0.2 lie={lie}", "1:3"), job("b", "malleable 30 0.2", "1:2")]
@@ -338,7 +339,7 @@ def test_a_bye_while_an_offer_is_open_answers_it() -> None:
 
 
 @given(SEEDS)
-@hypothesis_settings(max_examples=10)
+@hypothesis_settings(max_examples=examples(10))
 def test_a_seed_repeats_itself(seed: int) -> None:
     def records() -> list[r.Record]:
         world = World(seed, 4, [job("a", "malleable 20 0.1 late=1", "1:4")], settings=PROMPT)

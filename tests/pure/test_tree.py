@@ -7,6 +7,7 @@ from functools import partial
 from itertools import pairwise
 
 import pytest
+from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -74,7 +75,7 @@ def test_a_tree_that_there_is_not(text: str) -> None:
 # ---- launches ----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 80), names, names, st.integers(1, 8), st.floats(0, 3))
 def test_all_are_started_and_all_know_all(
     seed: int, agents: int, spawning: str, routing: str, window: int, early_s: float
@@ -105,7 +106,7 @@ def test_all_are_started_and_all_know_all(
 
 
 @pytest.mark.long
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 120), st.sampled_from([2, 3, 8, 32]), names)
 def test_what_an_agent_handles_is_what_the_paper_says(
     seed: int, agents: int, degree: int, routing: str
@@ -131,7 +132,7 @@ def test_what_an_agent_handles_is_what_the_paper_says(
 
 
 @pytest.mark.long
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.integers(0, 2**32), st.integers(2, 120), st.sampled_from([2, 3, 8]), st.data())
 def test_who_takes_over_from_a_lost_agent_has_its_connections_more(
     seed: int, agents: int, degree: int, data: st.DataObject
@@ -154,14 +155,14 @@ def test_who_takes_over_from_a_lost_agent_has_its_connections_more(
             assert agent.most_links <= children + above + degree * lost + anew
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([0, 1]))
 @pytest.mark.long
 def test_what_is_lost_is_left_out_and_all_others_know_the_same(seed: int, number: int) -> None:
     launch(seed, number)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 60), names, names, st.data())
 def test_without_survival_the_first_loss_ends_all(
     seed: int, agents: int, spawning: str, routing: str, data: st.DataObject
@@ -183,7 +184,7 @@ def test_without_survival_the_first_loss_ends_all(
     assert not any(agent.alive for agent in forest.agents.values() if agent.rank not in forest.silent)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.integers(0, 2**32), st.integers(1, 60), names, names, st.sampled_from([True, False]), st.floats(0, 10)
 )
@@ -238,7 +239,7 @@ def test_launches_in_which_adopted_ones_were_given_up(seed: int, number: int) ->
 
 
 @pytest.mark.long
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 120), names, names, st.data())
 def test_what_is_put_before_a_fence_is_told_once_by_each_agent(
     seed: int, agents: int, spawning: str, routing: str, data: st.DataObject
@@ -316,7 +317,7 @@ def test_an_orphan_tells_its_new_parent_again_what_is_not_passed() -> None:
 # ---- nodes that come and go --------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 2**32), st.integers(2, 60), names, names, st.data())
 def test_one_that_leaves_is_no_loss_and_those_below_it_stay(
     seed: int, agents: int, spawning: str, routing: str, data: st.DataObject
@@ -347,7 +348,7 @@ def test_one_that_has_left_calls_nobody() -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 40), names, names, st.floats(0, 5))
 def test_nodes_are_added_and_hear_all(
     seed: int, agents: int, spawning: str, routing: str, when: float

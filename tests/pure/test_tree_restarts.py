@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,7 +27,7 @@ GRACE_S = 60.0
 # ---- by seeds ----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([0, 1]))
 def test_all_that_live_are_taken_up_again_or_end_by_the_grace(seed: int, number: int) -> None:
     restart(seed, number)
@@ -47,7 +48,7 @@ def test_restarts_in_which_changed_agents_were_lost(seed: int, number: int) -> N
     restart(seed, number)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.integers(0, 2**32), st.integers(1, 60), st.sampled_from(["1", "2", "8", "binomial"]), st.floats(0, 5)
 )
@@ -63,7 +64,7 @@ def test_without_another_controller_all_end_when_the_grace_is_over(
     assert not any(agent.alive for agent in forest.agents.values())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 2**32), st.integers(2, 60), st.sampled_from(["1", "2", "8"]), st.data())
 def test_agents_that_moved_before_and_meanwhile_are_found_again(
     seed: int, agents: int, spawning: str, data: st.DataObject

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from audits import gantt
 from commands import command
+from drawing import examples
 from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
@@ -64,14 +65,14 @@ def test_fair_share_goes_on_after_a_restart_as_before() -> None:
     assert starts == [1, 3, 2]
 
 
-@limits(max_examples=60)
+@limits(max_examples=examples(60))
 @given(upper_bound_jobs(), st.sampled_from(["fcfs", "easy", "malleable", "marginal"]))
 def test_fair_share_remembers_nothing(jobs: list[SimJob], name: str) -> None:
     kept = make(name, order="fairshare", half_life_s=20.0)
     assert records_of(jobs, Reborn(name, order="fairshare")) == records_of(jobs, kept)
 
 
-@limits(max_examples=100)
+@limits(max_examples=examples(100))
 @given(elastic_jobs, settings_, st.sampled_from(["max", "min", "preferred"]))
 def test_the_job_that_dmr_serves_is_still_served_after_a_restart(
     jobs: list[SimJob], options: Settings, start: str
@@ -99,7 +100,7 @@ class Asking:
         return self._policy.decide(view)
 
 
-@limits(max_examples=60, deadline=None)
+@limits(max_examples=examples(60), deadline=None)
 @given(elastic_jobs, policies_, settings_, st.booleans(), st.integers(0, 2))
 def test_usage_is_the_decayed_integral_over_what_was_held(
     jobs: list[SimJob],

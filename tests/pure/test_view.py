@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from workloads import in_order, records_of, rigid
@@ -21,7 +22,7 @@ from pliant.policy.view import ClusterView, Decision, Policy, half_life_s, rebal
 from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
 from pliant.workloads.job import SimJob
 
-EXAMPLES = 15
+EXAMPLES = examples(15)
 """A policy: each is run twice."""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from audits import audit
 from commands import command, simulated
+from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from workloads import NODES, in_order, records_of
@@ -76,7 +77,7 @@ class Watched:
 
 
 @pytest.mark.long
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     outrunning(),
     st.sampled_from(EVERY),

@@ -233,9 +233,9 @@ class Odd(list[int]):
 
 def test_what_cannot_be_looked_at_is_left_out() -> None:
     def program(steps: Iterator[int]) -> None:
-        odd, huge, deep = Odd([1]), 1 << 100_000, {"a": [object()]}
+        odd, huge, deep, wide = Odd([1]), 1 << 100_000, {"a": [object()]}, [[0] * 9 for _ in range(9)]
         for _ in steps:
-            str((len(odd), huge > 1, deep))
+            str((len(odd), huge > 1, deep, wide))
 
     assert seen_by(program) == [{}, {}]
 

@@ -18,7 +18,7 @@ from pliant.job.watching.liveness import flow_of, live_behind
 from pliant.mpi.data.movable import Movable
 
 MOST = 64
-"""Variables that are compared, and elements of a container."""
+"""Variables that are compared, and parts of one, such as elements of containers."""
 SMALL_BYTES = 4096
 TEXT = 40
 """Characters of a value that are shown."""
@@ -69,14 +69,14 @@ def look(frame: FrameType, arrays: Mapping[str, Movable]) -> dict[str, Held]:
 def _held(variables: Iterable[tuple[str, Any]], names: Mapping[int, str]) -> Iterator[tuple[str, Held]]:
     left = MOST
     for name, value in variables:
-        inside: list[str] = []
+        form = Form(names)
         try:
-            form = _form(value, names, inside)
-            text = f"array {inside[0]!r}" if id(value) in names else _text(value)
+            data = form.of(value)
+            text = f"array {form.arrays[0]!r}" if id(value) in names else _text(value)
         except Exception:  # noqa: BLE001, S112 - Unlike, or what a class of the program raises
             continue
-        digest = int.from_bytes(blake2b(form, digest_size=8).digest(), "little")
-        yield name, Held(digest, text, (*inside,))
+        digest = int.from_bytes(blake2b(data, digest_size=8).digest(), "little")
+        yield name, Held(digest, text, (*form.arrays,))
         left -= 1
         if not left:
             return
@@ -87,28 +87,40 @@ def _text(value: Any) -> str:
     return text if len(text) <= TEXT else f"{text[: TEXT - 3]}..."
 
 
-def _form(value: Any, names: Mapping[int, str], inside: list[str]) -> bytes:  # noqa: PLR0911 - a case each
-    """Equal for what is equal; the arrays of the job that are met are put ``inside``. Unlike for what has none."""
-    match value:
-        case None:
-            return b"none"
-        case str() if len(value) <= SMALL_BYTES:
-            return b"s" + value.encode(errors="surrogatepass")
-        case bytes() if len(value) <= SMALL_BYTES:
-            return b"b" + value
-        case bool() | int() | float() | complex() | np.number() | np.bool_():
-            return b"n" + number(value).encode()
-        case np.ndarray() if value.nbytes <= SMALL_BYTES and not value.dtype.hasobject:
-            return f"a{value.dtype.str}{value.shape}".encode() + value.tobytes()
-        case tuple() | list() if len(value) <= MOST:
-            return b"(" + b",".join(_form(each, names, inside) for each in value) + b")"
-        case dict() if len(value) <= MOST:
-            return b"{" + b",".join(_form(each, names, inside) for each in value.items()) + b"}"
-        case _ if (name := names.get(id(value))) is not None:
-            inside.append(name)
-            return b"@" + name.encode()
-        case _:
+class Form:
+    """Bytes that are equal for what is equal. ``arrays`` are those of the job that were met, of which ``names`` has the
+    ids."""
+
+    def __init__(self, names: Mapping[int, str]) -> None:
+        self.arrays: list[str] = []
+        self._names = names
+        self._left = MOST
+
+    def of(self, value: Any) -> bytes:  # noqa: PLR0911 - a case each
+        """Unlike for what has none, or has more than MOST parts."""
+        self._left -= 1
+        if self._left < 0:
             raise Unlike
+        match value:
+            case None:
+                return b"none"
+            case str() if len(value) <= SMALL_BYTES:
+                return b"s" + value.encode(errors="surrogatepass")
+            case bytes() if len(value) <= SMALL_BYTES:
+                return b"b" + value
+            case bool() | int() | float() | complex() | np.number() | np.bool_():
+                return b"n" + number(value).encode()
+            case np.ndarray() if value.nbytes <= SMALL_BYTES and not value.dtype.hasobject:
+                return f"a{value.dtype.str}{value.shape}".encode() + value.tobytes()
+            case tuple() | list():
+                return b"(" + b",".join(map(self.of, value)) + b")"
+            case dict():
+                return b"{" + b",".join(map(self.of, value.items())) + b"}"
+            case _ if (name := self._names.get(id(value))) is not None:
+                self.arrays.append(name)
+                return b"@" + name.encode()
+            case _:
+                raise Unlike
 
 
 def number(value: Any) -> str:

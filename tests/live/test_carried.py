@@ -48,6 +48,7 @@ def resized(started: BatchRun, number: int, size: int) -> r.ResizeDone:
     return done
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["steps", pytest.param("own", marks=pytest.mark.long)])
 def test_a_list_that_a_program_moves_is_that_of_a_serial_run(start: Start, tmp_path: Path, how: str) -> None:
     flag = tmp_path / "flag"

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import pytest
 from harness import PATIENCE_S, PLIANT, PROGRAMS, BatchRun, job, own_library
 
 from pliant.model.flavours import INTEL
@@ -49,6 +50,7 @@ def test_so_it_is_by_pliant_launch() -> None:
     assert "process 2 on n1 ended with exit code 0 before MPI_Finalize" in ran.stderr
 
 
+@pytest.mark.long
 def test_a_block_is_left_by_all_ranks_alike(start: Start) -> None:
     impatient, two = f"env PLIANT_DEADLINE=1.5 {LEAVES}", "{ min = 2, max = 2 }"
     said = ends(

@@ -104,6 +104,7 @@ def test_a_rank_stuck_in_a_resize_past_its_deadline_ends_its_job(start: Start, t
     assert (jobs["next"]["state"], jobs["next"]["verified"]) == ("COMPLETED", True)
 
 
+@pytest.mark.long
 def test_a_job_that_dies_while_newcomers_start_ends_and_so_do_they(start: Start) -> None:
     run = start(
         f"nodes = 4\n{KEEP}",

@@ -17,6 +17,7 @@ def shell(tmp_path: Path) -> Iterator[Callable[[str], list[str]]]:
         yield run
 
 
+@pytest.mark.long
 def test_the_commands_give_the_same_result_each(shell: Callable[[str], list[str]]) -> None:
     assert set(PAGE.programs) == {"rod.py", "count.py", "phases.py", "turns.py", "evolving.toml"}
     alone, ranks, scheduled, by_itself, _ = PAGE.commands

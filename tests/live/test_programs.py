@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from harness import BatchRun, job
 
 from pliant.core import records as r
@@ -66,6 +67,7 @@ with mpi.malleable(min=1) as job:
 """
 
 
+@pytest.mark.long
 def test_programs_that_cannot_be_right_are_told_so(start: Start, tmp_path: Path) -> None:
     def program(name: str, text: str) -> str:
         path = tmp_path / f"{name}.py"

@@ -191,6 +191,7 @@ def test_a_node_with_two_slots_runs_groups_of_two_ranks(start: Start, tmp_path: 
     assert job["state"] == JobState.COMPLETED
 
 
+@pytest.mark.long
 def test_a_program_asks_for_nodes_and_for_fewer_and_its_result_is_right(start: Start) -> None:
     run = start(
         f"nodes = 4\n{KEEP}", job("asks", f"python {PROGRAMS / 'asks.py'} 100000", "{ min = 1, max = 4 }")

@@ -150,6 +150,7 @@ def test_under_the_scheduler_growth_and_migration_are_watched(start: Start, tmp_
     assert named.endswith(" on ranks 0 and 1, and 0.0 on those that joined: hold it in job.value")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["names", pytest.param("own_names", marks=pytest.mark.long)])
 def test_under_the_scheduler_arrays_of_other_names_fail_the_job(
     start: Start, tmp_path: Path, how: str

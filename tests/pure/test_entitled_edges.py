@@ -10,11 +10,14 @@ import pytest
 from test_entitled import FREE
 from workloads import malleable, records_of, rigid
 
+from pliant.core import events as e
 from pliant.core import records as r
+from pliant.core.core import SchedulerCore
 from pliant.core.job import ScheduledJob
 from pliant.core.settings import Settings
 from pliant.model.errors import PolicyError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
+from pliant.model.nodes import NodeSet
 from pliant.model.speedup import Amdahl
 from pliant.plan.cost import INSTANT
 from pliant.policy.easy import Easy
@@ -171,3 +174,24 @@ def test_who_has_no_model_gets_idle_nodes_too_and_gives_them_back_at_once() -> N
     resizes = [(each.at, each.before, each.after) for each in records if isinstance(each, r.ResizeOffered)]
     assert sizes == [(0.0, 1, 8), (20.0, 2, 4)]
     assert resizes == [(20.0, 8, 4), (30.0, 4, 8)]
+
+
+def test_a_job_that_ended_as_its_controller_died_is_not_waited_for() -> None:
+    """Its end was recorded, and no pass was made before the next controller began."""
+    options = Settings(cost=INSTANT, pass_interval_s=10.0)
+    records: list[r.Record] = []
+
+    def tell(core: SchedulerCore, now: float, *events: e.Event) -> None:
+        records.extend(core.handle(events, now)[0])
+
+    core = SchedulerCore(Entitled(), options)
+    tell(core, 0.0, e.Granted(NodeSet.first(2)))
+    tell(core, 0.0, e.Submitted(1, rigid("a", 1, 100.0).spec), e.Submitted(2, rigid("b", 2, 5.0).spec))
+    tell(core, 10.0, e.Tick())
+    tell(core, 11.0, e.Launched(1), e.Ended(1, 0))
+    assert isinstance(records[-1], r.JobEnded)
+    core = SchedulerCore.resume(Entitled(), options, records)
+    tell(core, 12.0, e.Clean(1, NodeSet.first(1)))
+    for now in (20.0, 30.0, 40.0):
+        tell(core, now, e.Tick())
+    assert [each.job for each in records if isinstance(each, r.JobStarted)] == [1, 2]

@@ -74,7 +74,18 @@ class VirtualLedger:
             if job.id <= ledger.last and job.id not in ledger.entries:
                 ledger.entries[job.id] = _entry(job, total)
         ledger._take_up(memory, view.now)
+        ledger._end_untold(view)
         return ledger
+
+    def _end_untold(self, view: ClusterView) -> None:
+        """A job that ended between the last pass of a controller and its death is in no view and in no news: it ends
+        here now, or never begins."""
+        there = {number for _, number, _ in view.running} | {job.id for job in view.queue}
+        there.update(end.job for end in view.news)
+        for number in [*self.entries.keys() - there]:
+            entry = self.entries[number]
+            if entry.length_s is None:
+                self._stop(entry, view.now)
 
     def _take_up(self, memory: Mapping[str, Any], now: float) -> None:
         """Where the virtual schedule stands, whose jobs that have begun are in their places."""
@@ -222,12 +233,17 @@ class VirtualLedger:
             return
         length_s = round(virtual_s(end.spec, entry.nodes, end.worked_s), PLACES)
         if end.state is JobState.CANCELLED and not length_s:
-            if entry.began is None:
-                self.schedule.cancel(entry)
-                self._over([entry])
-                return
-            length_s = now - entry.began
-        self.schedule.ended(entry, length_s)
+            self._stop(entry, now)
+        else:
+            self.schedule.ended(entry, length_s)
+
+    def _stop(self, entry: VirtualJob, now: float) -> None:
+        """It ends now, or never begins."""
+        if entry.began is None:
+            self.schedule.cancel(entry)
+            self._over([entry])
+        else:
+            self.schedule.ended(entry, now - entry.began)
 
     def _over(self, entries: Iterable[VirtualJob]) -> None:
         for entry in entries:

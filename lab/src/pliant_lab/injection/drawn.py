@@ -86,6 +86,11 @@ class Breakable:
         self._errs = random.random() < ERRS
         self._policy = policy
 
+    def begin_again(self) -> None:
+        """As in the next controller's process: nothing is known but what is in the view."""
+        self._policy = make(self.name)
+        self.alarm, self.nonsense = None, ""
+
     def decide(self, view: ClusterView) -> Iterable[Decision]:
         self.asked += 1
         self.asked_at = view.now

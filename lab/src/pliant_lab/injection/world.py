@@ -345,7 +345,7 @@ class World(Touched):
         self.resumed = True
         self._head_since = self.clock.now
         self.disk.full = False
-        self._policy.alarm, self._policy.nonsense = None, ""  # that was noticed by a process that is gone
+        self._policy.begin_again()
         self.moves += self.head.control.fleet.moves
         self.head = Head(self, self._policy, self.settings, self.disk, resumed=True)
         self._recorded_again()

@@ -494,12 +494,24 @@ class World(Touched):
             raise Violation("stuck", f"nothing is left to happen: {self._waits()}")
         if self.clock.happened > self._most:
             raise Violation("stuck", f"after {self._most} things that happened it is not over")
+        if self.clock.now > self._news_at + QUIET_S and self._are_undead() and not self.ended:
+            self.end_all()  # as a user does who sees that a job does not end
+            self._news_at = self.clock.now
         if self.clock.now > self._news_at + QUIET_S:
             raise Violation("stuck", f"nothing has been recorded for {QUIET_S:g} s: {self._waits()}")
         if self.clock.happened % LOOK == 0 and self.head.alive:
             self.checks.look()
             if self._reads_journal() and not (self.disk.problem or self.disk.full):
                 self.checks.journal()
+
+    def _are_undead(self) -> bool:
+        """Whether all jobs that run are left with processes that were killed by their agents, and do not go: no
+        controller ends such a job by itself."""
+        running = {job.id for _, _, job in self.head.cluster.core.state.running}
+        procs = [
+            each for node in self.nodes.values() for each in node.processes.values() if each.job in running
+        ]
+        return bool(running) and running == {each.job for each in procs if each.dying}
 
     def _reads_journal(self) -> bool:
         """Whether it is time to do so: each time it takes longer, and there is as much time before the next."""

@@ -147,9 +147,9 @@ def test_all_exceptions_of_a_finish_are_gathered_with_the_place_and_the_tracebac
         Together(2).begin(main, 5)
     inner = caught.value.exceptions
     assert sorted(str(error) for error in inner) == ["'body'", "0", "1", "2", "3", "4"]
-    (note,) = next(error for error in inner if str(error) == "3").__notes__
-    assert "place(3), task" in note
-    assert "raise ValueError(number)" in note
+    said = str(next(error for error in inner if str(error) == "3").__cause__)
+    assert "place(3), task" in said
+    assert "raise ValueError(number)" in said
 
 
 def test_a_body_that_raises_alone_raises_just_that_and_waits_for_its_tasks() -> None:
@@ -414,7 +414,7 @@ def test_a_handler_is_asked_before_and_after_and_ids_are_not_used_again() -> Non
         with pytest.raises(HandlerError, match="no malleable handler"):
             malleability().shrink(1, 60.0)
         define_malleable_handler(handler)
-        with pytest.raises(PliantError, match="once"):
+        with pytest.raises(PliantError, match="one at a time"):
             define_malleable_handler(handler)
         malleability().shrink(1, 60.0)
         assert places() == (Place(0), Place(2))

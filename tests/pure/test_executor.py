@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Executor, Future
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
-from pliant.apgas import PlaceExecutor, here, places
+from pliant.apgas import (
+    DeadPlaceException,
+    PlaceExecutor,
+    define_malleable_handler,
+    disable_malleable_handler,
+    here,
+    places,
+)
+from pliant.apgas.errors import RemoteError
 from pliant.apgas.malleable.handler import malleability
 from pliant.apgas.runtime import current
 from pliant.apgas.transport.together import Together
@@ -40,9 +52,25 @@ def wait_for(futures: list[Future[Any]]) -> None:
     raise AssertionError(f"{sum(not future.done() for future in futures)} calls have no end")
 
 
+_LOG: list[Any] = []
+"""What calls anywhere have done: functions of this module travel by name, so that all places have one."""
+
+
 @pytest.fixture(autouse=True)
 def _shut() -> None:
     _OPEN.clear()
+    _LOG.clear()
+
+
+def let_go() -> None:
+    _OPEN.append(True)
+
+
+def settled(executor: Executor, fn: Callable[..., object], *args: object) -> Future[Any]:
+    """A call that is over."""
+    future: Future[Any] = executor.submit(fn, *args)
+    wait_for([future])
+    return future
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -98,3 +126,294 @@ def test_a_place_that_was_to_leave_and_is_busy_gets_work_again(seed: int) -> Non
 
     world = Together(seed)
     world.begin(main, 2, workers=2)
+
+
+# ---- every future ends ---------------------------------------------------------------------------------------
+
+
+class _Unmade:
+    """Can be pickled, and not be made again."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (raised, (self.error,)) if self.error is not None else (int, ("x",))
+
+
+class _StubbornError(Exception):
+    def __init__(self, a: int, b: int) -> None:
+        super().__init__(f"{a} and {b}")
+
+
+def raised(error: BaseException) -> None:
+    raise error
+
+
+def stubborn() -> None:
+    raise _StubbornError(1, 2)
+
+
+def interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("use_place_0", [True, False])
+@pytest.mark.parametrize(
+    ("fn", "args", "expected"),
+    [
+        (sys.exit, (3,), SystemExit),
+        (interrupted, (), KeyboardInterrupt),
+        (_Unmade, (), ValueError),
+        (_Unmade, (SystemExit(4),), SystemExit),
+        (print, (_Unmade(),), ValueError),
+        (print, (_Unmade(KeyboardInterrupt()),), KeyboardInterrupt),
+        (threading.Lock, (), TypeError),
+        (len, ([threading.Lock()],), TypeError),
+        (stubborn, (), RemoteError),
+    ],
+)
+def test_whatever_a_call_does_its_future_ends(
+    fn: Callable[..., object], args: tuple[object, ...], expected: type[BaseException], *, use_place_0: bool
+) -> None:
+    def main() -> None:
+        executor = PlaceExecutor(use_place_0=use_place_0)
+        failed = settled(executor, fn, *args).exception()
+        assert type(failed) is expected
+        assert settled(executor, pow, 2, 3).result() == 8
+        executor.shutdown()
+
+    Together(1).begin(main, 2, workers=1)
+
+
+@pytest.mark.parametrize("where", [0, 1])
+def test_an_exception_has_its_type_and_the_remote_traceback_as_its_cause(where: int) -> None:
+    def main() -> None:
+        with PlaceExecutor(use_place_0=not where) as executor:
+            error = settled(executor, int, "x").exception()
+        assert type(error) is ValueError
+        assert f"raised in place({where}), task int" in str(error.__cause__)
+
+    Together(2).begin(main, 1 + where)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_all_calls_end_though_a_place_dies_and_shutdown_returns(seed: int) -> None:
+    world = Together(seed)
+
+    def main() -> None:
+        executor = PlaceExecutor(3 if seed % 2 else None)
+        futures = [executor.submit(pause, x % 5) for x in range(80)]
+        pause(30 * seed)
+        world.kill(1)
+        futures += [executor.submit(pause, x % 5) for x in range(20)]
+        executor.shutdown()
+        lost = [future for future in futures if future.exception()]
+        assert all(isinstance(future.exception(), DeadPlaceException) for future in lost)
+        assert {future.result() for future in futures if future not in lost} <= {0, 1, 2}
+        with pytest.raises(RuntimeError, match="after shutdown"):
+            executor.submit(pause, 1)
+
+    world.begin(main, 3, workers=2)
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_shutdown_cancels_what_waits_and_the_rest_ends(*, wait: bool) -> None:
+    def main() -> None:
+        executor = PlaceExecutor()
+        futures = [executor.submit(pause, 3) for _ in range(20)]
+        executor.shutdown(wait=wait, cancel_futures=True)
+        wait_for(futures)
+        assert 14 <= sum(future.cancelled() for future in futures) <= 16
+        pause(50)
+        for runtime in world.runtimes.values():
+            assert not [key for key in runtime.objects if key.endswith(" desk")]
+
+    world = Together(4)
+    world.begin(main, 2, workers=2)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_call_that_waits_for_one_behind_it_does_not_wait_for_ever(seed: int) -> None:
+    """Short calls go to places ahead; what another place could make is given back."""
+
+    def main() -> None:
+        executor = PlaceExecutor()
+        wait_for([executor.submit(pause, 0) for _ in range(20)])
+        futures = [executor.submit(when_open) for _ in range(3)]
+        futures += [executor.submit(pause, 0) for _ in range(10)]
+        wait_for([*futures[3:], executor.submit(let_go)])
+        for runtime in world.runtimes.values():
+            runtime.monitor.notify_all()
+        executor.shutdown()
+        assert all(future.done() for future in futures)
+
+    world = Together(seed)
+    world.begin(main, 4, workers=1)
+
+
+# ---- what an executor of the standard library has ---------------------------------------------------------------
+
+
+def test_executors_at_once_and_one_after_the_other_beside_a_handler_or_none() -> None:
+    def main() -> None:
+        first, second = PlaceExecutor(), PlaceExecutor()
+        futures = [each.submit(pause, 2) for each in [first, second] * 9]
+        define_malleable_handler(_Chooses())
+        malleability().shrink(1, 60.0)
+        disable_malleable_handler()
+        assert places()[-1].id == 1
+        malleability().shrink(1, 60.0)  # now they are asked
+        assert len(places()) == 1
+        wait_for(futures)
+        first.shutdown()
+        second.shutdown()
+        with PlaceExecutor() as third:
+            assert third.num_workers == 2
+            assert settled(third, pause, 2).result() == 0
+        with pytest.raises(PliantError, match="no malleable handler"):
+            malleability().shrink(1, 60.0)
+
+    Together(5).begin(main, 3, workers=2)
+
+
+class _Chooses:
+    def pre_shrink(self, count: int) -> Any:
+        return places()[-count:]
+
+    def post_shrink(self, count: int, removed: object) -> None:
+        pass
+
+    def pre_grow(self, count: int) -> None:
+        pass
+
+    def post_grow(self, count: int, continued: object, new: object) -> None:
+        pass
+
+
+def greet(name: str) -> None:
+    _LOG.append((here().id, name))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_initializer_runs_once_at_each_place_before_its_first_call(seed: int) -> None:
+    def main() -> None:
+        with PlaceExecutor(None, greet, ("hello",)) as executor:
+            wait_for([executor.submit(greet, "call") for _ in range(30)])
+
+    Together(seed).begin(main, 3, workers=2)
+    for number in {number for number, _ in _LOG}:
+        names = [name for where, name in _LOG if where == number]
+        assert names[0] == "hello"
+        assert names.count("hello") == 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_initializer_that_raises_ends_all_futures(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    def main() -> None:
+        with PlaceExecutor(initializer=int, initargs=("x",), use_place_0=bool(seed % 2)) as executor:
+            futures = [executor.submit(pause, 3) for _ in range(30)]
+            wait_for(futures)
+            for future in futures:
+                with pytest.raises(
+                    BrokenExecutor, match=r"initializer raised ValueError at place\(\d\): invalid lit"
+                ):
+                    future.result()
+            with pytest.raises(BrokenExecutor):
+                executor.submit(pause, 3)
+
+    Together(seed).begin(main, 3, workers=2)
+    assert "Exception in initializer" in caplog.text
+
+
+def count() -> int:
+    _LOG.append(1)
+    most = len(_LOG)
+    pause(4)
+    _LOG.pop()
+    return most
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 99])
+def test_no_more_calls_run_at_a_time_than_max_workers(most: int) -> None:
+    def main() -> None:
+        with PlaceExecutor(most) as executor:
+            assert executor.num_workers == min(most, 6)
+            futures = [executor.submit(count) for _ in range(60)]
+            wait_for(futures)
+        assert max(future.result() for future in futures) <= most
+        with pytest.raises(ValueError, match="max_workers must be greater than 0"):
+            PlaceExecutor(0)
+
+    Together(6).begin(main, 3, workers=2)
+
+
+def spread(executor: Executor, depth: int) -> None:
+    _LOG.append(here().id)
+    for _ in range(2 if depth else 0):
+        executor.submit(spread, executor, depth - 1)
+
+
+def late(executor: Executor) -> None:
+    future = executor.submit(pow, 2, 3)
+    future.add_done_callback(lambda done: _LOG.append(done.exception()))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_tasks_submit_and_the_program_waits_for_all_of_it(seed: int) -> None:
+    def main() -> None:
+        executor = PlaceExecutor()
+        executor.submit(spread, executor, 4)
+
+    Together(seed).begin(main, 3, workers=1)
+    assert len(_LOG) == 31
+    assert len({*_LOG}) > 1
+
+
+def test_a_task_that_submits_after_shutdown_is_told() -> None:
+    def main() -> None:
+        closed, executor = PlaceExecutor(), PlaceExecutor(use_place_0=False)
+        closed.shutdown()
+        settled(executor, late, closed)
+        while not _LOG:
+            pause(1)
+
+    Together(7).begin(main, 2)
+    (error,) = _LOG
+    assert "after shutdown" in str(error)
+
+
+def test_arguments_are_those_of_the_moment_and_values_are_writable_and_nobody_elses() -> None:
+    def main() -> None:
+        array = np.zeros(100_000)
+        with PlaceExecutor() as executor:
+            futures = [executor.submit(np.add, array, 1) for _ in range(12)]
+            array[:] = 7
+            wait_for(futures)
+            for future in futures:
+                assert future.result().max() == 1
+                future.result()[:] = 5
+
+    Together(8).begin(main, 2, workers=1)
+
+
+def test_a_program_that_fails_does_not_wait_for_its_futures() -> None:
+    def main() -> None:
+        PlaceExecutor().submit(when_open)
+        raise KeyError("main")
+
+    with pytest.raises(KeyError):
+        Together(9).begin(main, 1)
+
+
+@pytest.mark.parametrize("chunksize", [1, 3, 7, 100])
+def test_a_map_in_chunks_is_that_of_single_calls(chunksize: int) -> None:
+    def main() -> None:
+        executor = PlaceExecutor()
+        answers = executor.map(pow, range(20), range(20), chunksize=chunksize)
+        executor.shutdown()
+        assert list(answers) == [x**x for x in range(20)]
+        with pytest.raises(ValueError, match="chunksize must be >= 1"):
+            executor.map(pow, range(4), range(4), chunksize=0)
+
+    Together(10).begin(main, 2)

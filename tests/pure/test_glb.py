@@ -76,7 +76,7 @@ def test_a_bag_that_raises_ends_the_computation_with_place_and_task_and_nobody_h
             glb.run(Poisoned([(4, 6)] * 9), Seen(), settings=glb.Settings(grain=1))
         (first, *_) = caught.value.exceptions
         assert str(first) == "enough"
-        assert "raised in place(" in first.__notes__[0]
+        assert "raised in place(" in str(first.__cause__)
         return len(places())
 
     assert Together(2).begin(main, 3) == 3

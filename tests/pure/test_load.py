@@ -142,7 +142,7 @@ def test_without_a_scheduler_nothing_happens() -> None:
         futures = [executor.submit(held) for _ in range(9)]
         runtime = current()
         with runtime.monitor:
-            runtime.wait(lambda: False, 200.0)
+            runtime.wait(lambda: False, 240.0)
         assert len(places()) == 2
         assert all(future.done() for future in futures)
         executor.shutdown()

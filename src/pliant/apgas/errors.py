@@ -24,8 +24,19 @@ class DeadPlaceException(PliantError):  # noqa: N818 - the same
 
 
 class MultipleException(ExceptionGroup[Exception]):
-    """What the tasks of a finish have raised, each with a note that says where; ``except*`` takes it apart."""
+    """What the tasks of a finish have raised, each with a cause that says where; ``except*`` takes it apart."""
 
 
 class RemoteError(PliantError):
-    """An exception of another place that could not be sent; its text, and its traceback as a note, are here."""
+    """An exception of another place that could not be sent: its text. Its cause is a RemoteTraceback."""
+
+
+class RemoteTraceback(Exception):  # noqa: N818 - the name of the standard library's, which is as well no error itself
+    """The cause of an exception that another place raised: where that was, and the traceback, in ``tb``."""
+
+    def __init__(self, tb: str) -> None:
+        super().__init__(tb)
+        self.tb = tb
+
+    def __str__(self) -> str:
+        return f"\n{self.tb}"

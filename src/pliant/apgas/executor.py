@@ -2,220 +2,543 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import uuid
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, InvalidStateError
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from pliant.apgas.api import Place
+from pliant.apgas.calls.desk import Answered, Asked, Desk, Home, beside, copied, lending
+from pliant.apgas.calls.hands import Hands
+from pliant.apgas.calls.queue import Batch, CallQueue
 from pliant.apgas.errors import BadPlaceException, DeadPlaceException
 from pliant.apgas.malleable import elastic
-from pliant.apgas.malleable.handler import of
 from pliant.apgas.place.messages import Buffer
-from pliant.apgas.place.payload import name_of, pack, pack_error, unpack, unpack_error
-from pliant.apgas.runtime import current
+from pliant.apgas.place.payload import name_of, pack, pack_error, unpack, unpack_raised
+from pliant.apgas.runtime import Runtime, current
 from pliant.model.errors import PliantError
 
 T = TypeVar("T")
+CLOSED = "cannot schedule new futures after shutdown"
 
 
-class _Item(NamedTuple):
-    future: Future[Any]
-    fn: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+class PlaceFuture(Future[T]):
+    """A future of ``concurrent.futures``. Who waits for it at a place lends its worker to others meanwhile."""
+
+    def result(self, timeout: float | None = None) -> T:
+        if self.done():
+            return super().result(timeout)
+        with lending():
+            return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        if self.done():
+            return super().exception(timeout)
+        with lending():
+            return super().exception(timeout)
+
+
+class _Origin(NamedTuple):
+    """Who waits for a call: a future here, or the future with a number at another place."""
+
+    future: PlaceFuture[Any] | None
+    place: int = 0
+    number: int = 0
+
+
+class _Call(NamedTuple):
+    origin: _Origin
+    parts: Sequence[Buffer]
 
 
 class PlaceExecutor(Executor):
-    """Runs what is submitted at the places of this program, each ``workers`` at a time; at place 0.
+    """Runs what is submitted at the places of this program, each ``workers`` at a time; made at place 0, as many of
+    them as are wanted. Sent to another place it can be submitted to there.
 
-    Places that come get work, places that are to leave get no more and go when theirs is done (``malleable=False`` for
-    a program that has a handler of its own). A future whose place dies raises DeadPlaceException; the others go on.
+    At most ``max_workers`` calls run at a time (default: what all places can). ``initializer(*initargs)`` runs once at
+    each place before its first call; where it raises, all futures and ``submit`` raise BrokenExecutor. Without
+    ``use_place_0`` place 0 makes no calls while there are others.
+
+    Places that come get work, places that are to leave get no more and go when theirs is done (unless ``malleable``
+    is False, or the program has a handler of its own). A future whose place dies raises DeadPlaceException; the others
+    go on. A program that ends without ``shutdown`` waits for its futures.
 
     With ``follow_load`` it asks the scheduler for places when many calls wait, and gives them back when few are left,
     as ``follow_load()`` does by default.
     """
 
-    def __init__(self, *, malleable: bool = True, follow_load: bool = False) -> None:
+    def __init__(  # noqa: PLR0913 -- the first three are those of the standard library
+        self,
+        max_workers: int | None = None,
+        initializer: Callable[..., object] | None = None,
+        initargs: tuple[object, ...] = (),
+        *,
+        use_place_0: bool = True,
+        malleable: bool = True,
+        follow_load: bool = False,
+    ) -> None:
         runtime = current()
         if runtime.here != 0:
             raise PliantError(f"a PlaceExecutor belongs to place(0), this is place({runtime.here})")
+        if max_workers is not None and max_workers <= 0:
+            raise ValueError("max_workers must be greater than 0")
+        if initializer is not None and not callable(initializer):
+            raise TypeError("initializer must be a callable")
         self._runtime = runtime
         self._key = f"executor {uuid.uuid4().hex}"
-        self._waiting: deque[_Item] = deque()
-        self._sent: dict[int, tuple[Future[Any], int]] = {}
-        """By number the futures that are being worked on, and where."""
-        self._numbers = 0
+        self._queue = CallQueue(runtime.workers, max_workers)
+        self._initializer = None if initializer is None else copied(pack((initializer, initargs)))
+        self._calls: dict[int, _Call] = {}
+        """Those that wait."""
+        self._sent: dict[int, _Origin] = {}
+        """Those that are at a place."""
+        self._settling = 0
+        """How many threads are giving futures what came of them."""
+        self._numbers = itertools.count(1)
+        self._introduced: set[int] = set()
+        """The places that know of this executor."""
+        self._use_place_0 = use_place_0
         self._closed = False
-        self._leaving: set[int] = set()
-        self._malleable = malleable
+        self._broken: str = ""
+        """Why it makes no calls any more."""
+        self._hands = Hands.of(runtime)
         with runtime.monitor:
             runtime.objects[self._key] = self
             runtime.on_death[self._key] = self._look
-            runtime.on_load[self._key] = lambda: len(self._waiting)
-        if malleable:
-            of(runtime).define(self)
+            runtime.on_load[self._key] = lambda: self._queue.backlog(self._places())
+            runtime.on_end[self._key] = self._end
+        self._hands.join(self._key, self, malleable=malleable)
         self._follower = elastic.follow_load() if follow_load else None
+
+    def __reduce__(self) -> tuple[Callable[..., Executor], tuple[str]]:
+        return _found, (self._key,)
 
     @property
     def num_workers(self) -> int:
         """How many calls run at a time now."""
         with self._runtime.monitor:
-            return self._runtime.workers * len(self._places())
+            return sum(self._queue.limits(self._places()).values())
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """A future of ``fn(*args, **kwargs)``. Its exception is a TypeError if the call cannot be pickled."""
-        with self._runtime.monitor:
-            if self._closed:
-                raise RuntimeError("cannot schedule new futures after shutdown")
-            future: Future[T] = Future()
-            self._waiting.append(_Item(future, fn, args, kwargs))
-        self._dispatch()
+        """A future of ``fn(*args, **kwargs)``, which are copied now. Its exception is a TypeError if they cannot be
+        pickled. RuntimeError after ``shutdown``, BrokenExecutor where an initializer has raised."""
+        self._check()
+        future: PlaceFuture[T] = PlaceFuture()
+        parts = _packed_call(future, fn, args, kwargs)
+        if parts is not None:
+            self._enqueue(_Call(_Origin(future), parts))
         return future
 
+    def map(
+        self,
+        fn: Callable[..., T],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+    ) -> Iterator[T]:
+        """As of a ProcessPoolExecutor: ``chunksize`` calls go as one. ValueError if that is not positive."""
+        return _chunked(super().map, fn, iterables, timeout, chunksize)
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
-        """As everywhere. The program keeps its places from then on, if this executor was its malleable handler."""
-        runtime = self._runtime
-        with runtime.monitor:
+        """As everywhere. After the last executor's the program keeps its places, unless it has a handler of its own."""
+        with self._runtime.monitor:
             first, self._closed = not self._closed, True
-            dropped = list(self._waiting) if cancel_futures else []
-            if cancel_futures:
-                self._waiting.clear()
-        if self._follower is not None:
+            dropped = [self._calls.pop(number) for number in self._queue.withdraw()] if cancel_futures else []
+        if first and self._follower is not None:
             self._follower.stop()
-        for item in dropped:
-            item.future.cancel()
-            item.future.set_running_or_notify_cancel()
+        for call in dropped:
+            self._cancel(call.origin)
         if wait:
-            with runtime.monitor:
-                runtime.wait(lambda: not self._waiting and not self._sent)
-        if first and self._malleable:
-            of(runtime).disable()
-        if wait:
-            with runtime.monitor:
-                runtime.objects.pop(self._key, None)
-                runtime.on_death.pop(self._key, None)
-                runtime.on_load.pop(self._key, None)
+            self._wait()
+        if first:
+            self._hands.withdraw(self._key)
+        self._go_if_done()
+
+    def _wait(self) -> None:
+        with self._runtime.monitor:
+            self._runtime.wait(lambda: self._is_done)
+
+    @property
+    def _is_done(self) -> bool:
+        return self._queue.is_empty and not self._settling
+
+    def held(self, place: int) -> int:
+        """How many calls are at ``place``."""
+        return self._queue.held(place)
+
+    def dispatch(self) -> None:
+        """Send what the places can work on."""
+        self._dispatch(ahead=True)
 
     # ---- sending ------------------------------------------------------------------------------------------
 
+    def _check(self) -> None:
+        if self._broken:
+            raise BrokenExecutor(f"no call can be made any more: {self._broken}")
+        if self._closed:
+            raise RuntimeError(CLOSED)
+
+    def _enqueue(self, call: _Call) -> None:
+        """RuntimeError or BrokenExecutor where that came to an end meanwhile."""
+        with self._runtime.monitor:
+            self._check()
+            number = next(self._numbers)
+            self._calls[number] = call
+            self._queue.add(number)
+        self._dispatch(ahead=False)
+        with self._runtime.monitor:
+            if number in self._calls:  # it waits: what it has in common with the program ends here
+                self._calls[number] = call._replace(parts=copied(call.parts))
+
     def _places(self) -> list[int]:
-        return [place for place in self._runtime.machine.members.places() if place not in self._leaving]
+        places = self._hands.places()
+        return places if self._use_place_0 or len(places) == 1 else [place for place in places if place]
 
-    def _dispatch(self) -> None:
-        """Send as much as the places can work on."""
-        while (chosen := self._choose()) is not None:
-            number, place, item = chosen
-            try:
-                self._start(number, place, item)
-            except (BadPlaceException, DeadPlaceException):  # it has gone this moment
-                with self._runtime.monitor:
-                    del self._sent[number]
-                    self._waiting.appendleft(item)
-            except TypeError as error:
-                self.settle(number, error=error)
+    def _dispatch(self, *, ahead: bool) -> None:
+        """Send as much as the places can work on, and ask for calls back where some could be made sooner."""
+        while True:
+            with self._runtime.monitor:
+                batch = self._queue.batch(self._places(), ahead=ahead)
+                if batch is None:
+                    asked = self._queue.surplus(self._places())
+                    break
+                calls = self._begin(batch)
+            self._send(batch, calls)
+        if asked is not None:
+            place, count = asked
+            with contextlib.suppress(BadPlaceException, DeadPlaceException):
+                self._tell(place, _give_back, self._key, count)
 
-    def _choose(self) -> tuple[int, int, _Item] | None:
-        """The next call that can be sent, and to the place that has least to do."""
-        with self._runtime.monitor:
-            busy = Counter(place for _, place in self._sent.values())
-            while self._waiting:
-                place = min(self._places(), key=lambda each: (busy[each], each))
-                if busy[place] >= self._runtime.workers:
-                    return None
-                item = self._waiting.popleft()
-                if item.future.running() or item.future.set_running_or_notify_cancel():
-                    self._numbers += 1
-                    self._sent[self._numbers] = item.future, place
-                    return self._numbers, place, item
-        return None
-
-    def _start(self, number: int, place: int, item: _Item) -> None:
-        runtime = self._runtime
-        with runtime.within(None):
-            if place == runtime.here:  # whoever waits for a future may have the only worker
-                runtime.spawn_apart(lambda: _perform(self._key, number, item.fn, item.args, item.kwargs))
+    def _begin(self, batch: Batch) -> dict[int, _Call]:
+        """The calls of the batch but those that were cancelled. The lock is held."""
+        calls = {}
+        for number in batch.numbers:
+            call = self._calls.pop(number)
+            future = call.origin.future
+            if future is None or future.running() or future.set_running_or_notify_cancel():
+                self._sent[number] = call.origin
+                calls[number] = call
             else:
-                call = (self._key, number, item.fn, item.args, item.kwargs)
-                runtime.spawn(place, _perform, call, counted=False, urgent=False)
+                self._queue.drop(batch.place, number)
+        self._runtime.flush()
+        return calls
 
-    def settle(self, number: int, value: Any = None, error: BaseException | None = None) -> None:
-        """A call is over."""
+    def _send(self, batch: Batch, calls: dict[int, _Call]) -> None:
+        here = batch.place == self._runtime.here
+        asked = [
+            Asked(number, copied(call.parts) if here else beside(call.parts))
+            for number, call in calls.items()
+        ]
+        initializer = None if batch.place in self._introduced else self._initializer
+        try:
+            if here:
+                with self._runtime.within(None):
+                    _take(self._key, initializer, asked, batch.limit)
+            else:
+                self._tell(batch.place, _take, self._key, initializer, asked, batch.limit)
+            self._introduced.add(batch.place)
+        except (BadPlaceException, DeadPlaceException):  # it has gone this moment
+            with self._runtime.monitor:
+                self._again(batch.place, calls)
+
+    def _again(self, place: int, calls: dict[int, _Call]) -> None:
+        """These calls were not begun at ``place``, and wait again. The lock is held."""
+        for number in calls:
+            self._sent.pop(number, None)
+        self._calls.update(calls)
+        self._queue.back(place, list(calls))
+
+    def _tell(self, place: int, what: Callable[..., None], *args: object) -> None:
+        with self._runtime.within(None):
+            self._runtime.spawn(place, what, args, counted=False, urgent=True)
+
+    # ---- what comes back --------------------------------------------------------------------------------------
+
+    def answers(self, place: int, answered: Sequence[Answered], seconds: float) -> None:
+        """``place`` has made these calls, in so many seconds."""
         with self._runtime.monitor:
-            future, _ = self._sent.pop(number, (None, 0))
-            self._runtime.flush()
-        if future is None:
-            return
-        if error is None:
-            future.set_result(value)
-        else:
-            future.set_exception(error)
-        self._dispatch()
+            origins = [self._sent.pop(each.number, None) for each in answered]
+            self._queue.ended(place, [each.number for each in answered], seconds)
+            self._settling += 1
+        self._dispatch(ahead=True)
+        for each, origin in zip(answered, origins, strict=True):
+            if origin is not None:
+                self._answer(origin, each)
+        self._settled()
+
+    def returned(self, place: int, asked: Sequence[Asked]) -> None:
+        """``place`` has not begun these, and others may make them."""
+        with self._runtime.monitor:
+            calls = {
+                number: _Call(self._sent[number], parts)  # type: ignore[arg-type]
+                for number, parts in asked
+                if number in self._sent
+            }
+            self._again(place, calls)
+        self._dispatch(ahead=True)
+
+    def broke(self, why: str) -> None:
+        """A place cannot make calls: none is made any more."""
+        error = BrokenExecutor(f"the call was not made: {why}")
+        with self._runtime.monitor:
+            self._broken = self._broken or why
+            origins = [self._calls.pop(number).origin for number in self._queue.withdraw()]
+            for place in list(self._introduced):
+                origins += self._lose(place)
+            self._settling += 1
+        for origin in origins:
+            self._fail(origin, error)
+        self._settled()
+
+    def _lose(self, place: int) -> list[_Origin]:
+        """Who waits for calls at ``place``, which makes no more. The lock is held."""
+        lost = [self._sent.pop(number, None) for number in self._queue.lost(place)]
+        return [origin for origin in lost if origin is not None]
 
     def _look(self) -> None:
         """Places have died, and what they were working on with them. The lock is held."""
-        dead = self._runtime.machine.members.dead
-        lost = [(number, place) for number, (_, place) in self._sent.items() if place in dead]
-        with self._runtime.within(None):
-            for number, place in lost:
-                error = DeadPlaceException(place, dead[place])
-                self._runtime.spawn_apart(partial(self.settle, number, error=error))
+        for place, why in self._runtime.machine.members.dead.items():
+            origins = self._lose(place)
+            if origins or place in self._introduced:
+                self._introduced.discard(place)
+                self._settling += 1
+                with self._runtime.within(None):
+                    self._runtime.spawn_apart(partial(self._bury, origins, DeadPlaceException(place, why)))
 
-    # ---- as a malleable handler -----------------------------------------------------------------------------
+    def _bury(self, origins: list[_Origin], error: DeadPlaceException) -> None:
+        for origin in origins:
+            self._fail(origin, error)
+        self._dispatch(ahead=True)
+        self._settled()
 
-    def pre_shrink(self, count: int) -> Sequence[Place]:
-        """Those that have least to do; they go when it is done."""
+    def _settled(self) -> None:
         with self._runtime.monitor:
-            busy = Counter(place for _, place in self._sent.values())
-            others = sorted(
-                (place for place in self._places() if place), key=lambda each: (busy[each], -each)
-            )
-            if count > len(others):
-                raise PliantError(f"{count} of {len(others) + 1} places cannot leave: place(0) stays")
-            chosen = [Place(number) for number in others[:count]]
-        self.pre_release(chosen)
-        return chosen
+            self._settling -= 1
+        self._go_if_done()
 
-    def pre_release(self, chosen: Sequence[Place]) -> None:
-        """They get no more; what they work on may end."""
-        with self._runtime.monitor:
-            self._leaving |= {place.id for place in chosen}
-
-    def post_shrink(self, count: int, removed: Sequence[Place]) -> None:  # noqa: ARG002
-        """Those that have not left get work again."""
-        with self._runtime.monitor:
-            self._leaving.clear()
-        self._dispatch()
-
-    def pre_grow(self, count: int) -> None:
-        """Nothing is to be prepared."""
-
-    def post_grow(self, count: int, continued: Sequence[Place], new: Sequence[Place]) -> None:  # noqa: ARG002
-        """The new places get work at once."""
-        self._dispatch()
-
-
-def _perform(
-    key: str, number: int, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> None:
-    """At any place: make the call, and tell place 0 what came of it."""
-    runtime = current()
-    raised = False
-    try:
-        answer: list[Buffer] = pack(fn(*args, **kwargs))
-    except Exception as error:  # noqa: BLE001 - it is the future's
-        raised, answer = True, [pack_error(error, f"place({runtime.here}), task {name_of(fn)}")]
-    runtime.spawn(
-        0, _settle, (key, number, [bytes(part) for part in answer], raised), counted=False, urgent=True
-    )
-
-
-def _settle(key: str, number: int, answer: list[Buffer], raised: bool) -> None:  # noqa: FBT001
-    executor = current().objects.get(key)
-    if isinstance(executor, PlaceExecutor):
-        if raised:
-            executor.settle(number, error=unpack_error(bytes(answer[0])))
+    def _answer(self, origin: _Origin, answered: Answered) -> None:
+        parts: Sequence[Any] = answered.parts
+        if origin.future is not None:
+            _settle(origin.future, parts, raised=answered.raised)
         else:
-            executor.settle(number, unpack(answer))
+            with contextlib.suppress(BadPlaceException, DeadPlaceException):  # who asked has gone
+                args = (self._key, origin.number, beside(parts), answered.raised)
+                self._tell(origin.place, _deliver, *args)
+
+    def _fail(self, origin: _Origin, error: Exception) -> None:
+        if origin.future is not None:
+            origin.future.set_exception(error)
+        else:
+            self._answer(origin, Answered(0, raised=True, parts=[pack_error(error)]))
+
+    def _cancel(self, origin: _Origin) -> None:
+        if origin.future is not None:
+            origin.future.cancel()
+            origin.future.set_running_or_notify_cancel()
+        else:
+            self._fail(origin, RuntimeError("the executor was shut down before the call was made"))
+
+    # ---- the end ------------------------------------------------------------------------------------------------
+
+    def _end(self, orderly: bool) -> None:  # noqa: FBT001
+        """The program is over. Calls may have submitted others, so that all are made before this is closed."""
+        if orderly:
+            self._wait()
+        self.shutdown(wait=orderly, cancel_futures=not orderly)
+
+    def _go_if_done(self) -> None:
+        """Where nothing is to be done any more, nothing is kept of it."""
+        runtime = self._runtime
+        with runtime.monitor:
+            runtime.flush()
+            if not self._closed or not self._is_done or self._key not in runtime.objects:
+                return
+            for kept in (runtime.objects, runtime.on_death, runtime.on_load, runtime.on_end):
+                kept.pop(self._key, None)
+            places, self._introduced = self._introduced, set()
+        self._hands.leave(self._key)
+        for place in places:
+            with contextlib.suppress(BadPlaceException, DeadPlaceException):
+                self._tell(place, _forget, self._key)
+
+
+class _Elsewhere(Executor):
+    """An executor as another place knows it: it can be submitted to, and is shut down at home."""
+
+    def __init__(self, key: str, runtime: Runtime) -> None:
+        self._key, self._runtime = key, runtime
+        self._numbers = itertools.count(1)
+        self._futures: dict[int, PlaceFuture[Any]] = {}
+
+    def __reduce__(self) -> tuple[Callable[..., Executor], tuple[str]]:
+        return _found, (self._key,)
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future: PlaceFuture[T] = PlaceFuture()
+        parts = _packed_call(future, fn, args, kwargs)
+        if parts is not None:
+            runtime = self._runtime
+            with runtime.monitor:
+                number = next(self._numbers)
+                self._futures[number] = future
+            asked = (self._key, runtime.here, number, beside(parts))
+            with runtime.within(None):
+                runtime.spawn(0, _submitted, asked, counted=False, urgent=True)
+        return future
+
+    def map(
+        self,
+        fn: Callable[..., T],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+    ) -> Iterator[T]:
+        return _chunked(super().map, fn, iterables, timeout, chunksize)
+
+    def shutdown(self, *_: object, **__: object) -> None:
+        raise PliantError("an executor is shut down at place(0), where it was made")
+
+    def deliver(self, number: int, parts: Sequence[Buffer], *, raised: bool) -> None:
+        with self._runtime.monitor:
+            future = self._futures.pop(number, None)
+        if future is not None and future.set_running_or_notify_cancel():
+            _settle(future, parts, raised=raised)
+
+
+def _found(key: str) -> Executor:
+    """The executor of that name, as this place knows it."""
+    runtime = current()
+    with runtime.monitor:
+        found = runtime.objects.get(key)
+        if found is None:
+            found = _Elsewhere(key, runtime)
+            if runtime.here:
+                runtime.objects[key] = found
+    return found
+
+
+def _packed_call(
+    future: Future[Any], fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[Buffer] | None:
+    """The call's pickle; None where it has none, which is the future's exception then."""
+    try:
+        return pack((fn, args, kwargs))
+    except TypeError as error:
+        future.set_running_or_notify_cancel()
+        future.set_exception(TypeError(f"{name_of(fn)} cannot be sent to a place: {error}"))
+        return None
+
+
+def _settle(future: Future[Any], parts: Sequence[Buffer], *, raised: bool) -> None:
+    """Whatever a value does when it is made again, the future ends."""
+    with contextlib.suppress(InvalidStateError):  # the user has given it a value
+        if raised:
+            future.set_exception(unpack_raised(parts[0]))
+            return
+        try:
+            value = unpack(parts)
+        except BaseException as error:  # noqa: BLE001 - it is the future's
+            future.set_exception(error)
+        else:
+            future.set_result(value)
+
+
+# ---- in chunks ----------------------------------------------------------------------------------------------------
+
+
+def _chunked(
+    submit_all: Callable[..., Iterator[list[T]]],
+    fn: Callable[..., T],
+    iterables: tuple[Iterable[Any], ...],
+    timeout: float | None,
+    chunksize: int,
+) -> Iterator[T]:
+    if chunksize < 1:
+        raise ValueError("chunksize must be >= 1.")
+    if chunksize == 1:
+        return submit_all(fn, *iterables, timeout=timeout)  # type: ignore[return-value]
+    arguments = zip(*iterables, strict=False)
+    chunks = iter(lambda: list(itertools.islice(arguments, chunksize)), [])
+    return _one_by_one(submit_all(partial(_chunk, fn), chunks, timeout=timeout))
+
+
+def _chunk(fn: Callable[..., T], arguments: list[tuple[Any, ...]]) -> list[T]:
+    return [fn(*each) for each in arguments]
+
+
+def _one_by_one(chunks: Iterator[list[T]]) -> Iterator[T]:
+    """What is handed out is not kept."""
+    for chunk in chunks:
+        chunk.reverse()
+        while chunk:
+            yield chunk.pop()
+
+
+# ---- what places tell each other ---------------------------------------------------------------------------------
+
+
+def _desk_of(key: str) -> str:
+    return f"{key} desk"
+
+
+def _take(key: str, initializer: Sequence[Buffer] | None, asked: Sequence[Asked], limit: int) -> None:
+    """At any place: make these calls, ``limit`` at a time."""
+    runtime = current()
+    with runtime.monitor:
+        desk = runtime.objects.get(_desk_of(key))
+        if desk is None:
+            desk = Desk(runtime, key, Home(_answers, _returned, _broke), initializer)
+            runtime.objects[_desk_of(key)] = desk
+    desk.take(asked, limit)
+
+
+def _give_back(key: str, count: int) -> None:
+    """At any place: what has not begun goes elsewhere."""
+    current().objects[_desk_of(key)].give_back(count)
+
+
+def _forget(key: str) -> None:
+    """At any place: the executor is shut down."""
+    current().objects.pop(_desk_of(key), None)
+
+
+def _home(key: str) -> PlaceExecutor | None:
+    found = current().objects.get(key)
+    return found if isinstance(found, PlaceExecutor) else None
+
+
+def _answers(key: str, place: int, answered: list[Answered], seconds: float) -> None:
+    if (executor := _home(key)) is not None:
+        executor.answers(place, answered, seconds)
+
+
+def _returned(key: str, place: int, asked: list[Asked]) -> None:
+    if (executor := _home(key)) is not None:
+        executor.returned(place, asked)
+
+
+def _broke(key: str, why: str) -> None:
+    if (executor := _home(key)) is not None:
+        executor.broke(why)
+
+
+def _submitted(key: str, place: int, number: int, parts: Sequence[Buffer]) -> None:
+    """At place 0: ``place`` wants this call made."""
+    origin, executor = _Origin(None, place, number), _home(key)
+    try:
+        if executor is None:
+            raise RuntimeError(CLOSED)
+        executor._enqueue(_Call(origin, parts))  # noqa: SLF001
+    except RuntimeError as error:
+        with contextlib.suppress(BadPlaceException, DeadPlaceException), current().within(None):
+            args = (key, number, [pack_error(error)], True)
+            current().spawn(place, _deliver, args, counted=False, urgent=True)
+
+
+def _deliver(key: str, number: int, parts: Sequence[Buffer], raised: bool) -> None:  # noqa: FBT001
+    """At the place that has submitted a call: what came of it."""
+    found = current().objects.get(key)
+    if isinstance(found, _Elsewhere):
+        found.deliver(number, parts, raised=raised)

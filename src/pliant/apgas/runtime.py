@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
@@ -60,6 +61,20 @@ def current() -> Runtime:
             "there is no place here: call this within the function that apgas.run was given, or in a task of it"
         )
     return context.runtime
+
+
+@contextlib.contextmanager
+def lent_worker() -> Iterator[None]:
+    """``with``: this thread waits for what is not the runtime's. If it has a worker, others get that meanwhile."""
+    runtime = context.runtime if context.counted else None
+    if runtime is None:
+        yield
+        return
+    runtime.count_busy(-1)
+    try:
+        yield
+    finally:
+        runtime.count_busy(+1)
 
 
 class Finish(AbstractContextManager["Finish"]):
@@ -132,6 +147,8 @@ class Runtime:
         """Called, with the lock held, when places have died."""
         self.on_load: dict[str, Callable[[], int]] = {}
         """Called, with the lock held, for what is to be done here that is no task yet."""
+        self.on_end: dict[str, Callable[[bool], object]] = {}
+        """Called at place 0 when the main function is over, with whether it has returned."""
         self._deaths = 0
 
     # ---- the API's part --------------------------------------------------------------------------------
@@ -244,11 +261,25 @@ class Runtime:
             self._busy += 1
         try:
             with Finish():
-                return fn()
+                value = fn()
+                self._end(orderly=True)
+                return value
         finally:
+            self._end(orderly=False)
             context.runtime, context.counted = None, False
             with self.monitor:
                 self._busy -= 1
+
+    def _end(self, *, orderly: bool) -> None:
+        while self.on_end:
+            _, end = self.on_end.popitem()
+            end(orderly)
+
+    def count_busy(self, by: int) -> None:
+        """So many more threads have a worker."""
+        with self.monitor:
+            self._busy += by
+            self._flush()
 
     def wait(self, done: Callable[[], bool], timeout_s: float | None = None) -> bool:
         """Wait for ``done`` with the lock held, and lend the worker meanwhile; False when the time is over."""

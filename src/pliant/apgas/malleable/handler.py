@@ -50,7 +50,8 @@ class Malleability:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._handler: MalleableHandler | None = None
-        self._defined = False
+        self._standby: MalleableHandler | None = None
+        """Asked while the program has no handler of its own."""
         self._busy = False
         self.asked_s = 0.0
         """What the handler has taken in this change, or in the last."""
@@ -61,26 +62,48 @@ class Malleability:
 
     def define(self, handler: MalleableHandler) -> None:
         with self._runtime.monitor:
-            if self._defined:
-                raise PliantError("a malleable handler was defined before; a program has one, once")
-            self._defined, self._handler = True, handler
-        self.on_change(True)
+            if self._handler is not None:
+                raise PliantError(
+                    "the program has a malleable handler already, and has one at a time; "
+                    "call disable_malleable_handler() first"
+                )
+            self._handler = handler
+            was_malleable = self._standby is not None
+        if not was_malleable:
+            self.on_change(True)
 
     def disable(self) -> None:
-        """From now on the program keeps its places. Waits for a change that is under way."""
-        runtime = self._runtime
-        with runtime.monitor:
+        """The program has no handler of its own from now on. Waits for a change that is under way."""
+        with self._runtime.monitor:
             if self._handler is None:
                 return
-            runtime.wait(lambda: not self._busy)
+            self._runtime.wait(lambda: not self._busy)
             self._handler = None
-        self.on_change(False)
+            is_malleable = self._standby is not None
+        if not is_malleable:
+            self.on_change(False)
+
+    def stand_by(self, handler: MalleableHandler | None) -> None:
+        """``handler`` is asked while the program has none of its own; None: nobody is. Waits for a change that is under
+        way where one stood by."""
+        with self._runtime.monitor:
+            before = self._standby
+            if before is not None:
+                self._runtime.wait(lambda: not self._busy)
+            self._standby = handler
+            changes = self._handler is None and (before is None) != (handler is None)
+        if changes:
+            self.on_change(handler is not None)
 
     @property
     def can_change(self) -> bool:
         """Whether the program has a handler, and no change is under way."""
         with self._runtime.monitor:
-            return self._handler is not None and not self._busy
+            return self._active is not None and not self._busy
+
+    @property
+    def _active(self) -> MalleableHandler | None:
+        return self._handler or self._standby
 
     def grow(self, numbers: Collection[int], start: Callable[[], object], limit_s: float) -> None:
         """Let places with these ``numbers`` join: ``start`` has them started, after the handler has agreed.
@@ -205,10 +228,11 @@ class Malleability:
         runtime = self._runtime
         with runtime.monitor:
             runtime.wait(lambda: not self._busy)
-            if self._handler is None:
+            handler = self._active
+            if handler is None:
                 raise NoHandlerError("the program has no malleable handler now")
             self._busy, self.asked_s = True, 0.0
-            return self._handler
+            return handler
 
     def end_turn(self) -> None:
         with self._runtime.monitor:
@@ -249,8 +273,8 @@ def of(runtime: Runtime) -> Malleability:
 
 
 def define_malleable_handler(handler: MalleableHandler) -> None:
-    """From now on the scheduler may change the places of this program, and ``handler`` is asked to follow. Once, at
-    place 0; PliantError otherwise."""
+    """From now on the scheduler may change the places of this program, and ``handler`` is asked to follow. One at a
+    time, at place 0; PliantError otherwise."""
     malleability().define(handler)
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import cloudpickle  # type: ignore[import-untyped]
 
-from pliant.apgas.errors import RemoteError
+from pliant.apgas.errors import RemoteError, RemoteTraceback
 from pliant.apgas.place.messages import Buffer, Payload
 
 PROTOCOL = 5
@@ -64,30 +64,40 @@ def pack_call(fn: Callable[..., object], args: tuple[object, ...], name: str, pl
         raise TypeError(f"{name} cannot be sent to place({place}): {error}") from error
 
 
-def pack_error(error: BaseException, where: str) -> bytes:
-    """An exception with a note that says where it was raised, or its text where it cannot be sent. It is one piece, so
-    that several can go in one message."""
+def pack_error(error: BaseException, where: str = "") -> bytes:
+    """An exception with its traceback, and where it was raised if it was; its text where it cannot be sent. It is one
+    piece, so that several can go in one message."""
     said = "".join(traceback.format_exception(error)).rstrip()
-    error.add_note(f"raised in {where}:\n{said}")
+    said = f"raised in {where}:\n{said}" if where else ""
     try:
-        data = _pickled(error)
+        data = _pickled((error, said))
         pickle.loads(data)  # noqa: S301 - some exceptions can be pickled but not be made again
-    except Exception:  # noqa: BLE001 - whatever a user's class does there
-        told = RemoteError(f"{type(error).__name__}: {error}")
-        told.add_note(f"raised in {where}:\n{said}")
-        data = _pickled(told)
+    except BaseException:  # noqa: BLE001 - whatever a user's class does there
+        (text,) = traceback.format_exception_only(error)[-1:]
+        data = _pickled((RemoteError(text.rstrip()), said))
     return data
 
 
-def unpack_error(data: bytes) -> Exception:
-    """The exception that another place raised."""
+def unpack_raised(data: Buffer) -> BaseException:
+    """The exception that another place raised; its cause is a RemoteTraceback."""
     try:
-        error = pickle.loads(data)  # noqa: S301
-    except Exception as why:  # noqa: BLE001 - a module that is not here, for instance
+        error, said = pickle.loads(data)  # noqa: S301
+    except BaseException as why:  # noqa: BLE001 - a module that is not here, for instance
         return RemoteError(f"an exception of another place cannot be read here: {type(why).__name__}: {why}")
+    if said:
+        error.__cause__ = RemoteTraceback(said)
+    found: BaseException = error
+    return found
+
+
+def unpack_error(data: Buffer) -> Exception:
+    """The same as an Exception: SystemExit and the like end no finish elsewhere."""
+    error = unpack_raised(data)
     if isinstance(error, Exception):
         return error
-    return RemoteError(f"{type(error).__name__}: {error}")  # SystemExit and the like end no finish elsewhere
+    told = RemoteError(f"{type(error).__name__}: {error}")
+    told.__cause__ = error.__cause__
+    return told
 
 
 def name_of(fn: Callable[..., object]) -> str:

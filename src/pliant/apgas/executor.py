@@ -279,6 +279,12 @@ class PlaceExecutor(Executor):
             self._again(place, calls)
         self._dispatch(ahead=True)
 
+    def idle(self, place: int, by: int) -> None:
+        """So many more calls at ``place`` wait for others."""
+        with self._runtime.monitor:
+            self._queue.idle(place, by)
+        self._dispatch(ahead=True)
+
     def broke(self, why: str) -> None:
         """A place cannot make calls: none is made any more."""
         error = BrokenExecutor(f"the call was not made: {why}")
@@ -489,7 +495,7 @@ def _take(key: str, initializer: Sequence[Buffer] | None, asked: Sequence[Asked]
     with runtime.monitor:
         desk = runtime.objects.get(_desk_of(key))
         if desk is None:
-            desk = Desk(runtime, key, Home(_answers, _returned, _broke), initializer)
+            desk = Desk(runtime, key, Home(_answers, _returned, _idle, _broke), initializer)
             runtime.objects[_desk_of(key)] = desk
     desk.take(asked, limit)
 
@@ -517,6 +523,11 @@ def _answers(key: str, place: int, answered: list[Answered], seconds: float) -> 
 def _returned(key: str, place: int, asked: list[Asked]) -> None:
     if (executor := _home(key)) is not None:
         executor.returned(place, asked)
+
+
+def _idle(key: str, place: int, by: int) -> None:
+    if (executor := _home(key)) is not None:
+        executor.idle(place, by)
 
 
 def _broke(key: str, why: str) -> None:

@@ -38,6 +38,7 @@ class Home(NamedTuple):
 
     answers: Callable[[str, int, list[Answered], float], None]
     returned: Callable[[str, int, list[Asked]], None]
+    idle: Callable[[str, int, int], None]
     broke: Callable[[str, str], None]
 
 
@@ -119,6 +120,7 @@ class Desk:
         with self._runtime.monitor:
             self._runners += by
             self._start()
+        self._tell(self._home.idle, self._key, self._runtime.here, -by)
 
     def _start(self) -> None:
         """Start the runners that are missing. The lock is held."""

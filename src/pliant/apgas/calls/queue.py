@@ -6,7 +6,7 @@ the next: about ``AHEAD_S`` of work. A place that has none takes back what anoth
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -34,6 +34,8 @@ class CallQueue:
         self.waiting: deque[int] = deque()
         self._held: dict[int, dict[int, None]] = {}
         """By place the calls that are there, the oldest first."""
+        self._idle: Counter[int] = Counter()
+        """By place how many of them wait for others."""
         self._cost_s: float | None = None
         self._asked: set[int] = set()
         """Places that were asked to give calls back and have not answered."""
@@ -46,11 +48,18 @@ class CallQueue:
         """How many calls are at ``place``."""
         return len(self._held.get(place, ()))
 
+    def idle(self, place: int, by: int) -> None:
+        """So many more calls at ``place`` wait for others: as many can be made there meanwhile."""
+        self._idle[place] += by
+
+    def _active(self, place: int) -> int:
+        return self.held(place) - self._idle[place]
+
     def backlog(self, places: Sequence[int]) -> int:
         """How many calls are to be made that no runner has."""
         limits = self.limits(places)
         return len(self.waiting) + sum(
-            max(0, len(held) - limits.get(place, 0)) for place, held in self._held.items()
+            max(0, self._active(place) - limits.get(place, 0)) for place in self._held
         )
 
     def limits(self, places: Sequence[int]) -> dict[int, int]:
@@ -75,8 +84,8 @@ class CallQueue:
         limits = {place: limit for place, limit in self.limits(places).items() if limit}
         if not self.waiting or not limits:
             return None
-        place = min(limits, key=lambda each: (self.held(each) - limits[each], each))
-        room = limits[place] - self.held(place) + (self._ahead(limits[place]) if ahead else 0)
+        place = min(limits, key=lambda each: (self._active(each) - limits[each], each))
+        room = limits[place] - self._active(place) + (self._ahead(limits[place]) if ahead else 0)
         if room < 1:
             return None
         count = min(room, -(-len(self.waiting) // len(limits)))
@@ -115,17 +124,18 @@ class CallQueue:
     def lost(self, place: int) -> list[int]:
         """``place`` is dead: the calls that were there."""
         self._asked.discard(place)
+        del self._idle[place]
         return list(self._held.pop(place, ()))
 
     def surplus(self, places: Sequence[int]) -> tuple[int, int] | None:
         """Where nothing waits and some place could make more: the place to ask for calls that it has not begun, and
         how many."""
         limits = self.limits(places)
-        if self.waiting or not any(self.held(place) < limit for place, limit in limits.items()):
+        if self.waiting or not any(self._active(place) < limit for place, limit in limits.items()):
             return None
         over = {
-            place: len(held) - limits.get(place, 0)
-            for place, held in self._held.items()
+            place: self._active(place) - limits.get(place, 0)
+            for place in self._held
             if place not in self._asked
         }
         place = max(over, key=lambda each: (over[each], -each), default=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, InvalidStateError
@@ -530,7 +531,9 @@ def _idle(key: str, place: int, by: int) -> None:
         executor.idle(place, by)
 
 
-def _broke(key: str, why: str) -> None:
+def _broke(key: str, why: str, raised: bytes) -> None:
+    log = logging.getLogger("concurrent.futures")  # as the standard library's
+    log.critical("Exception in initializer:", exc_info=unpack_raised(raised))
     if (executor := _home(key)) is not None:
         executor.broke(why)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +38,7 @@ class Home(NamedTuple):
     answers: Callable[[str, int, list[Answered], float], None]
     returned: Callable[[str, int, list[Asked]], None]
     idle: Callable[[str, int, int], None]
-    broke: Callable[[str, str], None]
+    broke: Callable[[str, str, bytes], None]
 
 
 def copied(parts: Sequence[Buffer]) -> list[Buffer]:
@@ -163,13 +162,13 @@ class Desk:
         try:
             fn, args = unpack(self._initializer)
             fn(*args)
-        except BaseException as error:
-            logging.getLogger("concurrent.futures").critical("Exception in initializer:", exc_info=True)
+        except BaseException as error:  # noqa: BLE001 - it is that of all futures
             self._broken = True
             self._tell(
                 self._home.broke,
                 self._key,
                 f"its initializer raised {type(error).__name__} at {where}: {error}",
+                pack_error(error, f"{where}, initializer"),
             )
         with self._runtime.monitor:
             self._initializer = None

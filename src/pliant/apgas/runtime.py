@@ -215,7 +215,7 @@ class Runtime:
             number = machine.send(place, name, context.finish, payload, urgent=urgent, wanted=True)
             self._flush()
             call = machine.calls[number]
-            self._wait(lambda: call.done)
+            self._wait(lambda: call.done, topic=number)
             del machine.calls[number]
             machine.settle()
             self._flush()
@@ -398,6 +398,17 @@ class Runtime:
         for _ in range(min(len(machine.ready), self.workers - self._busy) - self._idle):
             self._idle += 1
             self.threads.start(self._work, f"place {self.here} worker")
+        self._wake()
+
+    def _wake(self) -> None:
+        """Let look again who may have waited for what has happened."""
+        machine, stopped = self.machine, self.machine.stopped is not None
+        for number in machine.calls if stopped else machine.answered:
+            self.monitor.notify(number)
+        machine.answered.clear()
+        may_run = self._idle if stopped else min(len(machine.ready), self.workers - self._busy)
+        if may_run > 0:
+            self.monitor.notify(READY, may_run)
         self.monitor.notify_all()
 
     def _work(self) -> None:
@@ -406,7 +417,7 @@ class Runtime:
         machine = self.machine
         with self.monitor:
             while True:
-                wanted = self.monitor.wait_for(self._may_run, IDLE_S)
+                wanted = self.monitor.wait_for(self._may_run, IDLE_S, READY)
                 if not wanted or machine.stopped is not None:
                     self._idle -= 1
                     return
@@ -465,10 +476,15 @@ class Runtime:
         )
 
     def _wait(
-        self, done: Callable[[], bool], finish: FinishId | None = None, timeout_s: float | None = None
+        self,
+        done: Callable[[], bool],
+        finish: FinishId | None = None,
+        timeout_s: float | None = None,
+        topic: int | None = None,
     ) -> bool:
-        """Wait for ``done``; the lock is held. Tasks of ``finish``, which must end anyway, are run meanwhile by this
-        thread, others by the worker that it lends. PliantError when this place is to end."""
+        """Wait for ``done``, of the call ``topic`` if it is one; the lock is held. Tasks of ``finish``, which must
+        end anyway, are run meanwhile by this thread, others by the worker that it lends. PliantError when this place
+        is to end."""
         machine, counted = self.machine, context.counted
         over = False
         while not over:
@@ -481,7 +497,7 @@ class Runtime:
                 self._busy -= 1
                 self._flush()
             over = self.monitor.wait_for(
-                lambda: done() or machine.stopped is not None or self._has(finish), timeout_s
+                lambda: done() or machine.stopped is not None or self._has(finish), timeout_s, topic
             )
             if counted:
                 self._busy += 1
@@ -508,6 +524,8 @@ class Runtime:
 
 MOST_TOLD = 2000
 """Places, at some hundred bytes each."""
+READY = "ready"
+"""What idle workers wait for."""
 IDLE_S = 1.0
 """A worker that has had nothing to do for so long ends."""
 

@@ -71,6 +71,8 @@ class Machine:
         self.stopped: str | None = None
         """Why this place is to end, once it is."""
         self.calls: dict[int, Call] = {}
+        self.answered: list[int] = []
+        """Those of them that have been done since its owner looked."""
         self.tasks = 0
         """Tasks that are here, ready or running."""
         self.arrived: dict[int, str] = {}
@@ -295,6 +297,7 @@ class Machine:
         call = self.calls.get(message.call)
         if call is not None:
             call.done, call.raised, call.payload = True, message.raised, payload
+            self.answered.append(message.call)
 
     def _tally(self, sender: int, message: Tally, payload: Payload) -> None:
         finish = FinishId(*message.finish)
@@ -417,9 +420,10 @@ class Machine:
         self._early.pop(place, None)
         self._last_tasks.pop(place, None)
         self._recalled.discard(place)
-        for call in self.calls.values():
+        for asked, call in self.calls.items():
             if call.place == place and not call.done:
                 call.done, call.died = True, why or "it died"
+                self.answered.append(asked)
                 if call.finish is not None:  # whoever called is told: it is no loss to the finish
                     self._part(call.finish).send(place, -1)
         self._let_orphans_go(place)

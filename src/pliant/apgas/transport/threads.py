@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Hashable
 from types import TracebackType
 from typing import Protocol
 
@@ -19,11 +20,17 @@ class Monitor(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> object: ...
 
-    def wait_for(self, done: Callable[[], bool], timeout_s: float | None) -> bool:
-        """Let others have the lock until ``done()`` or the time is over; returns ``done()``."""
+    def wait_for(
+        self, done: Callable[[], bool], timeout_s: float | None, topic: Hashable | None = None
+    ) -> bool:
+        """Let others have the lock until ``done()`` or the time is over; returns ``done()``. With a ``topic`` it is
+        looked at only when that was notified."""
 
     def notify_all(self) -> None:
-        """Something has changed: let all that wait look again."""
+        """Something has changed: let all that wait without a topic look again."""
+
+    def notify(self, topic: Hashable, count: int = 1) -> None:
+        """Let ``count`` of those that wait for this topic look again."""
 
 
 class Threads(Protocol):
@@ -44,16 +51,46 @@ class Threads(Protocol):
         """A long computation is at a point where others may go on."""
 
 
-class _Condition(threading.Condition):
-    def wait_for(self, done: Callable[[], bool], timeout_s: float | None = None) -> bool:  # type: ignore[override]
-        return super().wait_for(done, timeout_s)
+class _Monitor:
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._all = threading.Condition(self._lock)
+        self._topics: dict[Hashable, threading.Condition] = {}
+        self._waiters: Counter[Hashable] = Counter()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def wait_for(
+        self, done: Callable[[], bool], timeout_s: float | None = None, topic: Hashable | None = None
+    ) -> bool:
+        if topic is None:
+            return self._all.wait_for(done, timeout_s)
+        condition = self._topics.setdefault(topic, threading.Condition(self._lock))
+        self._waiters[topic] += 1
+        try:
+            return condition.wait_for(done, timeout_s)
+        finally:
+            self._waiters[topic] -= 1
+            if not self._waiters[topic]:
+                del self._topics[topic], self._waiters[topic]
+
+    def notify_all(self) -> None:
+        self._all.notify_all()
+
+    def notify(self, topic: Hashable, count: int = 1) -> None:
+        if (condition := self._topics.get(topic)) is not None:
+            condition.notify(count)
 
 
 class SystemThreads:
     """Those of the operating system."""
 
     def monitor(self) -> Monitor:
-        return _Condition(threading.RLock())
+        return _Monitor()
 
     def start(self, run: Callable[[], object], name: str) -> None:
         threading.Thread(target=run, name=name, daemon=True).start()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from types import TracebackType
 from typing import TypeVar
 
@@ -35,6 +35,7 @@ class _Thread:
         self.done: Callable[[], bool] | None = None
         """What it waits for."""
         self.until: float | None = None
+        self.topic: Hashable | None = None
         self.killed = False
 
 
@@ -167,9 +168,10 @@ class Together:
         threading.Thread(target=body, name=name, daemon=True).start()
         self._able.append(thread)
 
-    def wait(self, done: Callable[[], bool], timeout_s: float | None) -> bool:
+    def wait(self, done: Callable[[], bool], timeout_s: float | None, topic: Hashable | None = None) -> bool:
         """The thread that runs waits."""
         thread = self._mine()
+        thread.topic = topic
         thread.done = done
         thread.until = None if timeout_s is None else self.time + timeout_s
         self._give_way(thread, self._waiting.__setitem__)
@@ -194,9 +196,10 @@ class Together:
         if thread.killed:
             raise _Killed
 
-    def notify(self, place: int) -> None:
-        """What the threads of ``place`` wait for may have happened."""
-        for thread in [thread for thread in self._waiting if thread.place == place]:
+    def notify(self, place: int, topic: Hashable | None = None, count: int | None = None) -> None:
+        """What the threads of ``place`` wait for, under this ``topic`` or none, may have happened; ``count`` of them
+        look."""
+        for thread in [each for each in self._waiting if (each.place, each.topic) == (place, topic)][:count]:
             del self._waiting[thread]
             self._able.append(thread)
 
@@ -271,11 +274,16 @@ class _Monitor:
     ) -> None:
         pass
 
-    def wait_for(self, done: Callable[[], bool], timeout_s: float | None) -> bool:
-        return done() or self._world.wait(done, timeout_s)
+    def wait_for(
+        self, done: Callable[[], bool], timeout_s: float | None, topic: Hashable | None = None
+    ) -> bool:
+        return done() or self._world.wait(done, timeout_s, topic)
 
     def notify_all(self) -> None:
         self._world.notify(self._place)
+
+    def notify(self, topic: Hashable, count: int = 1) -> None:
+        self._world.notify(self._place, topic, count)
 
 
 class _Threads:

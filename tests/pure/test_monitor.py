@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from functools import partial
 
 from pliant.apgas.transport.threads import SystemThreads
 
 PATIENCE_S = 30.0
 THREADS = 20
+
+
+def _has(found: list[int], count: int) -> bool:
+    return len(found) == count
 
 
 def test_who_waits_for_a_topic_looks_when_that_is_notified_and_not_before() -> None:
@@ -40,7 +45,7 @@ def test_who_waits_for_a_topic_looks_when_that_is_notified_and_not_before() -> N
             monitor.notify_all()
             done.add(number)
             monitor.notify(number)
-            assert monitor.wait_for(lambda number=number: number in ended, PATIENCE_S)
+            assert monitor.wait_for(partial(ended.__contains__, number), PATIENCE_S)
     for thread in threads:
         thread.join(PATIENCE_S)
     assert ended == [*range(THREADS)]
@@ -67,9 +72,9 @@ def test_so_many_of_those_that_wait_for_a_topic_go_on() -> None:
     with monitor:
         assert monitor.wait_for(lambda: len(waiting) == THREADS, PATIENCE_S)
         for count in (3, THREADS - 3):
-            before = len(ended)
+            want = len(ended) + count
             permits += [1] * count
             monitor.notify("ready", count)
-            assert monitor.wait_for(lambda want=before + count: len(ended) == want, PATIENCE_S)
+            assert monitor.wait_for(partial(_has, ended, want), PATIENCE_S)
     for thread in threads:
         thread.join(PATIENCE_S)

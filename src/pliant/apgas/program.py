@@ -12,6 +12,7 @@ from typing import TypeVar
 from pliant.apgas import local
 from pliant.apgas.malleable.following import MOST_PLACES
 from pliant.apgas.malleable.handler import of
+from pliant.apgas.place import script
 from pliant.apgas.place.machine import GIVEN_UP
 from pliant.apgas.place.messages import Hello
 from pliant.apgas.runtime import Runtime
@@ -44,6 +45,7 @@ def run(
     be set by PLIANT_PLACES. Each runs ``workers`` tasks at a time: by default as many as it may use processors
     (PLIANT_WORKERS).
     """
+    script.note()
     environ = os.environ
     where = environment.read()
     workers = workers or _number(environ, "PLIANT_WORKERS") or len(os.sched_getaffinity(0))

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import cloudpickle  # type: ignore[import-untyped]
 
 from pliant.apgas.errors import RemoteError, RemoteTraceback
+from pliant.apgas.place import script
 from pliant.apgas.place.messages import Buffer, Payload
 
 PROTOCOL = 5
@@ -29,9 +30,18 @@ def _code(code: CodeType) -> tuple[object, ...]:
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """cloudpickle's, but that functions keep the file that they come from: from 3.1.3 on it is left out, and the
-    traceback of a task would show no line of the program."""
+    traceback of a task would show no line of the program. And what all places have of the script does not travel."""
 
     dispatch_table: ClassVar = ChainMap({CodeType: _code}, cloudpickle.Pickler.dispatch_table)
+
+    def reducer_override(self, value: Any) -> Any:
+        if script.is_everywhere(value):
+            return NotImplemented  # by name
+        reduced = super().reducer_override(value)
+        if reduced is NotImplemented or not script.is_part(value):
+            return reduced
+        _, (code, _, *rest), (state, slots), *others = reduced
+        return script.made, (code, *rest), (state, {**slots, "__globals__": {}}), *others
 
 
 def _pickled(value: object, keep: Callable[[pickle.PickleBuffer], object] | None = None) -> bytes:

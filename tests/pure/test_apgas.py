@@ -216,6 +216,32 @@ def test_values_travel_and_arrays_are_writable_and_not_shared() -> None:
     Together(5).begin(main, 2)
 
 
+@pytest.mark.parametrize("where", [0, 1])
+def test_tasks_have_copies_also_at_the_place_that_spawns_them(where: int) -> None:
+    def grow(numbers: list[int]) -> list[int]:
+        numbers.append(1)
+        return numbers
+
+    def main() -> None:
+        numbers: list[int] = []
+        answer = at(place(where), grow, numbers)
+        with finish():
+            async_at(place(where), grow, numbers)
+            uncounted_async_at(place(where), grow, numbers)
+        assert (answer, numbers) == ([1], [])
+        kept = [0]
+        assert at(place(where), lambda: kept) is not kept
+        with pytest.raises(TypeError, match="lock"):
+            at(place(where), len, [threading.Lock()])
+        with pytest.raises(TypeError, match="lock"):
+            async_at(place(where), len, [threading.Lock()])
+        with finish():
+            async_local(grow, kept)  # the one way to share
+        assert kept == [0, 1]
+
+    Together(5).begin(main, 2)
+
+
 def test_references_open_where_they_belong() -> None:
     def main() -> None:
         ref = GlobalRef(["here"])

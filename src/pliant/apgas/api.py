@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pliant.apgas.errors import BadPlaceException
+from pliant.apgas.place.payload import name_of, pack, pack_call, unpack
 from pliant.apgas.runtime import Finish, current
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Place(NamedTuple):
@@ -52,37 +54,67 @@ def finish() -> Finish:
 def async_at(place: Place, fn: Callable[..., object], *args: object) -> None:
     """Run ``fn(*args)`` at ``place``, some time until the finish around this ends.
 
-    Function and arguments are pickled now for another place, with cloudpickle; for this one they are not copied.
+    Function and arguments are pickled now, with cloudpickle, also for this place: everywhere a task has copies.
     TypeError if they cannot be pickled, BadPlaceException or DeadPlaceException if there is no such place: then nothing
     was spawned.
     """
-    current().spawn(place.id, fn, args, counted=True, urgent=False)
+    _spawn(place, fn, args, counted=True)
 
 
 def async_local(fn: Callable[..., object], *args: object) -> None:
-    """``async_at(here(), fn, *args)``."""
+    """Run ``fn(*args)`` here, some time until the finish around this ends. Nothing is copied: it is quicker than
+    ``async_at(here(), ...)``, and shares its arguments with the task."""
     runtime = current()
     runtime.spawn(runtime.here, fn, args, counted=True, urgent=False)
 
 
 def at(place: Place, fn: Callable[..., T], *args: object) -> T:
-    """The value of ``fn(*args)``, run at ``place`` while this task waits; what it raises is raised here.
+    """The value of ``fn(*args)``, run at ``place`` while this task waits; what it raises is raised here. Arguments and
+    value are copies, also where ``place`` is this one.
 
     DeadPlaceException if the place dies before it has answered.
     """
-    value: T = current().call(place.id, fn, args)
+    runtime = current()
+    value: T
+    if place.id == runtime.here:
+        fn, args = _copies(fn, args)
+        answer = pack(fn(*args))
+        value = unpack([answer[0], *map(bytearray, answer[1:])])
+    else:
+        value = runtime.call(place.id, fn, args)
     return value
 
 
 def uncounted_async_at(place: Place, fn: Callable[..., object], *args: object) -> None:
     """As ``async_at``, but no finish waits for the task, nor for what it spawns; what it raises is printed there."""
-    current().spawn(place.id, fn, args, counted=False, urgent=False)
+    _spawn(place, fn, args)
 
 
 def immediate_async_at(place: Place, fn: Callable[..., object], *args: object) -> None:
     """As ``uncounted_async_at``, but the task waits for no worker: it runs though all are busy, after other such tasks
     of the place. It should be short."""
-    current().spawn(place.id, fn, args, counted=False, urgent=True)
+    _spawn(place, fn, args, urgent=True)
+
+
+def _spawn(
+    place: Place,
+    fn: Callable[..., object],
+    args: tuple[object, ...],
+    *,
+    counted: bool = False,
+    urgent: bool = False,
+) -> None:
+    runtime = current()
+    if place.id == runtime.here:
+        fn, args = _copies(fn, args)
+    runtime.spawn(place.id, fn, args, counted=counted, urgent=urgent)
+
+
+def _copies(fn: F, args: tuple[object, ...]) -> tuple[F, tuple[object, ...]]:
+    """What another place would have of them; TypeError if they cannot be pickled."""
+    payload = pack_call(fn, args, name_of(fn), current().here)
+    copies: tuple[F, tuple[object, ...]] = unpack([payload[0], *map(bytearray, payload[1:])])
+    return copies
 
 
 class GlobalRef(Generic[T]):

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from pliant.apgas.api import Place, async_at, at, finish, places, uncounted_async_at
+from pliant.apgas.api import Place, async_at, async_local, finish, places, uncounted_async_at
 from pliant.apgas.bag import Bag, Result
 from pliant.apgas.errors import BadPlaceException, DeadPlaceException, MultipleException
 from pliant.apgas.glb import balancing, resilient
@@ -52,7 +52,7 @@ def run(
         # The bag is there before another place may be found dead.
         resilient.begin(key, whole, settings, everywhere)
         if bag is not None:
-            async_at(Place(0), balancing.take, key, bag, 0)
+            async_local(balancing.take, key, bag, 0)
         try:
             handler.begin(whole, everywhere[1:], everywhere)
         finally:
@@ -124,7 +124,7 @@ class Handler:
 
     def gather(self, place: Place, result: Result) -> None:
         """Add what ``place`` has found."""
-        part, self.statistics[place.id] = at(place, balancing.pack, self._key)
+        part, self.statistics[place.id] = current().call(place.id, balancing.pack, (self._key,))
         if part is not None:
             balancing.check_done(place.id, part)
             part.submit(result)
@@ -205,7 +205,7 @@ class Handler:
 
     def _fetch(self, place: Place) -> None:
         """What ``place`` has comes here."""
-        bag, self.statistics[place.id] = at(place, balancing.pack, self._key)
+        bag, self.statistics[place.id] = current().call(place.id, balancing.pack, (self._key,))
         if self.recovery is not None:
             self.recovery.adopt(place)
         if bag is None:
@@ -213,7 +213,7 @@ class Handler:
         if bag.is_empty:
             balancing.keep(self._key, bag)
         else:
-            async_at(Place(0), balancing.take, self._key, bag, 0)
+            async_local(balancing.take, self._key, bag, 0)
 
 
 class _Held:

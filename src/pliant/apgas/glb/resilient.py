@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pliant.apgas.api import Place, async_at, at, finish, places
+from pliant.apgas.api import Place, async_at, async_local, at, finish, places
 from pliant.apgas.bag import Bag, Result
 from pliant.apgas.errors import BadPlaceException, DeadPlaceException, MultipleException
 from pliant.apgas.glb import balancing
@@ -352,7 +352,7 @@ class Recovery:
                     if bag.is_empty:
                         balancing.keep(self._key, bag)
                     else:
-                        async_at(Place(0), balancing.take, self._key, bag, 0)
+                        async_local(balancing.take, self._key, bag, 0)
 
     def _take_over(self) -> None:
         everywhere = [place.id for place in places()]

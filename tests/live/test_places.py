@@ -109,6 +109,30 @@ def test_an_address_where_no_place_can_be_reached_is_refused(host: str, said: st
     assert "never" not in done.stdout
 
 
+def test_an_executor_sends_no_variables_of_the_script_and_all_its_futures_end() -> None:
+    done = subprocess.run(
+        [sys.executable, str(PROGRAMS / "futures_script.py")],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    first, last = done.stdout.splitlines()
+    ends = ["SystemExit", "ValueError", "ValueError", "OwnError"]
+    assert json.loads(first) == {
+        "seen": [[False, True], [True, True], [False, True]],
+        "fib": 13,
+        "ends": ends,
+        "scaled": [21, 7],
+        "elsewhere": ends,
+        "array": True,
+        "lost": True,
+        "after": 2,
+    }
+    assert last == "made after the end of main"
+
+
 def test_futures_are_worked_on_at_all_places() -> None:
     assert told("futures.py") == {
         "workers": 3,

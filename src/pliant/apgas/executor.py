@@ -188,7 +188,11 @@ class PlaceExecutor(Executor):
             number = next(self._numbers)
             self._calls[number] = call
             self._queue.add(number)
-        self._dispatch(ahead=False)
+            is_full = self._queue.is_full(self._places())
+        if not is_full:
+            self._dispatch(ahead=False)
+        if len(call.parts) == 1:
+            return
         with self._runtime.monitor:
             if number in self._calls:  # it waits: what it has in common with the program ends here
                 self._calls[number] = call._replace(parts=copied(call.parts))

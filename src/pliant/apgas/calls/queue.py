@@ -36,6 +36,8 @@ class CallQueue:
         """By place the calls that are there, the oldest first."""
         self._idle: Counter[int] = Counter()
         """By place how many of them wait for others."""
+        self._full: Sequence[int] = ()
+        """The places of which none could take a call, if nothing has changed since."""
         self._cost_s: float | None = None
         self._asked: set[int] = set()
         """Places that were asked to give calls back and have not answered."""
@@ -44,12 +46,17 @@ class CallQueue:
     def is_empty(self) -> bool:
         return not self.waiting and not any(self._held.values())
 
+    def is_full(self, places: Sequence[int]) -> bool:
+        """Whether it is known that none of ``places`` can take a call."""
+        return bool(places) and self._full == places
+
     def held(self, place: int) -> int:
         """How many calls are at ``place``."""
         return len(self._held.get(place, ()))
 
     def idle(self, place: int, by: int) -> None:
         """So many more calls at ``place`` wait for others: as many can be made there meanwhile."""
+        self._full = ()
         self._idle[place] += by
 
     def _active(self, place: int) -> int:
@@ -86,7 +93,8 @@ class CallQueue:
             return None
         place = min(limits, key=lambda each: (self._active(each) - limits[each], each))
         room = limits[place] - self._active(place) + (self._ahead(limits[place]) if ahead else 0)
-        if room < 1:
+        self._full = () if room > 0 else places
+        if self._full:
             return None
         count = min(room, -(-len(self.waiting) // len(limits)))
         numbers = [self.waiting.popleft() for _ in range(count)]
@@ -100,6 +108,7 @@ class CallQueue:
 
     def back(self, place: int, numbers: Iterable[int]) -> None:
         """``numbers`` are not at ``place`` any more, and were not begun: they wait again, before all others."""
+        self._full = ()
         held = self._held.get(place, {})
         again = [number for number in numbers if number in held]
         for number in again:
@@ -109,6 +118,7 @@ class CallQueue:
 
     def ended(self, place: int, numbers: Sequence[int], seconds: float) -> None:
         """These calls have ended at ``place``, and have taken so long together."""
+        self._full = ()
         held = self._held.get(place, {})
         for number in numbers:
             held.pop(number, None)
@@ -119,10 +129,12 @@ class CallQueue:
 
     def drop(self, place: int, number: int) -> None:
         """This call was cancelled before it went to ``place``."""
+        self._full = ()
         self._held.get(place, {}).pop(number, None)
 
     def lost(self, place: int) -> list[int]:
         """``place`` is dead: the calls that were there."""
+        self._full = ()
         self._asked.discard(place)
         del self._idle[place]
         return list(self._held.pop(place, ()))

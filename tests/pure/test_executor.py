@@ -370,7 +370,8 @@ def test_tasks_submit_and_the_program_waits_for_all_of_it(seed: int) -> None:
     assert len({*_LOG}) > 1
 
 
-def test_a_task_that_submits_after_shutdown_is_told() -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_task_that_submits_after_shutdown_is_told(count: int) -> None:
     def main() -> None:
         closed, executor = PlaceExecutor(), PlaceExecutor(use_place_0=False)
         closed.shutdown()
@@ -378,7 +379,7 @@ def test_a_task_that_submits_after_shutdown_is_told() -> None:
         while not _LOG:
             pause(1)
 
-    Together(7).begin(main, 2)
+    Together(7).begin(main, count)
     (error,) = _LOG
     assert "after shutdown" in str(error)
 

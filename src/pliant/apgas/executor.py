@@ -424,9 +424,7 @@ def _found(key: str) -> Executor:
     with runtime.monitor:
         found = runtime.objects.get(key)
         if found is None:
-            found = _Elsewhere(key, runtime)
-            if runtime.here:
-                runtime.objects[key] = found
+            found = runtime.objects[key] = _Elsewhere(key, runtime)  # at home one that was shut down
     return found
 
 

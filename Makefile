@@ -22,7 +22,7 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	PLIANT_EXAMPLES=$${PLIANT_EXAMPLES:-40} $(BIN)/python -m pytest -q -n auto -m "not long" tests/pure
+	PLIANT_EXAMPLES=$${PLIANT_EXAMPLES:-30} $(BIN)/python -m pytest -q -n auto -m "not long" tests/pure
 
 test: check
 	$(BIN)/python -m pytest -q -n 3 -m "not long" tests/live

@@ -87,6 +87,7 @@ def test_results_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_while_the_disk_is_full_only_starts_wait_and_no_record_is_lost(start: Start, tmp_path: Path) -> None:
     # What a job does first is to look whether its start has been recorded.
     journal = tmp_path / "run0/out/records.ndjson"

@@ -164,6 +164,7 @@ def test_a_program_without_mpi_grows_and_shrinks_by_the_protocol_alone(start: St
     assert run.wait_for(r.JobProgressed).fraction == 1.0
 
 
+@pytest.mark.long
 def test_an_order_that_cannot_be_followed_is_refused_with_the_reason(start: Start) -> None:
     run = start(f"nodes = 2\n{KEEP}", heat("job", "{ min = 1, max = 4 }", work_s=600.0))
     run.wait_for(r.JobMalleable)

@@ -20,9 +20,18 @@ $(STAMP): pyproject.toml lab/pyproject.toml
 check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory -j 2 pure types contracts
+
+# Side by side, as checkers use one processor each.
+.PHONY: pure types contracts
+pure:
 	PLIANT_EXAMPLES=$${PLIANT_EXAMPLES:-30} $(BIN)/python -m pytest -q -n auto -m "not long" tests/pure
+
+types:
+	$(BIN)/mypy
+
+contracts:
+	$(BIN)/lint-imports
 
 test: check
 	$(BIN)/python -m pytest -q -n 3 -m "not long" tests/live

@@ -266,7 +266,7 @@ from pliant.apps import balanced, betweenness, nqueens, pi, uts
 from pliant.apps.kernels import betweenness as b, nqueens as n, pi as p, uts as u
 
 for program, bag, result, size in (
-    (uts, uts.TreeBag, uts.Tree, 6), (nqueens, nqueens.QueensBag, nqueens.Solutions, 6),
+    (uts, uts.TreeBag, uts.UtsTree, 6), (nqueens, nqueens.QueensBag, nqueens.Solutions, 6),
     (betweenness, betweenness.SourcesBag, betweenness.Centrality, 5), (pi, pi.PointsBag, pi.Points, 9999),
 ):
     whole = bag(size)

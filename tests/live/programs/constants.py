@@ -30,7 +30,7 @@ def main(flag: pathlib.Path, mib: int) -> None:
     told(flag)
     given = pathlib.Path(os.environ.get("GIVEN", "/nonexistent"))
     rows = mib << 7  # of 8 KiB
-    with mpi.malleable(min=1, max=8) as job:
+    with mpi.malleable(min=1, max=8, watch=False) as job:
         table = job.array("table", (rows, COLUMNS), "f8", mpi.Block(halo=1), constant=True)
         wide = job.array("wide", (16, rows), "i4", mpi.Block(axis=1), constant=True)
         matrix = job.csr("matrix", (rows, COLUMNS), constant=True)

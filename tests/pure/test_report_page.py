@@ -228,3 +228,9 @@ def test_colours_survive_colour_blindness(kind: str) -> None:
     for a, b in combinations(COLOURS, 2):
         distance = sum((x - y) ** 2 for x, y in zip(seen(a), seen(b), strict=True)) ** 0.5
         assert distance > 0.08, (a, b, distance)
+
+
+def test_sizes_are_told_with_spaces_at_which_no_line_is_broken(text: str) -> None:
+    """A space that is not printable would be replaced, as control characters are."""
+    assert re.search("▲&nbsp;\\d", text)
+    assert "\N{REPLACEMENT CHARACTER}" not in text

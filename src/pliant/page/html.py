@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import jinja2
 import msgspec
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from pliant.charts import figures
 from pliant.charts.palette import fills
@@ -21,6 +21,7 @@ from pliant.page import tables
 from pliant.page.hover import hover_data
 from pliant.report.compare import headline, pacing_note, warnings
 from pliant.report.data import report_json
+from pliant.report.outcomes import SIGNS
 from pliant.report.runs import Run, alike_in_nodes, is_paced
 from pliant.report.words import plain
 
@@ -99,8 +100,14 @@ def _environment() -> jinja2.Environment:
         finalize=lambda value: plain(value) if type(value) is str else value,
     )
     made.globals |= {name: Markup(_asset(f"page.{name}")) for name in ("css", "js")}  # noqa: S704 - our own files
-    made.filters["count"] = count
+    made.filters |= {"count": count, "steps": _steps}
     return made
+
+
+def _steps(sizes: str) -> Markup:
+    """No line is broken between a sign and the size behind it. ``plain`` comes first: it leaves no such space."""
+    text = str(escape(plain(sizes)))
+    return Markup(re.sub(rf"([{''.join(SIGNS.values())}]) ", "\\1&nbsp;", text))  # noqa: S704 - it is escaped
 
 
 def chart_of(runs: Sequence[Run], title: str) -> InlineChart:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -131,7 +130,7 @@ def _outcome(run: Run, number: int, job: JobOutcome) -> dict[str, Any]:
             seconds(end - start) if start is not None and end is not None else "-",
             seconds(end - run.origin_s) if end is not None else "-",
         ),
-        "sizes": re.sub(rf"([{''.join(SIGNS.values())}]) ", "\\1\N{NO-BREAK SPACE}", sizes_text(run, number)),
+        "sizes": sizes_text(run, number),
         "state": state_text(job),
         "is_bad": job.state in ENDED and job.state is not JobState.COMPLETED,
         "cause": cause(job.error, job.exit_code) if job.error else "",

@@ -70,6 +70,11 @@ def test_ranks_that_gather_different_arrays_are_told_so() -> None:
     assert "rank 0 is in gather() of 'a' and waits for rank 1, which is in gather() of 'b'" in ran.stderr
 
 
+def test_a_rank_that_comes_late_to_the_calls_of_all_is_taken_for_no_other() -> None:
+    ran = run((str(MPIEXEC), "-launcher", "fork", "-n", "3"), (MISSES, "late"), {})
+    assert (ran.returncode, ran.stdout) == (0, "late 0.0\n"), ran.stderr
+
+
 MISSED = "pliant: after the resize found is 1280.0 on ranks 0 and 1, and 0.0 on those that joined: hold it in job.value"
 
 

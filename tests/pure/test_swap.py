@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.mpi.data.arrays import Array, Seat, rotate
+from pliant.mpi.data.uses import Uses
 from pliant.mpi.team import Team
 from pliant.mpi.wait import Wait
 from pliant.plan.data.layouts import Block, Layout
@@ -21,7 +22,7 @@ def no_team(what: str) -> Team:
 
 def array(name: str, layout: Layout | None = None, **more: Any) -> Array:
     given = {"shape": (4,), "dtype": "f8", "layout": layout or Block(), **more}
-    return Array(name, seat=Seat(no_team, Wait(1.0), lambda _: 0), **given)
+    return Array(name, seat=Seat(no_team, Wait(1.0), lambda _: 0, Uses(), str), **given)
 
 
 def filled(names: str) -> list[Array]:

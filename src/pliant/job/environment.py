@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from math import inf
+from math import inf, nan
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,23 +57,24 @@ def read(environ: Mapping[str, str] = os.environ) -> Environment | None:
 
 def deadline_s(environ: Mapping[str, str] = os.environ) -> float:
     """How long the library waits for what has to be prompt, in seconds (PLIANT_DEADLINE)."""
-    text = environ.get("PLIANT_DEADLINE", "")
-    try:
-        seconds = float(text) if text else JOB_DEADLINE_S
-    except ValueError:
-        seconds = 0.0
-    if seconds <= 0:
+    text, seconds = _seconds(environ, "PLIANT_DEADLINE", JOB_DEADLINE_S)
+    if not seconds > 0:
         raise PliantError(f"PLIANT_DEADLINE is {text!r}; it must be a positive number of seconds")
     return seconds
 
 
+def _seconds(environ: Mapping[str, str], name: str, default: float) -> tuple[str, float]:
+    """The variable's text and number, which is NaN where it is none."""
+    text = environ.get(name, "")
+    try:
+        return text, float(text) if text else default
+    except ValueError:
+        return text, nan
+
+
 def stall_s(environ: Mapping[str, str] = os.environ) -> float:
     """After how many seconds in one step a rank says where it is (PLIANT_STALL_S); 0 if never."""
-    text = environ.get("PLIANT_STALL_S", "")
-    try:
-        seconds = float(text) if text else STALL_S
-    except ValueError:
-        seconds = -1.0
+    text, seconds = _seconds(environ, "PLIANT_STALL_S", STALL_S)
     if not 0 <= seconds < inf:
         raise PliantError(f"PLIANT_STALL_S is {text!r}; it must be a number of seconds, or 0 for never")
     return seconds

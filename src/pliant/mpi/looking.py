@@ -20,6 +20,8 @@ from pliant.mpi.data.movable import Movable
 MOST = 64
 """Variables that are compared, and parts of one, such as elements of containers."""
 SMALL_BYTES = 4096
+MOST_BITS = 4096
+"""Of an integer: Python refuses to write much longer ones."""
 TEXT = 40
 """Characters of a value that are shown."""
 _OURS = str(Path(__file__).parent)
@@ -61,7 +63,10 @@ def look(frame: FrameType, arrays: Mapping[str, Movable]) -> dict[str, Held]:
     if "self" in found:
         attributes = getattr(found["self"], "__dict__", {})
         variables += [(f"self.{name}", attributes[name]) for name in sorted(attributes)]
-    if frame.f_code.co_flags & CO_OPTIMIZED and isinstance(found, dict):
+    is_copy = frame.f_code.co_flags & CO_OPTIMIZED and isinstance(found, dict)
+    if is_copy and not any(
+        value is found for value in found.values()
+    ):  # locals() gives the program the same dict
         found.clear()
     return dict(_held(variables, names))
 
@@ -134,6 +139,6 @@ def number(value: Any) -> str:
             raise Unlike
         if value.is_integer():
             value = int(value)
-    if isinstance(value, int) and value.bit_length() > SMALL_BYTES:
-        raise Unlike  # Python refuses to write it
+    if isinstance(value, int) and value.bit_length() > MOST_BITS:
+        raise Unlike
     return str(int(value) if isinstance(value, bool) else value)

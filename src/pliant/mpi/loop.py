@@ -123,7 +123,7 @@ class Loop:
             self._watch.begin(self._step, joined=True, gone=begin.seen)
         self._begun = self._step, time.perf_counter()
         self._reported = self._look_at = time.perf_counter()
-        self._stalling = self._look_for_stalls()
+        self._stalling: Stalling | None = None
         self._signature = context.signature()
         self._start_epoch(self._step + (begin is not None))
         if not begin:
@@ -160,6 +160,7 @@ class Loop:
     def run(self) -> Iterator[int]:
         """The steps, each a point where the job may be resized; Released on a rank that leaves."""
         try:
+            self._stalling = self._look_for_stalls()
             while self._step < self._total:
                 self._turn()
                 yield self._step

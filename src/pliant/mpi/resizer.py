@@ -13,7 +13,7 @@ from pliant.job.negotiation import Situation
 from pliant.mpi.checks import Checks
 from pliant.mpi.snapshot import Snapshot
 
-NOBODY = "only what is started by an agent, or by a job that resizes itself, joins one"
+NOBODY = "this rank cannot join a job: neither an agent nor a job that resizes itself has started it"
 
 
 class Resizer(Protocol):

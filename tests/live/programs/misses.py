@@ -1,7 +1,6 @@
 """Programs of which a newcomer misses something, for 40 steps, or until a file appears. ``python misses.py total``
-sums up in a variable; ``names`` changes which array a variable is; ``calls`` has ranks call with different arrays; ``stuck`` has them
-wait for each other in different calls; ``own``
-sums up in a loop of its own, and ``own_names`` changes variables there."""
+sums up in a variable; ``names`` changes which array a variable is; ``calls`` has ranks call with different arrays; ``late`` has one come late to calls with the same; ``stuck`` has them wait
+for each other in different calls; ``own`` sums up in a loop of its own, and ``own_names`` changes variables there."""
 
 from __future__ import annotations
 
@@ -49,6 +48,17 @@ def calls(job: mpi.Job, _steps: int, _flag: Path | None) -> float:
     for _ in job.steps(1):
         arrays[job.rank > 0].gather()
         job.comm.barrier()
+    return 0.0
+
+
+def late(job: mpi.Job, _steps: int, _flag: Path | None) -> float:
+    """Rank 2 comes late, when rank 1 is a call ahead of the root, which has its part and waits for that of rank 2."""
+    a, b = (job.array(name, (8, 300), "f8", mpi.Block(axis=1)) for name in "ab")
+    for _ in job.steps(1):
+        if job.rank == 2:
+            time.sleep(1)
+        a.gather()
+        b.gather()
     return 0.0
 
 
@@ -101,6 +111,7 @@ def main(how: str, flag: str = "") -> None:
         "total": total,
         "names": names,
         "calls": calls,
+        "late": late,
         "stuck": stuck,
         "own": own,
         "own_names": own_names,

@@ -20,6 +20,7 @@ from pliant.mpi.data.arrays import Array, Part, Seat, parcels
 from pliant.mpi.data.delivery import as_bytes
 from pliant.mpi.data.movable import Way
 from pliant.mpi.data.transport import redistribute
+from pliant.mpi.data.uses import Uses
 from pliant.mpi.team import Team
 from pliant.mpi.wait import Wait
 from pliant.plan.data.layouts import Block, even
@@ -66,7 +67,9 @@ class Bench:
 
     def __init__(self, rows: int) -> None:
         self._comm, self._rows, self._wait = MPI.COMM_WORLD, rows, Wait(LIMIT_S)
-        self._array = Array("moved", (rows,), "f8", Block(), Seat(_no_team, self._wait, lambda _: 0))
+        self._array = Array(
+            "moved", (rows,), "f8", Block(), Seat(_no_team, self._wait, lambda _: 0, Uses(), str)
+        )
         self._full: tuple[int, NDArray[Any] | None] = 0, None
 
     def _old(self, parts: int) -> NDArray[Any] | None:

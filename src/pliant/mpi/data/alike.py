@@ -43,6 +43,6 @@ class Alike:
         for peer, tag in sorted(found & self._before):
             raise PliantError(
                 f"rank {self._comm.rank} is in {self._calls(self._tag)} and waits for rank {peer}, which is in "
-                f"{self._calls(tag)}: all ranks call the same of the same array; {REMEDY}"
+                f"{self._calls(tag)}: all ranks make the same calls of the same arrays, in one order; {REMEDY}"
             )
         self._before = found

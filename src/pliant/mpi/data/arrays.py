@@ -32,8 +32,8 @@ class Seat(NamedTuple):
     team: Callable[[str], Team]
     wait: Wait
     tag: Callable[[str], int]
-    uses: Uses = Uses()
-    calls: Callable[[int], str] = str
+    uses: Uses
+    calls: Callable[[int], str]
 
     def alike(self, comm: MPI.Intracomm, tag: int, awaited: Callable[[], Iterable[int]]) -> Look | None:
         """For waits of a collective call of the program, whose messages have this ``tag``: PliantError if a rank whose

@@ -75,8 +75,9 @@ class _Lane:
 
     @property
     def peers(self) -> set[int]:
-        """The ranks of all that is not done."""
-        return {chunk.peer for _, _, chunk in self._active} | {chunk.peer for chunk in self._waiting}
+        """The ranks of all that has not arrived, or is not sent."""
+        unfinished = {chunk.peer for request, _, chunk in self._active if not request.Test()}
+        return unfinished | {chunk.peer for chunk in self._waiting}
 
     def poll(self) -> bool:
         """Go on; whether all is done."""

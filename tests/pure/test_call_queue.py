@@ -105,6 +105,10 @@ def test_an_idle_place_takes_back_half_of_what_another_has_not_begun_and_asks_on
     assert queue.surplus([1]) is None  # nobody else could make one
     assert queue.surplus([1, 2]) == (1, 5)
     assert queue.surplus([1, 2]) is None
+    queue.back(1, [])  # it has begun them all
+    assert queue.surplus([1, 2]) is None  # until something changes there
+    queue.ended(1, [1], 0.0)
+    assert queue.surplus([1, 2]) == (1, 5)
     queue.back(1, batch.numbers[-5:])
     assert list(queue.waiting) == batch.numbers[-5:]
     again = queue.batch([1, 2], ahead=False)

@@ -20,8 +20,11 @@ from pliant.apgas import (
     here,
     places,
 )
+from pliant.apgas.calls.desk import Asked
+from pliant.apgas.calls.hands import Hands
 from pliant.apgas.errors import RemoteError
 from pliant.apgas.malleable.handler import malleability
+from pliant.apgas.place.payload import pack
 from pliant.apgas.runtime import current
 from pliant.apgas.transport.together import Together
 from pliant.model.errors import PliantError
@@ -35,6 +38,10 @@ def pause(times: int) -> int:
     for _ in range(times):
         current().threads.pause()
     return here().id
+
+
+def large(array: np.ndarray[Any, Any]) -> tuple[int, int]:
+    return int(array.sum()), here().id
 
 
 def when_open() -> int:
@@ -211,6 +218,7 @@ def test_all_calls_end_though_a_place_dies_and_shutdown_returns(seed: int) -> No
         lost = [future for future in futures if future.exception()]
         assert all(isinstance(future.exception(), DeadPlaceException) for future in lost)
         assert {future.result() for future in futures if future not in lost} <= {0, 1, 2}
+        assert any(future not in lost for future in futures[80:])
         with pytest.raises(RuntimeError, match="after shutdown"):
             executor.submit(pause, 1)
 
@@ -341,7 +349,7 @@ def test_no_more_calls_run_at_a_time_than_max_workers(most: int) -> None:
             assert executor.num_workers == min(most, 6)
             futures = [executor.submit(count) for _ in range(60)]
             wait_for(futures)
-        assert max(future.result() for future in futures) <= most
+        assert min(2, most) <= max(future.result() for future in futures) <= most
         with pytest.raises(ValueError, match="max_workers must be greater than 0"):
             PlaceExecutor(0)
 
@@ -396,6 +404,84 @@ def test_arguments_are_those_of_the_moment_and_values_are_writable_and_nobody_el
                 future.result()[:] = 5
 
     Together(8).begin(main, 2, workers=1)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_place_0_gives_large_calls_back_to_those_that_come(workers: int) -> None:
+    world = Together(12)
+
+    def main() -> None:
+        with PlaceExecutor() as executor:
+            wait_for([executor.submit(pause, 0) for _ in range(30)])  # so short that more are sent ahead
+            gate = [executor.submit(when_open) for _ in range(workers)]
+            sums = [executor.submit(large, np.full(20_000, x)) for x in range(20)]
+            executor.dispatch()
+            malleability().grow([1], lambda: world.newcomer(1, workers), 60.0)
+            pause(400)
+            let_go()
+            current().flush()
+            wait_for(gate + sums)
+            assert [future.result()[0] for future in sums] == [20_000 * x for x in range(20)]
+            assert {future.result()[1] for future in sums} >= {1}
+
+    world.begin(main, 1, workers=workers)
+
+
+def test_shutdown_fails_what_a_place_has_given_back() -> None:
+    def main() -> None:
+        executor = PlaceExecutor()
+        future = executor.submit(when_open)
+        Hands.of(current()).leaving.add(0)  # nobody makes it now
+        executor.returned(0, [Asked(1, pack((when_open, (), {})))])
+        executor.shutdown(cancel_futures=True)
+        with pytest.raises(RuntimeError, match="shut down before the call was made"):
+            future.result()
+        let_go()
+
+    Together(13).begin(main, 1)
+
+
+class Unsaid(Exception):  # noqa: N818 - what it does is what matters
+    def __reduce__(self) -> str:
+        raise TypeError
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+class Noted(Unsaid):
+    def __str__(self) -> str:
+        return "the text"
+
+
+def raise_noted() -> None:
+    error = Noted()
+    error.add_note("a hint")
+    raise error
+
+
+def raise_unsaid() -> None:
+    raise Unsaid
+
+
+def test_an_exception_that_cannot_be_sent_has_its_text_and_its_notes() -> None:
+    def main() -> None:
+        with PlaceExecutor() as executor:
+            error = settled(executor, raise_noted).exception()
+        assert isinstance(error, RemoteError)
+        assert str(error).endswith("Noted: the text\na hint")
+
+    Together(14).begin(main, 2)
+
+
+def test_an_initializer_whose_exception_has_no_text_ends_all_futures() -> None:
+    def main() -> None:
+        with PlaceExecutor(initializer=raise_unsaid) as executor:
+            futures = [executor.submit(pause, 1) for _ in range(4)]
+            wait_for(futures)
+            assert all(isinstance(future.exception(), BrokenExecutor) for future in futures)
+
+    Together(15).begin(main, 2)
 
 
 def test_a_program_that_fails_does_not_wait_for_its_futures() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pliant.apgas.errors import BadPlaceException
-from pliant.apgas.place.payload import name_of, pack, pack_call, unpack
+from pliant.apgas.place.payload import copied, name_of, pack, pack_call, unpack
 from pliant.apgas.runtime import Finish, current
 
 T = TypeVar("T")
@@ -78,8 +78,7 @@ def at(place: Place, fn: Callable[..., T], *args: object) -> T:
     value: T
     if place.id == runtime.here:
         fn, args = _copies(fn, args)
-        answer = pack(fn(*args))
-        value = unpack([answer[0], *map(bytearray, answer[1:])])
+        value = unpack(copied(pack(fn(*args))))
     else:
         value = runtime.call(place.id, fn, args)
     return value
@@ -112,8 +111,7 @@ def _spawn(
 
 def _copies(fn: F, args: tuple[object, ...]) -> tuple[F, tuple[object, ...]]:
     """What another place would have of them; TypeError if they cannot be pickled."""
-    payload = pack_call(fn, args, name_of(fn), current().here)
-    copies: tuple[F, tuple[object, ...]] = unpack([payload[0], *map(bytearray, payload[1:])])
+    copies: tuple[F, tuple[object, ...]] = unpack(copied(pack_call(fn, args, name_of(fn), current().here)))
     return copies
 
 

@@ -11,13 +11,13 @@ from concurrent.futures import BrokenExecutor, Executor, Future, InvalidStateErr
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from pliant.apgas.calls.desk import Answered, Asked, Desk, Home, beside, copied, lending
+from pliant.apgas.calls.desk import Answered, Asked, Desk, Home, beside, lending
 from pliant.apgas.calls.hands import Hands
 from pliant.apgas.calls.queue import Batch, CallQueue
 from pliant.apgas.errors import BadPlaceException, DeadPlaceException
 from pliant.apgas.malleable import elastic
 from pliant.apgas.place.messages import Buffer
-from pliant.apgas.place.payload import name_of, pack, pack_error, unpack, unpack_raised
+from pliant.apgas.place.payload import copied, name_of, pack, pack_error, unpack, unpack_raised
 from pliant.apgas.runtime import Runtime, current
 from pliant.model.errors import PliantError
 
@@ -54,7 +54,39 @@ class _Call(NamedTuple):
     parts: Sequence[Buffer]
 
 
-class PlaceExecutor(Executor):
+class _InChunks(Executor):
+    """An executor whose ``map`` may send several calls as one."""
+
+    def map(
+        self,
+        fn: Callable[..., T],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+    ) -> Iterator[T]:
+        """As of a ProcessPoolExecutor: ``chunksize`` calls go as one. ValueError if that is not positive."""
+        if chunksize < 1:
+            raise ValueError(f"chunksize must be >= 1, not {chunksize}")
+        if chunksize == 1:
+            return super().map(fn, *iterables, timeout=timeout)
+        arguments = zip(*iterables, strict=False)
+        chunks = iter(lambda: list(itertools.islice(arguments, chunksize)), [])
+        return _one_by_one(super().map(partial(_chunk, fn), chunks, timeout=timeout))
+
+
+def _chunk(fn: Callable[..., T], arguments: list[tuple[Any, ...]]) -> list[T]:
+    return [fn(*each) for each in arguments]
+
+
+def _one_by_one(chunks: Iterator[list[T]]) -> Iterator[T]:
+    """Forgets each result as it hands it out."""
+    for chunk in chunks:
+        chunk.reverse()
+        while chunk:
+            yield chunk.pop()
+
+
+class PlaceExecutor(_InChunks):
     """Runs what is submitted at the places of this program, each ``workers`` at a time; made at place 0, as many of
     them as are wanted. Sent to another place it can be submitted to there.
 
@@ -84,9 +116,9 @@ class PlaceExecutor(Executor):
         if runtime.here != 0:
             raise PliantError(f"a PlaceExecutor belongs to place(0), this is place({runtime.here})")
         if max_workers is not None and max_workers <= 0:
-            raise ValueError("max_workers must be greater than 0")
+            raise ValueError(f"max_workers must be greater than 0, not {max_workers}")
         if initializer is not None and not callable(initializer):
-            raise TypeError("initializer must be a callable")
+            raise TypeError(f"initializer must be a callable, not a {type(initializer).__name__}")
         self._runtime = runtime
         self._key = f"executor {uuid.uuid4().hex}"
         self._queue = CallQueue(runtime.workers, max_workers)
@@ -132,16 +164,6 @@ class PlaceExecutor(Executor):
             self._enqueue(_Call(_Origin(future), parts))
         return future
 
-    def map(
-        self,
-        fn: Callable[..., T],
-        *iterables: Iterable[Any],
-        timeout: float | None = None,
-        chunksize: int = 1,
-    ) -> Iterator[T]:
-        """As of a ProcessPoolExecutor: ``chunksize`` calls go as one. ValueError if that is not positive."""
-        return _chunked(super().map, fn, iterables, timeout, chunksize)
-
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
         """As everywhere. After the last executor's the program keeps its places, unless it has a handler of its own."""
         with self._runtime.monitor:
@@ -183,6 +205,9 @@ class PlaceExecutor(Executor):
 
     def _enqueue(self, call: _Call) -> None:
         """RuntimeError or BrokenExecutor where that came to an end meanwhile."""
+        call = call._replace(
+            parts=copied(call.parts)
+        )  # it may wait, and the caller go on to change what it gave
         with self._runtime.monitor:
             self._check()
             number = next(self._numbers)
@@ -191,11 +216,6 @@ class PlaceExecutor(Executor):
             is_full = self._queue.is_full(self._places())
         if not is_full:
             self._dispatch(ahead=False)
-        if len(call.parts) == 1:
-            return
-        with self._runtime.monitor:
-            if number in self._calls:  # it waits: what it has in common with the program ends here
-                self._calls[number] = call._replace(parts=copied(call.parts))
 
     def _places(self) -> list[int]:
         places = self._hands.places()
@@ -232,10 +252,7 @@ class PlaceExecutor(Executor):
 
     def _send(self, batch: Batch, calls: dict[int, _Call]) -> None:
         here = batch.place == self._runtime.here
-        asked = [
-            Asked(number, copied(call.parts) if here else beside(call.parts))
-            for number, call in calls.items()
-        ]
+        asked = [Asked(number, call.parts if here else beside(call.parts)) for number, call in calls.items()]
         initializer = None if batch.place in self._introduced else self._initializer
         try:
             if here:
@@ -267,17 +284,17 @@ class PlaceExecutor(Executor):
             origins = [self._sent.pop(each.number, None) for each in answered]
             self._queue.ended(place, [each.number for each in answered], seconds)
             self._settling += 1
-        self._dispatch(ahead=True)
-        for each, origin in zip(answered, origins, strict=True):
-            if origin is not None:
-                self._answer(origin, each)
-        self._settled()
+        with self._until_settled():
+            self._dispatch(ahead=True)
+            for each, origin in zip(answered, origins, strict=True):
+                if origin is not None:
+                    self._answer(origin, each)
 
     def returned(self, place: int, asked: Sequence[Asked]) -> None:
         """``place`` has not begun these, and others may make them."""
         with self._runtime.monitor:
             calls = {
-                number: _Call(self._sent[number], parts)  # type: ignore[arg-type]
+                number: _Call(self._sent[number], copied(parts))
                 for number, parts in asked
                 if number in self._sent
             }
@@ -296,12 +313,12 @@ class PlaceExecutor(Executor):
         with self._runtime.monitor:
             self._broken = self._broken or why
             origins = [self._calls.pop(number).origin for number in self._queue.withdraw()]
-            for place in list(self._introduced):
+            for place in self._queue.busy:
                 origins += self._lose(place)
             self._settling += 1
-        for origin in origins:
-            self._fail(origin, error)
-        self._settled()
+        with self._until_settled():
+            for origin in origins:
+                self._fail(origin, error)
 
     def _lose(self, place: int) -> list[_Origin]:
         """Who waits for calls at ``place``, which makes no more. The lock is held."""
@@ -319,15 +336,20 @@ class PlaceExecutor(Executor):
                     self._runtime.spawn_apart(partial(self._bury, origins, DeadPlaceException(place, why)))
 
     def _bury(self, origins: list[_Origin], error: DeadPlaceException) -> None:
-        for origin in origins:
-            self._fail(origin, error)
-        self._dispatch(ahead=True)
-        self._settled()
+        with self._until_settled():
+            for origin in origins:
+                self._fail(origin, error)
+            self._dispatch(ahead=True)
 
-    def _settled(self) -> None:
-        with self._runtime.monitor:
-            self._settling -= 1
-        self._go_if_done()
+    @contextlib.contextmanager
+    def _until_settled(self) -> Iterator[None]:
+        """Within it futures get what came of them, for which the end waits; callers have counted it."""
+        try:
+            yield
+        finally:
+            with self._runtime.monitor:
+                self._settling -= 1
+            self._go_if_done()
 
     def _answer(self, origin: _Origin, answered: Answered) -> None:
         parts: Sequence[Any] = answered.parts
@@ -340,13 +362,14 @@ class PlaceExecutor(Executor):
 
     def _fail(self, origin: _Origin, error: Exception) -> None:
         if origin.future is not None:
-            origin.future.set_exception(error)
+            with contextlib.suppress(InvalidStateError):  # the user has given it a value
+                origin.future.set_exception(error)
         else:
             self._answer(origin, Answered(0, raised=True, parts=[pack_error(error)]))
 
     def _cancel(self, origin: _Origin) -> None:
-        if origin.future is not None:
-            origin.future.cancel()
+        """The call was not made; one that a place gave back is RUNNING, so that its future cannot be cancelled."""
+        if origin.future is not None and origin.future.cancel():
             origin.future.set_running_or_notify_cancel()
         else:
             self._fail(origin, RuntimeError("the executor was shut down before the call was made"))
@@ -375,7 +398,7 @@ class PlaceExecutor(Executor):
                 self._tell(place, _forget, self._key)
 
 
-class _Elsewhere(Executor):
+class _Elsewhere(_InChunks):
     """An executor as another place knows it: it can be submitted to, and is shut down at home."""
 
     def __init__(self, key: str, runtime: Runtime) -> None:
@@ -398,15 +421,6 @@ class _Elsewhere(Executor):
             with runtime.within(None):
                 runtime.spawn(0, _submitted, asked, counted=False, urgent=True)
         return future
-
-    def map(
-        self,
-        fn: Callable[..., T],
-        *iterables: Iterable[Any],
-        timeout: float | None = None,
-        chunksize: int = 1,
-    ) -> Iterator[T]:
-        return _chunked(super().map, fn, iterables, timeout, chunksize)
 
     def shutdown(self, *_: object, **__: object) -> None:
         raise PliantError("an executor is shut down at place(0), where it was made")
@@ -454,37 +468,6 @@ def _settle(future: Future[Any], parts: Sequence[Buffer], *, raised: bool) -> No
             future.set_result(value)
 
 
-# ---- in chunks ----------------------------------------------------------------------------------------------------
-
-
-def _chunked(
-    submit_all: Callable[..., Iterator[list[T]]],
-    fn: Callable[..., T],
-    iterables: tuple[Iterable[Any], ...],
-    timeout: float | None,
-    chunksize: int,
-) -> Iterator[T]:
-    if chunksize < 1:
-        raise ValueError("chunksize must be >= 1.")
-    if chunksize == 1:
-        return submit_all(fn, *iterables, timeout=timeout)  # type: ignore[return-value]
-    arguments = zip(*iterables, strict=False)
-    chunks = iter(lambda: list(itertools.islice(arguments, chunksize)), [])
-    return _one_by_one(submit_all(partial(_chunk, fn), chunks, timeout=timeout))
-
-
-def _chunk(fn: Callable[..., T], arguments: list[tuple[Any, ...]]) -> list[T]:
-    return [fn(*each) for each in arguments]
-
-
-def _one_by_one(chunks: Iterator[list[T]]) -> Iterator[T]:
-    """What is handed out is not kept."""
-    for chunk in chunks:
-        chunk.reverse()
-        while chunk:
-            yield chunk.pop()
-
-
 # ---- what places tell each other ---------------------------------------------------------------------------------
 
 
@@ -504,8 +487,10 @@ def _take(key: str, initializer: Sequence[Buffer] | None, asked: Sequence[Asked]
 
 
 def _give_back(key: str, count: int) -> None:
-    """At any place: what has not begun goes elsewhere."""
-    current().objects[_desk_of(key)].give_back(count)
+    """At any place: what has not begun goes elsewhere; nothing if the executor was shut down meanwhile."""
+    desk = current().objects.get(_desk_of(key))
+    if desk is not None:
+        desk.give_back(count)
 
 
 def _forget(key: str) -> None:

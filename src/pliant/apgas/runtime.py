@@ -15,7 +15,7 @@ from pliant.apgas.errors import DeadPlaceException, MultipleException
 from pliant.apgas.place.finishes import Home
 from pliant.apgas.place.machine import Machine, Ready
 from pliant.apgas.place.messages import AnyMessage, FinishId, Payload, Stop
-from pliant.apgas.place.payload import name_of, pack, pack_call, pack_error, unpack, unpack_error
+from pliant.apgas.place.payload import name_of, pack, pack_call, pack_error, told, unpack, unpack_error
 from pliant.apgas.transport.threads import Threads
 from pliant.model.errors import PliantError
 
@@ -470,7 +470,7 @@ class Runtime:
     def _complain(self, task: Ready, error: BaseException) -> None:
         self.uncounted_failures += 1
         print(  # noqa: T201 - nobody waits for it, so this is the only way to hear of it
-            f"pliant: place({self.here}): uncounted task {task.name} failed: {type(error).__name__}: {error}",
+            f"pliant: place({self.here}): uncounted task {task.name} failed: {told(error)}",
             file=sys.stderr,
             flush=True,
         )

@@ -7,10 +7,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pickle import PickleBuffer
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from pliant.apgas.place.messages import Buffer
-from pliant.apgas.place.payload import name_of, pack, pack_error, unpack
+from pliant.apgas.place.payload import copied, name_of, pack, pack_error, told, unpack
 from pliant.apgas.runtime import Runtime, lent_worker
 
 LARGE = 1 << 16
@@ -21,7 +21,7 @@ class Asked(NamedTuple):
     """A call, by its executor's number: the pickle of function, arguments and keywords, and its buffers."""
 
     number: int
-    parts: Sequence[Buffer | PickleBuffer]
+    parts: Sequence[Buffer]
 
 
 class Answered(NamedTuple):
@@ -29,7 +29,7 @@ class Answered(NamedTuple):
 
     number: int
     raised: bool
-    parts: Sequence[Buffer | PickleBuffer]
+    parts: Sequence[Buffer]
 
 
 class Home(NamedTuple):
@@ -41,21 +41,14 @@ class Home(NamedTuple):
     broke: Callable[[str, str, bytes], None]
 
 
-def copied(parts: Sequence[Buffer]) -> list[Buffer]:
-    """Nobody else's memory: the first part is a pickle of its own already."""
-    return [parts[0], *(bytearray(part) for part in parts[1:])]
-
-
-def beside(parts: Sequence[Buffer | PickleBuffer]) -> list[Buffer | PickleBuffer]:
+def beside(parts: Sequence[Buffer]) -> list[Buffer]:
     """Parts as they go in a message: what is large beside its pickle."""
     return [_beside(part) for part in parts]
 
 
-def _beside(part: Buffer | PickleBuffer) -> Buffer | PickleBuffer:
-    if isinstance(part, PickleBuffer):
-        return part
+def _beside(part: Buffer) -> Buffer:
     if len(part) >= LARGE:
-        return PickleBuffer(part)
+        return cast("Buffer", PickleBuffer(part))  # comes out of the message as the buffer that it stands for
     return bytearray(part) if isinstance(part, memoryview) else part
 
 
@@ -111,7 +104,8 @@ class Desk:
         with self._runtime.monitor:
             given = [self._queue.pop() for _ in range(min(count, len(self._queue)))]
         given.reverse()
-        sent = [Asked(number, beside(parts)) for number, parts in given]
+        away = self._runtime.here != 0  # at home nothing is pickled
+        sent = [Asked(number, beside(parts)) for number, parts in given] if away else given
         self._tell(self._home.returned, self._key, self._runtime.here, sent)
 
     def change(self, by: int) -> None:
@@ -164,12 +158,9 @@ class Desk:
             fn(*args)
         except BaseException as error:  # noqa: BLE001 - it is that of all futures
             self._broken = True
-            self._tell(
-                self._home.broke,
-                self._key,
-                f"its initializer raised {type(error).__name__} at {where}: {error}",
-                pack_error(error, f"{where}, initializer"),
-            )
+            text = told(error).partition(": ")[2]
+            why = f"its initializer raised {type(error).__name__} at {where}: {text}"
+            self._tell(self._home.broke, self._key, why, pack_error(error, f"{where}, initializer"))
         with self._runtime.monitor:
             self._initializer = None
             self._start()
@@ -180,7 +171,7 @@ class Desk:
         begun, name = threads.now(), "a call"
         parts: Sequence[Buffer]
         try:
-            fn, args, kwargs = unpack(asked.parts)  # type: ignore[arg-type]
+            fn, args, kwargs = unpack(asked.parts)
             name = name_of(fn)
             parts, raised = pack(fn(*args, **kwargs)), False
         except BaseException as error:  # noqa: BLE001 - it is the future's
@@ -190,12 +181,12 @@ class Desk:
     def _note(self, answered: Answered, seconds: float) -> None:
         """Home hears of it: at once if it is large, or with what else has come by then."""
         number, raised, parts = answered
-        if self._runtime.here and sum(map(len, parts)) >= LARGE:  # type: ignore[arg-type]
+        if self._runtime.here and sum(map(len, parts)) >= LARGE:
             large = [Answered(number, raised, beside(parts))]
             self._tell(self._home.answers, self._key, self._runtime.here, large, seconds)
             return
         with self._runtime.monitor:
-            self._done.append(Answered(number, raised, copied(parts)))  # type: ignore[arg-type]
+            self._done.append(Answered(number, raised, copied(parts)))
             self._seconds += seconds
             if self._sending:
                 return

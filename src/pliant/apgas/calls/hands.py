@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from pliant.apgas.api import Place
@@ -30,6 +31,8 @@ class Hands:
         self._open: dict[str, Open] = {}
         self._malleable: set[str] = set()
         self.leaving: set[int] = set()
+        self._changing = False
+        """Whether a thread tells the program that these follow, or follow no more."""
 
     @classmethod
     def of(cls, runtime: Runtime) -> Hands:
@@ -38,22 +41,37 @@ class Hands:
             found: Hands = runtime.objects.setdefault("executors", cls(runtime))
         return found
 
-    def join(self, key: str, executor: Open, *, malleable: bool) -> None:
+    @contextlib.contextmanager
+    def _in_turn(self) -> Iterator[None]:
+        """One thread at a time: the program is told in the order in which executors join and withdraw."""
         with self._runtime.monitor:
-            self._open[key] = executor
-            if malleable:
-                self._malleable.add(key)
-            first = self._malleable == {key} and malleable
-        if first:
-            of(self._runtime).stand_by(self)
+            self._runtime.wait(lambda: not self._changing)
+            self._changing = True
+        try:
+            yield
+        finally:
+            with self._runtime.monitor:
+                self._changing = False
+                self._runtime.flush()
+
+    def join(self, key: str, executor: Open, *, malleable: bool) -> None:
+        with self._in_turn():
+            with self._runtime.monitor:
+                self._open[key] = executor
+                if malleable:
+                    self._malleable.add(key)
+                first = self._malleable == {key} and malleable
+            if first:
+                of(self._runtime).stand_by(self)
 
     def withdraw(self, key: str) -> None:
         """This executor follows no more; it has calls until ``leave``."""
-        with self._runtime.monitor:
-            was, last = key in self._malleable, self._malleable == {key}
-            self._malleable.discard(key)
-        if was and last:
-            of(self._runtime).stand_by(None)
+        with self._in_turn():
+            with self._runtime.monitor:
+                last = self._malleable == {key}
+                self._malleable.discard(key)
+            if last:
+                of(self._runtime).stand_by(None)
 
     def leave(self, key: str) -> None:
         with self._runtime.monitor:
@@ -72,7 +90,7 @@ class Hands:
                 (place for place in self.places() if place), key=lambda each: (self._held(each), -each)
             )
             if count > len(others):
-                raise PliantError(f"{count} of {len(others) + 1} places cannot leave: place(0) stays")
+                raise PliantError(f"{count} places are to leave, but only {len(others)} can: place(0) stays")
             chosen = [Place(number) for number in others[:count]]
         self.pre_release(chosen)
         return chosen

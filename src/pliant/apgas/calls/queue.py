@@ -15,7 +15,7 @@ AHEAD_S = 0.01
 MOST_AHEAD = 1000
 SHORTEST_S = 1e-6
 NEWEST = 0.5
-"""The weight of the newest calls in the mean."""
+"""The weight of the newest calls when the mean falls; a rise counts whole."""
 
 
 class Batch(NamedTuple):
@@ -40,7 +40,7 @@ class CallQueue:
         """The places of which none could take a call, if nothing has changed since."""
         self._cost_s: float | None = None
         self._asked: set[int] = set()
-        """Places that were asked to give calls back and have not answered."""
+        """Places that were asked to give calls back. They have not answered, or had none, and have got none since."""
 
     @property
     def is_empty(self) -> bool:
@@ -49,6 +49,11 @@ class CallQueue:
     def is_full(self, places: Sequence[int]) -> bool:
         """Whether it is known that none of ``places`` can take a call."""
         return bool(places) and self._full == places
+
+    @property
+    def busy(self) -> list[int]:
+        """The places that hold calls."""
+        return [place for place, held in self._held.items() if held]
 
     def held(self, place: int) -> int:
         """How many calls are at ``place``."""
@@ -99,6 +104,7 @@ class CallQueue:
         count = min(room, -(-len(self.waiting) // len(limits)))
         numbers = [self.waiting.popleft() for _ in range(count)]
         self._held.setdefault(place, {}).update(dict.fromkeys(numbers))
+        self._asked.discard(place)
         return Batch(place, limits[place], numbers)
 
     def _ahead(self, limit: int) -> int:
@@ -114,11 +120,13 @@ class CallQueue:
         for number in again:
             del held[number]
         self.waiting.extendleft(reversed(again))
-        self._asked.discard(place)
+        if again:  # with none to give, the place is not asked again before something has changed there
+            self._asked.discard(place)
 
     def ended(self, place: int, numbers: Sequence[int], seconds: float) -> None:
         """These calls have ended at ``place``, and have taken so long together."""
         self._full = ()
+        self._asked.discard(place)
         held = self._held.get(place, {})
         for number in numbers:
             held.pop(number, None)

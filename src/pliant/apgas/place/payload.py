@@ -61,6 +61,11 @@ def pack(value: object) -> list[Buffer]:
         raise TypeError(f"{type(error).__name__}: {error}") from error
 
 
+def copied(payload: Payload) -> list[Buffer]:
+    """Nobody else's memory: the first part is a pickle of its own already."""
+    return [payload[0], *map(bytearray, payload[1:])]
+
+
 def unpack(payload: Payload) -> Any:
     """The value; whatever its pickle raises. Writable buffers give writable arrays, which share their memory."""
     return pickle.loads(payload[0], buffers=payload[1:])  # noqa: S301 - from a place that has the job's key
@@ -83,9 +88,13 @@ def pack_error(error: BaseException, where: str = "") -> bytes:
         data = _pickled((error, said))
         pickle.loads(data)  # noqa: S301 - some exceptions can be pickled but not be made again
     except BaseException:  # noqa: BLE001 - whatever a user's class does there
-        (text,) = traceback.format_exception_only(error)[-1:]
-        data = _pickled((RemoteError(text.rstrip()), said))
+        data = _pickled((RemoteError(told(error)), said))
     return data
+
+
+def told(error: BaseException) -> str:
+    """Type and text of an exception, with its notes, whatever a user's ``__str__`` does."""
+    return "".join(traceback.format_exception_only(error)).rstrip()
 
 
 def unpack_raised(data: Buffer) -> BaseException:
@@ -105,9 +114,9 @@ def unpack_error(data: Buffer) -> Exception:
     error = unpack_raised(data)
     if isinstance(error, Exception):
         return error
-    told = RemoteError(f"{type(error).__name__}: {error}")
-    told.__cause__ = error.__cause__
-    return told
+    remote = RemoteError(told(error))
+    remote.__cause__ = error.__cause__
+    return remote
 
 
 def name_of(fn: Callable[..., object]) -> str:

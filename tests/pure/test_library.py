@@ -228,6 +228,11 @@ def test_workloads_that_are_refused(workload: Any, message: str) -> None:
         ({"nodes": 1 << 21}, "are too many to simulate"),
         ({"seed": -1}, "--seed: -1 is too little"),
         ({"malleable": 101}, "--malleable: 101 is no percentage"),
+        ({"malleable": 150}, "--malleable: 150 is no percentage"),
+        ({"malleable": Path("50")}, "--malleable: .*Path.* is no percentage"),
+        ({"seed": Path("1")}, "--seed: .*Path.* is no whole number"),
+        ({"strict": "no"}, "--strict: 'no' is neither True nor False"),
+        ({"requeue": 0, "failures": "mtbf=2d,repair=1h"}, "requeue: 0 is neither True nor False"),
         ({"malleable": "50"}, "--malleable: '50' is no percentage"),
         ({"compat": True}, "--compat changes nothing without --malleable"),
         ({"requeue": False}, "--no-requeue changes nothing without --failures"),
@@ -249,6 +254,7 @@ def test_workloads_that_are_refused(workload: Any, message: str) -> None:
         ({"belief": None}, "--belief: None is no text"),
         ({"cost": "starts=1"}, "there is no 'starts'; did you mean 'start_s'"),
         ({"failures": "mtbf=1"}, "failures"),
+        ({"failures": "mtbf=2d,repair="}, "repair has no value"),
         ({"checkpoint": "interval=1"}, "checkpoint"),
         ({"policy": "esay"}, "there is no policy 'esay'; did you mean 'easy'"),
         ({"policy": "marginal:pay=5"}, "has no parameter 'pay'"),
@@ -263,6 +269,22 @@ def test_workloads_that_are_refused(workload: Any, message: str) -> None:
 def test_options_that_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(PliantError, match=message):
         pliant.simulate(THREE, **{"nodes": 4, **options})
+
+
+def test_files_are_given_by_their_paths_as_well_as_by_their_names(tmp_path: Path) -> None:
+    fails = tmp_path / "fails.csv"
+    fails.write_text("node,fail_s,return_s\n0,2,4\n")
+    assert numbers(pliant.simulate(THREE, nodes=4, failures=fails)) == numbers(
+        pliant.simulate(THREE, nodes=4, failures=str(fails))
+    )
+    cost = tmp_path / "cost.json"
+    cost.write_text('{"cost": 1}')
+    with pytest.raises(BatchError, match=r"cost\.json: is no cost file"):
+        pliant.simulate(THREE, nodes=4, cost=cost)
+
+
+def test_no_weights_are_none() -> None:
+    assert numbers(pliant.simulate(THREE, nodes=4, weights=None)) == numbers(pliant.simulate(THREE, nodes=4))
 
 
 def test_what_only_the_machine_lacks() -> None:

@@ -126,7 +126,7 @@ def test_a_command_of_the_laboratory_says_how_to_get_it(name: str, monkeypatch: 
     result = CliRunner().invoke(made(), [name, "--help"])
     assert str(result.exception) == (
         f"pliant {name}: this command comes with pliant-lab, which is not installed; "
-        "install it with: pip install pliant-lab"
+        "from a clone of Pliant install it with: pip install /path/to/pliant/lab"
     )
 
 

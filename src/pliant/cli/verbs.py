@@ -58,7 +58,7 @@ class Elsewhere(NamedTuple):
             return typer.main.get_command(found.load().app())
         raise PliantError(
             f"pliant {name}: this command comes with {self.distribution}, which is not installed; "
-            f"install it with: pip install {self.distribution}"
+            "from a clone of Pliant install it with: pip install /path/to/pliant/lab"
         )
 
 
@@ -116,10 +116,6 @@ PANELS = (
             "queue": Verb(
                 "pliant.cli.operate:queue",
                 "List the pending and running jobs of all runs that go on, or of one.",
-            ),
-            "list": Verb(
-                "pliant.cli.operate:listed",
-                "List the nodes of a run, and those that were asked for and have not come.",
             ),
             "resize": Verb("pliant.cli.operate:resize", "Order a running job to another size."),
             "migrate": Verb("pliant.cli.operate:migrate", "Order a running job to other nodes."),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from pliant.model.errors import BatchError
 from pliant.model.nearest import nearest
 
 
 def keyed(
-    text: str, keys: Mapping[str, bool], where: str, write: str, others: Iterable[str] = ()
+    text: str, keys: Mapping[str, bool], where: str, write: str, others: Collection[str] = ()
 ) -> dict[str, str]:
     """The values by their ``keys``, of which those with True are needed.
 
@@ -18,9 +18,13 @@ def keyed(
     """
     given: dict[str, str] = {}
     for part in text.split(","):
-        key, equals, value = (word.strip() for word in part.partition("="))
-        if key not in keys or not equals:
+        key, _, value = (word.strip() for word in part.partition("="))
+        if key in others:
+            raise BatchError(f"{where} {key!r} cannot stand here; write {write}")
+        if key not in keys:
             raise BatchError(f"{where} there is no {key!r}{nearest(key, [*keys, *others])}; write {write}")
+        if not value:
+            raise BatchError(f"{where} {key} has no value; write {write}")
         if key in given:
             raise BatchError(f"{where} {key} is there twice; write {write}")
         given[key] = value

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jinja2
 import msgspec
 from markupsafe import Markup, escape
 
@@ -24,6 +23,9 @@ from pliant.report.data import report_json
 from pliant.report.outcomes import SIGNS
 from pliant.report.runs import Run, alike_in_nodes, is_paced
 from pliant.report.words import plain
+
+if TYPE_CHECKING:
+    import jinja2
 
 CHART_DESCRIBED = (
     "A chart of nodes over time, one for each run on the same time axis. Each job is a coloured shape; upward "
@@ -90,6 +92,8 @@ def render(template: str, **told: Any) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
+    import jinja2  # `pliant run` draws no page before its end
+
     made = jinja2.Environment(
         loader=jinja2.PackageLoader("pliant.page"),
         autoescape=True,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pliant.model.errors import BatchError
 from pliant.policy.view import Policy
-from pliant.study.simulation_request import requested, shown
+from pliant.study.simulation_request import requested, with_options
 from pliant.workloads.unmapped import refused
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Comparison:
     runs: dict[str, list[Any]]
 
 
-@shown
+@with_options
 def compare(  # noqa: PLR0913 -- as many as a study has
     workload: str | os.PathLike[str] | Iterable[Any],
     policies: Iterable[Chosen],
@@ -80,7 +80,7 @@ def compare(  # noqa: PLR0913 -- as many as a study has
 
     shares = _each(malleable, "malleable", "percentages")
     each_asked = [requested("compare", {"nodes": nodes, **options, "malleable": share}) for share in shares]
-    wish, *_ = [wished(named or "jobs", each, jobs) for each in each_asked or [asked]]  # each is checked
+    wish = wished(named or "jobs", (each_asked or [asked])[0], jobs)
     percents = [float(share) for share in dict.fromkeys(shares)] or None
     grid = Grid(
         wish, _chosen(policies, said, workers), percents, seeds, asked.instant, read_by(_texts(by, "by"))

@@ -15,7 +15,7 @@ from typing import Any
 
 from pliant.model.errors import BatchError
 from pliant.policy.view import Policy
-from pliant.study.simulation_request import requested, shown
+from pliant.study.simulation_request import requested, with_options
 from pliant.workloads.unmapped import refused
 
 
@@ -64,7 +64,7 @@ class Result:
         return [row for section in sections for row in section]
 
 
-@shown
+@with_options
 def simulate(
     workload: str | os.PathLike[str] | Iterable[Any],
     policy: str | os.PathLike[str] | Policy | Callable[..., Policy] = "",

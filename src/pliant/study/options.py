@@ -34,14 +34,12 @@ from pliant.workloads.windows import read_window
 def wished(workload: str, asked: SimulationRequest, jobs: Sequence[SimJob] | None = None) -> WorkloadRequest:
     """What is asked of ``workload``, or of the ``jobs`` that a program gives. Raises BatchError, which names the
     option."""
-    if asked.malleable is not None and asked.malleable > 100:
-        raise BatchError(f"--malleable: {asked.malleable:g} is no percentage")
     overrides = Overrides(
         asked.pass_interval_s,
         asked.cooldown_s,
         asked.offer_deadline_s,
         asked.resize_deadline_s,
-        read_cost(asked.cost) if asked.cost else None,
+        read_cost(os.fspath(asked.cost)) if asked.cost else None,
     )
     wish = WorkloadRequest(
         workload,
@@ -57,7 +55,7 @@ def wished(workload: str, asked: SimulationRequest, jobs: Sequence[SimJob] | Non
             os.fspath(asked.platform), asked.node_flops, asked.pfs_read, asked.pfs_write, asked.link
         ),
         overrides=overrides,
-        failures=_failures(asked.failures, requeue=asked.requeue),
+        failures=_failures(os.fspath(asked.failures), requeue=asked.requeue),
         jobs=jobs,
         strict=asked.strict,
         dependencies=asked.dependencies,
@@ -130,7 +128,11 @@ def _with_partitions(wish: WorkloadRequest, said: Described) -> WorkloadRequest:
 
 def queue_said(workload: str, asked: SimulationRequest) -> PolicySpec:
     """What is said of a policy beside its name. Raises BatchError."""
-    order, weights, half_life_s = asked.order, asked.weights, asked.half_life_s
+    order, weights, half_life_s = (
+        asked.order,
+        {} if asked.weights is None else asked.weights,
+        asked.half_life_s,
+    )
     _check_weights(weights)
     its_own = not order and workload.endswith(".toml")
     if weights and order not in ("fairshare", "weight") and not its_own:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from numbers import Integral, Real
 from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
@@ -27,16 +27,19 @@ from pliant.workloads.estimates import REQUESTED
 F = TypeVar("F", bound=Callable[..., Any])
 Described = str | os.PathLike[str] | Sequence[Mapping[str, Any]]
 """A file by its name, or tables with its keys."""
+PATHS = (Described, str | os.PathLike[str])
+"""The types of options that name files."""
 
 
 class Option(NamedTuple):
-    """How a field is asked for. ``panel`` is the heading under which ``help`` stands. A number is at least ``least``,
-    and a ``what``."""
+    """How a field is asked for. ``panel`` is the heading under which ``help`` stands. A number is from ``least`` to
+    ``most``, and a ``what``."""
 
     panel: str
     help: str
     least: float | None = None
     what: str = "number of seconds"
+    most: float = LARGEST
 
 
 WORKLOAD = "Workload"
@@ -94,9 +97,9 @@ class SimulationRequest(msgspec.Struct, frozen=True, kw_only=True):
     ] = ""
     order: Annotated[str, Option(POLICY, f"Queue order: {', '.join(ORDERS)}.")] = ""
     weights: Annotated[
-        Mapping[str, float],
+        Mapping[str, float] | None,
         Option(POLICY, "Weights of users by their names, for the orders fairshare and weight."),
-    ] = {}
+    ] = None
     half_life_s: Annotated[float, Option(POLICY, "Seconds in which fairshare's usage halves.", 1.0)] = (
         HALF_LIFE_S
     )
@@ -122,7 +125,7 @@ class SimulationRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     malleable: Annotated[
         float | None,
-        Option(MALLEABLE, "Percentage of rigid jobs to make malleable.", 0.0, "percentage"),
+        Option(MALLEABLE, "Percentage of rigid jobs to make malleable.", 0.0, "percentage", 100.0),
     ] = None
     compat: Annotated[
         bool,
@@ -165,7 +168,7 @@ class SimulationRequest(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = None
     cost: Annotated[
-        str,
+        str | os.PathLike[str],
         Option(
             MALLEABLE,
             "What resizes cost: a file by pliant calibrate --out, none, default, or some of its seconds, as in "
@@ -179,7 +182,7 @@ class SimulationRequest(msgspec.Struct, frozen=True, kw_only=True):
     ] = NONE
 
     failures: Annotated[
-        str,
+        str | os.PathLike[str],
         Option(
             MACHINE,
             "Nodes fail and return: mtbf=90d,repair=1h (and seed=N), or a CSV of node, fail_s, return_s.",
@@ -273,7 +276,7 @@ class SimulationRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Field(NamedTuple):
-    """A field of a ``SimulationRequest``, its type without what is optional about it, and the name of its option."""
+    """A field of a ``SimulationRequest``: its type, default and option, which users write as ``called``."""
 
     name: str
     kind: Any
@@ -293,10 +296,10 @@ def fields() -> tuple[Field, ...]:
         Field(
             each.name,
             hints[each.name].__origin__,
-            SimulationRequest.__struct_defaults__[i],
+            each.default,
             hints[each.name].__metadata__[0],
         )
-        for i, each in enumerate(msgspec.structs.fields(SimulationRequest))
+        for each in msgspec.structs.fields(SimulationRequest)
     )
 
 
@@ -316,8 +319,12 @@ def _checked(field: Field, value: Any) -> Any:
         return None
     if field.name == "instant":
         return _instant(value)
-    if isinstance(value, os.PathLike) and kind is not str:
+    if isinstance(value, os.PathLike) and kind in PATHS:
         return os.fspath(value)
+    if kind is bool:
+        if not isinstance(value, bool):
+            raise BatchError(f"--{field.called}: {value!r} is neither True nor False")
+        return value
     if kind is int and not isinstance(value, Integral):
         raise BatchError(f"--{field.called}: {value!r} is no whole number")
     if option.least is not None:
@@ -329,8 +336,8 @@ def _checked(field: Field, value: Any) -> Any:
 
 
 def _real(value: object, field: Field) -> float:
-    _, _, _, (_, _, least, what) = field
-    if isinstance(value, bool) or not isinstance(value, Real) or not value < LARGEST:
+    _, _, _, (_, _, least, what, most) = field
+    if isinstance(value, bool) or not isinstance(value, Real) or not (value <= most and value < LARGEST):
         raise BatchError(
             f"--{field.called}: {value if isinstance(value, Real) else repr(value)} is no {what}"
         )
@@ -346,11 +353,11 @@ def _instant(text: object) -> Instant:
     return Instant(text)
 
 
-def shown(function: F, *, without: Collection[str] = ()) -> F:
-    """The function, whose ``**options`` are shown as all that can be asked, ``without`` these and what it names."""
+def with_options(function: F) -> F:
+    """The function, whose ``**options`` help shows as all that can be asked, without what it names itself."""
     own = inspect.signature(function, eval_str=True)
     first = [each for each in own.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
-    there = {*without, *(each.name for each in first)}
+    there = {each.name for each in first}
     rest = [
         inspect.Parameter(
             each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.kind

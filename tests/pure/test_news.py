@@ -204,6 +204,13 @@ def test_a_requeue_is_told_when_its_new_number_is_known() -> None:
     assert len(noting.told) == 1
 
 
+def test_a_job_whose_time_is_over_does_not_come_again_because_its_nodes_were_lost_meanwhile() -> None:
+    core, noting = started(malleable())
+    core.tell([e.Cancelled(1, "its time is over", JobState.TIMEOUT)], 10.0)
+    core.tell([e.Ended(1, 1, requeue=True), e.Clean(1, NodeSet.first(2))], 20.0)
+    assert [(x.state, x.requeued) for x in noting.told] == [(JobState.TIMEOUT, 0)]
+
+
 def test_news_waits_for_the_next_pass() -> None:
     """Nothing is free and nobody waits, so no pass is made; and none while the core is held."""
     core, noting = started(malleable())

@@ -287,7 +287,8 @@ class SchedulerCore:
         mask, resize = job.nodes, job.resize
         if resize is not None and resize.started:
             mask |= resize.nodes
-        requeue = event.requeue or job.requeues
+        # Whoever reports an end may ask for that, unless the scheduler was ending the job: then it has decided.
+        requeue = job.requeues or (event.requeue and job.ending in {None, JobState.NODE_FAIL})
         phase = resize.phase if resize is not None and job.state is JobState.RESIZING else None
         record = r.JobEnded(
             self.state.now, job.id, state, code, NodeSet(mask), event.result, error, requeue, event.cpu_s,

@@ -299,7 +299,8 @@ class Audit:
             raise AuditError(f"that is no {state}: {record}")
         if record.requeued and state is JobState.COMPLETED:
             raise AuditError(f"a job that has completed is not submitted again: {record}")
-        by_itself = record.requeued and state in BY_ITSELF  # whoever reported its end has said so
+        # Whoever reported its end has said so.
+        by_itself = record.requeued and state in BY_ITSELF and job.ending is None
         if record.requeued != job.requeues and not by_itself and state is not JobState.NODE_FAIL:
             raise AuditError(f"it is not known before that it is to be submitted again, or is not: {record}")
         if record.places and job.spec.kind is not JobKind.PLACES:

@@ -19,7 +19,7 @@ def shell(tmp_path: Path) -> Iterator[Callable[[str], list[str]]]:
 
 @pytest.mark.long
 def test_the_commands_give_the_same_result_each(shell: Callable[[str], list[str]]) -> None:
-    assert set(PAGE.programs) == {"rod.py", "count.py", "phases.py", "turns.py", "evolving.toml"}
+    assert set(PAGE.programs) == {"rod.py", "count.py", "wave.py", "phases.py", "turns.py", "evolving.toml"}
     alone, ranks, scheduled, by_itself, _ = PAGE.commands
     [result] = shell(alone)
     assert shell(ranks) == shell(scheduled) == shell(by_itself) == [result]
@@ -29,12 +29,12 @@ def test_the_commands_give_the_same_result_each(shell: Callable[[str], list[str]
 def test_the_other_programs_give_the_same_result_alone_and_in_company(
     shell: Callable[[str], list[str]], start: Callable[..., BatchRun], tmp_path: Path
 ) -> None:
-    words = {name: f"python {tmp_path / name}" for name in ("count.py", "phases.py", "turns.py")}
+    words = {name: f"python {tmp_path / name}" for name in ("count.py", "wave.py", "phases.py", "turns.py")}
     jobs = [job(name, line, "{ min = 1, max = 2 }", verify=line) for name, line in words.items()]
-    run = start("nodes = 4", *jobs)
+    run = start("nodes = 5", *jobs)
     for line in words.values():
         assert shell(f"mpiexec -n 2 {line}") == shell(line)
-    assert [each["verified"] for each in run.finish().values()] == [True] * 3
+    assert [each["verified"] for each in run.finish().values()] == [True] * 4
 
 
 @pytest.mark.long

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.job.negotiation import leaving
-from pliant.plan.data.layouts import even
+from pliant.plan.data.splits import even
+from pliant.plan.data.spreads import line
 from pliant.plan.data.traffic import lower_bound, traffic
 from pliant.plan.places import successors
 from pliant_lab.injection.standins.team import after
@@ -38,7 +39,7 @@ def test_of_equal_groups_only_what_the_leaving_ones_have_moves_and_once(
     new = tuple((10 + number, ranks) for number in range(stays.count(False)))
     gone = tuple(number for number, stay in enumerate(stays) if not stay)
     _, targets = after(tuple((number, ranks) for number in range(len(stays))), gone, new)
-    sources, split = range(len(stays) * ranks), even(rows, len(stays) * ranks)
+    sources, split = range(len(stays) * ranks), line(even(rows, len(stays) * ranks))
     plan = traffic(split, split, sources, targets)
     theirs = sum(split.size(rank) for rank in sources if not stays[rank // ranks])
     assert plan.moved == theirs == lower_bound(split, split, sources, targets)

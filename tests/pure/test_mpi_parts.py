@@ -23,6 +23,7 @@ from pliant.mpi.context import Context
 from pliant.mpi.loop import Loop
 from pliant.mpi.pace import Pace
 from pliant.mpi.resizing.scheduled import AgentResizer
+from pliant.mpi.snapshot import LoopPlace
 from pliant.mpi.team import Member, Team
 from pliant.mpi.wait import Wait
 from pliant.protocol.phases import Phase
@@ -126,14 +127,14 @@ def test_a_resize_that_leaves_the_job_as_it_is_does_not_count_as_the_cost_of_a_c
     somewhere: Any = object()
     context = Context(Bounds(1, 4), Wait(1.0))
     context.resizer = AgentResizer(context, somewhere)
-    context.team = Team(comm, comm, (Member(0, "n0", 2),))
+    context.team = Team(comm, comm, (Member(0, "n0", 2),), {})
     monkeypatch.setattr(time, "perf_counter", clock)
     monkeypatch.setattr("pliant.mpi.resizing.resize.perform", perform)
     monkeypatch.setattr("pliant.mpi.resizing.slots.perform", perform)
-    loop = Loop(context, 100, None, None)
+    loop = Loop(context, LoopPlace(0, 0, 100), None, None)
     said, lags = {5: Decision(action)}, []
-    monkeypatch.setattr(loop, "_decide", lambda: said.pop(loop._step, Decision()))
-    for loop._step in range(40):
+    monkeypatch.setattr(loop, "_decide", lambda: said.pop(loop.step, Decision()))
+    for loop.step in range(40):
         loop._turn()
         lags.append(loop._lag)
         now += 0.05

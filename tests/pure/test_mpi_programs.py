@@ -24,9 +24,7 @@ def run(program: str, ranks: int = 0) -> tuple[int, str, str]:
     return ran.returncode, ran.stdout, ran.stderr
 
 
-ONE_BLOCK = (
-    "a program has one `with mpi.malleable()` block with one steps() loop in it, and this one has had it"
-)
+ONE_BLOCK = "a program has one `with mpi.malleable()` block, and this one has had it"
 
 AFTER = """
 from pliant import mpi
@@ -63,7 +61,7 @@ def test_a_second_block_is_refused_on_every_rank(program: str, ranks: int) -> No
     assert errors.count(ONE_BLOCK) == max(1, ranks)
 
 
-def test_bounds_that_were_refused_were_no_block_and_a_second_loop_is_told_what_to_do() -> None:
+def test_bounds_that_were_refused_were_no_block_and_a_loop_within_a_loop_is_refused() -> None:
     program = """
 from pliant import mpi
 try:
@@ -71,13 +69,24 @@ try:
 except ValueError:
     print("refused")
 with mpi.malleable() as job:
-    list(job.steps(3))
-    job.steps(3)
+    print(list(job.steps(2)), list(job.steps(3)), job.joined)
+    for what in (dict(pace=True), dict(n=-1)):
+        try:
+            job.steps(**what)
+        except ValueError as error:
+            print(error)
+    for step in job.steps():
+        job.steps(3)
 """
     code, out, errors = run(program)
-    assert (code, out) == (1, "refused\n")
-    assert "a program has one steps() loop" in errors
-    assert "put all phases into one loop" in errors
+    assert code == 1
+    assert out.splitlines() == [
+        "refused",
+        "[0, 1] [0, 1, 2] True",
+        "steps(pace=...) needs the number of steps: a step takes its part of the whole",
+        "steps(-1): the number of steps must be 0 or more",
+    ]
+    assert "a steps() loop cannot begin within another: end that one first" in errors
 
 
 def test_a_value_that_cannot_be_sent_is_refused_where_it_is_given() -> None:

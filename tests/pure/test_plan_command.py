@@ -269,22 +269,39 @@ def data(*arguments: str) -> dict[str, Any]:
 
 def test_what_two_ranks_send_to_become_four() -> None:
     told = data("--rows", "1000000", "--from", "block", "--to", "block", "--sources", "2", "--targets", "4")
-    assert [(m["source"], m["target"], m["rows"]) for m in told["moves"]] == [
+    assert [(m["source"], m["target"], m["cells"]) for m in told["moves"]] == [
         (0, 1, 250_000),
         (1, 2, 250_000),
         (1, 3, 250_000),
     ]
-    assert told["kept"][0]["stripes"] == [{"start": 0, "width": 250_000, "step": 0, "times": 1}]
+    assert told["kept"][0]["patches"] == [[{"start": 0, "width": 250_000, "step": 0, "times": 1}]]
     assert told["moved_bytes"] == told["lower_bound_bytes"] == 6_000_000
 
 
 def test_who_joins_takes_the_place_of_who_leaves_as_in_a_migration() -> None:
     told = data("--rows", "4000", "--sources", "2", "--targets", "2", "--leave", "0")
     assert told["targets"] == [2, 1]
-    assert [(m["source"], m["target"], m["rows"]) for m in told["moves"]] == [(0, 2, 2000)]
+    assert [(m["source"], m["target"], m["cells"]) for m in told["moves"]] == [(0, 2, 2000)]
     assert told["moved_bytes"] == told["lower_bound_bytes"] == 16_000
     told = data("--rows", "40", "--sources", "3", "--targets", "4", "--leave", "1")
     assert told["targets"] == [0, 3, 2, 4]
+
+
+def test_what_goes_between_grids() -> None:
+    """Two ranks side by side become a square of four: the lower half of each goes to a newcomer, and rank 1's part
+    to the one that takes its place."""
+    told = data("--rows", "40x60", "--layout", "grid", "--sources", "2", "--targets", "4")
+    assert told["shape"] == [40, 60]
+    sent = [(m["source"], m["target"], m["cells"]) for m in told["moves"]]
+    assert sent == [(0, 1, 600), (1, 2, 600), (1, 3, 600)]
+    assert told["moved_bytes"] == told["lower_bound_bytes"] == 14_400
+    told = data("--rows", "40x60", "--from", "block", "--to", "block@1", "--sources", "4", "--targets", "4")
+    assert {m["cells"] for m in told["moves"] + told["kept"]} == {150}
+    shown = command(
+        "plan", "data", "--rows", "8x8x8", "--from", "grid:0x1x0", "--to", "grid:surface", "--sources", "8", "--targets", "2"
+    )  # fmt: skip
+    assert "cells from each rank to each" in " ".join(shown.split())
+    assert ", of 512." in shown
 
 
 def test_traffic_as_a_table() -> None:
@@ -313,6 +330,12 @@ def test_traffic_as_a_table() -> None:
         (("--rows", "9", "--to", "cyclic:0"), "a block of 0 rows cannot be dealt out"),
         (("--rows", "9", "--to", "irregular:3+4"), "the counts of the layout cover 7 rows of 9"),
         (("--rows", "9", "--leave", "7"), "name ranks of 0 to 1, each once"),
+        (("--rows", "9x"), "--rows: '9x' is no number of rows"),
+        (("--rows", "9", "--layout", "block@1"), "--rows 9: there is no axis 1"),
+        (("--rows", "9", "--layout", "grid"), "--rows 9: there is no axis 1"),
+        (("--rows", "9x9", "--layout", "grid:3x0"), "2 ranks cannot stand in a grid of 3 x any"),
+        (("--rows", "9x9", "--layout", "grid:square"), "--layout: 'grid:square' is no layout"),
+        (("--rows", "9x9", "--layout", "replicated@1"), "--layout: 'replicated@1' is no layout"),
     ],
 )
 def test_data_that_cannot_be_planned_are_refused(arguments: tuple[str, ...], said: str) -> None:
@@ -320,8 +343,10 @@ def test_data_that_cannot_be_planned_are_refused(arguments: tuple[str, ...], sai
         command("plan", "data", "--sources", "2", "--targets", "4", *arguments)
 
 
-def test_layouts_in_which_each_speaks_to_each_have_a_limit() -> None:
+@pytest.mark.parametrize(
+    "layouts",
+    [("--rows", "9", "--layout", "cyclic:1"), ("--rows", "9x9", "--from", "block", "--to", "block@1")],
+)
+def test_layouts_in_which_each_speaks_to_each_have_a_limit(layouts: tuple[str, ...]) -> None:
     with pytest.raises(PliantError, match="1,048,576 pairs are the most"):
-        command(
-            "plan", "data", "--rows", "9", "--layout", "cyclic:1", "--sources", "9999", "--targets", "999"
-        )
+        command("plan", "data", *layouts, "--sources", "9999", "--targets", "999")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -11,25 +13,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pliant.plan.data.grids import Grid, balanced
 from pliant.plan.data.layouts import (
+    AxisLayout,
     Block,
     BlockCyclic,
     Irregular,
     Layout,
     Replicated,
     Weighted,
-    even,
-    with_halo,
+    spread,
 )
-from pliant.plan.data.splits import RowRange, Split
-from pliant.plan.data.traffic import Traffic, halo_moves, lower_bound, traffic
+from pliant.plan.data.splits import RowRange, Split, Stripe, even
+from pliant.plan.data.spreads import Patch, Spread, along, halo_moves, line
+from pliant.plan.data.traffic import Traffic, lower_bound, traffic
 
 rows_ = st.integers(0, 120)
 parts_ = st.integers(1, 12)
 
 
 @st.composite
-def layouts(draw: st.DrawFn, rows: int) -> Layout:
+def layouts(draw: st.DrawFn, rows: int) -> AxisLayout:
     match draw(st.sampled_from(["block", "cyclic", "irregular", "weighted", "replicated"])):
         case "block":
             return Block()
@@ -63,37 +67,92 @@ def resizes(draw: st.DrawFn) -> tuple[int, list[int], list[int]]:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[int, Split, Split, list[int], list[int]]:
-    rows, sources, targets = draw(resizes())
-    old, new = draw(layouts(rows)), draw(layouts(rows))
+def grids(draw: st.DrawFn, shape: tuple[int, ...], *, halo: int = 0) -> Grid:
+    axes = draw(st.lists(st.sampled_from(range(len(shape))), min_size=1, unique=True))
+    periods = [draw(st.booleans()) for _ in axes]
+    halos = [
+        draw(st.integers(0, min(halo, shape[axis]) if periodic else halo))
+        for axis, periodic in zip(axes, periods, strict=True)
+    ]
+    ways: list[Any] = ["balanced", "surface", lambda ranks: (ranks, *[1] * (len(axes) - 1))]
+    dims = draw(st.sampled_from(ways))
+    return Grid(tuple(axes), tuple(halos), tuple(periods), dims, draw(st.booleans()))
+
+
+@st.composite
+def spreads(draw: st.DrawFn, shape: tuple[int, ...], parts: int) -> Spread:
     if draw(st.booleans()):
-        new = old
-    return rows, old.split(rows, len(sources)), new.split(rows, len(targets)), sources, targets
+        return spread(draw(grids(shape, halo=3)), shape, parts)
+    axis = draw(st.integers(0, len(shape) - 1))
+    return along(draw(layouts(shape[axis])).split(shape[axis], parts), axis, shape)
+
+
+shapes = st.one_of(
+    rows_.map(lambda rows: (rows,)),
+    st.tuples(st.integers(0, 14), st.integers(0, 14)),
+    st.tuples(st.integers(0, 6), st.integers(0, 6), st.integers(0, 6)),
+)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Spread, Spread, list[int], list[int]]:
+    shape = draw(shapes)
+    _, sources, targets = draw(resizes())
+    return draw(spreads(shape, len(sources))), draw(spreads(shape, len(targets))), sources, targets
 
 
 def numbers(split: Split, part: int) -> list[int]:
     return [row for stripe in split.held(part) for span in stripe.spans() for row in range(*span)]
 
 
-def carried(plan: Traffic) -> Iterator[tuple[int, int, int]]:
-    """Source, target and row of all that is sent or kept."""
-    for move in [*plan.moves, *plan.kept]:
-        for stripe in move.stripes:
-            for span in stripe.spans():
-                for row in range(*span):
-                    yield move.source, move.target, row
+def rows_of(stripe: Stripe) -> list[int]:
+    return [row for span in stripe.spans() for row in range(*span)]
 
 
-def carry(held: dict[int, list[Any]], plan: Traffic, old: Split, new: Split, sources: Sequence[int], targets: Sequence[int]) -> dict[int, list[Any]]:  # fmt: skip
-    """What each target then holds, in its own order, by the places that the splits say."""
-    got: dict[int, list[Any]] = {rank: [None] * new.size(part) for part, rank in enumerate(targets)}
+def cells_of(shape: Sequence[int], patches: Iterable[Patch]) -> list[int]:
+    """The numbers of the cells in an array of this shape."""
+    whole = np.arange(prod(shape)).reshape(shape)
+    return [cell for patch in patches for cell in whole[np.ix_(*map(rows_of, patch))].reshape(-1).tolist()]
+
+
+def held(spread: Spread, part: int) -> list[int]:
+    """The cells that a part owns, in their order."""
+    return sorted(cells_of(spread.shape, spread.held(part)))
+
+
+def carried(plan: Traffic, shape: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Source, target and cell of all that is sent or kept."""
     for move in [*plan.moves, *plan.kept]:
-        for stripe in move.stripes:
-            here = old.place(sources.index(move.source), stripe)
-            there = new.place(targets.index(move.target), stripe)
-            for one, other in zip(here.spans(), there.spans(), strict=True):
-                got[move.target][slice(*other)] = held[move.source][slice(*one)]
+        for cell in cells_of(shape, move.patches):
+            yield move.source, move.target, cell
+
+
+def carry(have: dict[int, Any], plan: Traffic, old: Spread, new: Spread, sources: Sequence[int], targets: Sequence[int]) -> dict[int, Any]:  # fmt: skip
+    """What each target then holds, by the places that the spreads say; -1 where nothing has come, as in its halo."""
+    got = {rank: np.full(new.local_shape(part), -1) for part, rank in enumerate(targets)}
+    for move in [*plan.moves, *plan.kept]:
+        for patch in move.patches:
+            here = old.place(sources.index(move.source), patch)
+            there = new.place(targets.index(move.target), patch)
+            got[move.target][np.ix_(*map(rows_of, there))] = have[move.source][np.ix_(*map(rows_of, here))]
     return got
+
+
+def filled(spread: Spread, ranks: Sequence[int]) -> dict[int, Any]:
+    """What each rank holds of an array whose cells are their numbers; -1 in the halo."""
+    whole = np.arange(prod(spread.shape)).reshape(spread.shape)
+    found = {}
+    for part, rank in enumerate(ranks):
+        found[rank] = np.full(spread.local_shape(part), -1)
+        for patch in spread.held(part):
+            found[rank][np.ix_(*map(rows_of, spread.place(part, patch)))] = whole[
+                np.ix_(*map(rows_of, patch))
+            ]
+    return found
+
+
+def same(one: dict[int, Any], other: dict[int, Any]) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(one[rank], other[rank]) for rank in one)
 
 
 @given(rows_, parts_, st.data())
@@ -115,73 +174,102 @@ def test_a_layout_has_each_row_once_and_says_where_it_is(rows: int, parts: int, 
 
 
 @given(cases())
-def test_every_row_arrives_once_from_where_it_was(
-    case: tuple[int, Split, Split, list[int], list[int]],
-) -> None:
-    _, old, new, sources, targets = case
-    plan = traffic(old, new, sources, targets)
+def test_every_cell_arrives_once_from_where_it_was(case: tuple[Spread, Spread, list[int], list[int]]) -> None:
+    old, new, sources, targets = case
+    plan = traffic(*case)
     arrived: dict[int, list[int]] = {rank: [] for rank in targets}
-    was = {rank: set(numbers(old, part)) for part, rank in enumerate(sources)}
-    for source, target, row in carried(plan):
-        assert row in was[source]
-        arrived[target].append(row)
-    assert {rank: sorted(rows) for rank, rows in arrived.items()} == {
-        rank: numbers(new, part) for part, rank in enumerate(targets)
+    was = {rank: set(held(old, part)) for part, rank in enumerate(sources)}
+    for source, target, cell in carried(plan, old.shape):
+        assert cell in was[source]
+        arrived[target].append(cell)
+    assert {rank: sorted(cells) for rank, cells in arrived.items()} == {
+        rank: held(new, part) for part, rank in enumerate(targets)
     }
+    assert same(carry(filled(old, sources), plan, *case), filled(new, targets))
 
 
 @given(cases())
 def test_no_more_is_sent_than_what_the_receivers_lack(
-    case: tuple[int, Split, Split, list[int], list[int]],
+    case: tuple[Spread, Spread, list[int], list[int]],
 ) -> None:
-    _, old, new, sources, targets = case
-    plan = traffic(old, new, sources, targets)
-    was = {rank: set(numbers(old, part)) for part, rank in enumerate(sources)}
-    lacked = sum(len(set(numbers(new, part)) - was.get(rank, set())) for part, rank in enumerate(targets))
-    assert plan.moved == lower_bound(old, new, sources, targets) == lacked
+    old, new, sources, targets = case
+    plan = traffic(*case)
+    was = {rank: set(held(old, part)) for part, rank in enumerate(sources)}
+    lacked = sum(len(set(held(new, part)) - was.get(rank, set())) for part, rank in enumerate(targets))
+    assert plan.moved == lower_bound(*case) == lacked
     pairs = [move[:2] for move in [*plan.moves, *plan.kept]]
     assert len(set(pairs)) == len(pairs)
 
 
+@given(cases())
+def test_what_a_rank_plans_for_itself_is_its_part_of_the_whole_plan(
+    case: tuple[Spread, Spread, list[int], list[int]],
+) -> None:
+    _, _, sources, targets = case
+    whole = traffic(*case)
+    for rank in {*sources, *targets}:
+        own = traffic(*case, rank)
+        assert sorted(own.moves) == sorted(move for move in whole.moves if rank in move[:2])
+        assert own.kept == tuple(move for move in whole.kept if move.source == rank)
+
+
 @given(st.data())
 def test_two_redistributions_come_to_the_same_as_the_direct_one(data: st.DataObject) -> None:
-    rows = data.draw(rows_)
+    shape = data.draw(shapes)
     some = st.lists(st.integers(0, 9), min_size=1, max_size=8, unique=True)
     ranks = [data.draw(some) for _ in range(3)]
-    splits = [data.draw(layouts(rows)).split(rows, len(each)) for each in ranks]
-    first = {rank: list[Any](numbers(splits[0], part)) for part, rank in enumerate(ranks[0])}
+    three = [data.draw(spreads(shape, len(each))) for each in ranks]
 
-    def go(held: dict[int, list[Any]], a: int, b: int) -> dict[int, list[Any]]:
-        plan = traffic(splits[a], splits[b], ranks[a], ranks[b])
-        return carry(held, plan, splits[a], splits[b], ranks[a], ranks[b])
+    def go(have: dict[int, Any], a: int, b: int) -> dict[int, Any]:
+        case = three[a], three[b], ranks[a], ranks[b]
+        return carry(have, traffic(*case), *case)
 
-    assert go(go(first, 0, 1), 1, 2) == go(first, 0, 2)
-    assert go(first, 0, 2) == {rank: numbers(splits[2], part) for part, rank in enumerate(ranks[2])}
+    first = filled(three[0], ranks[0])
+    assert same(go(go(first, 0, 1), 1, 2), go(first, 0, 2))
+    assert same(go(first, 0, 2), filled(three[2], ranks[2]))
 
 
 @given(cases())
 def test_the_way_back_sends_as_much_between_the_same_ranks(
-    case: tuple[int, Split, Split, list[int], list[int]],
+    case: tuple[Spread, Spread, list[int], list[int]],
 ) -> None:
-    _, old, new, sources, targets = case
-    if any(isinstance(split, type(Replicated().split(0, 1))) for split in (old, new)):
+    old, new, sources, targets = case
+    if old.replicated or new.replicated:
         return
-    there, back = traffic(old, new, sources, targets), traffic(new, old, targets, sources)
-    assert {(m.target, m.source): m.rows for m in there.moves} == {m[:2]: m.rows for m in back.moves}
+    there, back = traffic(*case), traffic(new, old, targets, sources)
+    assert {(m.target, m.source): m.cells for m in there.moves} == {m[:2]: m.cells for m in back.moves}
 
 
 @given(resizes())
 def test_as_few_messages_as_blocks_allow(case: tuple[int, list[int], list[int]]) -> None:
     rows, sources, targets = case
-    plan = traffic(even(rows, len(sources)), even(rows, len(targets)), sources, targets)
+    plan = traffic(line(even(rows, len(sources))), line(even(rows, len(targets))), sources, targets)
     assert len(plan.moves) + len(plan.kept) < len(sources) + len(targets)
-    assert all(len(move.stripes) == 1 for move in [*plan.moves, *plan.kept])
+    assert all(len(move.patches) == 1 for move in [*plan.moves, *plan.kept])
 
 
-@given(rows_, parts_, st.data())
-def test_where_nothing_changes_nothing_moves(rows: int, parts: int, data: st.DataObject) -> None:
-    split = data.draw(layouts(rows)).split(rows, parts)
-    assert traffic(split, split, range(parts), range(parts)).moves == ()
+@given(shapes, parts_, st.data())
+def test_where_nothing_changes_nothing_moves(shape: tuple[int, ...], parts: int, data: st.DataObject) -> None:
+    same = data.draw(spreads(shape, parts))
+    assert traffic(same, same, range(parts), range(parts)).moves == ()
+
+
+@given(cases(), st.data())
+def test_an_array_that_changes_its_shape_keeps_what_is_in_both(
+    case: tuple[Spread, Spread, list[int], list[int]], data: st.DataObject
+) -> None:
+    old, _, sources, targets = case
+    shape = tuple(data.draw(st.integers(0, rows + 3)) for rows in old.shape)
+    new = data.draw(spreads(shape, len(targets)))
+    common = tuple(map(min, old.shape, shape))
+    plan = traffic(old.clipped(common), new.clipped(common), sources, targets)
+    box = tuple(slice(0, rows) for rows in common)
+    expected = np.full(shape, -1)
+    expected[box] = np.arange(prod(old.shape)).reshape(old.shape)[box]
+    for rank, mine in carry(filled(old, sources), plan, old, new, sources, targets).items():
+        for patch in new.held(targets.index(rank)):
+            place = np.ix_(*map(rows_of, new.place(targets.index(rank), patch)))
+            assert np.array_equal(mine[place], expected[np.ix_(*map(rows_of, patch))])
 
 
 @given(rows_, parts_)
@@ -213,21 +301,113 @@ def test_weights_are_as_equal_as_their_rows_allow(weights: list[int], parts: int
         )
 
 
-@given(st.data())
-def test_halos_have_the_rows_around_whoever_owns_them(data: st.DataObject) -> None:
-    rows, parts, halo = data.draw(rows_), data.draw(parts_), data.draw(st.integers(0, 40))
-    layout = Irregular(_parted(data.draw, rows)) if data.draw(st.booleans()) else Block()
-    split = layout.split(rows, parts)
-    every = [halo_moves(split, halo, part) for part in range(parts)]
-    for part, (received, _) in enumerate(every):
-        mine = split.span(part)
-        seen = set(range(*with_halo(mine, halo, rows))) - set(range(*mine))
-        got = [row for move in received for row in range(*move.span)]
-        assert sorted(got) == sorted(seen)
-        for peer, span in received:
-            assert split.span(peer).start <= span.start < span.stop <= split.span(peer).stop
-            assert (part, span) in every[peer][1]
-    assert sum(len(sent) for _, sent in every) == sum(len(received) for received, _ in every)
+def exchanged(spread: Spread, *, corners: bool) -> dict[int, Any]:
+    """What each part holds when all halos are filled by their moves, each pair's in one order."""
+    have = filled(spread, range(spread.parts))
+    plans = [halo_moves(spread, part, corners=corners) for part in range(spread.parts)]
+    messages: dict[tuple[int, int], list[Any]] = {}
+    for part, plan in enumerate(plans):
+        for peer, at in plan.sent:
+            messages.setdefault((part, peer), []).append(have[part][at].copy())
+    for part, plan in enumerate(plans):
+        for source, target in plan.copied:
+            have[part][target] = have[part][source]
+        for peer, at in plan.received:
+            have[part][at] = messages[peer, part].pop(0)
+    assert not any(messages.values())
+    return have
+
+
+@given(shapes, parts_, st.data())
+def test_halos_have_the_cells_around_whoever_owns_them(
+    shape: tuple[int, ...], parts: int, data: st.DataObject
+) -> None:
+    layout: Layout
+    if data.draw(st.booleans()):
+        layout = data.draw(grids(shape, halo=4))
+    else:
+        axis, halo = data.draw(st.integers(0, len(shape) - 1)), data.draw(st.integers(0, 20))
+        counts = _parted(data.draw, shape[axis])
+        layout = Irregular(counts, axis, halo) if data.draw(st.booleans()) else Block(axis, halo)
+    over = spread(layout, shape, parts)
+    corners = not isinstance(layout, Grid) or layout.corners
+    whole = np.arange(prod(shape)).reshape(shape)
+    for part, mine in exchanged(over, corners=corners).items():
+        windows = [axis.window(at) for axis, at in zip(over.axes, over.coordinates(part), strict=True)]
+        own = [axis.split.span(at) for axis, at in zip(over.axes, over.coordinates(part), strict=True)]  # type: ignore[union-attr]
+        if not over.size(part):
+            continue
+        seen = [np.arange(*window) for window in windows]
+        around = np.ix_(*(rows % n for rows, n in zip(seen, shape, strict=True)))
+        beside = [(rows < span.start) | (rows >= span.stop) for rows, span in zip(seen, own, strict=True)]
+        outside = sum(np.meshgrid(*(each.astype(int) for each in beside), indexing="ij"))
+        expected = whole[around]
+        if not corners:
+            expected = np.where(outside > 1, -1, expected)
+        assert np.array_equal(mine, expected)
+
+
+@given(st.integers(1, 400), st.integers(1, 4))
+def test_a_balanced_grid_is_as_equal_as_can_be(ranks: int, axes: int) -> None:
+    found = balanced(ranks, axes)
+    assert prod(found) == ranks
+    assert sorted(found, reverse=True) == [*found]
+    every = (
+        [
+            (*some, ranks // prod(some))
+            for some in product(range(1, ranks + 1), repeat=axes - 1)
+            if ranks % prod(some) == 0
+        ]
+        if ranks <= 60 and axes < 4
+        else [found]
+    )
+    assert max(found) - min(found) == min(max(each) - min(each) for each in every)
+
+
+def test_known_grids() -> None:
+    """What MPI_Dims_create gives, and by hand: 8 ranks on a long strip stand in a row, on a cube as one."""
+    assert [balanced(n, 2) for n in (1, 2, 4, 6, 7, 12, 36)] == [
+        (1, 1),
+        (2, 1),
+        (2, 2),
+        (3, 2),
+        (7, 1),
+        (4, 3),
+        (6, 6),
+    ]
+    assert [balanced(n, 3) for n in (8, 12, 24, 27)] == [(2, 2, 2), (3, 2, 2), (4, 3, 2), (3, 3, 3)]
+    surface = Grid(halo=1, dims="surface")
+    assert surface.dims_for(8, (1000, 10)) == (8, 1)
+    assert surface.dims_for(8, (10, 1000)) == (1, 8)
+    assert surface.dims_for(4, (100, 100)) == (2, 2)
+    assert Grid((0, 1, 2), dims="surface").dims_for(8, (50, 50, 50)) == (2, 2, 2)
+    assert Grid(dims=(0, 2)).dims_for(6, (9, 9)) == (3, 2)
+    assert Grid(dims=lambda ranks: (1, ranks)).dims_for(5, (9, 9)) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda: Grid(()), "axes are one or more different numbers"),
+        (lambda: Grid((0, 0)), "axes are one or more different numbers"),
+        (lambda: Grid((0, 1.5)), "axes are whole numbers"),  # type: ignore[arg-type]
+        (lambda: Grid(halo=-1), "a halo of -1 rows"),
+        (lambda: Grid(halo=(1, 2, 3)), "halo has 3 entries for 2 axes"),
+        (lambda: Grid(periods=(True,)), "periods has 1 entries for 2 axes"),
+        (lambda: Grid(dims="square"), "dims are 'balanced', 'surface', numbers or a function, not 'square'"),
+        (lambda: Grid(dims=(2,)), r"dims \(2,\) need a number"),
+        (lambda: Grid(dims=(0, 2)).spread((4, 4), 5), "5 ranks cannot stand in a grid of any x 2"),
+        (
+            lambda: Grid(dims=lambda _: (1, 2)).spread((4, 4), 4),
+            r"\(4\) returned \(1, 2\), which are not 4 ranks",
+        ),
+        (lambda: Grid().check((4,)), "there is no axis 1"),
+        (lambda: Grid(halo=3, periods=True).check((2, 9)), "a halo of 3 rows goes around axis 0 of 2 rows"),
+    ],
+)
+def test_what_is_no_grid(made: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        made()
 
 
 def test_the_cost_does_not_grow_with_the_rows() -> None:
@@ -238,21 +418,32 @@ def test_the_cost_does_not_grow_with_the_rows() -> None:
         (BlockCyclic(3), BlockCyclic(3), 2 * 300),
         (BlockCyclic(64), Block(), 300 * 3 * 300),
     ):
-        split = old.split(rows, 300), new.split(rows, 150)
+        split = line(old.split(rows, 300)), line(new.split(rows, 150))
         plan = traffic(*split, range(300), range(150, 300))
-        assert sum(len(move.stripes) for move in [*plan.moves, *plan.kept]) <= most
-        assert sum(move.rows for move in [*plan.moves, *plan.kept]) == rows
+        assert sum(len(move.patches) for move in [*plan.moves, *plan.kept]) <= most
+        assert sum(move.cells for move in [*plan.moves, *plan.kept]) == rows
         assert plan.moved == lower_bound(*split, range(300), range(150, 300))
 
 
+def test_what_a_rank_plans_for_itself_does_not_grow_with_the_pairs() -> None:
+    """From rows to columns each of 2,000 ranks sends to all others."""
+    shape, ranks = (10**6, 10**6), range(2000)
+    rows, columns = spread(Block(0), shape, 2000), spread(Block(1), shape, 2000)
+    plan = traffic(rows, columns, ranks, ranks, 7)
+    assert len(plan.moves) == 2 * 1999
+    assert sum(len(move.patches) for move in plan.moves) == 2 * 1999
+
+
 def test_what_cannot_be_is_named() -> None:
-    blocks = even(5, 1)
+    blocks = line(even(5, 1))
     with pytest.raises(ValueError, match="targets must be one or more different ranks, not \\[1, 1\\]"):
-        traffic(blocks, even(5, 2), [0], [1, 1])
+        traffic(blocks, line(even(5, 2)), [0], [1, 1])
     with pytest.raises(ValueError, match="2 targets for 1 parts"):
         traffic(blocks, blocks, [0], [1, 2])
     with pytest.raises(ValueError, match="spread over 0 parts"):
         even(9, 0)
+    with pytest.raises(ValueError, match=r"shape \(5,\) cannot become one of \(6,\)"):
+        traffic(blocks, line(even(6, 1)), [0], [0])
     for layout, said in (
         (Irregular([3, 4]), "cover 7 rows of 9"),
         (Weighted([1.0]), "1 weights for 9 rows"),

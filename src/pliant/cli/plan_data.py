@@ -1,9 +1,10 @@
-"""``pliant plan data``: who sends which rows to whom when an array's ranks become others."""
+"""``pliant plan data``: who sends which rows or cells to whom when an array's ranks become others."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from math import prod
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -14,7 +15,9 @@ from pliant.cli import plan as p
 from pliant.model.errors import PliantError
 from pliant.model.limits import DIGITS, MOST_HOSTS, whole
 from pliant.model.words import are, count
-from pliant.plan.data.layouts import Block, BlockCyclic, Irregular, Layout, Replicated
+from pliant.plan.data.grids import BALANCED, SURFACE, Grid
+from pliant.plan.data.layouts import Block, BlockCyclic, Irregular, Layout, Replicated, check, spread
+from pliant.plan.data.spreads import Spread
 from pliant.plan.data.traffic import Traffic, lower_bound, traffic
 from pliant.plan.places import successors
 from pliant.terminal.working import Working
@@ -23,14 +26,17 @@ MOST_ROWS = 10**DIGITS - 1
 MOST_PAIRS = 1 << 20
 WIDEST = 12
 """Ranks to which a table has a column each; of more of them there is a row for each pair that speaks."""
-LAYOUTS = "block, cyclic:ROWS, irregular:COUNT+COUNT+... or replicated"
+LAYOUTS = (
+    "block, cyclic:ROWS, irregular:COUNT+COUNT+... (each of axis 0, or as block@1 of axis 1), replicated, grid, "
+    "grid:surface or grid:2x0 (0: as many as there are)"
+)
 
 
 class DataPlanRequest(NamedTuple):
     """What is to be planned. Ranks are counted as before the resize, those that join behind all of them. ``targets``
     are in their new order: who joins takes the place of who leaves, as in a migration of nodes with a rank each."""
 
-    rows: int
+    shape: tuple[int, ...]
     old: str
     new: str
     sources: tuple[int, ...]
@@ -39,7 +45,9 @@ class DataPlanRequest(NamedTuple):
 
 def data(  # noqa: PLR0913 -- a command has its options as parameters
     *,
-    rows: Annotated[str, typer.Option(metavar="N", help="Of the axis that the array is spread along.")],
+    rows: Annotated[
+        str, typer.Option(metavar="N[xN...]", help="Of the array, along each axis: 1000000, or 4000x3000.")
+    ],
     sources: Annotated[int, typer.Option(min=1, max=MOST_HOSTS, help="Ranks before.")],
     targets: Annotated[int, typer.Option(min=1, max=MOST_HOSTS, help="Ranks afterwards.")],
     layout: Annotated[
@@ -54,30 +62,33 @@ def data(  # noqa: PLR0913 -- a command has its options as parameters
             help="Ranks that leave, as 0,3; default: the last ones, and only as many as have to.",
         ),
     ] = "",
-    row_bytes: Annotated[int, typer.Option(min=1, max=1 << 40, help="Of one row.")] = 8,
+    row_bytes: Annotated[
+        int, typer.Option(min=1, max=1 << 40, help="Of one row, or of one cell where there are several axes.")
+    ] = 8,
     as_json: p.AsJson = False,
 ) -> None:
-    """Show what a redistribution moves: the rows that each rank sends to each other one. Their bytes stand beside
-    the fewest that any way could do with, where each rank keeps the rows that it has and needs."""
-    ask = DataPlanRequest(_rows(rows), old or layout, new or layout, *_ranks(sources, targets, leave))
+    """Show what a redistribution moves: the rows that each rank sends to each other one. Where the array has several
+    axes these are cells. Their bytes stand beside the fewest that any way could do with, where each rank keeps what it
+    has and needs."""
+    ask = DataPlanRequest(_shape(rows), old or layout, new or layout, *_ranks(sources, targets, leave))
     layouts = (
         _layout("--from" if old else "--layout", ask.old),
         _layout("--to" if new else "--layout", ask.new),
     )
-    if sources * targets > MOST_PAIRS and any(isinstance(each, BlockCyclic | Replicated) for each in layouts):
-        raise PliantError(
-            f"--sources {sources} --targets {targets}: of cyclic or replicated rows each pair may have to speak, and "
-            f"{MOST_PAIRS:,} pairs are the most"
-        )
     try:
         for each in layouts:
-            each.check(ask.rows)
+            check(each, ask.shape)
+        spreads = spread(layouts[0], ask.shape, sources), spread(layouts[1], ask.shape, targets)
     except ValueError as error:
-        raise PliantError(f"--rows {ask.rows}: {error}") from None
+        raise PliantError(f"--rows {rows}: {error}") from None
+    if _pairs(layouts, spreads) > MOST_PAIRS:
+        raise PliantError(
+            f"--sources {sources} --targets {targets}: each pair of ranks may have to speak, and {MOST_PAIRS:,} pairs "
+            "are the most"
+        )
     with Working("planning"):
-        splits = layouts[0].split(ask.rows, sources), layouts[1].split(ask.rows, targets)
-        plan = traffic(*splits, ask.sources, ask.targets)
-        bound = lower_bound(*splits, ask.sources, ask.targets)
+        plan = traffic(*spreads, ask.sources, ask.targets)
+        bound = lower_bound(*spreads, ask.sources, ask.targets)
     if as_json:
         typer.echo(json.dumps(_told(ask, plan, bound, row_bytes)))
         return
@@ -90,27 +101,42 @@ def data(  # noqa: PLR0913 -- a command has its options as parameters
 # ---- what is asked --------------------------------------------------------------------------------------
 
 
-def _rows(text: str) -> int:
-    found = whole(text)
-    if found is None:
+def _shape(text: str) -> tuple[int, ...]:
+    found = [whole(each) for each in text.split("x")]
+    lengths = tuple(each for each in found if each is not None)
+    if len(lengths) < len(found):
         raise PliantError(f"--rows: {text[:40]!r} is no number of rows, which are 0 to {MOST_ROWS:,}")
-    return found
+    return lengths
+
+
+def _pairs(layouts: Sequence[Layout], spreads: Sequence[Spread]) -> int:
+    """How many pairs of parts have something in common, at most about so many."""
+    old, new = spreads
+    if any(isinstance(each, BlockCyclic | Replicated) for each in layouts):
+        return old.parts * new.parts
+    return prod(before + after - 1 for before, after in zip(old.dims, new.dims, strict=True))
 
 
 def _layout(option: str, text: str) -> Layout:
-    name, _, value = text.partition(":")
-    numbers = [whole(each) for each in value.split("+")]
+    words, _, axis_text = text.partition("@")
+    name, _, value = words.partition(":")
+    axis = whole(axis_text or "0")
+    numbers = [whole(each) for each in value.split("x" if name == "grid" else "+")]
     known = [number for number in numbers if number is not None]
     try:
         match name:
-            case "block" if not value:
-                return Block()
-            case "replicated" if not value:
+            case "block" if not value and axis is not None:
+                return Block(axis)
+            case "replicated" if words == text == name:
                 return Replicated()
-            case "cyclic" if len(numbers) == len(known) == 1:
-                return BlockCyclic(known[0])
-            case "irregular" if len(numbers) == len(known):
-                return Irregular(known)
+            case "cyclic" if len(numbers) == len(known) == 1 and axis is not None:
+                return BlockCyclic(known[0], axis)
+            case "irregular" if len(numbers) == len(known) and axis is not None:
+                return Irregular(known, axis)
+            case "grid" if words == text and value in {"", BALANCED, SURFACE}:
+                return Grid(dims=value or BALANCED)
+            case "grid" if words == text and len(numbers) == len(known):
+                return Grid(tuple(range(len(known))), dims=known)
             case _:
                 raise PliantError(f"{option}: {text[:80]!r} is no layout; there are {LAYOUTS}")
     except ValueError as error:
@@ -136,31 +162,35 @@ def _ranks(sources: int, targets: int, leave: str) -> tuple[tuple[int, ...], tup
 
 
 def table(ask: DataPlanRequest, plan: Traffic) -> Table:
-    """The rows that go from each rank (downwards) to each other (across); what stays is on its rank's own place."""
-    every = [*plan.moves, *plan.kept]
-    shown = Table(title=f"{ask.old} to {ask.new}: rows from each rank to each", title_justify="left")
+    """What goes from each rank (downwards) to each other (across); what stays is on its rank's own place."""
+    every, unit = [*plan.moves, *plan.kept], _unit(ask)
+    shown = Table(title=f"{ask.old} to {ask.new}: {unit} from each rank to each", title_justify="left")
     if len(ask.targets) > WIDEST:
-        for heading in ("from", "to", "rows", "ranges"):
+        for heading in ("from", "to", unit, "ranges"):
             shown.add_column(heading, justify="right")
         for move in sorted(every):
-            ranges = sum(stripe.times for stripe in move.stripes)
-            shown.add_row(str(move.source), str(move.target), f"{move.rows:,}", f"{ranges:,}")
+            ranges = sum(prod(stripe.times for stripe in patch) for patch in move.patches)
+            shown.add_row(str(move.source), str(move.target), f"{move.cells:,}", f"{ranges:,}")
         return shown
     shown.add_column("from", justify="right")
     for rank in ask.targets:
         shown.add_column(f"to {rank}", justify="right")
-    rows = {(move.source, move.target): f"{move.rows:,}" for move in every}
+    cells = {(move.source, move.target): f"{move.cells:,}" for move in every}
     for source in ask.sources:
-        shown.add_row(str(source), *(rows.get((source, target), "-") for target in ask.targets))
+        shown.add_row(str(source), *(cells.get((source, target), "-") for target in ask.targets))
     return shown
 
 
+def _unit(ask: DataPlanRequest) -> str:
+    return "rows" if len(ask.shape) == 1 else "cells"
+
+
 def _lines(ask: DataPlanRequest, plan: Traffic, bound: int, row_bytes: int) -> Sequence[str]:
-    kept = sum(move.rows for move in plan.kept)
+    kept, sent, unit = sum(move.cells for move in plan.kept), plan.moved * row_bytes, _unit(ask)
     more = "as few as can be" if plan.moved == bound else f"and {bound * row_bytes:,} would do"
     return (
-        f"Sent: {plan.moved:,} rows in {count(len(plan.moves), 'message')}, {plan.moved * row_bytes:,} bytes: {more}.",
-        f"Kept where they are: {kept:,} rows, of {ask.rows:,}.",
+        f"Sent: {plan.moved:,} {unit} in {count(len(plan.moves), 'message')}, {sent:,} bytes: {more}.",
+        f"Kept where they are: {kept:,} {unit}, of {prod(ask.shape):,}.",
     )
 
 
@@ -170,15 +200,15 @@ def _told(ask: DataPlanRequest, plan: Traffic, bound: int, row_bytes: int) -> di
             {
                 "source": move.source,
                 "target": move.target,
-                "rows": move.rows,
-                "bytes": move.rows * row_bytes,
-                "stripes": [stripe._asdict() for stripe in move.stripes],
+                "cells": move.cells,
+                "bytes": move.cells * row_bytes,
+                "patches": [[stripe._asdict() for stripe in patch] for patch in move.patches],
             }
             for move in sorted(some)
         ]
 
     return {
-        "rows": ask.rows,
+        "shape": ask.shape,
         "from": ask.old,
         "to": ask.new,
         "sources": ask.sources,

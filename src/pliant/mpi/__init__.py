@@ -12,12 +12,15 @@
 
 from pliant.job.decisions import Action
 from pliant.job.errors import Stalled
+from pliant.mpi.cart import Cart
 from pliant.mpi.context import Value
 from pliant.mpi.data.arrays import Array
+from pliant.mpi.data.halo import HaloExchange
 from pliant.mpi.data.movable import Copy, Movable, Parcel, Parcels, Way
 from pliant.mpi.data.rows import Csr, Rows
 from pliant.mpi.errors import NotJoined, Released
 from pliant.mpi.job import Job, malleable
+from pliant.plan.data.grids import Grid
 from pliant.plan.data.layouts import Block, BlockCyclic, Irregular, Replicated, Weighted
 from pliant.plan.data.mapping import Mapping
 
@@ -26,8 +29,11 @@ __all__ = [
     "Array",
     "Block",
     "BlockCyclic",
+    "Cart",
     "Copy",
     "Csr",
+    "Grid",
+    "HaloExchange",
     "Irregular",
     "Job",
     "Mapping",

@@ -14,8 +14,8 @@ from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds
 from pliant.model.speedup import Model
 from pliant.model.words import count
-from pliant.mpi.data.arrays import Seat
-from pliant.mpi.data.delivery import TAGS_EACH
+from pliant.mpi.data.arrays import Array, ArrayForm, Seat
+from pliant.mpi.data.delivery import CALL_NAMES, TAGS_EACH
 from pliant.mpi.data.movable import Movable
 from pliant.mpi.data.transport import Hook
 from pliant.mpi.data.uses import Uses
@@ -24,7 +24,7 @@ from pliant.mpi.inhibitor import Period
 from pliant.mpi.resizer import NoResizer, Resizer
 from pliant.mpi.resizing.begun import Begun
 from pliant.mpi.resizing.parking import ParkedRank, ParkedRanks
-from pliant.mpi.snapshot import Snapshot
+from pliant.mpi.snapshot import LoopPlace, Snapshot
 from pliant.mpi.team import Team, barrier
 from pliant.mpi.wait import Wait
 
@@ -86,7 +86,8 @@ class Context:
     ``resizer`` is the way to other sizes. ``before``, ``during`` and ``after`` are what the program wants called at
     each resize; ``stopped``: the first have been, and the others not yet. ``begun`` is an expansion whose constant data
     move beside the steps. For ``inhibit`` after a check no other one asks. ``sleepers`` are those of this group, on its
-    rank 0; ``bed`` is there on one of them. ``watches``: ranks compare after each resize what newcomers miss; ``uses``
+    rank 0; ``bed`` is there on one of them. ``ahead``: the job is in a later loop, which this rank has still to reach.
+    ``watches``: ranks compare after each resize what newcomers miss; ``uses``
     are told which arrays the program uses then.
     """
 
@@ -118,11 +119,14 @@ class Context:
     inhibit: Period = field(default_factory=Period)
     watches: bool = True
     uses: Uses = field(default_factory=Uses)
+    ahead: Snapshot | None = None
 
     def joined(self, what: str) -> Team:
-        """The team; NotJoined or Released where there is none."""
+        """The team; NotJoined or Released where there is none, and NotJoined on a rank that is not in its loop yet."""
         if self.team is None:
             raise Released if self.released else NotJoined(what)
+        if self.ahead is not None:
+            raise NotJoined(what, self.ahead.loop.number)
         return self.team
 
     def seat(self) -> Seat:
@@ -138,10 +142,10 @@ class Context:
     def _call(self, tag: int) -> str:
         """The collective call whose messages have this tag; what is behind those of all arrays says that a rank has
         left its loop."""
-        number, halo = divmod(tag, TAGS_EACH)
+        number, call = divmod(tag, TAGS_EACH)
         if number >= len(self.arrays):
             return "the end of its loop"
-        return f"{'exchange_halo' if halo else 'gather'}() of {list(self.arrays)[number]!r}"
+        return f"{CALL_NAMES[call]} of {list(self.arrays)[number]!r}"
 
     @property
     def broken(self) -> str:
@@ -170,15 +174,23 @@ class Context:
         most = [array.most_ranks for array in self.arrays.values()]
         return max(1, min((ranks_ // ranks for ranks_ in most if ranks_ is not None), default=MAX_NODES))
 
-    def snapshot(self, step: int, total: int, lag: int, should_s: float, paced_s: float) -> Snapshot:
+    def snapshot(self, step: int, loop: LoopPlace, lag: int, should_s: float, paced_s: float) -> Snapshot:
         values = {name: replicated.value for name, replicated in self.values.items()}
-        return Snapshot(step, total, lag, should_s, paced_s, self.model, values)
+        return Snapshot(step, loop, lag, should_s, paced_s, self.model, values, self._forms())
+
+    def _forms(self) -> dict[str, ArrayForm]:
+        arrays = [each for each in self.arrays.values() if isinstance(each, Array)]
+        return {each.name: each.changed for each in arrays if each.changed is not None}
 
     def restore(self, snapshot: Snapshot) -> None:
         """Take over what the job has; the team must be set."""
         self.model = snapshot.model
         for name, value in snapshot.values.items():
             self.values[name].take(value)
+        for name, form in snapshot.forms.items():
+            array = self.arrays[name]
+            assert isinstance(array, Array)  # noqa: S101 - the ranks have registered the same
+            array.take_form(form)
 
     def unsendable(self, slots: dict[int, int]) -> str:
         """Why newcomers, or ranks that wake for so many ``slots`` of groups, cannot be given rows, or the values as
@@ -210,13 +222,19 @@ class Context:
         for hook in self.before:
             hook()
         barrier(self.joined("the job").own, self.wait, "what is called before a resize", limited=False)
-        return snapshot._replace(values={name: each.value for name, each in self.values.items()})
+        values = {name: each.value for name, each in self.values.items()}
+        return snapshot._replace(values=values, forms=self._forms())
 
     def go_on(self) -> None:
         """Call what the program wants called after a resize."""
         self.stopped = False
         for hook in self.after:
             hook()
+
+    def arrive_ahead(self, snapshot: Snapshot) -> None:
+        """This rank has joined the job, and the job is in a loop that this rank has still to reach."""
+        self.go_on()
+        self.ahead = snapshot
 
     def before_loop(self, what: str, *, looping: bool) -> None:
         """Check that newcomers will register it as well."""

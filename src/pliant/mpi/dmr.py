@@ -24,8 +24,8 @@ from pliant.mpi.context import Context
 from pliant.mpi.errors import Released
 from pliant.mpi.inhibitor import Inhibitor
 from pliant.mpi.looking import looping, prepare
-from pliant.mpi.loop import hold, open_to_offers, situation
-from pliant.mpi.snapshot import Snapshot
+from pliant.mpi.loop import ENDLESS, hold, open_to_offers, situation
+from pliant.mpi.snapshot import LoopPlace, Snapshot
 from pliant.mpi.wait import BRIEF_S, NAP_S, Wait
 from pliant.mpi.watching import Watch
 from pliant.plan.data.mapping import Mapping, mapping
@@ -36,8 +36,6 @@ ANSWER_S = 250e-6
 """What the scheduler takes at least for an answer: until then those who wait for it leave the cores to it."""
 JOINED, TURNED = 0, 1
 """The turns after a resize, as a watch counts them: the first begins, and is over."""
-ENDLESS = 1 << 30
-"""Steps that are left in a loop of which nobody knows the end."""
 
 
 class CallKind(IntEnum):
@@ -348,7 +346,7 @@ class Own:
         self._decision = Decision()
         before = context.joined("job.resize").own
         size, rank = before.size, before.rank
-        snapshot = context.snapshot(self._calls, self._calls, 1, 0.0, 0.0)
+        snapshot = context.snapshot(self._calls, LoopPlace(0, 0, ENDLESS), 1, 0.0, 0.0)
         snapshot = snapshot._replace(seen=self._watch.before())
         resized = context.resizer.perform(decision, self._situation(), snapshot, steps=False)
         if context.released:

@@ -10,9 +10,12 @@ REMEDY = "exchange the data of arrays by job.swap(a, b) in place of changing the
 class NotJoined(PliantError):  # noqa: N818 - a state of the rank rather than a fault
     """A newcomer asked for what it gets only when it is joined, on its first step."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, loop: int = 0) -> None:
         super().__init__(
-            f"{what} is not there yet: this rank is a newcomer and is joined when its steps() loop begins, or by "
+            f"{what} is not there between two loops on this rank, which has joined in loop {loop + 1} of the block and "
+            "has still to reach it: guard what stands between loops with `if job.joined:`"
+            if loop
+            else f"{what} is not there yet: this rank is a newcomer and is joined when its steps() loop begins, or by "
             "job.join() or its first job.check() where the program has a loop of its own; "
             "guard what comes before with `if job.fresh:`"
         )

@@ -19,6 +19,7 @@ from pliant.model.jobs import Bounds
 from pliant.model.speedup import Model
 from pliant.mpi import dmr
 from pliant.mpi.arguments import RequestedSizes, seconds, whole
+from pliant.mpi.cart import Cart
 from pliant.mpi.context import MAX_NODES, Context, Value
 from pliant.mpi.data.arrays import Array, rotate
 from pliant.mpi.data.movable import Movable
@@ -27,8 +28,10 @@ from pliant.mpi.entry import enter, say_through
 from pliant.mpi.errors import Released
 from pliant.mpi.inhibitor import period
 from pliant.mpi.looking import looping, prepare
-from pliant.mpi.loop import Loop, agree
+from pliant.mpi.loop import ENDLESS, Loop, agree
+from pliant.mpi.snapshot import LoopPlace
 from pliant.mpi.team import barrier
+from pliant.plan.data.grids import Grid
 from pliant.plan.data.layouts import Block, Contiguous, Layout
 from pliant.plan.data.mapping import Mapping
 from pliant.protocol.messages import Bye, Error
@@ -36,14 +39,11 @@ from pliant.protocol.messages import Bye, Error
 RESULT_BYTES = 1 << 16
 """The longest result, and the longest part of a traceback, that is sent."""
 
-ONE_LOOP = (
-    "put all phases into one loop: `for step in job.steps(a + b):` with `if step < a:` for the first phase "
-    "and `else:` for the second"
-)
 ONE_BLOCK = (
-    "a program has one `with mpi.malleable()` block with one steps() loop in it, and this one has had it: "
-    f"the scheduler takes the end of the block for the end of the job; {ONE_LOOP}"
+    "a program has one `with mpi.malleable()` block, and this one has had it: the scheduler takes the end of the block "
+    "for the end of the job; put all loops into one block"
 )
+NESTED = "a steps() loop cannot begin within another: end that one first, by break if need be"
 MIXED = "a program has a steps() loop or one of its own with job.check(), not both"
 Hook = Callable[[], object]
 During = Callable[[Mapping, MPI.Intracomm], object]
@@ -62,6 +62,7 @@ class Job:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._loop: Loop | None = None
+        self._loops = 0
         self._own: dmr.Own | None = None
         self._entered = False
 
@@ -86,6 +87,33 @@ class Job:
     def nodes(self) -> int:
         """Nodes of the job; 1 where no agent started it."""
         return self._context.joined("job.nodes").nodes
+
+    @property
+    def joined(self) -> bool:
+        """Whether this rank takes part in the job now. False on a newcomer before the loop that the job is in, and on a
+        rank that has been released: what stands between two loops and uses the job is for those where it is True."""
+        return self._context.team is not None and self._context.ahead is None
+
+    @property
+    def cart(self) -> Cart:
+        """The ranks in the grid of the program's arrays, as a Cartesian communicator with those of rows and columns:
+        see :class:`mpi.Cart`. It changes at a resize: take it in each step, never keep it.
+
+        Collective at its first use after a resize. Raises PliantError unless the arrays with an ``mpi.Grid`` layout
+        have the same grid of ranks: take that of one of them, ``array.cart``.
+        """
+        self._context.joined("job.cart")
+        grids = [
+            each
+            for each in self._context.arrays.values()
+            if isinstance(each, Array) and isinstance(each.layout, Grid)
+        ]
+        if len({each.grid for each in grids}) != 1:
+            names = ", ".join(repr(each.name) for each in grids) or "none"
+            raise PliantError(
+                f"job.cart is that of arrays with one mpi.Grid, and these are {names}: ask one for its own, array.cart"
+            )
+        return grids[0].cart
 
     @property
     def fresh(self) -> bool:
@@ -216,36 +244,58 @@ class Job:
 
     # ---- the loop -----------------------------------------------------------------------------------
 
-    def steps(self, n: int, *, pace: bool | Model = False) -> Iterator[int]:
-        """Steps 0 .. n - 1, or from the job's current step on a newcomer; the job may be resized at each.
+    def steps(self, n: int | None = None, *, pace: bool | Model = False) -> Iterator[int]:
+        """Steps 0 .. n - 1, or from the job's current step on a newcomer; the job may be resized at each. Without ``n``
+        the steps have no end: all ranks break in the same one, by what they have agreed on.
+
+        A block may have several loops, one after the other. A newcomer joins in the loop that the job is in: the loops
+        before that have no steps there, and ``job.joined`` is False between them.
 
         With ``pace`` a step takes at least ``model.time(nodes) / n`` seconds, by the job's model or by one that
-        is given. Raises Released on a rank whose node is given back.
+        is given. Raises Released on a rank whose node is given back, and PliantError within another loop.
         """
-        context = self._context
-        if context.released:
-            raise Released
-        if n < 0:
-            raise ValueError(f"steps({n}): the number of steps must be 0 or more")
-        if self._own is not None:
-            raise PliantError(MIXED)
-        if self._loop is not None:
-            raise PliantError(f"a program has one steps() loop, and this one has had it; {ONE_LOOP}")
+        self._may_begin(n, paced=bool(pace))
+        context, number = self._context, self._loops
+        self._loops += 1
+        before, arrives = self._loop, context.team is None
+        if before is not None and context.ahead is None:
+            before.settle()
+        begin = context.resizer.arrive() if arrives else context.ahead
+        if begin is not None and begin.loop.number > number:
+            if arrives:
+                context.arrive_ahead(begin)
+            return iter(())
+        context.ahead = None
         if context.watches and context.resizer.resizes:
             prepare(looping())
-        begin = context.resizer.arrive() if context.team is None else None
         model = context.model if pace is True else pace or None
         if pace is True and model is None:
             raise PliantError(
                 "steps(pace=True) needs the job's speed-up model: state one at submission, "
                 "or pass steps(pace=pliant.Amdahl(work_s, serial_fraction))"
             )
-        if begin is None:
+        if begin is None and before is None:
             agree(context)
-        self._loop = Loop(context, n, model, begin)
-        if begin is not None:
+        first = 0 if before is None else before.behind
+        self._loop = Loop(
+            context, LoopPlace(number, first, first + (ENDLESS if n is None else n)), model, begin
+        )
+        if arrives:
             context.go_on()
         return self._loop.run()
+
+    def _may_begin(self, n: int | None, *, paced: bool) -> None:
+        """Whether a loop of so many steps can begin here."""
+        if self._context.released:
+            raise Released
+        if n is not None and n < 0:
+            raise ValueError(f"steps({n}): the number of steps must be 0 or more")
+        if n is None and paced:
+            raise ValueError("steps(pace=...) needs the number of steps: a step takes its part of the whole")
+        if self._own is not None:
+            raise PliantError(MIXED)
+        if self._loop is not None and not self._loop.over:
+            raise PliantError(NESTED)
 
     def request(self, *, min: int = 0, max: int = 0, keep: bool = False) -> None:  # noqa: A002 - the protocol's words
         """Ask the scheduler for at least ``min`` and at most ``max`` nodes (0: what the job allows), from within the

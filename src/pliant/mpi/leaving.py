@@ -25,10 +25,12 @@ ALONE = "if one rank only took that long in this step, as to save a file, it doe
 
 
 class LeavingRanks:
-    """This rank has left its loop of ``total`` steps in ``step``; a step took ``step_s`` seconds in the mean."""
+    """This rank has left its loop in ``step``; a step took ``step_s`` seconds in the mean. ``total``: how many steps
+    the loop has, if that is known."""
 
-    def __init__(self, own: MPI.Intracomm, step: int, total: int, step_s: float) -> None:
+    def __init__(self, own: MPI.Intracomm, step: int, total: int | None, step_s: float) -> None:
         self._own, self._step, self._total, self._step_s = own, step, total, step_s
+        self._early = total is None or step < total
         self._since = time.perf_counter()
         self._told = False
         self._mine, self._before = np.array([step], "i8"), np.empty(1, "i8")
@@ -42,7 +44,7 @@ class LeavingRanks:
         limit_s = max(PATIENCE * wait.limit_s, STEPS * self._step_s)
 
         def look() -> None:
-            waited_s = time.perf_counter() - self._since if self._step < self._total else 0.0
+            waited_s = time.perf_counter() - self._since if self._early else 0.0
             if waited_s > limit_s:
                 why = f"has not within {limit_s:.3g} s ({PATIENCE} times PLIANT_DEADLINE, or {STEPS} steps)"
                 raise PliantError(f"{self._error(why)}; {ALONE}")
@@ -62,9 +64,10 @@ class LeavingRanks:
 
     def _error(self, other: str) -> PliantError:
         own, before = self._own, (self._own.rank - 1) % self._own.size
+        of = "" if self._total is None else f" of {self._total}"
         mine = (
-            f"has done all {self._total} steps of its loop"
-            if self._step == self._total
-            else f"has left its loop in step {self._step} of {self._total}"
+            f"has left its loop in step {self._step}{of}"
+            if self._early
+            else f"has done all {self._total} steps of its loop"
         )
         return PliantError(f"rank {own.rank} {mine}, and rank {before} {other}: {REMEDY}")

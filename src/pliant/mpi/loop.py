@@ -22,7 +22,7 @@ from pliant.mpi.context import MAX_NODES, Context
 from pliant.mpi.errors import Released
 from pliant.mpi.leaving import LeavingRanks
 from pliant.mpi.pace import Pace, Totals
-from pliant.mpi.snapshot import Snapshot
+from pliant.mpi.snapshot import LoopPlace, Snapshot
 from pliant.mpi.stalling import Stalling
 from pliant.mpi.watching import Watch
 from pliant.plan.choose import by_agent
@@ -32,6 +32,8 @@ REPORT_S = 1.0
 SHORT_S = 5.0
 """Between two checks: where they are further apart, constant data do not move beside the steps, which would take two
 checks more."""
+ENDLESS = 1 << 30
+"""Steps of a loop of which nobody knows the end."""
 LOOK_S = 50e-3
 """How often a step that is no check sees whether something has come, such as the loss of a group."""
 
@@ -100,14 +102,18 @@ def hold(context: Context, now: Situation, rest_s: float) -> None:
 
 
 class Loop:
-    """One ``steps()`` loop of ``total`` steps."""
+    """One ``steps()`` loop, at this ``place`` in its block; steps are counted over all loops. A rank that joins gets
+    the job's state to ``begin`` with. ``over``: it has been left."""
 
-    def __init__(self, context: Context, total: int, model: Model | None, begin: Snapshot | None) -> None:
+    def __init__(
+        self, context: Context, place: LoopPlace, model: Model | None, begin: Snapshot | None
+    ) -> None:
         self._context = context
-        self._total = begin.total if begin else total
-        self._step = begin.step if begin else 0
+        self.place = place if begin is None else begin.loop
+        self.step = self.place.first if begin is None else begin.step
         self._lag = begin.lag if begin else 1
-        self._pace = Pace(model, self._total)
+        self.over = False
+        self._pace = Pace(model, self.place.stop - self.place.first)
         self._wish: Bounds | None = None
         self._keep = False
         self._left_open = False
@@ -120,12 +126,12 @@ class Loop:
         self._left: LeavingRanks | None = None
         self._watch = Watch(context)
         if begin:
-            self._watch.begin(self._step, joined=True, gone=begin.seen)
-        self._begun = self._step, time.perf_counter()
+            self._watch.begin(self.step, joined=True, gone=begin.seen)
+        self._begun = self.step, time.perf_counter()
         self._reported = self._look_at = time.perf_counter()
         self._stalling: Stalling | None = None
         self._signature = context.signature()
-        self._start_epoch(self._step + (begin is not None))
+        self._start_epoch(self.step + (begin is not None))
         if not begin:
             open_to_offers(context)
 
@@ -136,15 +142,15 @@ class Loop:
         if not (self._keep or self._left_open) or not self._speaks:
             self._wish = None  # it was meant for the size of before, or who spoke has said it
         self._speaks = context.speaks
-        self._looked = self._step, time.perf_counter()
-        self._pace.begin(self._step, team.nodes, time.perf_counter())
-        self._checks = context.resizer.checks(self._step, self._lag, open_step)
+        self._looked = self.step, time.perf_counter()
+        self._pace.begin(self.step, team.nodes, time.perf_counter())
+        self._checks = context.resizer.checks(self.step, self._lag, open_step)
 
     def _go_on(self) -> None:
         """After a decision that has left the job as it is: newcomers may be starting beside it."""
         context = self._context
-        self._pace.begin(self._step, context.joined("the job").nodes, time.perf_counter())
-        self._checks = context.resizer.checks_on(self._step, self._lag)
+        self._pace.begin(self.step, context.joined("the job").nodes, time.perf_counter())
+        self._checks = context.resizer.checks_on(self.step, self._lag)
 
     def _look_for_stalls(self) -> Stalling | None:
         """None where no other rank could be waited for, or it is not wanted."""
@@ -155,48 +161,51 @@ class Loop:
         def rank() -> int:
             return -1 if context.team is None else context.team.own.rank
 
-        return Stalling(rank, lambda: -1 if self._resizing else self._step, limit_s)
+        return Stalling(rank, lambda: -1 if self._resizing else self.step, limit_s)
 
     def run(self) -> Iterator[int]:
         """The steps, each a point where the job may be resized; Released on a rank that leaves."""
         try:
             self._stalling = self._look_for_stalls()
-            while self._step < self._total:
+            while self.step < self.place.stop:
                 self._turn()
-                yield self._step
-                self._step += 1
+                if self._context.ahead is not None:
+                    return
+                yield self.step - self.place.first
+                self.step += 1
             self._leave()
             self._watch.end()
-            self._context.wait.sleep_until(self._pace.start_of(self._step))
+            self._context.wait.sleep_until(self._pace.start_of(self.step))
         finally:
             self._end()
 
     def _turn(self) -> None:
         """Everything that happens between two steps of the user. Of most steps that is a look at the clock."""
         if self._pace.paced:
-            self._context.wait.sleep_until(self._pace.start_of(self._step))
-        due, connection = self._step == self._checks.due, self._context.connection
+            self._context.wait.sleep_until(self._pace.start_of(self.step))
+        due, connection = self.step == self._checks.due, self._context.connection
         if connection is not None and (due or time.perf_counter() >= self._look_at):
             self._look_at = time.perf_counter() + LOOK_S
             connection.poll()
             self._report()
         if self._context.begun is not None:
             self._context.begun.ahead.turn()
-        if self._step == self._watch.due:
+        if self.step == self._watch.due:
             self._watch.turn()
         if due:
             decision = self._checks.read()
             self._lag = decision.lag
             if decision.action is not Action.NO_ACTION:
                 self._resize(decision)
-            self._checks.post(self._step, self._lag, self._decide())
+            if self._context.ahead is None:
+                self._checks.post(self.step, self._lag, self._decide())
 
     def request(self, wish: Bounds, *, keep: bool) -> None:
         """Ask for a size within ``wish`` at the next check; one that was not asked for yet is forgotten."""
         self._wish, self._keep = wish, keep
 
     def _situation(self) -> Situation:
-        return situation(self._context, self._total - self._step, self._lag, self._signature)
+        return situation(self._context, self.place.stop - self.step, self._lag, self._signature)
 
     def _decide(self) -> Decision:
         if (decision := self._context.resizer.ready()) is not None:
@@ -210,7 +219,7 @@ class Loop:
         if (rest_s := self._rest_s()) > 0 and not (negotiation.resize or negotiation.asked or self._must()):
             hold(self._context, now, rest_s)
             return Decision()
-        self._looked = self._step, time.perf_counter()
+        self._looked = self.step, time.perf_counter()
         negotiation.answer(now)
         if self._wish is not None and (now.late or negotiation.want(now.epoch, self._wish, self._keep)):
             self._wish, self._left_open = None, self._keep
@@ -229,33 +238,37 @@ class Loop:
         if not (period.seconds or period.steps):
             return 0.0
         step, since = self._looked
-        gone_s, done = time.perf_counter() - since, self._step - step
+        gone_s, done = time.perf_counter() - since, self.step - step
         steps_s = max(0, period.steps - done) * max(gone_s / max(1, done), 1e-9)
         return max(period.seconds - gone_s, steps_s, 0.0)
 
     def _resize(self, decision: Decision) -> None:
         context = self._context
         self._resizing = True
-        self._pace.end(self._step, time.perf_counter())
+        self._pace.end(self.step, time.perf_counter())
         totals = self._pace.totals
-        snapshot = context.snapshot(self._step, self._total, self._lag, totals.should_s, totals.paced_s)
+        snapshot = context.snapshot(self.step, self.place, self._lag, totals.should_s, totals.paced_s)
         snapshot = snapshot._replace(seen=self._watch.before())
         resized = context.resizer.perform(decision, self._situation(), snapshot, steps=self._are_short())
-        if (woken := context.resizer.woken()) is not None:
-            self._take_up(woken)
+        woken = context.resizer.woken()
         self._resizing = False
         if context.released:
             raise Released
+        if woken is not None and woken.loop != self.place:
+            context.arrive_ahead(woken)
+            return
+        if woken is not None:
+            self._take_up(woken)
         if resized:
-            self._start_epoch(self._step + 1)
+            self._start_epoch(self.step + 1)
         else:
             self._go_on()
         if context.stopped:
             context.go_on()
         if resized:
             gone = None if woken is None else woken.seen
-            self._watch.begin(self._step, joined=woken is not None, gone=gone)
-            if self._step == self._watch.due:
+            self._watch.begin(self.step, joined=woken is not None, gone=gone)
+            if self.step == self._watch.due:
                 self._watch.turn()
 
     def _are_short(self) -> bool:
@@ -264,8 +277,17 @@ class Loop:
 
     def _take_up(self, begin: Snapshot) -> None:
         """A rank that has slept goes on where the job is."""
-        self._step, self._lag = begin.step, begin.lag
+        self.step, self._lag = begin.step, begin.lag
         self._pace.totals = Totals(begin.should_s, begin.paced_s)
+
+    @property
+    def behind(self) -> int:
+        """The first step behind those that were begun."""
+        return min(self.step + 1, self.place.stop)
+
+    @property
+    def _endless(self) -> bool:
+        return self.place.stop - self.place.first >= ENDLESS
 
     # ---- reports ------------------------------------------------------------------------------------
 
@@ -277,17 +299,19 @@ class Loop:
 
     def _progress(self, now: float) -> None:
         context = self._context
-        if context.speaks and context.connection is not None:
-            should_s, paced_s = self._pace.sums(self._step, now)
-            fraction = self._step / self._total if self._total else 1.0
+        if context.speaks and context.connection is not None and not self._endless:
+            should_s, paced_s = self._pace.sums(self.step, now)
+            first, stop = self.place.first, self.place.stop
+            fraction = (self.step - first) / (stop - first) if stop > first else 1.0
             context.connection.send(Progress(context.epoch, fraction, pace_s=should_s, paced_s=paced_s))
 
     def _end(self) -> None:
         """No step will come: what is open fails, and the scheduler learns that it need not ask. Of a job that fails in
         a resize its end says so."""
+        self.over = True
         if self._stalling is not None:
             self._stalling.end()
-        if self._resizing or MPI.Is_finalized():
+        if self._resizing or MPI.Is_finalized() or self._context.ahead is not None:
             return
         context = self._context
         context.uses.on = False
@@ -304,9 +328,11 @@ class Loop:
         """Tell others, once, that this rank has left the loop."""
         if self._left is None:
             first, since = self._begun
-            step_s = (time.perf_counter() - since) / max(1, self._step - first)
+            step_s = (time.perf_counter() - since) / max(1, self.step - first)
             own = self._context.joined("the job").own
-            self._left = LeavingRanks(own, self._step, self._total, step_s)
+            begun = self.place.first
+            total = None if self._endless else self.place.stop - begun
+            self._left = LeavingRanks(own, self.step - begun, total, step_s)
         return self._left
 
     def settle(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
+from pliant.mpi.cart import Cart
 from pliant.mpi.wait import Wait
 
 
@@ -22,11 +23,13 @@ class Member(NamedTuple):
 
 
 class Team(NamedTuple):
-    """``comm`` is the user's communicator; ``own`` the library's, so that messages never meet the user's."""
+    """``comm`` is the user's communicator; ``own`` the library's, so that messages never meet the user's. ``carts`` are
+    those that were made of the user's, by their dimensions."""
 
     comm: MPI.Intracomm
     own: MPI.Intracomm
     members: tuple[Member, ...]
+    carts: dict[tuple[tuple[int, ...], tuple[bool, ...]], Cart]
 
     @property
     def nodes(self) -> int:
@@ -55,12 +58,35 @@ class Team(NamedTuple):
             start += member.ranks
         return ranks
 
+    def cart(self, dims: tuple[int, ...], periods: tuple[bool, ...], wait: Wait) -> Cart:
+        """The ranks in such a grid, made once; collective over the team."""
+        found = self.carts.get((dims, periods))
+        if found is None:
+            # MPI makes it in blocking calls: all ranks are here then, however long a peer is in user code.
+            barrier(self.own, wait, "all ranks to ask for their grid (job.cart)", limited=False)
+            with wait.watchdog("making a Cartesian communicator"):
+                comm = self.comm.Create_cart(dims, periods, reorder=False)
+                axes = range(len(dims))
+                lines = tuple(comm.Sub([axis == other for other in axes]) for axis in axes)
+            comm.Set_name("pliant.cart")
+            found = self.carts[dims, periods] = Cart(comm, lines)
+        return found
+
     def leave(self, wait: Wait) -> None:
-        """Give up both communicators. The caller has put a barrier before."""
-        with wait.watchdog("leaving the old communicators"):
+        """Give up all communicators. The caller has put a barrier before."""
+        self.leave_users(wait)
+        with wait.watchdog("leaving the old communicator"):
+            part_with(self.own)
+
+    def leave_users(self, wait: Wait) -> None:
+        """Give up the user's communicator, and what was made of it. The caller has put a barrier before."""
+        with wait.watchdog("leaving the old communicators of the program"):
+            for cart in self.carts.values():
+                for comm in (*cart.lines, cart.comm):
+                    comm.Free()
+            self.carts.clear()
             if self.comm != MPI.COMM_NULL:
                 part_with(self.comm)
-            part_with(self.own)
 
 
 def part_with(comm: MPI.Comm) -> None:
@@ -80,7 +106,7 @@ def assemble(own: MPI.Intracomm, members: tuple[Member, ...], wait: Wait) -> Tea
     comm, request = own.Idup()
     wait.request(request, "the duplicate of the job's communicator")
     comm.Set_name("pliant")
-    return Team(comm, own, members)
+    return Team(comm, own, members, {})
 
 
 def barrier(comm: MPI.Intracomm, wait: Wait, what: str, *, limited: bool = True) -> None:

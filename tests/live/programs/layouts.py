@@ -29,7 +29,15 @@ ARRAYS: dict[str, tuple[tuple[int, ...], Any, Any]] = {
     "few": ((2,), "i8", mpi.Block()),
     "one": ((1, 3), "S5", mpi.BlockCyclic(4)),
     "none": ((0, 4), "f8", mpi.Block(halo=1)),
+    "grid": ((13, 9), "f8", mpi.Grid(halo=1)),
+    "torus": ((12, 10), "i4", mpi.Grid(halo=(3, 1), periods=(True, False), dims="surface")),
+    "cube": ((3, 4, 5), "f4", mpi.Grid((0, 1, 2), halo=1, periods=True)),
+    "planes": ((3, 8, 7), "c8", mpi.Grid((2, 1), halo=1, dims=(1, 0))),
+    "turning": ((11, 8), "f8", mpi.Block()),
+    "weighed": ((24,), "f8", mpi.Weighted([1] * 24, halo=1)),
 }
+TURNS = (mpi.Block(), mpi.Block(axis=1), mpi.Grid(halo=1, periods=True), mpi.BlockCyclic(2, axis=1))
+"""The layouts that an array takes in turn, one in each step."""
 ROWS, COLUMNS = 29, 12
 WHOLE = 8
 """Every so many steps it is all gathered and compared as a whole; each step compares what a rank has of it."""
@@ -85,11 +93,40 @@ def wholes(arrays: dict[str, mpi.Array], rows: mpi.Rows, step: int) -> list[str]
     return [f"whole {name}" for name in (bad if same(csr, matrix(step)) else [*bad, "rows"])]
 
 
+def change(arrays: dict[str, mpi.Array], growing: mpi.Array, step: int) -> list[str]:
+    """What takes another layout or shape before the next step; what is wrong with it then."""
+    arrays["turning"].to(TURNS[(step + 1) % len(TURNS)])
+    arrays["weighed"].to(mpi.Weighted(weights(step + 1), halo=1), at_resize=True)
+    shape = (3 + (step + 1) % 5, 2 + (step + 1) % 3)
+    expected, before = np.zeros(shape), numbered(growing.shape, step)
+    both = tuple(slice(0, min(each)) for each in zip(shape, growing.shape, strict=True))
+    expected[both] = before[both]
+    growing.resize(shape)
+    good = np.array_equal(growing.local, expected[growing.index])
+    growing.owned[...] = numbered(shape, step + 1)[growing.owned_index]
+    return [] if good else ["growing"]
+
+
+def numbered(shape: tuple[int, ...], step: int) -> NDArray[Any]:
+    return np.arange(prod(shape), dtype="f8").reshape(shape) + step
+
+
+def weights(step: int) -> list[int]:
+    return [1 + (row * step) % 7 for row in range(24)]
+
+
+def balance(weighed: mpi.Array, job: mpi.Job, step: int) -> list[str]:
+    """Whether an array has the weights that there were at the last resize."""
+    expected = mpi.Weighted(weights(step)).split(24, job.size).span(job.rank)
+    return [] if weighed.owned_rows() == expected else ["weights"]
+
+
 def main(steps: int, until: Callable[[], bool]) -> None:
     with mpi.malleable(min=1, max=4) as job:
         arrays = {name: job.array(name, *what) for name, what in ARRAYS.items()}
         rows = job.csr("rows", (ROWS, COLUMNS), "f4", mpi.Weighted(1 + np.arange(ROWS) % 5), index="i4")
-        wrong, hooks = job.value("wrong", []), job.value("hooks", "")
+        growing = job.array("growing", (3, 2), "f8", mpi.Grid(halo=1, dims="surface"))
+        wrong, hooks, resized = job.value("wrong", []), job.value("hooks", ""), job.value("resized", 0)
 
         @job.before_resize
         def before() -> None:
@@ -98,10 +135,12 @@ def main(steps: int, until: Callable[[], bool]) -> None:
         @job.after_resize
         def after() -> None:
             hooks.value += f"{job.size} "
+            resized.value = -1
 
         if job.fresh:
             for name, array in arrays.items():
                 array.owned[...] = whole(name, 0)[array.owned_index]
+            growing.owned[...] = numbered(growing.shape, 0)[growing.owned_index]
             rows.put(cut(matrix(0), *rows.owned_rows()))
         for step in job.steps(steps):
             bad = []
@@ -113,6 +152,9 @@ def main(steps: int, until: Callable[[], bool]) -> None:
             good = same(rows.local, cut(matrix(step), *rows.owned_rows()))
             bad += [] if good else ["rows"]
             rows.local.data[...] += 1
+            if resized.value < 0:
+                resized.value = step
+            bad += balance(arrays["weighed"], job, resized.value) + change(arrays, growing, step)
             done = job.comm.bcast(until()) or step == steps - 1
             if step % WHOLE == 0 or done:
                 bad += wholes(arrays, rows, step + 1)

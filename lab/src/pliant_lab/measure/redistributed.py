@@ -23,7 +23,9 @@ from pliant.mpi.data.transport import redistribute
 from pliant.mpi.data.uses import Uses
 from pliant.mpi.team import Team
 from pliant.mpi.wait import Wait
-from pliant.plan.data.layouts import Block, even
+from pliant.plan.data.layouts import Block
+from pliant.plan.data.splits import even
+from pliant.plan.data.spreads import line
 
 BARE = "bare"
 LIMIT_S = 60.0
@@ -118,10 +120,10 @@ class Bench:
 
 def by_hand(comm: MPI.Intracomm, old: NDArray[Any] | None, rows: int, way: Way) -> NDArray[Any] | None:
     """Receives posted first, into memory that nobody has touched; one message for each pair of ranks."""
-    olds, news = even(rows, len(way.sources)), even(rows, len(way.targets))
+    olds, news = line(even(rows, len(way.sources))), line(even(rows, len(way.targets)))
     new = None if way.new_part is None else np.empty(news.size(way.new_part))
-    mine = None if old is None or way.old_part is None else Part(old, olds, way.old_part, 0)
-    coming = None if new is None or way.new_part is None else Part(new, news, way.new_part, 0)
+    mine = None if old is None or way.old_part is None else Part(old, olds, way.old_part)
+    coming = None if new is None or way.new_part is None else Part(new, news, way.new_part)
     plan = parcels(mine, coming, way, olds, news)
     requests = [comm.Irecv(as_bytes(each.view), each.peer, 0) for each in plan.receives]
     requests += [comm.Isend(as_bytes(each.view), each.peer, 0) for each in plan.sends]

@@ -26,7 +26,7 @@ from pliant.mpi.errors import Released
 from pliant.mpi.resizer import NOBODY, say
 from pliant.mpi.resizing import resize
 from pliant.mpi.snapshot import Snapshot
-from pliant.mpi.team import Team, assemble, barrier, broadcast, gather_all, part_with
+from pliant.mpi.team import Team, assemble, barrier, broadcast, gather_all
 from pliant.mpi.wait import Wait, nothing, unseen
 from pliant.plan.change import WorldChange
 from pliant.plan.choose import Chosen
@@ -120,8 +120,7 @@ def carry_out(context: Context, bare: Bare, change: WorldChange, snapshot: Snaps
         comm, between = began.comm or comm, began.between
     if plan is not None:
         wait.come(Phase.REORDER)
-    with wait.watchdog("leaving the old communicator"):
-        part_with(team.comm)
+    team.leave_users(wait)
     if between is not None:
         comm = join.unite(comm, between, wait, high=False)
     news = News(

@@ -167,11 +167,11 @@ def _meet(context: Context, bare: Bare, comm: MPI.Intracomm, world: int, news: N
         part_with(comm)
     assert isinstance(own, MPI.Intracomm)  # noqa: S101 - what is split has no other side
     wait.come(Phase.REDISTRIBUTE)
+    if context.team is None:
+        context.restore(news.snapshot)
     redistribute(arrays, own, news.targets, range(own.size), wait, hooks=context.during)
     bare.worlds, bare.hosts, bare.way = news.worlds, news.hosts, news.way
     context.epoch = news.epoch
-    if context.team is None:
-        context.restore(news.snapshot)
     context.team = assemble(own, bare.members, wait)
     for array in arrays:
         array.exchange_halo()

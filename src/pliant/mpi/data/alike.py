@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from zlib import crc32
 
+import numpy as np
 from mpi4py import MPI
 
 from pliant.model.errors import PliantError
 from pliant.mpi.errors import REMEDY
+from pliant.mpi.wait import Look, Wait
 
 LOOK_S = 0.02
 """Between two looks. What is expected may come directly before what is not, so that two looks have to see the same."""
@@ -46,3 +49,46 @@ class Alike:
                 f"{self._calls(tag)}: all ranks make the same calls of the same arrays, in one order; {REMEDY}"
             )
         self._before = found
+
+
+def compare(  # noqa: PLR0913, PLR0917 - what is compared, and how it is waited for
+    comm: MPI.Intracomm,
+    tag: int,
+    mine: str,
+    call: str,
+    wait: Wait,
+    alike: Callable[[MPI.Intracomm, int, Callable[[], Iterable[int]]], Look | None],
+) -> None:
+    """PliantError on all ranks unless they all say the same of their ``call``; collective over ``comm``.
+
+    By messages with the call's tag, so that a rank in another call is seen.
+    """
+    said = np.zeros((comm.size, 1), "u8")
+    said[comm.rank] = crc32(mine.encode())
+    others = np.zeros(1, "u8")
+    if comm.rank == 0:
+        _exchange(comm, tag, [], [(rank, said[rank]) for rank in range(1, comm.size)], call, wait, alike)
+        others[0] = (said != said[0]).sum()
+        _exchange(comm, tag, [(rank, others) for rank in range(1, comm.size)], [], call, wait, alike)
+    else:
+        _exchange(comm, tag, [(0, said[comm.rank])], [(0, others)], call, wait, alike)
+    if others[0]:
+        raise PliantError(
+            f"{call}: all ranks call it alike, and on {others[0]} of {comm.size} its arguments differ from those of "
+            f"rank 0; here they come to {mine}"
+        )
+
+
+def _exchange(  # noqa: PLR0913, PLR0917 - as compare
+    comm: MPI.Intracomm,
+    tag: int,
+    sent: list[tuple[int, np.ndarray]],
+    received: list[tuple[int, np.ndarray]],
+    call: str,
+    wait: Wait,
+    alike: Callable[[MPI.Intracomm, int, Callable[[], Iterable[int]]], Look | None],
+) -> None:
+    receives = [(rank, comm.Irecv(word, rank, tag)) for rank, word in received]
+    requests = [request for _, request in receives] + [comm.Isend(word, rank, tag) for rank, word in sent]
+    look = alike(comm, tag, lambda: [rank for rank, request in receives if not request.Test()])
+    wait.requests(requests, f"all ranks to call {call}", limited=False, look=look)

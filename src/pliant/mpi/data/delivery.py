@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from pliant.mpi.data.boxes import boxes, raw
 from pliant.mpi.data.movable import Copy, Parcel, Parcels
 
-TAGS_EACH = 2
-"""Of one movable: what is redistributed or gathered, and halos."""
+GATHER, HALO, CHANGE = range(3)
+"""The tags of one movable: what is redistributed or gathered, halos, and what takes another layout or shape."""
+CALL_NAMES = ("gather()", "exchange_halo()", "to() or resize()")
+TAGS_EACH = len(CALL_NAMES)
 LEAST_CHUNK, MOST_CHUNK = 1 << 16, 1 << 22
 SLOWEST = 100e6
 """Bytes a second that are waited for without losing patience."""

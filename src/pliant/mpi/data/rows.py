@@ -14,8 +14,9 @@ from pliant.mpi.data.arrays import Part, Seat, parcels, row_numbers, shape_of, s
 from pliant.mpi.data.movable import SUM, Copy, Movable, Parcel, Parcels, Way
 from pliant.mpi.data.transport import deliver
 from pliant.mpi.data.verify import elements
-from pliant.plan.data.layouts import Contiguous, even
-from pliant.plan.data.splits import Cuts, RowRange, Stripe
+from pliant.plan.data.layouts import Contiguous
+from pliant.plan.data.splits import Cuts, RowRange, Stripe, even
+from pliant.plan.data.spreads import line
 from pliant.plan.data.traffic import traffic
 
 
@@ -212,10 +213,10 @@ class Rows(Movable):
             held.check()
         old_split = self._cut(len(way.sources))
         lengths = None if held is None else np.diff(held.csr.indptr)
-        old = None if held is None or lengths is None else Part(lengths, old_split, held.part, 0)
+        old = None if held is None or lengths is None else Part(lengths, line(old_split), held.part)
         coming = None if way.new_part is None else np.empty(new_split.size(way.new_part), "i8")
-        new = None if way.new_part is None or coming is None else Part(coming, new_split, way.new_part, 0)
-        yield parcels(old, new, way, old_split, new_split)
+        new = None if way.new_part is None or coming is None else Part(coming, line(new_split), way.new_part)
+        yield parcels(old, new, way, line(old_split), line(new_split))
         if coming is not None:
             made.append(self._room(coming))
         yield self._contents(held, made, way, old_split, new_split)
@@ -234,22 +235,22 @@ class Rows(Movable):
         def new(stripe: Stripe) -> Iterator[NDArray[Any]]:
             return iter(()) if way.new_part is None else of(made[0], new_split, way.new_part, stripe)
 
-        plan = traffic(old_split, new_split, way.sources, way.targets)
+        plan = traffic(line(old_split), line(new_split), way.sources, way.targets, way.rank)
         sends = [
             Parcel(m.target, v, plain=True)
             for m in plan.moves
             if m.source == way.rank
-            for s in m.stripes
+            for (s,) in m.patches
             for v in old(s)
         ]
         receives = [
             Parcel(m.source, v, plain=True)
             for m in plan.moves
             if m.target == way.rank
-            for s in m.stripes
+            for (s,) in m.patches
             for v in new(s)
         ]
-        kept = [s for m in plan.kept if m.source == way.rank for s in m.stripes]
+        kept = [s for m in plan.kept for (s,) in m.patches]
         copies = [Copy(one, other) for s in kept for one, other in zip(old(s), new(s), strict=True)]
         return Parcels(sends, receives, copies)
 

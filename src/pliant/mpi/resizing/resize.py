@@ -259,7 +259,7 @@ def _joint(
     ends = [*accumulate(member.ranks for member in every)]
     targets = [rank for number in order for rank in range(ends[number] - every[number].ranks, ends[number])]
     # The program does not run on it.
-    return Team(MPI.Intracomm(), own, every), After(tuple(every[number] for number in order), targets)
+    return Team(MPI.Intracomm(), own, every, {}), After(tuple(every[number] for number in order), targets)
 
 
 def _commit(context: Context, after: After, phases: PhaseFollower) -> list[int]:

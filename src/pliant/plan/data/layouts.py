@@ -1,19 +1,21 @@
-"""Layouts: how the rows of one axis of an array are spread, for any number of ranks. Pure data.
+"""Layouts: how an array is spread, for any number of ranks. Pure data.
 
-A rank may be left without rows: there may be more ranks than rows.
+All but a grid spread the rows of one axis. A rank may be left without rows: there may be more ranks than rows.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from operator import index
 from typing import NamedTuple, SupportsIndex
 from zlib import crc32
 
-from pliant.plan.data.splits import Copies, Cuts, Cycle, RowRange
+from pliant.plan.data.grids import Grid
+from pliant.plan.data.splits import Copies, Cuts, Cycle, at_least_one, even
+from pliant.plan.data.spreads import Spread, along
 
 LONGEST_TOLD = 8
 """Numbers of a layout that are told one by one; of more of them, how many they are and a checksum."""
@@ -57,7 +59,7 @@ class BlockCyclic(NamedTuple):
 
     def split(self, rows: int, parts: int) -> Cycle:
         """The rows of each part: blocks, dealt out in turn."""
-        return Cycle(rows, _at_least_one(parts), self.block)
+        return Cycle(rows, at_least_one(parts), self.block)
 
 
 class Irregular:
@@ -90,7 +92,7 @@ class Irregular:
         """The rows of each part: consecutive, by the counts."""
         before = (0, *accumulate(self.counts))
         at = [0]
-        for part in range(1, _at_least_one(parts)):
+        for part in range(1, at_least_one(parts)):
             whole, rest = divmod(part * len(self.counts), parts)
             at.append(before[whole] + (self.counts[whole] * rest // parts if rest else 0))
         return Cuts((*at, before[-1]))
@@ -129,7 +131,7 @@ class Weighted:
         if not total:
             return even(rows, parts)
         return Cuts(
-            (0, *(self._nearest(total * part / parts) for part in range(1, _at_least_one(parts))), rows)
+            (0, *(self._nearest(total * part / parts) for part in range(1, at_least_one(parts))), rows)
         )
 
     def _nearest(self, wanted: float) -> int:
@@ -158,40 +160,34 @@ class Replicated(NamedTuple):
 
     def split(self, rows: int, parts: int) -> Copies:
         """All rows, for each part."""
-        return Copies(rows, _at_least_one(parts))
+        return Copies(rows, at_least_one(parts))
 
 
 Contiguous = Block | Irregular | Weighted
-Layout = Contiguous | BlockCyclic | Replicated
+AxisLayout = Contiguous | BlockCyclic | Replicated
+Layout = AxisLayout | Grid
 
 
-def even(rows: int, parts: int) -> Cuts:
-    """Consecutive parts; the first ``rows % parts`` have one more row (as numpy.array_split).
+def check(layout: Layout, shape: Sequence[int]) -> None:
+    """ValueError if it cannot be the layout of an array of this shape."""
+    if isinstance(layout, Grid):
+        layout.check(shape)
+        return
+    if not isinstance(layout.axis, SupportsIndex) or not 0 <= layout.axis < len(shape):
+        raise ValueError(f"there is no axis {layout.axis}")
+    layout.check(shape[layout.axis])
 
-    Raises ValueError if there are no parts, or fewer than no rows.
-    """
-    if rows < 0:
-        raise ValueError(f"there are no {rows} rows")
-    size, longer = divmod(rows, _at_least_one(parts))
-    return Cuts(tuple(part * size + min(part, longer) for part in range(parts + 1)))
 
-
-def with_halo(owned: RowRange, halo: int, rows: int) -> RowRange:
-    """What a rank that owns these rows sees; where it owns none it sees none."""
-    if not owned.rows:
-        return owned
-    return RowRange(max(0, owned.start - halo), min(rows, owned.stop + halo))
+def spread(layout: Layout, shape: Sequence[int], parts: int) -> Spread:
+    """An array of this shape over so many parts; ValueError if they cannot have this layout."""
+    if isinstance(layout, Grid):
+        return layout.spread(shape, at_least_one(parts))
+    return along(layout.split(shape[layout.axis], parts), layout.axis, shape, layout.halo)
 
 
 def _check_halo(halo: int) -> None:
     if not isinstance(halo, SupportsIndex) or halo < 0:
         raise ValueError(f"a halo of {halo} rows; it must be a whole number, 0 or more")
-
-
-def _at_least_one(parts: int) -> int:
-    if parts < 1:
-        raise ValueError(f"rows cannot be spread over {parts} parts; there must be 1 or more")
-    return parts
 
 
 def _told(numbers: tuple[float, ...]) -> str:

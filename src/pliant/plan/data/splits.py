@@ -69,6 +69,10 @@ class Cuts(NamedTuple):
         """Where the part that holds a row may change, but for what :attr:`period` says."""
         return self.at
 
+    def clipped(self, rows: int) -> Cuts:
+        """The first ``rows`` rows, of the same parts."""
+        return Cuts(tuple(min(each, rows) for each in self.at))
+
     @property
     def period(self) -> int:
         """After so many rows the parts come again in the same order; 0: they do not."""
@@ -110,6 +114,9 @@ class Cycle(NamedTuple):
         turn, within = divmod(stripe.start - part * self.block, self.period)
         return Stripe(turn * self.block + within, stripe.width, stripe.step // self.parts, stripe.times)
 
+    def clipped(self, rows: int) -> Cycle:
+        return self._replace(rows=min(self.rows, rows))
+
     def bounds(self) -> tuple[int, ...]:
         return (0, self.rows)
 
@@ -136,7 +143,28 @@ class Copies(NamedTuple):
     def place(self, part: int, stripe: Stripe) -> Stripe:  # noqa: ARG002 - all are alike
         return stripe
 
+    def clipped(self, rows: int) -> Copies:
+        return self._replace(rows=min(self.rows, rows))
+
 
 Exclusive = Cuts | Cycle
 """Each row is in one part."""
 Split = Exclusive | Copies
+
+
+def even(rows: int, parts: int) -> Cuts:
+    """Consecutive parts; the first ``rows % parts`` have one more row (as numpy.array_split).
+
+    Raises ValueError if there are no parts, or fewer than no rows.
+    """
+    if rows < 0:
+        raise ValueError(f"there are no {rows} rows")
+    size, longer = divmod(rows, at_least_one(parts))
+    return Cuts(tuple(part * size + min(part, longer) for part in range(parts + 1)))
+
+
+def at_least_one(parts: int) -> int:
+    """It; ValueError if there are no parts."""
+    if parts < 1:
+        raise ValueError(f"rows cannot be spread over {parts} parts; there must be 1 or more")
+    return parts

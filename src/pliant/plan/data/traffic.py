@@ -1,34 +1,36 @@
-"""What one redistribution moves: from any split of the rows over ranks to any other.
+"""What one redistribution moves: from any spread of an array over ranks to any other.
 
-Pure data: the executor in ``pliant.mpi.data`` sends the rows of a move in chunks.
+Pure data: the executor in ``pliant.mpi.data`` sends the cells of a move in chunks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from math import lcm
+from itertools import pairwise, product
+from math import lcm, prod
 from typing import NamedTuple
 
 from pliant.plan.data.splits import Copies, Cuts, Cycle, Exclusive, RowRange, Split, Stripe
+from pliant.plan.data.spreads import Patch, Spread, SpreadAxis
 
 
 class Move(NamedTuple):
-    """Rows that go from ``source`` to ``target``, both ranks of the joint communicator; they stay if these are one."""
+    """Cells that go from ``source`` to ``target``, both ranks of the joint communicator; they stay if these are one."""
 
     source: int
     target: int
-    stripes: tuple[Stripe, ...]
+    patches: tuple[Patch, ...]
 
     @property
-    def rows(self) -> int:
-        return sum(stripe.rows for stripe in self.stripes)
+    def cells(self) -> int:
+        """How many they are: rows, where an array has one axis."""
+        return sum(prod(stripe.rows for stripe in patch) for patch in self.patches)
 
 
 class Traffic(NamedTuple):
     """``moves``: one for each pair of different ranks that has to speak; ``kept``: what stays on its rank.
 
-    Each row that a target is to hold occurs once among what arrives there and what it keeps.
+    Each cell that a target is to hold occurs once among what arrives there and what it keeps.
     """
 
     moves: tuple[Move, ...]
@@ -36,39 +38,44 @@ class Traffic(NamedTuple):
 
     @property
     def moved(self) -> int:
-        """Rows that are sent."""
-        return sum(move.rows for move in self.moves)
+        """Cells that are sent."""
+        return sum(move.cells for move in self.moves)
 
 
-def traffic(old: Split, new: Split, sources: Sequence[int], targets: Sequence[int]) -> Traffic:
-    """What has to move where rank ``sources[p]`` holds part p of ``old``, and ``targets[q]`` part q of ``new`` then.
+def traffic(
+    old: Spread, new: Spread, sources: Sequence[int], targets: Sequence[int], rank: int | None = None
+) -> Traffic:
+    """What has to move where rank ``sources[p]`` holds part p of ``old``, and ``targets[q]`` part q of ``new`` then;
+    with ``rank`` only that in which this rank takes part, in the same order for each pair of ranks.
 
     Both are ranks of the joint communicator: in an expansion the sources are the first ranks and the targets all of
     them; in a shrink the sources are all ranks and the targets any of them. A rank occurs at most once in either:
-    ValueError if not. No row is sent to a rank that holds it: that is :func:`lower_bound`.
+    ValueError if not. No cell is sent to a rank that holds it: that is :func:`lower_bound`.
 
-    The cost is that of the stripes, about sources + targets for consecutive parts, whatever the rows. A cycle on s
-    ranks and one on t have about lcm(s, t) stripes if their blocks are equal, and one against consecutive parts has as
-    many for each of these as there are ranks in the cycle.
+    The cost of an axis is that of its stripes, about sources + targets for consecutive parts, whatever the rows. A
+    cycle on s ranks and one on t have about lcm(s, t) stripes if their blocks are equal, and one against consecutive
+    parts has as many for each of these as there are ranks in the cycle. Those of all axes are combined.
     """
     for name, ranks, parts in (("sources", sources, old.parts), ("targets", targets, new.parts)):
         if not ranks or len(set(ranks)) != len(ranks):
             raise ValueError(f"{name} must be one or more different ranks, not {list(ranks)}")
         if len(ranks) != parts:
             raise ValueError(f"{len(ranks)} {name} for {parts} parts")
-    pairs: dict[tuple[int, int], list[Stripe]] = {}
-    for stripe, source, target in _pieces(old, new, sources, targets):
-        pairs.setdefault((source, target), []).append(stripe)
-    every = [Move(source, target, tuple(stripes)) for (source, target), stripes in pairs.items()]
+    if old.shape != new.shape:
+        raise ValueError(f"an array of shape {old.shape} cannot become one of {new.shape} by moves")
+    pairs: dict[tuple[int, int], list[Patch]] = {}
+    for patch, source, target in _pieces(old, new, sources, targets, rank):
+        pairs.setdefault((source, target), []).append(patch)
+    every = [Move(source, target, tuple(patches)) for (source, target), patches in pairs.items()]
     return Traffic(
         tuple(move for move in every if move.source != move.target),
         tuple(move for move in every if move.source == move.target),
     )
 
 
-def lower_bound(old: Split, new: Split, sources: Sequence[int], targets: Sequence[int]) -> int:
-    """The fewest rows that any redistribution can send: each target has to be sent, once, each of its rows that it does
-    not hold already. Which part a rank gets is not free: a resize fixes the order of ranks.
+def lower_bound(old: Spread, new: Spread, sources: Sequence[int], targets: Sequence[int]) -> int:
+    """The fewest cells that any redistribution can send: each target has to be sent, once, each of its cells that it
+    does not hold already. Which part a rank gets is not free: a resize fixes the order of ranks.
 
     Counted from what is held alone, without a plan.
     """
@@ -77,7 +84,8 @@ def lower_bound(old: Split, new: Split, sources: Sequence[int], targets: Sequenc
     for part, rank in enumerate(targets):
         missing += new.size(part)
         if rank in place:
-            missing -= _common(old, place[rank], new, part)
+            both = zip(old.axes, old.coordinates(place[rank]), new.axes, new.coordinates(part), strict=True)
+            missing -= prod(_common(one.split, here, other.split, there) for one, here, other, there in both)
     return missing
 
 
@@ -134,29 +142,63 @@ def _within(stripe: Stripe, span: RowRange) -> int:
 
 
 def _pieces(
-    old: Split, new: Split, sources: Sequence[int], targets: Sequence[int]
-) -> Iterator[tuple[Stripe, int, int]]:
-    """Rows with the rank they come from and the one they go to."""
-    holders = set(sources)
-    if isinstance(old, Copies):
-        # Whoever holds all keeps its own; the others are served by the sources in turn.
-        newcomers = 0
-        for part, target in enumerate(targets):
-            source = target
-            if target not in holders:
-                source = sources[newcomers % len(sources)]
-                newcomers += 1
-            for stripe in new.held(part):
-                yield stripe, source, target
+    old: Spread, new: Spread, sources: Sequence[int], targets: Sequence[int], rank: int | None
+) -> Iterator[tuple[Patch, int, int]]:
+    """Cells with the rank they come from and the one they go to; with ``rank`` only of this one."""
+    if old.replicated or new.replicated:
+        for patches, source, target in _copied(old, new, sources, targets):
+            if rank in {None, source, target}:
+                yield from ((patch, source, target) for patch in patches)
         return
-    if isinstance(new, Copies):
+    met = [[*_meet(_single(one), _single(other))] for one, other in zip(old.axes, new.axes, strict=True)]
+    if rank is None:
+        yield from _combined(met, old, new, sources, targets)
+        return
+    if rank in sources:
+        at = old.coordinates(sources.index(rank))
+        mine = [[each for each in axis if each[1] == here] for axis, here in zip(met, at, strict=True)]
+        yield from _combined(mine, old, new, sources, targets)
+    if rank in targets:
+        at = new.coordinates(targets.index(rank))
+        mine = [[each for each in axis if each[2] == here] for axis, here in zip(met, at, strict=True)]
+        yield from (each for each in _combined(mine, old, new, sources, targets) if each[1] != rank)
+
+
+def _copied(
+    old: Spread, new: Spread, sources: Sequence[int], targets: Sequence[int]
+) -> Iterator[tuple[Iterator[Patch], int, int]]:
+    """Where all parts hold all of it, before or then."""
+    if not old.replicated:
         for target in targets:
-            for part, source in enumerate(sources):
-                for stripe in old.held(part):
-                    yield stripe, source, target
+            yield from ((old.held(part), source, target) for part, source in enumerate(sources))
         return
-    for stripe, part, new_part in _meet(old, new):
-        yield stripe, sources[part], targets[new_part]
+    # Whoever holds all keeps its own; the others are served by the sources in turn.
+    holders, newcomers = set(sources), 0
+    for part, target in enumerate(targets):
+        source = target
+        if target not in holders:
+            source = sources[newcomers % len(sources)]
+            newcomers += 1
+        yield new.held(part), source, target
+
+
+def _single(axis: SpreadAxis) -> Exclusive:
+    """Its split, of which each row is in one part."""
+    assert not isinstance(axis.split, Copies)  # noqa: S101 - the array is not replicated
+    return axis.split
+
+
+def _combined(
+    met: list[list[tuple[Stripe, int, int]]],
+    old: Spread,
+    new: Spread,
+    sources: Sequence[int],
+    targets: Sequence[int],
+) -> Iterator[tuple[Patch, int, int]]:
+    """What each axis has in common, by the coordinates of its parts, combined to cells and ranks."""
+    for each in product(*met):
+        stripes, here, there = zip(*each, strict=True)
+        yield stripes, sources[old.part_at(here)], targets[new.part_at(there)]
 
 
 def _meet(old: Exclusive, new: Exclusive) -> Iterator[tuple[Stripe, int, int]]:
@@ -198,36 +240,3 @@ def _sweep_cuts(old: Cuts, new: Cuts) -> Iterator[tuple[Stripe, int, int]]:
             row = stop
         ends = old.at[i + 1] == stop, new.at[j + 1] == stop
         i, j = i + ends[0], j + ends[1]
-
-
-# ---- halos ----------------------------------------------------------------------------------------------
-
-
-class HaloMove(NamedTuple):
-    """Rows ``span`` of the whole axis, which ``peer`` owns or is to see."""
-
-    peer: int
-    span: RowRange
-
-
-def halo_moves(split: Cuts, halo: int, part: int) -> tuple[list[HaloMove], list[HaloMove]]:
-    """What ``part`` receives of others for its halo, and what it sends them for theirs.
-
-    A halo may be deeper than a neighbour's part: it then has rows of several. Parts without rows see and send none.
-    """
-    mine = split.span(part)
-    if not mine.rows or not halo:
-        return [], []
-    low, high = mine.start - halo, mine.stop + halo
-    received, sent = [], []
-    for peers in (range(part - 1, -1, -1), range(part + 1, split.parts)):
-        for peer in peers:
-            theirs = split.span(peer)
-            if theirs.stop <= low or theirs.start >= high:
-                break
-            if not theirs.rows:
-                continue
-            received.append(HaloMove(peer, RowRange(max(low, theirs.start), min(high, theirs.stop))))
-            seen = RowRange(max(mine.start, theirs.start - halo), min(mine.stop, theirs.stop + halo))
-            sent.append(HaloMove(peer, seen))
-    return received, sent

@@ -1,0 +1,82 @@
+"""Three loops in one block, in a class: ``python loops.py [FLAG]``, where the second loop ends when the file is there, or
+after some steps. It prints what a serial program has too, and the sizes at which steps were made."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from pliant import mpi
+
+WARM, MOST, LAST, CELLS = 6, 12, 5, 30
+
+
+class Solver:
+    """It warms up, goes on until all ranks agree to stop, and cools down."""
+
+    def __init__(self, job: mpi.Job, flag: Path | None) -> None:
+        self.job, self.flag = job, flag
+        self.field = job.array("field", (CELLS,), "f8", mpi.Block(halo=1))
+        self.norm = job.value("norm", 0.0)
+        self.sizes = job.value("sizes", [set(), set(), set()])
+        self.between = job.value("between", 0)
+        if job.fresh:
+            self.field.owned[...] = np.arange(*self.field.owned_rows())
+
+    def step(self, loop: int, factor: float) -> None:
+        self.field.exchange_halo()
+        self.field.owned[...] = factor * self.field.owned + loop
+        self.sizes.value[loop].add(self.job.size)
+
+    def converged(self, step: int) -> bool:
+        if self.flag is None:
+            return step == MOST - 1
+        time.sleep(0.01)
+        return bool(self.job.comm.bcast(self.flag.exists()))
+
+    def run(self) -> None:
+        for _ in self.job.steps(WARM):
+            self.step(0, 1.0)
+        self.measure()
+        for step in self.job.steps():
+            self.step(1, 1.0 if self.flag else 0.5)
+            if self.converged(step):
+                break
+        self.measure()
+        for step in self.job.steps(LAST):
+            self.step(2, 2.0)
+            assert step < LAST
+
+    def measure(self) -> None:
+        """Between two loops a rank that is before its own takes no part."""
+        if self.job.joined:
+            self.norm.value = self.job.comm.allreduce(float(self.field.owned.sum()))
+            self.between.value += 1
+
+
+def serial(seconds: int, factor: float) -> float:
+    field = np.arange(CELLS, dtype="f8")
+    for loop, (steps, by) in enumerate(((WARM, 1.0), (seconds, factor), (LAST, 2.0))):
+        for _ in range(steps):
+            field = by * field + loop
+    return float(field.sum())
+
+
+def main(flag: Path | None) -> None:
+    with mpi.malleable(min=1, max=3) as job:
+        solver = Solver(job, flag)
+        solver.run()
+        total = job.comm.allreduce(float(solver.field.owned.sum()))
+        right = flag is not None or total == serial(MOST, 0.5)
+        if job.rank == 0:
+            sizes = " ".join("".join(map(str, sorted(each))) for each in solver.sizes.value)
+            text = f"{'right' if right else total} {sizes} {solver.between.value}"
+            job.result(text)
+            print(text)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)

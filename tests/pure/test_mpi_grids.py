@@ -122,6 +122,40 @@ def test_what_cannot_be_done_is_refused_on_each_rank_and_leaves_the_array_as_it_
     assert sorted(out.splitlines()) == sorted(8 * said)
 
 
+NOT_SO = f"""
+import numpy as np
+from mpi4py import MPI
+from pliant import mpi
+from pliant.mpi.data.transport import redistribute
+from pliant.mpi.errors import Undone
+from pliant.mpi.wait import Wait
+{TELL}
+whole = np.arange(60.0).reshape(12, 5)
+with mpi.malleable() as job:
+    a = job.array("a", whole.shape, "f8", mpi.Grid(halo=1, dims=(3, 0)))
+    a.owned[...] = whole[a.owned_index]
+    for begin in (lambda: None, a.iexchange_halo):
+        halo = begin()
+        attempt(lambda: redistribute([a], MPI.COMM_WORLD, range(3), [0, 2], Wait(20)))
+        a.undo()
+        if halo:
+            halo.wait()
+        a.exchange_halo()
+        assert np.array_equal(a.local, whole[a.index])
+    tell(job.comm)
+"""
+
+
+def test_a_resize_to_a_size_that_a_grid_cannot_have_is_undone() -> None:
+    code, out, errors = run(NOT_SO, 3)
+    assert code == 0, errors
+    no_grid, under_way = out.splitlines()[:2]
+    assert no_grid == (
+        "Undone data cannot be moved: on ranks 0, 1, 2 'a' (ValueError: 2 ranks cannot stand in a grid of 3 x any)"
+    )
+    assert "(PliantError: a resize of array 'a': its halo is under way since iexchange_halo()" in under_way
+
+
 UNLIKE = """
 from pliant import mpi
 with mpi.malleable() as job:

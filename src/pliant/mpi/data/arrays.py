@@ -420,13 +420,14 @@ class Array(Movable):
         )  # fmt: skip
 
     def move(self, way: Way) -> Iterator[Parcels]:
-        self.check_complete("a resize")
         form = self.now
+        self._before = _Before(self._data, self._held, form)
+        self.check_complete("a resize")
         after = ArrayForm(form.shape, form.later or form.layout)
         old_spread, new_spread = _spread(form, len(way.sources)), _spread(after, len(way.targets))
         old = new = None
-        self._before, self._data, self._held = _Before(self._data, self._held, form), None, None
-        self._halo, self.now = None, after if form.later else form
+        self._data = self._held = self._halo = None
+        self.now = after if form.later else form
         if way.old_part is not None and (held := self._before.data) is not None:
             if held.shape != (shape := old_spread.local_shape(way.old_part)):
                 raise ValueError(

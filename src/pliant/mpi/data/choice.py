@@ -17,6 +17,8 @@ from pliant.mpi.wait import Look, Wait
 from pliant.plan.data.methods import MoveMethod
 
 METHODS = tuple(MoveMethod)
+LONGEST = 1000
+"""Characters of what a rank says that is wrong."""
 
 
 class MethodChoice:
@@ -51,10 +53,7 @@ class MethodChoice:
         self._wait.request(self._comm.Iallgather(mine, every), "all ranks to say what they send")
         if every[:, 1].any():
             said = gather_all(self._comm, wrong, self._wait, "what ranks cannot move")
-            raise Undone(
-                "data cannot be moved: "
-                + "; ".join(f"on rank {rank} {text}" for rank, text in enumerate(said) if text)
-            )
+            raise Undone(f"data cannot be moved: {_told(said)}")
         if int(every[:, 2].sum()) % BALANCED:
             lengths = gather_all(self._comm, stage.lengths(), self._wait, "what ranks send and expect")
             raise Undone(f"data cannot be moved: {unlike(lengths, self._names)}")
@@ -75,6 +74,18 @@ class MethodChoice:
             case MoveMethod.SHARED:
                 assert self._neighbours is not None  # noqa: S101 - _able() has found them
                 return Shared(self._comm, stage, self._neighbours)
+
+
+def _told(said: list[str]) -> str:
+    """What each rank has said, once, with the ranks that have said the same."""
+    ranks: dict[str, list[str]] = {}
+    for rank, text in enumerate(said):
+        if text:
+            ranks.setdefault(text, []).append(str(rank))
+    return "; ".join(
+        f"on rank{'s' * (len(who) > 1)} {', '.join(who)} {text[:LONGEST]}{'...' * (len(text) > LONGEST)}"
+        for text, who in ranks.items()
+    )
 
 
 def finish(delivery: Delivery, wait: Wait, what: str, *, limited: bool, look: Look | None = None) -> None:
